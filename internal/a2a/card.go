@@ -1,0 +1,68 @@
+package a2a
+
+// Card describes one agent to its clients, in the terms of A2A 1.0. What the server
+// itself knows (interfaces, capabilities, security) is filled in from its running
+// configuration, never by the author of the agent.
+type Card struct {
+	Name             string
+	Description      string
+	Version          string
+	DocumentationURL string
+	IconURL          string
+	Provider         *Provider
+	Skills           []Skill
+	InputModes       []string
+	OutputModes      []string
+	Interfaces       []Interface
+	Streaming        bool
+	Push             bool
+	ExtendedCard     bool
+	Security         []SecurityScheme // any one of them is enough
+	Extensions       []Extension
+}
+
+// Provider is who runs the agent.
+type Provider struct{ Organization, URL string }
+
+// Skill is one thing that the agent can do.
+type Skill struct {
+	ID          string
+	Name        string
+	Description string
+	Tags        []string
+	Examples    []string
+	InputModes  []string
+	OutputModes []string
+}
+
+// Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".
+type Interface struct{ URL, Binding, Version string }
+
+// SecurityScheme is one way to sign in, named Name in the card.
+type SecurityScheme struct {
+	Name        string
+	Kind        SecurityKind
+	Description string
+	Header      string // SecurityAPIKey: the header
+	Format      string // SecurityBearer: a hint at the token's form
+	URL         string // SecurityOIDC: discovery document
+}
+
+// SecurityKind says what a SecurityScheme is.
+type SecurityKind uint8
+
+// The kinds of security scheme that a2ad enforces.
+const (
+	SecurityAPIKey SecurityKind = iota + 1
+	SecurityBearer
+	SecurityOIDC
+	SecurityMTLS
+)
+
+// Extension is one declared protocol extension.
+type Extension struct {
+	URI         string
+	Description string
+	Required    bool
+	Params      Raw
+}

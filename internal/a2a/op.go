@@ -1,0 +1,101 @@
+package a2a
+
+import "time"
+
+// Op is one operation of the protocol, decoded: SendMessage, GetTask, ListTasks,
+// CancelTask, Subscribe, SetPushConfig, GetPushConfig, ListPushConfigs,
+// DeletePushConfig or GetExtendedCard. Codecs make them, the engine carries them out.
+type Op interface{ op() }
+
+// SendMessage starts a task or continues one. Stream asks for its events.
+type SendMessage struct {
+	Message       Message
+	Stream        bool
+	Blocking      bool // wait until the task ends or waits for its client
+	HistoryLength *int // nil: all
+	AcceptedModes []string
+	Push          *PushConfig
+	Metadata      Raw
+	Digest        [32]byte // SHA-256 of the params as sent
+	Idempotency   string   // Idempotency-Key header; the binding fills it in
+	LastEventID   string   // Last-Event-ID header; the binding fills it in
+}
+
+// GetTask reads one task.
+type GetTask struct {
+	ID            string
+	HistoryLength *int
+}
+
+// ListTasks reads a page of the caller's tasks, newest status first.
+type ListTasks struct {
+	ContextID        string
+	State            State // StateNone: any
+	UpdatedAfter     time.Time
+	PageSize         int // 0: default
+	PageToken        string
+	HistoryLength    *int
+	IncludeArtifacts bool
+}
+
+// CancelTask ends one task.
+type CancelTask struct {
+	ID       string
+	Metadata Raw
+}
+
+// Subscribe follows one task. LastEventID is the value of the header, if any.
+type Subscribe struct {
+	ID          string
+	LastEventID string
+}
+
+// SetPushConfig adds or replaces a webhook of a task.
+type SetPushConfig struct {
+	TaskID string
+	Config PushConfig
+}
+
+// GetPushConfig reads one webhook; an empty ConfigID asks for the default one.
+type GetPushConfig struct{ TaskID, ConfigID string }
+
+// ListPushConfigs reads the webhooks of a task.
+type ListPushConfigs struct {
+	TaskID    string
+	PageSize  int
+	PageToken string
+}
+
+// DeletePushConfig ends one webhook.
+type DeletePushConfig struct{ TaskID, ConfigID string }
+
+// GetExtendedCard reads the card for signed-in callers.
+type GetExtendedCard struct{}
+
+func (*SendMessage) op()      {}
+func (*GetTask) op()          {}
+func (*ListTasks) op()        {}
+func (*CancelTask) op()       {}
+func (*Subscribe) op()        {}
+func (*SetPushConfig) op()    {}
+func (*GetPushConfig) op()    {}
+func (*ListPushConfigs) op()  {}
+func (*DeletePushConfig) op() {}
+func (*GetExtendedCard) op()  {}
+
+// PushConfig is a webhook as its client describes it.
+type PushConfig struct {
+	ID          string // empty: the default one
+	URL         string
+	Token       string
+	Schemes     []string
+	Credentials string
+}
+
+// Page is the answer to ListTasks.
+type Page struct {
+	Tasks     []Task
+	NextToken string // empty on the last page
+	PageSize  int
+	Total     int
+}

@@ -1,0 +1,136 @@
+// Package a2a is the domain: tasks, messages, parts, artifacts, events, cards and
+// errors as every generation of the A2A protocol means them.
+//
+// It knows no JSON, no SQL and no version. Free-form values of clients and agents
+// are kept as the bytes that came in (Raw), so that they go out the same.
+package a2a
+
+import "time"
+
+// Raw is one JSON value, byte for byte as its author wrote it; nil means absent.
+// Whoever makes one vouches that it is valid JSON in valid UTF-8.
+type Raw []byte
+
+// PartKind says which member of a part is set. The numbers are not stored.
+type PartKind uint8
+
+// The four kinds of content.
+const (
+	PartText PartKind = iota + 1 // Text holds the text
+	PartFile                     // Text holds standard base64 with padding
+	PartURL                      // Text holds the URL of a file; a2ad never fetches it
+	PartData                     // Data holds any JSON value
+)
+
+// Part is one piece of content in a message or an artifact.
+type Part struct {
+	Kind      PartKind
+	Text      string
+	Data      Raw
+	MediaType string
+	Filename  string
+	Metadata  Raw // an object, or nil
+}
+
+// Message is one turn of a conversation.
+type Message struct {
+	ID               string
+	Role             Role
+	Parts            []Part
+	ContextID        string
+	TaskID           string // as the sender wrote it; empty for a new task
+	ReferenceTaskIDs []string
+	Extensions       []string
+	Metadata         Raw
+}
+
+// Artifact is output of an agent.
+type Artifact struct {
+	ID          string
+	Name        string
+	Description string
+	Parts       []Part
+	Extensions  []string
+	Metadata    Raw
+}
+
+// Status is the state of a task with the time it was reached and, often, a message of the agent.
+type Status struct {
+	State   State
+	Message *Message
+	Time    time.Time // database clock, UTC, whole milliseconds
+}
+
+// Task is a snapshot of one task. LastSeq and LastUID name the newest event that it includes.
+type Task struct {
+	ID        ID
+	Agent     string
+	ContextID string
+	Status    Status
+	Artifacts []Artifact
+	History   []Message // oldest first; without the message of Status
+	Metadata  Raw
+	CreatedAt time.Time
+	LastSeq   int64
+	LastUID   ID
+}
+
+// Event is what an agent reports and what goes on the wire: a *StatusUpdate, an
+// *ArtifactUpdate or a *Message.
+type Event interface{ event() }
+
+// StatusUpdate is a change of state, or a sign of progress in the same state.
+type StatusUpdate struct {
+	Status   Status
+	Metadata Raw
+}
+
+// ArtifactUpdate is an artifact or a chunk of one. Append adds its parts to the
+// artifact of the same id; without it the artifact is replaced.
+type ArtifactUpdate struct {
+	Artifact  Artifact
+	Append    bool
+	LastChunk bool
+	Metadata  Raw
+}
+
+func (*StatusUpdate) event()   {}
+func (*ArtifactUpdate) event() {}
+func (*Message) event()        {}
+
+// Entry is one event of a task's log.
+type Entry struct {
+	TaskID    ID
+	ContextID string
+	Seq       int64 // 1, 2, 3 … per task, in commit order
+	UID       ID
+	Time      time.Time // database clock, whole milliseconds
+	Event     Event
+}
+
+// State returns the state that the entry sets, or StateNone.
+func (e *Entry) State() State {
+	if s, ok := e.Event.(*StatusUpdate); ok {
+		return s.Status.State
+	}
+	return StateNone
+}
+
+// Fold applies events in order to a list of artifacts and returns the new list. It
+// is the one definition of what chunks add up to: an update without Append replaces
+// the artifact in its place, one with Append adds its parts, and creates the
+// artifact where there is none (PROTOCOL T-34).
+func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {
+	for i := range artifacts {
+		if artifacts[i].ID != u.Artifact.ID {
+			continue
+		}
+		if !u.Append {
+			artifacts[i] = u.Artifact
+			return artifacts
+		}
+		artifacts[i].Parts = append(artifacts[i].Parts[:len(artifacts[i].Parts):len(artifacts[i].Parts)], u.Artifact.Parts...)
+		return artifacts
+	}
+	return append(artifacts, u.Artifact)
+}
