@@ -30,7 +30,7 @@ var settingGroups = []kong.Group{
 	{Key: "protocol", Title: "Protocol:"},
 	{Key: "limits", Title: "Limits:"},
 	{Key: "logs", Title: "Logs:"},
-	{Key: "client", Title: "Server:"},
+	{Key: "connection", Title: "Connection:"},
 }
 
 // Config is everything that can be set for a server: a value, filled once and passed
@@ -170,7 +170,7 @@ type Client struct {
 
 // ClientGroup is Client under its own title in the help.
 type ClientGroup struct {
-	Client `group:"client"`
+	Client `group:"connection"`
 }
 
 // check finds what is wrong with a configuration as a whole.

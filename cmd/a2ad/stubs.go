@@ -1,9 +1,5 @@
 package main
 
-type SendCmd struct{ ClientGroup }
-
-func (c *SendCmd) Run(app *App) error { return errNotBuilt }
-
 type TaskCmd struct{}
 
 func (c *TaskCmd) Run(app *App) error { return errNotBuilt }
