@@ -64,6 +64,8 @@ type App struct {
 	Color      bool // stdout is a terminal and nobody asked for plain text
 	ColorNotes bool // the same of stderr
 
+	openOperator func(ctx context.Context, url string) (operator, error)
+
 	settings []value // of the selected command, for `a2ad config`
 	faults   []fault // of a command that reports them itself
 }
@@ -78,6 +80,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		Terminal:   isTerminal(stdout),
 		Color:      isTerminal(stdout) && !plain,
 		ColorNotes: isTerminal(stderr) && !plain,
+
+		openOperator: openOperator,
 	}
 	err := runCommand(ctx, app, args, env)
 	var coded *exitError
