@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -22,11 +23,12 @@ func (d *Database) devPostgres() devpg.Config {
 // withDatabase calls do with the URL of the database that an operator's command works
 // on: the one that is set, else that of dev. If dev is not running its server is started
 // for the time of the command.
-func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context, url string) error) (err error) {
+func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx context.Context, url string) error) (err error) {
 	if d.DatabaseURL.IsSet() {
 		return do(ctx, d.DatabaseURL.Reveal())
 	}
 	cfg := d.devPostgres()
+	cfg.Logger = slog.New(slog.NewTextHandler(app.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	url, err := devpg.Locate(cfg.Dir, devDatabase)
 	if err == nil {
 		return do(ctx, url)
@@ -50,7 +52,7 @@ func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context
 
 // withOperator is withDatabase for the commands that read and write tasks and keys.
 func (d *Database) withOperator(ctx context.Context, app *App, do func(operator) error) error {
-	return d.withDatabase(ctx, func(ctx context.Context, url string) error {
+	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		op, err := app.openOperator(ctx, url)
 		if err != nil {
 			return err
