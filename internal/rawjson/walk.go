@@ -3,6 +3,7 @@ package rawjson
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -94,6 +95,40 @@ func Get(obj []byte, key string) []byte {
 		}
 	}
 	return nil
+}
+
+// Empty reports whether v is absent or an object without members.
+func Empty(v []byte) bool {
+	return len(v) == 0 || v[0] == '{' && v[skipSpace(v, 1)] == '}'
+}
+
+// Without returns obj without the member of the given key; what is left keeps its
+// bytes. Where there is no such member it returns obj itself, else a copy. A member
+// that was put directly behind the brace, with a comma directly behind it, is cut out
+// without a trace.
+func Without(obj []byte, key string) []byte {
+	if KindOf(obj) != KindObject {
+		return obj
+	}
+	comma := -1 // in front of the member
+	for i := skipSpace(obj, 1); obj[i] != '}'; {
+		colon := skip(obj, i)
+		end := skip(obj, skipSpace(obj, skipSpace(obj, colon)+1))
+		next := skipSpace(obj, end)
+		switch found := string(unquote(obj[i:colon])) == key; {
+		case found && obj[next] == ',':
+			return slices.Concat(obj[:i], obj[next+1:])
+		case found && comma >= 0:
+			return slices.Concat(obj[:comma], obj[end:])
+		case found:
+			return slices.Concat(obj[:i], obj[end:])
+		}
+		if i = next; obj[next] == ',' {
+			comma = next
+			i = skipSpace(obj, next+1)
+		}
+	}
+	return obj
 }
 
 // String returns the text of a string value; ok is false for any other kind.
