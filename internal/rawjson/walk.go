@@ -167,14 +167,13 @@ func Int(v []byte) (n int64, ok bool) {
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	start := 0
-	for i := range len(s) {
-		b := s[i]
-		if b >= 0x20 && b != '"' && b != '\\' {
-			continue
+	for i := 0; ; {
+		end := plain(s, i)
+		dst = append(dst, s[i:end]...)
+		if end == len(s) {
+			return append(dst, '"')
 		}
-		dst = append(dst, s[start:i]...)
-		switch b {
+		switch b := s[end]; b {
 		case '"', '\\':
 			dst = append(dst, '\\', b)
 		case '\n':
@@ -186,9 +185,8 @@ func AppendString(dst []byte, s string) []byte {
 		default:
 			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 		}
-		start = i + 1
+		i = end + 1
 	}
-	return append(append(dst, s[start:]...), '"')
 }
 
 func skipSpace(v []byte, i int) int {
@@ -250,8 +248,12 @@ func unquote(v []byte) []byte {
 	out := append(make([]byte, 0, len(v)), v[:at]...)
 	for i := at; i < len(v); {
 		if v[i] != '\\' {
-			out = append(out, v[i])
-			i++
+			end := len(v)
+			if n := bytes.IndexByte(v[i:], '\\'); n >= 0 {
+				end = i + n
+			}
+			out = append(out, v[i:end]...)
+			i = end
 			continue
 		}
 		switch b := v[i+1]; b {
