@@ -142,3 +142,51 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ obj, key, want string }{
+		{`{"a":1}`, "a", `{}`}, {`{"a":1}`, "b", `{"a":1}`}, {`{}`, "a", `{}`}, {`[1]`, "a", `[1]`},
+		{`{"a":1,"b":2}`, "a", `{"b":2}`}, {`{"a":1, "b":2}`, "a", `{ "b":2}`}, {`{"a":1 , "b":2 }`, "b", `{"a":1  }`},
+		{`{ "a" : {"b":[1,"}"]} , "b":2, "c":3}`, "b", `{ "a" : {"b":[1,"}"]} ,  "c":3}`}, {`{"\u0061":1}`, "a", `{}`}, {`{ "a":1 }`, "a", `{  }`},
+	} {
+		got := rawjson.Without([]byte(tc.obj), tc.key)
+		if string(got) != tc.want {
+			t.Errorf("Without(%s, %s) = %s, want %s", tc.obj, tc.key, got, tc.want)
+		}
+		if err := rawjson.Check(got, 8); err != nil {
+			t.Errorf("Without(%s, %s): %v", tc.obj, tc.key, err)
+		}
+	}
+	for v, want := range map[string]bool{``: true, `{}`: true, "{ \n}": true, `{"a":1}`: false, `[]`: false, `1`: false} {
+		if got := rawjson.Empty([]byte(v)); got != want {
+			t.Errorf("Empty(%s) = %v", v, got)
+		}
+	}
+}
+
+// TestPlain holds the search of eight bytes at once against one of one.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for b := range 256 {
+		for at := range 20 {
+			for _, fill := range []byte{'a', 0x20, 0x7f, 0x80, 0xff} {
+				s := bytes.Repeat([]byte{fill}, 20)
+				s[at] = byte(b)
+				escaped := b < 0x20 || b == '"' || b == '\\'
+				if got := len(rawjson.AppendString(nil, string(s))) > 22; got != escaped {
+					t.Fatalf("byte %#x at %d in %#x: escaped %v", b, at, fill, got)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkAppendString(b *testing.B) {
+	s := strings.Repeat("a line of some sixty characters, then it breaks; and so on…\n", 600)
+	b.SetBytes(int64(len(s)))
+	dst := rawjson.AppendString(nil, s)
+	for b.Loop() {
+		dst = rawjson.AppendString(dst[:0], s)
+	}
+}
