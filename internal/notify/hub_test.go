@@ -7,11 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // woken takes the token of a waiter, if it has one.
 func woken(wake <-chan struct{}) bool {
