@@ -165,6 +165,37 @@ func TestWithout(t *testing.T) {
 	}
 }
 
+func TestScalars(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[string]string{
+		`""`: "", `"a"`: "a", `"\u00e9\ud83d\ude00x"`: "é😀x", `"\uABCD\uabcd"`: "\uabcd\uabcd", `"a\\b\/\"c"`: `a\b/"c`, `"\b\f\n\r\t"`: "\b\f\n\r\t",
+	} {
+		if got, ok := rawjson.String([]byte(v)); got != want || !ok {
+			t.Errorf("String(%s) = %q, %v", v, got, ok)
+		}
+	}
+	for _, v := range []string{``, `null`, `1`, `{}`, `[]`, `true`} {
+		if _, ok := rawjson.String([]byte(v)); ok {
+			t.Errorf("String took %s", v)
+		}
+	}
+	for v, want := range map[string]int64{`0`: 0, `-0`: 0, `7`: 7, `1.0`: 1, `1e2`: 100, `-9223372036854775808`: -1 << 63, `9007199254740993`: 9007199254740993} {
+		if n, ok := rawjson.Int([]byte(v)); n != want || !ok {
+			t.Errorf("Int(%s) = %d, %v", v, n, ok)
+		}
+	}
+	for _, v := range []string{`1.5`, `1e400`, `1e30`, `9223372036854775808`, `"1"`, `null`, `true`, strings.Repeat("1", 10_000)} {
+		if n, ok := rawjson.Int([]byte(v)); ok {
+			t.Errorf("Int(%.40s) = %d", v, n)
+		}
+	}
+	for v, want := range map[string][2]bool{`true`: {true, true}, `false`: {false, true}, `null`: {}, `"true"`: {}, `1`: {}} {
+		if b, ok := rawjson.Bool([]byte(v)); b != want[0] || ok != want[1] {
+			t.Errorf("Bool(%s) = %v, %v", v, b, ok)
+		}
+	}
+}
+
 // TestPlain holds the search of eight bytes at once against one of one.
 func TestPlain(t *testing.T) {
 	t.Parallel()

@@ -40,10 +40,7 @@ const (
 
 // Decode reads the params of one request; see wire.Codec.
 func (c Codec) Decode(method string, params []byte) (a2a.Op, error) {
-	d := decoder{limits: c.Limits, lenient: c.Lenient, onLenient: c.OnLenient}
-	if d.limits == (wire.Limits{}) {
-		d.limits = wire.DefaultLimits
-	}
+	d := decoder{limits: c.Limits.OrDefault(), lenient: c.Lenient, onLenient: c.OnLenient}
 	var op a2a.Op
 	switch method {
 	case methodSend, methodStream:

@@ -115,6 +115,25 @@ func (d *decoder) text(member string, v []byte, limit int) string {
 	return ""
 }
 
+// word reads a string that is one of a few. Those that 0.3.0 has need no copy.
+func (d *decoder) word(member string, v []byte) string {
+	switch string(v) {
+	case `"text"`:
+		return "text"
+	case `"file"`:
+		return "file"
+	case `"data"`:
+		return "data"
+	case `"message"`:
+		return "message"
+	case `"user"`:
+		return "user"
+	case `"agent"`:
+		return "agent"
+	}
+	return d.text(member, v, maxName)
+}
+
 // name reads a string that must be given and not be empty.
 func (d *decoder) name(member string, v []byte, limit int) string {
 	d.need(member, v)

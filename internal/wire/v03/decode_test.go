@@ -240,6 +240,9 @@ func TestDecodeUnknownMethod(t *testing.T) {
 func TestDecodeLimitsAreInclusive(t *testing.T) {
 	t.Parallel()
 	c := v03.Codec{Limits: wire.Limits{Parts: 2, PartBytes: 4, IDBytes: 3, URLBytes: 5, TokenSize: 2}}
+	if d := (wire.Limits{Parts: 2}).OrDefault(); d.Parts != 2 || d.IDBytes != wire.DefaultLimits.IDBytes {
+		t.Errorf("limits %+v", d)
+	}
 	for _, tc := range []struct{ params, field string }{
 		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAA=="}}]}}`, ""},
 		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAA"}}]}}`, ""},

@@ -54,6 +54,19 @@ func TestAppendTask(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if v := codec.Version(); v != "0.3" {
+		t.Errorf("version %q", v)
+	}
+}
+
+func TestAppendDataWithoutValue(t *testing.T) {
+	t.Parallel()
+	doc := codec.AppendReply(nil, &a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartData}}})
+	valid(t, schema(t, "Message"), doc)
+}
+
 func TestAppendTaskOmitsWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	task := &a2a.Task{ID: taskID, ContextID: "c", Artifacts: []a2a.Artifact{}, History: []a2a.Message{}}

@@ -53,7 +53,7 @@ func (d *decoder) inferMessage(kind []byte) string {
 		d.used("L-03")
 		return "message"
 	}
-	return d.text("kind", kind, maxName)
+	return d.word("kind", kind)
 }
 
 // lenientState reads a state in either spelling of canceled (L-04).
@@ -131,7 +131,7 @@ func (d *decoder) lenientMediaType(m *partMembers) string {
 // the three contents is given (L-08).
 func (d *decoder) inferPart(m *partMembers) string {
 	if !absent(m.kind) {
-		return d.text("kind", m.kind, maxName)
+		return d.word("kind", m.kind)
 	}
 	kind := ""
 	for _, c := range [...]struct {

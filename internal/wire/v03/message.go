@@ -77,7 +77,7 @@ func (d *decoder) message(m *sendMembers) a2a.Message {
 // another agent said.
 func (d *decoder) role(v []byte) a2a.Role {
 	d.need("role", v)
-	switch d.text("role", v, maxName) {
+	switch d.word("role", v) {
 	case "user":
 		return a2a.RoleUser
 	case "agent":
