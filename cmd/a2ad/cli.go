@@ -39,6 +39,7 @@ Exit codes: 0 done; 1 failure; 2 wrong command line or configuration;
 or authentication; 130 interrupted.`
 
 var helpGroups = []kong.Group{
+	{Key: "commands", Title: "Commands:"},
 	{Key: "server", Title: "Server:"},
 	{Key: "client", Title: "Client:"},
 	{Key: "operator", Title: "Operator, on the database:"},
@@ -52,7 +53,7 @@ func newParser(ctx context.Context, c *cli, app *App, flags flagValues) (*kong.K
 		kong.Description(helpText),
 		kong.NoDefaultHelp(),
 		kong.Writers(app.Stdout, app.Stderr),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups(append(helpGroups, settingGroups...)),
 		kong.NamedMapper("setting", settingMapper{flags}),
 		kong.Bind(app),

@@ -30,7 +30,7 @@ var settingGroups = []kong.Group{
 	{Key: "protocol", Title: "Protocol:"},
 	{Key: "limits", Title: "Limits:"},
 	{Key: "logs", Title: "Logs:"},
-	{Key: "client", Title: "Server:"},
+	{Key: "connection", Title: "Connection:"},
 }
 
 // Config is everything that can be set for a server: a value, filled once and passed
@@ -38,6 +38,7 @@ var settingGroups = []kong.Group{
 // the help of the commands; `a2ad config -v` shows them all.
 type Config struct {
 	Database  `group:"database"`
+	Pool      `group:"database"`
 	Listeners `group:"listeners"`
 	Access    `group:"access"`
 	Work      `group:"work"`
@@ -50,9 +51,13 @@ type Config struct {
 
 // Database says where the tasks are kept.
 type Database struct {
-	DatabaseURL      Secret        `type:"setting" name:"database-url" secret:"yes" help:"PostgreSQL to work on; where serve does not ask for one, that of dev under --data-dir."`
-	DataDir          string        `type:"setting" name:"data-dir" def:".a2ad" placeholder:"DIR" help:"Where dev keeps its PostgreSQL."`
-	PGBinDir         string        `type:"setting" name:"pg-bindir" auto:"searched" placeholder:"DIR" help:"Directory of the PostgreSQL programs that dev starts."`
+	DatabaseURL Secret `type:"setting" name:"database-url" secret:"yes" help:"PostgreSQL to work on; where serve does not ask for one, that of dev under --data-dir."`
+	DataDir     string `type:"setting" name:"data-dir" def:".a2ad" placeholder:"DIR" help:"Where dev keeps its PostgreSQL."`
+	PGBinDir    string `type:"setting" name:"pg-bindir" auto:"searched" placeholder:"DIR" help:"Directory of the PostgreSQL programs that dev starts."`
+}
+
+// Pool says how the server uses the database.
+type Pool struct {
 	DBPool           int           `type:"setting" name:"db-pool" def:"16" min:"4" help:"Connections, besides the one that listens."`
 	PoolTimeout      time.Duration `type:"setting" name:"pool-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest wait for a free connection."`
 	StatementTimeout time.Duration `type:"setting" name:"statement-timeout" def:"15s" min:"10ms" hidden:"" help:"Longest run of one statement."`
@@ -170,7 +175,7 @@ type Client struct {
 
 // ClientGroup is Client under its own title in the help.
 type ClientGroup struct {
-	Client `group:"client"`
+	Client `group:"connection"`
 }
 
 // check finds what is wrong with a configuration as a whole.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -100,8 +99,6 @@ type configLine struct {
 }
 
 func configJSON(app *App) error {
-	enc := json.NewEncoder(app.Stdout)
-	enc.SetEscapeHTML(false)
 	for _, v := range app.settings {
 		line := configLine{Name: v.Name, Source: v.Source, Default: v.Default, Meaning: v.Help, Unused: v.Unused}
 		if v.Source == "" {
@@ -110,7 +107,7 @@ func configJSON(app *App) error {
 		if shown := v.shown(); shown != "" {
 			line.Value = &shown
 		}
-		if err := enc.Encode(line); err != nil {
+		if err := printJSON(app.Stdout, line); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,12 @@ type App struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Environ []string // of the process, for the commands that agents run; without our secrets
-	Color   bool     // stdout is a terminal and nobody asked for plain text
+
+	Terminal   bool // stdout is one
+	Color      bool // stdout is a terminal and nobody asked for plain text
+	ColorNotes bool // the same of stderr
+
+	openOperator func(ctx context.Context, url string) (operator, error)
 
 	settings []value // of the selected command, for `a2ad config`
 	faults   []fault // of a command that reports them itself
@@ -68,10 +73,15 @@ type App struct {
 // run is the whole program. environ has the form of os.Environ. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	env := readEnviron(environ)
+	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
 	app := &App{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		Environ: env.withoutSecrets(environ),
-		Color:   isTerminal(stdout) && env["NO_COLOR"] == "" && env["TERM"] != "dumb",
+		Environ:    env.withoutSecrets(environ),
+		Terminal:   isTerminal(stdout),
+		Color:      isTerminal(stdout) && !plain,
+		ColorNotes: isTerminal(stderr) && !plain,
+
+		openOperator: openOperator,
 	}
 	err := runCommand(ctx, app, args, env)
 	var coded *exitError
@@ -133,13 +143,4 @@ func usageError(app *App, err error) error {
 		return &exitError{code: exitUsage}
 	}
 	return &exitError{exitUsage, fmt.Errorf("%w\nRun \"%s --help\" for the ways to use it", err, node.FullPath())}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

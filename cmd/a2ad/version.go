@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -53,7 +52,7 @@ func readVersion() versionInfo {
 func (c *VersionCmd) Run(app *App) error {
 	v := readVersion()
 	if c.json() {
-		return json.NewEncoder(app.Stdout).Encode(v)
+		return printJSON(app.Stdout, v)
 	}
 	commit := ""
 	if v.Commit != "" {

@@ -12,3 +12,8 @@ var errNotBuilt = errors.New("not built yet")
 func runServe(ctx context.Context, app *App, cfg Config) error { return errNotBuilt }
 
 func runDev(ctx context.Context, app *App, cfg Config) error { return errNotBuilt }
+
+// openOperator opens the database at url for the commands of the operator.
+func openOperator(ctx context.Context, url string) (operator, error) {
+	return nil, errNotBuilt
+}
