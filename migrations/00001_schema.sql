@@ -155,11 +155,13 @@ CREATE TABLE a2a.api_keys (
   secret_sha256 bytea NOT NULL CHECK (length(secret_sha256) = 32),
   tenant text NOT NULL CHECK (tenant <> ''),
   owner text NOT NULL CHECK (owner <> ''),
+  name text NOT NULL DEFAULT '',                -- what people call it
   scopes text[] NOT NULL,
   agents text[],                                -- null: all
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   expires_at timestamptz,
-  revoked_at timestamptz
+  revoked_at timestamptz,
+  last_used_at timestamptz                      -- to the minute or so
 );
 
 -- Keys that replicas must share, made once by whichever comes first.

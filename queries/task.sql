@@ -56,20 +56,25 @@ WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sq
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz;
 
--- TaskList reads a page of everybody's tasks, newest first, for the operator.
+-- TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
+-- it to one task; states is empty for all.
 -- name: TaskList :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, coalesce(l.worker, '')::text AS worker
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
+  coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
+WHERE (sqlc.narg(id)::uuid IS NULL OR t.id = sqlc.narg(id))
+  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
   AND (sqlc.arg(agent)::text = '' OR t.agent = sqlc.arg(agent)) AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
-  AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state)) AND t.id < sqlc.arg(before)::uuid
+  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY(sqlc.arg(states)))
+  AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))
 ORDER BY t.id DESC
 LIMIT sqlc.arg(max)::int;
 
--- TaskOwner reads whose a task is, for the operator, who may act on any.
+-- TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
+-- that must find out whether it went through.
 -- name: TaskOwner :one
-SELECT t.tenant, t.owner, t.agent, t.attempt, t.created_at FROM a2a.tasks t WHERE t.id = sqlc.arg(id);
+SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = sqlc.arg(id);
 
 -- AttemptsOfTask reads every claim of a task, for the operator.
 -- name: AttemptsOfTask :many
@@ -77,3 +82,7 @@ SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcom
 FROM a2a.task_attempts a
 WHERE a.task_id = sqlc.arg(task_id)
 ORDER BY a.epoch;
+
+-- SchemaVersion reads the newest migration that was applied.
+-- name: SchemaVersion :one
+SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied;

@@ -18,25 +18,27 @@ type APIKey struct {
 	ID        string
 	Tenant    string
 	Owner     string
+	Name      string
 	Scopes    []string
 	Agents    []string // nil: all
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
 	RevokedAt time.Time // zero: in force
+	UsedAt    time.Time // to the minute or so; zero: never
 }
 
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
-// CreateAPIKey stores a new key with the SHA-256 of its secret.
-func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) error {
-	err := dbsqlc.New(s.work).APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
-		ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
+// CreateAPIKey stores a new key with the SHA-256 of its secret, and returns when it was made.
+func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (time.Time, error) {
+	at, err := dbsqlc.New(s.work).APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
+		ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
 	})
 	if err != nil {
-		return fmt.Errorf("create API key: %w", err)
+		return time.Time{}, fmt.Errorf("create API key: %w", err)
 	}
-	return nil
+	return at.Time.UTC(), nil
 }
 
 // LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
@@ -52,7 +54,12 @@ func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrNoKey) {
-		err = fmt.Errorf("look up API key: %w", err)
+		return k, secret, fmt.Errorf("look up API key: %w", err)
+	}
+	if err == nil {
+		if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
+		}
 	}
 	return k, secret, err
 }
@@ -66,8 +73,8 @@ func (s *Store) APIKeys(ctx context.Context) ([]APIKey, error) {
 	keys := make([]APIKey, len(rows))
 	for i, r := range rows {
 		keys[i] = APIKey{
-			ID: r.ID, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents,
-			CreatedAt: r.CreatedAt.Time.UTC(), ExpiresAt: timeOrZero(r.ExpiresAt), RevokedAt: timeOrZero(r.RevokedAt),
+			ID: r.ID, Tenant: r.Tenant, Owner: r.Owner, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents,
+			CreatedAt: r.CreatedAt.Time.UTC(), ExpiresAt: timeOrZero(r.ExpiresAt), RevokedAt: timeOrZero(r.RevokedAt), UsedAt: timeOrZero(r.LastUsedAt),
 		}
 	}
 	return keys, nil

@@ -42,9 +42,10 @@ func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, err
 	return i, err
 }
 
-const aPIKeyInsert = `-- name: APIKeyInsert :exec
-INSERT INTO a2a.api_keys (id, secret_sha256, tenant, owner, scopes, agents, expires_at)
-VALUES ($1, $2, $3, $4, $5::text[], $6::text[], $7)
+const aPIKeyInsert = `-- name: APIKeyInsert :one
+INSERT INTO a2a.api_keys (id, secret_sha256, tenant, owner, name, scopes, agents, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6::text[], $7::text[], $8)
+RETURNING created_at
 `
 
 type APIKeyInsertParams struct {
@@ -52,40 +53,46 @@ type APIKeyInsertParams struct {
 	SecretSha256 []byte
 	Tenant       string
 	Owner        string
+	Name         string
 	Scopes       []string
 	Agents       []string
 	ExpiresAt    pgtype.Timestamptz
 }
 
 // APIKeyInsert stores a new key; its secret is never stored.
-func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) error {
-	_, err := q.db.Exec(ctx, aPIKeyInsert,
+func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) (pgtype.Timestamptz, error) {
+	row := q.db.QueryRow(ctx, aPIKeyInsert,
 		arg.ID,
 		arg.SecretSha256,
 		arg.Tenant,
 		arg.Owner,
+		arg.Name,
 		arg.Scopes,
 		arg.Agents,
 		arg.ExpiresAt,
 	)
-	return err
+	var created_at pgtype.Timestamptz
+	err := row.Scan(&created_at)
+	return created_at, err
 }
 
 const aPIKeyList = `-- name: APIKeyList :many
-SELECT k.id, k.tenant, k.owner, k.scopes, k.agents, k.created_at, k.expires_at, k.revoked_at
+SELECT k.id, k.tenant, k.owner, k.name, k.scopes, k.agents, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
 FROM a2a.api_keys k
 ORDER BY k.created_at, k.id
 `
 
 type APIKeyListRow struct {
-	ID        string
-	Tenant    string
-	Owner     string
-	Scopes    []string
-	Agents    []string
-	CreatedAt pgtype.Timestamptz
-	ExpiresAt pgtype.Timestamptz
-	RevokedAt pgtype.Timestamptz
+	ID         string
+	Tenant     string
+	Owner      string
+	Name       string
+	Scopes     []string
+	Agents     []string
+	CreatedAt  pgtype.Timestamptz
+	ExpiresAt  pgtype.Timestamptz
+	RevokedAt  pgtype.Timestamptz
+	LastUsedAt pgtype.Timestamptz
 }
 
 // APIKeyList reads all keys for the operator.
@@ -102,11 +109,13 @@ func (q *Queries) APIKeyList(ctx context.Context) ([]APIKeyListRow, error) {
 			&i.ID,
 			&i.Tenant,
 			&i.Owner,
+			&i.Name,
 			&i.Scopes,
 			&i.Agents,
 			&i.CreatedAt,
 			&i.ExpiresAt,
 			&i.RevokedAt,
+			&i.LastUsedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -129,6 +138,17 @@ func (q *Queries) APIKeyRevoke(ctx context.Context, id string) (int64, error) {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const aPIKeyUsed = `-- name: APIKeyUsed :exec
+UPDATE a2a.api_keys SET last_used_at = clock_timestamp()
+WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < clock_timestamp() - interval '1 minute')
+`
+
+// APIKeyUsed notes that a key was used, once a minute at most.
+func (q *Queries) APIKeyUsed(ctx context.Context, id string) error {
+	_, err := q.db.Exec(ctx, aPIKeyUsed, id)
+	return err
 }
 
 const serverKey = `-- name: ServerKey :one

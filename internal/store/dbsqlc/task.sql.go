@@ -57,6 +57,18 @@ func (q *Queries) AttemptsOfTask(ctx context.Context, taskID pgtype.UUID) ([]Att
 	return items, nil
 }
 
+const schemaVersion = `-- name: SchemaVersion :one
+SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied
+`
+
+// SchemaVersion reads the newest migration that was applied.
+func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, schemaVersion)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const taskCountForCaller = `-- name: TaskCountForCaller :one
 SELECT count(*)
 FROM a2a.tasks t
@@ -123,48 +135,57 @@ func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerPa
 }
 
 const taskList = `-- name: TaskList :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, coalesce(l.worker, '')::text AS worker
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
+  coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE ($1::text = '' OR t.tenant = $1) AND ($2::text = '' OR t.owner = $2)
-  AND ($3::text = '' OR t.agent = $3) AND ($4::text = '' OR t.context_id = $4)
-  AND ($5::smallint = 0 OR t.state = $5) AND t.id < $6::uuid
+WHERE ($1::uuid IS NULL OR t.id = $1)
+  AND ($2::text = '' OR t.tenant = $2) AND ($3::text = '' OR t.owner = $3)
+  AND ($4::text = '' OR t.agent = $4) AND ($5::text = '' OR t.context_id = $5)
+  AND (cardinality($6::smallint[]) = 0 OR t.state = ANY($6))
+  AND ($7::uuid IS NULL OR t.id < $7)
 ORDER BY t.id DESC
-LIMIT $7::int
+LIMIT $8::int
 `
 
 type TaskListParams struct {
-	Tenant    string
-	Owner     string
-	Agent     string
-	ContextID string
-	State     int16
-	Before    pgtype.UUID
-	Max       int32
-}
-
-type TaskListRow struct {
 	ID        pgtype.UUID
 	Tenant    string
 	Owner     string
 	Agent     string
 	ContextID string
-	State     int16
-	StatusAt  pgtype.Timestamptz
-	CreatedAt pgtype.Timestamptz
-	LastSeq   int64
-	Attempt   int32
-	Worker    string
+	States    []int16
+	Before    pgtype.UUID
+	Max       int32
 }
 
-// TaskList reads a page of everybody's tasks, newest first, for the operator.
+type TaskListRow struct {
+	ID         pgtype.UUID
+	Tenant     string
+	Owner      string
+	Agent      string
+	ContextID  string
+	State      int16
+	StatusAt   pgtype.Timestamptz
+	CreatedAt  pgtype.Timestamptz
+	LastSeq    int64
+	Attempt    int32
+	LeaseEpoch int64
+	ReadyAt    pgtype.Timestamptz
+	Worker     string
+	LeaseUntil pgtype.Timestamptz
+}
+
+// TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
+// it to one task; states is empty for all.
 func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListRow, error) {
 	rows, err := q.db.Query(ctx, taskList,
+		arg.ID,
 		arg.Tenant,
 		arg.Owner,
 		arg.Agent,
 		arg.ContextID,
-		arg.State,
+		arg.States,
 		arg.Before,
 		arg.Max,
 	)
@@ -186,7 +207,10 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 			&i.CreatedAt,
 			&i.LastSeq,
 			&i.Attempt,
+			&i.LeaseEpoch,
+			&i.ReadyAt,
 			&i.Worker,
+			&i.LeaseUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -199,28 +223,21 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 }
 
 const taskOwner = `-- name: TaskOwner :one
-SELECT t.tenant, t.owner, t.agent, t.attempt, t.created_at FROM a2a.tasks t WHERE t.id = $1
+SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = $1
 `
 
 type TaskOwnerRow struct {
 	Tenant    string
 	Owner     string
-	Agent     string
-	Attempt   int32
 	CreatedAt pgtype.Timestamptz
 }
 
-// TaskOwner reads whose a task is, for the operator, who may act on any.
+// TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
+// that must find out whether it went through.
 func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, error) {
 	row := q.db.QueryRow(ctx, taskOwner, id)
 	var i TaskOwnerRow
-	err := row.Scan(
-		&i.Tenant,
-		&i.Owner,
-		&i.Agent,
-		&i.Attempt,
-		&i.CreatedAt,
-	)
+	err := row.Scan(&i.Tenant, &i.Owner, &i.CreatedAt)
 	return i, err
 }
 
