@@ -19,6 +19,7 @@ type SendMessage struct {
 	Digest        [32]byte // SHA-256 of the params as sent
 	Idempotency   string   // Idempotency-Key header; the binding fills it in
 	LastEventID   string   // Last-Event-ID header; the binding fills it in
+	ResumeAsTask  bool     // a resumed stream starts with the Task as of LastEventID
 }
 
 // GetTask reads one task.
@@ -38,16 +39,23 @@ type ListTasks struct {
 	IncludeArtifacts bool
 }
 
-// CancelTask ends one task.
+// CancelTask ends one task. With RepeatOK the cancel of a canceled task answers with
+// the task instead of CodeTaskNotCancelable: generations differ here.
 type CancelTask struct {
 	ID       string
 	Metadata Raw
+	RepeatOK bool
 }
 
-// Subscribe follows one task. LastEventID is the value of the header, if any.
+// Subscribe follows one task. EndedOK and ResumeAsTask say what generations differ in:
+// whether a finished task answers with its snapshot and last status instead of
+// CodeUnsupportedOperation, and whether a resumed stream starts with the Task as of
+// LastEventID instead of the next event.
 type Subscribe struct {
-	ID          string
-	LastEventID string
+	ID           string
+	LastEventID  string // header, if any; the binding fills it in
+	EndedOK      bool
+	ResumeAsTask bool
 }
 
 // SetPushConfig adds or replaces a webhook of a task.

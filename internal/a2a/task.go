@@ -75,8 +75,8 @@ type Task struct {
 	LastUID   ID
 }
 
-// Event is what an agent reports and what goes on the wire: a *StatusUpdate, an
-// *ArtifactUpdate or a *Message.
+// Event is what an agent reports: a *StatusUpdate, an *ArtifactUpdate or a *Message,
+// which are logged and go on the wire, or a *Checkpoint, which is not and does not.
 type Event interface{ event() }
 
 // StatusUpdate is a change of state, or a sign of progress in the same state.
@@ -94,6 +94,11 @@ type ArtifactUpdate struct {
 	Metadata  Raw
 }
 
+// Checkpoint is what an agent wants to find again on its next attempt or turn, in its
+// own JSON. It is saved in one transaction with the event that follows it.
+type Checkpoint struct{ Body Raw }
+
+func (*Checkpoint) event()     {}
 func (*StatusUpdate) event()   {}
 func (*ArtifactUpdate) event() {}
 func (*Message) event()        {}

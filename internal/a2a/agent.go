@@ -1,0 +1,45 @@
+package a2a
+
+import "time"
+
+// Agent is one agent as its file describes it, without the program that does the work.
+type Agent struct {
+	Name        string // path segment under /agents/, and the queue of its tasks
+	Default     bool
+	Card        Card
+	Limits      Limits
+	OnBusy      OnBusy
+	OnLostLease OnLostLease
+	DedupeByID  bool // dedupe: message_id
+	PushOff     bool
+}
+
+// Limits bound the runs of one agent. Zero means the server's default.
+type Limits struct {
+	Concurrency int // runs at once in one replica
+	MaxAttempts int
+	BackoffBase time.Duration
+	BackoffMax  time.Duration
+	LeaseTTL    time.Duration
+	Deadline    time.Duration // of one turn, over all its attempts
+	IdleTimeout time.Duration // between two events of a run
+}
+
+// OnBusy says what becomes of a message to a task that is being worked on.
+type OnBusy uint8
+
+// A queued message is the next turn; a rejected one is CodeUnsupportedOperation.
+const (
+	OnBusyQueue OnBusy = iota
+	OnBusyReject
+)
+
+// OnLostLease says what becomes of a task whose worker is no longer heard of.
+type OnLostLease uint8
+
+// The default runs the task again; agents whose work must not happen twice choose another.
+const (
+	LostLeaseRetry OnLostLease = iota
+	LostLeaseFail
+	LostLeaseInputRequired
+)

@@ -1,0 +1,442 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// decoder reads one file and goes on after a fault, so that all of them are found.
+type decoder struct {
+	path        string
+	faults      []Fault
+	warnings    []Fault
+	nameLine    int
+	defaultLine int
+}
+
+func (d *decoder) fault(line int, format string, args ...any) {
+	d.faults = append(d.faults, Fault{Path: d.path, Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+// field is one key that a mapping may have; alias is its name in a 1.0 card, if that differs.
+type field struct {
+	name  string
+	alias string
+	read  func(node)
+}
+
+// mapping reads a mapping by its fields and refuses every other key. gone says of keys
+// that people may expect why they are not taken.
+func (d *decoder) mapping(n node, what string, fields []field, gone map[string]string) (lines map[string]int) {
+	lines = map[string]int{}
+	if n.kind != kindMap {
+		d.fault(n.line, "%s must be a mapping of keys to values, not %s", what, n.kind)
+		return lines
+	}
+	for _, m := range n.members {
+		i := slices.IndexFunc(fields, func(f field) bool { return m.key == f.name || m.key == f.alias && f.alias != "" })
+		switch {
+		case i < 0 && gone[m.key] != "":
+			d.fault(m.line, "%s", gone[m.key])
+		case i < 0:
+			d.unknown(m, what, fields)
+		case lines[fields[i].name] != 0:
+			d.fault(m.line, "%s stands on line %d already; keep one", m.key, lines[fields[i].name])
+		default:
+			lines[fields[i].name] = m.line
+			fields[i].read(m.value)
+		}
+	}
+	return lines
+}
+
+func (d *decoder) unknown(m member, what string, fields []field) {
+	var names, aliases []string
+	for _, f := range fields {
+		names = append(names, f.name)
+		if f.alias != "" {
+			aliases = append(aliases, f.alias)
+		}
+	}
+	if guess := nearest(m.key, slices.Concat(names, aliases)); guess != "" {
+		d.fault(m.line, "%s has no key %q; did you mean %s?", what, m.key, guess)
+		return
+	}
+	if len(names) == 0 {
+		d.fault(m.line, "%s takes no keys; write %s: {}", what, what)
+		return
+	}
+	d.fault(m.line, "%s has no key %q; it takes %s", what, m.key, strings.Join(names, ", "))
+}
+
+// text reads a text that must not be empty into dst.
+func (d *decoder) text(what string, dst *string) func(node) {
+	return func(n node) {
+		switch {
+		case n.kind == kindString && n.text != "":
+			*dst = n.text
+		case n.kind == kindString || n.kind == kindNull:
+			d.fault(n.line, "%s is empty; write a text or leave the line out", what)
+		case n.kind == kindNumber || n.kind == kindBool:
+			d.fault(n.line, "%s must be text, and %s without quotes is %s; write %q", what, n.text, n.kind, n.text)
+		default:
+			d.fault(n.line, "%s must be text, not %s", what, n.kind)
+		}
+	}
+}
+
+func (d *decoder) texts(what string, dst *[]string) func(node) {
+	return func(n node) {
+		if n.kind != kindList {
+			d.fault(n.line, "%s must be a list of texts, not %s; write [a, b]", what, n.kind)
+			return
+		}
+		for _, e := range n.list {
+			var s string
+			if d.text("each of "+what, &s)(e); s != "" {
+				*dst = append(*dst, s)
+			}
+		}
+	}
+}
+
+var mediaType = regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+*-]+/[A-Za-z0-9!#$&^_.+*-]+( *;.*)?$`)
+
+func (d *decoder) modes(what string, dst *[]string) func(node) {
+	return func(n node) {
+		if d.texts(what, dst)(n); n.kind == kindList && len(n.list) == 0 {
+			d.fault(n.line, "%s is empty; name a media type or leave the line out", what)
+		}
+		for _, m := range *dst {
+			if !mediaType.MatchString(m) {
+				d.fault(n.line, "%s: %q is not a media type; write one like text/plain or */*", what, m)
+			}
+		}
+	}
+}
+
+func (d *decoder) url(what string, dst *string) func(node) {
+	return func(n node) {
+		if d.text(what, dst)(n); *dst == "" {
+			return
+		}
+		if u, err := url.Parse(*dst); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			d.fault(n.line, "%s: %q is not a URL; write one that starts with https:// or http://", what, *dst)
+		}
+	}
+}
+
+func (d *decoder) truth(what string, dst *bool) func(node) {
+	return func(n node) {
+		if n.kind != kindBool {
+			d.fault(n.line, "%s must be true or false, not %s", what, n.kind)
+			return
+		}
+		*dst = strings.EqualFold(n.text, "true")
+	}
+}
+
+func (d *decoder) count(what string, most int, dst *int) func(node) {
+	return func(n node) {
+		v, err := strconv.Atoi(n.text)
+		if n.kind != kindNumber || err != nil || v < 1 || v > most {
+			d.fault(n.line, "%s must be a whole number from 1 to %d", what, most)
+			return
+		}
+		*dst = v
+	}
+}
+
+func (d *decoder) duration(what string, dst *time.Duration) func(node) {
+	return func(n node) {
+		v, err := time.ParseDuration(n.text)
+		switch {
+		case n.kind == kindNumber:
+			d.fault(n.line, "%s: %s has no unit; write a duration like 30s, 5m or 1h", what, n.text)
+		case n.kind != kindString || err != nil:
+			d.fault(n.line, "%s must be a duration like 30s, 5m or 1h", what)
+		case v <= 0:
+			d.fault(n.line, "%s must be more than nothing; leave the line out for the server's default", what)
+		default:
+			*dst = v
+		}
+	}
+}
+
+// choice reads one of some words; set is called with its index.
+func (d *decoder) choice(what string, words []string, set func(int)) func(node) {
+	return func(n node) {
+		i := slices.Index(words, n.text)
+		if n.kind != kindString || i < 0 {
+			d.fault(n.line, "%s must be %s", what, either(words))
+			return
+		}
+		set(i)
+	}
+}
+
+func either(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func (d *decoder) file(data []byte) File {
+	f := File{Path: d.path}
+	parse := parseYAML
+	if filepath.Ext(d.path) == ".json" {
+		parse = parseJSON
+	}
+	root, err := parse(data)
+	if err != nil {
+		line := 0
+		var le *lineError
+		if errors.As(err, &le) {
+			line = le.line
+		}
+		d.fault(line, "%s", err)
+		return f
+	}
+	if root.kind != kindMap {
+		d.fault(root.line, "an agent file must be a mapping of keys to values, not %s", root.kind)
+		return f
+	}
+	d.root(root, &f)
+	if len(d.faults) == 0 {
+		fill(&f)
+		f.Warnings = d.warnings
+	}
+	return f
+}
+
+var notYet = map[string]string{
+	"direct_reply": "direct_reply is not supported yet; leave the line out",
+}
+
+func (d *decoder) root(root node, f *File) {
+	a := &f.Agent
+	var title string
+	var card node
+	describe := d.card(&a.Card)
+	fields := append([]field{
+		{name: "name", read: d.name(&a.Name)},
+		{name: "default", read: d.truth("default", &a.Default)},
+		{name: "card", read: func(n node) { card = n }},
+		{name: "executor", read: func(n node) { f.Executor = d.executor(n) }},
+		{name: "limits", read: func(n node) { d.limits(n, &a.Limits) }},
+		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
+		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
+		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
+	}, plain(describe)...)
+	lines := d.mapping(root, "an agent file", fields, notYet)
+	d.nameLine, d.defaultLine = lines["name"], lines["default"]
+	if lines["card"] != 0 {
+		inner := append([]field{{name: "name", read: d.text("card.name", &title)}}, describe...)
+		for _, m := range d.twice(card, inner, lines) {
+			d.fault(m.line, "card.%s is given at the top of the file too; keep one", m.key)
+		}
+		for name, line := range d.mapping(card, "card", inner, byServer) {
+			if name != "name" {
+				lines[name] = line
+			}
+		}
+	}
+	a.Card.Name = title
+	for _, key := range []string{"name", "description", "executor"} {
+		if lines[key] == 0 {
+			d.fault(0, "%s is missing; add a line like %s", key, samples[key])
+		}
+	}
+	if v := a.Card.Version; v != "" && !plainVersion.MatchString(v) {
+		d.warnings = append(d.warnings, Fault{Path: d.path, Line: lines["version"],
+			Text: fmt.Sprintf("version %q is not of the form 1.2.3; some clients insist on that", v)})
+	}
+}
+
+var samples = map[string]string{
+	"name":        "name: words",
+	"description": "description: Counts the words of a text.",
+	"executor":    `executor: {exec: {command: ["wc", "-w"], input: text, output: text}}`,
+}
+
+var plainVersion = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
+
+// twice returns the members of card that the top of the file has too.
+func (d *decoder) twice(card node, fields []field, top map[string]int) []member {
+	var both []member
+	for _, m := range card.members {
+		for _, f := range fields {
+			if (m.key == f.name || m.key == f.alias) && f.name != "name" && top[f.name] != 0 {
+				both = append(both, m)
+			}
+		}
+	}
+	return both
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// taken are the paths of the server's own, which an agent's name would hide.
+var taken = []string{"v1", "tasks", "agents", "worker", "extendedAgentCard"}
+
+func (d *decoder) name(dst *string) func(node) {
+	return func(n node) {
+		var name string
+		if d.text("name", &name)(n); name == "" {
+			return
+		}
+		switch {
+		case slices.Contains(taken, name):
+			d.fault(n.line, "the name %q is used by the server itself; choose another", name)
+		case !validName.MatchString(name):
+			d.fault(n.line, "the name %q is part of a URL; use at most 64 letters, digits, - and _, and start with a letter or digit", name)
+		default:
+			*dst = name
+		}
+	}
+}
+
+func (d *decoder) limits(n node, l *a2a.Limits) {
+	d.mapping(n, "limits", []field{
+		{name: "concurrency", read: d.count("concurrency", 10_000, &l.Concurrency)},
+		{name: "max_attempts", read: d.count("max_attempts", 1000, &l.MaxAttempts)},
+		{name: "backoff", read: func(n node) { d.backoff(n, l) }},
+		{name: "lease_ttl", read: d.duration("lease_ttl", &l.LeaseTTL)},
+		{name: "deadline", read: d.duration("deadline", &l.Deadline)},
+		{name: "idle_timeout", read: d.duration("idle_timeout", &l.IdleTimeout)},
+	}, nil)
+}
+
+func (d *decoder) backoff(n node, l *a2a.Limits) {
+	if n.kind != kindMap {
+		d.duration("backoff", &l.BackoffBase)(n)
+		return
+	}
+	d.mapping(n, "backoff", []field{
+		{name: "base", read: d.duration("backoff.base", &l.BackoffBase)},
+		{name: "max", read: d.duration("backoff.max", &l.BackoffMax)},
+	}, nil)
+	if l.BackoffMax != 0 && l.BackoffMax < l.BackoffBase {
+		d.fault(n.line, "backoff.max is less than backoff.base; make it at least %s", l.BackoffBase)
+	}
+}
+
+var later = map[string]string{
+	"http": "the executor http is not supported yet; use echo, script or exec",
+	"a2a":  "the executor a2a is not supported yet; use echo, script or exec",
+	"pull": "the executor pull is not supported yet; use echo, script or exec",
+}
+
+func (d *decoder) executor(n node) Spec {
+	if n.kind == kindString {
+		d.fault(n.line, "executor must be a mapping; write executor: {%s: {}}", n.text)
+		return nil
+	}
+	var specs []Spec
+	empty := func(s Spec, what string) func(node) {
+		return func(n node) {
+			if n.kind != kindNull {
+				d.mapping(n, what, nil, nil)
+			}
+			specs = append(specs, s)
+		}
+	}
+	before := len(d.faults)
+	d.mapping(n, "executor", []field{
+		{name: "echo", read: empty(Echo{}, "echo")},
+		{name: "script", read: empty(Script{}, "script")},
+		{name: "exec", read: func(n node) { specs = append(specs, d.exec(n)) }},
+	}, later)
+	if len(specs) == 1 {
+		return specs[0]
+	}
+	if len(d.faults) == before {
+		d.fault(n.line, "executor must name exactly one of echo, script and exec")
+	}
+	return nil
+}
+
+func (d *decoder) exec(n node) Spec {
+	e := Exec{Input: "run", Output: "events", Dir: filepath.Dir(d.path)}
+	lines := d.mapping(n, "exec", []field{
+		{name: "command", read: func(n node) { d.command(n, &e.Command) }},
+		{name: "input", read: d.choice("input", []string{"run", "text"}, func(i int) { e.Input = [...]string{"run", "text"}[i] })},
+		{name: "output", read: d.choice("output", []string{"events", "text"}, func(i int) { e.Output = [...]string{"events", "text"}[i] })},
+		{name: "dir", read: func(n node) { d.dir(n, &e.Dir) }},
+		{name: "env", read: func(n node) { d.env(n, &e.Env) }},
+	}, nil)
+	if n.kind == kindMap && lines["command"] == 0 {
+		d.fault(n.line, `exec has no command; add command: ["wc", "-w"]`)
+	}
+	return e
+}
+
+func (d *decoder) command(n node, dst *[]string) {
+	if n.kind == kindString {
+		words := strings.Fields(n.text)
+		for i, w := range words {
+			words[i] = strconv.Quote(w)
+		}
+		d.fault(n.line, "command is a list, because no shell takes it apart; write [%s]", strings.Join(words, ", "))
+		return
+	}
+	if n.kind != kindList || len(n.list) == 0 {
+		d.fault(n.line, `command must be a list of texts with the program first, like ["wc", "-w"]`)
+		return
+	}
+	for i, e := range n.list {
+		switch {
+		case e.kind == kindString && strings.ContainsRune(e.text, 0):
+			d.fault(e.line, "an argument of command must not hold a zero byte")
+		case e.kind == kindString && (i > 0 || e.text != ""):
+			*dst = append(*dst, e.text) // an empty argument is an argument
+		default:
+			d.text("each of command", new(string))(e)
+		}
+	}
+}
+
+func (d *decoder) dir(n node, dst *string) {
+	var dir string
+	if d.text("dir", &dir)(n); dir == "" {
+		return
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(d.path), dir)
+	}
+	*dst = dir
+}
+
+func (d *decoder) env(n node, dst *map[string]string) {
+	if n.kind != kindMap {
+		d.fault(n.line, "env must be a mapping of names to texts, not %s", n.kind)
+		return
+	}
+	env := map[string]string{}
+	for _, m := range n.members {
+		_, twice := env[m.key]
+		switch {
+		case m.key == "" || strings.ContainsAny(m.key, "=\x00"):
+			d.fault(m.line, "env: %q cannot be the name of a variable", m.key)
+		case twice:
+			d.fault(m.line, "env: %s stands there already; keep one", m.key)
+		case m.value.kind == kindList || m.value.kind == kindMap:
+			d.fault(m.line, "env: %s must be text, not %s", m.key, m.value.kind)
+		case strings.ContainsRune(m.value.text, 0):
+			d.fault(m.line, "env: %s must not hold a zero byte", m.key)
+		default:
+			env[m.key] = m.value.text
+		}
+	}
+	*dst = env
+}

@@ -1,0 +1,34 @@
+package executor_test
+
+import (
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+)
+
+func TestConversation(t *testing.T) {
+	t.Parallel()
+	user := func(id string) a2a.Message { return a2a.Message{ID: id, Role: a2a.RoleUser} }
+	agent := a2a.Message{ID: "agent", Role: a2a.RoleAgent}
+	for _, tc := range []struct {
+		name    string
+		history []a2a.Message
+		fresh   []a2a.Message
+		want    int
+		said    int
+	}{
+		{"first turn", []a2a.Message{user("1")}, []a2a.Message{user("1")}, 0, 1},
+		{"second turn", []a2a.Message{user("1"), agent, user("2")}, []a2a.Message{user("2")}, 1, 2},
+		{"two at once", []a2a.Message{user("1"), agent, user("2"), user("3")}, []a2a.Message{user("2"), user("3")}, 1, 3},
+		{"one id for all", []a2a.Message{user("1"), agent, user("1")}, []a2a.Message{user("1")}, 1, 2},
+		{"not in the history yet", []a2a.Message{user("1"), agent}, []a2a.Message{user("2")}, 1, 2},
+		{"no history", nil, []a2a.Message{user("1")}, 0, 1},
+		{"nothing new", []a2a.Message{user("1"), agent}, nil, 1, 1},
+	} {
+		said, fresh := executor.Conversation(executor.Run{Task: a2a.Task{History: tc.history}, Messages: tc.fresh})
+		if fresh != tc.want || len(said) != tc.said {
+			t.Errorf("%s: %d messages, new from %d, want %d, new from %d", tc.name, len(said), fresh, tc.said, tc.want)
+		}
+	}
+}

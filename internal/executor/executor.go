@@ -1,0 +1,79 @@
+// Package executor says what agent work is: a Run goes in, events come out.
+//
+// Who calls Execute holds the lease of the task, writes the events down and decides
+// about retries; an executor knows neither leases nor storage nor the protocol's
+// versions. The packages below this one are the plugs: echo, script, exec and others.
+package executor
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// Run is one attempt at one turn of a task.
+type Run struct {
+	Task       a2a.Task      // as of the start of the run, history and artifacts included
+	Messages   []a2a.Message // what the client sent and no finished turn has read, oldest first
+	Agent      string
+	Tenant     string
+	Owner      string
+	Epoch      int64     // rises with every run of the task
+	Attempt    int       // 1 for the first attempt at this turn
+	Checkpoint a2a.Raw   // the last one saved, or nil
+	Deadline   time.Time // zero if there is none
+}
+
+// Executor does an agent's work.
+type Executor interface {
+	// Execute yields events in order and stops early when its caller stops reading or
+	// ctx is done. A status that ends the turn is the last event. An error ends the run:
+	// one made by Permanent fails the task, any other is tried again while attempts are
+	// left. It may run again for the same task with a higher Attempt after a crash, and
+	// must tolerate that. It is called from several goroutines at once.
+	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
+}
+
+// Causes with which the context of a run may end; branch on context.Cause.
+var (
+	ErrCanceled  = errors.New("task canceled")
+	ErrLeaseLost = errors.New("lease lost")
+	ErrShutdown  = errors.New("server is shutting down")
+	ErrDeadline  = errors.New("deadline exceeded")
+	ErrIdle      = errors.New("agent reported nothing for too long")
+)
+
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// Permanent marks an error that another attempt would not mend.
+func Permanent(err error) error { return permanentError{err} }
+
+// IsPermanent reports whether err was marked by Permanent.
+func IsPermanent(err error) bool {
+	var p permanentError
+	return errors.As(err, &p)
+}
+
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e retryAfterError) Unwrap() error { return e.error }
+
+// RetryAfter marks an error that should be tried again, but not before d has passed.
+func RetryAfter(err error, d time.Duration) error { return retryAfterError{err, d} }
+
+// RetryDelay returns the wait that RetryAfter asked for, or 0.
+func RetryDelay(err error) time.Duration {
+	var r retryAfterError
+	if errors.As(err, &r) {
+		return r.after
+	}
+	return 0
+}

@@ -1,0 +1,68 @@
+package script
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+// position is the place in a task where the record stops. It names the message that
+// holds the program instead of holding the program, because it is written with every
+// chunk.
+type position struct {
+	Seen    int  // messages taken so far
+	Program int  // index of the message whose program runs or waits
+	Op      int  // next op
+	Chunk   int  // next chunk of it
+	Waiting bool // the next message decides how to go on
+}
+
+func (p position) encode() a2a.Raw {
+	b := append(make([]byte, 0, 64), `{"seen":`...)
+	b = strconv.AppendInt(b, int64(p.Seen), 10)
+	b = strconv.AppendInt(append(b, `,"program":`...), int64(p.Program), 10)
+	b = strconv.AppendInt(append(b, `,"op":`...), int64(p.Op), 10)
+	b = strconv.AppendInt(append(b, `,"chunk":`...), int64(p.Chunk), 10)
+	b = strconv.AppendBool(append(b, `,"waiting":`...), p.Waiting)
+	return append(b, '}')
+}
+
+// fits reports whether p is a place that ops can be at.
+func (p position) fits(ops []op) bool {
+	switch {
+	case p.Op > len(ops):
+		return false
+	case p.Waiting:
+		return p.Chunk == 0 && p.Op > 0 && ops[p.Op-1].state.Interrupted()
+	case p.Op == len(ops):
+		return p.Chunk == 0
+	}
+	return p.Chunk == 0 || p.Chunk < ops[p.Op].n
+}
+
+var errCheckpoint = errors.New("the checkpoint is not one of this agent")
+
+func parsePosition(raw a2a.Raw) (position, error) {
+	if rawjson.Check(raw, 2) != nil {
+		return position{}, errCheckpoint
+	}
+	var p position
+	obj := rawjson.Trim(raw)
+	for _, f := range []struct {
+		key string
+		dst *int
+	}{{"seen", &p.Seen}, {"program", &p.Program}, {"op", &p.Op}, {"chunk", &p.Chunk}} {
+		v, ok := rawjson.Int(rawjson.Get(obj, f.key))
+		if !ok || v < 0 || v > 1<<31 {
+			return position{}, errCheckpoint
+		}
+		*f.dst = int(v)
+	}
+	var ok bool
+	if p.Waiting, ok = rawjson.Bool(rawjson.Get(obj, "waiting")); !ok {
+		return position{}, errCheckpoint
+	}
+	return p, nil
+}

@@ -1,0 +1,74 @@
+// Package wire says what a generation of the A2A protocol is to the rest of the
+// server: a codec, bytes to domain values and back.
+//
+// Codecs are pure functions. They decide nothing about tasks; where generations ask
+// for different behaviour the codec says so in the operation it decodes.
+package wire
+
+import (
+	"cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// Codec is one generation. All methods are safe for concurrent use. The Append
+// methods append one JSON value to dst and return the extended slice; they never fail.
+type Codec interface {
+	// Version is "0.3" or "1.0".
+	Version() string
+
+	// Decode reads the params of a JSON-RPC request. method is the name on the wire;
+	// params is one trimmed value of any kind that has passed rawjson.Check, or nil when
+	// absent. Free-form values of the operation are parts of params, which must not change
+	// as long as the operation is used. The error is an *a2a.Error: CodeMethodNotFound,
+	// CodeInvalidParams, CodeContentTypeNotSupported.
+	Decode(method string, params []byte) (a2a.Op, error)
+
+	// AppendTask appends a task as GetTask and CancelTask answer it.
+	AppendTask(dst []byte, t *a2a.Task) []byte
+	// AppendSent appends the task as SendMessage answers it.
+	AppendSent(dst []byte, t *a2a.Task) []byte
+	// AppendReply appends a direct reply as SendMessage answers it.
+	AppendReply(dst []byte, m *a2a.Message) []byte
+	// AppendSnapshot appends a task as an item of a stream.
+	AppendSnapshot(dst []byte, t *a2a.Task) []byte
+	// AppendEvent appends one event of a log as an item of a stream. last says that the
+	// stream ends with it.
+	AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte
+	// AppendPage appends the answer to ListTasks. Tasks carry artifacts only if they were asked for.
+	AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte
+	// AppendPushConfig appends one webhook of a task, without its secrets.
+	AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte
+	// AppendPushConfigs appends the answer to ListPushConfigs.
+	AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte
+	// AppendDeleted appends the answer to DeletePushConfig.
+	AppendDeleted(dst []byte) []byte
+	// AppendError appends the error member of a JSON-RPC response. requestID is put
+	// into its data when the error is CodeInternal and the id is not empty.
+	AppendError(dst []byte, err *a2a.Error, requestID string) []byte
+	// AppendCard appends the card of an agent.
+	AppendCard(dst []byte, c *a2a.Card) []byte
+}
+
+// Limits bound what a codec takes from a client. Zero means the default.
+type Limits struct {
+	Parts     int // per message
+	PartBytes int // per part
+	IDBytes   int // message ids, context ids and the like
+	URLBytes  int // push URLs
+	TokenSize int // push token or credentials
+}
+
+// DefaultLimits are those of DESIGN.md §14.
+var DefaultLimits = Limits{Parts: 100, PartBytes: 1 << 20, IDBytes: 256, URLBytes: 2 << 10, TokenSize: 4 << 10}
+
+// OrDefault returns l with the default for every limit that is zero.
+func (l Limits) OrDefault() Limits {
+	return Limits{
+		Parts:     cmp.Or(l.Parts, DefaultLimits.Parts),
+		PartBytes: cmp.Or(l.PartBytes, DefaultLimits.PartBytes),
+		IDBytes:   cmp.Or(l.IDBytes, DefaultLimits.IDBytes),
+		URLBytes:  cmp.Or(l.URLBytes, DefaultLimits.URLBytes),
+		TokenSize: cmp.Or(l.TokenSize, DefaultLimits.TokenSize),
+	}
+}
