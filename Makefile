@@ -55,7 +55,7 @@ interop: build ## Drive a2ad with the official Go and JavaScript clients (needs 
 
 .PHONY: up
 up: ## Start PostgreSQL and a2ad in containers (docker compose)
-	docker compose up --build --detach --wait
+	A2AD_VERSION=$(VERSION) A2AD_COMMIT=$(COMMIT) docker compose up --build --detach --wait
 
 .PHONY: down
 down: ## Stop the containers of `make up`; the database is kept
