@@ -27,6 +27,9 @@ type APIKey struct {
 	UsedAt    time.Time // to the minute or so; zero: never
 }
 
+// KeyAPIKeys is the key that is woken when an API key was revoked.
+const KeyAPIKeys = "apikeys"
+
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
@@ -96,7 +99,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 	if n == 0 {
 		return ErrNoKey
 	}
-	s.cfg.Wake("apikey:" + id)
+	s.cfg.Wake(KeyAPIKeys)
 	return nil
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	AcquireTimeout   time.Duration // wait for a free connection
 	Logger           *slog.Logger
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
-	// "cancel:<worker>", "apikey:<id>". It must not block.
+	// "cancel:<worker>", KeyAPIKeys. It must not block.
 	Wake func(keys ...string)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
