@@ -288,7 +288,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 func (r *replica) close() {
 	for _, l := range []net.Listener{r.api, r.admin} {
 		if l != nil {
-			l.Close() //nolint:errcheck // closed already after an orderly stop
+			l.Close()
 		}
 	}
 	if r.store != nil {

@@ -107,7 +107,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 // that asks makes them.
 func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
-	rand.Read(fresh) //nolint:errcheck // never fails
+	rand.Read(fresh)
 	q := dbsqlc.New(s.work)
 	if err := q.ServerKeyMake(ctx, name, fresh); err != nil {
 		return nil, fmt.Errorf("make server key: %w", err)

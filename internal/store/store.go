@@ -254,7 +254,7 @@ func NewTaskID() a2a.ID { return a2a.ID(uuid.Must(uuid.NewV7())) }
 
 // NewUID makes a random uid for an event or a message.
 func NewUID() (id a2a.ID) {
-	rand.Read(id[:]) //nolint:errcheck // never fails
+	rand.Read(id[:])
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
 }

@@ -262,7 +262,7 @@ func TestCallerStops(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	c := exec.Config{Command: sh(`exec 9>"$W"; yes '{"checkpoint":1}'`), Env: map[string]string{"W": w.path}, Grace: 20 * time.Millisecond}
-	for range newExecutor(t, c).Execute(t.Context(), runOf(message("x"))) {
+	for _, _ = range newExecutor(t, c).Execute(t.Context(), runOf(message("x"))) {
 		break
 	}
 	gone(w.begun())
