@@ -269,7 +269,6 @@ func (s *Server) spawn() (*process, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.params)) {
 		args = append(args, "-c", name+"="+s.params[name])
 	}
-	//nolint:gosec // G204: the binary is the one FindBinaries chose, the settings are the caller's
 	cmd := exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	s.runAs(cmd)
 	cmd.Stdout, cmd.Stderr = out, out

@@ -52,8 +52,7 @@ var join = sync.OnceValues(func() (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	u, err := joinIn(ctx, dir)
-	return server{url: u}, err
+	return joinIn(ctx, dir)
 })
 
 func shared(t testing.TB) server {
@@ -79,26 +78,28 @@ func given(ctx context.Context, u string) (server, error) {
 	return server{url: u}, conn.Close(ctx)
 }
 
-// membership is the lock on users.lock. It is a variable so that the file is not collected, which would close it.
-var membership *os.File
-
-func joinIn(ctx context.Context, dir string) (string, error) {
+func joinIn(ctx context.Context, dir string) (server, error) {
 	starting, err := lockFile(ctx, filepath.Join(dir, startLock), syscall.LOCK_EX)
 	if err != nil {
-		return "", err
+		return server{}, err
 	}
 	defer starting.Close()
-	if membership, err = lockFile(ctx, filepath.Join(dir, usersLock), syscall.LOCK_SH); err != nil {
-		return "", err
+	using, err := lockFile(ctx, filepath.Join(dir, usersLock), syscall.LOCK_SH)
+	if err != nil {
+		return server{}, err
 	}
 	known, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if err == nil && alive(ctx, string(known)) {
-		return string(known), nil
+		return server{url: string(known), using: using}, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read server URL: %w", err)
+		return server{}, errors.Join(fmt.Errorf("read server URL: %w", err), using.Close())
 	}
-	return startSupervisor(ctx, dir)
+	u, err := startSupervisor(ctx, dir)
+	if err != nil {
+		return server{}, errors.Join(err, using.Close())
+	}
+	return server{url: u, using: using}, nil
 }
 
 // alive takes any answer of a server for life: one that is full or just recovers from a crash must not get a twin.
@@ -132,7 +133,6 @@ func startSupervisor(ctx context.Context, dir string) (string, error) {
 	}
 	defer answer.Close()
 	defer report.Close()
-	//nolint:gosec // G204: it is this very program
 	cmd := exec.Command(exe, "-test.run=^$")
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), supervisorEnv+"="+dir)

@@ -135,7 +135,8 @@ func NewOn(t testing.TB, srv *devpg.Server) *DB {
 
 // server is the shared one, as this process sees it.
 type server struct {
-	url string // of its maintenance database
+	url   string   // of its maintenance database
+	using *os.File // our hold on usersLock: open, and never collected, as long as the process lives; nil for a given server
 }
 
 // create copies template to a new database that lasts as long as t.

@@ -3,7 +3,6 @@ package storetest
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -100,22 +99,15 @@ func TestServerIsSharedUntilItsLastUserIsKilled(t *testing.T) {
 	}
 	second.kill(t)
 
-	// The supervisor lets go of the lock when it has stopped the server.
-	matches, err := filepath.Glob(filepath.Join(dir, "*", usersLock))
-	if err != nil || len(matches) != 1 {
-		t.Fatalf("state directories: %v, %v", matches, err)
-	}
-	awaitUnlocked(t, filepath.Join(filepath.Dir(matches[0]), "pg", "lock"))
-	if alive(setUpContext(t), u) {
-		t.Error("the server outlives its last user")
-	}
+	awaitStopped(t, dir, u)
 
 	third := startUser(t, dir)
-	if !alive(setUpContext(t), third.url(t)) {
+	u = third.url(t)
+	if !alive(setUpContext(t), u) {
 		t.Error("no server for a user that came later")
 	}
 	third.kill(t)
-	awaitUnlocked(t, filepath.Join(filepath.Dir(matches[0]), "pg", "lock"))
+	awaitStopped(t, dir, u)
 }
 
 func TestNewServerSurvivesACrash(t *testing.T) {
@@ -210,21 +202,29 @@ func (u user) kill(t *testing.T) {
 	_ = u.cmd.Wait()
 }
 
-// awaitUnlocked waits for the end of the server that holds the lock; its file goes with a throwaway cluster.
-func awaitUnlocked(t *testing.T, path string) {
+// awaitStopped waits until the server at u is gone and its supervisor too, which holds the users' lock to its end.
+func awaitStopped(t *testing.T, dir, u string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(lockPollEvery)
 	defer tick.Stop()
-	for {
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			return
-		}
+	for alive(ctx, u) {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: the server still runs", path)
+			t.Fatal("the server outlives its last user")
 		case <-tick.C:
 		}
+	}
+	locks, err := filepath.Glob(filepath.Join(dir, "*", usersLock))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("state directories: %v, %v, want one", locks, err)
+	}
+	lock, err := lockFile(ctx, locks[0], syscall.LOCK_EX)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,224 @@
+// Package vocab is what a2ad and an agent outside its process say to each other, in
+// JSON: the run object goes out, and events come back in the terms of an A2A 1.0
+// StreamResponse. It is the same whether they talk over pipes or over HTTP.
+//
+// It knows neither processes nor requests. Free-form values keep their bytes in both
+// directions.
+//
+// # Events
+//
+// Each is an object with exactly one member:
+//
+//	{"statusUpdate":   {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "…"}]}}, "metadata": {…}}}
+//	{"artifactUpdate": {"artifact": {"artifactId": "a", "name": "…", "parts": [{"text": "…"}]}, "append": false, "lastChunk": true}}
+//	{"message":        {"parts": [{"text": "…"}]}}
+//	{"checkpoint":     any JSON value}
+//
+// States may also have their 0.3 names (working, input-required). taskId and contextId
+// may be left out and must be those of the run if they are not. A messageId and an
+// artifactId that are left out are made up: an artifact without append gets a new one,
+// one with append goes to the artifact of the event before. A role that is left out is
+// the agent's. A timestamp is ignored, because the database's clock decides. A member
+// that is null counts as left out, except data. An unknown member is an error: a
+// misspelt one would otherwise lose output without a word.
+package vocab
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+// Run is what an agent is told of its run.
+type Run struct {
+	Task       *a2a.Task
+	Messages   []a2a.Message
+	Epoch      int64
+	Attempt    int
+	Deadline   time.Time // zero: none
+	Checkpoint a2a.Raw   // nil: none
+}
+
+// AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
+// deadline, the task and its new messages as 1.0 JSON, checkpoint. It is one line.
+func AppendRun(dst []byte, r *Run) []byte {
+	start := len(dst)
+	w := writer{append(dst, '{')}
+	w.str("taskId", r.Task.ID.String())
+	w.str("contextId", r.Task.ContextID)
+	w.str("agent", r.Task.Agent)
+	w.key("epoch")
+	w.b = strconv.AppendInt(w.b, r.Epoch, 10)
+	w.key("attempt")
+	w.b = strconv.AppendInt(w.b, int64(r.Attempt), 10)
+	if !r.Deadline.IsZero() {
+		w.time("deadline", r.Deadline)
+	}
+	w.key("task")
+	w.task(r.Task)
+	w.key("messages")
+	w.messages(r.Messages)
+	w.raw("checkpoint", r.Checkpoint)
+	// In valid JSON a line break is white space between tokens and nothing else.
+	for i := start; i < len(w.b); i++ {
+		if w.b[i] == '\n' || w.b[i] == '\r' {
+			w.b[i] = ' '
+		}
+	}
+	return append(w.b, '}')
+}
+
+type writer struct{ b []byte }
+
+// key starts a member.
+func (w *writer) key(k string) {
+	if w.b[len(w.b)-1] != '{' {
+		w.b = append(w.b, ',')
+	}
+	w.b = append(rawjson.AppendString(w.b, k), ':')
+}
+
+func (w *writer) str(k, v string) {
+	w.key(k)
+	w.b = rawjson.AppendString(w.b, v)
+}
+
+// optional leaves the empty text out.
+func (w *writer) optional(k, v string) {
+	if v != "" {
+		w.str(k, v)
+	}
+}
+
+func (w *writer) raw(k string, v a2a.Raw) {
+	if v != nil {
+		w.key(k)
+		w.b = append(w.b, v...)
+	}
+}
+
+func (w *writer) time(k string, t time.Time) {
+	w.str(k, t.UTC().Format("2006-01-02T15:04:05.000Z"))
+}
+
+func (w *writer) strs(k string, v []string) {
+	if len(v) == 0 {
+		return
+	}
+	w.key(k)
+	w.b = append(w.b, '[')
+	for i, s := range v {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = rawjson.AppendString(w.b, s)
+	}
+	w.b = append(w.b, ']')
+}
+
+// list writes n values, each by one.
+func (w *writer) list(n int, one func(i int)) {
+	w.b = append(w.b, '[')
+	for i := range n {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		w.b = append(w.b, '{')
+		one(i)
+		w.b = append(w.b, '}')
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) task(t *a2a.Task) {
+	w.b = append(w.b, '{')
+	w.str("id", t.ID.String())
+	w.str("contextId", t.ContextID)
+	w.key("status")
+	w.b = append(w.b, '{')
+	w.str("state", stateName(t.Status.State))
+	if t.Status.Message != nil {
+		w.key("message")
+		w.b = append(w.b, '{')
+		w.message(t.Status.Message)
+		w.b = append(w.b, '}')
+	}
+	if !t.Status.Time.IsZero() {
+		w.time("timestamp", t.Status.Time)
+	}
+	w.b = append(w.b, '}')
+	if len(t.Artifacts) > 0 {
+		w.key("artifacts")
+		w.list(len(t.Artifacts), func(i int) { w.artifact(&t.Artifacts[i]) })
+	}
+	if len(t.History) > 0 {
+		w.key("history")
+		w.messages(t.History)
+	}
+	w.raw("metadata", t.Metadata)
+	w.b = append(w.b, '}')
+}
+
+func (w *writer) messages(ms []a2a.Message) {
+	w.list(len(ms), func(i int) { w.message(&ms[i]) })
+}
+
+func (w *writer) message(m *a2a.Message) {
+	w.str("messageId", m.ID)
+	w.optional("contextId", m.ContextID)
+	w.optional("taskId", m.TaskID)
+	if m.Role == a2a.RoleAgent {
+		w.str("role", "ROLE_AGENT")
+	} else {
+		w.str("role", "ROLE_USER")
+	}
+	w.parts(m.Parts)
+	w.raw("metadata", m.Metadata)
+	w.strs("extensions", m.Extensions)
+	w.strs("referenceTaskIds", m.ReferenceTaskIDs)
+}
+
+func (w *writer) artifact(a *a2a.Artifact) {
+	w.str("artifactId", a.ID)
+	w.optional("name", a.Name)
+	w.optional("description", a.Description)
+	w.parts(a.Parts)
+	w.raw("metadata", a.Metadata)
+	w.strs("extensions", a.Extensions)
+}
+
+func (w *writer) parts(ps []a2a.Part) {
+	w.key("parts")
+	w.list(len(ps), func(i int) {
+		p := &ps[i]
+		switch p.Kind {
+		case a2a.PartText:
+			w.str("text", p.Text)
+		case a2a.PartFile:
+			w.str("raw", p.Text)
+		case a2a.PartURL:
+			w.str("url", p.Text)
+		case a2a.PartData:
+			w.raw("data", p.Data)
+		}
+		w.raw("metadata", p.Metadata)
+		w.optional("filename", p.Filename)
+		w.optional("mediaType", p.MediaType)
+	})
+}
+
+var stateNames = map[a2a.State]string{
+	a2a.StateSubmitted: "TASK_STATE_SUBMITTED", a2a.StateWorking: "TASK_STATE_WORKING",
+	a2a.StateInputRequired: "TASK_STATE_INPUT_REQUIRED", a2a.StateAuthRequired: "TASK_STATE_AUTH_REQUIRED",
+	a2a.StateCompleted: "TASK_STATE_COMPLETED", a2a.StateFailed: "TASK_STATE_FAILED",
+	a2a.StateCanceled: "TASK_STATE_CANCELED", a2a.StateRejected: "TASK_STATE_REJECTED",
+}
+
+func stateName(s a2a.State) string {
+	if n, ok := stateNames[s]; ok {
+		return n
+	}
+	return "TASK_STATE_UNSPECIFIED"
+}

@@ -1,0 +1,186 @@
+package vocab_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor/vocab"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+func decoder() *vocab.Decoder {
+	return &vocab.Decoder{TaskID: "t", ContextID: "c", Prefix: "1-"}
+}
+
+func text(s string) []a2a.Part { return []a2a.Part{{Kind: a2a.PartText, Text: s}} }
+
+func TestAppendRun(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
+	asked := a2a.Message{ID: "m1", Role: a2a.RoleUser, TaskID: "x", ContextID: "c", Parts: []a2a.Part{
+		{Kind: a2a.PartText, Text: "a\n\"b\"", MediaType: "text/plain"},
+		{Kind: a2a.PartData, Data: a2a.Raw("{\"n\": 1e131071,\n\t\"n2\":[1.0,  -0]}"), Metadata: a2a.Raw(`{"b":1,"a":2}`)},
+		{Kind: a2a.PartFile, Text: "dGNr", Filename: "f"},
+		{Kind: a2a.PartURL, Text: "https://example.com/"},
+	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"}, ReferenceTaskIDs: []string{"r"}}
+	answered := a2a.Message{ID: "m2", Role: a2a.RoleAgent, Parts: text("?")}
+	run := vocab.Run{
+		Task: &a2a.Task{
+			ID: a2a.ID{0xab}, Agent: "words", ContextID: "c",
+			Status:    a2a.Status{State: a2a.StateWorking, Message: &answered, Time: at},
+			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
+			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
+		},
+		Messages: []a2a.Message{asked}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+	}
+	const message = `{"messageId":"m1","contextId":"c","taskId":"x","role":"ROLE_USER","parts":[` +
+		`{"text":"a\n\"b\"","mediaType":"text/plain"},` +
+		`{"data":{"n": 1e131071, ` + "\t" + `"n2":[1.0,  -0]},"metadata":{"b":1,"a":2}},` +
+		`{"raw":"dGNr","filename":"f"},{"url":"https://example.com/"}],` +
+		`"metadata":{"k":12345678901234567890},"extensions":["e1","e2"],"referenceTaskIds":["r"]}`
+	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
+		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
+		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
+		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
+		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `],"checkpoint":[1,  2]}`
+	got := string(vocab.AppendRun([]byte(">"), &run))
+	if diff := cmp.Diff(">"+want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := rawjson.Check([]byte(got[1:]), 64); err != nil {
+		t.Error(err)
+	}
+	empty := string(vocab.AppendRun(nil, &vocab.Run{Task: &a2a.Task{}}))
+	if want := `{"taskId":"00000000-0000-0000-0000-000000000000","contextId":"","agent":"","epoch":0,"attempt":0,` +
+		`"task":{"id":"00000000-0000-0000-0000-000000000000","contextId":"","status":{"state":"TASK_STATE_UNSPECIFIED"}},"messages":[]}`; empty != want {
+		t.Errorf("got %s, want %s", empty, want)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	status := func(s a2a.State) *a2a.StatusUpdate { return &a2a.StatusUpdate{Status: a2a.Status{State: s}} }
+	for _, tc := range []struct {
+		in   string
+		want a2a.Event
+	}{
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}`, status(a2a.StateWorking)},
+		{` {"statusUpdate" : {"taskId":"t","contextId":"c","status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z","message":null}}} `, status(a2a.StateInputRequired)},
+		{`{"statusUpdate":{"status":{"state":"cancelled"},"metadata":{"k":1e400}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}, Metadata: a2a.Raw(`{"k":1e400}`)}},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_FAILED","message":{"parts":[{"text":"no"}]}}}}`, &a2a.StatusUpdate{Status: a2a.Status{
+			State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"), TaskID: "t", ContextID: "c"}}}},
+		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
+			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c", Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],"metadata":{"x":1},"parts":[` +
+			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{}},{"raw":"_-8"},{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,"metadata":{}}}`,
+			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{}`), Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"}, Metadata: a2a.Raw(`{"x":1}`), Parts: []a2a.Part{
+				{Kind: a2a.PartText, Text: "t", MediaType: "text/plain", Filename: "f", Metadata: a2a.Raw(`{}`)}, {Kind: a2a.PartFile, Text: "/+8="},
+				{Kind: a2a.PartURL, Text: "u"}, {Kind: a2a.PartData, Data: a2a.Raw(`[1.0, 2]`)}, {Kind: a2a.PartData, Data: a2a.Raw(`null`)}}}}},
+		{`{"checkpoint":{"step": 3}}`, &a2a.Checkpoint{Body: a2a.Raw(`{"step": 3}`)}},
+		{`{"checkpoint":null}`, &a2a.Checkpoint{Body: a2a.Raw(`null`)}},
+	} {
+		got, err := decoder().Decode([]byte(tc.in))
+		if err != nil {
+			t.Errorf("%s: %v", tc.in, err)
+		} else if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.in, diff)
+		}
+	}
+}
+
+func TestDecodeMakesUpIDs(t *testing.T) {
+	t.Parallel()
+	d := decoder()
+	var got []string
+	for _, in := range []string{
+		`{"artifactUpdate":{"artifact":{"parts":[{"text":"a"}]}}}`,
+		`{"artifactUpdate":{"artifact":{"parts":[{"text":"b"}]},"append":true}}`,
+		`{"artifactUpdate":{"artifact":{"parts":[{"text":"c"}]}}}`,
+		`{"artifactUpdate":{"artifact":{"artifactId":"x","parts":[{"text":"d"}]}}}`,
+		`{"artifactUpdate":{"artifact":{"artifactId":"","parts":[{"text":"e"}]},"append":true}}`,
+	} {
+		e, err := d.Decode([]byte(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.(*a2a.ArtifactUpdate).Artifact.ID)
+	}
+	if s := strings.Join(got, " "); s != "1-artifact-1 1-artifact-1 1-artifact-2 x x" {
+		t.Errorf("got %s", s)
+	}
+}
+
+func TestDecodeNamesTheFault(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ in, want string }{
+		{`hello`, `unexpected character at byte 0`},
+		{`{"checkpoint":1,"checkpoint":2}`, `duplicate key at byte 16`},
+		{`[]`, `the event must be an object`},
+		{`{}`, `the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
+		{`{"checkpoint":1,"message":{"parts":[{"text":"x"}]}}`, `the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
+		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
+		{`{"artefactUpdate":{}}`, `artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint`},
+		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
+		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`, `statusUpdate.status.state "TASK_STATE_UNSPECIFIED" is not a state; one is TASK_STATE_COMPLETED`},
+		{`{"statusUpdate":{"status":{"state":3}}}`, `statusUpdate.status.state must be a string`},
+		{`{"statusUpdate":{"status":{"state":"working"},"final":true}}`, `statusUpdate.final is unknown`},
+		{`{"statusUpdate":{"status":{"state":"working"},"taskId":"other"}}`, `statusUpdate.taskId is not that of this run`},
+		{`{"statusUpdate":{"status":{"state":"working"},"metadata":[]}}`, `statusUpdate.metadata must be an object`},
+		{`{"statusUpdate":{"status":{"state":"working","message":{"parts":[]}}}}`, `statusUpdate.status.message.parts must have at least one part`},
+		{`{"statusUpdate":{"status":{"state":"working","message":{"role":"ROLE_USER","parts":[{"text":"x"}]}}}}`, `statusUpdate.status.message.role must be ROLE_AGENT`},
+		{`{"message":{"parts":[{"text":"x"},{"text":"x","url":"y"}]}}`, `message.parts[1] must have exactly one of text, raw, url and data`},
+		{`{"message":{"parts":[{"mediaType":"a/b"}]}}`, `message.parts[0] must have exactly one of text, raw, url and data`},
+		{`{"message":{"parts":[{"raw":"!"}]}}`, `message.parts[0].raw must be base64`},
+		{`{"message":{"parts":{}}}`, `message.parts must be an array`},
+		{`{"message":{"parts":[{"kind":"text","text":"x"}]}}`, `message.parts[0].kind is unknown`},
+		{`{"message":{"parts":[` + strings.Repeat(`{"text":"x"},`, 100) + `{"text":"x"}]}}`, `message.parts has more than 100 parts`},
+		{`{"message":{"messageId":"` + strings.Repeat("x", 257) + `","parts":[{"text":"x"}]}}`, `message.messageId is longer than 256 bytes`},
+		{`{"message":{"extensions":["a",1],"parts":[{"text":"x"}]}}`, `message.extensions[1] must be a string`},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a"}}}`, `artifactUpdate.artifact.parts must have at least one part`},
+		{`{"artifactUpdate":{"artifact":{"parts":[{"text":"x"}]},"append":"yes"}}`, `artifactUpdate.append must be true or false`},
+	} {
+		e, err := decoder().Decode([]byte(tc.in))
+		if err == nil || err.Error() != tc.want || e != nil {
+			t.Errorf("%.80s: event %v, error %v, want %s", tc.in, e, err, tc.want)
+		}
+	}
+}
+
+// FuzzDecode holds that an accepted event is complete enough to be stored.
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{
+		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`, `{"checkpoint":[]}`,
+		`{"artifactUpdate":{"artifact":{"parts":[{"raw":"aa"}]},"append":true}}`, `{"message":{"parts":[{"url":"x"}]}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := decoder().Decode(data)
+		if err != nil {
+			return
+		}
+		switch e := e.(type) {
+		case *a2a.StatusUpdate:
+			if !e.Status.State.Valid() {
+				t.Fatalf("state %d", e.Status.State)
+			}
+		case *a2a.ArtifactUpdate:
+			if e.Artifact.ID == "" || len(e.Artifact.Parts) == 0 || e.Artifact.Parts[0].Kind == 0 {
+				t.Fatalf("artifact %+v", e)
+			}
+		case *a2a.Message:
+			if e.ID == "" || len(e.Parts) == 0 {
+				t.Fatalf("message %+v", e)
+			}
+		case *a2a.Checkpoint:
+			if rawjson.Check(e.Body, 64) != nil {
+				t.Fatalf("checkpoint %q", e.Body)
+			}
+		}
+	})
+}
