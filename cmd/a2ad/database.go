@@ -17,7 +17,7 @@ const devDatabase = "a2ad"
 
 // devPostgres is where dev keeps its PostgreSQL.
 func (d *Database) devPostgres() devpg.Config {
-	return devpg.Config{Dir: filepath.Join(d.DataDir, "postgres"), BinDir: d.PGBinDir}
+	return devpg.Config{Dir: d.DataDir, BinDir: d.PGBinDir}
 }
 
 // withDatabase calls do with the URL of the database that an operator's command works
@@ -36,8 +36,9 @@ func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx conte
 	if !errors.Is(err, devpg.ErrNotRunning) {
 		return fmt.Errorf("look for the database of dev: %w", err)
 	}
-	if _, err := os.Stat(d.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or run \"a2ad dev\" first, whose database would be in %s", d.DataDir)
+	// Start would make a cluster where there is none: a typo in --data-dir must not.
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "data")); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s", d.DataDir)
 	}
 	srv, err := devpg.Start(ctx, cfg)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -305,19 +306,22 @@ func TestMigrate(t *testing.T) {
 }
 
 // TestDatabaseOfDev: without A2AD_DATABASE_URL the operator works on the database of
-// dev, whose server runs for as long as the command does; without that it is told what to do.
+// dev, beside its server while that runs, and else with one of its own for the time of
+// the command. Where there is no database none is made.
 func TestDatabaseOfDev(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	var i invocation
-	if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitFailure || !strings.Contains(i.stderr, "A2AD_DATABASE_URL") || !strings.Contains(i.stderr, "a2ad dev") {
-		t.Errorf("no data directory: exit code %d, %s", i.code, i.stderr)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("the command made a data directory")
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
+	for range 2 { // without the directory, and with an empty one
+		if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitFailure || !strings.Contains(i.stderr, "A2AD_DATABASE_URL") || !strings.Contains(i.stderr, "a2ad dev") {
+			t.Errorf("no database: exit code %d, %s", i.code, i.stderr)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+			t.Error("the command made a database")
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// As root the server runs as somebody else, who must get in.
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
@@ -325,10 +329,24 @@ func TestDatabaseOfDev(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "status"}} {
-		if i.run(t, append(args, "--data-dir", dir)...); i.code != exitOK {
-			t.Fatalf("%v: exit code %d, %s", args, i.code, i.stderr)
-		}
+	srv, err := devpg.Start(t.Context(), (&Database{DataDir: dir}).devPostgres())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.EnsureDatabase(t.Context(), devDatabase); err != nil {
+		t.Error(err)
+	}
+	if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitOK {
+		t.Errorf("beside a running server: exit code %d, %s", i.code, i.stderr)
+	}
+	if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if i.run(t, "migrate", "status", "--data-dir", dir); i.code != exitOK {
+		t.Errorf("with a server of its own: exit code %d, %s", i.code, i.stderr)
+	}
+	if _, err := devpg.Locate(dir, devDatabase); !errors.Is(err, devpg.ErrNotRunning) {
+		t.Errorf("after the command: %v, want no server", err)
 	}
 }
 

@@ -35,15 +35,15 @@ func newFakeAgent(t *testing.T) *fakeAgent {
 	return f
 }
 
-// stream writes events to one request.
-type stream struct {
+// sseAnswer writes events to one request.
+type sseAnswer struct {
 	w    http.ResponseWriter
 	id   json.RawMessage
 	last int64 // seq in Last-Event-ID
 	seq  int64
 }
 
-func (s *stream) send(result string) {
+func (s *sseAnswer) send(result string) {
 	if s.seq++; s.seq <= s.last {
 		return
 	}
@@ -55,7 +55,7 @@ func taskJSON(state, rest string) string {
 	return `{"kind":"task","id":"` + taskID + `","contextId":"c1","status":{"state":"` + state + `"}` + rest + `}`
 }
 
-func (s *stream) status(state, text string, final bool) {
+func (s *sseAnswer) status(state, text string, final bool) {
 	msg := ""
 	if text != "" {
 		msg = fmt.Sprintf(`,"message":{"kind":"message","role":"agent","messageId":"m","parts":[{"kind":"text","text":%s}]}`, quote(text))
@@ -63,7 +63,7 @@ func (s *stream) status(state, text string, final bool) {
 	s.send(fmt.Sprintf(`{"kind":"status-update","taskId":%q,"contextId":"c1","status":{"state":%q%s},"final":%v}`, taskID, state, msg, final))
 }
 
-func (s *stream) chunk(id, text string, more, last bool) {
+func (s *sseAnswer) chunk(id, text string, more, last bool) {
 	s.send(fmt.Sprintf(`{"kind":"artifact-update","taskId":%q,"contextId":"c1","artifact":{"artifactId":%q,"parts":[{"kind":"text","text":%s}]},"append":%v,"lastChunk":%v}`,
 		taskID, id, quote(text), more, last))
 }
@@ -112,14 +112,14 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(taskJSON("completed", `,"artifacts":[{"artifactId":"out","parts":[{"kind":"text","text":"hello"}]}]`))
 	default:
 		w.Header().Set("Content-Type", "text/event-stream")
-		s := &stream{w: w, id: req.ID}
+		s := &sseAnswer{w: w, id: req.ID}
 		_, _ = fmt.Sscanf(r.Header.Get("Last-Event-ID"), "%d-", &s.last)
 		f.play(s, text, r)
 	}
 }
 
 // play is the task of each text; a resubscription plays "report".
-func (f *fakeAgent) play(s *stream, text string, r *http.Request) {
+func (f *fakeAgent) play(s *sseAnswer, text string, r *http.Request) {
 	if text == "reply" {
 		s.send(`{"kind":"message","role":"agent","messageId":"m","contextId":"c1","parts":[{"kind":"text","text":"hi"}]}`)
 		return
