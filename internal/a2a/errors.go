@@ -106,3 +106,9 @@ func CodeOf(err error) ErrorCode {
 var (
 	ErrTaskNotFound = &Error{Code: CodeTaskNotFound, Message: "task not found"}
 )
+
+// With returns e with a cause for logs.
+func (e Error) With(cause error) *Error {
+	e.err = cause
+	return &e
+}

@@ -41,6 +41,7 @@ func Check(data []byte, depth int) error {
 		return &Error{Fault: FaultSyntax, Offset: invalidAt(data), Text: "invalid UTF-8"}
 	}
 	c := checker{data: data, depth: depth}
+	c.keys = make([][]byte, 0, 16) // room for those of most requests
 	if c.space(); c.err == nil {
 		c.value(0)
 	}
@@ -68,6 +69,7 @@ type checker struct {
 	data  []byte
 	pos   int
 	depth int
+	keys  [][]byte // of the objects that are open, each behind those it is in
 	err   *Error
 }
 
@@ -130,7 +132,7 @@ func (c *checker) object(level int) {
 		c.pos++
 		return
 	}
-	var seen keys
+	seen := keys{first: len(c.keys)}
 	for c.err == nil {
 		start := c.pos
 		if c.next() != '"' {
@@ -140,7 +142,7 @@ func (c *checker) object(level int) {
 		if c.str(); c.err != nil {
 			return
 		}
-		if !seen.add(unquote(c.data[start:c.pos])) {
+		if !c.add(&seen, unquote(c.data[start:c.pos])) {
 			c.pos = start
 			c.fail(FaultDuplicate, "duplicate key")
 			return
@@ -154,7 +156,11 @@ func (c *checker) object(level int) {
 		c.space()
 		c.value(level)
 		c.space()
-		if c.err != nil || c.closed('}') {
+		if c.err != nil {
+			return
+		}
+		if c.closed('}') {
+			c.keys = c.keys[:seen.first]
 			return
 		}
 	}
@@ -241,20 +247,18 @@ func (c *checker) number() {
 
 func (c *checker) str() {
 	c.pos++
-	for c.pos < len(c.data) {
-		switch b := c.data[c.pos]; {
-		case b == '"':
+	for c.pos = plain(c.data, c.pos); c.pos < len(c.data); c.pos = plain(c.data, c.pos) {
+		switch c.data[c.pos] {
+		case '"':
 			c.pos++
 			return
-		case b == '\\':
+		case '\\':
 			if !c.escape() {
 				return
 			}
-		case b < 0x20:
+		default:
 			c.fail(FaultSyntax, "control character in a string")
 			return
-		default:
-			c.pos++
 		}
 	}
 	c.fail(FaultSyntax, "unexpected end")
@@ -290,13 +294,15 @@ func (c *checker) escape() bool {
 	return false
 }
 
-// keys is the set of the keys of one object: a list while it is short.
+// keys are those of one object: a part of the checker's list and, when they are many,
+// a set of them.
 type keys struct {
-	list [][]byte
-	set  map[string]struct{}
+	first int
+	set   map[string]struct{}
 }
 
-func (k *keys) add(key []byte) bool {
+// add reports whether key is new, and remembers it.
+func (c *checker) add(k *keys, key []byte) bool {
 	if k.set != nil {
 		if _, dup := k.set[string(key)]; dup {
 			return false
@@ -304,15 +310,15 @@ func (k *keys) add(key []byte) bool {
 		k.set[string(key)] = struct{}{}
 		return true
 	}
-	for _, other := range k.list {
+	for _, other := range c.keys[k.first:] {
 		if bytes.Equal(other, key) {
 			return false
 		}
 	}
-	k.list = append(k.list, key)
-	if len(k.list) == 16 {
+	c.keys = append(c.keys, key)
+	if all := c.keys[k.first:]; len(all) == 16 {
 		k.set = make(map[string]struct{}, 32)
-		for _, other := range k.list {
+		for _, other := range all {
 			k.set[string(other)] = struct{}{}
 		}
 	}

@@ -142,3 +142,82 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	}
 }
+
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ obj, key, want string }{
+		{`{"a":1}`, "a", `{}`}, {`{"a":1}`, "b", `{"a":1}`}, {`{}`, "a", `{}`}, {`[1]`, "a", `[1]`},
+		{`{"a":1,"b":2}`, "a", `{"b":2}`}, {`{"a":1, "b":2}`, "a", `{ "b":2}`}, {`{"a":1 , "b":2 }`, "b", `{"a":1  }`},
+		{`{ "a" : {"b":[1,"}"]} , "b":2, "c":3}`, "b", `{ "a" : {"b":[1,"}"]} ,  "c":3}`}, {`{"\u0061":1}`, "a", `{}`}, {`{ "a":1 }`, "a", `{  }`},
+	} {
+		got := rawjson.Without([]byte(tc.obj), tc.key)
+		if string(got) != tc.want {
+			t.Errorf("Without(%s, %s) = %s, want %s", tc.obj, tc.key, got, tc.want)
+		}
+		if err := rawjson.Check(got, 8); err != nil {
+			t.Errorf("Without(%s, %s): %v", tc.obj, tc.key, err)
+		}
+	}
+	for v, want := range map[string]bool{``: true, `{}`: true, "{ \n}": true, `{"a":1}`: false, `[]`: false, `1`: false} {
+		if got := rawjson.Empty([]byte(v)); got != want {
+			t.Errorf("Empty(%s) = %v", v, got)
+		}
+	}
+}
+
+func TestScalars(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[string]string{
+		`""`: "", `"a"`: "a", `"\u00e9\ud83d\ude00x"`: "é😀x", `"\uABCD\uabcd"`: "\uabcd\uabcd", `"a\\b\/\"c"`: `a\b/"c`, `"\b\f\n\r\t"`: "\b\f\n\r\t",
+	} {
+		if got, ok := rawjson.String([]byte(v)); got != want || !ok {
+			t.Errorf("String(%s) = %q, %v", v, got, ok)
+		}
+	}
+	for _, v := range []string{``, `null`, `1`, `{}`, `[]`, `true`} {
+		if _, ok := rawjson.String([]byte(v)); ok {
+			t.Errorf("String took %s", v)
+		}
+	}
+	for v, want := range map[string]int64{`0`: 0, `-0`: 0, `7`: 7, `1.0`: 1, `1e2`: 100, `-9223372036854775808`: -1 << 63, `9007199254740993`: 9007199254740993} {
+		if n, ok := rawjson.Int([]byte(v)); n != want || !ok {
+			t.Errorf("Int(%s) = %d, %v", v, n, ok)
+		}
+	}
+	for _, v := range []string{`1.5`, `1e400`, `1e30`, `9223372036854775808`, `"1"`, `null`, `true`, strings.Repeat("1", 10_000)} {
+		if n, ok := rawjson.Int([]byte(v)); ok {
+			t.Errorf("Int(%.40s) = %d", v, n)
+		}
+	}
+	for v, want := range map[string][2]bool{`true`: {true, true}, `false`: {false, true}, `null`: {}, `"true"`: {}, `1`: {}} {
+		if b, ok := rawjson.Bool([]byte(v)); b != want[0] || ok != want[1] {
+			t.Errorf("Bool(%s) = %v, %v", v, b, ok)
+		}
+	}
+}
+
+// TestPlain holds the search of eight bytes at once against one of one.
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	for b := range 256 {
+		for at := range 20 {
+			for _, fill := range []byte{'a', 0x20, 0x7f, 0x80, 0xff} {
+				s := bytes.Repeat([]byte{fill}, 20)
+				s[at] = byte(b)
+				escaped := b < 0x20 || b == '"' || b == '\\'
+				if got := len(rawjson.AppendString(nil, string(s))) > 22; got != escaped {
+					t.Fatalf("byte %#x at %d in %#x: escaped %v", b, at, fill, got)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkAppendString(b *testing.B) {
+	s := strings.Repeat("a line of some sixty characters, then it breaks; and so on…\n", 600)
+	b.SetBytes(int64(len(s)))
+	dst := rawjson.AppendString(nil, s)
+	for b.Loop() {
+		dst = rawjson.AppendString(dst[:0], s)
+	}
+}

@@ -3,6 +3,7 @@ package rawjson
 import (
 	"bytes"
 	"iter"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -96,6 +97,40 @@ func Get(obj []byte, key string) []byte {
 	return nil
 }
 
+// Empty reports whether v is absent or an object without members.
+func Empty(v []byte) bool {
+	return len(v) == 0 || v[0] == '{' && v[skipSpace(v, 1)] == '}'
+}
+
+// Without returns obj without the member of the given key; what is left keeps its
+// bytes. Where there is no such member it returns obj itself, else a copy. A member
+// that was put directly behind the brace, with a comma directly behind it, is cut out
+// without a trace.
+func Without(obj []byte, key string) []byte {
+	if KindOf(obj) != KindObject {
+		return obj
+	}
+	comma := -1 // in front of the member
+	for i := skipSpace(obj, 1); obj[i] != '}'; {
+		colon := skip(obj, i)
+		end := skip(obj, skipSpace(obj, skipSpace(obj, colon)+1))
+		next := skipSpace(obj, end)
+		switch found := string(unquote(obj[i:colon])) == key; {
+		case found && obj[next] == ',':
+			return slices.Concat(obj[:i], obj[next+1:])
+		case found && comma >= 0:
+			return slices.Concat(obj[:comma], obj[end:])
+		case found:
+			return slices.Concat(obj[:i], obj[end:])
+		}
+		if i = next; obj[next] == ',' {
+			comma = next
+			i = skipSpace(obj, next+1)
+		}
+	}
+	return obj
+}
+
 // String returns the text of a string value; ok is false for any other kind.
 func String(v []byte) (s string, ok bool) {
 	if KindOf(v) != KindString {
@@ -132,14 +167,13 @@ func Int(v []byte) (n int64, ok bool) {
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	start := 0
-	for i := range len(s) {
-		b := s[i]
-		if b >= 0x20 && b != '"' && b != '\\' {
-			continue
+	for i := 0; ; {
+		end := plain(s, i)
+		dst = append(dst, s[i:end]...)
+		if end == len(s) {
+			return append(dst, '"')
 		}
-		dst = append(dst, s[start:i]...)
-		switch b {
+		switch b := s[end]; b {
 		case '"', '\\':
 			dst = append(dst, '\\', b)
 		case '\n':
@@ -151,9 +185,8 @@ func AppendString(dst []byte, s string) []byte {
 		default:
 			dst = append(dst, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 		}
-		start = i + 1
+		i = end + 1
 	}
-	return append(append(dst, s[start:]...), '"')
 }
 
 func skipSpace(v []byte, i int) int {
@@ -215,8 +248,12 @@ func unquote(v []byte) []byte {
 	out := append(make([]byte, 0, len(v)), v[:at]...)
 	for i := at; i < len(v); {
 		if v[i] != '\\' {
-			out = append(out, v[i])
-			i++
+			end := len(v)
+			if n := bytes.IndexByte(v[i:], '\\'); n >= 0 {
+				end = i + n
+			}
+			out = append(out, v[i:end]...)
+			i = end
 			continue
 		}
 		switch b := v[i+1]; b {

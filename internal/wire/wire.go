@@ -5,7 +5,11 @@
 // for different behaviour the codec says so in the operation it decodes.
 package wire
 
-import "github.com/a2ad/a2ad/internal/a2a"
+import (
+	"cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
 
 // Codec is one generation. All methods are safe for concurrent use. The Append
 // methods append one JSON value to dst and return the extended slice; they never fail.
@@ -14,8 +18,10 @@ type Codec interface {
 	Version() string
 
 	// Decode reads the params of a JSON-RPC request. method is the name on the wire;
-	// params has passed rawjson.Check and is nil when absent. The error is an
-	// *a2a.Error: CodeMethodNotFound, CodeInvalidParams, CodeContentTypeNotSupported.
+	// params is one trimmed value of any kind that has passed rawjson.Check, or nil when
+	// absent. Free-form values of the operation are parts of params, which must not change
+	// as long as the operation is used. The error is an *a2a.Error: CodeMethodNotFound,
+	// CodeInvalidParams, CodeContentTypeNotSupported.
 	Decode(method string, params []byte) (a2a.Op, error)
 
 	// AppendTask appends a task as GetTask and CancelTask answer it.
@@ -44,7 +50,7 @@ type Codec interface {
 	AppendCard(dst []byte, c *a2a.Card) []byte
 }
 
-// Limits bound what a codec takes from a client.
+// Limits bound what a codec takes from a client. Zero means the default.
 type Limits struct {
 	Parts     int // per message
 	PartBytes int // per part
@@ -55,3 +61,14 @@ type Limits struct {
 
 // DefaultLimits are those of DESIGN.md §14.
 var DefaultLimits = Limits{Parts: 100, PartBytes: 1 << 20, IDBytes: 256, URLBytes: 2 << 10, TokenSize: 4 << 10}
+
+// OrDefault returns l with the default for every limit that is zero.
+func (l Limits) OrDefault() Limits {
+	return Limits{
+		Parts:     cmp.Or(l.Parts, DefaultLimits.Parts),
+		PartBytes: cmp.Or(l.PartBytes, DefaultLimits.PartBytes),
+		IDBytes:   cmp.Or(l.IDBytes, DefaultLimits.IDBytes),
+		URLBytes:  cmp.Or(l.URLBytes, DefaultLimits.URLBytes),
+		TokenSize: cmp.Or(l.TokenSize, DefaultLimits.TokenSize),
+	}
+}

@@ -1,0 +1,107 @@
+# a2ad. `make help` says what there is; `make run` and `make test` need nothing but Go and make.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO ?= go
+
+# The newest released version of the changelog is what the binary says; the commit tells builds between releases apart. Both
+# work without git and without a repository.
+VERSION ?= $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1 | grep . || echo dev)
+COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+# Tools are built once into bin/ under a name that holds their version, so a new version here is built by the next run.
+SQLC_VERSION := v1.31.1
+GOLANGCI_VERSION := v2.15.0
+SQLC := bin/sqlc-$(SQLC_VERSION)
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+PKGS ?= ./...
+TESTFLAGS ?=
+# RACE=1 runs the tests under the race detector, which needs a C compiler.
+RACE ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Build, find or install PostgreSQL, and start a2ad for this machine (ARGS="--listen …")
+	@scripts/ensure-postgres.sh run
+	@$(MAKE) --no-print-directory build
+	@exec ./bin/a2ad dev $(ARGS)
+
+.PHONY: build
+build: ## Build bin/a2ad, static and stamped with its version
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o bin/a2ad ./cmd/a2ad
+
+.PHONY: test
+test: ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
+	@scripts/ensure-postgres.sh test
+	$(GO) test $(if $(RACE),-race )-timeout 10m $(TESTFLAGS) $(PKGS)
+
+.PHONY: bench
+bench: ## Measure, and print each figure beside its baseline
+	@scripts/ensure-postgres.sh test
+	$(GO) run ./internal/bench $(ARGS)
+
+.PHONY: interop
+interop: build ## Drive a2ad with the official Go and JavaScript clients (needs node and npm)
+	@scripts/ensure-postgres.sh test
+	cd internal/interop && $(GO) test -race -timeout 10m ./...
+	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && npm test
+
+.PHONY: up
+up: ## Start PostgreSQL and a2ad in containers (docker compose)
+	A2AD_VERSION=$(VERSION) A2AD_COMMIT=$(COMMIT) docker compose up --build --detach --wait
+
+.PHONY: down
+down: ## Stop the containers of `make up`; the database is kept
+	docker compose down
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w cmd internal migrations
+
+.PHONY: generate
+generate: $(SQLC) ## Generate internal/store/dbsqlc from queries/ and migrations/
+	$(SQLC) generate
+
+.PHONY: sqlc-diff
+sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
+	$(SQLC) diff
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Check format, style and the arrows between packages
+	$(GOLANGCI) run ./...
+	scripts/check-sleeps.sh
+
+.PHONY: vet
+vet: ## Check format, go vet, and that go.mod is tidy
+	@out=$$(gofmt -l cmd internal migrations 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod verify
+	$(GO) mod tidy -diff
+
+.PHONY: verify
+verify: vet lint sqlc-diff ## All checks that are not tests
+
+.PHONY: tools
+tools: $(SQLC) $(GOLANGCI) ## Build the tools into bin/
+
+.PHONY: clean
+clean: ## Remove what was built; the database of `make run` (.a2ad) is kept
+	rm -rf bin
+
+# A tool is built by its own module's versions, apart from go.mod. CGO off: no C compiler is needed.
+$(SQLC):
+	@mkdir -p bin
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)
+	@mv bin/sqlc $@
+
+$(GOLANGCI):
+	@mkdir -p bin
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv bin/golangci-lint $@

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// APIKeyCmd is `a2ad apikey`.
+type APIKeyCmd struct {
+	Create APIKeyCreateCmd `cmd:"" group:"commands" help:"Make a key and show it, once."`
+	Ls     APIKeyLsCmd     `cmd:"" group:"commands" help:"List keys."`
+	Revoke APIKeyRevokeCmd `cmd:"" group:"commands" help:"Revoke keys; requests with them are refused from then on."`
+}
+
+var scopes = []string{"tasks:read", "tasks:write", "push:write", "worker"}
+
+// APIKeyCreateCmd is `a2ad apikey create`.
+type APIKeyCreateCmd struct {
+	Tenant   string   `required:"" placeholder:"T" help:"Organisation that the key belongs to."`
+	Owner    string   `required:"" placeholder:"O" help:"User or program that the key stands for; tasks belong to it."`
+	Scopes   []string `default:"tasks:read,tasks:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default tasks:read,tasks:write)."`
+	Name     string   `placeholder:"TEXT" help:"A note to find it again."`
+	Database `group:"database"`
+	Output
+}
+
+// Validate is called by the parser.
+func (c *APIKeyCreateCmd) Validate() error {
+	for _, s := range c.Scopes {
+		if !slices.Contains(scopes, s) {
+			return fmt.Errorf("--scopes: there is no scope %q, there are %s", s, strings.Join(scopes, ", "))
+		}
+	}
+	if c.Tenant == "" || c.Owner == "" || len(c.Tenant) > 200 || len(c.Owner) > 200 {
+		return errors.New("--tenant and --owner are from 1 to 200 bytes long")
+	}
+	return nil
+}
+
+// Run makes the key.
+func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
+	slices.Sort(c.Scopes)
+	return c.withOperator(ctx, app, func(op operator) error {
+		key, err := op.CreateKey(ctx, keySpec{Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: slices.Compact(c.Scopes)})
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			return printJSON(app.Stdout, key)
+		}
+		w := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
+		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nkey\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), key.Key)
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(app.Stderr, "The key is not kept and cannot be shown again. Send it as \"Authorization: Bearer …\", or put it into A2AD_API_KEY.")
+		return err
+	})
+}
+
+// APIKeyLsCmd is `a2ad apikey ls`.
+type APIKeyLsCmd struct {
+	Tenant   string `placeholder:"T" help:"Only keys of this tenant."`
+	Database `group:"database"`
+	Output
+}
+
+// Run lists.
+func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
+	return c.withOperator(ctx, app, func(op operator) error {
+		rows, err := op.Keys(ctx, c.Tenant)
+		if err != nil {
+			return err
+		}
+		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "NAME", "CREATED", "LAST USED", "REVOKED"}
+		return printRows(app.Stdout, c.json(), head, rows, func(r keyRow) []string {
+			return []string{
+				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(r.Name),
+				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.RevokedAt),
+			}
+		})
+	})
+}
+
+// APIKeyRevokeCmd is `a2ad apikey revoke`.
+type APIKeyRevokeCmd struct {
+	IDs      []string `arg:"" name:"id" help:"Ids of the keys."`
+	Database `group:"database"`
+	Output
+}
+
+// Run revokes one after the other.
+func (c *APIKeyRevokeCmd) Run(ctx context.Context, app *App) error {
+	return c.withOperator(ctx, app, func(op operator) error {
+		return each(app, c.IDs, func(id string) error {
+			row, err := op.RevokeKey(ctx, id)
+			if err != nil {
+				return err
+			}
+			if c.json() {
+				return printJSON(app.Stdout, row)
+			}
+			_, err = fmt.Fprintf(app.Stdout, "%s revoked\n", row.ID)
+			return err
+		})
+	})
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line. Fields of type "setting" in it are flags, A2AD_* variables
+// and defaults in one: see settings.go.
+type cli struct {
+	Help helpFlag `short:"h" help:"Show the help of a command."`
+
+	Dev    DevCmd    `cmd:"" group:"server" help:"Run a whole server on this machine, with its own PostgreSQL and two demo agents."`
+	Serve  ServeCmd  `cmd:"" group:"server" help:"Run the service."`
+	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting with its value and where it comes from."`
+	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Ask a running server whether it is ready."`
+
+	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
+
+	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch and cancel tasks."`
+	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Make, list and revoke API keys."`
+	Migrate MigrateCmd `cmd:"" group:"operator" help:"Bring the database schema up or down."`
+	Agent   AgentCmd   `cmd:"" group:"operator" help:"Check agent files."`
+
+	Version VersionCmd `cmd:"" group:"about" help:"Show the version."`
+}
+
+const helpText = `The durable task server behind an A2A agent, on PostgreSQL.
+
+To try it, run "a2ad dev" and follow what it prints.
+
+Exit codes: 0 done; 1 failure; 2 wrong command line or configuration;
+3 the task ended failed, rejected or canceled; 4 the task waits for input
+or authentication; 130 interrupted.`
+
+var helpGroups = []kong.Group{
+	{Key: "commands", Title: "Commands:"},
+	{Key: "server", Title: "Server:"},
+	{Key: "client", Title: "Client:"},
+	{Key: "operator", Title: "Operator, on the database:"},
+	{Key: "about", Title: "About:"},
+}
+
+// newParser builds the command line. Settings given as flags end up in flags, unparsed.
+func newParser(ctx context.Context, c *cli, app *App, flags flagValues) (*kong.Kong, error) {
+	k, err := kong.New(c,
+		kong.Name("a2ad"),
+		kong.Description(helpText),
+		kong.NoDefaultHelp(),
+		kong.Writers(app.Stdout, app.Stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ExplicitGroups(append(helpGroups, settingGroups...)),
+		kong.NamedMapper("setting", settingMapper{flags}),
+		kong.Bind(app),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("build the command line: %w", err)
+	}
+	for _, f := range k.Model.Flags {
+		if f.Name == "help" {
+			k.Model.HelpFlag = f
+		}
+	}
+	for _, node := range k.Model.Children {
+		describeSettings(node, node.Name == "dev")
+	}
+	return k, nil
+}
+
+// describeSettings adds its variable and default to the help of each setting.
+func describeSettings(node *kong.Node, dev bool) {
+	for _, f := range node.Flags {
+		if f.Tag.Type == "setting" {
+			f.Help = describe(f, dev)
+		}
+	}
+	for _, child := range node.Children {
+		describeSettings(child, dev)
+	}
+}
+
+var errHelpShown = errors.New("help shown")
+
+// helpFlag prints the help of the command it is given to. Unlike kong's own it ends
+// parsing with an error instead of the process.
+type helpFlag bool
+
+func (helpFlag) BeforeReset(kctx *kong.Context) error {
+	if err := kctx.PrintUsage(false); err != nil {
+		return err
+	}
+	return errHelpShown
+}
+
+func describe(f *kong.Flag, dev bool) string {
+	s := settingFromTag(f.Tag.Get)
+	if d := f.Tag.Get("dev"); dev && d != "" {
+		s.Default = d
+	}
+	note := s.Name
+	switch {
+	case s.Default != "":
+		note += ", default " + s.Default
+	case s.Auto != "":
+		note += ", default: " + s.Auto
+	}
+	return strings.TrimSuffix(f.Help, ".") + " (" + note + ")."
+}
+
+// settingMapper keeps the text of a setting's flag for load, so that its faults are
+// reported together with those of the environment.
+type settingMapper struct{ flags flagValues }
+
+func (m settingMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	name := ctx.Value.Name
+	if m.IsBoolFromValue(target) {
+		m.flags[name] = "on"
+		if ctx.Scan.Peek().Type == kong.FlagValueToken {
+			m.flags[name] = fmt.Sprint(ctx.Scan.Pop().Value)
+		}
+		return nil
+	}
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return err
+	}
+	m.flags[name] = text
+	return nil
+}
+
+func (settingMapper) IsBoolFromValue(v reflect.Value) bool { return v.Kind() == reflect.Bool }
+
+func (settingMapper) PlaceHolder(f *kong.Flag) string {
+	if p := f.Tag.Get("placeholder"); p != "" {
+		return p
+	}
+	return placeholder(f.Target.Interface())
+}
+
+// Output is the choice between people and programs.
+type Output struct {
+	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"text for people, json for programs: one object per line."`
+}
+
+func (o Output) json() bool { return o.Output == "json" }
+
+// ServeCmd is `a2ad serve`.
+type ServeCmd struct{ Config }
+
+// Help is shown below the usage line.
+func (*ServeCmd) Help() string { return moreSettings }
+
+// Run serves until the context ends.
+func (c *ServeCmd) Run(ctx context.Context, app *App) error { return runServe(ctx, app, c.Config) }
+
+// DevCmd is `a2ad dev`.
+type DevCmd struct{ Config }
+
+// Help is shown below the usage line.
+func (*DevCmd) Help() string {
+	return `Without A2AD_DATABASE_URL it starts a PostgreSQL of its own under --data-dir and keeps the data between runs. No authentication: it listens on loopback only. Not for production.
+
+` + moreSettings
+}
+
+const moreSettings = `Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, also those left out here.`
+
+// Run serves until the context ends.
+func (c *DevCmd) Run(ctx context.Context, app *App) error { return runDev(ctx, app, c.Config) }

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Values of Config.Auth and Config.Sharing.
+const (
+	AuthRequired  = "required"
+	AuthNone      = "none"
+	SharingOwner  = "owner"
+	SharingTenant = "tenant"
+)
+
+var settingGroups = []kong.Group{
+	{Key: "database", Title: "Database:"},
+	{Key: "listeners", Title: "Listeners:"},
+	{Key: "access", Title: "Access:"},
+	{Key: "work", Title: "Agents and work:"},
+	{Key: "streams", Title: "Streams and waiting:"},
+	{Key: "webhooks", Title: "Webhooks:"},
+	{Key: "protocol", Title: "Protocol:"},
+	{Key: "limits", Title: "Limits:"},
+	{Key: "logs", Title: "Logs:"},
+	{Key: "connection", Title: "Connection:"},
+}
+
+// Config is everything that can be set for a server: a value, filled once and passed
+// down. Times and sizes that only tests and large installations change are hidden in
+// the help of the commands; `a2ad config -v` shows them all.
+type Config struct {
+	Database  `group:"database"`
+	Pool      `group:"database"`
+	Listeners `group:"listeners"`
+	Access    `group:"access"`
+	Work      `group:"work"`
+	Streams   `group:"streams"`
+	Webhooks  `group:"webhooks"`
+	Protocol  `group:"protocol"`
+	Limits    `group:"limits"`
+	Logs      `group:"logs"`
+}
+
+// Database says where the tasks are kept.
+type Database struct {
+	DatabaseURL Secret `type:"setting" name:"database-url" secret:"yes" help:"PostgreSQL to work on; where serve does not ask for one, that of dev under --data-dir."`
+	DataDir     string `type:"setting" name:"data-dir" def:".a2ad" placeholder:"DIR" help:"Where dev keeps its PostgreSQL."`
+	PGBinDir    string `type:"setting" name:"pg-bindir" auto:"searched" placeholder:"DIR" help:"Directory of the PostgreSQL programs that dev starts."`
+}
+
+// Pool says how the server uses the database.
+type Pool struct {
+	DBPool           int           `type:"setting" name:"db-pool" def:"16" min:"4" help:"Connections, besides the one that listens."`
+	PoolTimeout      time.Duration `type:"setting" name:"pool-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest wait for a free connection."`
+	StatementTimeout time.Duration `type:"setting" name:"statement-timeout" def:"15s" min:"10ms" hidden:"" help:"Longest run of one statement."`
+	LockTimeout      time.Duration `type:"setting" name:"lock-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest wait for a row lock."`
+	IdleTxTimeout    time.Duration `type:"setting" name:"idle-tx-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest pause inside a transaction."`
+	ListenerPing     time.Duration `type:"setting" name:"listener-ping" def:"5s" min:"10ms" hidden:"" help:"How often the listening connection proves that it is alive."`
+}
+
+// Admin is the listener for operators.
+type Admin struct {
+	AdminListen Listen `type:"setting" name:"admin-listen" def:"127.0.0.1:9090" help:"Address for operators: health, metrics, profiles; or off."`
+}
+
+// Listeners says where the server answers.
+type Listeners struct {
+	Listen Listen `type:"setting" name:"listen" def:"127.0.0.1:8080" help:"Address of the API."`
+	Admin
+	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" hidden:"" unused:"gRPC" help:"Address of the gRPC binding, or off."`
+	PublicURL         BaseURL       `type:"setting" name:"public-url" auto:"from the listener" help:"What agent cards say about where the server is."`
+	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
+	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
+	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
+	HTTPIdleTimeout   time.Duration `type:"setting" name:"http-idle-timeout" def:"120s" min:"1ms" hidden:"" help:"How long an idle connection is kept."`
+	ReadyTimeout      time.Duration `type:"setting" name:"ready-timeout" def:"1s" min:"1ms" hidden:"" help:"Longest wait for the database when asked whether the server is ready."`
+	DrainTimeout      time.Duration `type:"setting" name:"drain-timeout" def:"20s" min:"0s" help:"How long runs may go on after the signal to stop."`
+}
+
+// Access says who may do what.
+type Access struct {
+	Auth    string  `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
+	Sharing string  `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" unused:"sharing between the owners of a tenant" help:"Who sees a task: its owner, or every owner of the tenant."`
+	Keys    Keyring `type:"setting" name:"keys" kong:"-" secret:"yes" unused:"webhooks" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+}
+
+// Work says which agents there are and how their runs are held.
+type Work struct {
+	Agents           string        `type:"setting" name:"agents" placeholder:"PATH" help:"Agent file, or directory of agent files."`
+	DefaultAgent     string        `type:"setting" name:"default-agent" auto:"the file with default: true, else the only one, else echo" placeholder:"NAME" help:"Agent that answers at /."`
+	Workers          int           `type:"setting" name:"workers" def:"16" min:"0" help:"Runs at once in this replica; 0 only serves."`
+	Replica          string        `type:"setting" name:"replica" auto:"host name, pid and a random word" placeholder:"NAME" help:"Name of this replica in leases and connections."`
+	LeaseTTL         time.Duration `type:"setting" name:"lease-ttl" def:"30s" min:"300ms" help:"How long a run is held without a sign of life; renewed at a third of it."`
+	PollInterval     time.Duration `type:"setting" name:"poll-interval" def:"1s" min:"1ms" hidden:"" help:"How often work and events are looked for when no wake arrives."`
+	WakeInterval     time.Duration `type:"setting" name:"wake-interval" def:"5ms" min:"0s" hidden:"" help:"How long wakes to other replicas gather."`
+	RunDeadline      time.Duration `type:"setting" name:"run-deadline" def:"1h" min:"1ms" help:"Longest turn of an agent, over all its attempts."`
+	IdleTimeout      time.Duration `type:"setting" name:"idle-timeout" def:"5m" min:"1ms" help:"Longest silence of a running agent."`
+	MaxAttempts      int           `type:"setting" name:"max-attempts" def:"5" min:"1" help:"Attempts at one turn."`
+	RetryBackoffBase time.Duration `type:"setting" name:"retry-backoff-base" def:"1s" min:"0s" hidden:"" help:"Wait before the second attempt; doubles from there, with jitter."`
+	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:"" help:"Longest wait between two attempts."`
+	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:"" help:"How often runs whose lease has ended are looked for."`
+	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" unused:"retention" help:"Age at which finished tasks are deleted, or never."`
+}
+
+// Streams says how long callers wait and how streams are kept alive.
+type Streams struct {
+	BlockingMaxWait time.Duration `type:"setting" name:"blocking-max-wait" def:"45s" min:"0s" help:"Longest wait of a blocking send; then it answers with the task as it is."`
+	SSEPing         time.Duration `type:"setting" name:"sse-ping" def:"15s" min:"1ms" help:"Pause after which a quiet stream sends a comment."`
+	SSEWriteTimeout time.Duration `type:"setting" name:"sse-write-timeout" def:"10s" min:"1ms" hidden:"" help:"Longest write to a stream; a slower reader is cut off and resumes."`
+	SSERetry        time.Duration `type:"setting" name:"sse-retry" def:"500ms" min:"1ms" hidden:"" help:"What a stream that ends early tells its client to wait."`
+	MaxStreams      int           `type:"setting" name:"max-streams" def:"10000" min:"1" hidden:"" help:"Streams of one replica."`
+	MaxOwnerStreams int           `type:"setting" name:"max-streams-per-owner" def:"100" min:"1" hidden:"" help:"Streams of one owner in one replica."`
+}
+
+// Webhooks says how notifications are delivered.
+type Webhooks struct {
+	PushRetry          Durations      `type:"setting" name:"push-retry" def:"0,5s,30s,2m,10m,30m,1h,3h,6h,12h,24h" hidden:"" unused:"webhooks" help:"Waits before try 1, 2 and so on; n values are n tries."`
+	PushThrottleWait   time.Duration  `type:"setting" name:"push-throttle-wait" def:"60s" min:"0s" hidden:"" unused:"webhooks" help:"Least wait after a timeout, 429, 502, 503 or 504."`
+	PushBreaker        Breaker        `type:"setting" name:"push-breaker" def:"5,30s,15m" hidden:"" unused:"webhooks" help:"Failures after which a destination rests, for how long at first, and at most."`
+	PushDisableAfter   time.Duration  `type:"setting" name:"push-disable-after" def:"120h" min:"1ms" hidden:"" unused:"webhooks" help:"How long a destination may fail before it is disabled."`
+	PushTimeout        time.Duration  `type:"setting" name:"push-timeout" def:"15s" min:"1ms" hidden:"" unused:"webhooks" help:"Longest try."`
+	PushAllowHTTP      bool           `type:"setting" name:"push-allow-http" def:"off" dev:"on" hidden:"" unused:"webhooks" help:"Deliver to http URLs too."`
+	PushAllowCIDRs     Prefixes       `type:"setting" name:"push-allow-cidrs" def:"none" dev:"127.0.0.0/8,::1/128" help:"Private address ranges that the server may call."`
+	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" unused:"webhooks" help:"Proxy for webhooks; it must refuse private addresses itself."`
+	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" unused:"webhooks" help:"whsec_ secrets for v1 signatures, with commas between them."`
+	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" unused:"webhooks" help:"Webhooks of one task."`
+	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's URL."`
+	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's token or credentials."`
+	MaxPushAnswer      Bytes          `type:"setting" name:"max-push-answer" def:"16KiB" min:"0" hidden:"" unused:"webhooks" help:"What is read of a webhook's answer."`
+	KeepPushAnswer     Bytes          `type:"setting" name:"keep-push-answer" def:"4KiB" min:"0" hidden:"" unused:"webhooks" help:"What is kept of a webhook's answer."`
+}
+
+// Protocol holds the switches where clients and test kits differ.
+type Protocol struct {
+	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
+	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" unused:"A2A 1.0" help:"Serve 1.0 methods without an A2A-Version header."`
+	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" unused:"A2A 1.0" help:"Put the 0.3 fields into the 1.0 card too."`
+	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" unused:"A2A 1.0" help:"Error table to answer with."`
+}
+
+// Limits bound what clients and agents may store.
+type Limits struct {
+	MaxBody      Bytes `type:"setting" name:"max-body" def:"4MiB" min:"1KiB" help:"Size of a request."`
+	MaxHeader    Bytes `type:"setting" name:"max-header" def:"32KiB" min:"1KiB" hidden:"" help:"Size of a request's header."`
+	MaxJSONDepth int   `type:"setting" name:"max-json-depth" def:"64" min:"8" hidden:"" help:"Depth of JSON."`
+	MaxParts     int   `type:"setting" name:"max-parts" def:"100" min:"1" hidden:"" help:"Parts of one message."`
+	MaxPart      Bytes `type:"setting" name:"max-part" def:"1MiB" min:"1" hidden:"" help:"Size of one part."`
+	MaxHistory   int   `type:"setting" name:"max-history" def:"10000" min:"1" hidden:"" help:"Messages of one task."`
+	MaxArtifacts int   `type:"setting" name:"max-artifacts" def:"1000" min:"1" hidden:"" help:"Artifacts of one task."`
+	MaxChunks    int   `type:"setting" name:"max-chunks" def:"100000" min:"1" hidden:"" help:"Artifact chunks of one task."`
+	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
+	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
+	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
+}
+
+// Logs says what is written to stderr.
+type Logs struct {
+	LogLevel  slog.Level `type:"setting" name:"log-level" def:"info" placeholder:"LEVEL" help:"debug, info, warn or error."`
+	LogFormat string     `type:"setting" name:"log-format" def:"json" dev:"text" oneof:"json,text" placeholder:"FORMAT" help:"json or text."`
+}
+
+// Client says which server the client speaks to.
+type Client struct {
+	URL    BaseURL `type:"setting" name:"url" def:"http://127.0.0.1:8080" help:"Server to speak to."`
+	APIKey Secret  `type:"setting" name:"api-key" kong:"-" secret:"yes" help:"API key to sign in with."`
+}
+
+// ClientGroup is Client under its own title in the help.
+type ClientGroup struct {
+	Client `group:"connection"`
+}
+
+// check finds what is wrong with a configuration as a whole.
+func (c *Config) check() []fault {
+	var faults []fault
+	bad := func(name, text string) { faults = append(faults, fault{Name: name, Text: text}) }
+	if c.Auth == AuthNone {
+		for _, l := range []struct {
+			name string
+			addr Listen
+		}{{"A2AD_LISTEN", c.Listen}, {"A2AD_GRPC_LISTEN", c.GRPCListen}} {
+			if l.addr != "" && !l.addr.Loopback() {
+				bad("A2AD_AUTH", fmt.Sprintf("anonymous access is for loopback listeners only, and %s is %s: use required, or listen on 127.0.0.1", l.name, l.addr))
+			}
+		}
+	}
+	if c.Listen == "" {
+		bad("A2AD_LISTEN", "the API cannot be off")
+	}
+	if c.Listen == c.AdminListen && !strings.HasSuffix(string(c.Listen), ":0") {
+		bad("A2AD_ADMIN_LISTEN", "is the address of the API too: choose another port")
+	}
+	if c.RetryBackoffMax < c.RetryBackoffBase {
+		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))
+	}
+	if c.LockTimeout > c.StatementTimeout {
+		bad("A2AD_LOCK_TIMEOUT", fmt.Sprintf("is longer than A2AD_STATEMENT_TIMEOUT, %s, and would never be reached", formatDuration(c.StatementTimeout)))
+	}
+	if c.MaxPart > c.MaxBody {
+		bad("A2AD_MAX_PART", "is larger than A2AD_MAX_BODY, and would never be reached")
+	}
+	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
+		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
+	}
+	return append(faults, c.Database.check()...)
+}
+
+// replicaName leaves room for "a2ad-" and the role in application_name, which holds 63 bytes.
+var replicaName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,40}$`)
+
+func (d *Database) check() []fault {
+	if !d.DatabaseURL.IsSet() || validDSN(d.DatabaseURL.Reveal()) {
+		return nil
+	}
+	return []fault{{Name: "A2AD_DATABASE_URL", Text: "not a PostgreSQL URL: write for example " + exampleDSN}}
+}
+
+const exampleDSN = "postgres://a2ad:password@localhost:5432/a2ad"
+
+// validDSN takes URLs and the keyword/value form; the driver checks the details.
+func validDSN(dsn string) bool {
+	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
+		return maskDSN(dsn) != redacted
+	}
+	return !strings.Contains(dsn, "://") && strings.Contains(dsn, "=")
+}
+
+// checkServe adds what serve cannot do without.
+func (c *Config) checkServe() []fault {
+	var faults []fault
+	if !c.DatabaseURL.IsSet() {
+		faults = append(faults, fault{Name: "A2AD_DATABASE_URL", Text: "name the PostgreSQL to work on, for example " + exampleDSN})
+	}
+	if c.Agents == "" {
+		faults = append(faults, fault{Name: "A2AD_AGENTS", Text: "name an agent file or a directory of agent files, for example /etc/a2ad/agents"})
+	}
+	return append(faults, c.check()...)
+}
+
+const serveHint = `To try a2ad without any configuration run "a2ad dev".`
+
+func (c *ServeCmd) check() []fault    { return c.checkServe() }
+func (c *ServeCmd) faultHint() string { return serveHint }
+func (c *DevCmd) devDefaults() bool   { return true }
+
+// ReplicaName returns the name that was set, else one that no other process has.
+func (c *Config) ReplicaName() string {
+	if c.Replica != "" {
+		return c.Replica
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "a2ad"
+	}
+	host = replicaUnsafe.ReplaceAllString(host, "-")
+	if len(host) > 24 {
+		host = host[:24]
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}
+
+var replicaUnsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
+// Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
+func (l *Logs) Logger(app *App) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: l.LogLevel}
+	if l.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(app.Stderr, opts))
+	}
+	return slog.New(slog.NewJSONHandler(app.Stderr, opts))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/a2ad/a2ad/internal/devpg"
+)
+
+// devDatabase is the database of dev on its own server.
+const devDatabase = "a2ad"
+
+// devPostgres is where dev keeps its PostgreSQL.
+func (d *Database) devPostgres() devpg.Config {
+	return devpg.Config{Dir: filepath.Join(d.DataDir, "postgres"), BinDir: d.PGBinDir}
+}
+
+// withDatabase calls do with the URL of the database that an operator's command works
+// on: the one that is set, else that of dev. If dev is not running its server is started
+// for the time of the command.
+func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context, url string) error) (err error) {
+	if d.DatabaseURL.IsSet() {
+		return do(ctx, d.DatabaseURL.Reveal())
+	}
+	cfg := d.devPostgres()
+	url, err := devpg.Locate(cfg.Dir, devDatabase)
+	if err == nil {
+		return do(ctx, url)
+	}
+	if !errors.Is(err, devpg.ErrNotRunning) {
+		return fmt.Errorf("look for the database of dev: %w", err)
+	}
+	if _, err := os.Stat(d.DataDir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or run \"a2ad dev\" first, whose database would be in %s", d.DataDir)
+	}
+	srv, err := devpg.Start(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("start the database of dev: %w", err)
+	}
+	defer func() { err = errors.Join(err, srv.Stop(context.WithoutCancel(ctx))) }()
+	if url, err = srv.EnsureDatabase(ctx, devDatabase); err != nil {
+		return err
+	}
+	return do(ctx, url)
+}
+
+// withOperator is withDatabase for the commands that read and write tasks and keys.
+func (d *Database) withOperator(ctx context.Context, app *App, do func(operator) error) error {
+	return d.withDatabase(ctx, func(ctx context.Context, url string) error {
+		op, err := app.openOperator(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer op.Close()
+		return do(op)
+	})
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/sse"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+)
+
+// dbOperator is the operator on a database. It tells running servers what it changed.
+type dbOperator struct {
+	store *store.Store
+	codec v03.Codec
+}
+
+const operatorName = "operator"
+
+// openOperator opens the database at url for the commands of the operator.
+func openOperator(ctx context.Context, url string) (operator, error) {
+	o := &dbOperator{}
+	tell := func(keys ...string) {
+		// One payload, as notify.Publisher would send it; a lost one costs a poll interval.
+		for _, k := range keys {
+			o.store.Notify(context.WithoutCancel(ctx), []string{operatorName + " " + k}) //nolint:errcheck // the servers poll as well
+		}
+	}
+	var err error
+	o.store, err = store.Open(ctx, store.Config{
+		URL: url, Replica: operatorName, PoolSize: 4, Wake: tell,
+		Committed: func(task a2a.ID, _ []a2a.Entry) { tell("task:" + task.String()) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := o.store.CheckSchema(ctx); err != nil {
+		o.store.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *dbOperator) Close() { o.store.Close() }
+
+func parseTaskID(id string) (a2a.ID, error) {
+	t, err := a2a.ParseID(id)
+	if err != nil {
+		return t, fmt.Errorf("task %s: not a task id", id)
+	}
+	return t, nil
+}
+
+func (o *dbOperator) Tasks(ctx context.Context, f taskFilter) ([]taskRow, error) {
+	in := store.TaskFilter{Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: f.States, Limit: f.Limit}
+	if f.Before != "" {
+		var err error
+		if in.Before, err = parseTaskID(f.Before); err != nil {
+			return nil, err
+		}
+	}
+	found, err := o.store.ListTasks(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]taskRow, len(found))
+	for i := range found {
+		rows[i] = newTaskRow(&found[i])
+	}
+	return rows, nil
+}
+
+func newTaskRow(t *store.TaskRow) taskRow {
+	return taskRow{
+		ID: t.ID.String(), State: t.State.String(), Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner, ContextID: t.ContextID,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.StatusAt, Events: t.LastSeq, Attempt: t.Attempt, Epoch: t.Epoch, Worker: t.Worker,
+		LeaseUntil: orNil(t.LeaseUntil), ReadyAt: orNil(t.ReadyAt),
+	}
+}
+
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (o *dbOperator) row(ctx context.Context, id string) (a2a.ID, taskRow, error) {
+	t, err := parseTaskID(id)
+	if err != nil {
+		return t, taskRow{}, err
+	}
+	found, err := o.store.ListTasks(ctx, store.TaskFilter{ID: t, Limit: 1})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("task %s: %w", id, a2a.ErrTaskNotFound)
+	}
+	if err != nil {
+		return t, taskRow{}, err
+	}
+	return t, newTaskRow(&found[0]), nil
+}
+
+func (o *dbOperator) Task(ctx context.Context, id string) (taskDetail, error) {
+	t, row, err := o.row(ctx, id)
+	if err != nil {
+		return taskDetail{}, err
+	}
+	task, err := o.store.Snapshot(ctx, t, store.Want{Artifacts: true})
+	if err != nil {
+		return taskDetail{}, err
+	}
+	attempts, err := o.store.Attempts(ctx, t)
+	if err != nil {
+		return taskDetail{}, err
+	}
+	d := taskDetail{taskRow: row, Attempts: []attemptRow{}, Raw: o.codec.AppendTask(nil, task), Task: *task}
+	for _, a := range attempts {
+		d.Attempts = append(d.Attempts, attemptRow{
+			Epoch: a.Epoch, Attempt: a.Attempt, Worker: a.Worker, ClaimedAt: a.ClaimedAt, EndedAt: orNil(a.EndedAt), Outcome: a.Outcome, Error: a.Error,
+		})
+	}
+	return d, nil
+}
+
+const watchPoll = 250 * time.Millisecond
+
+// Watch follows the log by polling it: an operator's terminal needs no wakes.
+func (o *dbOperator) Watch(ctx context.Context, id string, after int64) iter.Seq2[watched, error] {
+	return func(yield func(watched, error) bool) {
+		t, err := parseTaskID(id)
+		if err != nil {
+			yield(watched{}, err)
+			return
+		}
+		task, err := o.store.Snapshot(ctx, t, store.Want{Artifacts: true})
+		if err != nil {
+			yield(watched{}, fmt.Errorf("task %s: %w", id, err))
+			return
+		}
+		if after <= 0 {
+			w := watched{ID: sse.FormatID(task.LastSeq, task.LastUID.Short()), Raw: o.codec.AppendSnapshot(nil, task), Snapshot: task}
+			if !yield(w, nil) || task.Status.State.Terminal() {
+				return
+			}
+			after = task.LastSeq
+		}
+		o.follow(ctx, task, after, yield)
+	}
+}
+
+func (o *dbOperator) follow(ctx context.Context, task *a2a.Task, after int64, yield func(watched, error) bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	follower := stream.New(o.store, &notify.Hub{}, watchPoll, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		follower.Run(ctx) //nolint:errcheck // it only returns nil
+	}()
+	cursor := follower.Follow(task.ID, task.ContextID, after, task.LastSeq)
+	defer func() { cursor.Close(); cancel(); <-done }()
+	for {
+		items, err := cursor.Next(ctx)
+		if err != nil {
+			yield(watched{}, err)
+			return
+		}
+		for _, it := range items {
+			ended := it.State().Terminal()
+			w := watched{ID: sse.FormatID(it.Seq, it.UID.Short()), Raw: o.codec.AppendEvent(nil, &it.Entry, ended), Entry: &it.Entry}
+			if !yield(w, nil) || ended {
+				return
+			}
+		}
+	}
+}
+
+func (o *dbOperator) Cancel(ctx context.Context, id string) (taskRow, error) {
+	t, err := parseTaskID(id)
+	if err != nil {
+		return taskRow{}, err
+	}
+	owner, err := o.store.Owner(ctx, t)
+	if err != nil {
+		return taskRow{}, fmt.Errorf("task %s: %w", id, err)
+	}
+	if _, err := o.store.Cancel(ctx, owner, "", t); err != nil {
+		return taskRow{}, fmt.Errorf("task %s: %w", id, err)
+	}
+	_, row, err := o.row(ctx, id)
+	return row, err
+}
+
+func (o *dbOperator) CreateKey(ctx context.Context, k keySpec) (createdKey, error) {
+	key, err := auth.NewKey("live", nil)
+	if err != nil {
+		return createdKey{}, err
+	}
+	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes}, key.SecretHash())
+	if err != nil {
+		return createdKey{}, err
+	}
+	return createdKey{ID: key.ID(), Key: key.Reveal(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: at}, nil
+}
+
+func (o *dbOperator) Keys(ctx context.Context, tenant string) ([]keyRow, error) {
+	keys, err := o.store.APIKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := []keyRow{}
+	for _, k := range keys {
+		if tenant == "" || k.Tenant == tenant {
+			rows = append(rows, newKeyRow(k))
+		}
+	}
+	return rows, nil
+}
+
+func newKeyRow(k store.APIKey) keyRow {
+	return keyRow{
+		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: k.CreatedAt,
+		LastUsedAt: orNil(k.UsedAt), RevokedAt: orNil(k.RevokedAt),
+	}
+}
+
+func (o *dbOperator) RevokeKey(ctx context.Context, id string) (keyRow, error) {
+	if err := o.store.RevokeAPIKey(ctx, id); err != nil {
+		return keyRow{}, fmt.Errorf("key %s: %w", id, err)
+	}
+	keys, err := o.store.APIKeys(ctx)
+	if err != nil {
+		return keyRow{}, err
+	}
+	i := slices.IndexFunc(keys, func(k store.APIKey) bool { return k.ID == id })
+	if i < 0 {
+		return keyRow{}, fmt.Errorf("key %s: %w", id, store.ErrNoKey)
+	}
+	return newKeyRow(keys[i]), nil
+}

@@ -1,0 +1,146 @@
+// Command a2ad is the durable task server behind an A2A agent: one binary that
+// serves, migrates, administers and is a client of itself.
+//
+// Everything a command does starts from run, which gets its arguments, environment
+// and streams from outside; nothing else in the program looks at the process.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once, whatever the first one is waiting for.
+	context.AfterFunc(ctx, stop)
+	code := run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Exit codes; helpText tells them to people.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2   // of the command line, or of the configuration
+	exitTaskFailed  = 3   // the task ended failed, rejected or canceled
+	exitTaskWaits   = 4   // the task waits for input or authentication
+	exitInterrupted = 130 // Ctrl-C
+)
+
+// exitError ends the program with a code; a nil err prints nothing, because what
+// there was to say has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// App is what a command gets from the process that it runs in.
+type App struct {
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Environ []string // of the process, for the commands that agents run; without our secrets
+
+	Terminal   bool // stdout is one
+	Color      bool // stdout is a terminal and nobody asked for plain text
+	ColorNotes bool // the same of stderr
+
+	openOperator func(ctx context.Context, url string) (operator, error)
+
+	settings []value // of the selected command, for `a2ad config`
+	faults   []fault // of a command that reports them itself
+}
+
+// run is the whole program. environ has the form of os.Environ. It returns the exit code.
+func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := readEnviron(environ)
+	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
+	app := &App{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Environ:    env.withoutSecrets(environ),
+		Terminal:   isTerminal(stdout),
+		Color:      isTerminal(stdout) && !plain,
+		ColorNotes: isTerminal(stderr) && !plain,
+
+		openOperator: openOperator,
+	}
+	err := runCommand(ctx, app, args, env)
+	var coded *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintln(stderr, "a2ad: "+coded.err.Error())
+		}
+		return coded.code
+	default:
+		fmt.Fprintln(stderr, "a2ad: "+err.Error())
+		return exitFailure
+	}
+}
+
+func runCommand(ctx context.Context, app *App, args []string, env environment) error {
+	if len(args) > 0 && args[0] == "help" {
+		args = append(args[1:len(args):len(args)], "--help")
+	}
+	flags := flagValues{}
+	parser, err := newParser(ctx, &cli{}, app, flags)
+	if err != nil {
+		return err
+	}
+	parsed, err := parser.Parse(args)
+	if errors.Is(err, errHelpShown) {
+		return nil
+	}
+	if err != nil {
+		return usageError(app, err)
+	}
+	for _, name := range env.unknown() {
+		fmt.Fprintf(app.Stderr, "a2ad: warning: unknown setting %s is ignored%s\n", name, suggest(name))
+	}
+	if err := configure(app, parsed.Selected().Target.Addr().Interface(), flags, env); err != nil {
+		return err
+	}
+	return parsed.Run(app)
+}
+
+// usageError says what is wrong with the command line, or shows the help of a command
+// that was called without the sub-command it needs.
+func usageError(app *App, err error) error {
+	var pe *kong.ParseError
+	if !errors.As(err, &pe) || pe.Context == nil {
+		return &exitError{exitUsage, err}
+	}
+	node := pe.Context.Model.Node
+	if sel := pe.Context.Selected(); sel != nil {
+		node = sel
+	}
+	if len(node.Children) > 0 && strings.HasPrefix(pe.Error(), "expected ") {
+		pe.Context.Stdout = app.Stderr
+		if err := pe.Context.PrintUsage(false); err != nil {
+			return err
+		}
+		return &exitError{code: exitUsage}
+	}
+	return &exitError{exitUsage, fmt.Errorf("%w\nRun \"%s --help\" for the ways to use it", err, node.FullPath())}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// operator is what the operator's commands ask of the database: the tasks and keys of
+// every tenant. Ids are as the person typed them; one that does not exist, or is none,
+// is an error that says so.
+type operator interface {
+	// Tasks returns tasks, newest first.
+	Tasks(ctx context.Context, f taskFilter) ([]taskRow, error)
+	Task(ctx context.Context, id string) (taskDetail, error)
+	// Watch yields the task as it is, unless after is positive, and then its events
+	// behind that, until the task has ended.
+	Watch(ctx context.Context, id string, after int64) iter.Seq2[watched, error]
+	// Cancel ends a task and returns it; a finished one is an error that says so.
+	Cancel(ctx context.Context, id string) (taskRow, error)
+
+	CreateKey(ctx context.Context, k keySpec) (createdKey, error)
+	Keys(ctx context.Context, tenant string) ([]keyRow, error)
+	RevokeKey(ctx context.Context, id string) (keyRow, error)
+
+	Close()
+}
+
+// taskFilter selects tasks; zero values select all.
+type taskFilter struct {
+	Tenant, Owner, Agent, ContextID string
+	States                          []a2a.State
+	Before                          string // id: only older tasks
+	Limit                           int
+}
+
+// taskRow is one task in a list. The JSON is for programs and does not change silently.
+type taskRow struct {
+	ID         string     `json:"id"`
+	State      string     `json:"state"`
+	Agent      string     `json:"agent"`
+	Tenant     string     `json:"tenant"`
+	Owner      string     `json:"owner"`
+	ContextID  string     `json:"contextId"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	UpdatedAt  time.Time  `json:"updatedAt"` // of the state
+	Events     int64      `json:"events"`    // seq of the last one
+	Attempt    int        `json:"attempt"`
+	Epoch      int64      `json:"epoch"`
+	Worker     string     `json:"worker,omitempty"`     // who runs it
+	LeaseUntil *time.Time `json:"leaseUntil,omitempty"` // nil: nobody does
+	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it does not wait for a worker
+}
+
+// attemptRow is one run of a task.
+type attemptRow struct {
+	Epoch     int64      `json:"epoch"`
+	Attempt   int        `json:"attempt"`
+	Worker    string     `json:"worker"`
+	ClaimedAt time.Time  `json:"claimedAt"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	Outcome   string     `json:"outcome,omitempty"`
+	Error     string     `json:"error,omitempty"`
+}
+
+// taskDetail is everything about one task.
+type taskDetail struct {
+	taskRow
+	Attempts []attemptRow    `json:"attempts"`
+	Raw      json.RawMessage `json:"task"` // as A2A 0.3 shows it
+	Task     a2a.Task        `json:"-"`
+}
+
+// watched is one thing that Watch shows: a snapshot or an event of the log.
+type watched struct {
+	ID       string // of the event, as SSE names it
+	Raw      json.RawMessage
+	Snapshot *a2a.Task  // or nil
+	Entry    *a2a.Entry // or nil
+}
+
+// keySpec is a key to make.
+type keySpec struct {
+	Tenant, Owner, Name string
+	Scopes              []string
+}
+
+// keyRow is an API key without its secret.
+type keyRow struct {
+	ID         string     `json:"id"`
+	Tenant     string     `json:"tenant"`
+	Owner      string     `json:"owner"`
+	Name       string     `json:"name,omitempty"`
+	Scopes     []string   `json:"scopes"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
+}
+
+// createdKey is a key at the only moment at which its secret is known.
+type createdKey struct {
+	ID        string    `json:"id"`
+	Key       string    `json:"key"`
+	Tenant    string    `json:"tenant"`
+	Owner     string    `json:"owner"`
+	Name      string    `json:"name,omitempty"`
+	Scopes    []string  `json:"scopes"`
+	CreatedAt time.Time `json:"createdAt"`
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/executor/echo"
+	"github.com/a2ad/a2ad/internal/executor/exec"
+	"github.com/a2ad/a2ad/internal/executor/script"
+	"github.com/a2ad/a2ad/internal/lifecycle"
+	"github.com/a2ad/a2ad/internal/maintenance"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/rpc"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/worker"
+)
+
+// replica is one running server: everything of a process, put together.
+type replica struct {
+	cfg    Config
+	logger *slog.Logger
+	name   string
+	files  []agents.File
+
+	api, admin net.Listener // admin is nil when it is off
+	hub        *notify.Hub
+	publisher  *notify.Publisher
+	listener   *notify.Listener
+	store      *store.Store
+	follower   *stream.Follower
+	engine     *engine.Engine
+	pool       *worker.Pool
+	server     *rpc.Server
+	keys       *auth.Keys // nil without authentication
+}
+
+// openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
+func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
+	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), files: files, hub: &notify.Hub{}}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.api, err = net.Listen("tcp", string(cfg.Listen)); err != nil {
+		return nil, fmt.Errorf("A2AD_LISTEN: %w", err)
+	}
+	if cfg.AdminListen != "" {
+		if r.admin, err = net.Listen("tcp", string(cfg.AdminListen)); err != nil {
+			return nil, fmt.Errorf("A2AD_ADMIN_LISTEN: %w", err)
+		}
+	}
+	if err = r.openStore(ctx); err != nil {
+		return nil, err
+	}
+	if err = r.openWork(app); err != nil {
+		return nil, err
+	}
+	return r, r.openAPI(ctx)
+}
+
+// openStore connects the database and the wakes, which need each other.
+func (r *replica) openStore(ctx context.Context) (err error) {
+	r.publisher, err = notify.NewPublisher(notify.PublisherConfig{
+		Replica: r.name, Interval: r.cfg.WakeInterval, Log: r.logger,
+		Notify: func(ctx context.Context, payloads []string) error { return r.store.Notify(ctx, payloads) },
+	})
+	if err != nil {
+		return fmt.Errorf("wakes: %w", err)
+	}
+	r.store, err = store.Open(ctx, store.Config{
+		URL: r.cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: r.cfg.DBPool, Logger: r.logger,
+		StatementTimeout: r.cfg.StatementTimeout, LockTimeout: r.cfg.LockTimeout, IdleTxTimeout: r.cfg.IdleTxTimeout, AcquireTimeout: r.cfg.PoolTimeout,
+		Wake: r.wake, Committed: r.committed,
+	})
+	if err != nil {
+		return err
+	}
+	r.listener, err = notify.NewListener(notify.ListenerConfig{
+		Replica: r.name, Hub: r.hub, PingInterval: r.cfg.ListenerPing, Log: r.logger,
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, r.store.ConnConfig("listener"))
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("wakes: %w", err)
+	}
+	r.follower = stream.New(r.store, r.hub, r.cfg.PollInterval, r.logger)
+	return nil
+}
+
+// wake tells everybody to look at the keys again.
+func (r *replica) wake(keys ...string) {
+	r.hub.Wake(keys...)
+	r.publisher.Publish(keys...)
+}
+
+// committed hands new events to those who follow the task here, and tells the other replicas.
+func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
+	key := "task:" + task.String()
+	if !r.follower.Offer(task, events) {
+		r.hub.Wake(key)
+	}
+	r.publisher.Publish(key)
+}
+
+func (r *replica) openWork(app *App) error {
+	def := a2a.Limits{
+		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
+		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
+	}
+	var list []worker.Agent
+	for i := range r.files {
+		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
+		if err != nil {
+			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
+		}
+		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
+	}
+	r.pool = worker.New(r.store, r.hub, worker.Config{
+		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), Logger: r.logger,
+	})
+	return nil
+}
+
+// runGrace leaves a part of the drain time for giving back what did not end in it.
+func runGrace(drain time.Duration) time.Duration { return drain - min(drain/4, 2*time.Second) }
+
+func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (executor.Executor, error) {
+	switch spec := spec.(type) {
+	case agents.Echo:
+		return echo.Executor{}, nil
+	case agents.Script:
+		return script.New(script.Config{Allow: func(a netip.Addr) bool {
+			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
+		}}), nil
+	case agents.Exec:
+		return exec.New(exec.Config{
+			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
+			Environ: app.Environ, Log: logger,
+		})
+	}
+	return nil, fmt.Errorf("executor %T is not known", spec)
+}
+
+func (r *replica) openAPI(ctx context.Context) error {
+	pageKey, err := r.store.ServerKey(ctx, "page-token")
+	if err != nil {
+		return err
+	}
+	r.engine, err = engine.New(r.store, r.follower, engine.Config{
+		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, Drain: ctx,
+	})
+	if err != nil {
+		return err
+	}
+	list := make([]*a2a.Agent, len(r.files))
+	for i := range r.files {
+		list[i] = &r.files[i].Agent
+	}
+	authenticator, err := r.authenticator()
+	if err != nil {
+		return err
+	}
+	public := string(r.cfg.PublicURL)
+	if public == "" {
+		public = "http://" + r.api.Addr().String()
+	}
+	r.server, err = rpc.New(rpc.Config{
+		Engine: r.engine, Authenticator: authenticator, Agents: list, PublicURL: public,
+		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: wire.Limits{
+			Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
+		}},
+		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
+		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
+		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
+	})
+	return err
+}
+
+// authenticator says who may call. Revoked keys are forgotten when the store says so.
+func (r *replica) authenticator() (auth.Authenticator, error) {
+	if r.cfg.Auth == AuthNone {
+		return auth.Anonymous{}, nil
+	}
+	var err error
+	r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey})
+	return auth.Chain{r.keys}, err
+}
+
+func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
+	k, secret, err := r.store.LookupAPIKey(ctx, id)
+	if errors.Is(err, store.ErrNoKey) {
+		return auth.StoredKey{}, auth.ErrUnknownKey
+	}
+	scopes := make([]auth.Scope, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = auth.Scope(s)
+	}
+	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes}, err
+}
+
+// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
+func (r *replica) forgetKeys(ctx context.Context) error {
+	wake, stop := r.hub.Wait(store.KeyAPIKeys)
+	defer stop()
+	for {
+		select {
+		case <-wake:
+			if r.keys != nil {
+				r.keys.ForgetAll()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// run serves until ctx is done and everything has stopped.
+func (r *replica) run(ctx context.Context) error {
+	defer r.close()
+	rescuer := &maintenance.Rescuer{
+		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+	}
+	front := lifecycle.Stage{
+		{Name: "workers", Run: r.pool.Run},
+		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
+	}
+	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
+	if r.admin != nil {
+		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
+		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
+	}
+	r.logger.InfoContext(ctx, "ready", "replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files))
+	err := lifecycle.New(
+		back,
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "keys", Run: r.forgetKeys}},
+		front,
+	).Run(ctx)
+	r.logger.InfoContext(ctx, "stopped", "replica", r.name)
+	return err
+}
+
+var (
+	errNotAccepting = errors.New("not listening")
+	errNoClaims     = errors.New("the last try to claim work failed")
+)
+
+// checks is what /readyz asks. ctx is that of the server.
+func (r *replica) checks(ctx context.Context) []rpc.Check {
+	return []rpc.Check{
+		{Name: "drain", Test: func(context.Context) error { return context.Cause(ctx) }},
+		{Name: "database", Test: r.store.Ping},
+		{Name: "schema", Test: r.store.CheckSchema},
+		{Name: "api", Test: func(context.Context) error {
+			if !r.server.Accepting() {
+				return errNotAccepting
+			}
+			return nil
+		}},
+		{Name: "workers", Test: func(context.Context) error {
+			if !r.pool.Healthy() {
+				return errNoClaims
+			}
+			return nil
+		}},
+	}
+}
+
+func (r *replica) close() {
+	for _, l := range []net.Listener{r.api, r.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if r.store != nil {
+		r.store.Close()
+	}
+}

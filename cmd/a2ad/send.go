@@ -1,0 +1,386 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+// SendCmd is `a2ad send`.
+type SendCmd struct {
+	Text []string `arg:"" optional:"" help:"Text of the message; - reads it from stdin."`
+
+	Agent   string   `placeholder:"NAME" help:"Agent to send to; without it the server's default agent."`
+	Task    string   `placeholder:"ID" help:"Task to go on with."`
+	Context string   `placeholder:"ID" help:"Conversation that a new task belongs to."`
+	Data    []string `sep:"none" placeholder:"JSON" help:"Structured part of the message; @FILE reads it from a file."`
+	File    []string `sep:"none" placeholder:"PATH" help:"File to attach."`
+
+	Stream         bool   `default:"true" negatable:"" help:"Show what happens as it happens; without it wait for the result."`
+	Blocking       bool   `default:"true" negatable:"" help:"Wait for the task; without it only start it."`
+	IdempotencyKey string `placeholder:"KEY" help:"Makes it safe to send the same message again."`
+
+	Resume      string `placeholder:"ID" help:"Follow a task instead of sending a message."`
+	LastEventID string `placeholder:"EVENT" help:"With --resume: go on behind this event."`
+	Cancel      string `placeholder:"ID" help:"Cancel a task instead of sending a message."`
+
+	ClientGroup
+	Output
+}
+
+// Help is shown below the usage line.
+func (*SendCmd) Help() string {
+	return `What the agent says goes to stdout, all else to stderr. Ctrl-C stops following; the task goes on.
+
+With -o json each event is one line on stdout: {"id":…,"event":…}, the event as the server sent it.
+
+A2AD_API_KEY, or a file named by A2AD_API_KEY_FILE, holds the key to sign in with.`
+}
+
+// Validate is called by the parser.
+func (c *SendCmd) Validate() error {
+	acts := 0
+	for _, on := range []bool{c.sends(), c.Resume != "", c.Cancel != ""} {
+		if on {
+			acts++
+		}
+	}
+	switch {
+	case strings.Contains(c.Agent, "/"):
+		return errors.New("--agent is a name, not a path")
+	case acts == 0:
+		return errors.New(`there is nothing to send: write a2ad send "hello", or - to read it from stdin, or use --data or --file`)
+	case acts > 1:
+		return errors.New("a message, --resume and --cancel exclude each other")
+	case c.LastEventID != "" && c.Resume == "":
+		return errors.New("--last-event-id goes with --resume only")
+	}
+	return nil
+}
+
+func (c *SendCmd) sends() bool { return len(c.Text)+len(c.Data)+len(c.File) > 0 }
+
+// Run sends, follows or cancels.
+func (c *SendCmd) Run(ctx context.Context, app *App) error {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	s := &sending{
+		cmd: c, app: app, screen: newScreen(app),
+		client: &client.Client{URL: c.agentURL(), APIKey: c.APIKey.Reveal(), HTTP: &http.Client{Transport: transport}},
+	}
+	if c.Cancel != "" {
+		res, err := s.client.Cancel(ctx, c.Cancel)
+		return s.result(ctx, res, err)
+	}
+	if c.Resume != "" {
+		return s.follow(ctx, c.Resume)
+	}
+	msg, err := c.message(app)
+	if err != nil {
+		return err
+	}
+	params := client.SendParams{Message: msg, NoWait: !c.Blocking, IdempotencyKey: c.IdempotencyKey}
+	if !c.Stream || !c.Blocking {
+		res, err := s.client.Send(ctx, params)
+		return s.result(ctx, res, err)
+	}
+	return s.stream(ctx, params)
+}
+
+func (c *SendCmd) agentURL() string {
+	if c.Agent == "" {
+		return string(c.URL)
+	}
+	return string(c.URL) + "/agents/" + url.PathEscape(c.Agent)
+}
+
+const maxInput = 64 << 20
+
+// message puts the parts together: text, data, files.
+func (c *SendCmd) message(app *App) (a2a.Message, error) {
+	m := a2a.Message{ID: client.NewMessageID(), Role: a2a.RoleUser, TaskID: c.Task, ContextID: c.Context}
+	if len(c.Text) == 1 && c.Text[0] == "-" {
+		text, err := io.ReadAll(io.LimitReader(app.Stdin, maxInput))
+		if err != nil {
+			return m, fmt.Errorf("read stdin: %w", err)
+		}
+		c.Text = []string{strings.ToValidUTF8(string(text), "\ufffd")}
+	}
+	if len(c.Text) > 0 {
+		text := strings.ToValidUTF8(strings.Join(c.Text, " "), "\ufffd")
+		m.Parts = append(m.Parts, a2a.Part{Kind: a2a.PartText, Text: text})
+	}
+	for _, text := range c.Data {
+		data := []byte(text)
+		if path, ok := strings.CutPrefix(text, "@"); ok {
+			var err error
+			if data, err = readInput(app, path); err != nil {
+				return m, fmt.Errorf("--data: %w", err)
+			}
+		}
+		if err := rawjson.Check(data, 64); err != nil {
+			return m, &exitError{exitUsage, fmt.Errorf("--data is not JSON: %w", err)}
+		}
+		m.Parts = append(m.Parts, a2a.Part{Kind: a2a.PartData, Data: rawjson.Trim(data)})
+	}
+	for _, path := range c.File {
+		data, err := readInput(app, path)
+		if err != nil {
+			return m, fmt.Errorf("--file: %w", err)
+		}
+		mediaType := mime.TypeByExtension(filepath.Ext(path))
+		if mediaType == "" {
+			mediaType = http.DetectContentType(data)
+		}
+		m.Parts = append(m.Parts, a2a.Part{
+			Kind: a2a.PartFile, Text: base64.StdEncoding.EncodeToString(data),
+			MediaType: mediaType, Filename: filepath.Base(path),
+		})
+	}
+	return m, nil
+}
+
+func readInput(app *App, path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(app.Stdin, maxInput))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxInput))
+}
+
+// sending is one run of the command.
+type sending struct {
+	cmd    *SendCmd
+	app    *App
+	client *client.Client
+	screen *screen
+
+	taskID  string
+	lastID  string
+	state   a2a.State
+	lost    bool // the connection is, and the person has been told
+	resumed bool // follows a task that was there before
+}
+
+func (s *sending) stream(ctx context.Context, p client.SendParams) error {
+	return s.events(ctx, func(yield func(client.Event, error) bool) {
+		s.client.Stream(ctx, p, client.StreamOptions{OnCut: s.cut})(yield)
+	})
+}
+
+func (s *sending) follow(ctx context.Context, taskID string) error {
+	s.taskID, s.lastID, s.resumed = taskID, s.cmd.LastEventID, true
+	return s.events(ctx, func(yield func(client.Event, error) bool) {
+		s.client.Resubscribe(ctx, taskID, client.StreamOptions{LastEventID: s.cmd.LastEventID, OnCut: s.cut})(yield)
+	})
+}
+
+// cut tells once per outage; with JSON too, since stderr is for people.
+func (s *sending) cut(error, time.Duration) {
+	if !s.lost {
+		s.screen.note("connection lost, trying to take it up again")
+	}
+	s.lost = true
+}
+
+func (s *sending) events(ctx context.Context, stream func(func(client.Event, error) bool)) error {
+	var failed error
+	stream(func(ev client.Event, err error) bool {
+		if err == nil {
+			err = s.show(ev)
+		}
+		failed = err
+		return err == nil
+	})
+	s.screen.endLine()
+	switch {
+	case failed == nil:
+		return s.done()
+	case ctx.Err() != nil:
+		return s.detached()
+	default:
+		if s.taskID != "" && !s.refused(failed) {
+			s.howTo()
+		}
+		return s.explain(failed)
+	}
+}
+
+// eventLine is one line of -o json.
+type eventLine struct {
+	ID    string          `json:"id"`
+	Gap   bool            `json:"gap,omitempty"` // events before this one are missing
+	Event json.RawMessage `json:"event"`
+}
+
+func (s *sending) show(ev client.Event) error {
+	first := s.state == a2a.StateNone
+	known := s.taskID != "" && !s.resumed
+	if ev.TaskID != "" {
+		s.taskID = ev.TaskID
+	}
+	if ev.ID != "" {
+		s.lastID = ev.ID
+	}
+	if ev.State != a2a.StateNone {
+		s.state = ev.State
+	}
+	if s.lost {
+		s.lost = false
+		s.screen.note("connected again")
+	}
+	if s.cmd.json() {
+		return printJSON(s.app.Stdout, eventLine{ev.ID, ev.Gap, ev.Raw})
+	}
+	switch ev.Kind {
+	case client.KindTask:
+		s.showTask(ev, first && !known)
+	case client.KindStatus:
+		s.screen.setState(ev.State, ev.Parts)
+	case client.KindArtifact:
+		s.screen.chunk(ev.Artifact, ev.Append, ev.LastChunk)
+	case client.KindMessage:
+		s.screen.parts(ev.Parts)
+	}
+	return nil
+}
+
+// showTask shows a snapshot. One that begins a stream of a new message says only where
+// the task is; one that begins or mends the following of a task shows what there is.
+func (s *sending) showTask(ev client.Event, first bool) {
+	if first {
+		s.screen.note("task %s", ev.TaskID)
+		s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+	}
+	if ev.Gap {
+		s.screen.note("some events are missing here; this is the task as it is now")
+	}
+	if s.resumed || ev.Gap {
+		s.screen.snapshot(ev.Artifacts)
+	} else {
+		for _, a := range ev.Artifacts {
+			s.screen.seen[a.ID] = true // of earlier turns
+		}
+	}
+	s.screen.setState(ev.State, ev.Parts)
+}
+
+// done ends a stream that came to its end.
+func (s *sending) done() error {
+	if s.state == a2a.StateInputRequired && !s.cmd.json() {
+		s.screen.note(`to answer: %s`, s.command("--task "+s.taskID+` "…"`))
+	}
+	return taskExit(s.state)
+}
+
+func (s *sending) detached() error {
+	if s.taskID == "" {
+		s.screen.note("interrupted before the server named the task: it may have taken the message")
+		return &exitError{code: exitInterrupted}
+	}
+	s.screen.note("no longer following; the task goes on")
+	s.howTo()
+	return &exitError{code: exitInterrupted}
+}
+
+// howTo says how to take the task up again, and how to end it.
+func (s *sending) howTo() {
+	resume := "--resume " + s.taskID
+	if s.lastID != "" {
+		resume += " --last-event-id " + s.lastID
+	}
+	s.screen.note("to follow it again: %s", s.command(resume))
+	s.screen.note("to cancel it:       %s", s.command("--cancel "+s.taskID))
+}
+
+// command is a command line for the same agent.
+func (s *sending) command(args string) string {
+	line := "a2ad send "
+	for _, v := range s.app.settings {
+		if v.Name == "A2AD_URL" && strings.HasPrefix(v.Source, "flag") {
+			line += "--url " + string(s.cmd.URL) + " "
+		}
+	}
+	if s.cmd.Agent != "" {
+		line += "--agent " + s.cmd.Agent + " "
+	}
+	return line + args
+}
+
+// result shows an answer that is no stream.
+func (s *sending) result(ctx context.Context, res client.Result, err error) error {
+	if err != nil {
+		if ctx.Err() != nil {
+			return s.detached()
+		}
+		return s.explain(err)
+	}
+	s.taskID, s.state = res.TaskID, res.State
+	if s.cmd.json() {
+		if err := printJSON(s.app.Stdout, eventLine{Event: res.Raw}); err != nil {
+			return err
+		}
+		return s.exit()
+	}
+	if res.Kind == client.KindMessage {
+		s.screen.parts(res.Parts)
+		return nil
+	}
+	s.screen.note("task %s", res.TaskID)
+	s.screen.snapshot(res.Artifacts)
+	s.screen.setState(res.State, res.Parts)
+	if !res.State.EndsTurn() {
+		s.howTo()
+		return nil
+	}
+	if s.cmd.Cancel != "" {
+		return s.exit()
+	}
+	return s.done()
+}
+
+// exit is that of the task's state; a cancel that canceled is a success.
+func (s *sending) exit() error {
+	if s.cmd.Cancel != "" && s.state == a2a.StateCanceled {
+		return nil
+	}
+	return taskExit(s.state)
+}
+
+// refused reports whether the server itself has said no.
+func (s *sending) refused(err error) bool {
+	var e *client.Error
+	return errors.As(err, &e) && !e.Temporary()
+}
+
+// explain adds to an error what the person in front of the terminal can do about it.
+func (s *sending) explain(err error) error {
+	var refused *client.Error
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && !s.cmd.APIKey.IsSet():
+		return fmt.Errorf("%w\nPut an API key into A2AD_API_KEY; \"a2ad apikey create\" makes one on the server", err)
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)
+	}
+	return err
+}

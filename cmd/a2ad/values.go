@@ -1,0 +1,336 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Listen is an address to listen on, "host:port", or "" for no listener.
+type Listen string
+
+// UnmarshalText reads "host:port" or "off".
+func (l *Listen) UnmarshalText(text []byte) error {
+	s := string(text)
+	if s == "off" {
+		*l = ""
+		return nil
+	}
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("not an address: write host:port, for example 127.0.0.1:8080 or :8080")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return errors.New("the port is not a number up to 65535")
+	}
+	*l = Listen(s)
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (l Listen) MarshalText() ([]byte, error) {
+	if l == "" {
+		return []byte("off"), nil
+	}
+	return []byte(l), nil
+}
+
+// Loopback reports whether only this machine can connect.
+func (l Listen) Loopback() bool {
+	host, _, err := net.SplitHostPort(string(l))
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// BaseURL is an absolute http or https URL without a slash at its end, or "".
+type BaseURL string
+
+// UnmarshalText reads the URL.
+func (b *BaseURL) UnmarshalText(text []byte) error {
+	u, err := url.Parse(string(text))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return errors.New("not an absolute URL: write for example https://agents.example.org")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("must have no user, query or fragment")
+	}
+	*b = BaseURL(strings.TrimRight(string(text), "/"))
+	return nil
+}
+
+// MarshalText returns the URL.
+func (b BaseURL) MarshalText() ([]byte, error) { return []byte(b), nil }
+
+// Bytes is a size.
+type Bytes int64
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+// UnmarshalText reads a whole number of bytes, with or without a unit: 4MiB, 65536.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	for _, u := range sizeUnits {
+		num, ok := strings.CutSuffix(string(text), u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(num), 10, 64)
+		if err != nil || n < 0 || n > (1<<62)/u.bytes {
+			break
+		}
+		*b = Bytes(n * u.bytes)
+		return nil
+	}
+	return errors.New("not a size: write a number of bytes, with KiB, MiB or GiB if you like")
+}
+
+// MarshalText writes the largest unit that divides the size.
+func (b Bytes) MarshalText() ([]byte, error) {
+	for _, u := range sizeUnits[:3] {
+		if b != 0 && int64(b)%u.bytes == 0 {
+			return fmt.Appendf(nil, "%d%s", int64(b)/u.bytes, u.suffix), nil
+		}
+	}
+	return strconv.AppendInt(nil, int64(b), 10), nil
+}
+
+// Retention is how long finished tasks are kept; 0 is for ever.
+type Retention time.Duration
+
+// UnmarshalText reads a duration or "never".
+func (r *Retention) UnmarshalText(text []byte) error {
+	if string(text) == "never" {
+		*r = 0
+		return nil
+	}
+	d, err := parseDuration(string(text))
+	if err == nil && d <= 0 {
+		err = errors.New(`must be longer than 0, or "never"`)
+	}
+	*r = Retention(d)
+	return err
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (r Retention) MarshalText() ([]byte, error) {
+	if r == 0 {
+		return []byte("never"), nil
+	}
+	return []byte(formatDuration(time.Duration(r))), nil
+}
+
+// Durations is a list of waits.
+type Durations []time.Duration
+
+// UnmarshalText reads durations with commas between them.
+func (ds *Durations) UnmarshalText(text []byte) error {
+	var out Durations
+	for item := range strings.SplitSeq(string(text), ",") {
+		d, err := parseDuration(strings.TrimSpace(item))
+		if err != nil {
+			return fmt.Errorf("%q: %w", item, err)
+		}
+		if d < 0 {
+			return fmt.Errorf("%q: must not be negative", item)
+		}
+		out = append(out, d)
+	}
+	*ds = out
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (ds Durations) MarshalText() ([]byte, error) {
+	var out []string
+	for _, d := range ds {
+		out = append(out, formatDuration(d))
+	}
+	return []byte(strings.Join(out, ",")), nil
+}
+
+// Breaker says when a webhook's destination is left alone: after Failures in a row, for
+// First, then longer and longer up to Longest.
+type Breaker struct {
+	Failures       int
+	First, Longest time.Duration
+}
+
+// UnmarshalText reads "failures,first,longest".
+func (b *Breaker) UnmarshalText(text []byte) error {
+	bad := errors.New("write failures,first,longest, for example 5,30s,15m")
+	parts := strings.Split(string(text), ",")
+	if len(parts) != 3 {
+		return bad
+	}
+	n, err1 := strconv.Atoi(strings.TrimSpace(parts[0]))
+	first, err2 := parseDuration(strings.TrimSpace(parts[1]))
+	longest, err3 := parseDuration(strings.TrimSpace(parts[2]))
+	if err1 != nil || err2 != nil || err3 != nil {
+		return bad
+	}
+	if n < 1 || first <= 0 || longest < first {
+		return errors.New("failures must be at least 1, and the longest opening not shorter than the first")
+	}
+	*b = Breaker{n, first, longest}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (b Breaker) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d,%s,%s", b.Failures, formatDuration(b.First), formatDuration(b.Longest)), nil
+}
+
+// Prefixes is a list of address ranges.
+type Prefixes []netip.Prefix
+
+// UnmarshalText reads ranges or single addresses with commas between them, or "none".
+func (ps *Prefixes) UnmarshalText(text []byte) error {
+	*ps = nil
+	if string(text) == "none" {
+		return nil
+	}
+	for item := range strings.SplitSeq(string(text), ",") {
+		item = strings.TrimSpace(item)
+		p, err := netip.ParsePrefix(item)
+		if err != nil {
+			a, addrErr := netip.ParseAddr(item)
+			if addrErr != nil {
+				return fmt.Errorf("%q is not an address range: write for example 10.0.0.0/8", item)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		*ps = append(*ps, p.Masked())
+	}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (ps Prefixes) MarshalText() ([]byte, error) {
+	if len(ps) == 0 {
+		return []byte("none"), nil
+	}
+	var out []string
+	for _, p := range ps {
+		out = append(out, p.String())
+	}
+	return []byte(strings.Join(out, ",")), nil
+}
+
+// Key is one key of the keyring for secrets at rest.
+type Key struct {
+	ID    string
+	Bytes Secret // 32 bytes
+}
+
+// Keyring is a list of keys: the first one seals, all of them open.
+type Keyring []Key
+
+var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// UnmarshalText reads id:base64 pairs with commas between them. Its errors show no key.
+func (k *Keyring) UnmarshalText(text []byte) error {
+	var out Keyring
+	seen := map[string]bool{}
+	n := 0
+	for item := range strings.SplitSeq(string(text), ",") {
+		n++
+		id, enc, ok := strings.Cut(strings.TrimSpace(item), ":")
+		if !ok || !keyID.MatchString(id) {
+			return fmt.Errorf("key %d is not of the form id:base64-of-32-bytes", n)
+		}
+		raw, err := base64.StdEncoding.DecodeString(enc)
+		if err != nil || len(raw) != 32 {
+			return fmt.Errorf("key %q is not 32 bytes in base64: make one with `openssl rand -base64 32`", id)
+		}
+		if seen[id] {
+			return fmt.Errorf("key id %q is there twice", id)
+		}
+		seen[id] = true
+		out = append(out, Key{id, Secret(raw)})
+	}
+	*k = out
+	return nil
+}
+
+// MarshalText names the keys.
+func (k Keyring) MarshalText() ([]byte, error) {
+	var out []string
+	for _, key := range k {
+		out = append(out, key.ID+":"+redacted)
+	}
+	return []byte(strings.Join(out, ",")), nil
+}
+
+// SigningSecrets are keys for the v1 signatures of webhooks.
+type SigningSecrets []Secret
+
+// UnmarshalText reads whsec_ secrets with commas between them. Its errors show none.
+func (ss *SigningSecrets) UnmarshalText(text []byte) error {
+	var out SigningSecrets
+	n := 0
+	for item := range strings.SplitSeq(string(text), ",") {
+		n++
+		item = strings.TrimSpace(item)
+		enc, ok := strings.CutPrefix(item, "whsec_")
+		raw, err := base64.StdEncoding.DecodeString(enc)
+		if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
+			return fmt.Errorf("secret %d is not whsec_ and 24 to 64 bytes in base64", n)
+		}
+		out = append(out, Secret(item))
+	}
+	*ss = out
+	return nil
+}
+
+// MarshalText says how many there are.
+func (ss SigningSecrets) MarshalText() ([]byte, error) {
+	return []byte(strings.TrimSuffix(strings.Repeat(redacted+",", len(ss)), ",")), nil
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, errors.New("not a duration: write a number and a unit, for example 500ms, 30s, 5m or 12h")
+	}
+	return d, nil
+}
+
+// formatDuration writes 5m instead of 5m0s.
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	if s == "0s" {
+		return "0"
+	}
+	return s
+}
+
+func parseBool(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "on", "true", "yes", "1":
+		return true, nil
+	case "off", "false", "no", "0":
+		return false, nil
+	}
+	return false, errors.New("write on or off")
+}

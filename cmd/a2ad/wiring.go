@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// This file is where commands meet the packages that do the work.
+
+// runServe is the long-running service: on a database and agents that somebody set up.
+func runServe(ctx context.Context, app *App, cfg Config) error {
+	files, err := loadAgents(app, cfg, nil)
+	if err != nil {
+		return err
+	}
+	r, err := openReplica(ctx, app, cfg, files)
+	if err != nil {
+		return err
+	}
+	if err := r.store.CheckSchema(ctx); err != nil {
+		r.close()
+		return err
+	}
+	return r.run(ctx)
+}
+
+// runDev is a whole server on this machine: database, schema and demo agents too.
+func runDev(ctx context.Context, app *App, cfg Config) (err error) {
+	files, err := loadAgents(app, cfg, agents.Builtin())
+	if err != nil {
+		return err
+	}
+	logger := cfg.Logger(app)
+	if !cfg.DatabaseURL.IsSet() {
+		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
+			return fmt.Errorf("A2AD_DATA_DIR: %w", err)
+		}
+		pg, err := devpg.Start(ctx, devpg.Config{Dir: cfg.DataDir, BinDir: cfg.PGBinDir, Logger: logger})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), devStopTimeout)
+			defer cancel()
+			err = errors.Join(err, pg.Stop(stop))
+		}()
+		url, err := pg.EnsureDatabase(ctx, devDatabase)
+		if err != nil {
+			return err
+		}
+		cfg.DatabaseURL = Secret(url)
+	}
+	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal()); err != nil {
+		return err
+	}
+	r, err := openReplica(ctx, app, cfg, files)
+	if err != nil {
+		return err
+	}
+	printWelcome(app.Stdout, r)
+	return r.run(ctx)
+}
+
+const devStopTimeout = 20 * time.Second
+
+// loadAgents reads the agent files, adds the built-in agents whose names are free, and
+// settles which one is the default.
+func loadAgents(app *App, cfg Config, builtin []agents.File) ([]agents.File, error) {
+	var files []agents.File
+	if cfg.Agents != "" {
+		var err error
+		if files, err = agents.Load(cfg.Agents); err != nil {
+			return nil, &exitError{code: exitUsage, err: err}
+		}
+		for _, f := range files {
+			for _, w := range f.Warnings {
+				fmt.Fprintln(app.Stderr, "a2ad: warning: "+w.String())
+			}
+		}
+	}
+	taken := make(map[string]bool)
+	for _, f := range files {
+		taken[f.Agent.Name] = true
+	}
+	own := len(files)
+	for _, f := range builtin {
+		if !taken[f.Agent.Name] {
+			f.Agent.Default = false
+			files = append(files, f)
+		}
+	}
+	return files, chooseDefault(files, own, cfg.DefaultAgent)
+}
+
+// chooseDefault marks the agent that answers at /: the one that was asked for, else the one
+// whose file says so, else the only one that was given, else echo.
+func chooseDefault(files []agents.File, own int, wanted string) error {
+	if wanted == "" {
+		for _, f := range files {
+			if f.Agent.Default {
+				return nil
+			}
+		}
+		if wanted = "echo"; own == 1 {
+			wanted = files[0].Agent.Name
+		}
+	}
+	found := false
+	for i := range files {
+		files[i].Agent.Default = files[i].Agent.Name == wanted
+		found = found || files[i].Agent.Default
+	}
+	if !found {
+		return &exitError{code: exitUsage, err: fmt.Errorf("A2AD_DEFAULT_AGENT: no agent is called %s; mark one file with default: true, or name one", wanted)}
+	}
+	return nil
+}
+
+// printWelcome shows where dev answers, and a line to try.
+func printWelcome(w io.Writer, r *replica) {
+	base := "http://" + r.api.Addr().String()
+	fmt.Fprintf(w, "\na2ad %s, development mode: no authentication, loopback only\n\n", version)
+	for _, f := range r.files {
+		at := base + "/agents/" + f.Agent.Name
+		if f.Agent.Default {
+			at = base + "/"
+		}
+		fmt.Fprintf(w, "  %-10s %s\n", f.Agent.Name, at)
+	}
+	if r.admin != nil {
+		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())
+	}
+	fmt.Fprintf(w, `
+Try it:
+
+  curl -s %s/ -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hello"}]}}}'
+
+or, in another terminal:  ./bin/a2ad send%s hello
+Stop with Ctrl-C. Tasks are kept in %s.
+
+`, base, urlFlag(base), r.cfg.DataDir)
+}
+
+func urlFlag(base string) string {
+	if base == "http://127.0.0.1:8080" {
+		return ""
+	}
+	return " --url " + base
+}

@@ -1,0 +1,299 @@
+// Package client is a client of A2A 0.3 agents over JSON-RPC: for `a2ad send`, for our
+// tests and for our benchmarks.
+//
+// It keeps what the server says as raw JSON and decodes only what a terminal or a test
+// looks at. A stream that is cut goes on by itself where it was cut, without an event
+// missing or twice, if the server names its events as a2ad does. It never sends a
+// message twice unless the caller gave it an idempotency key.
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+const (
+	// DefaultMaxBytes is the largest answer or event that is read: one Task of the largest size that a2ad keeps.
+	DefaultMaxBytes = 65 << 20
+	// DefaultTries is how often in a row a stream is resumed without getting any further.
+	DefaultTries = 30
+
+	maxDepth     = 128
+	maxErrorBody = 16 << 10
+)
+
+// DefaultRetry is how long a resume waits when the server has named no time.
+var DefaultRetry = backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
+
+// Client speaks to one agent. Fields must not change once it is in use; its methods may
+// be called from several goroutines at once.
+type Client struct {
+	URL      string       // of the agent: that of the server, or that and /agents/<name>
+	APIKey   string       // sent as a bearer token; empty: none
+	HTTP     *http.Client // nil: http.DefaultClient. It must have no timeout of its own
+	MaxBytes int          // 0: DefaultMaxBytes
+	Tries    int          // 0: DefaultTries; negative: never resume
+	Retry    backoff.Policy
+
+	lastID atomic.Int64
+	sleep  func(context.Context, time.Duration) error // nil: a timer; for tests
+}
+
+// SendParams is what Send and Stream send.
+type SendParams struct {
+	Message        a2a.Message // an empty ID is filled in; Role is always user
+	NoWait         bool        // Send only: answer as soon as the task exists
+	HistoryLength  *int
+	AcceptedModes  []string
+	Metadata       a2a.Raw
+	IdempotencyKey string // makes it safe to send again; empty: none
+}
+
+// Send sends a message and returns what the server answers: the task once it has ended,
+// waits for its client or has taken longer than the server lets a request wait; or a
+// Message, which has a Kind of its own. Errors of the server are an *Error.
+func (c *Client) Send(ctx context.Context, p SendParams) (Result, error) {
+	if p.Message.ID == "" {
+		p.Message.ID = NewMessageID()
+	}
+	raw, err := c.call(ctx, "message/send", p.append(nil, p.NoWait), p.header())
+	if err != nil {
+		return Result{}, err
+	}
+	return decodeResult(raw)
+}
+
+// Get reads a task; a negative history asks for all of it.
+func (c *Client) Get(ctx context.Context, taskID string, history int) (Result, error) {
+	params := appendMember([]byte{'{'}, "id", taskID)
+	if history >= 0 {
+		params = strconv.AppendInt(append(params, `,"historyLength":`...), int64(history), 10)
+	}
+	raw, err := c.call(ctx, "tasks/get", append(params, '}'), nil)
+	if err != nil {
+		return Result{}, err
+	}
+	return decodeResult(raw)
+}
+
+// Cancel ends a task and returns it.
+func (c *Client) Cancel(ctx context.Context, taskID string) (Result, error) {
+	raw, err := c.call(ctx, "tasks/cancel", append(appendMember([]byte{'{'}, "id", taskID), '}'), nil)
+	if err != nil {
+		return Result{}, err
+	}
+	return decodeResult(raw)
+}
+
+// ListParams selects and pages through tasks. Zero values ask for nothing.
+type ListParams struct {
+	ContextID        string
+	State            a2a.State
+	PageSize         int
+	PageToken        string
+	IncludeArtifacts bool
+}
+
+// Page is one page of tasks, newest first.
+type Page struct {
+	Raw       []byte
+	Tasks     []Result
+	NextToken string // empty on the last page
+	Total     int
+}
+
+// List reads a page of the caller's tasks.
+func (c *Client) List(ctx context.Context, p ListParams) (Page, error) {
+	raw, err := c.call(ctx, "tasks/list", p.append(nil), nil)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Raw: raw}
+	for item := range rawjson.Elements(rawjson.Get(raw, "tasks")) {
+		task, err := decodeResult(item)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Tasks = append(page.Tasks, task)
+	}
+	page.NextToken, _ = rawjson.String(rawjson.Get(raw, "nextPageToken"))
+	total, _ := rawjson.Int(rawjson.Get(raw, "totalSize"))
+	page.Total = int(total)
+	return page, nil
+}
+
+func (p *ListParams) append(dst []byte) []byte {
+	dst = append(dst, '{')
+	if p.ContextID != "" {
+		dst = append(appendMember(dst, "contextId", p.ContextID), ',')
+	}
+	if p.State != a2a.StateNone {
+		dst = append(appendMember(dst, "status", p.State.String()), ',')
+	}
+	if p.PageToken != "" {
+		dst = append(appendMember(dst, "pageToken", p.PageToken), ',')
+	}
+	if p.PageSize > 0 {
+		dst = append(strconv.AppendInt(append(dst, `"pageSize":`...), int64(p.PageSize), 10), ',')
+	}
+	dst = append(dst, `"includeArtifacts":`...)
+	return append(strconv.AppendBool(dst, p.IncludeArtifacts), '}')
+}
+
+// Card is an agent's description of itself.
+type Card struct {
+	Raw         []byte
+	Name        string
+	Description string
+	Version     string
+	Protocol    string
+	URL         string
+	Streaming   bool
+	Push        bool
+}
+
+// Card reads the card of the agent.
+func (c *Client) Card(ctx context.Context) (Card, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.URL, "/")+"/.well-known/agent-card.json", nil)
+	if err != nil {
+		return Card{}, err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return Card{}, err
+	}
+	defer closeBody(resp)
+	if resp.StatusCode != http.StatusOK {
+		return Card{}, httpError(resp)
+	}
+	raw, err := c.readJSON(resp.Body)
+	if err != nil {
+		return Card{}, fmt.Errorf("read the agent card: %w", err)
+	}
+	str := func(key string) string {
+		s, _ := rawjson.String(rawjson.Get(raw, key))
+		return s
+	}
+	card := Card{Raw: raw, Name: str("name"), Description: str("description"), Version: str("version"), Protocol: str("protocolVersion"), URL: str("url")}
+	capabilities := rawjson.Get(raw, "capabilities")
+	card.Streaming, _ = rawjson.Bool(rawjson.Get(capabilities, "streaming"))
+	card.Push, _ = rawjson.Bool(rawjson.Get(capabilities, "pushNotifications"))
+	return card, nil
+}
+
+// call does one request with one answer and returns the result.
+func (c *Client) call(ctx context.Context, method string, params []byte, header http.Header) ([]byte, error) {
+	resp, id, sent, err := c.post(ctx, method, params, header, "application/json")
+	if err != nil {
+		if sent && method == "message/send" {
+			err = unknown(err)
+		}
+		return nil, err
+	}
+	defer closeBody(resp)
+	if !isJSON(resp) || resp.StatusCode != http.StatusOK {
+		return nil, httpError(resp)
+	}
+	body, err := c.readJSON(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer to %s: %w", method, err)
+	}
+	return open(body, id)
+}
+
+// post sends one JSON-RPC request; id is what the answer must carry. sent says that
+// there was a connection, so that the server may have seen the request.
+func (c *Client) post(ctx context.Context, method string, params []byte, header http.Header, accept string) (resp *http.Response, id int64, sent bool, err error) {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	id = c.lastID.Add(1)
+	body := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
+	body = append(appendMember(append(body, ','), "method", method), `,"params":`...)
+	body = append(append(body, params...), '}')
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	resp, err = c.do(req)
+	return resp, id, connected.Load(), err
+}
+
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	if c.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+c.APIKey)
+	}
+	h := c.HTTP
+	if h == nil {
+		h = http.DefaultClient
+	}
+	return h.Do(req)
+}
+
+var errTooLarge = errors.New("the answer is too large")
+
+// readJSON reads one document of at most MaxBytes and checks it.
+func (c *Client) readJSON(r io.Reader) ([]byte, error) {
+	limit := c.maxBytes()
+	body, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > limit {
+		return nil, errTooLarge
+	}
+	if err := rawjson.Check(body, maxDepth); err != nil {
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	return rawjson.Trim(body), nil
+}
+
+func (c *Client) maxBytes() int {
+	if c.MaxBytes > 0 {
+		return c.MaxBytes
+	}
+	return DefaultMaxBytes
+}
+
+// open takes the result out of a checked response, or its error.
+func open(body []byte, id int64) ([]byte, error) {
+	if object := rawjson.Get(body, "error"); object != nil {
+		return nil, rpcError(object)
+	}
+	result := rawjson.Get(body, "result")
+	if result == nil {
+		return nil, errors.New("the answer is not a JSON-RPC response: it has neither result nor error")
+	}
+	if got, ok := rawjson.Int(rawjson.Get(body, "id")); !ok || got != id {
+		return nil, fmt.Errorf("the answer belongs to another request: its id is %s, not %d", rawjson.Get(body, "id"), id)
+	}
+	return result, nil
+}
+
+// closeBody reads what little is left, so that the connection can be used again.
+func closeBody(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
+	_ = resp.Body.Close()
+}
+
+func appendMember(dst []byte, key, text string) []byte {
+	dst = append(rawjson.AppendString(dst, key), ':')
+	return rawjson.AppendString(dst, text)
+}

@@ -1,0 +1,36 @@
+package devpg
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// postmasterOf reports whether pid is a live postgres whose data directory is data. A number alone proves nothing: after a
+// crash it may name a zombie, where pid 1 does not reap, or a process that was given the number since.
+func postmasterOf(pid int, data string) bool {
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return false
+	}
+	// "pid (comm) state …": comm may hold anything, so the state follows the last parenthesis.
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 || end+2 >= len(stat) || stat[end+2] == 'Z' || stat[end+2] == 'X' {
+		return false
+	}
+	cwd, err := os.Stat(filepath.Join(proc, "cwd"))
+	if err != nil {
+		return false
+	}
+	dir, err := os.Stat(data)
+	return err == nil && os.SameFile(cwd, dir) && bytes.Contains(stat[:end], []byte("(post"))
+}
+
+// childAttr puts the server into its own process group, so that Ctrl-C reaches a2ad alone and a2ad drains before its database
+// goes, and asks the kernel for a fast shutdown should a2ad be killed.
+func childAttr(cred *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: cred, Setpgid: true, Pdeathsig: syscall.SIGINT}
+}

@@ -1,0 +1,261 @@
+// Package engine carries out the operations of the protocol, free of its versions and
+// bindings: it decides who may see a task, where a stream starts and ends, and how long a
+// blocking send waits. It runs no agent and keeps nothing: tasks are in the store, and what
+// happens to them arrives through the stream of their events.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+)
+
+// Config bounds what callers may ask for. Zero values mean no limit, but for PageKey, which
+// must be 32 bytes that all replicas share.
+type Config struct {
+	BlockingMaxWait    time.Duration // cap of a blocking send; at it the task is returned as it is
+	MaxTaskBytes       int64
+	MaxHistory         int64
+	MaxStreams         int // open streams of this process
+	MaxStreamsPerOwner int
+	PageKey            []byte
+	// Drain ends when the server is about to stop: waiting sends then answer with the task as
+	// it is. It is a signal, not the context of any work.
+	Drain context.Context
+}
+
+// Engine is safe for concurrent use.
+type Engine struct {
+	store    *store.Store
+	follower *stream.Follower
+	cfg      Config
+	pages    *pageSealer
+	streams  streamCount
+}
+
+// New returns an engine over s and f.
+func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
+	pages, err := newPageSealer(cfg.PageKey)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages}
+	e.streams.total, e.streams.perOwner = cfg.MaxStreams, cfg.MaxStreamsPerOwner
+	e.streams.owners = make(map[store.Caller]int)
+	return e, nil
+}
+
+// Send submits a message and returns the task: at once, or when it has ended or waits for
+// its client if op.Blocking.
+func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*a2a.Task, error) {
+	in, err := e.submission(c, agent, op)
+	if err != nil {
+		return nil, err
+	}
+	var cursor *stream.Cursor
+	if op.Blocking && in.Task.IsZero() {
+		// The cursor is there before the task, so that it need not read what it missed.
+		in.NewTask = store.NewTaskID()
+		cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
+		defer cursor.Close()
+	}
+	sub, err := e.store.Submit(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if !op.Blocking {
+		if in.Task.IsZero() && !sub.Replay {
+			return freshTask(&in, &sub, op.HistoryLength), nil
+		}
+		return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+	}
+	if cursor == nil || sub.Replay {
+		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
+		defer cursor.Close()
+	}
+	if sub.Replay {
+		return e.awaitTask(ctx, cursor, &sub, op)
+	}
+	if err := e.await(ctx, cursor); err != nil {
+		return nil, err
+	}
+	return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+}
+
+// awaitTask waits for a task that an earlier request made. It may have ended its turn before:
+// the cursor starts behind what that request knew, and the state is looked at first.
+func (e *Engine) awaitTask(ctx context.Context, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
+	want := store.Want{History: op.HistoryLength, Artifacts: true}
+	if !sub.State.EndsTurn() {
+		if err := e.await(ctx, cursor); err != nil {
+			return nil, err
+		}
+	}
+	return e.store.Snapshot(ctx, sub.Task, want)
+}
+
+// await returns when the turn has ended, the wait has reached its cap, or the server drains.
+func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) error {
+	if e.cfg.BlockingMaxWait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.cfg.BlockingMaxWait, errWaitedEnough)
+		defer cancel()
+	}
+	ctx, stop := withDrain(ctx, e.cfg.Drain)
+	defer stop()
+	for {
+		items, err := cursor.Next(ctx)
+		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, errWaitedEnough), errors.Is(cause, ErrDraining):
+			return nil
+		case err != nil:
+			return fmt.Errorf("wait for the task: %w", err)
+		}
+		for _, it := range items {
+			if it.State().EndsTurn() {
+				return nil
+			}
+		}
+	}
+}
+
+var errWaitedEnough = errors.New("waited long enough")
+
+// ErrDraining ends waits and streams when the server is about to stop.
+var ErrDraining = errors.New("server is draining")
+
+// withDrain ends ctx with ErrDraining when drain ends.
+func withDrain(ctx, drain context.Context) (context.Context, func()) {
+	if drain == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(drain, func() { cancel(ErrDraining) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// submission turns a decoded message into what the store takes.
+func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
+	if op.Push != nil {
+		return store.Submission{}, errNoPush
+	}
+	in := store.Submission{
+		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
+		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
+	}
+	switch {
+	case op.Idempotency != "":
+		in.Key = "h:" + op.Idempotency
+	case agent.DedupeByID:
+		in.Key = "m:" + op.Message.ID
+	}
+	if op.Message.TaskID == "" {
+		if in.ContextID == "" {
+			in.ContextID = store.NewUID().String()
+		}
+		return in, nil
+	}
+	id, err := a2a.ParseID(op.Message.TaskID)
+	if err != nil {
+		return in, a2a.ErrTaskNotFound
+	}
+	in.Task = id
+	return in, nil
+}
+
+var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifications are not supported"}
+
+// freshTask is a new task as it stands before anybody has seen it: it needs no read.
+func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Task {
+	t := &a2a.Task{
+		ID: sub.Task, Agent: in.Agent, ContextID: sub.ContextID, Status: a2a.Status{State: a2a.StateSubmitted, Time: sub.At},
+		CreatedAt: sub.At, LastSeq: 1, LastUID: sub.UID,
+	}
+	if history == nil || *history > 0 {
+		t.History = []a2a.Message{in.Message}
+	}
+	return t
+}
+
+// Get reads one task of the caller.
+func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetTask) (*a2a.Task, error) {
+	id, _, err := e.head(ctx, c, agent, op.ID)
+	if err != nil {
+		return nil, err
+	}
+	return e.store.Snapshot(ctx, id, store.Want{History: op.HistoryLength, Artifacts: true})
+}
+
+// head checks that the caller may see a task, and that it is one of this agent.
+func (e *Engine) head(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID string) (a2a.ID, store.Head, error) {
+	id, err := a2a.ParseID(taskID)
+	if err != nil {
+		return id, store.Head{}, a2a.ErrTaskNotFound
+	}
+	h, err := e.store.Head(ctx, c, id)
+	if err == nil && h.Agent != agent.Name {
+		err = a2a.ErrTaskNotFound
+	}
+	return id, h, err
+}
+
+// Cancel ends one task of the caller and returns it.
+func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.CancelTask) (*a2a.Task, error) {
+	id, err := a2a.ParseID(op.ID)
+	if err != nil {
+		return nil, a2a.ErrTaskNotFound
+	}
+	state, err := e.store.Cancel(ctx, c, agent.Name, id)
+	repeated := op.RepeatOK && state == a2a.StateCanceled && a2a.CodeOf(err) == a2a.CodeTaskNotCancelable
+	if err != nil && !repeated {
+		return nil, err
+	}
+	return e.store.Snapshot(ctx, id, store.Want{Artifacts: true})
+}
+
+// Page sizes of ListTasks.
+const (
+	defaultPage = 50
+	maxPage     = 100
+)
+
+// List reads a page of the caller's tasks of one agent, newest status first.
+func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListTasks) (*a2a.Page, error) {
+	size := op.PageSize
+	switch {
+	case size == 0:
+		size = defaultPage
+	case size < 0 || size > maxPage:
+		return nil, a2a.InvalidParams("pageSize", "must be between 1 and %d", maxPage)
+	}
+	f := store.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
+	if op.PageToken != "" {
+		pos, err := e.pages.open(op.PageToken, c, &f)
+		if err != nil {
+			return nil, err
+		}
+		f.BeforeAt, f.BeforeID = pos.At, pos.ID
+	}
+	found, total, err := e.store.Page(ctx, c, f)
+	if err != nil {
+		return nil, err
+	}
+	page := &a2a.Page{PageSize: size, Total: total, Tasks: []a2a.Task{}}
+	if len(found) > size {
+		found = found[:size]
+		page.NextToken = e.pages.seal(found[size-1], c, &f)
+	}
+	ids := make([]a2a.ID, len(found))
+	for i, p := range found {
+		ids[i] = p.ID
+	}
+	if len(ids) > 0 {
+		page.Tasks, err = e.store.Snapshots(ctx, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+	}
+	return page, err
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// pageSealer makes page tokens: a position in a list, sealed so that nobody can read or
+// change it, and good only for the caller and the filter it was made for.
+type pageSealer struct{ gcm cipher.AEAD }
+
+func newPageSealer(key []byte) (*pageSealer, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("page token key: %w", err)
+	}
+	gcm, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("page token key: %w", err)
+	}
+	return &pageSealer{gcm}, nil
+}
+
+const positionSize = 8 + 16
+
+// bound is what a token is good for. Members are quoted, so that none can pass for two.
+func bound(c store.Caller, f *store.Filter) []byte {
+	return []byte(strings.Join([]string{
+		"page", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), strconv.Quote(f.Agent), strconv.Quote(f.ContextID),
+		f.State.String(), strconv.FormatInt(f.Since.UnixMicro(), 10),
+	}, "|"))
+}
+
+func (p *pageSealer) seal(pos store.Position, c store.Caller, f *store.Filter) string {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(pos.At.UnixMicro()))
+	plain = append(plain, pos.ID[:]...)
+	return base64.RawURLEncoding.EncodeToString(p.gcm.Seal(nil, nil, plain, bound(c, f)))
+}
+
+var errBadToken = a2a.InvalidParams("pageToken", "not a page token of this list")
+
+func (p *pageSealer) open(token string, c store.Caller, f *store.Filter) (pos store.Position, err error) {
+	if len(token) > 1<<10 {
+		return pos, errBadToken
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return pos, errBadToken
+	}
+	plain, err := p.gcm.Open(nil, nil, sealed, bound(c, f))
+	if err != nil || len(plain) != positionSize {
+		return pos, errBadToken
+	}
+	pos.At = time.UnixMicro(int64(binary.BigEndian.Uint64(plain))).UTC()
+	copy(pos.ID[:], plain[8:])
+	return pos, nil
+}

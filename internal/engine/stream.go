@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/sse"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+)
+
+// Frame is one item of a stream: a snapshot of the task, or an event.
+type Frame struct {
+	Task *a2a.Task
+	Item *stream.Item
+	Last bool // the stream ends with it
+	Gap  bool // a snapshot in place of events that the client asked to resume behind and that are not there
+}
+
+// Seq returns the number and uid of the newest event that the frame includes.
+func (f *Frame) Seq() (int64, a2a.ID) {
+	if f.Task != nil {
+		return f.Task.LastSeq, f.Task.LastUID
+	}
+	return f.Item.Seq, f.Item.UID
+}
+
+// Stream is one client's view of one task. It is not safe for concurrent use.
+type Stream struct {
+	TaskID a2a.ID
+	ready  []Frame // to be delivered before the cursor is asked
+	items  []*stream.Item
+	cursor *stream.Cursor // nil: nothing comes after ready
+	ends   func(a2a.State) bool
+	done   bool
+	leave  func()
+}
+
+// Next returns the next frame, or waits for it until ctx is done. Behind the last one it
+// returns io.EOF.
+func (s *Stream) Next(ctx context.Context) (Frame, error) {
+	if len(s.ready) > 0 {
+		f := s.ready[0]
+		s.ready = s.ready[1:]
+		return f, nil
+	}
+	if s.done || s.cursor == nil {
+		return Frame{}, io.EOF
+	}
+	if len(s.items) == 0 {
+		items, err := s.cursor.Next(ctx)
+		if err != nil {
+			return Frame{}, err
+		}
+		s.items = items
+	}
+	f := Frame{Item: s.items[0]}
+	s.items = s.items[1:]
+	s.done = s.ends(f.Item.State())
+	f.Last = s.done
+	return f, nil
+}
+
+// Pending reports whether Next would return without waiting.
+func (s *Stream) Pending() bool { return len(s.ready) > 0 || len(s.items) > 0 }
+
+// Close ends the stream. The task goes on.
+func (s *Stream) Close() {
+	if s.cursor != nil {
+		s.cursor.Close()
+	}
+	if s.leave != nil {
+		s.leave()
+		s.leave = nil
+	}
+}
+
+// A stream of a message ends when the task does or asks for input; one that was asked for by
+// itself stays for the whole task. A task that waits for authentication may go on without a
+// message, so neither ends there (PROTOCOL T-03).
+func endsMessageStream(s a2a.State) bool { return s.Terminal() || s == a2a.StateInputRequired }
+
+func endsSubscription(s a2a.State) bool { return s.Terminal() }
+
+// Stream submits a message and returns the stream of what it brings about, which starts
+// with the task. A replay (of an Idempotency-Key) follows the task that the key made.
+func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*Stream, error) {
+	in, err := e.submission(c, agent, op)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := e.streams.enter(c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{ends: endsMessageStream, leave: leave}
+	if err := e.openMessageStream(ctx, s, &in, op); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Submission, op *a2a.SendMessage) error {
+	if in.Task.IsZero() {
+		in.NewTask = store.NewTaskID()
+		s.cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
+	}
+	sub, err := e.store.Submit(ctx, *in)
+	if err != nil {
+		return err
+	}
+	s.TaskID = sub.Task
+	if in.Task.IsZero() && !sub.Replay {
+		s.ready = []Frame{{Task: freshTask(in, &sub, op.HistoryLength)}}
+		return nil
+	}
+	if s.cursor != nil {
+		s.cursor.Close()
+		s.cursor = nil
+	}
+	if sub.Replay && op.LastEventID != "" {
+		return e.resume(ctx, s, op.LastEventID, op.HistoryLength)
+	}
+	return e.openSnapshot(ctx, s, op.HistoryLength, false)
+}
+
+// Subscribe follows a task of the caller: from its present state, or behind the event that
+// the client saw last.
+func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
+	id, head, err := e.head(ctx, c, agent, op.ID)
+	if err != nil {
+		return nil, err
+	}
+	if head.State.Terminal() && !op.EndedOK && op.LastEventID == "" {
+		return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is already %s", head.State)
+	}
+	leave, err := e.streams.enter(c)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{TaskID: id, ends: endsSubscription, leave: leave}
+	if op.LastEventID == "" {
+		err = e.openSnapshot(ctx, s, nil, false)
+	} else {
+		err = e.resume(ctx, s, op.LastEventID, nil)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openSnapshot starts s with the task as it is. If nothing more can come, the task's last
+// status follows as the last event, so that a client that waits for one gets it (PROTOCOL T-04).
+func (e *Engine) openSnapshot(ctx context.Context, s *Stream, history *int, gap bool) error {
+	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: history, Artifacts: true})
+	if err != nil {
+		return err
+	}
+	s.ready = []Frame{{Task: t, Gap: gap}}
+	if !s.ends(t.Status.State) {
+		s.cursor = e.follower.Follow(t.ID, t.ContextID, t.LastSeq, t.LastSeq)
+		return nil
+	}
+	entries, err := e.store.EventsAfter(ctx, t.ID, t.LastSeq-1, 1)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 1 {
+		entries[0].ContextID = t.ContextID
+		s.ready = append(s.ready, Frame{Item: &stream.Item{Entry: entries[0]}, Last: true})
+	}
+	return nil
+}
+
+// resume starts s behind the event that lastID names. If this log does not hold that event
+// under that uid (it was another server's, or a failover lost it), the client gets a snapshot
+// that says so, never other events under numbers it has seen.
+func (e *Engine) resume(ctx context.Context, s *Stream, lastID string, history *int) error {
+	seq, short, ok := sse.ParseID(lastID)
+	if ok {
+		uid, found, err := e.store.EventUID(ctx, s.TaskID, seq)
+		if err != nil {
+			return err
+		}
+		ok = found && uid.Short() == short
+	}
+	if !ok {
+		return e.openSnapshot(ctx, s, history, true)
+	}
+	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: new(int)})
+	if err != nil {
+		return err
+	}
+	if s.ends(t.Status.State) && seq >= t.LastSeq {
+		return e.openSnapshot(ctx, s, history, false)
+	}
+	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, t.LastSeq)
+	return nil
+}
+
+// streamCount bounds the open streams of a process and of each owner.
+type streamCount struct {
+	total, perOwner int // limits; 0: none
+
+	mu     sync.Mutex
+	open   int                  // guarded by mu
+	owners map[store.Caller]int // guarded by mu
+}
+
+func (n *streamCount) enter(c store.Caller) (leave func(), err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.total > 0 && n.open >= n.total {
+		return nil, &a2a.Error{Code: a2a.CodeUnavailable, Message: "too many open streams"}
+	}
+	if n.perOwner > 0 && n.owners[c] >= n.perOwner {
+		return nil, &a2a.Error{Code: a2a.CodeRateLimited, Message: fmt.Sprintf("more than %d open streams", n.perOwner)}
+	}
+	n.open++
+	n.owners[c]++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.open--
+		if n.owners[c]--; n.owners[c] == 0 {
+			delete(n.owners, c)
+		}
+	}, nil
+}
+
+// Streams returns how many streams are open.
+func (e *Engine) Streams() int {
+	e.streams.mu.Lock()
+	defer e.streams.mu.Unlock()
+	return e.streams.open
+}

@@ -1,0 +1,48 @@
+// Package maintenance does what no request and no run does: it takes tasks from workers that
+// are no longer heard of. Every replica runs it; the database lets one work at a time, a
+// bounded batch per transaction, so that nothing depends on one of them being alive.
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Rescuer frees tasks whose lease ran out.
+type Rescuer struct {
+	Store       *store.Store
+	Policies    []store.Policy
+	MaxAttempts int // of agents without a policy
+	Every       time.Duration
+	Logger      *slog.Logger
+}
+
+const rescueBatch = 500
+
+// Run looks every interval until ctx is done.
+func (r *Rescuer) Run(ctx context.Context) error {
+	timer := time.NewTimer(backoff.Jitter(r.Every, nil))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		for n := rescueBatch; n == rescueBatch; {
+			var err error
+			n, err = r.Store.Rescue(ctx, r.Policies, r.MaxAttempts, rescueBatch)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				r.Logger.WarnContext(ctx, "rescue", "err", err)
+			case n > 0:
+				r.Logger.InfoContext(ctx, "rescued tasks of lost workers", "tasks", n)
+			}
+		}
+		timer.Reset(backoff.Jitter(r.Every, nil))
+	}
+}

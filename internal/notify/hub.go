@@ -1,0 +1,126 @@
+package notify
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+const shardCount = 256 // a power of two
+
+// seed is the same for all hubs, so that the zero Hub works.
+var seed = maphash.MakeSeed()
+
+// Hub wakes the goroutines of this process that wait for a key. The zero value is ready
+// to use, and all methods are safe for concurrent use. It must not be copied.
+type Hub struct {
+	shards [shardCount]shard
+}
+
+// shard holds the waiters of the keys that hash to it.
+type shard struct {
+	mu    sync.Mutex
+	first map[string]*waiter // guarded by mu; the head of each key's list
+	_     [48]byte           // a cache line for each, so that shards do not slow each other down
+}
+
+// waiter is one Wait, linked with the others of its key.
+type waiter struct {
+	wake       chan struct{}
+	shard      *shard
+	key        string
+	prev, next *waiter // guarded by shard.mu
+	stopped    bool    // guarded by shard.mu
+}
+
+func (h *Hub) shard(key string) *shard {
+	return &h.shards[maphash.String(seed, key)%shardCount]
+}
+
+// Wait registers a waiter for key. From now on each Wake of the key puts a token in
+// wake, which has room for one and is never closed. Call stop when done; calling it
+// again does nothing.
+func (h *Hub) Wait(key string) (wake <-chan struct{}, stop func()) {
+	s := h.shard(key)
+	w := &waiter{wake: make(chan struct{}, 1), shard: s, key: key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first == nil {
+		s.first = make(map[string]*waiter)
+	}
+	w.next = s.first[key]
+	if w.next != nil {
+		w.next.prev = w
+	}
+	s.first[key] = w
+	return w.wake, w.stop
+}
+
+func (w *waiter) stop() {
+	s := w.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	w.stopped = true
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	switch {
+	case w.prev != nil:
+		w.prev.next = w.next
+	case w.next != nil:
+		s.first[w.key] = w.next
+	default:
+		delete(s.first, w.key)
+	}
+	w.prev, w.next = nil, nil
+}
+
+// Wake puts a token in the channel of every waiter of the keys. It never blocks.
+func (h *Hub) Wake(keys ...string) {
+	for _, key := range keys {
+		s := h.shard(key)
+		s.mu.Lock()
+		s.first[key].wakeList()
+		s.mu.Unlock()
+	}
+}
+
+// WakeAll puts a token in the channel of every waiter. It never blocks.
+func (h *Hub) WakeAll() {
+	for i := range h.shards {
+		s := &h.shards[i]
+		s.mu.Lock()
+		for _, w := range s.first {
+			w.wakeList()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// wakeList wakes w and those behind it; w may be nil. The shard's lock is held.
+func (w *waiter) wakeList() {
+	for ; w != nil; w = w.next {
+		select {
+		case w.wake <- struct{}{}:
+		default: // its token is still there
+		}
+	}
+}
+
+// Waiters returns how many waiters are registered.
+func (h *Hub) Waiters() int {
+	n := 0
+	for i := range h.shards {
+		s := &h.shards[i]
+		s.mu.Lock()
+		for _, w := range s.first {
+			for ; w != nil; w = w.next {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}

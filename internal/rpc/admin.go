@@ -1,0 +1,70 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// Check is one thing that must hold for the server to be ready.
+type Check struct {
+	Name string
+	Test func(ctx context.Context) error
+}
+
+// Admin answers operators and their machines, on a listener of its own.
+type Admin struct {
+	Checks  []Check
+	Timeout time.Duration // of all checks together
+}
+
+var errCheckTimeout = errors.New("checks took too long")
+
+// Handler returns /livez (the process), /readyz (whether it can serve) and /debug/pprof.
+func (a *Admin) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", a.ready)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func (a *Admin) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeoutCause(r.Context(), a.Timeout, errCheckTimeout)
+	defer cancel()
+	status, text := http.StatusOK, ""
+	for _, c := range a.Checks {
+		if err := c.Test(ctx); err != nil {
+			status = http.StatusServiceUnavailable
+			text += c.Name + ": " + err.Error() + "\n"
+			continue
+		}
+		text += c.Name + ": ok\n"
+	}
+	writeText(w, status, text)
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write([]byte(text)) //nolint:errcheck // the client is gone
+}
+
+// ServeAdmin answers h on l until ctx is done. Nothing there is worth waiting for then.
+func ServeAdmin(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package rpc
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// This file alone knows the router, so that another can take its place.
+
+// routes registers the handlers. A path with a slash at its end is the same place as one
+// without: conformance kits post to both, and a redirect would lose the body.
+func (s *Server) routes() http.Handler {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	// The peer is who is connected: headers that claim otherwise are not believed.
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		code := http.StatusInternalServerError
+		var he *echo.HTTPError
+		if errors.As(err, &he) {
+			code = he.Code
+		}
+		s.writePlainError(c.Response(), code)
+	}
+	root := func(h func(http.ResponseWriter, *http.Request, *served)) echo.HandlerFunc {
+		return wrap(func(w http.ResponseWriter, r *http.Request) { h(w, r, s.root) })
+	}
+	named := func(h func(http.ResponseWriter, *http.Request, *served)) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			sv := s.agents[c.Param("agent")]
+			if sv == nil {
+				return echo.ErrNotFound
+			}
+			return wrap(func(w http.ResponseWriter, r *http.Request) { h(w, r, sv) })(c)
+		}
+	}
+	for _, path := range []string{"", "/"} {
+		e.POST(path, root(s.serveRPC))
+		e.POST("/agents/:agent"+path, named(s.serveRPC))
+	}
+	for _, file := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
+		e.GET(file, root(s.serveCard))
+		e.HEAD(file, root(s.serveCard))
+		e.GET("/agents/:agent"+file, named(s.serveCard))
+		e.HEAD("/agents/:agent"+file, named(s.serveCard))
+	}
+	return s.observed(e)
+}
+
+func wrap(h http.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h(c.Response(), c.Request())
+		return nil
+	}
+}

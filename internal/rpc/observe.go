@@ -1,0 +1,130 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/auth"
+)
+
+// record is what the one log line of a request says; handlers fill it in.
+type record struct {
+	id        string
+	method    string
+	task      string
+	principal *auth.Principal
+	err       error
+	events    int
+}
+
+type recordKey struct{}
+
+func recordOf(ctx context.Context) *record {
+	if r, ok := ctx.Value(recordKey{}).(*record); ok {
+		return r
+	}
+	return &record{}
+}
+
+// observed gives each request an id and one line in the log, and survives what its handler
+// does not.
+func (s *Server) observed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		rec := &record{id: newRequestID()}
+		sw := &statusWriter{ResponseWriter: w}
+		h := w.Header()
+		h.Set("X-Request-Id", rec.id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		defer func() {
+			if v := recover(); v != nil {
+				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(v)
+				}
+				rec.err = fmt.Errorf("panic: %v", v)
+				s.cfg.Logger.ErrorContext(r.Context(), "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+				if sw.status == 0 {
+					s.writePlainError(sw, http.StatusInternalServerError)
+				}
+			}
+			s.logRequest(r, rec, sw.status, time.Since(start))
+		}()
+		next.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
+	})
+}
+
+func newRequestID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.Duration) {
+	level := slog.LevelInfo
+	if status >= 500 {
+		level = slog.LevelError
+	}
+	if !s.cfg.Logger.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", rec.id), slog.String("http_method", r.Method), slog.String("path", clip(r.URL.Path)),
+		slog.Int("status", status), slog.Float64("ms", float64(took.Microseconds())/1000),
+	}
+	if rec.method != "" {
+		attrs = append(attrs, slog.String("method", clip(rec.method)))
+	}
+	if rec.task != "" {
+		attrs = append(attrs, slog.String("task_id", clip(rec.task)))
+	}
+	if rec.principal != nil {
+		attrs = append(attrs, slog.Any("principal", *rec.principal))
+	}
+	if rec.events > 0 {
+		attrs = append(attrs, slog.Int("events", rec.events))
+	}
+	if rec.err != nil {
+		attrs = append(attrs, slog.String("err", clip(rec.err.Error())))
+	}
+	s.cfg.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// clip bounds what a client can put into the log.
+func clip(s string) string {
+	if len(s) > 256 {
+		return s[:256] + "…"
+	}
+	return s
+}
+
+// statusWriter remembers the status of a response.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader notes the status and passes it on.
+func (w *statusWriter) WriteHeader(code int) {
+	if w.status == 0 {
+		w.status = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

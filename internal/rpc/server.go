@@ -1,0 +1,160 @@
+// Package rpc is the HTTP server: it reads requests, signs callers in, has a codec decode
+// the operation and the engine carry it out, and writes the answer, one at once or many as
+// a stream. It knows bindings, not tasks. Handlers are plain http.Handlers; one file knows
+// the router.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/wire"
+)
+
+// Config sets a Server up. Zero durations and sizes take the defaults of DESIGN.md §14.
+type Config struct {
+	Engine        *engine.Engine
+	Authenticator auth.Authenticator
+	V03           wire.Codec
+	Agents        []*a2a.Agent // one of them has Default set
+	PublicURL     string       // base of the URLs in cards, without a slash at the end
+
+	MaxBody      int64
+	MaxHeader    int
+	MaxDepth     int
+	BlockingWait time.Duration // of the engine: the answer's deadline lies behind it
+
+	ReadHeaderTimeout time.Duration
+	ReadTimeout       time.Duration // of a body
+	WriteTimeout      time.Duration // of an answer that is no stream
+	IdleTimeout       time.Duration
+	SSEPing           time.Duration
+	SSEWriteTimeout   time.Duration
+	SSERetry          time.Duration // what a stream that the server ends tells its client to wait
+
+	// Drain ends when the server is about to stop: streams then say goodbye. It is a signal,
+	// not the context of any work.
+	Drain  context.Context
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.ReadHeaderTimeout, 5 * time.Second}, {&c.ReadTimeout, 15 * time.Second}, {&c.WriteTimeout, 30 * time.Second},
+		{&c.IdleTimeout, 120 * time.Second}, {&c.SSEPing, 15 * time.Second}, {&c.SSEWriteTimeout, 10 * time.Second},
+		{&c.SSERetry, 500 * time.Millisecond},
+	} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = 4 << 20
+	}
+	if c.MaxHeader == 0 {
+		c.MaxHeader = 32 << 10
+	}
+	if c.MaxDepth == 0 {
+		c.MaxDepth = 64
+	}
+	if c.Drain == nil {
+		c.Drain = context.Background()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Server answers A2A clients. Use New.
+type Server struct {
+	cfg       Config
+	agents    map[string]*served
+	root      *served // answers at /
+	handler   http.Handler
+	accepting atomic.Bool
+}
+
+// served is one agent with what is made of it once.
+type served struct {
+	agent *a2a.Agent
+	card  card
+}
+
+// New returns a Server that listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	cfg.setDefaults()
+	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents))}
+	for _, a := range cfg.Agents {
+		sv := &served{agent: a}
+		s.agents[a.Name] = sv
+		if a.Default {
+			s.root = sv
+		}
+	}
+	if s.root == nil {
+		return nil, errors.New("no default agent")
+	}
+	for _, sv := range s.agents {
+		sv.card = s.renderCard(sv.agent, sv == s.root)
+	}
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Handler returns the whole API as one handler.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Accepting reports whether Serve runs.
+func (s *Server) Accepting() bool { return s.accepting.Load() }
+
+var errShutdownTimeout = errors.New("requests took too long to end")
+
+// Serve answers on l until ctx is done. Then it takes no new connections, lets the requests
+// in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
+func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	srv := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
+		ReadTimeout:       s.cfg.ReadTimeout,
+		WriteTimeout:      max(s.cfg.WriteTimeout, s.cfg.BlockingWait+s.cfg.WriteTimeout),
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.MaxHeader,
+		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	failed := make(chan error, 1)
+	go func() {
+		defer close(failed)
+		failed <- srv.Serve(l)
+	}()
+	s.accepting.Store(true)
+	defer s.accepting.Store(false)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
+	defer cancel()
+	err := srv.Shutdown(end)
+	if err != nil {
+		srv.Close()
+	}
+	for range failed { // Serve has returned
+	}
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "connections were cut off at shutdown", "err", context.Cause(end))
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// The reads of this file are for the operator, who sees every tenant.
+
+// TaskFilter selects tasks; zero values select all.
+type TaskFilter struct {
+	ID                              a2a.ID
+	Tenant, Owner, Agent, ContextID string
+	States                          []a2a.State
+	Before                          a2a.ID // only older ones
+	Limit                           int
+}
+
+// TaskRow is a task as the operator sees it in a list.
+type TaskRow struct {
+	ID         a2a.ID
+	Tenant     string
+	Owner      string
+	Agent      string
+	ContextID  string
+	State      a2a.State
+	StatusAt   time.Time
+	CreatedAt  time.Time
+	LastSeq    int64
+	Attempt    int
+	Epoch      int64
+	ReadyAt    time.Time // zero: it does not wait for a worker
+	Worker     string    // empty: nobody runs it
+	LeaseUntil time.Time
+}
+
+// ListTasks returns tasks, newest first.
+func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
+	p := dbsqlc.TaskListParams{
+		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)), Max: int32(f.Limit),
+		ID: pgtype.UUID{Bytes: f.ID, Valid: !f.ID.IsZero()}, Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
+	}
+	for i, st := range f.States {
+		p.States[i] = int16(st)
+	}
+	rows, err := dbsqlc.New(s.api).TaskList(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("list tasks: %w", err)
+	}
+	tasks := make([]TaskRow, len(rows))
+	for i, r := range rows {
+		tasks[i] = TaskRow{
+			ID: r.ID.Bytes, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State),
+			StatusAt: r.StatusAt.Time.UTC(), CreatedAt: r.CreatedAt.Time.UTC(), LastSeq: r.LastSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
+			ReadyAt: timeOrZero(r.ReadyAt), Worker: r.Worker, LeaseUntil: timeOrZero(r.LeaseUntil),
+		}
+	}
+	return tasks, nil
+}
+
+// Attempt is one claim of a task.
+type Attempt struct {
+	Epoch     int64
+	Attempt   int
+	Worker    string
+	ClaimedAt time.Time
+	EndedAt   time.Time // zero: it runs
+	Outcome   string
+	Error     string
+}
+
+// Attempts returns every claim of a task, oldest first.
+func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
+	rows, err := dbsqlc.New(s.api).AttemptsOfTask(ctx, pgID(id))
+	if err != nil {
+		return nil, fmt.Errorf("list attempts: %w", err)
+	}
+	out := make([]Attempt, len(rows))
+	for i, r := range rows {
+		out[i] = Attempt{
+			Epoch: r.Epoch, Attempt: int(r.Attempt), Worker: r.Worker, ClaimedAt: r.ClaimedAt.Time.UTC(), EndedAt: timeOrZero(r.EndedAt),
+			Outcome: r.Outcome, Error: r.Error,
+		}
+	}
+	return out, nil
+}
+
+// Owner returns whose a task is, or a2a.ErrTaskNotFound.
+func (s *Store) Owner(ctx context.Context, id a2a.ID) (Caller, error) {
+	r, err := dbsqlc.New(s.api).TaskOwner(ctx, pgID(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Caller{}, a2a.ErrTaskNotFound
+	}
+	if err != nil {
+		return Caller{}, fmt.Errorf("read owner: %w", err)
+	}
+	return Caller{Tenant: r.Tenant, Owner: r.Owner}, nil
+}
+
+// CheckSchema reports whether the database has the schema that this binary was made for.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	have, err := dbsqlc.New(s.work).SchemaVersion(ctx)
+	if isCode(err, "42P01") {
+		have, err = 0, nil
+	}
+	if err != nil {
+		return fmt.Errorf("read schema version: %w", unavailable(err))
+	}
+	if want := SchemaVersion(); have < want {
+		return fmt.Errorf("the schema is at version %d and must be at %d: run a2ad migrate up", have, want)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// ErrLeaseLost says that a worker no longer holds the task: it was canceled, or another
+// worker has it. Nothing was written.
+var ErrLeaseLost = errors.New("lease lost")
+
+// Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last
+// event may end the turn. Error is the reason of a failure, for the record of attempts.
+type Batch struct {
+	Events     []a2a.Event // no *a2a.Checkpoint among them
+	Checkpoint a2a.Raw
+	Error      string
+}
+
+// Appended says where a batch stands in the log. State is the state that was set, if any:
+// it is working where the batch asked for the end of the turn but the client had sent more
+// meanwhile (Requeued).
+type Appended struct {
+	Base     int64 // seq of the event before the first one
+	At       time.Time
+	State    a2a.State
+	Requeued bool
+}
+
+type append_ struct {
+	lease *Lease
+	batch Batch
+	uids  []a2a.ID
+	rows  []eventRow
+	size  int
+	out   *dbsqlc.EventAppendRow // nil: fenced
+}
+
+type eventRow struct {
+	kind, state int16
+	artifactID  string
+	body, parts []byte
+	messageID   string
+	message     []byte
+}
+
+func appendSize(a *append_) int { return a.size }
+
+// Append records events in order under lease and ends the lease if they end the turn. It
+// returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
+// one lease must not overlap. If the connection is lost it finds out whether the batch was
+// committed; CodeUnavailable means that it could not.
+func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
+	a := &append_{lease: lease, batch: batch, rows: make([]eventRow, 0, len(batch.Events)+1)}
+	for _, e := range batch.Events {
+		row, err := encodeEvent(e)
+		if err != nil {
+			return Appended{}, fmt.Errorf("append: %w", err)
+		}
+		a.rows = append(a.rows, row)
+		a.uids = append(a.uids, NewUID())
+		a.size += len(row.body) + len(row.parts) + len(row.message)
+	}
+	if len(a.rows) == 0 { // a checkpoint alone
+		a.rows = append(a.rows, eventRow{kind: kindNone, body: []byte("{}")})
+		a.uids = append(a.uids, a2a.ID{})
+	}
+	group := s.appends[lease.TaskID[15]&1]
+	err := s.repeat(ctx, func() error {
+		err := group.do(ctx, a)
+		if lost(err) && a.out == nil {
+			return s.committed(ctx, a, err)
+		}
+		return err
+	})
+	if err != nil {
+		return Appended{}, fmt.Errorf("append: %w", err)
+	}
+	if a.out == nil {
+		return Appended{}, ErrLeaseLost
+	}
+	n := int64(len(batch.Events))
+	lease.LastSeq = a.out.Base + n
+	lease.Bytes += int64(a.size)
+	if n > 0 {
+		s.cfg.Committed(lease.TaskID, a.entries())
+	}
+	if a.out.Requeued {
+		s.cfg.Wake("ready:" + lease.Agent)
+	}
+	return Appended{Base: a.out.Base, At: wireTime(a.out.LastAt), State: a2a.State(a.out.State), Requeued: a.out.Requeued}, nil
+}
+
+// entries returns the batch's events as they stand in the log. A turn's end that was turned
+// into one more step of it is copied: what the agent reported stays as it was.
+func (a *append_) entries() []a2a.Entry {
+	at := wireTime(a.out.LastAt)
+	entries := make([]a2a.Entry, len(a.batch.Events))
+	for i, e := range a.batch.Events {
+		if s, ok := e.(*a2a.StatusUpdate); ok {
+			logged := *s
+			logged.Status.Time = at
+			if a.out.Requeued && i == len(entries)-1 {
+				logged.Status.State = a2a.State(a.out.State)
+			}
+			e = &logged
+		}
+		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: a.out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
+	}
+	return entries
+}
+
+// committed finds out whether a batch whose answer was lost is in the log. While a task is
+// held only its holder writes events, so the first one can only be at the next seq. It
+// returns nil if it is there, and cause if the batch may be tried again.
+func (s *Store) committed(ctx context.Context, a *append_, cause error) error {
+	if a.rows[0].kind == kindNone {
+		return cause // checkpoints may be repeated
+	}
+	ctx, cancel := s.detached(ctx)
+	defer cancel()
+	rows, err := dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
+		return cause
+	}
+	last := rows[len(rows)-1]
+	a.out = &dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt}
+	if last.State != nil {
+		a.out.State = *last.State
+		asked := a.rows[len(a.rows)-1].state
+		a.out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
+	}
+	return nil
+}
+
+func encodeEvent(e a2a.Event) (eventRow, error) {
+	switch e := e.(type) {
+	case *a2a.StatusUpdate:
+		row := eventRow{kind: kindStatus, state: int16(e.Status.State), body: appendStatus(nil, e)}
+		if m := e.Status.Message; m != nil {
+			row.messageID, row.message = m.ID, appendMessage(nil, m)
+		}
+		return row, nil
+	case *a2a.ArtifactUpdate:
+		row := eventRow{kind: kindArtifact, artifactID: e.Artifact.ID, body: appendArtifact(nil, e), parts: appendParts(nil, e.Artifact.Parts)}
+		if e.Append {
+			row.kind = kindChunk
+		}
+		return row, nil
+	}
+	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
+}
+
+// flushAppends writes batches of several runs in one transaction. Rows of a task stand
+// together and in order.
+func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
+	ctx, cancel := s.detached(ctx)
+	defer cancel()
+	n, folds := 0, false
+	for _, it := range items {
+		n += len(it.rows)
+		folds = folds || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
+	}
+	p := dbsqlc.EventAppendParams{
+		TaskIds: make([]pgtype.UUID, 0, n), Epochs: make([]int64, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n),
+		States: make([]int16, 0, n), Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
+		MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Checkpoints: make([][]byte, 0, n), Throughs: make([]int64, 0, n),
+		Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica,
+	}
+	for _, it := range items {
+		for i, r := range it.rows {
+			p.TaskIds = append(p.TaskIds, pgID(it.lease.TaskID))
+			p.Epochs = append(p.Epochs, it.lease.Epoch)
+			p.EventUids = append(p.EventUids, pgID(it.uids[i]))
+			p.Kinds = append(p.Kinds, r.kind)
+			p.States = append(p.States, r.state)
+			p.Bodies = append(p.Bodies, r.body)
+			p.ArtifactIds = append(p.ArtifactIds, r.artifactID)
+			p.Parts = append(p.Parts, r.parts)
+			p.MessageIds = append(p.MessageIds, r.messageID)
+			p.Messages = append(p.Messages, r.message)
+			p.Checkpoints = append(p.Checkpoints, checkpointAt(it, i))
+			p.Throughs = append(p.Throughs, it.lease.Through)
+			p.Sizes = append(p.Sizes, int64(len(r.body)+len(r.parts)+len(r.message)))
+			p.Errors = append(p.Errors, it.batch.Error)
+		}
+	}
+	rows, err := s.appendRows(ctx, p, folds)
+	if err != nil {
+		return err
+	}
+	type key struct {
+		id    a2a.ID
+		epoch int64
+	}
+	byTask := make(map[key]*dbsqlc.EventAppendRow, len(rows))
+	for i := range rows {
+		byTask[key{rows[i].ID.Bytes, rows[i].Epoch}] = &rows[i]
+	}
+	for _, it := range items {
+		it.out = byTask[key{it.lease.TaskID, it.lease.Epoch}]
+	}
+	return nil
+}
+
+// checkpointAt puts a batch's checkpoint on its last row.
+func checkpointAt(it *append_, i int) []byte {
+	if i == len(it.rows)-1 && len(it.batch.Checkpoint) > 0 {
+		return it.batch.Checkpoint
+	}
+	return nil
+}
+
+// appendRows runs the statement, in a transaction of its own with the fold if tasks may end.
+func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, folds bool) (rows []dbsqlc.EventAppendRow, err error) {
+	if !folds {
+		return dbsqlc.New(s.work).EventAppend(ctx, p)
+	}
+	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		if rows, err = q.EventAppend(ctx, p); err != nil {
+			return err
+		}
+		var ended []pgtype.UUID
+		for _, r := range rows {
+			if r.Fold {
+				ended = append(ended, r.ID)
+			}
+		}
+		if len(ended) == 0 {
+			return nil
+		}
+		return q.ArtifactFold(ctx, ended)
+	})
+	return rows, err
+}
+
+// EventsAfter reads up to limit events behind seq after. Whoever calls it has checked that
+// the caller may see the task.
+func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
+	var rows []dbsqlc.EventsAfterRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Max: int32(limit)})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	entries := make([]a2a.Entry, len(rows))
+	for i, r := range rows {
+		var state int16
+		if r.State != nil {
+			state = *r.State
+		}
+		var artifact string
+		if r.ArtifactID != nil {
+			artifact = *r.ArtifactID
+		}
+		e, err := decodeEvent(r.Kind, state, artifact, r.Body, r.Parts)
+		if err != nil {
+			return nil, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
+		}
+		entries[i] = a2a.Entry{TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: wireTime(r.CommittedAt), Event: e}
+		if s, ok := e.(*a2a.StatusUpdate); ok {
+			s.Status.Time = entries[i].Time
+		}
+	}
+	return entries, nil
+}
+
+// EventUID returns the uid of one event; ok is false if there is none.
+func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
+	err = s.repeat(ctx, func() error {
+		u, err := dbsqlc.New(s.work).EventUID(ctx, pgID(task), seq)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		uid, ok = u.Bytes, err == nil
+		return err
+	})
+	if err != nil {
+		return uid, false, fmt.Errorf("read event uid: %w", err)
+	}
+	return uid, ok, nil
+}
+
+// Ahead returns those tasks that have events behind the given seqs.
+func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) ([]a2a.ID, error) {
+	rows, err := dbsqlc.New(s.work).TasksAhead(ctx, pgIDs(ids), seen)
+	if err != nil {
+		return nil, fmt.Errorf("poll tasks: %w", unavailable(err))
+	}
+	ahead := make([]a2a.ID, len(rows))
+	for i, r := range rows {
+		ahead[i] = r.Bytes
+	}
+	return ahead, nil
+}

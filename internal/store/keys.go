@@ -1,0 +1,120 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// APIKey is a key without its secret.
+type APIKey struct {
+	ID        string
+	Tenant    string
+	Owner     string
+	Name      string
+	Scopes    []string
+	Agents    []string // nil: all
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero: never
+	RevokedAt time.Time // zero: in force
+	UsedAt    time.Time // to the minute or so; zero: never
+}
+
+// KeyAPIKeys is the key that is woken when an API key was revoked.
+const KeyAPIKeys = "apikeys"
+
+// ErrNoKey says that there is no such API key.
+var ErrNoKey = errors.New("no such API key")
+
+// CreateAPIKey stores a new key with the SHA-256 of its secret, and returns when it was made.
+func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (time.Time, error) {
+	at, err := dbsqlc.New(s.work).APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
+		ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("create API key: %w", err)
+	}
+	return at.Time.UTC(), nil
+}
+
+// LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
+// revoked or ran out, by the database's clock, are ErrNoKey.
+func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
+	err = s.repeat(ctx, func() error {
+		r, err := dbsqlc.New(s.api).APIKeyByID(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && r.Dead {
+			return ErrNoKey
+		}
+		k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
+		copy(secret[:], r.SecretSha256)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNoKey) {
+		return k, secret, fmt.Errorf("look up API key: %w", err)
+	}
+	if err == nil {
+		if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
+		}
+	}
+	return k, secret, err
+}
+
+// APIKeys lists all keys, oldest first, for the operator.
+func (s *Store) APIKeys(ctx context.Context) ([]APIKey, error) {
+	rows, err := dbsqlc.New(s.api).APIKeyList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list API keys: %w", err)
+	}
+	keys := make([]APIKey, len(rows))
+	for i, r := range rows {
+		keys[i] = APIKey{
+			ID: r.ID, Tenant: r.Tenant, Owner: r.Owner, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents,
+			CreatedAt: r.CreatedAt.Time.UTC(), ExpiresAt: timeOrZero(r.ExpiresAt), RevokedAt: timeOrZero(r.RevokedAt), UsedAt: timeOrZero(r.LastUsedAt),
+		}
+	}
+	return keys, nil
+}
+
+func timeOrZero(t pgtype.Timestamptz) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}
+
+// RevokeAPIKey ends a key, or returns ErrNoKey. Replicas are told at once.
+func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
+	n, err := dbsqlc.New(s.work).APIKeyRevoke(ctx, id)
+	if err != nil {
+		return fmt.Errorf("revoke API key: %w", err)
+	}
+	if n == 0 {
+		return ErrNoKey
+	}
+	s.cfg.Wake(KeyAPIKeys)
+	return nil
+}
+
+// ServerKey returns the 32 random bytes that all replicas share under a name; the first one
+// that asks makes them.
+func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
+	fresh := make([]byte, 32)
+	rand.Read(fresh)
+	q := dbsqlc.New(s.work)
+	if err := q.ServerKeyMake(ctx, name, fresh); err != nil {
+		return nil, fmt.Errorf("make server key: %w", err)
+	}
+	key, err := q.ServerKey(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("read server key: %w", err)
+	}
+	return key, nil
+}

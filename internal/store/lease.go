@@ -1,0 +1,237 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
+// what the worker appends; they belong to the goroutine that does.
+type Lease struct {
+	TaskID     a2a.ID
+	Agent      string
+	Tenant     string
+	Owner      string
+	Epoch      int64
+	Attempt    int
+	Through    int64         // newest message of the client that this run knows of
+	Read       int64         // newest message of the client that an earlier turn has read
+	Left       time.Duration // to the deadline of the turn, by the database's clock; 0: none
+	Checkpoint a2a.Raw
+	LastSeq    int64
+	Bytes      int64
+}
+
+// Claimer claims tasks of several agents for one worker. It remembers how far it has read
+// each queue, so that it need not walk over what it claimed before. It is not safe for
+// concurrent use.
+type Claimer struct {
+	store  *Store
+	floors map[string]floor
+}
+
+type floor struct {
+	at      time.Time
+	rescans time.Time // next scan from the start, by the local clock
+}
+
+// The floor stays so far behind the newest row claimed, for transactions that commit late
+// and clocks that differ; rows behind it are found by a scan from the start, once a second.
+const (
+	floorMargin = 2 * time.Second
+	floorRescan = time.Second
+)
+
+// NewClaimer returns a Claimer for one worker; a process needs one.
+func (s *Store) NewClaimer() *Claimer {
+	return &Claimer{store: s, floors: make(map[string]floor)}
+}
+
+// Claim gives the worker up to slots tasks of agent that wait, oldest first, each with a
+// lease of ttl. The turn of a task must end within deadline of its first claim, if that is
+// not 0. The tasks are durably the worker's when it returns.
+func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadline time.Duration) ([]Lease, error) {
+	f := c.floors[agent]
+	from := f.at
+	if now := time.Now(); now.After(f.rescans) {
+		from, f.rescans = time.Time{}, now.Add(floorRescan)
+	}
+	p := dbsqlc.TaskClaimParams{
+		Queue: agent, Floor: pgtype.Timestamptz{Time: from, Valid: true}, Slots: int32(slots),
+		Deadline: pgInterval(deadline), Worker: c.store.cfg.Replica, Ttl: pgInterval(ttl),
+	}
+	if from.IsZero() {
+		p.Floor = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	}
+	var rows []dbsqlc.TaskClaimRow
+	err := c.store.inTx(ctx, c.store.work, func(q *dbsqlc.Queries) (err error) {
+		if err = q.ClaimPlan(ctx); err != nil {
+			return err
+		}
+		rows, err = q.TaskClaim(ctx, p)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
+	}
+	leases := make([]Lease, len(rows))
+	for i, r := range rows {
+		leases[i] = Lease{
+			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
+		}
+		if deadline > 0 {
+			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
+		}
+		if at := r.RunAt.Time.Add(-floorMargin); at.After(f.at) && i == 0 {
+			f.at = at
+		}
+	}
+	c.floors[agent] = f
+	for i := range rows {
+		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
+	}
+	return leases, nil
+}
+
+// claimed returns the event by which a claim shows in the log.
+func claimed(r *dbsqlc.TaskClaimRow) a2a.Entry {
+	at := wireTime(r.LastAt)
+	u := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Time: at}, Metadata: rawjson.Get(r.Body, "metadata")}
+	return a2a.Entry{TaskID: r.ID.Bytes, Seq: r.LastSeq, UID: r.Uid.Bytes, Time: at, Event: u}
+}
+
+// Renew extends the leases and returns for each whether it is still held.
+func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) ([]bool, error) {
+	ids, epochs := columns(leases)
+	rows, err := dbsqlc.New(s.work).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{TaskIds: ids, Epochs: epochs, Ttl: pgInterval(ttl)})
+	if err != nil {
+		return nil, fmt.Errorf("renew leases: %w", unavailable(err))
+	}
+	held := make(map[a2a.ID]bool, len(rows))
+	for _, id := range rows {
+		held[id.Bytes] = true
+	}
+	out := make([]bool, len(leases))
+	for i, l := range leases {
+		out[i] = held[l.TaskID]
+	}
+	return out, nil
+}
+
+func columns(leases []*Lease) (ids []pgtype.UUID, epochs []int64) {
+	ids, epochs = make([]pgtype.UUID, len(leases)), make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i], epochs[i] = pgID(l.TaskID), l.Epoch
+	}
+	return ids, epochs
+}
+
+// State returns the state of a task, for a worker that has lost it.
+func (s *Store) State(ctx context.Context, id a2a.ID) (a2a.State, error) {
+	rows, err := dbsqlc.New(s.work).TaskStates(ctx, []pgtype.UUID{pgID(id)})
+	if err != nil {
+		return a2a.StateNone, fmt.Errorf("read state: %w", unavailable(err))
+	}
+	if len(rows) == 0 {
+		return a2a.StateNone, a2a.ErrTaskNotFound
+	}
+	return a2a.State(rows[0].State), nil
+}
+
+// Retry gives a task back after a failed attempt, to be claimed again after delay. reason is
+// for the record and for the client. It returns ErrLeaseLost if the lease is no longer held.
+func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.Duration) error {
+	n, err := dbsqlc.New(s.work).LeaseRetry(ctx, dbsqlc.LeaseRetryParams{
+		TaskID: pgID(l.TaskID), Epoch: l.Epoch, Error: reason, Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("give back: %w", unavailable(err))
+	}
+	if n == 0 {
+		return ErrLeaseLost
+	}
+	if delay <= 0 {
+		s.cfg.Wake("ready:" + l.Agent)
+	}
+	return nil
+}
+
+// Release gives tasks back at once without counting the attempt. Leases that are no longer
+// held are left alone.
+func (s *Store) Release(ctx context.Context, leases []*Lease) error {
+	ids, epochs := columns(leases)
+	var agents []string
+	err := s.repeat(ctx, func() (err error) {
+		agents, err = dbsqlc.New(s.work).LeaseRelease(ctx, ids, epochs)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release leases: %w", err)
+	}
+	for _, a := range agents {
+		s.cfg.Wake("ready:" + a)
+	}
+	return nil
+}
+
+// Policy is what becomes of an agent's tasks whose worker is lost.
+type Policy struct {
+	Agent       string
+	Fate        string // "retry", "fail" or "input-required"
+	MaxAttempts int
+}
+
+// Advisory lock keys of the maintenance jobs: a class of our own, and one number a job.
+const (
+	choreClass  = 0x61326164 // "a2ad"
+	choreRescue = 1
+)
+
+// Rescue takes up to batch tasks from workers that are no longer heard of and returns how
+// many there were. Tasks of agents without a policy are tried again, defaultAttempts times.
+// If another process is at it already it does nothing.
+func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
+	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	for _, pol := range policies {
+		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
+	}
+	var rows []dbsqlc.LeaseRescueRow
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		free, err := q.ChoreLock(ctx, choreClass, choreRescue)
+		if err != nil || !free {
+			return err
+		}
+		if rows, err = q.LeaseRescue(ctx, p); err != nil {
+			return err
+		}
+		var ended []pgtype.UUID
+		for _, r := range rows {
+			if r.Fate == "fail" && r.HasArtifacts {
+				ended = append(ended, r.ID)
+			}
+		}
+		if len(ended) == 0 {
+			return nil
+		}
+		return q.ArtifactFold(ctx, ended)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))
+	}
+	for _, r := range rows {
+		if r.Fate == "retry" {
+			s.cfg.Wake("ready:" + r.Agent)
+			continue
+		}
+		s.cfg.Committed(r.ID.Bytes, nil)
+	}
+	return len(rows), nil
+}

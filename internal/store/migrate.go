@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/a2ad/a2ad/migrations"
+)
+
+const (
+	// versionTable is not goose's default name, which another program in the same database may use, and not in schema a2a,
+	// which the first migration makes and its down drops. It names its schema, since under another search_path an unqualified
+	// table would seem to be missing and every migration would run again.
+	versionTable = "public.a2a_goose_version"
+
+	// migrateLock is the advisory lock of whoever migrates, "a2ad" and 1 in ASCII and binary. It is held by a session of the
+	// database that is migrated.
+	migrateLock = 0x61326164_00000001
+
+	lockPollEvery = 100 * time.Millisecond
+)
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	Name    string    // the file's name
+	Applied time.Time // zero: not yet
+}
+
+// MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one migrates, the
+// others wait and find nothing left to do. A database that is newer than this binary is left alone.
+func MigrateUp(ctx context.Context, url string) error {
+	return withProvider(url, func(p *goose.Provider) error {
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate up: %w", err)
+		}
+		return nil
+	})
+}
+
+// MigrateDown takes back the newest step that is applied, one a call, and with it what that step's tables hold. It does nothing when
+// no step is applied.
+func MigrateDown(ctx context.Context, url string) error {
+	return withProvider(url, func(p *goose.Provider) error {
+		_, err := p.Down(ctx)
+		if err != nil && !errors.Is(err, goose.ErrNoNextVersion) {
+			return fmt.Errorf("migrate down: %w", err)
+		}
+		return nil
+	})
+}
+
+// MigrateStatus lists the steps this binary knows, oldest first, and when the database at url took each.
+func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
+	var all []Migration
+	err := withProvider(url, func(p *goose.Provider) error {
+		states, err := p.Status(ctx)
+		if err != nil {
+			return fmt.Errorf("read migration status: %w", err)
+		}
+		for _, s := range states {
+			all = append(all, Migration{Version: s.Source.Version, Name: s.Source.Path, Applied: s.AppliedAt})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// SchemaVersion is the newest step in this binary, the one its queries are written for.
+func SchemaVersion() int64 {
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil || len(names) == 0 {
+		panic("store: no migrations are embedded") // cannot be: the embed directive fails to compile without one
+	}
+	newest := int64(0)
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			panic("store: migration without a number: " + name)
+		}
+		newest = max(newest, version)
+	}
+	return newest
+}
+
+// withProvider opens url as the pool does, so that a URL with pool settings works here too, and closes it again.
+func withProvider(url string, do func(*goose.Provider) error) error {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("parse database URL: %w", err)
+	}
+	if _, named := cfg.ConnConfig.RuntimeParams["application_name"]; !named {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "a2ad-migrate"
+	}
+	db := stdlib.OpenDB(*cfg.ConnConfig)
+	defer db.Close()
+	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName(versionTable),
+		goose.WithSessionLocker(sessionLock{}),
+		goose.WithDisableGlobalRegistry(true),
+	)
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	return do(p)
+}
+
+// sessionLock keeps all but one process from migrating. It asks again and again instead of waiting inside PostgreSQL, because a
+// waiting statement holds a snapshot, and CREATE INDEX CONCURRENTLY waits for those: the two would wait for each other. goose's
+// own lock does the same, but looks once a second at best, which every replica that starts would feel.
+type sessionLock struct{}
+
+// SessionLock takes the lock, or returns ctx's cause.
+func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	tick := time.NewTicker(lockPollEvery)
+	defer tick.Stop()
+	for {
+		var locked bool
+		if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrateLock)).Scan(&locked); err != nil {
+			return fmt.Errorf("take migration lock: %w", err)
+		}
+		if locked {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for migration lock: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// SessionUnlock gives the lock back.
+func (sessionLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	var unlocked bool
+	if err := conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", int64(migrateLock)).Scan(&unlocked); err != nil {
+		return fmt.Errorf("release migration lock: %w", err)
+	}
+	if !unlocked {
+		return errors.New("release migration lock: it was not held")
+	}
+	return nil
+}

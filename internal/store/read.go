@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Head is what decides about a request for a task.
+type Head struct {
+	Agent     string
+	ContextID string
+	State     a2a.State
+	LastSeq   int64
+}
+
+// Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound: a task of
+// somebody else is like one that does not exist.
+func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
+	var h Head
+	err := s.repeat(ctx, func() error {
+		r, err := dbsqlc.New(s.api).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return a2a.ErrTaskNotFound
+		}
+		h = Head{Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State), LastSeq: r.LastSeq}
+		return err
+	})
+	if err != nil {
+		return Head{}, fmt.Errorf("read task: %w", err)
+	}
+	return h, nil
+}
+
+// Want says how much of a task to read. History nil means all of it.
+type Want struct {
+	History   *int
+	Artifacts bool
+}
+
+const allHistory = int64(1) << 60
+
+// Snapshots reads tasks as of one moment, in the order of ids; a task that does not exist is
+// left out. Whoever calls it has checked that the caller may see them.
+func (s *Store) Snapshots(ctx context.Context, ids []a2a.ID, w Want) ([]a2a.Task, error) {
+	read, err := s.snapshots(ctx, s.api, ids, w)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make([]a2a.Task, 0, len(ids))
+	for _, id := range ids {
+		if b := read[id]; b != nil {
+			tasks = append(tasks, *b.task)
+		}
+	}
+	return tasks, nil
+}
+
+func (s *Store) snapshots(ctx context.Context, pool *pgxpool.Pool, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
+	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), History: allHistory, Artifacts: w.Artifacts}
+	if w.History != nil {
+		p.History = int64(*w.History)
+	}
+	var rows []dbsqlc.TaskSnapshotsRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = dbsqlc.New(pool).TaskSnapshots(ctx, p)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	read := make(map[a2a.ID]*taskBuilder, len(ids))
+	var b *taskBuilder
+	for i := range rows {
+		r := &rows[i]
+		if r.Part == 0 {
+			b = &taskBuilder{task: &a2a.Task{ID: r.TaskID.Bytes}}
+			read[r.TaskID.Bytes] = b
+		}
+		b.add(r)
+	}
+	if w.History != nil {
+		for _, b := range read {
+			b.task.History = b.task.History[max(len(b.task.History)-*w.History, 0):]
+		}
+	}
+	return read, nil
+}
+
+// Snapshot reads one task, or returns a2a.ErrTaskNotFound.
+func (s *Store) Snapshot(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
+	tasks, err := s.Snapshots(ctx, []a2a.ID{id}, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(tasks) == 0 {
+		return nil, a2a.ErrTaskNotFound
+	}
+	return &tasks[0], nil
+}
+
+// taskBuilder puts the rows of one task together; they come ordered by part.
+type taskBuilder struct {
+	task      *a2a.Task
+	statusSeq int64
+	user      []userMessage
+}
+
+// userMessage is where a message of the client stands in the history of a task.
+type userMessage struct {
+	seq int64
+	at  int
+}
+
+func (b *taskBuilder) add(r *dbsqlc.TaskSnapshotsRow) {
+	t := b.task
+	switch r.Part {
+	case 0:
+		t.Agent, t.ContextID, t.Metadata, t.CreatedAt = r.Agent, r.Name, r.Body, wireTime(r.CreatedAt)
+		t.Status = a2a.Status{State: a2a.State(r.State), Time: wireTime(r.At)}
+		t.LastSeq, t.LastUID = r.Seq, r.Uid.Bytes
+		b.statusSeq = r.Idx
+	case 1:
+		m := decodeMessage(r.Body, a2a.Role(r.State))
+		if r.Seq == b.statusSeq {
+			t.Status.Message = &m
+			return
+		}
+		if m.Role == a2a.RoleUser {
+			b.user = append(b.user, userMessage{r.Seq, len(t.History)})
+		}
+		t.History = append(t.History, m)
+	case 2:
+		t.Artifacts = append(t.Artifacts, decodeArtifact(r.Name, r.Body).Artifact)
+	case 3:
+		for i := range t.Artifacts {
+			if t.Artifacts[i].ID == r.Name {
+				t.Artifacts[i].Parts = append(t.Artifacts[i].Parts, decodePart(r.Body))
+				return
+			}
+		}
+	case 4:
+		u := decodeArtifact(r.Name, r.Body)
+		u.Artifact.Parts, u.Append = decodeParts(r.Parts), r.State == kindChunk
+		t.Artifacts = a2a.Fold(t.Artifacts, &u)
+	}
+}
+
+// Input is what a run starts from.
+type Input struct {
+	Task     a2a.Task
+	Messages []a2a.Message // of the client, that no finished turn has read; oldest first
+}
+
+// Inputs reads what the runs of leases start from, in their order. A run sees the client's
+// messages up to the newest one of the moment of its claim.
+func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
+	ids := make([]a2a.ID, len(leases))
+	for i := range leases {
+		ids[i] = leases[i].TaskID
+	}
+	read, err := s.snapshots(ctx, s.work, ids, Want{Artifacts: true})
+	if err != nil {
+		return nil, err
+	}
+	in := make([]Input, len(leases))
+	for i, l := range leases {
+		b := read[l.TaskID]
+		if b == nil {
+			return nil, fmt.Errorf("read task %s: %w", l.TaskID, a2a.ErrTaskNotFound)
+		}
+		in[i].Task = *b.task
+		for _, m := range b.user {
+			if m.seq > l.Read && m.seq <= l.Through {
+				in[i].Messages = append(in[i].Messages, b.task.History[m.at])
+			}
+		}
+	}
+	return in, nil
+}
+
+// Filter selects tasks of a caller for a page. BeforeAt and BeforeID are the position of the
+// last task of the page before; zero for the first page.
+type Filter struct {
+	Agent     string
+	ContextID string
+	State     a2a.State
+	Since     time.Time
+	BeforeAt  time.Time
+	BeforeID  a2a.ID
+	Limit     int
+}
+
+// Position is where a task stands in the list of its owner.
+type Position struct {
+	ID a2a.ID
+	At time.Time
+}
+
+// Page returns the positions of up to f.Limit tasks of the caller, newest status first, and
+// how many there are over all pages.
+func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, error) {
+	p := dbsqlc.TaskPageForCallerParams{
+		Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
+		Since: pgTime(f.Since), BeforeAt: pgTime(f.BeforeAt), BeforeID: pgID(f.BeforeID), Max: int32(f.Limit),
+	}
+	if f.Since.IsZero() {
+		p.Since = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	}
+	if f.BeforeAt.IsZero() {
+		p.BeforeAt = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
+	}
+	var rows []dbsqlc.TaskPageForCallerRow
+	var total int64
+	err := s.repeat(ctx, func() (err error) {
+		q := dbsqlc.New(s.api)
+		if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
+			return err
+		}
+		total, err = q.TaskCountForCaller(ctx, dbsqlc.TaskCountForCallerParams{
+			Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list tasks: %w", err)
+	}
+	page := make([]Position, len(rows))
+	for i, r := range rows {
+		page[i] = Position{ID: r.ID.Bytes, At: r.StatusAt.Time.UTC()}
+	}
+	return page, int(total), nil
+}

@@ -1,0 +1,279 @@
+// Package store holds every fact that a2ad keeps in PostgreSQL: one method for a fact,
+// one transaction for a method.
+//
+// What a method reports as written is durable. It wakes whoever waits for the change
+// after the commit, never before, through the Wake function it is given; it knows
+// nothing of how wakes travel, of agents' programs or of the protocol's versions.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Config says how to reach the database. Zero durations and sizes take their defaults.
+type Config struct {
+	URL              string
+	Replica          string // names this process in application_name and as a worker
+	PoolSize         int    // connections, 16
+	StatementTimeout time.Duration
+	LockTimeout      time.Duration
+	IdleTxTimeout    time.Duration
+	AcquireTimeout   time.Duration // wait for a free connection
+	Logger           *slog.Logger
+	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
+	// "cancel:<worker>", KeyAPIKeys. It must not block.
+	Wake func(keys ...string)
+	// Committed is called after a commit that wrote events of a task, with those events, or
+	// with none where the store does not know them. It must not block, nor change them.
+	Committed func(task a2a.ID, events []a2a.Entry)
+}
+
+func (c *Config) setDefaults() {
+	c.PoolSize = max(c.PoolSize, 0)
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.StatementTimeout, 15 * time.Second}, {&c.LockTimeout, 5 * time.Second},
+		{&c.IdleTxTimeout, 5 * time.Second}, {&c.AcquireTimeout, 5 * time.Second},
+	} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if c.PoolSize == 0 {
+		c.PoolSize = 16
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Wake == nil {
+		c.Wake = func(...string) {}
+	}
+	if c.Committed == nil {
+		c.Committed = func(a2a.ID, []a2a.Entry) {}
+	}
+}
+
+// Store is safe for concurrent use.
+type Store struct {
+	cfg     Config
+	api     *pgxpool.Pool // reads and decisions for callers
+	work    *pgxpool.Pool // grouped writes, claims, renewals, the log
+	submits *combiner[submission]
+	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
+	appends [2]*combiner[append_] // by task, so that a task's events keep their order
+}
+
+// Open connects. It fails if the database cannot be reached, but does not look at the schema.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg.setDefaults()
+	s := &Store{cfg: cfg}
+	var err error
+	if s.api, err = s.pool(ctx, "api", max(cfg.PoolSize/2, 2)); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if s.work, err = s.pool(ctx, "worker", max(cfg.PoolSize-cfg.PoolSize/2, 2)); err != nil {
+		s.api.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
+	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
+	for i := range s.appends {
+		s.appends[i] = &combiner[append_]{flush: s.flushAppends, size: appendSize}
+	}
+	return s, nil
+}
+
+func (s *Store) pool(ctx context.Context, role string, size int) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(s.cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
+	}
+	pc.MaxConns = int32(size)
+	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
+	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+	params := pc.ConnConfig.RuntimeParams
+	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
+	params["search_path"] = "pg_catalog"
+	params["statement_timeout"] = ms(s.cfg.StatementTimeout)
+	params["lock_timeout"] = ms(s.cfg.LockTimeout)
+	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
+	p, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Ping(ctx); err != nil {
+		p.Close()
+		return nil, redact(err)
+	}
+	return p, nil
+}
+
+// redact drops what a parse error quotes: the URL may hold a password.
+func redact(err error) error {
+	var pe *pgconn.ParseConfigError
+	if errors.As(err, &pe) {
+		return errors.New("not a PostgreSQL connection string")
+	}
+	return err
+}
+
+// ConnConfig returns the settings for a connection outside the pools, for the listener.
+func (s *Store) ConnConfig(role string) *pgx.ConnConfig {
+	cc := s.api.Config().ConnConfig.Copy()
+	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
+	return cc
+}
+
+// Close waits for the connections in use and closes them.
+func (s *Store) Close() {
+	s.api.Close()
+	s.work.Close()
+}
+
+// Ping reports whether the database answers and takes writes.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.work.Ping(ctx); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	return nil
+}
+
+// Stats returns the state of both pools, for metrics.
+func (s *Store) Stats() (api, work *pgxpool.Stat) { return s.api.Stat(), s.work.Stat() }
+
+// Notify sends wake payloads to every listening replica.
+func (s *Store) Notify(ctx context.Context, payloads []string) error {
+	return dbsqlc.New(s.work).Notify(ctx, payloads)
+}
+
+// inTx runs f in one transaction. An error from the commit means that the outcome is unknown.
+func (s *Store) inTx(ctx context.Context, pool *pgxpool.Pool, f func(q *dbsqlc.Queries) error) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing, else the first error counts
+	if err := f(dbsqlc.New(tx)); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+var errTimeout = errors.New("database took too long")
+
+// detached returns a context for work whose result others wait for as well: it outlives the
+// request that happens to carry it out, but not by much.
+func (s *Store) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := s.cfg.AcquireTimeout + s.cfg.StatementTimeout
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errTimeout)
+}
+
+// lost reports whether err came from the connection and not from the statement: whether
+// the statement took effect is then unknown.
+func lost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
+		return false
+	}
+	var e *a2a.Error
+	if errors.As(err, &e) {
+		return false
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		switch pe.Code[:2] {
+		case "57": // operator intervention: shutdown, crash, terminated backend
+			return pe.Code != "57014"
+		case "08", "53": // connection, insufficient resources
+			return true
+		}
+		return pe.Code == "25P03" || pe.Code == "40P01" || pe.Code == "40001"
+	}
+	return true
+}
+
+// repeat runs f again while the connection fails, for as long as a crashed PostgreSQL needs
+// to come back. f must be safe to run twice.
+func (s *Store) repeat(ctx context.Context, f func() error) error {
+	const tries = 8
+	wait := 20 * time.Millisecond
+	for try := 1; ; try++ {
+		err := f()
+		if !lost(err) || try == tries || ctx.Err() != nil {
+			return unavailable(err)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return unavailable(err)
+		}
+		wait = min(2*wait, 500*time.Millisecond)
+	}
+}
+
+// unavailable gives an error of the connection the code that callers may act on.
+func unavailable(err error) error {
+	if lost(err) {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
+	}
+	return err
+}
+
+func isCode(err error, codes ...string) bool {
+	var pe *pgconn.PgError
+	if !errors.As(err, &pe) {
+		return false
+	}
+	for _, c := range codes {
+		if pe.Code == c || len(c) == 2 && pe.Code[:2] == c {
+			return true
+		}
+	}
+	return false
+}
+
+// NewTaskID makes the id of a new task.
+func NewTaskID() a2a.ID { return a2a.ID(uuid.Must(uuid.NewV7())) }
+
+// NewUID makes a random uid for an event or a message.
+func NewUID() (id a2a.ID) {
+	rand.Read(id[:])
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id
+}
+
+func pgID(id a2a.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+func pgIDs(ids []a2a.ID) []pgtype.UUID {
+	out := make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		out[i] = pgID(id)
+	}
+	return out
+}
+
+func pgTime(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()} }
+
+func pgInterval(d time.Duration) pgtype.Interval {
+	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
+}
+
+// wireTime is how a stored time goes on the wire: UTC, whole milliseconds.
+func wireTime(t pgtype.Timestamptz) time.Time { return t.Time.UTC().Truncate(time.Millisecond) }

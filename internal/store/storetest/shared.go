@@ -1,0 +1,208 @@
+package storetest
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// How one server serves all packages of a go test run, which are processes that know nothing of each other:
+//
+// Each user of the server holds a shared flock on users.lock as long as its process lives. The first one starts a supervisor,
+// a process of its own session made from the same test binary, which runs the server as its child and asks for the exclusive
+// lock: it gets it when the last user has ended, and then stops the server. There is no count to go wrong: the kernel drops the
+// lock of a process that was killed. start.lock makes one process at a time look for the server or start it. A user takes
+// users.lock before it looks, so that what it finds cannot stop under it.
+const (
+	startLock = "start.lock"
+	usersLock = "users.lock"
+	urlFile   = "url"
+	logFile   = "supervisor.log"
+
+	// supervisorEnv tells a test binary to be the supervisor of the directory that it names.
+	supervisorEnv = "A2AD_STORETEST_SUPERVISOR"
+
+	lockPollEvery = 20 * time.Millisecond
+	pingLimit     = 10 * time.Second
+)
+
+// join is done once a process: whatever it finds lasts until the process ends.
+var join = sync.OnceValues(func() (server, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
+	defer cancel()
+	if u := os.Getenv("A2AD_TEST_DATABASE_URL"); u != "" {
+		return given(ctx, u)
+	}
+	dir, err := stateDir()
+	if err != nil {
+		return server{}, err
+	}
+	return joinIn(ctx, dir)
+})
+
+func shared(t testing.TB) server {
+	t.Helper()
+	if !mainCalled {
+		t.Fatal("storetest: TestMain of this package must call storetest.Main")
+	}
+	srv, err := join()
+	if err != nil {
+		t.Fatalf("storetest: no PostgreSQL for tests: %v", err)
+	}
+	return srv
+}
+
+func given(ctx context.Context, u string) (server, error) {
+	if !strings.HasPrefix(u, "postgres://") && !strings.HasPrefix(u, "postgresql://") {
+		return server{}, errors.New("A2AD_TEST_DATABASE_URL must be a postgres:// URL")
+	}
+	conn, err := pgx.Connect(ctx, u)
+	if err != nil {
+		return server{}, fmt.Errorf("connect to A2AD_TEST_DATABASE_URL: %w", err)
+	}
+	return server{url: u}, conn.Close(ctx)
+}
+
+func joinIn(ctx context.Context, dir string) (server, error) {
+	starting, err := lockFile(ctx, filepath.Join(dir, startLock), syscall.LOCK_EX)
+	if err != nil {
+		return server{}, err
+	}
+	defer starting.Close()
+	using, err := lockFile(ctx, filepath.Join(dir, usersLock), syscall.LOCK_SH)
+	if err != nil {
+		return server{}, err
+	}
+	known, err := os.ReadFile(filepath.Join(dir, urlFile))
+	if err == nil && alive(ctx, string(known)) {
+		return server{url: string(known), using: using}, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return server{}, errors.Join(fmt.Errorf("read server URL: %w", err), using.Close())
+	}
+	u, err := startSupervisor(ctx, dir)
+	if err != nil {
+		return server{}, errors.Join(err, using.Close())
+	}
+	return server{url: u, using: using}, nil
+}
+
+// alive takes any answer of a server for life: one that is full or just recovers from a crash must not get a twin.
+func alive(ctx context.Context, u string) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, u)
+	if err != nil {
+		var pgErr *pgconn.PgError
+		return errors.As(err, &pgErr)
+	}
+	_ = conn.Close(ctx) // an answer is all that was wanted
+	return true
+}
+
+// startSupervisor returns the URL that the supervisor reports once its server is ready. None of our files reach it, since go
+// test waits for everybody who holds a test's output.
+func startSupervisor(ctx context.Context, dir string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own binary: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, logFile), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("open supervisor log: %w", err)
+	}
+	defer log.Close()
+	answer, report, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("make pipe: %w", err)
+	}
+	defer answer.Close()
+	defer report.Close()
+	cmd := exec.Command(exe, "-test.run=^$")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), supervisorEnv+"="+dir)
+	cmd.Stdout, cmd.Stderr = report, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a Ctrl-C is for the tests; the supervisor ends after them
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("start supervisor: %w", err)
+	}
+	// It outlives us; should it end first, the parent of orphans collects it after we have gone.
+	if err := cmd.Process.Release(); err != nil {
+		return "", fmt.Errorf("release supervisor: %w", err)
+	}
+	report.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := answer.SetReadDeadline(deadline); err != nil {
+			return "", fmt.Errorf("bound the wait for the supervisor: %w", err)
+		}
+	}
+	u, err := bufio.NewReader(answer).ReadString('\n')
+	if err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return "", fmt.Errorf("start server (%w):\n%s", err, said)
+	}
+	return strings.TrimSpace(u), nil
+}
+
+// stateDir is in the temporary directory and not in XDG_RUNTIME_DIR, which is a small file system in memory: the cluster lives
+// here as well. Whoever chooses other binaries or another Docker gets another server.
+func stateDir() (string, error) {
+	choice := sha256.Sum256([]byte(os.Getenv("A2AD_PG_BINDIR") + "\x00" + os.Getenv("DOCKER_HOST")))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("a2ad-test-%d-%s", os.Getuid(), hex.EncodeToString(choice[:3])))
+	err := os.Mkdir(dir, 0o711)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make state directory: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", fmt.Errorf("look at state directory: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(st.Uid) != os.Getuid() {
+		return "", fmt.Errorf("%s is in the way: not a directory of ours", dir)
+	}
+	// Whatever the umask said: the user that runs PostgreSQL for root passes through.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return "", fmt.Errorf("open state directory: %w", err)
+	}
+	return dir, nil
+}
+
+// lockFile polls, so that the wait for a process that hangs ends with ctx. The lock goes with the file.
+func lockFile(ctx context.Context, path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	tick := time.NewTicker(lockPollEvery)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, context.Cause(ctx)), f.Close())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// Package storetest gives each test a migrated database of its own, on a server that all packages of a go test run share.
+// The server is A2AD_TEST_DATABASE_URL, else a container if a Docker daemon answers, else the PostgreSQL installed on this
+// machine; where there is none of them the test fails, and is never skipped. Tests that use it call Main from TestMain, and since it
+// imports store, tests of package store itself are in package store_test.
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+const (
+	// setUpLimit bounds all that is done to give a test its database. It leaves room for pulling an image.
+	setUpLimit = 4 * time.Minute
+	dropLimit  = time.Minute
+
+	// poolSize lets a test hold several connections at once without waiting for itself.
+	poolSize = 16
+)
+
+// DB is a database that one test has for itself.
+type DB struct {
+	// URL is the database's address, as pgx takes it. The user may do anything.
+	URL string
+}
+
+// Main runs the tests of a package that uses New, and fails when they leave goroutines behind. Call it from TestMain; it does not
+// return.
+func Main(m *testing.M, opts ...goleak.Option) {
+	if dir := os.Getenv(supervisorEnv); dir != "" {
+		os.Exit(supervise(dir))
+	}
+	mainCalled = true
+	goleak.VerifyTestMain(m, opts...)
+}
+
+// mainCalled is written before the tests start and only read after.
+var mainCalled bool
+
+// New returns a new database with the newest schema. It is dropped when the test ends, whoever is still connected. New may be
+// called from parallel tests, and several times in one.
+func New(t testing.TB) *DB {
+	t.Helper()
+	ctx := setUpContext(t)
+	srv := shared(t)
+	template, err := srv.template(ctx)
+	if err != nil {
+		t.Fatalf("make the template database: %v", err)
+	}
+	return srv.create(t, template)
+}
+
+// NewEmpty is New without the schema, for tests of migrations.
+func NewEmpty(t testing.TB) *DB {
+	t.Helper()
+	return shared(t).create(t, "template0")
+}
+
+// Pool returns a pool of connections to the database, closed when the test ends.
+func (db *DB) Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatalf("parse database URL: %v", err)
+	}
+	cfg.MaxConns = poolSize
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("open pool: %v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// NewServer starts a PostgreSQL for this test alone, with fsync on and with params beside the usual settings: one to crash, stop
+// or restart. It always runs the installed binaries, and ends with the test.
+func NewServer(t testing.TB, params map[string]string) *devpg.Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "a2ad-server-")
+	if err != nil {
+		t.Fatalf("make server directory: %v", err)
+	}
+	removeAfter(t, dir)
+	// Open enough for the user that runs PostgreSQL when the tests run as root; t.TempDir is not.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatalf("open server directory: %v", err)
+	}
+	srv, err := devpg.Start(setUpContext(t), devpg.Config{
+		Dir:    filepath.Join(dir, "pg"),
+		BinDir: os.Getenv("A2AD_PG_BINDIR"),
+		Params: params,
+	})
+	if err != nil {
+		t.Fatalf("start a PostgreSQL for this test: %v", err)
+	}
+	removeAfter(t, srv.Dir())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
+		defer cancel()
+		if err := srv.Stop(ctx); err != nil {
+			t.Errorf("stop the PostgreSQL of this test: %v", err)
+		}
+	})
+	return srv
+}
+
+// NewOn makes a database with the newest schema on a server from NewServer. It ends with the server.
+func NewOn(t testing.TB, srv *devpg.Server) *DB {
+	t.Helper()
+	ctx := setUpContext(t)
+	name := databaseName()
+	u, err := srv.EnsureDatabase(ctx, name)
+	if err != nil {
+		t.Fatalf("make database: %v", err)
+	}
+	if err := store.MigrateUp(ctx, u); err != nil {
+		t.Fatalf("migrate database: %v", err)
+	}
+	return &DB{URL: u}
+}
+
+// server is the shared one, as this process sees it.
+type server struct {
+	url   string   // of its maintenance database
+	using *os.File // our hold on usersLock: open, and never collected, as long as the process lives; nil for a given server
+}
+
+// create copies template to a new database that lasts as long as t.
+func (s server) create(t testing.TB, template string) *DB {
+	t.Helper()
+	name := databaseName()
+	if err := s.exec(setUpContext(t), createDatabase(name, template)); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
+		defer cancel()
+		if err := s.exec(ctx, "DROP DATABASE "+quote(name)+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	return &DB{URL: s.database(name)}
+}
+
+// exec uses a connection of its own each time: a pool would have to be closed by somebody who knows that the last test is over.
+func (s server) exec(ctx context.Context, statement string) error {
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// database returns the URL of another database on the server, with all its settings.
+func (s server) database(name string) string {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		panic(fmt.Sprintf("storetest: server URL changed: %v", err)) // it was parsed when the server was found
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// databaseName tells by its time which databases a killed test binary left on a server that is kept.
+func databaseName() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s%d_%s", testPrefix, time.Now().Unix(), hex.EncodeToString(random[:]))
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func setUpContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func removeAfter(t testing.TB, dir string) {
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove server directory: %v", err)
+		}
+	})
+}

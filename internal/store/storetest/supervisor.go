@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/modules/postgres"
+
+	"github.com/a2ad/a2ad/internal/devpg"
+)
+
+const (
+	// image is the major that docker-compose.yml runs.
+	image = "postgres:17"
+
+	// linger is how long the server waits for another user: packages of one run follow each other with gaps, in which the
+	// next one is compiled.
+	linger = 2 * time.Second
+
+	dockerCheckLimit = 3 * time.Second
+	stopLimit        = 30 * time.Second
+)
+
+// serverParams suit many short databases: no vacuum that stands in the way of copying a template, room for all packages'
+// pools.
+var serverParams = map[string]string{
+	"autovacuum_naptime": "60s",
+	"max_connections":    "400",
+}
+
+// running is a server of the supervisor's.
+type running struct {
+	url    string
+	exited <-chan struct{} // nil: not known
+	stop   func(context.Context) error
+}
+
+// supervise runs the server of dir until its last user has ended, and returns the exit code. What goes wrong is written to
+// stderr, which is the log that the user shows.
+func supervise(dir string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
+	defer cancel()
+	srv, err := open(ctx, dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	alone, err := serve(dir, srv)
+	if alone != nil {
+		defer alone.Close() // nobody joins before the server has stopped
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	if err := errors.Join(err, srv.stop(ctx)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// serve returns the lock that keeps users out, once the last one has gone.
+func serve(dir string, srv running) (*os.File, error) {
+	path := filepath.Join(dir, urlFile)
+	if err := os.WriteFile(path, []byte(srv.url), 0o600); err != nil {
+		return nil, fmt.Errorf("write server URL: %w", err)
+	}
+	fmt.Println(srv.url)
+	if err := os.Stdout.Close(); err != nil {
+		return nil, fmt.Errorf("report server URL: %w", err)
+	}
+	alone, err := lastUserGone(dir, srv.exited)
+	if alone == nil {
+		return nil, err
+	}
+	return alone, os.Remove(path)
+}
+
+// lastUserGone waits until it has the exclusive lock and nobody came while it lingered. It returns a nil file when the server ended
+// first: then we must end too, since our hold on its directory would keep the next supervisor out.
+func lastUserGone(dir string, exited <-chan struct{}) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, usersLock), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	tick := time.NewTicker(5 * lockPollEvery)
+	defer tick.Stop()
+	var idleSince time.Time
+	for {
+		select {
+		case <-exited:
+			return nil, f.Close()
+		case now := <-tick.C:
+			err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+			switch {
+			case errors.Is(err, syscall.EWOULDBLOCK), errors.Is(err, syscall.EINTR):
+				idleSince = time.Time{}
+				continue
+			case err != nil:
+				return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+			case idleSince.IsZero():
+				idleSince = now
+			case now.Sub(idleSince) >= linger:
+				return f, nil
+			}
+			if err := syscall.Flock(int(f.Fd()), syscall.LOCK_UN); err != nil {
+				return nil, errors.Join(fmt.Errorf("unlock %s: %w", f.Name(), err), f.Close())
+			}
+		}
+	}
+}
+
+// open goes down the chain. A Docker that answers but cannot run the image, without a network perhaps, is no reason to fail where
+// PostgreSQL is installed.
+func open(ctx context.Context, dir string) (running, error) {
+	var dockerErr error
+	if dockerAnswers(ctx) {
+		srv, err := openContainer(ctx)
+		if err == nil {
+			return srv, nil
+		}
+		dockerErr = fmt.Errorf("run %s by Docker: %w", image, err)
+	}
+	srv, err := devpg.Start(ctx, devpg.Config{
+		Dir:       filepath.Join(dir, "pg"),
+		BinDir:    os.Getenv("A2AD_PG_BINDIR"),
+		Throwaway: true,
+		Params:    serverParams,
+	})
+	if err != nil {
+		return running{}, errors.Join(dockerErr, err, errors.New("or set A2AD_TEST_DATABASE_URL to a server where tests may create databases"))
+	}
+	return running{url: srv.URL("postgres"), exited: srv.Exited(), stop: srv.Stop}, nil
+}
+
+// dockerAnswers asks the daemon: a docker command may be installed without one.
+func dockerAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, dockerCheckLimit)
+	defer cancel()
+	provider, err := testcontainers.NewDockerProvider()
+	if err != nil {
+		return false
+	}
+	defer provider.Close()
+	return provider.Health(ctx) == nil
+}
+
+func openContainer(ctx context.Context) (running, error) {
+	args := []string{"postgres", "-c", "fsync=off", "-c", "full_page_writes=off"}
+	for name, value := range serverParams {
+		args = append(args, "-c", name+"="+value)
+	}
+	c, err := postgres.Run(ctx, image,
+		postgres.WithUsername("a2ad"), postgres.WithPassword("a2ad"), postgres.WithDatabase("postgres"),
+		testcontainers.WithCmd(args...), postgres.BasicWaitStrategies())
+	stop := func(ctx context.Context) error {
+		return testcontainers.TerminateContainer(c, testcontainers.StopContext(ctx))
+	}
+	if err != nil {
+		return running{}, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	}
+	u, err := c.ConnectionString(ctx, "sslmode=disable")
+	if err != nil {
+		return running{}, errors.Join(err, stop(context.WithoutCancel(ctx)))
+	}
+	return running{url: u, stop: stop}, nil
+}

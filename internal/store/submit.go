@@ -1,0 +1,275 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Caller is whose data a method may touch.
+type Caller struct{ Tenant, Owner string }
+
+// Submission is a client's message for an agent. Task is zero for a new task.
+type Submission struct {
+	Caller
+	Agent     string
+	Task      a2a.ID
+	NewTask   a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
+	ContextID string // of a new task; for an existing one it must be its own, or empty
+	Message   a2a.Message
+	Digest    [32]byte // of the request
+	Key       string   // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
+	Reject    bool     // refuse the message if the task is being worked on
+	MaxBytes  int64    // of the task; 0: no limit
+	MaxSeq    int64    // messages in the history of the task; 0: no limit
+}
+
+// Submitted says what became of a Submission. After is the seq behind which what the message
+// brings about begins.
+type Submitted struct {
+	Task      a2a.ID
+	ContextID string
+	After     int64
+	State     a2a.State
+	Replay    bool      // the key was used before: nothing was written
+	At        time.Time // of a new task: its first status
+	UID       a2a.ID    // of a new task: its first event
+}
+
+type submission struct {
+	Submission
+	body   []byte
+	id     a2a.ID
+	uid    a2a.ID
+	digest []byte
+	made   bool
+	at     time.Time
+}
+
+func submissionSize(s *submission) int { return len(s.body) + 256 }
+
+var errKeyReused = a2a.InvalidParams("", "the Idempotency-Key was used before with another request")
+
+// Submit makes the message durable: as the first of a new task or as the next of an existing
+// one, which then becomes available to a worker if it waited for its client. The same key
+// with the same digest changes nothing and returns the task it made. Errors for the caller:
+// CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used
+// for another request, limits), CodeUnsupportedOperation (Reject).
+func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
+	sub := &submission{Submission: in, body: appendMessage(nil, &in.Message), uid: NewUID()}
+	h := sha256.New()
+	h.Write([]byte(in.Agent))
+	h.Write([]byte{0})
+	h.Write(in.Digest[:])
+	sub.digest = h.Sum(nil)
+	if !in.Task.IsZero() {
+		return s.resume(ctx, sub)
+	}
+	if sub.id = in.NewTask; sub.id.IsZero() {
+		sub.id = NewTaskID()
+	}
+	group := s.submits
+	if in.Key != "" {
+		group = s.keyed
+	}
+	if err := group.do(ctx, sub); err != nil {
+		return Submitted{}, fmt.Errorf("submit: %w", err)
+	}
+	if !sub.made {
+		return s.replay(ctx, sub)
+	}
+	s.cfg.Wake("ready:" + in.Agent)
+	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, At: sub.at, UID: sub.uid}, nil
+}
+
+// flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
+// earlier try was committed.
+func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
+	ctx, cancel := s.detached(ctx)
+	defer cancel()
+	n := len(items)
+	p := dbsqlc.TaskSubmitParams{
+		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
+		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
+		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
+	}
+	byID := make(map[a2a.ID]*submission, n)
+	for i, it := range items {
+		byID[it.id] = it
+		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
+		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
+		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+	}
+	tries := 0
+	return s.repeat(ctx, func() error {
+		tries++
+		rows, err := dbsqlc.New(s.work).TaskSubmit(ctx, p)
+		if tries > 1 && isCode(err, "23505") {
+			return s.submitted(ctx, items)
+		}
+		for _, r := range rows {
+			it := byID[r.ID.Bytes]
+			it.made, it.at = true, wireTime(r.CreatedAt)
+		}
+		return err
+	})
+}
+
+// submitted finds out which items an earlier try, whose answer was lost, has made.
+func (s *Store) submitted(ctx context.Context, items []*submission) error {
+	for _, it := range items {
+		row, err := dbsqlc.New(s.work).TaskOwner(ctx, pgID(it.id))
+		switch {
+		case err == nil:
+			it.made, it.at = true, wireTime(row.CreatedAt)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+	}
+	return nil
+}
+
+// replay answers a submission whose key is taken.
+func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
+	var out Submitted
+	err := s.repeat(ctx, func() error {
+		q := dbsqlc.New(s.api)
+		k, err := q.TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(k.Digest, sub.digest) {
+			return errKeyReused
+		}
+		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner})
+		if err != nil {
+			return err
+		}
+		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, State: a2a.State(t.State), Replay: true}
+		return nil
+	})
+	if err != nil {
+		return Submitted{}, fmt.Errorf("replay: %w", err)
+	}
+	return out, nil
+}
+
+var errKeyTaken = errors.New("key taken")
+
+// resume adds a message to an existing task.
+func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
+	var out Submitted
+	sub.id = sub.Task
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
+			return a2a.ErrTaskNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if sub.Key != "" {
+			n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: pgID(sub.Task)})
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return errKeyTaken
+			}
+		}
+		if err := admit(&t, sub); err != nil {
+			return err
+		}
+		state := a2a.State(t.State)
+		seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
+			ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
+			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid),
+		})
+		if err != nil {
+			return err
+		}
+		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state}
+		if state.Interrupted() {
+			out.State = a2a.StateSubmitted
+		}
+		return nil
+	})
+	if errors.Is(err, errKeyTaken) {
+		return s.replay(ctx, sub)
+	}
+	if err != nil {
+		return Submitted{}, fmt.Errorf("submit to a task: %w", unavailable(err))
+	}
+	if out.State == a2a.StateSubmitted {
+		s.cfg.Committed(sub.Task, nil)
+		s.cfg.Wake("ready:" + sub.Agent)
+	}
+	return out, nil
+}
+
+// admit decides on a locked task whether it takes the message.
+func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
+	state := a2a.State(t.State)
+	switch {
+	case sub.ContextID != "" && sub.ContextID != t.ContextID:
+		return a2a.InvalidParams("message.contextId", "not the context of the task")
+	case state.Terminal():
+		return a2a.Errorf(a2a.CodeTaskTerminal, "the task is %s and takes no more messages", state)
+	case sub.Reject && state == a2a.StateWorking:
+		return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is being worked on and takes no message now")
+	case sub.MaxBytes > 0 && t.Bytes+int64(len(sub.body)) > sub.MaxBytes:
+		return a2a.InvalidParams("message", "the task would grow over its limit of %d bytes", sub.MaxBytes)
+	case sub.MaxSeq > 0 && t.LastMessageSeq >= sub.MaxSeq:
+		return a2a.InvalidParams("message", "the task has its limit of %d messages", sub.MaxSeq)
+	}
+	return nil
+}
+
+// Cancel ends a task of the caller, whatever its agent does. agent restricts it to tasks of
+// one agent unless it is empty. If the task has ended already it returns its state and
+// CodeTaskNotCancelable.
+func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
+	state := a2a.StateCanceled
+	var worker string
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
+			return a2a.ErrTaskNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if state = a2a.State(t.State); state.Terminal() {
+			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
+		}
+		state = a2a.StateCanceled
+		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
+			ID: pgID(id), EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+		})
+		if err != nil {
+			return err
+		}
+		worker = row.Worker
+		if t.HasArtifacts {
+			return q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)})
+		}
+		return nil
+	})
+	if err != nil {
+		return state, fmt.Errorf("cancel: %w", unavailable(err))
+	}
+	s.cfg.Committed(id, nil)
+	if worker != "" {
+		s.cfg.Wake("cancel:" + worker)
+	}
+	return state, nil
+}

@@ -1,0 +1,272 @@
+// Package stream follows the logs of tasks: for an SSE stream, a resumed one, a blocking
+// send, or any other reader of "what comes after event n".
+//
+// A Cursor gets every event behind its start once and in order, whatever is lost on the
+// way: a wake only says that it is time to look, the log has the events, and every log
+// that is followed is also polled. A cursor that waits holds no database connection, and
+// readers pull at their own pace, so that a slow one holds up nobody.
+package stream
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/backoff"
+)
+
+// Log is where events are kept.
+type Log interface {
+	// EventsAfter returns up to limit events behind seq after, in order.
+	EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error)
+	// Ahead returns those tasks that have events behind the given seqs.
+	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) ([]a2a.ID, error)
+}
+
+// Hub tells when to look: wake receives after key was woken, once for any number of times.
+type Hub interface {
+	Wait(key string) (wake <-chan struct{}, stop func())
+}
+
+// Item is one event of a log. It is shared by all who follow the log: do not change it.
+type Item struct {
+	a2a.Entry
+	encoded [Encodings]atomic.Pointer[[]byte]
+}
+
+// Encodings is how many encodings of an event an Item can keep.
+const Encodings = 4
+
+// Encoded returns the event's bytes in one encoding, which it makes the first time only.
+func (it *Item) Encoded(slot int, encode func(*a2a.Entry) []byte) []byte {
+	if b := it.encoded[slot].Load(); b != nil {
+		return *b
+	}
+	b := encode(&it.Entry)
+	it.encoded[slot].Store(&b)
+	return b
+}
+
+// Sizes of what is kept and read at once.
+const (
+	ringItems    = 64  // newest events kept per log that is followed
+	pageSize     = 200 // events per read
+	catchUpReads = 8   // reads at once of cursors that are behind
+)
+
+// Follower follows any number of logs for one process. Use New.
+type Follower struct {
+	log    Log
+	hub    Hub
+	poll   time.Duration
+	logger *slog.Logger
+
+	reads   *semaphore.Weighted
+	flights singleflight.Group
+	hits    atomic.Int64
+
+	mu     sync.Mutex
+	topics map[a2a.ID]*topic // guarded by mu
+	wg     sync.WaitGroup    // of the topics' goroutines; Add under mu
+}
+
+// New returns a Follower that polls every interval besides listening to hub.
+func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
+	return &Follower{
+		log: log, hub: hub, poll: poll, logger: logger, reads: semaphore.NewWeighted(catchUpReads),
+		topics: make(map[a2a.ID]*topic),
+	}
+}
+
+// PollHits returns how often the poll found events that no wake had told of: about none in health.
+func (f *Follower) PollHits() int64 { return f.hits.Load() }
+
+// Run polls all followed logs with one query per interval until ctx is done, and returns
+// when no cursor is left open.
+func (f *Follower) Run(ctx context.Context) error {
+	timer := time.NewTimer(f.poll)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			f.wg.Wait()
+			return nil
+		case <-timer.C:
+		}
+		f.pollAll(ctx)
+		timer.Reset(backoff.Jitter(f.poll, nil))
+	}
+}
+
+func (f *Follower) pollAll(ctx context.Context) {
+	f.mu.Lock()
+	ids, seen := make([]a2a.ID, 0, len(f.topics)), make([]int64, 0, len(f.topics))
+	for id, t := range f.topics {
+		ids, seen = append(ids, id), append(seen, t.last())
+	}
+	f.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	ahead, err := f.log.Ahead(ctx, ids, seen)
+	if err != nil {
+		f.logger.WarnContext(ctx, "poll of followed tasks", "err", err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range ahead {
+		if t := f.topics[id]; t != nil {
+			f.hits.Add(1)
+			t.look()
+		}
+	}
+}
+
+// Offer hands over events that this process has just committed, so that cursors here need
+// not read them. It reports whether no cursor here needs to look for them: there is none, or
+// it has them now.
+func (f *Follower) Offer(task a2a.ID, entries []a2a.Entry) bool {
+	f.mu.Lock()
+	t := f.topics[task]
+	f.mu.Unlock()
+	return t == nil || t.offer(entries)
+}
+
+// Follow returns a cursor behind seq after. contextID is that of the task, to be put into
+// its events. head is the newest seq the caller knows of: a cursor far behind it reads the
+// log by itself first. The cursor must be closed.
+func (f *Follower) Follow(task a2a.ID, contextID string, after, head int64) *Cursor {
+	c := &Cursor{f: f, task: task, contextID: contextID, after: after}
+	if head-after <= ringItems {
+		c.topic = f.join(task, contextID, after, false)
+	}
+	return c
+}
+
+// FollowNew is Follow for a task that is about to be made, behind its first event: nothing
+// needs to be read before the first wake.
+func (f *Follower) FollowNew(task a2a.ID, contextID string) *Cursor {
+	return &Cursor{f: f, task: task, contextID: contextID, after: 1, topic: f.join(task, contextID, 1, true)}
+}
+
+func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) *topic {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.topics[task]
+	if t == nil {
+		t = newTopic(f, task, contextID, after)
+		f.topics[task] = t
+		f.wg.Go(func() { t.run(fresh) })
+	}
+	t.refs++
+	return t
+}
+
+func (f *Follower) leave(t *topic) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.refs--; t.refs == 0 {
+		delete(f.topics, t.task)
+		t.cancel()
+	}
+}
+
+// Cursor is one reader of one log. It is not safe for concurrent use.
+type Cursor struct {
+	f         *Follower
+	task      a2a.ID
+	contextID string
+	after     int64
+	topic     *topic // nil while the cursor is far behind
+}
+
+// Close ends the cursor.
+func (c *Cursor) Close() {
+	if c.topic != nil {
+		c.f.leave(c.topic)
+		c.topic = nil
+	}
+}
+
+// Next returns the next events, at least one, or waits for them until ctx is done. Its error
+// is that of ctx, or of a read of a cursor that is behind.
+func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
+	for {
+		if c.topic == nil {
+			items, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			if err != nil {
+				return nil, err
+			}
+			if len(items) < pageSize {
+				c.topic = c.f.join(c.task, c.contextID, c.after+int64(len(items)), false)
+			}
+			if len(items) > 0 {
+				c.after += int64(len(items))
+				return items, nil
+			}
+		}
+		items, behind, changed := c.topic.after(c.after)
+		if len(items) > 0 {
+			c.after = items[len(items)-1].Seq
+			return items, nil
+		}
+		if behind {
+			items, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			if err != nil {
+				return nil, err
+			}
+			if len(items) > 0 {
+				c.after = items[len(items)-1].Seq
+				return items, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// read reads a page for a cursor that is behind; cursors at one place share the read.
+func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, after int64) ([]*Item, error) {
+	res := f.flights.DoChan(string(task[:])+strconv.FormatInt(after, 10), func() (any, error) {
+		// The read serves all that wait for it, so it does not end with one of them.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		defer cancel()
+		if err := f.reads.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer f.reads.Release(1)
+		entries, err := f.log.EventsAfter(ctx, task, after, pageSize)
+		return newItems(entries, contextID), err
+	})
+	select {
+	case r := <-res:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.([]*Item), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+const readTimeout = 30 * time.Second
+
+func newItems(entries []a2a.Entry, contextID string) []*Item {
+	items := make([]*Item, len(entries))
+	for i := range entries {
+		items[i] = &Item{Entry: entries[i]}
+		items[i].ContextID = contextID
+	}
+	return items
+}

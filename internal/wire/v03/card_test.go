@@ -1,0 +1,47 @@
+package v03_test
+
+import (
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+)
+
+func TestAppendCard(t *testing.T) {
+	t.Parallel()
+	card := &a2a.Card{
+		Name: "n", Description: "d", Version: "1.2.3", DocumentationURL: "https://doc", IconURL: "https://icon",
+		Provider: &a2a.Provider{Organization: "o", URL: "https://o"},
+		Skills: []a2a.Skill{
+			{ID: "s", Name: "S", Description: "does", Tags: []string{"t"}, Examples: []string{"e"}, InputModes: []string{"i"}, OutputModes: []string{"o"}},
+			{ID: "untagged", Name: "U", Description: ""},
+		},
+		InputModes: []string{"text/plain"}, OutputModes: []string{"text/plain", "application/json"},
+		Interfaces: []a2a.Interface{
+			{URL: "https://h/1", Binding: "JSONRPC", Version: "1.0"}, {URL: "https://h/", Binding: "JSONRPC", Version: "0.3"},
+			{URL: "https://h/rest", Binding: "HTTP+JSON", Version: "0.3"},
+		},
+		Streaming: true, ExtendedCard: true,
+		Security: []a2a.SecurityScheme{
+			{Name: "key", Kind: a2a.SecurityAPIKey, Header: "X-API-Key", Description: "k"}, {Name: "bearer", Kind: a2a.SecurityBearer, Format: "JWT"},
+			{Name: "oidc", Kind: a2a.SecurityOIDC, URL: "https://i/.well-known/openid-configuration"}, {Name: "mtls", Kind: a2a.SecurityMTLS},
+		},
+		Extensions: []a2a.Extension{{URI: "https://x", Description: "x", Params: a2a.Raw(`{"p":1}`)}, {URI: "https://y", Required: true}},
+	}
+	got := codec.AppendCard(nil, card)
+	const want = `{"protocolVersion":"0.3.0","name":"n","description":"d","url":"https://h/","preferredTransport":"JSONRPC",` +
+		`"additionalInterfaces":[{"url":"https://h/","transport":"JSONRPC"},{"url":"https://h/rest","transport":"HTTP+JSON"}],"version":"1.2.3",` +
+		`"provider":{"organization":"o","url":"https://o"},"iconUrl":"https://icon","documentationUrl":"https://doc",` +
+		`"capabilities":{"streaming":true,"pushNotifications":false,"stateTransitionHistory":false,"extensions":[` +
+		`{"uri":"https://x","description":"x","required":false,"params":{"p":1}},{"uri":"https://y","required":true}]},` +
+		`"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-API-Key","description":"k"},"bearer":{"type":"http","scheme":"bearer","bearerFormat":"JWT"},` +
+		`"oidc":{"type":"openIdConnect","openIdConnectUrl":"https://i/.well-known/openid-configuration"},"mtls":{"type":"mutualTLS"}},` +
+		`"security":[{"key":[]},{"bearer":[]},{"oidc":[]},{"mtls":[]}],"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain","application/json"],` +
+		`"skills":[{"id":"s","name":"S","description":"does","tags":["t"],"examples":["e"],"inputModes":["i"],"outputModes":["o"]},` +
+		`{"id":"untagged","name":"U","description":"","tags":["untagged"]}],"supportsAuthenticatedExtendedCard":true}`
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	valid(t, schema(t, "AgentCard"), got)
+	valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
+}

@@ -1,0 +1,314 @@
+// Package worker runs the agents: it claims waiting tasks, runs their executors under the
+// lease, writes down what they report and gives back what it cannot finish.
+//
+// A run writes only through its lease, which the store fences. A worker that cannot renew
+// its leases stops its runs by its own clock before anybody else may have them. No
+// transaction is open while agent code runs.
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Hub tells when to look again.
+type Hub interface {
+	Wait(key string) (wake <-chan struct{}, stop func())
+	Wake(keys ...string)
+}
+
+// Agent is one agent with the program that does its work.
+type Agent struct {
+	*a2a.Agent
+	Executor executor.Executor
+}
+
+// Config sets a Pool up.
+type Config struct {
+	Worker   string // the name of this replica, as the store has it
+	Slots    int    // runs at once; 0: none
+	Agents   []Agent
+	Limits   a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
+	Poll     time.Duration // how often to look for work without a wake
+	Drain    time.Duration // how long runs may go on after the stop
+	Abandon  time.Duration // how long to wait for an executor whose context has ended; 0: 5 s
+	MaxBytes int64         // per task; 0: no limit
+	MaxSeq   int64         // events per task; 0: no limit
+	Logger   *slog.Logger
+}
+
+// Pool is the worker of one process. Use New.
+type Pool struct {
+	cfg    Config
+	store  *store.Store
+	hub    Hub
+	queues []*queue
+	freed  chan struct{} // capacity 1: a slot is free again
+	claims atomic.Bool   // the last claim went through
+
+	mu      sync.Mutex
+	running map[a2a.ID]*run // guarded by mu
+	stats   Stats           // guarded by mu
+	wg      sync.WaitGroup  // of runs; Add by the claim loop alone
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Claimed, Finished, Retried, Released, Lost, Abandoned int64
+}
+
+// queue is one agent's waiting tasks as the claim loop sees them.
+type queue struct {
+	Agent
+	limits  a2a.Limits
+	dirty   atomic.Bool  // may hold tasks
+	running atomic.Int64 // runs of this agent here
+}
+
+// New returns a Pool that does nothing until Run.
+func New(s *store.Store, hub Hub, cfg Config) *Pool {
+	if cfg.Abandon == 0 {
+		cfg.Abandon = 5 * time.Second
+	}
+	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
+	for _, a := range cfg.Agents {
+		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits)})
+	}
+	return p
+}
+
+func merge(l, def a2a.Limits) a2a.Limits {
+	for _, d := range []struct{ v, def *time.Duration }{
+		{&l.BackoffBase, &def.BackoffBase}, {&l.BackoffMax, &def.BackoffMax}, {&l.LeaseTTL, &def.LeaseTTL},
+		{&l.Deadline, &def.Deadline}, {&l.IdleTimeout, &def.IdleTimeout},
+	} {
+		if *d.v == 0 {
+			*d.v = *d.def
+		}
+	}
+	if l.Concurrency == 0 {
+		l.Concurrency = def.Concurrency
+	}
+	if l.MaxAttempts == 0 {
+		l.MaxAttempts = def.MaxAttempts
+	}
+	return l
+}
+
+var fates = map[a2a.OnLostLease]string{
+	a2a.LostLeaseRetry: "retry", a2a.LostLeaseFail: "fail", a2a.LostLeaseInputRequired: "input-required",
+}
+
+// Policies returns what becomes of the agents' tasks whose worker is lost.
+func (p *Pool) Policies() []store.Policy {
+	out := make([]store.Policy, len(p.queues))
+	for i, q := range p.queues {
+		out[i] = store.Policy{Agent: q.Name, Fate: fates[q.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
+	}
+	return out
+}
+
+// Stats returns the counters and how many runs there are now.
+func (p *Pool) Stats() (s Stats, running int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats, len(p.running)
+}
+
+func (p *Pool) count(f func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.stats)
+}
+
+// Healthy reports whether the last try to claim went through.
+func (p *Pool) Healthy() bool { return p.cfg.Slots == 0 || p.claims.Load() }
+
+// Run claims and runs tasks until ctx is done. Then it claims no more, lets runs go on for
+// the drain time, ends the rest and gives their tasks back. It returns when all that has
+// happened; only executors that ignore their context may be left behind.
+func (p *Pool) Run(ctx context.Context) error {
+	if p.cfg.Slots == 0 || len(p.queues) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	// Runs and renewals outlive ctx: they end with the drain.
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	renew, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRenewing()
+	var renewing sync.WaitGroup
+	renewing.Go(func() { p.renewLoop(renew) })
+
+	p.claimLoop(ctx, work)
+	p.drain(stop)
+	stopRenewing()
+	renewing.Wait()
+	return nil
+}
+
+// claimLoop looks for work whenever a queue was woken, a slot came free or the poll is due.
+func (p *Pool) claimLoop(ctx, work context.Context) {
+	kick := make(chan struct{}, 1)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	for _, q := range p.queues {
+		listening.Go(func() { p.listen(ctx, q, kick) })
+	}
+	claimer := p.store.NewClaimer()
+	timer := time.NewTimer(p.cfg.Poll)
+	defer timer.Stop()
+	p.lookEverywhere()
+	for first := 0; ; first++ { // so that no agent is always served first
+		for i := range p.queues {
+			p.claim(ctx, work, claimer, p.queues[(first+i)%len(p.queues)])
+		}
+		select {
+		case <-kick:
+		case <-p.freed:
+		case <-timer.C:
+			p.lookEverywhere()
+			timer.Reset(backoff.Jitter(p.cfg.Poll, nil))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listen marks a queue when it was woken.
+func (p *Pool) listen(ctx context.Context, q *queue, kick chan<- struct{}) {
+	wake, stop := p.hub.Wait("ready:" + q.Name)
+	defer stop()
+	for {
+		select {
+		case <-wake:
+			q.dirty.Store(true)
+			signal(kick)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Pool) lookEverywhere() {
+	for _, q := range p.queues {
+		q.dirty.Store(true)
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// free returns how many runs of q may start now.
+func (p *Pool) free(q *queue) int {
+	p.mu.Lock()
+	n := p.cfg.Slots - len(p.running)
+	p.mu.Unlock()
+	if q.limits.Concurrency > 0 {
+		n = min(n, q.limits.Concurrency-int(q.running.Load()))
+	}
+	return n
+}
+
+// claim takes as many tasks of one agent as there are slots and starts their runs.
+func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
+	n := p.free(q)
+	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
+		return
+	}
+	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
+	p.claims.Store(err == nil)
+	if err != nil {
+		// Should it have been committed after all, nobody renews those leases: the rescue
+		// finds them.
+		p.cfg.Logger.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
+		return
+	}
+	if len(leases) == 0 {
+		return
+	}
+	if len(leases) == n {
+		q.dirty.Store(true)
+		signal(p.freed)
+	}
+	inputs, err := p.store.Inputs(work, leases)
+	if err != nil {
+		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
+		p.release(work, leases)
+		return
+	}
+	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
+	for i := range leases {
+		p.start(work, q, &leases[i], inputs[i])
+	}
+}
+
+func (p *Pool) release(ctx context.Context, leases []store.Lease) {
+	held := make([]*store.Lease, len(leases))
+	for i := range leases {
+		held[i] = &leases[i]
+	}
+	if err := p.store.Release(ctx, held); err != nil {
+		p.cfg.Logger.WarnContext(ctx, "release", "err", err)
+		return
+	}
+	p.count(func(s *Stats) { s.Released += int64(len(held)) })
+}
+
+func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input) {
+	ctx, cancel := context.WithCancelCause(work)
+	r := &run{
+		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: time.Now(),
+		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
+	}
+	p.mu.Lock()
+	p.running[l.TaskID] = r
+	p.mu.Unlock()
+	q.running.Add(1)
+	p.wg.Go(func() {
+		defer p.finish(r)
+		r.do(ctx)
+	})
+}
+
+func (p *Pool) finish(r *run) {
+	r.cancel(nil)
+	r.queue.running.Add(-1)
+	p.mu.Lock()
+	// A task that was lost may be back here already, in another run.
+	if p.running[r.lease.TaskID] == r {
+		delete(p.running, r.lease.TaskID)
+	}
+	p.mu.Unlock()
+	signal(p.freed)
+}
+
+// drain waits for the runs, and after a while ends those that are left.
+func (p *Pool) drain(stop context.CancelCauseFunc) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.wg.Wait()
+	}()
+	timer := time.NewTimer(p.cfg.Drain)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	stop(executor.ErrShutdown)
+	<-done
+}

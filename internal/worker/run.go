@@ -1,0 +1,215 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// run is one attempt at one task.
+type run struct {
+	pool   *Pool
+	queue  *queue
+	lease  *store.Lease // what moves in it belongs to the goroutine of do
+	input  store.Input
+	cancel context.CancelCauseFunc // ends the run, with one of the executor's causes
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	renewed time.Time // guarded by mu; when the last good renewal was asked for, by the local clock
+	ending  bool      // guarded by mu; its last write is on the way, and behind it the lease is gone
+}
+
+func (r *run) renew(asked time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewed = asked
+}
+
+func (r *run) stale(limit time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.renewed) > limit
+}
+
+func (r *run) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = true
+}
+
+func (r *run) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ending
+}
+
+// do runs the executor to its end and settles the task.
+func (r *run) do(ctx context.Context) {
+	start := time.Now()
+	if r.lease.Left > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, r.lease.Left, executor.ErrDeadline)
+		defer stop()
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	items, left := r.execute(ctx)
+	reason := r.record(ctx, cancel, items)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) {
+		reason = cause // an executor that is stopped may report any error
+	}
+	cancel(nil)
+	abandoned := !r.leave(items, left)
+	outcome, err := r.settle(context.WithoutCancel(ctx), reason)
+	level := slog.LevelInfo
+	if abandoned {
+		level = slog.LevelError
+		r.pool.count(func(s *Stats) { s.Abandoned++ })
+	}
+	attrs := []any{"outcome", outcome, "attempt", r.lease.Attempt, "seq", r.lease.LastSeq, "ms", time.Since(start).Milliseconds()}
+	if abandoned {
+		attrs = append(attrs, "abandoned", true) // its executor goes on although its context has ended
+	}
+	if err != nil {
+		attrs = append(attrs, "err", err)
+	}
+	r.log.Log(ctx, level, "run", attrs...)
+}
+
+// item is one step of an executor.
+type item struct {
+	event a2a.Event
+	err   error
+}
+
+// execute starts the executor. items is closed when it has ended; closing left tells it that
+// nobody reads items any more. It is not waited for if it ignores its context: see leave.
+func (r *run) execute(ctx context.Context) (items chan item, left chan struct{}) {
+	items, left = make(chan item, 16), make(chan struct{})
+	in := executor.Run{
+		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
+		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
+	}
+	if r.lease.Left > 0 {
+		in.Deadline = time.Now().Add(r.lease.Left)
+	}
+	send := func(it item) bool {
+		select {
+		case items <- it:
+			return true
+		case <-left:
+			return false
+		}
+	}
+	go func() {
+		defer close(items)
+		defer func() {
+			if v := recover(); v != nil {
+				r.log.ErrorContext(ctx, "agent panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+				send(item{err: errors.New("the agent panicked")})
+			}
+		}()
+		for e, err := range r.queue.Executor.Execute(ctx, in) {
+			if !send(item{event: e, err: err}) || err != nil {
+				return
+			}
+		}
+	}()
+	return items, left
+}
+
+// leave waits for the executor to end, and reports whether it did in time.
+func (r *run) leave(items <-chan item, left chan struct{}) bool {
+	close(left)
+	timer := time.NewTimer(r.pool.cfg.Abandon)
+	defer timer.Stop()
+	for {
+		select {
+		case _, open := <-items:
+			if !open {
+				return true
+			}
+		case <-timer.C:
+			return false
+		}
+	}
+}
+
+// errTurnEnded says that the agent ended its turn and that this is written.
+var errTurnEnded = errors.New("turn ended")
+
+var errNoEnd = executor.Permanent(errors.New("invalid agent response: the agent ended without a final status"))
+
+// record writes what the executor reports, as much at once as has gathered, until the turn
+// ends or something goes wrong. It returns why it stopped.
+func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item) error {
+	limit := r.queue.limits.IdleTimeout
+	if limit <= 0 {
+		return r.recordUntil(ctx, cancel, items, nil, func() {})
+	}
+	idle := time.NewTimer(limit)
+	defer idle.Stop()
+	return r.recordUntil(ctx, cancel, items, idle.C, func() { idle.Reset(limit) })
+}
+
+func (r *run) recordUntil(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, silence <-chan time.Time, heard func()) error {
+	var b batch
+	for {
+		var it item
+		var open bool
+		select {
+		case it, open = <-items:
+		case <-silence:
+			cancel(executor.ErrIdle)
+			return executor.ErrIdle
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		reason := b.gather(it, open, items)
+		if err := r.write(ctx, &b); err != nil {
+			return err
+		}
+		if reason != nil {
+			return reason
+		}
+		heard()
+	}
+}
+
+// write appends what the batch holds. It returns errTurnEnded behind the end of the turn.
+func (r *run) write(ctx context.Context, b *batch) error {
+	if len(b.events) == 0 && b.due == nil {
+		return nil
+	}
+	if limit := r.pool.cfg.MaxSeq; limit > 0 && r.lease.LastSeq+int64(len(b.events)) > limit && !b.ends {
+		return executor.Permanent(fmt.Errorf("the task would have more than %d events", limit))
+	}
+	if limit := r.pool.cfg.MaxBytes; limit > 0 && r.lease.Bytes+int64(b.bytes) > limit {
+		return executor.Permanent(fmt.Errorf("the task would be larger than %d bytes", limit))
+	}
+	if b.ends {
+		r.end()
+	}
+	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due})
+	if err != nil {
+		return err
+	}
+	ended := b.ends
+	b.written()
+	if !ended {
+		return nil
+	}
+	if out.Requeued {
+		r.log.InfoContext(ctx, "turn goes on: the client has sent more")
+	}
+	return errTurnEnded
+}

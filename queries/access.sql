@@ -1,0 +1,35 @@
+-- APIKeyInsert stores a new key; its secret is never stored.
+-- name: APIKeyInsert :one
+INSERT INTO a2a.api_keys (id, secret_sha256, tenant, owner, name, scopes, agents, expires_at)
+VALUES (sqlc.arg(id), sqlc.arg(secret_sha256), sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(name), sqlc.arg(scopes)::text[], sqlc.narg(agents)::text[], sqlc.narg(expires_at))
+RETURNING created_at;
+
+-- APIKeyByID reads a key for the sign-in of its holder; dead says that it was revoked or ran out.
+-- name: APIKeyByID :one
+SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents,
+  (k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= clock_timestamp(), false))::boolean AS dead
+FROM a2a.api_keys k
+WHERE k.id = sqlc.arg(id);
+
+-- APIKeyList reads all keys for the operator.
+-- name: APIKeyList :many
+SELECT k.id, k.tenant, k.owner, k.name, k.scopes, k.agents, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
+FROM a2a.api_keys k
+ORDER BY k.created_at, k.id;
+
+-- APIKeyUsed notes that a key was used, once a minute at most.
+-- name: APIKeyUsed :exec
+UPDATE a2a.api_keys SET last_used_at = clock_timestamp()
+WHERE id = sqlc.arg(id) AND (last_used_at IS NULL OR last_used_at < clock_timestamp() - interval '1 minute');
+
+-- APIKeyRevoke ends a key; no row means that there is none.
+-- name: APIKeyRevoke :execrows
+UPDATE a2a.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE id = sqlc.arg(id);
+
+-- ServerKeyMake stores a key under a name unless another replica was first.
+-- name: ServerKeyMake :exec
+INSERT INTO a2a.server_keys (name, key) VALUES (sqlc.arg(name), sqlc.arg(key)) ON CONFLICT DO NOTHING;
+
+-- ServerKey reads the key that all replicas share.
+-- name: ServerKey :one
+SELECT k.key FROM a2a.server_keys k WHERE k.name = sqlc.arg(name);

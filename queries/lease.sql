@@ -1,0 +1,178 @@
+-- ClaimPlan forces index plans for the rest of the transaction. The statistics of the queue
+-- say nothing: after an analyze of a table with many dead rows the planner left the index
+-- and the claim rate fell by a factor of thirty (STORAGE 5.3).
+-- name: ClaimPlan :exec
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+  set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+
+-- TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
+-- acted on after the commit. floor is the run_at below which this caller has seen no live
+-- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3).
+-- name: TaskClaim :many
+WITH pick AS (
+  SELECT q.queue, q.priority, q.run_at, q.task_id, q.reason
+  FROM a2a.task_ready q
+  WHERE q.queue = sqlc.arg(queue)::text AND q.priority = sqlc.arg(priority)::smallint
+    AND q.run_at <= clock_timestamp() AND q.run_at >= sqlc.arg(floor)::timestamptz
+  ORDER BY q.run_at, q.task_id
+  LIMIT sqlc.arg(slots)::int
+  FOR UPDATE SKIP LOCKED
+), del AS (
+  DELETE FROM a2a.task_ready r USING pick p
+  WHERE (r.queue, r.priority, r.run_at, r.task_id) = (p.queue, p.priority, p.run_at, p.task_id)
+  RETURNING r.task_id, r.run_at, r.reason
+), up AS (
+  UPDATE a2a.tasks t
+  SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
+    last_at = greatest(clock_timestamp(), t.last_at),
+    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, ready_at = NULL,
+    deadline_at = coalesce(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
+  FROM del
+  WHERE t.id = del.task_id AND t.state < 100
+  RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
+    t.has_artifacts, t.bytes, t.deadline_at, del.run_at, del.reason
+), le AS (
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
+  SELECT up.id, up.lease_epoch, sqlc.arg(worker)::text, clock_timestamp() + sqlc.arg(ttl)::interval FROM up
+  ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until
+), a AS (
+  INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
+  SELECT up.id, up.lease_epoch, up.attempt, sqlc.arg(worker), clock_timestamp() FROM up
+), ev AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
+  SELECT up.id, up.last_seq, gen_random_uuid(), 1, 2, 1, up.lease_epoch, sqlc.arg(worker), up.last_at,
+    CASE WHEN up.reason IS NULL THEN '{}'::json
+      ELSE json_build_object('metadata', json_build_object('a2ad/attempt', up.attempt, 'a2ad/reason', up.reason)) END
+  FROM up
+  RETURNING task_id, event_uid, body
+)
+SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
+  up.last_at, up.has_artifacts, up.bytes, up.run_at, ev.event_uid AS uid, ev.body, (extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000)::bigint AS deadline_in_ms,
+  (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
+FROM up JOIN ev ON ev.task_id = up.id
+ORDER BY up.run_at, up.id;
+
+-- LeaseRenew extends the leases that are still held by these epochs and returns them; an id
+-- that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
+-- name: LeaseRenew :many
+WITH h AS (
+  SELECT l.task_id
+  FROM a2a.task_leases l
+  JOIN (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
+    ON l.task_id = x.task_id AND l.epoch = x.epoch
+  WHERE l.lease_until > clock_timestamp()
+  ORDER BY l.task_id
+  FOR UPDATE OF l
+)
+UPDATE a2a.task_leases l
+SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
+FROM h
+WHERE l.task_id = h.task_id
+RETURNING l.task_id;
+
+-- TaskStates reads the states of tasks for the worker that lost them.
+-- name: TaskStates :many
+SELECT t.id, t.state FROM a2a.tasks t WHERE t.id = ANY(sqlc.arg(ids)::uuid[]);
+
+-- LeaseRetry gives a task back after a failed attempt, to be claimed after the delay. No row
+-- back means that the lease was lost.
+-- name: LeaseRetry :execrows
+WITH u AS (
+  UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, ready_at = clock_timestamp() + sqlc.arg(delay)::interval
+  WHERE t.id = sqlc.arg(task_id)::uuid AND t.lease_epoch = sqlc.arg(epoch)::bigint AND t.state < 100
+  RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at
+), d AS (
+  DELETE FROM a2a.task_leases l USING u WHERE l.task_id = u.id
+), a AS (
+  UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'retry', error = sqlc.arg(error)::text
+  FROM u WHERE a.task_id = u.id AND a.epoch = sqlc.arg(epoch)
+)
+INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
+SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, sqlc.arg(error)::text FROM u;
+
+-- LeaseRelease gives tasks back at once, without counting the attempt: the worker is going away.
+-- name: LeaseRelease :many
+WITH i AS (
+  SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
+), l AS (
+  SELECT t.id, i.epoch FROM a2a.tasks t JOIN i ON i.task_id = t.id AND i.epoch = t.lease_epoch WHERE t.state < 100 ORDER BY t.id FOR UPDATE OF t
+), u AS (
+  UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, attempt = greatest(t.attempt - 1, 0), ready_at = clock_timestamp()
+  FROM l WHERE t.id = l.id AND t.lease_epoch = l.epoch
+  RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at, l.epoch
+), d AS (
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id
+), a AS (
+  UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'released'
+  FROM u WHERE a.task_id = u.id AND a.epoch = u.epoch
+), r AS (
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
+  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was shut down' FROM u
+)
+SELECT DISTINCT u.agent::text FROM u;
+
+-- LeaseRescue takes tasks from workers that are no longer heard of; any replica may run it.
+-- It never waits for a lock. What becomes of a task is its agent's policy: retry (while
+-- attempts are left), fail or input-required; an agent that the caller does not know keeps
+-- the default.
+-- name: LeaseRescue :many
+WITH p AS (
+  SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(policies)::text[]) AS policy, unnest(sqlc.arg(max_attempts)::int[]) AS max_attempts
+), dead AS (
+  SELECT l.task_id, l.epoch FROM a2a.task_leases l
+  WHERE l.lease_until < clock_timestamp()
+  ORDER BY l.task_id
+  LIMIT sqlc.arg(batch)::int
+  FOR UPDATE SKIP LOCKED
+), l AS (
+  SELECT t.id, dead.epoch,
+    CASE WHEN t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail' ELSE coalesce(p.policy, 'retry') END AS fate
+  FROM a2a.tasks t
+  JOIN dead ON dead.task_id = t.id
+  LEFT JOIN p ON p.agent = t.agent
+  WHERE t.lease_epoch = dead.epoch AND t.state < 100
+  ORDER BY t.id
+  FOR UPDATE OF t SKIP LOCKED
+), d AS (
+  DELETE FROM a2a.task_leases x USING l WHERE x.task_id = l.id
+), u AS (
+  UPDATE a2a.tasks t
+  SET lease_epoch = t.lease_epoch + 1,
+    state = CASE l.fate WHEN 'retry' THEN t.state WHEN 'input-required' THEN 3 ELSE 101 END,
+    last_seq = t.last_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
+    last_message_seq = t.last_message_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
+    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(clock_timestamp(), t.last_at) END,
+    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) END,
+    status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
+    attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
+    deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
+    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
+  FROM l
+  WHERE t.id = l.id
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
+), a AS (
+  UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
+  FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
+), w AS (
+  SELECT u.id, u.last_message_seq, u.last_seq, u.last_at, u.state, gen_random_uuid() AS uid,
+    json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object('text',
+      CASE WHEN u.fate = 'input-required' THEN 'The worker was lost while it ran this task. Send a message to go on.'
+        ELSE 'The worker was lost while it ran this task.' END))) AS message
+  FROM u WHERE u.fate <> 'retry'
+), m AS (
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
+  SELECT w.id, w.last_message_seq, w.last_seq, w.message->>'messageId', 2, w.message FROM w
+), e AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT w.id, w.last_seq, w.uid, 1, w.state, 3, w.last_at, json_build_object('message', w.message) FROM w
+), r AS (
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
+  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
+), c AS (
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
+)
+SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u;
+
+-- ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
+-- name: ChoreLock :one
+SELECT pg_try_advisory_xact_lock(sqlc.arg(class)::int, sqlc.arg(chore)::int);

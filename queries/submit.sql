@@ -1,0 +1,109 @@
+-- TaskSubmit makes new tasks, one per array element, with their first message, their first
+-- event and their place in the queue. It returns the ids of those it made: an element whose
+-- idempotency key is taken makes nothing, and TaskKeyed tells by whom. Keys are inserted in
+-- one order, so that two batches cannot deadlock.
+-- name: TaskSubmit :many
+WITH i AS (
+  SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(tenants)::text[]) AS tenant, unnest(sqlc.arg(owners)::text[]) AS owner,
+    unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(context_ids)::text[]) AS context_id, unnest(sqlc.arg(keys)::text[]) AS key,
+    unnest(sqlc.arg(digests)::bytea[]) AS digest, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
+    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size
+), k AS (
+  INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
+  SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
+  ON CONFLICT DO NOTHING
+  RETURNING task_id
+), n AS (
+  SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
+), t AS (
+  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
+), m AS (
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+  SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
+), e AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT n.id, 1, n.event_uid, 1, 1, 2, n.now, '{}' FROM n
+), r AS (
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
+  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n
+)
+SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n;
+
+-- TaskKeyed finds what an idempotency key was used for. Keys belong to their owner.
+-- name: TaskKeyed :one
+SELECT k.task_id, k.digest
+FROM a2a.idempotency_keys k
+WHERE k.tenant = sqlc.arg(tenant) AND k.owner = sqlc.arg(owner) AND k.key = sqlc.arg(key);
+
+-- KeyInsert takes an idempotency key; no row back means that it is taken.
+-- name: KeyInsert :execrows
+INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
+VALUES (sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(key), sqlc.arg(digest), sqlc.arg(task_id))
+ON CONFLICT DO NOTHING;
+
+-- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
+-- decides on its newest version.
+-- name: TaskLockForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.ready_at
+FROM a2a.tasks t
+WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner)
+FOR UPDATE;
+
+-- MessageAdd adds a client's message to a task that the transaction has locked. With
+-- resubmit the task goes back to submitted, with an event, and into the queue.
+-- name: MessageAdd :one
+WITH u AS (
+  UPDATE a2a.tasks t
+  SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + sqlc.arg(size)::bigint,
+    last_seq = t.last_seq + CASE WHEN sqlc.arg(resubmit)::boolean THEN 1 ELSE 0 END,
+    last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(clock_timestamp(), t.last_at) ELSE t.last_at END,
+    state = CASE WHEN sqlc.arg(resubmit) THEN 1 ELSE t.state END,
+    status_at = CASE WHEN sqlc.arg(resubmit) THEN date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) ELSE t.status_at END,
+    status_message_seq = CASE WHEN sqlc.arg(resubmit) THEN NULL ELSE t.status_message_seq END,
+    ready_at = CASE WHEN sqlc.arg(resubmit) THEN clock_timestamp() ELSE t.ready_at END
+  WHERE t.id = sqlc.arg(id)::uuid
+  RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
+), m AS (
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+  SELECT u.id, u.last_message_seq, u.last_seq, sqlc.arg(message_id)::text, 1, sqlc.arg(message)::json, sqlc.arg(digest)::bytea,
+    CASE WHEN sqlc.arg(key)::text LIKE 'h:%' THEN substr(sqlc.arg(key), 3) END, sqlc.arg(key) LIKE 'm:%'
+  FROM u
+), e AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 1, 2, u.last_at, '{}' FROM u WHERE sqlc.arg(resubmit)
+), r AS (
+  INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
+  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE sqlc.arg(resubmit)
+)
+SELECT u.last_seq FROM u;
+
+-- TaskCancel ends a task that the transaction has locked: whatever its agent does from now
+-- on is fenced. It returns the worker that held it, if one did.
+-- name: TaskCancel :one
+WITH u AS (
+  UPDATE a2a.tasks t
+  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(clock_timestamp(), t.last_at),
+    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+  WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
+  RETURNING t.id, t.last_seq, t.last_at
+), e AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 102, 2, u.last_at, sqlc.arg(body)::json FROM u
+), l AS (
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+), a AS (
+  UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
+  FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
+), q AS (
+  -- A claim that holds the row finds the task terminal and drops it.
+  SELECT r.queue, r.priority, r.run_at, r.task_id FROM a2a.task_ready r
+  WHERE (r.queue, r.priority, r.run_at, r.task_id) = (sqlc.arg(agent)::text, sqlc.arg(priority)::smallint, sqlc.narg(ready_at)::timestamptz, sqlc.arg(id))
+  FOR UPDATE SKIP LOCKED
+), d AS (
+  DELETE FROM a2a.task_ready r USING q
+  WHERE (r.queue, r.priority, r.run_at, r.task_id) = (q.queue, q.priority, q.run_at, q.task_id)
+), c AS (
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
+)
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u;

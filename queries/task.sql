@@ -1,0 +1,88 @@
+-- TaskHeadForCaller reads what decides about a request for a task of the caller.
+-- name: TaskHeadForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq
+FROM a2a.tasks t
+WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner);
+
+-- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
+-- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
+-- events of a task that has not ended. Whoever calls it has checked that the caller may see
+-- the tasks.
+-- name: TaskSnapshots :many
+WITH t AS (
+  SELECT t.* FROM a2a.tasks t WHERE t.id = ANY(sqlc.arg(ids)::uuid[])
+)
+SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
+  (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+FROM t
+UNION ALL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+FROM t JOIN a2a.messages m ON m.task_id = t.id
+  AND (m.seq > t.last_message_seq - sqlc.arg(history)::bigint - 1 OR m.seq = t.status_message_seq)
+UNION ALL
+SELECT t.id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+FROM t JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE sqlc.arg(artifacts)::boolean AND t.has_artifacts AND t.state >= 100
+UNION ALL
+SELECT t.id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE sqlc.arg(artifacts) AND t.has_artifacts AND t.state >= 100
+UNION ALL
+SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.artifact_id IS NOT NULL
+WHERE sqlc.arg(artifacts) AND t.has_artifacts AND t.state < 100
+ORDER BY 1, 2, 3, 4;
+
+-- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
+-- status first. before_at and before_id are the position of the last task of the page before.
+-- name: TaskPageForCaller :many
+SELECT t.id, t.status_at
+FROM a2a.tasks t
+WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
+  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
+  AND t.status_at >= sqlc.arg(since)::timestamptz
+  AND (t.status_at, t.id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::uuid)
+ORDER BY t.status_at DESC, t.id DESC
+LIMIT sqlc.arg(max)::int;
+
+-- TaskCountForCaller counts the tasks that TaskPageForCaller pages through.
+-- name: TaskCountForCaller :one
+SELECT count(*)
+FROM a2a.tasks t
+WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
+  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
+  AND t.status_at >= sqlc.arg(since)::timestamptz;
+
+-- TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
+-- it to one task; states is empty for all.
+-- name: TaskList :many
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
+  coalesce(l.worker, '')::text AS worker, l.lease_until
+FROM a2a.tasks t
+LEFT JOIN a2a.task_leases l ON l.task_id = t.id
+WHERE (sqlc.narg(id)::uuid IS NULL OR t.id = sqlc.narg(id))
+  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
+  AND (sqlc.arg(agent)::text = '' OR t.agent = sqlc.arg(agent)) AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY(sqlc.arg(states)))
+  AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))
+ORDER BY t.id DESC
+LIMIT sqlc.arg(max)::int;
+
+-- TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
+-- that must find out whether it went through.
+-- name: TaskOwner :one
+SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = sqlc.arg(id);
+
+-- AttemptsOfTask reads every claim of a task, for the operator.
+-- name: AttemptsOfTask :many
+SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome, coalesce(a.error, '')::text AS error
+FROM a2a.task_attempts a
+WHERE a.task_id = sqlc.arg(task_id)
+ORDER BY a.epoch;
+
+-- SchemaVersion reads the newest migration that was applied.
+-- name: SchemaVersion :one
+SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied;
