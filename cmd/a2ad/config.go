@@ -154,11 +154,11 @@ type Limits struct {
 	MaxParts     int   `type:"setting" name:"max-parts" def:"100" min:"1" hidden:"" help:"Parts of one message."`
 	MaxPart      Bytes `type:"setting" name:"max-part" def:"1MiB" min:"1" hidden:"" help:"Size of one part."`
 	MaxHistory   int   `type:"setting" name:"max-history" def:"10000" min:"1" hidden:"" help:"Messages of one task."`
-	MaxArtifacts int   `type:"setting" name:"max-artifacts" def:"1000" min:"1" hidden:"" unused:"nothing enforces it" help:"Artifacts of one task."`
+	MaxArtifacts int   `type:"setting" name:"max-artifacts" def:"1000" min:"1" hidden:"" help:"Artifacts of one task."`
 	MaxChunks    int   `type:"setting" name:"max-chunks" def:"100000" min:"1" hidden:"" help:"Artifact chunks of one task."`
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
-	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" unused:"nothing enforces it" help:"Length of a page token."`
+	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
 }
 
 // Logs says what is written to stderr.
