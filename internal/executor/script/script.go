@@ -193,7 +193,7 @@ func (p *player) step(ctx context.Context, o *op) bool {
 		return p.produce(ctx, o)
 	case opError:
 		if p.run.Attempt <= o.times {
-			return p.settle() && p.fail(fmt.Errorf("script[%d] says error: %s", p.at.Op, o.text))
+			return p.settle() && p.fail(fmt.Errorf("script[%d] says error %q", p.at.Op, o.text))
 		}
 		p.at.Op++
 		return true
