@@ -3,6 +3,7 @@ package a2a
 import (
 	"encoding/hex"
 	"errors"
+	"log/slog"
 )
 
 // ID is a task id or an event uid: a UUID. Task ids are version 7, so that ids of
@@ -50,3 +51,6 @@ func (id ID) Short() string { return hex.EncodeToString(id[:4]) }
 
 // IsZero reports whether id was never set.
 func (id ID) IsZero() bool { return id == ID{} }
+
+// LogValue is what logs show.
+func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
