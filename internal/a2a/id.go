@@ -46,11 +46,11 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
+// LogValue is the form that people search a log for. Without it a JSON log shows sixteen numbers.
+func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
 // Short returns the first eight hex digits: the second half of an SSE id.
 func (id ID) Short() string { return hex.EncodeToString(id[:4]) }
 
 // IsZero reports whether id was never set.
 func (id ID) IsZero() bool { return id == ID{} }
-
-// LogValue is what logs show.
-func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }

@@ -9,16 +9,17 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-func TestIDIsReadableInLogs(t *testing.T) {
+func TestIDReadsTheSameInEveryLog(t *testing.T) {
 	t.Parallel()
-	const text = "01a1f887-7fbd-72d5-a178-36d674819994"
+	const text = "019a9d40-1234-7abc-8def-010203040506"
 	id, err := a2a.ParseID(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("run", "task_id", id)
-	if want := `"task_id":"` + text + `"`; !strings.Contains(out.String(), want) {
-		t.Errorf("logged %s, want %s", out.String(), want)
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).With("task_id", id).Info("run")
+	slog.New(slog.NewTextHandler(&log, nil)).Info("run", "task_id", id)
+	if got := log.String(); !strings.Contains(got, `"task_id":"`+text+`"`) || !strings.Contains(got, "task_id="+text) {
+		t.Errorf("the logs are\n%s", got)
 	}
 }
