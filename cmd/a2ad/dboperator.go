@@ -203,7 +203,7 @@ func (o *dbOperator) CreateKey(ctx context.Context, k keySpec) (createdKey, erro
 	if err != nil {
 		return createdKey{}, err
 	}
-	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes}, key.Hash())
+	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes}, key.SecretHash())
 	if err != nil {
 		return createdKey{}, err
 	}
@@ -245,4 +245,3 @@ func (o *dbOperator) RevokeKey(ctx context.Context, id string) (keyRow, error) {
 	}
 	return newKeyRow(keys[i]), nil
 }
-

@@ -18,6 +18,7 @@ import (
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
+	"github.com/a2ad/a2ad/internal/executor/exec"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
@@ -46,6 +47,7 @@ type replica struct {
 	engine     *engine.Engine
 	pool       *worker.Pool
 	server     *rpc.Server
+	keys       *auth.Keys // nil without authentication
 }
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
@@ -92,7 +94,9 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 	}
 	r.listener, err = notify.NewListener(notify.ListenerConfig{
 		Replica: r.name, Hub: r.hub, PingInterval: r.cfg.ListenerPing, Log: r.logger,
-		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, r.store.ConnConfig("listener")) },
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, r.store.ConnConfig("listener"))
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("wakes: %w", err)
@@ -147,9 +151,13 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
-	default:
-		return nil, fmt.Errorf("executor %T is not known", spec)
+	case agents.Exec:
+		return exec.New(exec.Config{
+			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
+			Environ: app.Environ, Log: logger,
+		})
 	}
+	return nil, fmt.Errorf("executor %T is not known", spec)
 }
 
 func (r *replica) openAPI(ctx context.Context) error {
@@ -168,12 +176,16 @@ func (r *replica) openAPI(ctx context.Context) error {
 	for i := range r.files {
 		list[i] = &r.files[i].Agent
 	}
+	authenticator, err := r.authenticator()
+	if err != nil {
+		return err
+	}
 	public := string(r.cfg.PublicURL)
 	if public == "" {
 		public = "http://" + r.api.Addr().String()
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, Authenticator: r.authenticator(), Agents: list, PublicURL: public,
+		Engine: r.engine, Authenticator: authenticator, Agents: list, PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: wire.Limits{
 			Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 		}},
@@ -184,8 +196,42 @@ func (r *replica) openAPI(ctx context.Context) error {
 	return err
 }
 
-func (r *replica) authenticator() auth.Authenticator {
-	return auth.Anonymous{}
+// authenticator says who may call. Revoked keys are forgotten when the store says so.
+func (r *replica) authenticator() (auth.Authenticator, error) {
+	if r.cfg.Auth == AuthNone {
+		return auth.Anonymous{}, nil
+	}
+	var err error
+	r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey})
+	return auth.Chain{r.keys}, err
+}
+
+func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
+	k, secret, err := r.store.LookupAPIKey(ctx, id)
+	if errors.Is(err, store.ErrNoKey) {
+		return auth.StoredKey{}, auth.ErrUnknownKey
+	}
+	scopes := make([]auth.Scope, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = auth.Scope(s)
+	}
+	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes}, err
+}
+
+// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
+func (r *replica) forgetKeys(ctx context.Context) error {
+	wake, stop := r.hub.Wait(store.KeyAPIKeys)
+	defer stop()
+	for {
+		select {
+		case <-wake:
+			if r.keys != nil {
+				r.keys.ForgetAll()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // run serves until ctx is done and everything has stopped.
@@ -206,7 +252,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", "replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files))
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "keys", Run: r.forgetKeys}},
 		front,
 	).Run(ctx)
 	r.logger.InfoContext(ctx, "stopped", "replica", r.name)
@@ -242,7 +288,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 func (r *replica) close() {
 	for _, l := range []net.Listener{r.api, r.admin} {
 		if l != nil {
-			l.Close() //nolint:errcheck // closed already after an orderly stop
+			l.Close()
 		}
 	}
 	if r.store != nil {

@@ -15,7 +15,6 @@ import (
 
 // This file is where commands meet the packages that do the work.
 
-
 // runServe is the long-running service: on a database and agents that somebody set up.
 func runServe(ctx context.Context, app *App, cfg Config) error {
 	files, err := loadAgents(app, cfg, nil)
@@ -57,7 +56,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		if err != nil {
 			return err
 		}
-		cfg.DatabaseURL = Secret(url)
+		cfg.DatabaseURL = newSecret(url)
 	}
 	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal()); err != nil {
 		return err

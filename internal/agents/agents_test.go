@@ -328,7 +328,9 @@ func FuzzLoad(f *testing.F) {
 		}
 		files, err := agents.Load(path)
 		if err != nil {
-			for _, line := range err.(agents.Faults) {
+			var faults agents.Faults
+			errors.As(err, &faults)
+			for _, line := range faults {
 				if line.Path != path || line.Text == "" || line.Line < 0 || line.Line > 2+strings.Count(text, "\n")+strings.Count(text, "\r") {
 					t.Fatalf("fault %+v", line)
 				}

@@ -92,6 +92,8 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (Principal, error)
 	// Challenges returns the values of WWW-Authenticate that tell a client what to send.
 	Challenges() []string
+	// Schemes returns how the card of an agent tells a client to sign in; any one is enough.
+	Schemes() []a2a.SecurityScheme
 }
 
 // ErrNoCredential says that a request carries no credential of the kind asked for.
@@ -127,6 +129,15 @@ func (c Chain) Challenges() []string {
 	return all
 }
 
+// Schemes returns those of all members.
+func (c Chain) Schemes() []a2a.SecurityScheme {
+	var all []a2a.SecurityScheme
+	for _, a := range c {
+		all = append(all, a.Schemes()...)
+	}
+	return all
+}
+
 // Anonymous takes every request for the same principal, whatever it carries. It is for
 // A2AD_AUTH=none, which is accepted on loopback listeners only.
 type Anonymous struct{}
@@ -140,6 +151,9 @@ func (Anonymous) Authenticate(*http.Request) (Principal, error) {
 
 // Challenges returns none.
 func (Anonymous) Challenges() []string { return nil }
+
+// Schemes returns none.
+func (Anonymous) Schemes() []a2a.SecurityScheme { return nil }
 
 // Error refuses a credential: HTTP 401. Its text is for anyone, and is the same whatever
 // was wrong; the reason is for logs. In its chain is an *a2a.Error with

@@ -29,6 +29,8 @@ func (s stub) Authenticate(r *http.Request) (Principal, error) {
 
 func (s stub) Challenges() []string { return []string{s.header + ` realm="test"`} }
 
+func (stub) Schemes() []a2a.SecurityScheme { return nil }
+
 func TestChainAsksTheOneWhoseCredentialIsThere(t *testing.T) {
 	t.Parallel()
 	down := errors.New("identity provider away")

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"github.com/a2ad/a2ad/internal/a2a"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,6 +78,14 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 		cfg.MaxCached = 10_000
 	}
 	return &Keys{cfg: cfg, cached: make(map[string]cachedKey)}, nil
+}
+
+// Schemes returns one entry for each way to send a key.
+func (k *Keys) Schemes() []a2a.SecurityScheme {
+	return []a2a.SecurityScheme{
+		{Name: "bearer", Kind: a2a.SecurityBearer, Description: "An API key as bearer token."},
+		{Name: "apiKey", Kind: a2a.SecurityAPIKey, Description: "An API key.", Header: "X-API-Key"},
+	}
 }
 
 // Challenges returns one line for each way to send a key.

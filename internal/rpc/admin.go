@@ -61,7 +61,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 // ServeAdmin answers h on l until ctx is done. Nothing there is worth waiting for then.
 func ServeAdmin(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
-	stop := context.AfterFunc(ctx, func() { srv.Close() }) //nolint:errcheck // it only closes listeners and connections
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -93,7 +93,7 @@ func isDigits(s string) bool {
 }
 
 // scopeOf says what a caller must be allowed to for an operation.
-func scopeOf(op a2a.Op) string {
+func scopeOf(op a2a.Op) auth.Scope {
 	switch op.(type) {
 	case *a2a.SendMessage, *a2a.CancelTask:
 		return auth.ScopeTasksWrite
@@ -211,18 +211,14 @@ func (c *call) fail(err error) {
 // refuseCaller answers who could not be signed in.
 func (c *call) refuseCaller(err error) {
 	var refused *auth.Error
-	if !errors.As(err, &refused) {
-		c.fail(err)
-		return
+	if errors.As(err, &refused) {
+		refused.SetHeader(c.w.Header())
 	}
-	for _, line := range refused.Challenges() {
-		c.w.Header().Add("WWW-Authenticate", line)
-	}
-	c.fail(a2a.Errorf(a2a.CodeUnauthenticated, "authentication required"))
+	c.fail(err)
 }
 
-func (c *call) forbid(scope string) {
-	c.w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+scope+`"`)
+func (c *call) forbid(scope auth.Scope) {
+	c.w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 	c.fail(a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope))
 }
 

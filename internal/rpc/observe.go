@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -45,7 +46,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		defer func() {
 			if v := recover(); v != nil {
-				if v == http.ErrAbortHandler {
+				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(v)
 				}
 				rec.err = fmt.Errorf("panic: %v", v)
@@ -62,7 +63,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 
 func newRequestID() string {
 	var b [8]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails
+	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
@@ -110,6 +111,7 @@ type statusWriter struct {
 	status int
 }
 
+// WriteHeader notes the status and passes it on.
 func (w *statusWriter) WriteHeader(code int) {
 	if w.status == 0 {
 		w.status = code

@@ -134,7 +134,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() {
+		defer close(failed)
+		failed <- srv.Serve(l)
+	}()
 	s.accepting.Store(true)
 	defer s.accepting.Store(false)
 	select {
@@ -146,9 +149,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer cancel()
 	err := srv.Shutdown(end)
 	if err != nil {
-		srv.Close() //nolint:errcheck // what is cut off now has had its time
+		srv.Close()
 	}
-	<-failed
+	for range failed { // Serve has returned
+	}
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "connections were cut off at shutdown", "err", context.Cause(end))
 	}

@@ -27,6 +27,9 @@ type APIKey struct {
 	UsedAt    time.Time // to the minute or so; zero: never
 }
 
+// KeyAPIKeys is the key that is woken when an API key was revoked.
+const KeyAPIKeys = "apikeys"
+
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
@@ -96,7 +99,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 	if n == 0 {
 		return ErrNoKey
 	}
-	s.cfg.Wake("apikey:" + id)
+	s.cfg.Wake(KeyAPIKeys)
 	return nil
 }
 
@@ -104,7 +107,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 // that asks makes them.
 func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
-	rand.Read(fresh) //nolint:errcheck // never fails
+	rand.Read(fresh)
 	q := dbsqlc.New(s.work)
 	if err := q.ServerKeyMake(ctx, name, fresh); err != nil {
 		return nil, fmt.Errorf("make server key: %w", err)

@@ -35,7 +35,7 @@ type Config struct {
 	AcquireTimeout   time.Duration // wait for a free connection
 	Logger           *slog.Logger
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
-	// "cancel:<worker>", "apikey:<id>". It must not block.
+	// "cancel:<worker>", KeyAPIKeys. It must not block.
 	Wake func(keys ...string)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
@@ -254,7 +254,7 @@ func NewTaskID() a2a.ID { return a2a.ID(uuid.Must(uuid.NewV7())) }
 
 // NewUID makes a random uid for an event or a message.
 func NewUID() (id a2a.ID) {
-	rand.Read(id[:]) //nolint:errcheck // never fails
+	rand.Read(id[:])
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id
 }

@@ -71,7 +71,10 @@ func TestEchoOfNothingFailsForGood(t *testing.T) {
 
 func TestEchoStopsWhenItsCallerDoes(t *testing.T) {
 	t.Parallel()
-	for range (echo.Executor{}).Execute(t.Context(), executor.Run{Messages: []a2a.Message{message("1", text("x"))}}) {
+	for _, err := range (echo.Executor{}).Execute(t.Context(), executor.Run{Messages: []a2a.Message{message("1", text("x"))}}) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 }

@@ -262,7 +262,10 @@ func TestCallerStops(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	c := exec.Config{Command: sh(`exec 9>"$W"; yes '{"checkpoint":1}'`), Env: map[string]string{"W": w.path}, Grace: 20 * time.Millisecond}
-	for range newExecutor(t, c).Execute(t.Context(), runOf(message("x"))) {
+	for _, err := range newExecutor(t, c).Execute(t.Context(), runOf(message("x"))) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	gone(w.begun())

@@ -90,11 +90,16 @@ WITH i AS (
 ), rq AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
-), mm AS (
-  INSERT INTO a2a.messages (task_id, seq, message_id, role, body)
-  SELECT i.task_id, u.mbase + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord), i.message_id, 2, i.message
+), x AS (
+  SELECT i.task_id, i.epoch, i.event_uid, i.kind, i.state, i.body, i.artifact_id, i.parts, i.message_id, i.message, i.checkpoint, i.through, i.size, i.error, i.ord, u.base + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord) AS seq, u.mbase, u.last_at,
+    CASE WHEN i.state > 2 THEN u.state ELSE nullif(i.state, 0) END AS logged
   FROM i JOIN u ON u.id = i.task_id AND u.epoch = i.epoch
-  WHERE i.message IS NOT NULL
+  WHERE i.kind > 0
+), mm AS (
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
+  SELECT x.task_id, x.mbase + row_number() OVER (PARTITION BY x.task_id ORDER BY x.ord), x.seq, x.message_id, 2, x.message
+  FROM x
+  WHERE x.message IS NOT NULL
 ), cp AS (
   INSERT INTO a2a.task_checkpoints AS c (task_id, epoch, body)
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
@@ -103,11 +108,8 @@ WITH i AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT i.task_id, u.base + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord), i.event_uid, i.kind,
-    CASE WHEN i.state > 2 THEN u.state ELSE nullif(i.state, 0) END, 1, i.epoch, $15::text, u.last_at,
-    nullif(i.artifact_id, ''), i.body, i.parts
-  FROM i JOIN u ON u.id = i.task_id AND u.epoch = i.epoch
-  WHERE i.kind > 0
+  SELECT x.task_id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $15::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts
+  FROM x
 )
 SELECT u.id, u.epoch::bigint AS epoch, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent

@@ -168,8 +168,8 @@ WITH p AS (
         ELSE 'The worker was lost while it ran this task.' END))) AS message
   FROM u WHERE u.fate <> 'retry'
 ), m AS (
-  INSERT INTO a2a.messages (task_id, seq, message_id, role, body)
-  SELECT w.id, w.last_message_seq, w.message->>'messageId', 2, w.message FROM w
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
+  SELECT w.id, w.last_message_seq, w.last_seq, w.message->>'messageId', 2, w.message FROM w
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT w.id, w.last_seq, w.uid, 1, w.state, 3, w.last_at, json_build_object('message', w.message) FROM w

@@ -53,8 +53,8 @@ WITH u AS (
   WHERE t.id = $3::uuid
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
-  INSERT INTO a2a.messages (task_id, seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, $4::text, 1, $5::json, $6::bytea,
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+  SELECT u.id, u.last_message_seq, u.last_seq, $4::text, 1, $5::json, $6::bytea,
     CASE WHEN $7::text LIKE 'h:%' THEN substr($7, 3) END, $7 LIKE 'm:%'
   FROM u
 ), e AS (
@@ -243,8 +243,8 @@ WITH i AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
 ), m AS (
-  INSERT INTO a2a.messages (task_id, seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT n.id, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
+  INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+  SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT n.id, 1, n.event_uid, 1, 1, 2, n.now, '{}' FROM n
