@@ -21,7 +21,7 @@ type pageSealer struct {
 	max int // bytes of a token
 }
 
-func newPageSealer(key []byte, max int) (*pageSealer, error) {
+func newPageSealer(key []byte, limit int) (*pageSealer, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("page token key: %w", err)
@@ -30,7 +30,7 @@ func newPageSealer(key []byte, max int) (*pageSealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page token key: %w", err)
 	}
-	return &pageSealer{gcm, max}, nil
+	return &pageSealer{gcm, limit}, nil
 }
 
 const positionSize = 8 + 16
