@@ -85,6 +85,7 @@ sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the arrows between packages
 	$(GOLANGCI) run ./...
+	cd internal/interop && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
 
 .PHONY: vet
