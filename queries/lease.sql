@@ -7,13 +7,15 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 
 -- TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 -- acted on after the commit. floor is the run_at below which this caller has seen no live
--- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3).
+-- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). The time
+-- is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
+-- made a claim read everything that waits for a later time.
 -- name: TaskClaim :many
 WITH pick AS (
   SELECT q.queue, q.priority, q.run_at, q.task_id, q.reason
   FROM a2a.task_ready q
   WHERE q.queue = sqlc.arg(queue)::text AND q.priority = sqlc.arg(priority)::smallint
-    AND q.run_at <= clock_timestamp() AND q.run_at >= sqlc.arg(floor)::timestamptz
+    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= sqlc.arg(floor)::timestamptz
   ORDER BY q.run_at, q.task_id
   LIMIT sqlc.arg(slots)::int
   FOR UPDATE SKIP LOCKED

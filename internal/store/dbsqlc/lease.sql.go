@@ -274,7 +274,7 @@ WITH pick AS (
   SELECT q.queue, q.priority, q.run_at, q.task_id, q.reason
   FROM a2a.task_ready q
   WHERE q.queue = $1::text AND q.priority = $2::smallint
-    AND q.run_at <= clock_timestamp() AND q.run_at >= $3::timestamptz
+    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= $3::timestamptz
   ORDER BY q.run_at, q.task_id
   LIMIT $4::int
   FOR UPDATE SKIP LOCKED
@@ -346,7 +346,9 @@ type TaskClaimRow struct {
 
 // TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 // acted on after the commit. floor is the run_at below which this caller has seen no live
-// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3).
+// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). The time
+// is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
+// made a claim read everything that waits for a later time.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
 		arg.Queue,
