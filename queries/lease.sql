@@ -128,7 +128,8 @@ WITH p AS (
   FOR UPDATE SKIP LOCKED
 ), l AS (
   SELECT t.id, dead.epoch,
-    CASE WHEN t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail' ELSE coalesce(p.policy, 'retry') END AS fate
+    CASE WHEN coalesce(p.policy, 'retry') = 'retry' AND t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail'
+      ELSE coalesce(p.policy, 'retry') END AS fate
   FROM a2a.tasks t
   JOIN dead ON dead.task_id = t.id
   LEFT JOIN p ON p.agent = t.agent
