@@ -70,7 +70,7 @@ UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
 FROM h
 WHERE l.task_id = h.task_id
-RETURNING l.task_id;
+RETURNING l.task_id, l.epoch;
 
 -- TaskStates reads the states of tasks for the worker that lost them.
 -- name: TaskStates :many

@@ -92,13 +92,18 @@ UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + $1::interval
 FROM h
 WHERE l.task_id = h.task_id
-RETURNING l.task_id
+RETURNING l.task_id, l.epoch
 `
 
 type LeaseRenewParams struct {
 	Ttl     pgtype.Interval
 	TaskIds []pgtype.UUID
 	Epochs  []int64
+}
+
+type LeaseRenewRow struct {
+	TaskID pgtype.UUID
+	Epoch  int64
 }
 
 // LeaseRenew extends the leases that are still held by these epochs and returns them; an id
@@ -111,11 +116,11 @@ func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]pgtyp
 	defer rows.Close()
 	var items []pgtype.UUID
 	for rows.Next() {
-		var task_id pgtype.UUID
-		if err := rows.Scan(&task_id); err != nil {
+		var i LeaseRenewRow
+		if err := rows.Scan(&i.TaskID, &i.Epoch); err != nil {
 			return nil, err
 		}
-		items = append(items, task_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
