@@ -108,13 +108,13 @@ type LeaseRenewRow struct {
 
 // LeaseRenew extends the leases that are still held by these epochs and returns them; an id
 // that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
-func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]pgtype.UUID, error) {
+func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
 	rows, err := q.db.Query(ctx, leaseRenew, arg.Ttl, arg.TaskIds, arg.Epochs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.UUID
+	var items []LeaseRenewRow
 	for rows.Next() {
 		var i LeaseRenewRow
 		if err := rows.Scan(&i.TaskID, &i.Epoch); err != nil {
