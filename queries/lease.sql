@@ -22,12 +22,12 @@ WITH pick AS (
 ), del AS (
   DELETE FROM a2a.task_ready r USING pick p
   WHERE (r.queue, r.priority, r.run_at, r.task_id) = (p.queue, p.priority, p.run_at, p.task_id)
-  RETURNING r.task_id, r.run_at, r.reason
+  RETURNING r.task_id, r.run_at, r.reason, clock_timestamp() AS now
 ), up AS (
   UPDATE a2a.tasks t
   SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
-    last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, ready_at = NULL,
+    last_at = greatest(del.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(del.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
   FROM del
   WHERE t.id = del.task_id AND t.state < 100
@@ -127,7 +127,7 @@ WITH p AS (
   LIMIT sqlc.arg(batch)::int
   FOR UPDATE SKIP LOCKED
 ), l AS (
-  SELECT t.id, dead.epoch,
+  SELECT t.id, dead.epoch, clock_timestamp() AS now,
     CASE WHEN coalesce(p.policy, 'retry') = 'retry' AND t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail'
       ELSE coalesce(p.policy, 'retry') END AS fate
   FROM a2a.tasks t
@@ -144,8 +144,8 @@ WITH p AS (
     state = CASE l.fate WHEN 'retry' THEN t.state WHEN 'input-required' THEN 3 ELSE 101 END,
     last_seq = t.last_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
     last_message_seq = t.last_message_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
-    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(clock_timestamp(), t.last_at) END,
-    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) END,
+    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(l.now, t.last_at) END,
+    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
