@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -294,4 +295,9 @@ func (b *logbook) judge(t *testing.T, name string) {
 	if t.Failed() {
 		t.Logf("the log of %s ends:\n%s", name, strings.Join(b.text[max(0, len(b.text)-40):], "\n"))
 	}
+}
+
+func srvLog(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return string(text), err
 }
