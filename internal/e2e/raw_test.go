@@ -30,13 +30,15 @@ func (c *cluster) post(r *replica, path, body string, header ...string) httpAnsw
 	return c.do(r, http.MethodPost, path, strings.NewReader(body), header...)
 }
 
+// do may be called from several goroutines: what goes wrong is an error and an empty answer.
 func (c *cluster) do(r *replica, method, path string, body io.Reader, header ...string) httpAnswer {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, r.base, body)
 	if err != nil {
-		c.t.Fatal(err)
+		c.t.Error(err)
+		return httpAnswer{}
 	}
 	req.URL.Opaque = path // as it is, without cleaning
 	req.Header.Set("Content-Type", "application/json")
@@ -50,7 +52,8 @@ func (c *cluster) do(r *replica, method, path string, body io.Reader, header ...
 	}
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
-		c.t.Fatalf("%s %.80s: %v", method, path, err)
+		c.t.Errorf("%s %.80s: %v", method, path, err)
+		return httpAnswer{}
 	}
 	defer resp.Body.Close()
 	return readAnswer(c.t, resp)
@@ -61,7 +64,8 @@ func readAnswer(t *testing.T, resp *http.Response) (a httpAnswer) {
 	a.status, a.header = resp.StatusCode, resp.Header
 	var err error
 	if a.body, err = io.ReadAll(resp.Body); err != nil {
-		t.Fatalf("read the answer: %v", err)
+		t.Errorf("read the answer: %v", err)
+		return a
 	}
 	var envelope struct {
 		ID     json.RawMessage
