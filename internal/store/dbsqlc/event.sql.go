@@ -68,8 +68,8 @@ WITH i AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + l.n, last_message_seq = t.last_message_seq + l.m, bytes = t.bytes + l.bytes,
-    has_artifacts = t.has_artifacts OR l.art, last_at = greatest(l.now, t.last_at),
-    state = coalesce(l.state, t.state),
+    has_artifacts = t.has_artifacts OR l.art, last_at = CASE WHEN l.n > 0 THEN greatest(l.now, t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN l.asked > 2 THEN 1 ELSE 0 END, state = coalesce(l.state, t.state),
     status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE WHEN l.state IS NULL THEN t.status_message_seq WHEN l.said THEN t.last_message_seq + l.m END,
     read_user_seq = CASE WHEN l.asked > 2 THEN l.through ELSE t.read_user_seq END,
@@ -148,7 +148,7 @@ type EventAppendRow struct {
 // EventAppend writes what runs report, in the order of the arrays. Elements of one task
 // carry one epoch; a task whose epoch has moved on, or that has ended, is left out: its rows
 // are not in the result and nothing of it was written. A run may end its turn with its last
-// element (state 3, 4 or from 100 on): then its lease goes too. A turn that would end while
+// element (state 3, 4 or from 100 on): then its lease goes too, and its epoch is past. A turn that would end while
 // the client has sent more than the run has seen (through) goes on instead: the task stays
 // working and is queued again. The epoch is part of every join: one batch may hold a zombie
 // and its successor.
