@@ -12,6 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if isCurl() {
+		os.Exit(curl(os.Args[1:], os.Stdout))
+	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays
