@@ -184,7 +184,7 @@ type logbook struct {
 	part    []byte        // guarded by mu; a line that has no end yet
 	lines   []logLine     // guarded by mu
 	plain   []string      // guarded by mu; what is not JSON
-	text    []string      // guarded by mu; all lines as they are
+	text    []string      // guarded by mu; the lines as they are, for people
 	closed  bool          // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced with each write
 	faulty  bool          // guarded by mu; errors are expected
@@ -211,13 +211,16 @@ func (b *logbook) Write(p []byte) (int, error) {
 }
 
 func (b *logbook) add(line string) {
-	b.text = append(b.text, line)
 	var l logLine
 	if json.Unmarshal([]byte(line), &l) == nil {
 		b.lines = append(b.lines, l)
-		return
+		if l.str("err") == "" && (l.str("msg") == "request" || l.str("outcome") == "finished") {
+			return // there are thousands
+		}
+	} else {
+		b.plain = append(b.plain, line)
 	}
-	b.plain = append(b.plain, line)
+	b.text = append(b.text, line)
 }
 
 func (b *logbook) close() {
