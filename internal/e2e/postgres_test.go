@@ -322,7 +322,7 @@ func (c *cluster) listen() (wakes func() []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the test is over
+		defer conn.Close(context.WithoutCancel(ctx))
 		for {
 			n, err := conn.WaitForNotification(ctx)
 			if err != nil {
