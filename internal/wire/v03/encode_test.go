@@ -146,7 +146,7 @@ func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}, {URL: "u"},
 	}
 	got := codec.AppendPushConfigs(nil, "x", configs)
-	want := `[{"taskId":"x","pushNotificationConfig":{"id":"default","url":"https://h/?a=1&b","authentication":{"schemes":["Bearer"]}}},` +
+	want := `[{"taskId":"x","pushNotificationConfig":{"url":"https://h/?a=1&b","id":"default","authentication":{"schemes":["Bearer"]}}},` +
 		`{"taskId":"x","pushNotificationConfig":{"url":"u"}}]`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -3,6 +3,7 @@ package v03
 import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
 // This file is the lenient stage: the rules of PROTOCOL.md §5. It stands between
@@ -21,35 +22,27 @@ func (d *decoder) used(rule string) {
 	}
 }
 
-// lenientList says whether tasks/list is a method (L-01).
-func (d *decoder) lenientList() bool {
-	if d.lenient {
-		d.used("L-01")
-	}
-	return d.lenient
-}
-
 // lenientContext takes a contextId beside the message for one inside it (L-02).
 func (d *decoder) lenientContext(m *messageMembers, beside []byte) {
 	if !d.lenient || rawjson.KindOf(beside) != rawjson.KindString || len(beside) == len(`""`) {
 		return
 	}
-	if absent(m.contextID) {
+	if decode.Absent(m.ContextID) {
 		d.used("L-02")
-		m.contextID = beside
+		m.ContextID = beside
 		return
 	}
-	inside, ok := rawjson.String(m.contextID)
+	inside, ok := rawjson.String(m.ContextID)
 	outside, _ := rawjson.String(beside)
 	if ok && inside != outside {
 		d.used("L-02")
-		d.fail("contextId", "differs from contextId beside the message")
+		d.Fail("contextId", "differs from contextId beside the message")
 	}
 }
 
 // inferMessage returns the kind of a message, which may be left out (L-03).
 func (d *decoder) inferMessage(kind []byte) string {
-	if absent(kind) {
+	if decode.Absent(kind) {
 		d.used("L-03")
 		return "message"
 	}
@@ -58,13 +51,13 @@ func (d *decoder) inferMessage(kind []byte) string {
 
 // lenientState reads a state in either spelling of canceled (L-04).
 func (d *decoder) lenientState(member string, v []byte) a2a.State {
-	if absent(v) {
+	if decode.Absent(v) {
 		return a2a.StateNone
 	}
-	name := d.text(member, v, maxName)
+	name := d.Text(member, v, decode.MaxName)
 	state, ok := a2a.ParseState(name)
 	if !ok {
-		d.fail(member, "must be the name of a task state")
+		d.Fail(member, "must be the name of a task state")
 	}
 	if name == "cancelled" {
 		d.used("L-04")
@@ -75,17 +68,17 @@ func (d *decoder) lenientState(member string, v []byte) a2a.State {
 // lenientFile takes the content of a file part from where dialects put it: beside
 // "file" if there is none, else in it under other names (L-05, L-06).
 func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
-	if !d.lenient || !absent(f.bytes) || !absent(f.uri) {
+	if !d.lenient || !decode.Absent(f.bytes) || !decode.Absent(f.uri) {
 		return
 	}
 	found := *f
-	if absent(m.file) {
+	if decode.Absent(m.file) {
 		found = m.flat
 		found.data = m.data
 	}
 	found.bytes = d.oneOf(found.bytes, found.data, found.withBytes)
 	found.uri = d.oneOf(found.uri, found.url, found.withURI)
-	if absent(found.bytes) && absent(found.uri) {
+	if decode.Absent(found.bytes) && decode.Absent(found.uri) {
 		return
 	}
 	d.used("L-05")
@@ -97,11 +90,11 @@ func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
 func (d *decoder) oneOf(values ...[]byte) []byte {
 	var found []byte
 	for _, v := range values {
-		if absent(v) {
+		if decode.Absent(v) {
 			continue
 		}
 		if found != nil {
-			d.fail("file", "must have its content once")
+			d.Fail("file", "must have its content once")
 		}
 		found = v
 	}
@@ -124,13 +117,13 @@ func (d *decoder) lenientMediaType(m *partMembers) string {
 		return ""
 	}
 	d.used("L-07")
-	return d.text("mimeType", m.flat.mimeType, maxName)
+	return d.Text("mimeType", m.flat.mimeType, decode.MaxName)
 }
 
 // inferPart returns the kind of a part, which may be left out where exactly one of
 // the three contents is given (L-08).
 func (d *decoder) inferPart(m *partMembers) string {
-	if !absent(m.kind) {
+	if !decode.Absent(m.kind) {
 		return d.word("kind", m.kind)
 	}
 	kind := ""
@@ -138,7 +131,7 @@ func (d *decoder) inferPart(m *partMembers) string {
 		kind    string
 		content []byte
 	}{{"text", m.text}, {"file", m.file}, {"data", m.data}} {
-		if absent(c.content) {
+		if decode.Absent(c.content) {
 			continue
 		}
 		if kind != "" {

@@ -3,6 +3,7 @@ package v03_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,6 +172,9 @@ func TestLenientList(t *testing.T) {
 		{`{"pageSize":0}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":101}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":"1"}`, "L-01", a2a.ListTasks{}, "pageSize"},
+		{`{"statusTimestampAfter":"2026-11-20T10:00:00+01:00"}`, "L-01", a2a.ListTasks{UpdatedAfter: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}, ""},
+		{`{"statusTimestampAfter":"yesterday"}`, "L-01", a2a.ListTasks{}, "statusTimestampAfter"},
+		{`{"context_id":"c","pageSize":10}`, "L-01", a2a.ListTasks{PageSize: 10}, ""},
 		{`{"pageToken":1}`, "L-01", a2a.ListTasks{}, "pageToken"},
 		{`{"includeArtifacts":0}`, "L-01", a2a.ListTasks{}, "includeArtifacts"},
 		{`{"contextId":"\u0000"}`, "L-01", a2a.ListTasks{}, "contextId"},
@@ -200,7 +204,7 @@ func TestSeed004(t *testing.T) {
 		code  a2a.ErrorCode // of strict mode; zero: the same op
 	}
 	want := map[string]outcome{
-		"message/send": {&a2a.SendMessage{Blocking: true, Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
+		"message/send": {&a2a.SendMessage{Blocking: true, StreamRules: toTheLast, Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "Research quantum computing applications"}}}}, "L-02 L-03", 0},
 		"tasks/get":    {&a2a.GetTask{ID: "task-abc", HistoryLength: pointer(10)}, "", 0},
 		"tasks/list":   {&a2a.ListTasks{ContextID: "ctx-456", State: a2a.StateWorking, PageSize: 10}, "L-01", a2a.CodeMethodNotFound},
