@@ -245,19 +245,26 @@ func (r *Reader) integer(member string, v []byte) int64 {
 	return n
 }
 
-// HistoryLength reads how many messages the caller wants; nil means all. A number that
-// is too large to be one of messages means all too.
-func (r *Reader) HistoryLength(v []byte) *int {
-	const member = "historyLength"
+// Count reads a number that is not negative; without one it returns 0. What is too large
+// to count anything here is as much as there can be.
+func (r *Reader) Count(member string, v []byte) int {
 	if Absent(v) {
-		return nil
+		return 0
 	}
 	n := r.integer(member, v)
 	if n < 0 {
 		r.Fail(member, "must not be negative")
 	}
-	length := int(min(n, math.MaxInt32))
-	return &length
+	return int(min(n, math.MaxInt32))
+}
+
+// HistoryLength reads how many messages the caller wants; nil means all.
+func (r *Reader) HistoryLength(v []byte) *int {
+	if Absent(v) {
+		return nil
+	}
+	n := r.Count("historyLength", v)
+	return &n
 }
 
 // PageSize reads how many entries of a list the caller wants; 0 means that it does not say.

@@ -74,7 +74,7 @@ func (r *Reader) Parts(v []byte) iter.Seq[[]byte] {
 }
 
 // TaskMembers are the members of a request for one task.
-type TaskMembers struct{ ID, HistoryLength, Metadata, Tenant []byte }
+type TaskMembers struct{ ID, HistoryLength, Metadata []byte }
 
 // TaskMembers finds the members of a request for one task.
 func (r *Reader) TaskMembers(params []byte) (m TaskMembers) {
@@ -87,8 +87,6 @@ func (r *Reader) TaskMembers(params []byte) (m TaskMembers) {
 			m.HistoryLength = v
 		case "metadata":
 			m.Metadata = v
-		case "tenant":
-			m.Tenant = v
 		}
 	}
 	return m
@@ -133,7 +131,7 @@ func (r *Reader) Time(member string, v []byte) (t time.Time) {
 }
 
 // PushMembers are the members of a webhook that generations have in different places.
-type PushMembers struct{ TaskID, Tenant, Scheme []byte }
+type PushMembers struct{ TaskID, Scheme []byte }
 
 // PushConfig reads a webhook but for what it returns beside it. scheme is the name of the
 // member of its authentication that says how to sign in, which is required there. Whether
@@ -152,8 +150,6 @@ func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMe
 			authentication = member
 		case "taskId":
 			m.TaskID = member
-		case "tenant":
-			m.Tenant = member
 		}
 	}
 	if r.IsObject("authentication", authentication) {

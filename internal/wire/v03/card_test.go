@@ -5,6 +5,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 func TestAppendCard(t *testing.T) {
@@ -42,6 +43,6 @@ func TestAppendCard(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	valid(t, schema(t, "AgentCard"), got)
-	valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
+	wiretest.Valid(t, schema(t, "AgentCard"), got)
+	wiretest.Valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
 }

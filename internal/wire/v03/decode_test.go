@@ -2,7 +2,6 @@ package v03_test
 
 import (
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 const hello = `{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}`
@@ -213,18 +213,8 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		for _, lenient := range []bool{false, true} {
 			_, _, err := decode(t, lenient, tc.method, tc.params)
-			wantInvalid(t, err, tc.field, tc.method, tc.params)
+			wiretest.WantInvalid(t, err, tc.field, tc.method, tc.params)
 		}
-	}
-}
-
-func wantInvalid(t *testing.T, err error, field, method, params string) {
-	t.Helper()
-	var e *a2a.Error
-	if !errors.As(err, &e) || e.Code != a2a.CodeInvalidParams || e.Field != field {
-		t.Errorf("%s %.200s: %#v, want invalid params in %q", method, params, err, field)
-	} else if len(e.Message) > 200 || !strings.HasPrefix(e.Message, field) {
-		t.Errorf("%s %.200s: message %q", method, params, e.Message)
 	}
 }
 
@@ -258,7 +248,7 @@ func TestDecodeLimitsAreInclusive(t *testing.T) {
 	} {
 		_, err := c.Decode("message/send", []byte(tc.params))
 		if tc.field != "" {
-			wantInvalid(t, err, tc.field, "message/send", tc.params)
+			wiretest.WantInvalid(t, err, tc.field, "message/send", tc.params)
 		} else if err != nil {
 			t.Errorf("%s: %v", tc.params, err)
 		}

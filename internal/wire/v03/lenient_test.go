@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 // Each row is read in both modes: strict names the member that is refused there, or
@@ -67,7 +68,7 @@ func TestLenientParts(t *testing.T) {
 			case tc.strict == "-": // read, but not the member that 0.3.0 does not have
 				want.MediaType = ""
 			default:
-				wantInvalid(t, err, "message.parts[0]."+tc.strict, "strict", tc.part)
+				wiretest.WantInvalid(t, err, "message.parts[0]."+tc.strict, "strict", tc.part)
 				continue
 			}
 			if err != nil {
@@ -100,7 +101,7 @@ func TestLenientRefuses(t *testing.T) {
 		`{"type":"text","metadata":{}}`:                   "kind",
 	} {
 		_, _, err := decode(t, true, "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[`+part+`]}}`)
-		wantInvalid(t, err, "message.parts[0]."+field, "lenient", part)
+		wiretest.WantInvalid(t, err, "message.parts[0]."+field, "lenient", part)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestLenientContext(t *testing.T) {
 			t.Errorf("%s: rules %q, want %q", params, got, tc.rules)
 		}
 		if tc.fails {
-			wantInvalid(t, err, "message.contextId", "lenient", params)
+			wiretest.WantInvalid(t, err, "message.contextId", "lenient", params)
 		} else if err != nil || op.(*a2a.SendMessage).Message.ContextID != tc.want {
 			t.Errorf("%s: %+v, %v", params, op, err)
 		}
@@ -185,7 +186,7 @@ func TestLenientList(t *testing.T) {
 			t.Errorf("%s: rules %q, want %q", tc.params, got, tc.rules)
 		}
 		if tc.field != "" {
-			wantInvalid(t, err, tc.field, "tasks/list", tc.params)
+			wiretest.WantInvalid(t, err, tc.field, "tasks/list", tc.params)
 		} else if diff := cmp.Diff(a2a.Op(&tc.want), op); err != nil || diff != "" {
 			t.Errorf("%s: %v, -want +got\n%s", tc.params, err, diff)
 		}
@@ -210,7 +211,7 @@ func TestSeed004(t *testing.T) {
 		"tasks/list":   {&a2a.ListTasks{ContextID: "ctx-456", State: a2a.StateWorking, PageSize: 10}, "L-01", a2a.CodeMethodNotFound},
 		"tasks/cancel": {&a2a.CancelTask{ID: "task-abc"}, "", 0},
 	}
-	doc := rawjson.Trim(readFile(t, "testdata/seed-004-requests.json"))
+	doc := rawjson.Trim(wiretest.ReadFile(t, "testdata/seed-004-requests.json"))
 	if err := rawjson.Check(doc, 16); err != nil {
 		t.Fatal(err)
 	}
