@@ -68,7 +68,7 @@ type Pool struct {
 
 // Admin is the listener for operators.
 type Admin struct {
-	AdminListen Listen `type:"setting" name:"admin-listen" def:"127.0.0.1:9090" help:"Address for operators: health, metrics, profiles; or off."`
+	AdminListen Listen `type:"setting" name:"admin-listen" def:"127.0.0.1:9090" help:"Address for operators: health and profiles; or off."`
 }
 
 // Listeners says where the server answers.
@@ -132,8 +132,8 @@ type Webhooks struct {
 	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" unused:"webhooks" help:"Proxy for webhooks; it must refuse private addresses itself."`
 	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" unused:"webhooks" help:"whsec_ secrets for v1 signatures, with commas between them."`
 	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" unused:"webhooks" help:"Webhooks of one task."`
-	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's URL."`
-	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's token or credentials."`
+	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" help:"Length of a webhook's URL."`
+	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" help:"Length of a webhook's token or credentials."`
 	MaxPushAnswer      Bytes          `type:"setting" name:"max-push-answer" def:"16KiB" min:"0" hidden:"" unused:"webhooks" help:"What is read of a webhook's answer."`
 	KeepPushAnswer     Bytes          `type:"setting" name:"keep-push-answer" def:"4KiB" min:"0" hidden:"" unused:"webhooks" help:"What is kept of a webhook's answer."`
 }
@@ -200,12 +200,6 @@ func (c *Config) check() []fault {
 	}
 	if c.RetryBackoffMax < c.RetryBackoffBase {
 		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))
-	}
-	if c.LockTimeout > c.StatementTimeout {
-		bad("A2AD_LOCK_TIMEOUT", fmt.Sprintf("is longer than A2AD_STATEMENT_TIMEOUT, %s, and would never be reached", formatDuration(c.StatementTimeout)))
-	}
-	if c.MaxPart > c.MaxBody {
-		bad("A2AD_MAX_PART", "is larger than A2AD_MAX_BODY, and would never be reached")
 	}
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,9 +113,19 @@ func (c *SendCmd) agentURL() string {
 
 const maxInput = 64 << 20
 
+// messageID goes with the key if there is one: a send that is repeated, by another run of
+// the program too, must be the same request, and a request with another id is another one.
+func (c *SendCmd) messageID() string {
+	if c.IdempotencyKey == "" {
+		return client.NewMessageID()
+	}
+	sum := sha256.Sum256([]byte(c.IdempotencyKey))
+	return "msg-" + hex.EncodeToString(sum[:16])
+}
+
 // message puts the parts together: text, data, files.
 func (c *SendCmd) message(app *App) (a2a.Message, error) {
-	m := a2a.Message{ID: client.NewMessageID(), Role: a2a.RoleUser, TaskID: c.Task, ContextID: c.Context}
+	m := a2a.Message{ID: c.messageID(), Role: a2a.RoleUser, TaskID: c.Task, ContextID: c.Context}
 	if len(c.Text) == 1 && c.Text[0] == "-" {
 		text, err := io.ReadAll(io.LimitReader(app.Stdin, maxInput))
 		if err != nil {
@@ -255,7 +267,7 @@ func (s *sending) show(ev client.Event) error {
 	case client.KindTask:
 		s.showTask(ev, first && !known)
 	case client.KindStatus:
-		s.screen.setState(ev.State, ev.Parts)
+		s.screen.setState(ev.State, ev.Parts, rawjson.Get(ev.Raw, "metadata"))
 	case client.KindArtifact:
 		s.screen.chunk(ev.Artifact, ev.Append, ev.LastChunk)
 	case client.KindMessage:
@@ -269,7 +281,9 @@ func (s *sending) show(ev client.Event) error {
 func (s *sending) showTask(ev client.Event, first bool) {
 	if first {
 		s.screen.note("task %s", ev.TaskID)
-		s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+		if !s.resumed {
+			s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+		}
 	}
 	if ev.Gap {
 		s.screen.note("some events are missing here; this is the task as it is now")
@@ -281,7 +295,7 @@ func (s *sending) showTask(ev client.Event, first bool) {
 			s.screen.seen[a.ID] = true // of earlier turns
 		}
 	}
-	s.screen.setState(ev.State, ev.Parts)
+	s.screen.setState(ev.State, ev.Parts, nil)
 }
 
 // done ends a stream that came to its end.
@@ -347,7 +361,8 @@ func (s *sending) result(ctx context.Context, res client.Result, err error) erro
 	}
 	s.screen.note("task %s", res.TaskID)
 	s.screen.snapshot(res.Artifacts)
-	s.screen.setState(res.State, res.Parts)
+	s.screen.endLine()
+	s.screen.setState(res.State, res.Parts, nil)
 	if !res.State.EndsTurn() {
 		s.howTo()
 		return nil
@@ -372,6 +387,8 @@ func (s *sending) refused(err error) bool {
 	return errors.As(err, &e) && !e.Temporary()
 }
 
+const codeTaskNotFound = -32001
+
 // explain adds to an error what the person in front of the terminal can do about it.
 func (s *sending) explain(err error) error {
 	var refused *client.Error
@@ -379,6 +396,8 @@ func (s *sending) explain(err error) error {
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && !s.cmd.APIKey.IsSet():
 		return fmt.Errorf("%w\nPut an API key into A2AD_API_KEY; \"a2ad apikey create\" makes one on the server", err)
+	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
+		return fmt.Errorf("%w\nA task is found at its own agent only: name that with --agent, unless it is the default one", err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)
 	}

@@ -168,18 +168,18 @@ func showTask(w io.Writer, d *taskDetail, paint painter) error {
 		if m.Role == a2a.RoleAgent {
 			who = "agent"
 		}
-		fmt.Fprintf(w, "%s: %s\n", who, describeParts(m.Parts))
+		fmt.Fprintf(w, "%s:%s\n", who, describeParts(m.Parts))
 	}
 	if len(d.Task.Artifacts) > 0 {
 		fmt.Fprintln(w, "\n"+paint.bold("Artifacts"))
 	}
 	for _, a := range d.Task.Artifacts {
-		fmt.Fprintf(w, "%s: %s\n", cell(artifactName(client.Artifact{ID: a.ID, Name: a.Name})), describeParts(a.Parts))
+		fmt.Fprintf(w, "%s:%s\n", cell(artifactName(client.Artifact{ID: a.ID, Name: a.Name})), describeParts(a.Parts))
 	}
 	return nil
 }
 
-// describeParts shows content in a line or a few; text that has more is indented.
+// describeParts shows content behind a colon: on its line, or indented below it.
 func describeParts(parts []a2a.Part) string {
 	var out []string
 	for _, p := range parts {
@@ -196,9 +196,9 @@ func describeParts(parts []a2a.Part) string {
 	}
 	text := printable(strings.Join(out, "\n"))
 	if strings.Contains(text, "\n") {
-		text = "\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+		return "\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	}
-	return text
+	return " " + text
 }
 
 // TaskWatchCmd is `a2ad task watch`.
@@ -256,12 +256,12 @@ func (s *screen) watched(w watched) {
 		for _, a := range t.Artifacts {
 			s.snapshot([]client.Artifact{{ID: a.ID, Name: a.Name, Parts: a.Parts}})
 		}
-		s.setState(t.Status.State, messageParts(t.Status.Message))
+		s.setState(t.Status.State, messageParts(t.Status.Message), nil)
 		return
 	}
 	switch e := w.Entry.Event.(type) {
 	case *a2a.StatusUpdate:
-		s.setState(e.Status.State, messageParts(e.Status.Message))
+		s.setState(e.Status.State, messageParts(e.Status.Message), e.Metadata)
 	case *a2a.ArtifactUpdate:
 		s.chunk(client.Artifact{ID: e.Artifact.ID, Name: e.Artifact.Name, Parts: e.Artifact.Parts}, e.Append, e.LastChunk)
 	case *a2a.Message:
@@ -306,7 +306,7 @@ func each(app *App, ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintf(app.Stderr, "a2ad: %s: %s\n", id, err)
+			fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
 			failed = true
 		}
 	}

@@ -179,7 +179,11 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 		}
 		in[i].Task = *b.task
 		for _, m := range b.user {
-			if m.seq > l.Read && m.seq <= l.Through {
+			if m.seq > l.Through { // only the client has said more since the claim
+				in[i].Task.History = b.task.History[:m.at:m.at]
+				break
+			}
+			if m.seq > l.Read {
 				in[i].Messages = append(in[i].Messages, b.task.History[m.at])
 			}
 		}

@@ -14,7 +14,7 @@
 //	{"op":"complete"|"fail"|"reject","text":t}             end the task
 //	{"op":"error","text":t,"times":k}                      an error worth another try, on the first k attempts (default 1)
 //	{"op":"panic"}   {"op":"hang"}                         misbehave
-//	{"op":"ignore_cancel","ms":M}                          wait, whatever becomes of the context
+//	{"op":"ignore_cancel","ms":M}                          wait, and begin the op after it, whatever becomes of the context
 //	{"op":"effect","url":u,"key":k}                        POST {"task","epoch","attempt","step","key"} to u
 //
 // text may be left out everywhere; a status then has no message. A status op with a
@@ -29,7 +29,8 @@
 // a script that waits. One without goes on with the script that waits. If neither is so,
 // the message's id decides by its prefix (see prefix.go: what the kits of a2aproject/a2a-tck
 // expect), and any other id ends the turn in input-required. An input or auth op whose
-// answer is already among the messages of the run is passed over without an event.
+// answer is already among the messages of the run is passed over without an event. A
+// message that arrives before a completed script could end its task is the next turn.
 //
 // # Attempts
 //
@@ -102,6 +103,7 @@ type player struct {
 	at      position
 	program program // the one that at.Program names
 	pending bool    // a checkpoint was yielded and no event since
+	deaf    bool    // the op before was ignore_cancel, so the next one does not heed the context either
 }
 
 // load finds the place where the record stops.
@@ -136,14 +138,23 @@ func (p *player) play(ctx context.Context) {
 			return
 		}
 		if p.at.Op >= len(p.program.ops) {
-			p.yield(p.status(&op{state: a2a.StateCompleted}), nil)
+			p.report(&complete)
 			return
 		}
-		if !p.step(ctx, &p.program.ops[p.at.Op]) {
+		o := &p.program.ops[p.at.Op]
+		if err := context.Cause(ctx); err != nil && !p.deaf && o.kind != opIgnoreCancel {
+			p.fail(err)
+			return
+		}
+		p.deaf = o.kind == opIgnoreCancel
+		if !p.step(ctx, o) {
 			return
 		}
 	}
 }
+
+// complete is what a script that just ends ends with.
+var complete = op{kind: opStatus, state: a2a.StateCompleted}
 
 var errNoMessage = errors.New("there is no message to act on")
 
@@ -153,8 +164,12 @@ func (p *player) take() bool {
 		if !p.program.scripted && len(p.program.ops) == 0 {
 			return p.fail(executor.Permanent(errNoMessage))
 		}
-		// The turn was given no message, so what it waited for it waits for still.
-		p.yield(p.status(&p.program.ops[p.at.Op-1]), nil)
+		// The turn was given no message, so it ends as the one before did.
+		last := &complete
+		if p.at.Op <= len(p.program.ops) {
+			last = &p.program.ops[p.at.Op-1]
+		}
+		p.yield(p.status(last), nil)
 		return false
 	}
 	i := p.at.Seen
@@ -178,7 +193,7 @@ func (p *player) step(ctx context.Context, o *op) bool {
 		return p.produce(ctx, o)
 	case opError:
 		if p.run.Attempt <= o.times {
-			return p.settle() && p.fail(fmt.Errorf("script[%d] says error: %s", p.at.Op, o.text))
+			return p.settle() && p.fail(fmt.Errorf("script[%d] says error %q", p.at.Op, o.text))
 		}
 		p.at.Op++
 		return true
@@ -213,6 +228,9 @@ func (p *player) report(o *op) bool {
 	next := p.at
 	next.Op++
 	switch {
+	case o.state == a2a.StateCompleted:
+		// The server lets the task go on all the same if the client has sent more.
+		next.Op, next.Waiting = len(p.program.ops)+1, true
 	case o.state.Terminal():
 		p.yield(p.status(o), nil) // nothing follows that would need a checkpoint
 		return false
@@ -293,7 +311,7 @@ func (p *player) fail(err error) bool {
 // wait returns early, with the cause, when ctx is done.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
-		return nil
+		return context.Cause(ctx)
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -47,7 +47,7 @@ func TestOps(t *testing.T) {
 		{`[{"op":"reject","text":"r"}]`, []model.Event{status(a2a.StateRejected, "r")}},
 		{`[{"op":"input","text":"i"}]`, []model.Event{status(a2a.StateInputRequired, "i")}},
 		{`[{"op":"auth","text":"a"}]`, []model.Event{status(a2a.StateAuthRequired, "a")}},
-		{`[{"op":"status","state":"canceled"}]`, []model.Event{status(a2a.StateCanceled, "")}},
+		{`[{"op":"status","state":"failed"}]`, []model.Event{status(a2a.StateFailed, "")}},
 		{`[{"op":"error","text":"e","times":2},{"op":"complete"}]`, []model.Event{completed}},
 	} {
 		s := newServer(script.Config{})
@@ -55,6 +55,25 @@ func TestOps(t *testing.T) {
 		s.finish(t)
 		if diff := cmp.Diff(tc.want, s.events()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.ops, diff)
+		}
+		modelled, _ := model.Expected(never, tc.ops)
+		if diff := cmp.Diff(tc.want, modelled); diff != "" {
+			t.Errorf("model of %s (-want +got):\n%s", tc.ops, diff)
+		}
+	}
+}
+
+func TestModelEnds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		ops  string
+		want model.End
+	}{
+		{`[]`, model.Done}, {`[{"op":"input"}]`, model.Waits}, {`[{"op":"hang"}]`, model.Stuck}, {`[{"op":"panic"}]`, model.Stuck},
+		{`[{"op":"error"}]`, model.Done}, {`[{"op":"error","times":3}]`, model.Stuck}, {`[{"op":"error","times":0}]`, model.Done},
+	} {
+		if _, got := model.Expected(3, tc.ops); got != tc.want {
+			t.Errorf("%s ends with %d, want %d", tc.ops, got, tc.want)
 		}
 	}
 }
@@ -102,6 +121,12 @@ func TestTurns(t *testing.T) {
 			[]model.Event{waits, completed}},
 		{"the kit reuses ids", [][]a2a.Message{{say("tck-input-required-1", "a")}, {say("tck-input-required-1", "b")}, {say("tck-complete-task-1", "c")}},
 			[]model.Event{status(a2a.StateInputRequired, ""), status(a2a.StateInputRequired, ""), status(a2a.StateCompleted, "Hello from TCK")}},
+		{"a script that comes before the end counts", [][]a2a.Message{{play(`[{"op":"artifact","id":"a"}]`)}, {play(`[{"op":"artifact","id":"b"}]`)}},
+			[]model.Event{whole("a", ""), completed, whole("b", ""), completed}},
+		{"a plain message that comes before the end", [][]a2a.Message{{play(`[{"op":"complete","text":"1"},{"op":"fail"}]`)}, {say("m", "more")}, {}},
+			[]model.Event{status(a2a.StateCompleted, "1"), completed, completed}},
+		{"a message that comes before the kit's task ends", [][]a2a.Message{{say("tck-complete-task", "a")}, {say("tck-input-required", "b")}},
+			[]model.Event{status(a2a.StateCompleted, "Hello from TCK"), status(a2a.StateInputRequired, "")}},
 		{"a turn without a message waits on", [][]a2a.Message{{play(asks)}, {}, {say("m", "go")}},
 			[]model.Event{status(a2a.StateInputRequired, "?"), status(a2a.StateInputRequired, "?"), whole("a", "1"), completed}},
 	} {
@@ -200,7 +225,7 @@ func TestTimesAreKept(t *testing.T) {
 
 func TestCancelEndsWaiting(t *testing.T) {
 	t.Parallel()
-	for _, ops := range []string{`[{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`, `[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
+	for _, ops := range []string{`[{"op":"chunk","id":"b","n":1},{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`, `[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(executor.ErrCanceled) })
@@ -211,6 +236,32 @@ func TestCancelEndsWaiting(t *testing.T) {
 				t.Errorf("%s: error %v after %s, want %v after 1s", ops, err, time.Since(start), executor.ErrCanceled)
 			}
 		})
+	}
+}
+
+func TestCancelEndsAScriptThatNeverWaits(t *testing.T) {
+	t.Parallel()
+	for _, ops := range []string{`[{"op":"chunk","id":"a","n":100000},{"op":"complete"}]`, `[` + strings.Repeat(`{"op":"status"},`, 100) + `{"op":"complete"}]`} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := newServer(script.Config{})
+		s.send(play(ops))
+		run := executor.Run{Task: s.task, Messages: s.fresh, Attempt: 1}
+		var last error
+		events := 0
+		for event, err := range s.exec.Execute(ctx, run) {
+			if last = err; err == nil {
+				if _, ok := event.(*a2a.Checkpoint); !ok {
+					events++
+				}
+			}
+			if events == 5 {
+				cancel(executor.ErrCanceled)
+			}
+		}
+		cancel(nil)
+		if events != 5 || !errors.Is(last, executor.ErrCanceled) {
+			t.Errorf("%.30s: %d events, error %v", ops, events, last)
+		}
 	}
 }
 
@@ -277,6 +328,7 @@ func TestBadScripts(t *testing.T) {
 		{`[{"op":"artifact","id":""}]`, `script[0].id must be a string of 1 to 256 bytes`},
 		{`[{"op":"artifact","id":"a","text":5}]`, `script[0].text must be a string`},
 		{`[{"op":"status","state":"submitted"}]`, `script[0].state: "submitted" is not a state that an agent can report, like working`},
+		{`[{"op":"status","state":"canceled"}]`, `script[0].state: "canceled" is not a state that an agent can report, like working`},
 		{`[{"op":"status","state":"done"}]`, `script[0].state: "done" is not a state that an agent can report, like working`},
 		{`[{"op":"effect","url":"ftp://x/"}]`, `script[0].url must be an http or https URL`},
 		{`[` + strings.Repeat(`{"op":"hang"},`, 10_000) + `{"op":"hang"}]`, `script has more than 10000 ops`},
@@ -371,20 +423,23 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestEffectIsWrittenDownBeforeALongOp has the attempt die in the sleep behind an effect.
-func TestEffectIsWrittenDownBeforeALongOp(t *testing.T) {
+// TestOpsWithoutEventsAreWrittenDown has an attempt die in a long op behind one that
+// yields no event: the next attempt must not begin with that one again.
+func TestOpsWithoutEventsAreWrittenDown(t *testing.T) {
 	t.Parallel()
-	calls := 0
-	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
-	defer sink.Close()
-	s := newServer(script.Config{})
-	s.send(play(`[{"op":"effect","url":"` + sink.URL + `"},{"op":"sleep","ms":1},{"op":"error","times":2}]`))
-	if over, _ := s.run(t.Context(), 2); over {
-		t.Fatal("the first attempt did not die")
-	}
-	s.finish(t)
-	if calls != 1 || s.runs != 3 {
-		t.Errorf("%d effects in %d runs, want 1 in 3", calls, s.runs)
+	for _, long := range []string{`{"op":"hang"}`, `{"op":"sleep","ms":86400000}`, `{"op":"error","times":5}`} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			s := newServer(script.Config{})
+			s.send(play(`[{"op":"sleep","ms":1000},` + long + `]`))
+			if over, err := s.run(ctx, never); over || err == nil {
+				t.Fatalf("%s: over %v, error %v", long, over, err)
+			}
+			if want := `{"seen":1,"program":0,"op":1,"chunk":0,"waiting":false}`; string(s.checkpoint) != want {
+				t.Errorf("%s: the checkpoint is %s, want %s", long, s.checkpoint, want)
+			}
+		})
 	}
 }
 

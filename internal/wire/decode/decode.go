@@ -95,15 +95,15 @@ func (r *Reader) Key(obj, key []byte) []byte {
 	if !r.Proto || bytes.IndexByte(key, '_') < 0 {
 		return key
 	}
-	name := camelCase(key)
+	name := CamelCase(key)
 	if len(name) < len(key) && rawjson.Get(obj, string(name)) != nil {
 		r.Fail(string(name), "is given twice")
 	}
 	return name
 }
 
-// camelCase returns a snake_case name as ProtoJSON writes it, and any other as it is.
-func camelCase(key []byte) []byte {
+// CamelCase returns a snake_case name as ProtoJSON writes it, and any other as it is.
+func CamelCase(key []byte) []byte {
 	name := make([]byte, 0, len(key))
 	for i := 0; i < len(key); i++ {
 		b := key[i]

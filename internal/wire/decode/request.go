@@ -92,30 +92,55 @@ func (r *Reader) TaskMembers(params []byte) (m TaskMembers) {
 	return m
 }
 
-// ListTasks reads a request for a page of tasks but for the state, which is left to the
-// caller. Every member has a default.
-func (r *Reader) ListTasks(params []byte) (op *a2a.ListTasks, status []byte) {
+// ListMembers are the members of a request for a page of tasks.
+type ListMembers struct {
+	ContextID, Status, PageSize, PageToken                []byte
+	HistoryLength, IncludeArtifacts, StatusTimestampAfter []byte
+}
+
+// Member returns the place of a member, or nil for an unknown one.
+func (m *ListMembers) Member(name string) *[]byte {
+	switch name {
+	case "contextId":
+		return &m.ContextID
+	case "status":
+		return &m.Status
+	case "pageSize":
+		return &m.PageSize
+	case "pageToken":
+		return &m.PageToken
+	case "historyLength":
+		return &m.HistoryLength
+	case "includeArtifacts":
+		return &m.IncludeArtifacts
+	case "statusTimestampAfter":
+		return &m.StatusTimestampAfter
+	}
+	return nil
+}
+
+// ListMembers finds the members of a request for a page of tasks.
+func (r *Reader) ListMembers(params []byte) (m ListMembers) {
 	r.Params(params)
-	op = &a2a.ListTasks{}
 	for key, v := range rawjson.Members(params) {
-		switch string(r.Key(params, key)) {
-		case "contextId":
-			op.ContextID = r.Text("contextId", v, r.Limits.IDBytes)
-		case "status":
-			status = v
-		case "pageSize":
-			op.PageSize = r.PageSize(v)
-		case "pageToken":
-			op.PageToken = r.Text("pageToken", v, MaxToken)
-		case "historyLength":
-			op.HistoryLength = r.HistoryLength(v)
-		case "includeArtifacts":
-			op.IncludeArtifacts = r.Bool("includeArtifacts", v, false)
-		case "statusTimestampAfter":
-			op.UpdatedAfter = r.Time("statusTimestampAfter", v)
+		if to := m.Member(string(r.Key(params, key))); to != nil {
+			*to = v
 		}
 	}
-	return op, status
+	return m
+}
+
+// ListTasks reads a request for a page of tasks but for the state, which generations write
+// differently. Every member has a default.
+func (r *Reader) ListTasks(m *ListMembers) *a2a.ListTasks {
+	return &a2a.ListTasks{
+		ContextID:        r.Text("contextId", m.ContextID, r.Limits.IDBytes),
+		UpdatedAfter:     r.Time("statusTimestampAfter", m.StatusTimestampAfter),
+		PageSize:         r.PageSize(m.PageSize),
+		PageToken:        r.Text("pageToken", m.PageToken, MaxToken),
+		HistoryLength:    r.HistoryLength(m.HistoryLength),
+		IncludeArtifacts: r.Bool("includeArtifacts", m.IncludeArtifacts, false),
+	}
 }
 
 // Time reads a time of RFC 3339; without one it returns the zero time.

@@ -22,6 +22,27 @@ func (d *decoder) used(rule string) {
 	}
 }
 
+// lenientListMembers takes the members of tasks/list in snake case, as the Go client of a2aproject sends them (L-24): ignored,
+// they would list tasks that were not asked for.
+func (d *decoder) lenientListMembers(m *decode.ListMembers, params []byte) {
+	used := false
+	for key, v := range rawjson.Members(params) {
+		name := string(decode.CamelCase(key))
+		if name == string(key) {
+			continue
+		}
+		if name == "lastUpdatedAfter" {
+			name = "statusTimestampAfter"
+		}
+		if to := m.Member(name); to != nil && decode.Absent(*to) && !decode.Absent(v) {
+			*to, used = v, true
+		}
+	}
+	if used {
+		d.used("L-24")
+	}
+}
+
 // lenientContext takes a contextId beside the message for one inside it (L-02).
 func (d *decoder) lenientContext(m *messageMembers, beside []byte) {
 	if !d.lenient || rawjson.KindOf(beside) != rawjson.KindString || len(beside) == len(`""`) {

@@ -175,11 +175,18 @@ func TestLenientList(t *testing.T) {
 		{`{"pageSize":"1"}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"statusTimestampAfter":"2026-11-20T10:00:00+01:00"}`, "L-01", a2a.ListTasks{UpdatedAfter: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}, ""},
 		{`{"statusTimestampAfter":"yesterday"}`, "L-01", a2a.ListTasks{}, "statusTimestampAfter"},
-		{`{"context_id":"c","pageSize":10}`, "L-01", a2a.ListTasks{PageSize: 10}, ""},
 		{`{"pageToken":1}`, "L-01", a2a.ListTasks{}, "pageToken"},
 		{`{"includeArtifacts":0}`, "L-01", a2a.ListTasks{}, "includeArtifacts"},
 		{`{"contextId":"\u0000"}`, "L-01", a2a.ListTasks{}, "contextId"},
 		{`[]`, "L-01", a2a.ListTasks{}, "params"},
+		{`{"context_id":"c","page_size":10,"page_token":"p","history_length":0,"include_artifacts":true,"last_updated_after":"2026-11-20T12:00:00.5+02:00"}`,
+			"L-01 L-24", a2a.ListTasks{ContextID: "c", PageSize: 10, PageToken: "p", HistoryLength: pointer(0), IncludeArtifacts: true,
+				UpdatedAfter: time.Date(2026, 11, 20, 10, 0, 0, 5e8, time.UTC)}, ""},
+		{`{"context_id":"other","contextId":"c"}`, "L-01", a2a.ListTasks{ContextID: "c"}, ""},
+		{`{"context_id":null,"last_updated_after":null}`, "L-01", a2a.ListTasks{}, ""},
+		{`{"page_size":0}`, "L-01 L-24", a2a.ListTasks{}, "pageSize"},
+		{`{"last_updated_after":"yesterday"}`, "L-01 L-24", a2a.ListTasks{}, "statusTimestampAfter"},
+		{`{"last_updated_after":1}`, "L-01 L-24", a2a.ListTasks{}, "statusTimestampAfter"},
 	} {
 		op, rules, err := decode(t, true, "tasks/list", tc.params)
 		if got := strings.Join(rules, " "); got != tc.rules {

@@ -86,11 +86,13 @@ func (d *decoder) taskID(member string, v []byte) string {
 	return d.Text(member, v, d.Limits.IDBytes)
 }
 
-// list reads the params of tasks/list (L-01).
+// list reads the params of tasks/list (L-01), which are those of 1.0.
 func (d *decoder) list(params []byte) a2a.Op {
 	d.used("L-01")
-	op, status := d.ListTasks(params)
-	op.State = d.lenientState("status", status)
+	m := d.ListMembers(params)
+	d.lenientListMembers(&m, params)
+	op := d.ListTasks(&m)
+	op.State = d.lenientState("status", m.Status)
 	return op
 }
 

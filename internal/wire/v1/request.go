@@ -148,9 +148,10 @@ func (d *decoder) subscribe(params []byte) a2a.Op {
 func (d *decoder) id(member string, v []byte) string { return d.Name(member, v, d.Limits.IDBytes) }
 
 func (d *decoder) list(params []byte) a2a.Op {
-	op, status := d.ListTasks(params)
-	if !decode.Absent(status) {
-		op.State = d.state("status", status)
+	m := d.ListMembers(params)
+	op := d.ListTasks(&m)
+	if !decode.Absent(m.Status) {
+		op.State = d.state("status", m.Status)
 	}
 	return op
 }
