@@ -70,14 +70,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	if from.IsZero() {
 		p.Floor = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 	}
-	var rows []dbsqlc.TaskClaimRow
-	err := c.store.inTx(ctx, c.store.work, func(q *dbsqlc.Queries) (err error) {
-		if err = q.ClaimPlan(ctx); err != nil {
-			return err
-		}
-		rows, err = q.TaskClaim(ctx, p)
-		return err
-	})
+	rows, err := dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
 	}
