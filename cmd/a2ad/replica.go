@@ -28,6 +28,7 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -184,11 +185,13 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if public == "" {
 		public = "http://" + r.api.Addr().String()
 	}
+	limits := wire.Limits{
+		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
+	}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, Authenticator: authenticator, Agents: list, PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: wire.Limits{
-			Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
-		}},
+		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
+		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
