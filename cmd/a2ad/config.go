@@ -201,12 +201,6 @@ func (c *Config) check() []fault {
 	if c.RetryBackoffMax < c.RetryBackoffBase {
 		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))
 	}
-	if c.LockTimeout > c.StatementTimeout {
-		bad("A2AD_LOCK_TIMEOUT", fmt.Sprintf("is longer than A2AD_STATEMENT_TIMEOUT, %s, and would never be reached", formatDuration(c.StatementTimeout)))
-	}
-	if c.MaxPart > c.MaxBody {
-		bad("A2AD_MAX_PART", "is larger than A2AD_MAX_BODY, and would never be reached")
-	}
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
 	}

@@ -30,11 +30,11 @@ func (c *ConfigCmd) check() []fault {
 
 // Run prints the settings in their groups.
 func (c *ConfigCmd) Run(app *App) error {
-	print := c.table
+	write := c.table
 	if c.json() {
-		print = configJSON
+		write = configJSON
 	}
-	if err := print(app); err != nil {
+	if err := write(app); err != nil {
 		return err
 	}
 	if len(app.faults) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -16,17 +17,18 @@ const devDatabase = "a2ad"
 
 // devPostgres is where dev keeps its PostgreSQL.
 func (d *Database) devPostgres() devpg.Config {
-	return devpg.Config{Dir: filepath.Join(d.DataDir, "postgres"), BinDir: d.PGBinDir}
+	return devpg.Config{Dir: d.DataDir, BinDir: d.PGBinDir}
 }
 
 // withDatabase calls do with the URL of the database that an operator's command works
 // on: the one that is set, else that of dev. If dev is not running its server is started
 // for the time of the command.
-func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context, url string) error) (err error) {
+func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx context.Context, url string) error) (err error) {
 	if d.DatabaseURL.IsSet() {
 		return do(ctx, d.DatabaseURL.Reveal())
 	}
 	cfg := d.devPostgres()
+	cfg.Logger = slog.New(slog.NewTextHandler(app.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	url, err := devpg.Locate(cfg.Dir, devDatabase)
 	if err == nil {
 		return do(ctx, url)
@@ -34,8 +36,9 @@ func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context
 	if !errors.Is(err, devpg.ErrNotRunning) {
 		return fmt.Errorf("look for the database of dev: %w", err)
 	}
-	if _, err := os.Stat(d.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or run \"a2ad dev\" first, whose database would be in %s", d.DataDir)
+	// Start would make a cluster where there is none: a typo in --data-dir must not.
+	if _, err := os.Stat(filepath.Join(cfg.Dir, "data")); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s", d.DataDir)
 	}
 	srv, err := devpg.Start(ctx, cfg)
 	if err != nil {
@@ -50,7 +53,7 @@ func (d *Database) withDatabase(ctx context.Context, do func(ctx context.Context
 
 // withOperator is withDatabase for the commands that read and write tasks and keys.
 func (d *Database) withOperator(ctx context.Context, app *App, do func(operator) error) error {
-	return d.withDatabase(ctx, func(ctx context.Context, url string) error {
+	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		op, err := app.openOperator(ctx, url)
 		if err != nil {
 			return err

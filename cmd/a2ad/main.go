@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -83,20 +82,22 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 		openOperator: openOperator,
 	}
-	err := runCommand(ctx, app, args, env)
+	return finish(app, runCommand(ctx, app, args, env))
+}
+
+// finish says what went wrong, if there is more to say, and returns the exit code.
+func finish(app *App, err error) int {
 	var coded *exitError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &coded):
-		if coded.err != nil {
-			fmt.Fprintln(stderr, "a2ad: "+coded.err.Error())
-		}
-		return coded.code
-	default:
-		fmt.Fprintln(stderr, "a2ad: "+err.Error())
-		return exitFailure
+	case !errors.As(err, &coded):
+		coded = &exitError{exitFailure, err}
 	}
+	if coded.err != nil {
+		fmt.Fprintln(app.Stderr, "a2ad: "+coded.err.Error())
+	}
+	return coded.code
 }
 
 func runCommand(ctx context.Context, app *App, args []string, env environment) error {
@@ -135,7 +136,7 @@ func usageError(app *App, err error) error {
 	if sel := pe.Context.Selected(); sel != nil {
 		node = sel
 	}
-	if len(node.Children) > 0 && strings.HasPrefix(pe.Error(), "expected ") {
+	if len(node.Children) > 0 && pe.Context.Error == nil { // all words were understood, but there was none more
 		pe.Context.Stdout = app.Stderr
 		if err := pe.Context.PrintUsage(false); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (*MigrateUpCmd) Help() string {
 
 // Run migrates and shows what the database is then.
 func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
-	return c.withDatabase(ctx, func(ctx context.Context, url string) error {
+	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		if err := store.MigrateUp(ctx, url); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (c *MigrateDownCmd) Validate() error {
 
 // Run takes one step back.
 func (c *MigrateDownCmd) Run(ctx context.Context, app *App) error {
-	return c.withDatabase(ctx, func(ctx context.Context, url string) error {
+	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		if err := store.MigrateDown(ctx, url); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (*MigrateStatusCmd) Help() string {
 
 // Run shows the steps.
 func (c *MigrateStatusCmd) Run(ctx context.Context, app *App) error {
-	return c.withDatabase(ctx, func(ctx context.Context, url string) error {
+	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		missing, err := showMigrations(ctx, app, c.Output, url)
 		if err == nil && missing > 0 {
 			err = fmt.Errorf("steps that are missing: %d; \"a2ad migrate up\" takes them", missing)

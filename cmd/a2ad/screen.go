@@ -76,6 +76,9 @@ func (s *screen) setState(state a2a.State, parts []a2a.Part) {
 
 // parts writes a whole message.
 func (s *screen) parts(parts []a2a.Part) {
+	if len(parts) == 0 {
+		return
+	}
 	s.artifact = ""
 	for _, p := range parts {
 		s.endLine()

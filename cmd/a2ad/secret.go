@@ -11,17 +11,30 @@ import (
 const redacted = "[redacted]"
 
 // Secret is text that must not be seen: it prints as [redacted] with every verb of
-// fmt, in JSON and in logs.
-type Secret string
+// fmt, in JSON and in logs. The zero value is no text. The pointer keeps it from fmt
+// also inside of unexported fields, where fmt calls no methods.
+type Secret struct{ text *string }
+
+func newSecret(text string) Secret {
+	if text == "" {
+		return Secret{}
+	}
+	return Secret{&text}
+}
 
 // Reveal returns the text itself.
-func (s Secret) Reveal() string { return string(s) }
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
 
 // IsSet reports whether there is any text.
-func (s Secret) IsSet() bool { return s != "" }
+func (s Secret) IsSet() bool { return s.text != nil }
 
 func (s Secret) String() string {
-	if s == "" {
+	if s.text == nil {
 		return ""
 	}
 	return redacted

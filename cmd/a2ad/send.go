@@ -269,7 +269,9 @@ func (s *sending) show(ev client.Event) error {
 func (s *sending) showTask(ev client.Event, first bool) {
 	if first {
 		s.screen.note("task %s", ev.TaskID)
-		s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+		if !s.resumed {
+			s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+		}
 	}
 	if ev.Gap {
 		s.screen.note("some events are missing here; this is the task as it is now")

@@ -168,18 +168,18 @@ func showTask(w io.Writer, d *taskDetail, paint painter) error {
 		if m.Role == a2a.RoleAgent {
 			who = "agent"
 		}
-		fmt.Fprintf(w, "%s: %s\n", who, describeParts(m.Parts))
+		fmt.Fprintf(w, "%s:%s\n", who, describeParts(m.Parts))
 	}
 	if len(d.Task.Artifacts) > 0 {
 		fmt.Fprintln(w, "\n"+paint.bold("Artifacts"))
 	}
 	for _, a := range d.Task.Artifacts {
-		fmt.Fprintf(w, "%s: %s\n", cell(artifactName(client.Artifact{ID: a.ID, Name: a.Name})), describeParts(a.Parts))
+		fmt.Fprintf(w, "%s:%s\n", cell(artifactName(client.Artifact{ID: a.ID, Name: a.Name})), describeParts(a.Parts))
 	}
 	return nil
 }
 
-// describeParts shows content in a line or a few; text that has more is indented.
+// describeParts shows content behind a colon: on its line, or indented below it.
 func describeParts(parts []a2a.Part) string {
 	var out []string
 	for _, p := range parts {
@@ -196,9 +196,9 @@ func describeParts(parts []a2a.Part) string {
 	}
 	text := printable(strings.Join(out, "\n"))
 	if strings.Contains(text, "\n") {
-		text = "\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+		return "\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	}
-	return text
+	return " " + text
 }
 
 // TaskWatchCmd is `a2ad task watch`.

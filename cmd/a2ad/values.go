@@ -261,7 +261,7 @@ func (k *Keyring) UnmarshalText(text []byte) error {
 			return fmt.Errorf("key id %q is there twice", id)
 		}
 		seen[id] = true
-		out = append(out, Key{id, Secret(raw)})
+		out = append(out, Key{id, newSecret(string(raw))})
 	}
 	*k = out
 	return nil
@@ -291,7 +291,7 @@ func (ss *SigningSecrets) UnmarshalText(text []byte) error {
 		if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
 			return fmt.Errorf("secret %d is not whsec_ and 24 to 64 bytes in base64", n)
 		}
-		out = append(out, Secret(item))
+		out = append(out, newSecret(item))
 	}
 	*ss = out
 	return nil

@@ -7,7 +7,12 @@ import (
 )
 
 // version and commit are set by the linker: -X main.version=0.1.0 -X main.commit=abc.
-var version, commit string
+var (
+	version = unversioned
+	commit  string
+)
+
+const unversioned = "dev"
 
 // VersionCmd is `a2ad version`.
 type VersionCmd struct{ Output }
@@ -39,11 +44,8 @@ func readVersion() versionInfo {
 	if v.Commit != "" {
 		v.Commit += dirty
 	}
-	if v.Version == "" && info.Main.Version != "(devel)" {
+	if v.Version == unversioned && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v.Version = info.Main.Version
-	}
-	if v.Version == "" {
-		v.Version = "dev"
 	}
 	return v
 }

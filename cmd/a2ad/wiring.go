@@ -56,7 +56,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		if err != nil {
 			return err
 		}
-		cfg.DatabaseURL = Secret(url)
+		cfg.DatabaseURL = newSecret(url)
 	}
 	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal()); err != nil {
 		return err

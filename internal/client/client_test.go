@@ -210,7 +210,10 @@ func TestLeavingAStreamClosesIt(t *testing.T) {
 	defer srv.Close()
 
 	c := &client.Client{URL: srv.URL, HTTP: srv.Client()}
-	for range c.Resubscribe(t.Context(), "t1", client.StreamOptions{}) {
+	for _, err := range c.Resubscribe(t.Context(), "t1", client.StreamOptions{}) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	<-gone

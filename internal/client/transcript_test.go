@@ -170,7 +170,7 @@ func (tr *transcript) play(t *testing.T) []string {
 		}
 		return nil
 	})
-	opts := client.StreamOptions{OnCut: func(err error, _ time.Duration) { got = append(got, "cut") }}
+	opts := client.StreamOptions{OnCut: func(_ error, _ time.Duration) { got = append(got, "cut") }}
 	params := client.SendParams{Message: a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}}}
 	for _, arg := range tr.do[1:] {
 		switch k, v, _ := strings.Cut(arg, "="); k {

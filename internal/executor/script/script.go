@@ -14,7 +14,7 @@
 //	{"op":"complete"|"fail"|"reject","text":t}             end the task
 //	{"op":"error","text":t,"times":k}                      an error worth another try, on the first k attempts (default 1)
 //	{"op":"panic"}   {"op":"hang"}                         misbehave
-//	{"op":"ignore_cancel","ms":M}                          wait, whatever becomes of the context
+//	{"op":"ignore_cancel","ms":M}                          wait, and begin the op after it, whatever becomes of the context
 //	{"op":"effect","url":u,"key":k}                        POST {"task","epoch","attempt","step","key"} to u
 //
 // text may be left out everywhere; a status then has no message. A status op with a
@@ -102,6 +102,7 @@ type player struct {
 	at      position
 	program program // the one that at.Program names
 	pending bool    // a checkpoint was yielded and no event since
+	deaf    bool    // the op before was ignore_cancel, so the next one does not heed the context either
 }
 
 // load finds the place where the record stops.
@@ -139,7 +140,13 @@ func (p *player) play(ctx context.Context) {
 			p.yield(p.status(&op{state: a2a.StateCompleted}), nil)
 			return
 		}
-		if !p.step(ctx, &p.program.ops[p.at.Op]) {
+		o := &p.program.ops[p.at.Op]
+		if err := context.Cause(ctx); err != nil && !p.deaf && o.kind != opIgnoreCancel {
+			p.fail(err)
+			return
+		}
+		p.deaf = o.kind == opIgnoreCancel
+		if !p.step(ctx, o) {
 			return
 		}
 	}
@@ -293,7 +300,7 @@ func (p *player) fail(err error) bool {
 // wait returns early, with the cause, when ctx is done.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
-		return nil
+		return context.Cause(ctx)
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

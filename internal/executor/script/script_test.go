@@ -56,6 +56,25 @@ func TestOps(t *testing.T) {
 		if diff := cmp.Diff(tc.want, s.events()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.ops, diff)
 		}
+		modelled, _ := model.Expected(never, tc.ops)
+		if diff := cmp.Diff(tc.want, modelled); diff != "" {
+			t.Errorf("model of %s (-want +got):\n%s", tc.ops, diff)
+		}
+	}
+}
+
+func TestModelEnds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		ops  string
+		want model.End
+	}{
+		{`[]`, model.Done}, {`[{"op":"input"}]`, model.Waits}, {`[{"op":"hang"}]`, model.Stuck}, {`[{"op":"panic"}]`, model.Stuck},
+		{`[{"op":"error"}]`, model.Done}, {`[{"op":"error","times":3}]`, model.Stuck}, {`[{"op":"error","times":0}]`, model.Done},
+	} {
+		if _, got := model.Expected(3, tc.ops); got != tc.want {
+			t.Errorf("%s ends with %d, want %d", tc.ops, got, tc.want)
+		}
 	}
 }
 
@@ -200,7 +219,7 @@ func TestTimesAreKept(t *testing.T) {
 
 func TestCancelEndsWaiting(t *testing.T) {
 	t.Parallel()
-	for _, ops := range []string{`[{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`, `[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
+	for _, ops := range []string{`[{"op":"chunk","id":"b","n":1},{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`, `[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(executor.ErrCanceled) })
@@ -211,6 +230,32 @@ func TestCancelEndsWaiting(t *testing.T) {
 				t.Errorf("%s: error %v after %s, want %v after 1s", ops, err, time.Since(start), executor.ErrCanceled)
 			}
 		})
+	}
+}
+
+func TestCancelEndsAScriptThatNeverWaits(t *testing.T) {
+	t.Parallel()
+	for _, ops := range []string{`[{"op":"chunk","id":"a","n":100000},{"op":"complete"}]`, `[` + strings.Repeat(`{"op":"status"},`, 100) + `{"op":"complete"}]`} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := newServer(script.Config{})
+		s.send(play(ops))
+		run := executor.Run{Task: s.task, Messages: s.fresh, Attempt: 1}
+		var last error
+		events := 0
+		for event, err := range s.exec.Execute(ctx, run) {
+			if last = err; err == nil {
+				if _, ok := event.(*a2a.Checkpoint); !ok {
+					events++
+				}
+			}
+			if events == 5 {
+				cancel(executor.ErrCanceled)
+			}
+		}
+		cancel(nil)
+		if events != 5 || !errors.Is(last, executor.ErrCanceled) {
+			t.Errorf("%.30s: %d events, error %v", ops, events, last)
+		}
 	}
 }
 
@@ -371,20 +416,23 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestEffectIsWrittenDownBeforeALongOp has the attempt die in the sleep behind an effect.
-func TestEffectIsWrittenDownBeforeALongOp(t *testing.T) {
+// TestOpsWithoutEventsAreWrittenDown has an attempt die in a long op behind one that
+// yields no event: the next attempt must not begin with that one again.
+func TestOpsWithoutEventsAreWrittenDown(t *testing.T) {
 	t.Parallel()
-	calls := 0
-	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
-	defer sink.Close()
-	s := newServer(script.Config{})
-	s.send(play(`[{"op":"effect","url":"` + sink.URL + `"},{"op":"sleep","ms":1},{"op":"error","times":2}]`))
-	if over, _ := s.run(t.Context(), 2); over {
-		t.Fatal("the first attempt did not die")
-	}
-	s.finish(t)
-	if calls != 1 || s.runs != 3 {
-		t.Errorf("%d effects in %d runs, want 1 in 3", calls, s.runs)
+	for _, long := range []string{`{"op":"hang"}`, `{"op":"sleep","ms":86400000}`, `{"op":"error","times":5}`} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			s := newServer(script.Config{})
+			s.send(play(`[{"op":"sleep","ms":1000},` + long + `]`))
+			if over, err := s.run(ctx, never); over || err == nil {
+				t.Fatalf("%s: over %v, error %v", long, over, err)
+			}
+			if want := `{"seen":1,"program":0,"op":1,"chunk":0,"waiting":false}`; string(s.checkpoint) != want {
+				t.Errorf("%s: the checkpoint is %s, want %s", long, s.checkpoint, want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestMain(m *testing.M) {
+	_ = os.Unsetenv("COLUMNS") // kong wraps the help by it
+	storetest.Main(m)
+}
+
+// invocation is one run of the program.
+type invocation struct {
+	env   []string
+	stdin string
+
+	code           int
+	stdout, stderr string
+}
+
+func (i *invocation) run(t *testing.T, args ...string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	i.code = run(t.Context(), args, i.env, strings.NewReader(i.stdin), &stdout, &stderr)
+	i.stdout, i.stderr = stdout.String(), stderr.String()
+}
+
+// screenful is what a person sees of a run at a terminal without colours, and the exit code.
+func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, args ...string) string {
+	t.Helper()
+	var both bytes.Buffer
+	app := &App{Stdin: strings.NewReader(""), Stdout: &both, Stderr: &both, Terminal: true, openOperator: openOperator}
+	if set != nil {
+		set(app)
+	}
+	code := finish(app, runCommand(ctx, app, args, readEnviron(env)))
+	return fmt.Sprintf("$ a2ad %s\n%s[exit code %d]\n", strings.Join(args, " "), both.String(), code)
+}
+
+// golden compares with testdata/<name>.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got); go test -update writes it anew:\n%s", path, diff)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--help"},
+		{"dev", "--help"}, {"serve", "--help"}, {"config", "--help"}, {"healthcheck", "--help"},
+		{"send", "--help"},
+		{"task", "--help"}, {"task", "ls", "--help"}, {"task", "show", "--help"}, {"task", "watch", "--help"}, {"task", "cancel", "--help"},
+		{"apikey", "--help"}, {"apikey", "create", "--help"}, {"apikey", "ls", "--help"}, {"apikey", "revoke", "--help"},
+		{"migrate", "--help"}, {"migrate", "up", "--help"}, {"migrate", "down", "--help"}, {"migrate", "status", "--help"},
+		{"agent", "--help"}, {"agent", "check", "--help"}, {"version", "--help"},
+	} {
+		name := "help" + strings.Join(append([]string{""}, args[:len(args)-1]...), "-")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var i invocation
+			i.run(t, args...)
+			if i.code != exitOK || i.stderr != "" {
+				t.Errorf("exit code %d, stderr %q", i.code, i.stderr)
+			}
+			golden(t, name, i.stdout)
+			for line := range strings.Lines(i.stdout) {
+				if n := len([]rune(strings.TrimRight(line, "\n"))); n > 81 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+			other := invocation{}
+			if other.run(t, append([]string{"help"}, args[:len(args)-1]...)...); other.stdout != i.stdout {
+				t.Errorf("a2ad help %s shows something else", strings.Join(args[:len(args)-1], " "))
+			}
+		})
+	}
+}
+
+// TestUsage: what is wrong with a command line is said on stderr, with exit code 2.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	for _, args := range [][]string{
+		{"frobnicate"}, {"task", "frobnicate"}, {"task", "--frobnicate"}, {"serve", "--frobnicate"}, {"serve", "extra"}, {"task", "show"}, {"task", "ls", "--state", "lost"},
+		{"task", "ls", "--limit", "0"}, {"apikey", "create"}, {"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
+		{"migrate", "down"}, {"send"}, {"send", "x", "--resume", "t"}, {"send", "x", "--agent", "a/b"}, {"send", "x", "--last-event-id", "1-a"},
+		{"send", "--data", "{"}, {"version", "-o", "yaml"},
+	} {
+		var i invocation
+		i.run(t, args...)
+		if i.code != exitUsage || i.stdout != "" {
+			t.Errorf("%v: exit code %d, stdout %q", args, i.code, i.stdout)
+		}
+		fmt.Fprintf(&out, "$ a2ad %s\n%s", strings.Join(args, " "), i.stderr)
+	}
+	golden(t, "usage", out.String())
+}
+
+// TestNoCommand shows the help, but not as a success: a script that forgets the command is wrong.
+func TestNoCommand(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"task"}} {
+		var i, help invocation
+		i.run(t, args...)
+		help.run(t, append(args, "--help")...)
+		if i.code != exitUsage || i.stdout != "" || i.stderr != help.stdout {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", args, i.code, i.stdout, i.stderr)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	var i invocation
+	i.run(t, "version")
+	if !regexp.MustCompile(`^a2ad \S+( \(\S+\))? go1\.\S+ \w+/\w+\n$`).MatchString(i.stdout) || i.code != exitOK {
+		t.Errorf("%q, exit code %d", i.stdout, i.code)
+	}
+	i.run(t, "version", "-o", "json")
+	if !regexp.MustCompile(`^\{"version":"[^"]+",("commit":"[^"]+",)?"go":"go1\.[^"]+","os":"\w+","arch":"\w+"\}\n$`).MatchString(i.stdout) {
+		t.Errorf("%q", i.stdout)
+	}
+}
+
+// TestEveryCommandRuns finds commands whose Run kong could not call.
+func TestEveryCommandRuns(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "words.yaml")
+	if err := os.WriteFile(file, []byte("name: words\ndescription: d\nexecutor: {echo: {}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off"}
+	for _, args := range [][]string{
+		{"serve"}, {"dev"}, {"task", "ls"}, {"task", "show", "x"}, {"task", "watch", "x"}, {"task", "cancel", "x"},
+		{"apikey", "create", "--tenant", "t", "--owner", "o"}, {"apikey", "ls"}, {"apikey", "revoke", "x"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // whatever they do, they must not begin
+		var stdout, stderr bytes.Buffer
+		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitFailure {
+			t.Errorf("%v: %s", args, stderr.String())
+		}
+	}
+}

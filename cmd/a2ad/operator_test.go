@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// fakeOperator stands where the database will be.
+type fakeOperator struct {
+	filter taskFilter
+	key    keySpec
+	closed bool
+	hang   context.CancelFunc // Watch cancels and waits
+}
+
+var someTime = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+func (f *fakeOperator) rows() []taskRow {
+	lease := someTime.Add(30 * time.Second)
+	return []taskRow{
+		{
+			ID: taskID, State: "working", Agent: "words", Tenant: "acme", Owner: "alice", ContextID: "c1", CreatedAt: someTime, UpdatedAt: someTime.Add(time.Second),
+			Events: 12, Attempt: 2, Epoch: 3, Worker: "replica-1", LeaseUntil: &lease,
+		},
+		{
+			ID: oldTask, State: "completed", Agent: "echo", Tenant: "acme", Owner: "bob\tthe\x1b[31mbuilder", ContextID: "c2", CreatedAt: someTime, UpdatedAt: someTime,
+			Events: 3, Attempt: 1, Epoch: 1,
+		},
+	}
+}
+
+func (f *fakeOperator) Tasks(_ context.Context, filter taskFilter) ([]taskRow, error) {
+	f.filter = filter
+	rows := f.rows()
+	return rows[:min(len(rows), filter.Limit)], nil
+}
+
+var errNoTask = errors.New("there is no such task")
+
+func (f *fakeOperator) snapshot() a2a.Task {
+	id, _ := a2a.ParseID(taskID)
+	text := func(s string) []a2a.Part { return []a2a.Part{{Kind: a2a.PartText, Text: s}} }
+	return a2a.Task{
+		ID: id, Agent: "words", ContextID: "c1",
+		Status:    a2a.Status{State: a2a.StateWorking, Message: &a2a.Message{Role: a2a.RoleAgent, Parts: text("counting")}},
+		History:   []a2a.Message{{Role: a2a.RoleUser, Parts: append(text("count\nthese"), a2a.Part{Kind: a2a.PartFile, Filename: "a.txt", MediaType: "text/plain"})}},
+		Artifacts: []a2a.Artifact{{ID: "count", Parts: text("2\n")}, {ID: "x", Name: "list", Parts: []a2a.Part{{Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1}`)}}}},
+	}
+}
+
+func (f *fakeOperator) Task(_ context.Context, id string) (taskDetail, error) {
+	if id != taskID {
+		return taskDetail{}, errNoTask
+	}
+	end := someTime.Add(time.Second)
+	return taskDetail{
+		taskRow: f.rows()[0], Task: f.snapshot(), Raw: json.RawMessage(`{"kind":"task"}`),
+		Attempts: []attemptRow{
+			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: someTime, EndedAt: &end, Outcome: "lost", Error: "no sign of life"},
+			{Epoch: 3, Attempt: 2, Worker: "replica-1", ClaimedAt: end},
+		},
+	}, nil
+}
+
+func (f *fakeOperator) Watch(ctx context.Context, id string, after int64) iter.Seq2[watched, error] {
+	return func(yield func(watched, error) bool) {
+		if id != taskID {
+			yield(watched{}, errNoTask)
+			return
+		}
+		task := f.snapshot()
+		part := func(s string) []a2a.Part { return []a2a.Part{{Kind: a2a.PartText, Text: s}} }
+		items := []watched{
+			{ID: "5-aaaaaaaa", Raw: json.RawMessage(`{"kind":"task"}`), Snapshot: &task},
+			{ID: "6-bbbbbbbb", Raw: json.RawMessage(`{"kind":"artifact-update"}`), Entry: &a2a.Entry{Event: &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "more", Parts: part("and more")}}}},
+			{ID: "7-cccccccc", Raw: json.RawMessage(`{"kind":"status-update"}`), Entry: &a2a.Entry{Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{Parts: part("out of paper")}}}}},
+		}
+		if after > 0 {
+			items = items[1:]
+		}
+		for i, w := range items {
+			if f.hang != nil && i == 1 {
+				f.hang()
+				<-ctx.Done()
+				yield(watched{}, ctx.Err())
+				return
+			}
+			if !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (f *fakeOperator) Cancel(_ context.Context, id string) (taskRow, error) {
+	for _, r := range f.rows() {
+		if r.ID == id && r.State == "completed" {
+			return taskRow{}, errors.New("the task is completed already")
+		}
+		if r.ID == id {
+			r.State = "canceled"
+			return r, nil
+		}
+	}
+	return taskRow{}, errNoTask
+}
+
+func (f *fakeOperator) CreateKey(_ context.Context, k keySpec) (createdKey, error) {
+	f.key = k
+	return createdKey{ID: "k1", Key: "a2ad_k1_secret", Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: someTime}, nil
+}
+
+func (f *fakeOperator) Keys(context.Context, string) ([]keyRow, error) {
+	return []keyRow{
+		{ID: "k1", Tenant: "acme", Owner: "alice", Name: "laptop", Scopes: []string{"tasks:read", "tasks:write"}, CreatedAt: someTime, LastUsedAt: &someTime},
+		{ID: "k2", Tenant: "acme", Owner: "worker", Scopes: []string{"worker"}, CreatedAt: someTime, RevokedAt: &someTime},
+	}, nil
+}
+
+func (f *fakeOperator) RevokeKey(_ context.Context, id string) (keyRow, error) {
+	if id != "k1" {
+		return keyRow{}, errors.New("there is no such key")
+	}
+	return keyRow{ID: id, Tenant: "acme", Owner: "alice", Scopes: []string{"worker"}, CreatedAt: someTime, RevokedAt: &someTime}, nil
+}
+
+func (f *fakeOperator) Close() { f.closed = true }
+
+func (f *fakeOperator) use(app *App) {
+	app.openOperator = func(_ context.Context, url string) (operator, error) {
+		if url != "postgres://h/d" {
+			return nil, fmt.Errorf("opened %q", url)
+		}
+		return f, nil
+	}
+}
+
+var onDatabase = []string{"A2AD_DATABASE_URL=postgres://h/d"}
+
+// TestOperatorScreens are what a person, or with -o json a program, sees.
+func TestOperatorScreens(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		args []string
+	}{
+		{"task-ls", []string{"task", "ls"}}, {"task-ls-json", []string{"task", "ls", "-o", "json"}}, {"task-ls-page", []string{"task", "ls", "--limit", "1"}},
+		{"task-show", []string{"task", "show", taskID}}, {"task-show-json", []string{"task", "show", taskID, "-o", "json"}}, {"task-show-none", []string{"task", "show", "x"}},
+		{"task-watch", []string{"task", "watch", taskID}}, {"task-watch-after", []string{"task", "watch", taskID, "--after", "5"}}, {"task-watch-json", []string{"task", "watch", taskID, "-o", "json"}},
+		{"task-cancel", []string{"task", "cancel", oldTask, taskID, "x"}}, {"task-cancel-json", []string{"task", "cancel", taskID, "-o", "json"}},
+		{"apikey-create", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--name", "laptop"}},
+		{"apikey-create-json", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--scopes", "worker,tasks:read,worker", "-o", "json"}},
+		{"apikey-ls", []string{"apikey", "ls"}}, {"apikey-ls-json", []string{"apikey", "ls", "-o", "json"}},
+		{"apikey-revoke", []string{"apikey", "revoke", "k1", "k3"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			op := &fakeOperator{}
+			golden(t, tc.name, screenful(t, t.Context(), op.use, onDatabase, tc.args...))
+			if !op.closed {
+				t.Error("the database was left open")
+			}
+		})
+	}
+}
+
+func TestTaskLsFilter(t *testing.T) {
+	t.Parallel()
+	op := &fakeOperator{}
+	screenful(t, t.Context(), op.use, onDatabase, "task", "ls", "--tenant", "t", "--owner", "o", "--agent", "a", "--context", "c", "--state", "working,failed", "--before", "b", "--limit", "7")
+	want := taskFilter{Tenant: "t", Owner: "o", Agent: "a", ContextID: "c", States: []a2a.State{a2a.StateWorking, a2a.StateFailed}, Before: "b", Limit: 7}
+	if diff := cmp.Diff(want, op.filter); diff != "" {
+		t.Errorf("filter (-want +got):\n%s", diff)
+	}
+}
+
+func TestTaskWatchInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	op := &fakeOperator{hang: cancel}
+	golden(t, "task-watch-interrupted", screenful(t, ctx, op.use, onDatabase, "task", "watch", taskID))
+}
+
+// TestStateNames: the states that task ls takes are those that there are.
+func TestStateNames(t *testing.T) {
+	t.Parallel()
+	var i invocation
+	i.run(t, "task", "ls", "--state", "x")
+	for s := a2a.StateNone; s < 200; s++ {
+		if s.Valid() && !strings.Contains(i.stderr, `"`+s.String()+`"`) {
+			t.Errorf("%s is missing: %s", s, i.stderr)
+		}
+	}
+}
+
+func TestAgentCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"words.yaml": "name: words\ndescription: Counts words.\nexecutor:\n  exec: {command: [wc, -w], input: text, output: text}\n",
+		"bad.yaml":   "name: bad/name\nexecutor: {}\nlimits: {deadline: soon}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var i invocation
+	i.run(t, "agent", "check", filepath.Join(dir, "words.yaml"))
+	if want := filepath.Join(dir, "words.yaml") + ": ok, agent words\n"; i.code != exitOK || i.stdout != want {
+		t.Errorf("exit code %d, %q, want %q", i.code, i.stdout, want)
+	}
+	i.run(t, "agent", "check", dir)
+	if i.code != exitFailure || !strings.Contains(i.stdout, "bad.yaml:1: fault: ") || strings.Count(i.stdout, ": fault: ") < 2 {
+		t.Errorf("exit code %d\n%s", i.code, i.stdout)
+	}
+	i.run(t, "agent", "check", dir, "-o", "json")
+	var line checkedLine
+	if err := json.Unmarshal([]byte(strings.SplitAfter(i.stdout, "\n")[1]), &line); err != nil || line.Level != "fault" || line.Line == 0 {
+		t.Errorf("%v: %s", err, i.stdout)
+	}
+	i.run(t, "agent", "check", filepath.Join(dir, "none"))
+	if i.code != exitFailure || !strings.Contains(i.stdout, "no such file") {
+		t.Errorf("exit code %d\n%s", i.code, i.stdout)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	t.Parallel()
+	ready := true
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" || !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "draining")
+		}
+	}))
+	i := invocation{env: []string{"A2AD_ADMIN_LISTEN=" + strings.TrimPrefix(srv.URL, "http://")}}
+	if i.run(t, "healthcheck"); i.code != exitOK || i.stdout != "ready\n" {
+		t.Errorf("ready: exit code %d, %q, %q", i.code, i.stdout, i.stderr)
+	}
+	ready = false
+	if i.run(t, "healthcheck"); i.code != exitFailure || i.stderr != "a2ad: not ready: 503 Service Unavailable draining\n" {
+		t.Errorf("not ready: exit code %d, %q", i.code, i.stderr)
+	}
+	srv.Close()
+	if i.run(t, "healthcheck"); i.code != exitFailure || !strings.Contains(i.stderr, "no answer from") {
+		t.Errorf("gone: exit code %d, %q", i.code, i.stderr)
+	}
+	i.env = []string{"A2AD_ADMIN_LISTEN=off"}
+	if i.run(t, "healthcheck"); i.code != exitFailure {
+		t.Errorf("off: exit code %d", i.code)
+	}
+	for in, want := range map[Listen]string{":9090": "127.0.0.1:9090", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "localhost:1": "localhost:1"} {
+		if got := dialable(in); got != want {
+			t.Errorf("dialable(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	i := invocation{env: []string{"A2AD_DATABASE_URL=" + storetest.NewEmpty(t).URL}}
+	applied := func() (n int) {
+		for line := range strings.Lines(i.stdout) {
+			var row migrationRow
+			if err := json.Unmarshal([]byte(line), &row); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			if row.Applied != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if i.run(t, "migrate", "status", "-o", "json"); i.code != exitFailure || applied() != 0 || !strings.Contains(i.stderr, "a2ad migrate up") {
+		t.Errorf("status before: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
+	}
+	i.run(t, "migrate", "up", "-o", "json")
+	all := applied()
+	if i.code != exitOK || all == 0 || all != strings.Count(i.stdout, "\n") {
+		t.Errorf("up: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
+	}
+	if i.run(t, "migrate", "status", "-o", "json"); i.code != exitOK || applied() != all {
+		t.Errorf("status after: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
+	}
+	if i.run(t, "migrate", "down", "--yes", "-o", "json"); i.code != exitOK || applied() != all-1 {
+		t.Errorf("down: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
+	}
+}
+
+// TestDatabaseOfDev: without A2AD_DATABASE_URL the operator works on the database of
+// dev, beside its server while that runs, and else with one of its own for the time of
+// the command. Where there is no database none is made.
+func TestDatabaseOfDev(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	var i invocation
+	for range 2 { // without the directory, and with an empty one
+		if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitFailure || !strings.Contains(i.stderr, "A2AD_DATABASE_URL") || !strings.Contains(i.stderr, "a2ad dev") {
+			t.Errorf("no database: exit code %d, %s", i.code, i.stderr)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+			t.Error("the command made a database")
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As root the server runs as somebody else, who must get in.
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv, err := devpg.Start(t.Context(), (&Database{DataDir: dir}).devPostgres())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srv.EnsureDatabase(t.Context(), devDatabase); err != nil {
+		t.Error(err)
+	}
+	if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitOK {
+		t.Errorf("beside a running server: exit code %d, %s", i.code, i.stderr)
+	}
+	if err := srv.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if i.run(t, "migrate", "status", "--data-dir", dir); i.code != exitOK {
+		t.Errorf("with a server of its own: exit code %d, %s", i.code, i.stderr)
+	}
+	if _, err := devpg.Locate(dir, devDatabase); !errors.Is(err, devpg.ErrNotRunning) {
+		t.Errorf("after the command: %v, want no server", err)
+	}
+}
+
+// TestOutputFailure: a full disk or a closed pipe is a failure, not silence.
+func TestOutputFailure(t *testing.T) {
+	t.Parallel()
+	op := &fakeOperator{}
+	for _, args := range [][]string{
+		{"version"}, {"version", "-o", "json"}, {"task", "ls"}, {"task", "ls", "-o", "json"}, {"task", "show", taskID, "-o", "json"},
+		{"task", "cancel", taskID}, {"apikey", "ls"}, {"apikey", "create", "--tenant", "t", "--owner", "o"}, {"task", "watch", taskID, "-o", "json"},
+	} {
+		app := &App{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}
+		op.use(app)
+		if code := finish(app, runCommand(t.Context(), app, args, readEnviron(onDatabase))); code != exitFailure {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestDistance(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"a", "a", 0}, {"ab", "ba", 2}} {
+		if got := distance(tc.a, tc.b); got != tc.want || distance(tc.b, tc.a) != tc.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
+		}
+	}
+	if !slices.IsSorted(environment{"A2AD_B": "", "A2AD_A": ""}.unknown()) {
+		t.Error("unknown names are not sorted")
+	}
+}
