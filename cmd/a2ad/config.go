@@ -132,8 +132,8 @@ type Webhooks struct {
 	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" unused:"webhooks" help:"Proxy for webhooks; it must refuse private addresses itself."`
 	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" unused:"webhooks" help:"whsec_ secrets for v1 signatures, with commas between them."`
 	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" unused:"webhooks" help:"Webhooks of one task."`
-	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's URL."`
-	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" unused:"webhooks" help:"Length of a webhook's token or credentials."`
+	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" help:"Length of a webhook's URL."`
+	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" help:"Length of a webhook's token or credentials."`
 	MaxPushAnswer      Bytes          `type:"setting" name:"max-push-answer" def:"16KiB" min:"0" hidden:"" unused:"webhooks" help:"What is read of a webhook's answer."`
 	KeepPushAnswer     Bytes          `type:"setting" name:"keep-push-answer" def:"4KiB" min:"0" hidden:"" unused:"webhooks" help:"What is kept of a webhook's answer."`
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -292,6 +293,43 @@ func TestAgentsSeeNoSecrets(t *testing.T) {
 	if diff := cmp.Diff([]string{"PATH=/bin", "A2AD_WORKERS=1"}, readEnviron(environ).withoutSecrets(environ)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestUnusedMarks: `a2ad config` must not show a setting as if it did something when
+// nothing reads it, nor the other way round. What the server reads it reads from cfg.
+func TestUnusedMarks(t *testing.T) {
+	t.Parallel()
+	read := map[string]bool{}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\b(?:cfg|cmd|[cdl])\.(\w+)\b`).FindAllStringSubmatch(string(src), -1) {
+			read[m[1]] = true
+		}
+	}
+	delete(read, "GRPCListen") // that it is checked does not make it listen
+	check := func(v reflect.Value) {
+		for _, s := range appendSettings(nil, v, "", false) {
+			for _, f := range reflect.VisibleFields(v.Type()) {
+				if f.Tag.Get("name") != s.Flag || s.Flag == "" {
+					continue
+				}
+				if read[f.Name] == (s.Unused != "") {
+					t.Errorf("%s: Config.%s is read: %v, but marked as unused: %q", s.Name, f.Name, read[f.Name], s.Unused)
+				}
+			}
+		}
+	}
+	check(reflect.ValueOf(&Config{}).Elem())
 }
 
 func TestReplicaName(t *testing.T) {

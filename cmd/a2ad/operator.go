@@ -11,7 +11,7 @@ import (
 
 // operator is what the operator's commands ask of the database: the tasks and keys of
 // every tenant. Ids are as the person typed them; one that does not exist, or is none,
-// is an error that says so.
+// is an error that says so and names it.
 type operator interface {
 	// Tasks returns tasks, newest first.
 	Tasks(ctx context.Context, f taskFilter) ([]taskRow, error)

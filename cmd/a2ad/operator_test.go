@@ -91,7 +91,10 @@ func (f *fakeOperator) Watch(ctx context.Context, id string, after int64) iter.S
 		items := []watched{
 			{ID: "5-aaaaaaaa", Raw: json.RawMessage(`{"kind":"task"}`), Snapshot: &task},
 			{ID: "6-bbbbbbbb", Raw: json.RawMessage(`{"kind":"artifact-update"}`), Entry: &a2a.Entry{Event: &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "more", Parts: part("and more")}}}},
-			{ID: "7-cccccccc", Raw: json.RawMessage(`{"kind":"status-update"}`), Entry: &a2a.Entry{Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{Parts: part("out of paper")}}}}},
+			{ID: "7-cccccccc", Raw: json.RawMessage(`{"kind":"status-update"}`), Entry: &a2a.Entry{Event: &a2a.StatusUpdate{
+				Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`),
+			}}},
+			{ID: "8-dddddddd", Raw: json.RawMessage(`{"kind":"status-update"}`), Entry: &a2a.Entry{Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{Parts: part("out of paper")}}}}},
 		}
 		if after > 0 {
 			items = items[1:]
@@ -113,14 +116,14 @@ func (f *fakeOperator) Watch(ctx context.Context, id string, after int64) iter.S
 func (f *fakeOperator) Cancel(_ context.Context, id string) (taskRow, error) {
 	for _, r := range f.rows() {
 		if r.ID == id && r.State == "completed" {
-			return taskRow{}, errors.New("the task is completed already")
+			return taskRow{}, fmt.Errorf("task %s: the task is completed already", id)
 		}
 		if r.ID == id {
 			r.State = "canceled"
 			return r, nil
 		}
 	}
-	return taskRow{}, errNoTask
+	return taskRow{}, fmt.Errorf("task %s: %w", id, errNoTask)
 }
 
 func (f *fakeOperator) CreateKey(_ context.Context, k keySpec) (createdKey, error) {
@@ -137,7 +140,7 @@ func (f *fakeOperator) Keys(context.Context, string) ([]keyRow, error) {
 
 func (f *fakeOperator) RevokeKey(_ context.Context, id string) (keyRow, error) {
 	if id != "k1" {
-		return keyRow{}, errors.New("there is no such key")
+		return keyRow{}, fmt.Errorf("key %s: there is no such key", id)
 	}
 	return keyRow{ID: id, Tenant: "acme", Owner: "alice", Scopes: []string{"worker"}, CreatedAt: someTime, RevokedAt: &someTime}, nil
 }

@@ -135,7 +135,7 @@ func (r *replica) openWork(app *App) error {
 	}
 	r.pool = worker.New(r.store, r.hub, worker.Config{
 		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
-		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), Logger: r.logger,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
 	})
 	return nil
 }
@@ -167,7 +167,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
 		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
-		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, Drain: ctx,
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Drain: ctx,
 	})
 	if err != nil {
 		return err

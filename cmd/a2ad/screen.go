@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
 // screen shows a task to a person as it happens. What the agent says goes to stdout as
@@ -58,9 +59,13 @@ func (s *screen) say(text string) {
 }
 
 // setState says what state the task is in, if that is news. A message that comes with
-// an end of the turn is what the agent has to say; any other is a sign of progress.
-func (s *screen) setState(state a2a.State, parts []a2a.Part) {
+// an end of the turn is what the agent has to say; any other is a sign of progress, and
+// so is what a2ad itself says about a new attempt.
+func (s *screen) setState(state a2a.State, parts []a2a.Part, metadata []byte) {
 	text := client.Text(parts)
+	if text == "" && !state.EndsTurn() {
+		text = attempt(metadata)
+	}
 	if state == s.state && text == "" {
 		return
 	}
@@ -72,6 +77,19 @@ func (s *screen) setState(state a2a.State, parts []a2a.Part) {
 		return
 	}
 	s.bracket(style, "%s: %s", state, strings.ReplaceAll(text, "\n", " "))
+}
+
+// attempt reads which attempt at a turn begins, and why, from the metadata of a status.
+func attempt(metadata []byte) string {
+	n, ok := rawjson.Int(rawjson.Get(metadata, "a2ad/attempt"))
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("attempt %d", n)
+	if why, _ := rawjson.String(rawjson.Get(metadata, "a2ad/reason")); why != "" {
+		text += ", " + why
+	}
+	return text
 }
 
 // parts writes a whole message.

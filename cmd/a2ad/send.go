@@ -255,7 +255,7 @@ func (s *sending) show(ev client.Event) error {
 	case client.KindTask:
 		s.showTask(ev, first && !known)
 	case client.KindStatus:
-		s.screen.setState(ev.State, ev.Parts)
+		s.screen.setState(ev.State, ev.Parts, rawjson.Get(ev.Raw, "metadata"))
 	case client.KindArtifact:
 		s.screen.chunk(ev.Artifact, ev.Append, ev.LastChunk)
 	case client.KindMessage:
@@ -283,7 +283,7 @@ func (s *sending) showTask(ev client.Event, first bool) {
 			s.screen.seen[a.ID] = true // of earlier turns
 		}
 	}
-	s.screen.setState(ev.State, ev.Parts)
+	s.screen.setState(ev.State, ev.Parts, nil)
 }
 
 // done ends a stream that came to its end.
@@ -349,7 +349,8 @@ func (s *sending) result(ctx context.Context, res client.Result, err error) erro
 	}
 	s.screen.note("task %s", res.TaskID)
 	s.screen.snapshot(res.Artifacts)
-	s.screen.setState(res.State, res.Parts)
+	s.screen.endLine()
+	s.screen.setState(res.State, res.Parts, nil)
 	if !res.State.EndsTurn() {
 		s.howTo()
 		return nil
@@ -374,6 +375,8 @@ func (s *sending) refused(err error) bool {
 	return errors.As(err, &e) && !e.Temporary()
 }
 
+const codeTaskNotFound = -32001
+
 // explain adds to an error what the person in front of the terminal can do about it.
 func (s *sending) explain(err error) error {
 	var refused *client.Error
@@ -381,6 +384,8 @@ func (s *sending) explain(err error) error {
 	switch {
 	case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && !s.cmd.APIKey.IsSet():
 		return fmt.Errorf("%w\nPut an API key into A2AD_API_KEY; \"a2ad apikey create\" makes one on the server", err)
+	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
+		return fmt.Errorf("%w\nA task is found at its own agent only: name that with --agent, unless it is the default one", err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)
 	}

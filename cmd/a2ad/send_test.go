@@ -101,6 +101,9 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case text == "locked":
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.WriteHeader(http.StatusUnauthorized)
+	case strings.Contains(f.body, "nowhere"):
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"task not found"}}`, req.ID)
 	case text == "refused":
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"message.parts: too many"}}`, req.ID)
@@ -143,6 +146,7 @@ func (f *fakeAgent) play(s *sseAnswer, text string, r *http.Request) {
 	case "cut":
 		panic(http.ErrAbortHandler)
 	default:
+		s.send(`{"kind":"status-update","taskId":"` + taskID + `","contextId":"c1","status":{"state":"working"},"final":false,"metadata":{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}}`)
 		s.chunk("report", "brown ", true, false)
 		s.chunk("second", "one\ntwo\n", false, true)
 		s.chunk("report", "fox\x1b[2J", true, true)
@@ -162,7 +166,7 @@ func TestSendScreens(t *testing.T) {
 		{"report", []string{"report"}}, {"ask", []string{"ask", "--agent", "words", "--task", oldTask}}, {"fail", []string{"fail"}}, {"reply", []string{"reply"}},
 		{"cut", []string{"cut"}}, {"resume", []string{"--resume", taskID}}, {"resume-behind", []string{"--resume", taskID, "--last-event-id", "4-aaaaaaaa"}},
 		{"no-stream", []string{"hello", "--no-stream"}}, {"no-blocking", []string{"hello", "--blocking=false"}}, {"cancel", []string{"--cancel", taskID}},
-		{"refused", []string{"refused"}}, {"locked", []string{"locked"}},
+		{"nowhere", []string{"--resume", "nowhere"}}, {"refused", []string{"refused"}}, {"locked", []string{"locked"}},
 		{"json", []string{"report", "-o", "json"}}, {"no-stream-json", []string{"hello", "--no-stream", "-o", "json"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,6 +190,9 @@ func TestSendInAPipe(t *testing.T) {
 	}
 	if strings.Contains(i.stderr, "\x1b") {
 		t.Errorf("stderr has control characters: %q", i.stderr)
+	}
+	if i.run(t, "send", "--no-stream", "hello"); i.stdout != "hello\n" {
+		t.Errorf("without a stream: %q", i.stdout)
 	}
 }
 

@@ -256,12 +256,12 @@ func (s *screen) watched(w watched) {
 		for _, a := range t.Artifacts {
 			s.snapshot([]client.Artifact{{ID: a.ID, Name: a.Name, Parts: a.Parts}})
 		}
-		s.setState(t.Status.State, messageParts(t.Status.Message))
+		s.setState(t.Status.State, messageParts(t.Status.Message), nil)
 		return
 	}
 	switch e := w.Entry.Event.(type) {
 	case *a2a.StatusUpdate:
-		s.setState(e.Status.State, messageParts(e.Status.Message))
+		s.setState(e.Status.State, messageParts(e.Status.Message), e.Metadata)
 	case *a2a.ArtifactUpdate:
 		s.chunk(client.Artifact{ID: e.Artifact.ID, Name: e.Artifact.Name, Parts: e.Artifact.Parts}, e.Append, e.LastChunk)
 	case *a2a.Message:
@@ -306,7 +306,7 @@ func each(app *App, ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintf(app.Stderr, "a2ad: %s: %s\n", id, err)
+			fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
 			failed = true
 		}
 	}

@@ -3,6 +3,7 @@ package a2a
 import (
 	"encoding/hex"
 	"errors"
+	"log/slog"
 )
 
 // ID is a task id or an event uid: a UUID. Task ids are version 7, so that ids of
@@ -44,6 +45,9 @@ func (id ID) String() string {
 	hex.Encode(b[24:], id[10:])
 	return string(b[:])
 }
+
+// LogValue is the form that people search a log for. Without it a JSON log shows sixteen numbers.
+func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 
 // Short returns the first eight hex digits: the second half of an SSE id.
 func (id ID) Short() string { return hex.EncodeToString(id[:4]) }

@@ -24,6 +24,7 @@ type Config struct {
 	MaxStreams         int // open streams of this process
 	MaxStreamsPerOwner int
 	PageKey            []byte
+	MaxPageToken       int // bytes; 0: 1 KiB
 	// Drain ends when the server is about to stop: waiting sends then answer with the task as
 	// it is. It is a signal, not the context of any work.
 	Drain context.Context
@@ -40,7 +41,10 @@ type Engine struct {
 
 // New returns an engine over s and f.
 func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
-	pages, err := newPageSealer(cfg.PageKey)
+	if cfg.MaxPageToken == 0 {
+		cfg.MaxPageToken = 1 << 10
+	}
+	pages, err := newPageSealer(cfg.PageKey, cfg.MaxPageToken)
 	if err != nil {
 		return nil, err
 	}

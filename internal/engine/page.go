@@ -16,9 +16,12 @@ import (
 
 // pageSealer makes page tokens: a position in a list, sealed so that nobody can read or
 // change it, and good only for the caller and the filter it was made for.
-type pageSealer struct{ gcm cipher.AEAD }
+type pageSealer struct {
+	gcm cipher.AEAD
+	max int // bytes of a token
+}
 
-func newPageSealer(key []byte) (*pageSealer, error) {
+func newPageSealer(key []byte, limit int) (*pageSealer, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("page token key: %w", err)
@@ -27,7 +30,7 @@ func newPageSealer(key []byte) (*pageSealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page token key: %w", err)
 	}
-	return &pageSealer{gcm}, nil
+	return &pageSealer{gcm, limit}, nil
 }
 
 const positionSize = 8 + 16
@@ -49,7 +52,7 @@ func (p *pageSealer) seal(pos store.Position, c store.Caller, f *store.Filter) s
 var errBadToken = a2a.InvalidParams("pageToken", "not a page token of this list")
 
 func (p *pageSealer) open(token string, c store.Caller, f *store.Filter) (pos store.Position, err error) {
-	if len(token) > 1<<10 {
+	if len(token) > p.max {
 		return pos, errBadToken
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(token)

@@ -1,31 +1,37 @@
 package executor
 
-import "github.com/a2ad/a2ad/internal/a2a"
+import (
+	"reflect"
 
-// Conversation returns what the client has said in the task so far, oldest first, and
-// the index of the first message that is new in this run. The position of a message in
-// it is the same on every attempt; message ids are not enough to tell messages apart,
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// Conversation returns what the client has said in the task up to this run, oldest
+// first, and the index of the first message that is new in it. The position of a message
+// is the same on every attempt; message ids are not enough to tell messages apart,
 // because clients reuse them (PROTOCOL T-01).
 //
-// The new messages are at the end of run.Task.History. A run whose history lacks them
-// is read as if they stood there.
+// The new messages are the last of the client's in run.Task.History, but for those that
+// came after the run was claimed, which belong to another. A history that lacks them is
+// read as if they stood at its end.
 func Conversation(run Run) (said []a2a.Message, fresh int) {
 	for _, m := range run.Task.History {
 		if m.Role == a2a.RoleUser {
 			said = append(said, m)
 		}
 	}
-	fresh = len(said) - len(run.Messages)
-	if fresh < 0 || !sameIDs(said[fresh:], run.Messages) {
-		fresh = len(said)
-		said = append(said, run.Messages...)
+	n := len(run.Messages)
+	for fresh = len(said) - n; fresh >= 0; fresh-- {
+		if same(said[fresh:fresh+n], run.Messages) {
+			return said[:fresh+n], fresh
+		}
 	}
-	return said, fresh
+	return append(said, run.Messages...), len(said)
 }
 
-func sameIDs(a, b []a2a.Message) bool {
+func same(a, b []a2a.Message) bool {
 	for i := range a {
-		if a[i].ID != b[i].ID {
+		if a[i].ID != b[i].ID || !reflect.DeepEqual(a[i].Parts, b[i].Parts) {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/jsonrpc"
+	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/wire"
 )
@@ -205,7 +206,32 @@ func (c *call) fail(err error) {
 		status = http.StatusServiceUnavailable
 		c.w.Header().Set("Retry-After", "1")
 	}
-	c.write(status, jsonrpc.AppendError(nil, c.id, c.codec.AppendError(nil, e, c.rec.id)))
+	body := jsonrpc.AppendError(nil, c.id, c.codec.AppendError(nil, e, c.rec.id))
+	if status == http.StatusOK && wantsStream(c.r) {
+		if err := sse.NewWriter(c.w, c.s.cfg.SSEWriteTimeout).Event("", body); err != nil {
+			c.rec.err = errors.Join(c.rec.err, err) // the client is gone
+		}
+		return
+	}
+	c.write(status, body)
+}
+
+// wantsStream reports whether the client reads nothing but an event stream. The official clients of 0.3 say so where they expect
+// one, and an error that comes as plain JSON is then lost on them: it seems an empty stream, or a broken one.
+func wantsStream(r *http.Request) bool {
+	stream := false
+	for _, line := range r.Header.Values("Accept") {
+		for kind := range strings.SplitSeq(line, ",") {
+			kind, _, _ = strings.Cut(kind, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "text/event-stream":
+				stream = true
+			case "application/json", "application/*", "*/*":
+				return false
+			}
+		}
+	}
+	return stream
 }
 
 // refuseCaller answers who could not be signed in.

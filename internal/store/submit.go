@@ -34,7 +34,7 @@ type Submission struct {
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
-// brings about begins.
+// brings about begins; of a replay it is the newest one, at which the task is in State.
 type Submitted struct {
 	Task      a2a.ID
 	ContextID string
@@ -73,6 +73,9 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	sub.digest = h.Sum(nil)
 	if !in.Task.IsZero() {
 		return s.resume(ctx, sub)
+	}
+	if in.MaxBytes > 0 && int64(len(sub.body)) > in.MaxBytes {
+		return Submitted{}, fmt.Errorf("submit: %w", tooLarge(in.MaxBytes))
 	}
 	if sub.id = in.NewTask; sub.id.IsZero() {
 		sub.id = NewTaskID()
@@ -154,7 +157,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if err != nil {
 			return err
 		}
-		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, State: a2a.State(t.State), Replay: true}
+		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true}
 		return nil
 	})
 	if err != nil {
@@ -227,11 +230,15 @@ func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
 	case sub.Reject && state == a2a.StateWorking:
 		return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is being worked on and takes no message now")
 	case sub.MaxBytes > 0 && t.Bytes+int64(len(sub.body)) > sub.MaxBytes:
-		return a2a.InvalidParams("message", "the task would grow over its limit of %d bytes", sub.MaxBytes)
+		return tooLarge(sub.MaxBytes)
 	case sub.MaxSeq > 0 && t.LastMessageSeq >= sub.MaxSeq:
 		return a2a.InvalidParams("message", "the task has its limit of %d messages", sub.MaxSeq)
 	}
 	return nil
+}
+
+func tooLarge(limit int64) error {
+	return a2a.InvalidParams("message", "the task would grow over its limit of %d bytes", limit)
 }
 
 // Cancel ends a task of the caller, whatever its agent does. agent restricts it to tasks of

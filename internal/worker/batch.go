@@ -20,6 +20,9 @@ type batch struct {
 	ends    bool    // the last event ends the turn
 	due     a2a.Raw // newest checkpoint that may be saved with events
 	pending a2a.Raw // checkpoint whose event has not come yet
+
+	artifacts    map[string]bool // ids that the task has
+	maxArtifacts int             // 0: no limit
 }
 
 // At most so much is written in one append.
@@ -65,6 +68,9 @@ func (b *batch) add(e a2a.Event) error {
 	if err != nil {
 		return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
 	}
+	if err := b.admit(e); err != nil {
+		return executor.Permanent(err)
+	}
 	b.events = append(b.events, e)
 	b.bytes += size
 	if b.pending != nil {
@@ -77,7 +83,22 @@ func (b *batch) add(e a2a.Event) error {
 }
 
 // written empties the batch, but for a checkpoint that waits for its event.
-func (b *batch) written() { *b = batch{pending: b.pending, bytes: len(b.pending)} }
+func (b *batch) written() {
+	b.events, b.bytes, b.ends, b.due = nil, len(b.pending), false, nil
+}
+
+// admit counts a new artifact.
+func (b *batch) admit(e a2a.Event) error {
+	u, ok := e.(*a2a.ArtifactUpdate)
+	if !ok || b.artifacts[u.Artifact.ID] {
+		return nil
+	}
+	if b.maxArtifacts > 0 && len(b.artifacts) >= b.maxArtifacts {
+		return fmt.Errorf("the task would have more than %d artifacts", b.maxArtifacts)
+	}
+	b.artifacts[u.Artifact.ID] = true
+	return nil
+}
 
 // Limits of one event.
 const (

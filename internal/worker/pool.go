@@ -33,16 +33,17 @@ type Agent struct {
 
 // Config sets a Pool up.
 type Config struct {
-	Worker   string // the name of this replica, as the store has it
-	Slots    int    // runs at once; 0: none
-	Agents   []Agent
-	Limits   a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
-	Poll     time.Duration // how often to look for work without a wake
-	Drain    time.Duration // how long runs may go on after the stop
-	Abandon  time.Duration // how long to wait for an executor whose context has ended; 0: 5 s
-	MaxBytes int64         // per task; 0: no limit
-	MaxSeq   int64         // events per task; 0: no limit
-	Logger   *slog.Logger
+	Worker       string // the name of this replica, as the store has it
+	Slots        int    // runs at once; 0: none
+	Agents       []Agent
+	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
+	Poll         time.Duration // how often to look for work without a wake
+	Drain        time.Duration // how long runs may go on after the stop
+	Abandon      time.Duration // how long to wait for an executor whose context has ended; 0: 5 s
+	MaxBytes     int64         // per task; 0: no limit
+	MaxSeq       int64         // events per task; 0: no limit
+	MaxArtifacts int           // per task; 0: no limit
+	Logger       *slog.Logger
 }
 
 // Pool is the worker of one process. Use New.

@@ -162,7 +162,10 @@ func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items 
 }
 
 func (r *run) recordUntil(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, silence <-chan time.Time, heard func()) error {
-	var b batch
+	b := batch{maxArtifacts: r.pool.cfg.MaxArtifacts, artifacts: make(map[string]bool)}
+	for i := range r.input.Task.Artifacts {
+		b.artifacts[r.input.Task.Artifacts[i].ID] = true
+	}
 	for {
 		var it item
 		var open bool

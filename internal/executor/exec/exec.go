@@ -67,7 +67,7 @@ type Config struct {
 	// Environ is the environment of the server. The command sees PATH, HOME and LANG of
 	// it, and Env: credentials of the server are not the agent's business.
 	Environ   []string
-	Grace     time.Duration // between SIGTERM and SIGKILL; default 5 s
+	Grace     time.Duration // between SIGTERM and SIGKILL, and before SIGTERM behind the last event; default 2 s
 	Lull      time.Duration // silence after which output is given up once the command has ended; default 1 s
 	MaxLine   int           // bytes of a line or a part; default 1 MiB
 	MaxOutput int           // bytes of stdout; default 64 MiB
@@ -89,7 +89,7 @@ func New(c Config) (*Executor, error) {
 	if c.Input != InputRun && c.Input != InputText || c.Output != OutputEvents && c.Output != OutputText {
 		return nil, fmt.Errorf("exec: input %q, output %q", c.Input, c.Output)
 	}
-	c.Grace, c.Lull = cmp.Or(c.Grace, 5*time.Second), cmp.Or(c.Lull, time.Second)
+	c.Grace, c.Lull = cmp.Or(c.Grace, 2*time.Second), cmp.Or(c.Lull, time.Second)
 	c.MaxLine, c.MaxOutput = cmp.Or(c.MaxLine, 1<<20), cmp.Or(c.MaxOutput, 64<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -138,13 +138,16 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 // run starts the command, hands its output on and says how it ended.
 func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Event) error) error {
 	log := e.c.Log.With("task_id", run.Task.ID.String(), "agent", run.Agent, "epoch", run.Epoch)
-	over, end := context.WithCancel(ctx)
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	// Behind the last event ctx may end at any time and means nothing to the command.
+	detach := context.AfterFunc(ctx, end)
+	defer detach()
 	p, err := e.start(over, run, log)
 	if err != nil {
 		return err
 	}
-	sink := e.sink(run, emit)
+	sink := e.sink(run, emit, func() { detach() })
 	outputErr := sink.read(p.stdout)
 	turnOver := errors.Is(outputErr, errTurnOver)
 	switch {
@@ -157,7 +160,7 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 	state, waitErr := p.finish()
 	switch {
 	case turnOver:
-		if waitErr != nil || !state.Success() {
+		if over.Err() == nil && (waitErr != nil || !state.Success()) {
 			log.Warn("command ended badly after its last event", "state", state, "err", waitErr)
 		}
 		return nil
@@ -239,14 +242,14 @@ type sink interface {
 
 var errTurnOver = errors.New("a status ended the turn")
 
-func (e *Executor) sink(run *executor.Run, emit func(a2a.Event) error) sink {
+func (e *Executor) sink(run *executor.Run, emit func(a2a.Event) error, last func()) sink {
 	_, fresh := executor.Conversation(*run)
 	turn := strconv.Itoa(fresh + 1)
 	if e.c.Output == OutputText {
 		return &textSink{emit: emit, id: "stdout-" + turn, maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
 	}
 	return &eventSink{
-		emit: emit, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput,
+		emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput,
 		decoder: vocab.Decoder{TaskID: run.Task.ID.String(), ContextID: run.Task.ContextID, Prefix: turn + "-"},
 	}
 }

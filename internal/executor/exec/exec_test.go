@@ -283,6 +283,34 @@ func TestCommandThatLingersAfterItsLastEvent(t *testing.T) {
 	gone(w.begun())
 }
 
+// TestCommandMayTidyUp has the context of the run end with its last event, as a worker
+// does: the command, which waits for the FIFO, must not be signalled.
+func TestCommandMayTidyUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo, tidied := filepath.Join(dir, "fifo"), filepath.Join(dir, "tidied")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := exec.Config{Command: sh(`echo '{"statusUpdate":{"status":{"state":"completed"}}}'; exec 9>fifo; echo yes >tidied`), Dir: dir, Grace: time.Minute}
+	for _, err := range newExecutor(t, c).Execute(ctx, runOf(message("x"))) {
+		if err != nil {
+			t.Error(err)
+		}
+		cancel()
+		f, err := os.Open(fifo)
+		if err != nil {
+			t.Error(err)
+		}
+		defer f.Close()
+	}
+	if _, err := os.Stat(tidied); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 	t.Parallel()
 	want := []a2a.Event{stdout("stdout-1", "hi\n", false, true), status(a2a.StateCompleted)}

@@ -14,6 +14,7 @@ import (
 // eventSink reads one event per line.
 type eventSink struct {
 	emit      func(a2a.Event) error
+	last      func() // called before the event that ends the turn
 	decoder   vocab.Decoder
 	maxLine   int
 	maxOutput int
@@ -34,10 +35,15 @@ func (s *eventSink) read(stdout *output) error {
 			if bad != nil {
 				return invalid("line %d of stdout is not an event: %w", n, bad)
 			}
+			u, ok := event.(*a2a.StatusUpdate)
+			final := ok && u.Status.State.EndsTurn()
+			if final {
+				s.last()
+			}
 			if err := s.emit(event); err != nil {
 				return err
 			}
-			if u, ok := event.(*a2a.StatusUpdate); ok && u.Status.State.EndsTurn() {
+			if final {
 				return errTurnOver
 			}
 		}

@@ -14,7 +14,7 @@ import (
 type position struct {
 	Seen    int  // messages taken so far
 	Program int  // index of the message whose program runs or waits
-	Op      int  // next op
+	Op      int  // next op; behind the last one plus one when the program has said completed
 	Chunk   int  // next chunk of it
 	Waiting bool // the next message decides how to go on
 }
@@ -33,7 +33,7 @@ func (p position) encode() a2a.Raw {
 func (p position) fits(ops []op) bool {
 	switch {
 	case p.Op > len(ops):
-		return false
+		return p.Op == len(ops)+1 && p.Waiting && p.Chunk == 0
 	case p.Waiting:
 		return p.Chunk == 0 && p.Op > 0 && ops[p.Op-1].state.Interrupted()
 	case p.Op == len(ops):

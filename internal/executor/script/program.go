@@ -214,7 +214,7 @@ func (r *reader) state() a2a.State {
 		return a2a.StateWorking
 	}
 	s, ok := a2a.ParseState(name)
-	if !ok || s == a2a.StateSubmitted {
+	if !ok || s == a2a.StateSubmitted || s == a2a.StateCanceled {
 		r.fail(".state: %q is not a state that an agent can report, like working", name)
 	}
 	return s

@@ -29,7 +29,8 @@
 // a script that waits. One without goes on with the script that waits. If neither is so,
 // the message's id decides by its prefix (see prefix.go: what the kits of a2aproject/a2a-tck
 // expect), and any other id ends the turn in input-required. An input or auth op whose
-// answer is already among the messages of the run is passed over without an event.
+// answer is already among the messages of the run is passed over without an event. A
+// message that arrives before a completed script could end its task is the next turn.
 //
 // # Attempts
 //
@@ -137,7 +138,7 @@ func (p *player) play(ctx context.Context) {
 			return
 		}
 		if p.at.Op >= len(p.program.ops) {
-			p.yield(p.status(&op{state: a2a.StateCompleted}), nil)
+			p.report(&complete)
 			return
 		}
 		o := &p.program.ops[p.at.Op]
@@ -152,6 +153,9 @@ func (p *player) play(ctx context.Context) {
 	}
 }
 
+// complete is what a script that just ends ends with.
+var complete = op{kind: opStatus, state: a2a.StateCompleted}
+
 var errNoMessage = errors.New("there is no message to act on")
 
 // take lets the next message decide how to go on.
@@ -160,8 +164,12 @@ func (p *player) take() bool {
 		if !p.program.scripted && len(p.program.ops) == 0 {
 			return p.fail(executor.Permanent(errNoMessage))
 		}
-		// The turn was given no message, so what it waited for it waits for still.
-		p.yield(p.status(&p.program.ops[p.at.Op-1]), nil)
+		// The turn was given no message, so it ends as the one before did.
+		last := &complete
+		if p.at.Op <= len(p.program.ops) {
+			last = &p.program.ops[p.at.Op-1]
+		}
+		p.yield(p.status(last), nil)
 		return false
 	}
 	i := p.at.Seen
@@ -185,7 +193,7 @@ func (p *player) step(ctx context.Context, o *op) bool {
 		return p.produce(ctx, o)
 	case opError:
 		if p.run.Attempt <= o.times {
-			return p.settle() && p.fail(fmt.Errorf("script[%d] says error: %s", p.at.Op, o.text))
+			return p.settle() && p.fail(fmt.Errorf("script[%d] says error %q", p.at.Op, o.text))
 		}
 		p.at.Op++
 		return true
@@ -220,6 +228,9 @@ func (p *player) report(o *op) bool {
 	next := p.at
 	next.Op++
 	switch {
+	case o.state == a2a.StateCompleted:
+		// The server lets the task go on all the same if the client has sent more.
+		next.Op, next.Waiting = len(p.program.ops)+1, true
 	case o.state.Terminal():
 		p.yield(p.status(o), nil) // nothing follows that would need a checkpoint
 		return false

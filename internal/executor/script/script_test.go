@@ -47,7 +47,7 @@ func TestOps(t *testing.T) {
 		{`[{"op":"reject","text":"r"}]`, []model.Event{status(a2a.StateRejected, "r")}},
 		{`[{"op":"input","text":"i"}]`, []model.Event{status(a2a.StateInputRequired, "i")}},
 		{`[{"op":"auth","text":"a"}]`, []model.Event{status(a2a.StateAuthRequired, "a")}},
-		{`[{"op":"status","state":"canceled"}]`, []model.Event{status(a2a.StateCanceled, "")}},
+		{`[{"op":"status","state":"failed"}]`, []model.Event{status(a2a.StateFailed, "")}},
 		{`[{"op":"error","text":"e","times":2},{"op":"complete"}]`, []model.Event{completed}},
 	} {
 		s := newServer(script.Config{})
@@ -121,6 +121,12 @@ func TestTurns(t *testing.T) {
 			[]model.Event{waits, completed}},
 		{"the kit reuses ids", [][]a2a.Message{{say("tck-input-required-1", "a")}, {say("tck-input-required-1", "b")}, {say("tck-complete-task-1", "c")}},
 			[]model.Event{status(a2a.StateInputRequired, ""), status(a2a.StateInputRequired, ""), status(a2a.StateCompleted, "Hello from TCK")}},
+		{"a script that comes before the end counts", [][]a2a.Message{{play(`[{"op":"artifact","id":"a"}]`)}, {play(`[{"op":"artifact","id":"b"}]`)}},
+			[]model.Event{whole("a", ""), completed, whole("b", ""), completed}},
+		{"a plain message that comes before the end", [][]a2a.Message{{play(`[{"op":"complete","text":"1"},{"op":"fail"}]`)}, {say("m", "more")}, {}},
+			[]model.Event{status(a2a.StateCompleted, "1"), completed, completed}},
+		{"a message that comes before the kit's task ends", [][]a2a.Message{{say("tck-complete-task", "a")}, {say("tck-input-required", "b")}},
+			[]model.Event{status(a2a.StateCompleted, "Hello from TCK"), status(a2a.StateInputRequired, "")}},
 		{"a turn without a message waits on", [][]a2a.Message{{play(asks)}, {}, {say("m", "go")}},
 			[]model.Event{status(a2a.StateInputRequired, "?"), status(a2a.StateInputRequired, "?"), whole("a", "1"), completed}},
 	} {
@@ -322,6 +328,7 @@ func TestBadScripts(t *testing.T) {
 		{`[{"op":"artifact","id":""}]`, `script[0].id must be a string of 1 to 256 bytes`},
 		{`[{"op":"artifact","id":"a","text":5}]`, `script[0].text must be a string`},
 		{`[{"op":"status","state":"submitted"}]`, `script[0].state: "submitted" is not a state that an agent can report, like working`},
+		{`[{"op":"status","state":"canceled"}]`, `script[0].state: "canceled" is not a state that an agent can report, like working`},
 		{`[{"op":"status","state":"done"}]`, `script[0].state: "done" is not a state that an agent can report, like working`},
 		{`[{"op":"effect","url":"ftp://x/"}]`, `script[0].url must be an http or https URL`},
 		{`[` + strings.Repeat(`{"op":"hang"},`, 10_000) + `{"op":"hang"}]`, `script has more than 10000 ops`},

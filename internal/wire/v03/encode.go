@@ -50,8 +50,9 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	return append(dst, "null"...) // a checkpoint, which is not on the wire
 }
 
-// AppendPage appends the result of tasks/list (L-01).
-func (Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
+// AppendPage appends the result of tasks/list (L-01). For clients that know its members in snake case they are there twice (L-24):
+// without its page token such a client would take the first page for all there is.
+func (c Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	dst = append(dst, `{"tasks":[`...)
 	for i := range p.Tasks {
 		dst = appendComma(dst, i)
@@ -60,6 +61,11 @@ func (Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	dst = strconv.AppendInt(append(dst, `],"totalSize":`...), int64(p.Total), 10)
 	dst = strconv.AppendInt(append(dst, `,"pageSize":`...), int64(p.PageSize), 10)
 	dst = rawjson.AppendString(append(dst, `,"nextPageToken":`...), p.NextToken)
+	if c.Lenient {
+		dst = strconv.AppendInt(append(dst, `,"total_size":`...), int64(p.Total), 10)
+		dst = strconv.AppendInt(append(dst, `,"page_size":`...), int64(p.PageSize), 10)
+		dst = rawjson.AppendString(append(dst, `,"next_page_token":`...), p.NextToken)
+	}
 	return append(dst, '}')
 }
 

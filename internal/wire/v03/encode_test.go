@@ -129,13 +129,17 @@ func TestAppendPage(t *testing.T) {
 	page := &a2a.Page{Total: 7, PageSize: 2, NextToken: "n", Tasks: []a2a.Task{
 		{ID: taskID, ContextID: "c", Artifacts: []a2a.Artifact{{ID: "a"}}}, {ID: taskID, ContextID: "c"}}}
 	task := `{"kind":"task","id":"` + wireID + `","contextId":"c","status":{"state":"unknown"}`
-	if got, want := string(codec.AppendPage(nil, page, false)), `{"tasks":[`+task+`},`+task+`}],"totalSize":7,"pageSize":2,"nextPageToken":"n"}`; got != want {
+	page1 := `{"tasks":[` + task + `},` + task + `}],"totalSize":7,"pageSize":2,"nextPageToken":"n"`
+	if got, want := string(v03.Codec{}.AppendPage(nil, page, false)), page1+`}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := string(codec.AppendPage(nil, page, false)), page1+`,"total_size":7,"page_size":2,"next_page_token":"n"}`; got != want {
+		t.Errorf("lenient: got %s, want %s", got, want)
 	}
 	if got := string(codec.AppendPage(nil, page, true)); strings.Count(got, `"artifacts":[{"artifactId":"a","parts":[]}]`) != 1 {
 		t.Errorf("with artifacts: %s", got)
 	}
-	if got, want := string(codec.AppendPage(nil, &a2a.Page{}, false)), `{"tasks":[],"totalSize":0,"pageSize":0,"nextPageToken":""}`; got != want {
+	if got, want := string(v03.Codec{}.AppendPage(nil, &a2a.Page{}, false)), `{"tasks":[],"totalSize":0,"pageSize":0,"nextPageToken":""}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -1,6 +1,8 @@
 package v03
 
 import (
+	"time"
+
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
@@ -27,6 +29,47 @@ func (d *decoder) lenientList() bool {
 		d.used("L-01")
 	}
 	return d.lenient
+}
+
+// lenientListMembers takes the members of tasks/list in snake case, as the Go client of a2aproject sends them (L-24): ignored,
+// they would list tasks that were not asked for.
+func (d *decoder) lenientListMembers(m *listMembers, params []byte) {
+	used := false
+	for key, v := range rawjson.Members(params) {
+		var to *[]byte
+		switch string(key) {
+		case "context_id":
+			to = &m.contextID
+		case "page_size":
+			to = &m.pageSize
+		case "page_token":
+			to = &m.pageToken
+		case "history_length":
+			to = &m.history
+		case "include_artifacts":
+			to = &m.artifacts
+		case "last_updated_after":
+			to = &m.updatedAfter
+		}
+		if to != nil && absent(*to) && !absent(v) {
+			*to, used = v, true
+		}
+	}
+	if used {
+		d.used("L-24")
+	}
+}
+
+// lenientTime reads a time as RFC 3339 has it.
+func (d *decoder) lenientTime(member string, v []byte) time.Time {
+	if absent(v) {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, d.text(member, v, maxName))
+	if err != nil {
+		d.fail(member, "must be a time like 2026-11-20T10:00:00Z")
+	}
+	return at
 }
 
 // lenientContext takes a contextId beside the message for one inside it (L-02).

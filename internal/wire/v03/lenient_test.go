@@ -3,6 +3,7 @@ package v03_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -175,6 +176,14 @@ func TestLenientList(t *testing.T) {
 		{`{"includeArtifacts":0}`, "L-01", a2a.ListTasks{}, "includeArtifacts"},
 		{`{"contextId":"\u0000"}`, "L-01", a2a.ListTasks{}, "contextId"},
 		{`[]`, "L-01", a2a.ListTasks{}, "params"},
+		{`{"context_id":"c","page_size":10,"page_token":"p","history_length":0,"include_artifacts":true,"last_updated_after":"2026-11-20T12:00:00.5+02:00"}`,
+			"L-01 L-24", a2a.ListTasks{ContextID: "c", PageSize: 10, PageToken: "p", HistoryLength: pointer(0), IncludeArtifacts: true,
+				UpdatedAfter: time.Date(2026, 11, 20, 10, 0, 0, 5e8, time.UTC)}, ""},
+		{`{"context_id":"other","contextId":"c"}`, "L-01", a2a.ListTasks{ContextID: "c"}, ""},
+		{`{"context_id":null,"last_updated_after":null}`, "L-01", a2a.ListTasks{}, ""},
+		{`{"page_size":0}`, "L-01 L-24", a2a.ListTasks{}, "pageSize"},
+		{`{"last_updated_after":"yesterday"}`, "L-01 L-24", a2a.ListTasks{}, "last_updated_after"},
+		{`{"last_updated_after":1}`, "L-01 L-24", a2a.ListTasks{}, "last_updated_after"},
 	} {
 		op, rules, err := decode(t, true, "tasks/list", tc.params)
 		if got := strings.Join(rules, " "); got != tc.rules {

@@ -100,27 +100,42 @@ func (d *decoder) taskParams(params []byte) (taskID string, metadata a2a.Raw, hi
 	return d.text("id", id, d.limits.IDBytes), metadata, history
 }
 
-// list reads the params of tasks/list (L-01), which all have a default.
+// listMembers are the params of tasks/list (L-01).
+type listMembers struct {
+	contextID, status, pageSize, pageToken, history, artifacts []byte
+	updatedAfter                                               []byte // L-24
+}
+
+// list reads the params of tasks/list, which all have a default.
 func (d *decoder) list(params []byte) *a2a.ListTasks {
 	d.params(params)
-	op := &a2a.ListTasks{}
+	var m listMembers
 	for key, v := range rawjson.Members(params) {
 		switch string(key) {
 		case "contextId":
-			op.ContextID = d.text("contextId", v, d.limits.IDBytes)
+			m.contextID = v
 		case "status":
-			op.State = d.lenientState("status", v)
+			m.status = v
 		case "pageSize":
-			op.PageSize = d.pageSize(v)
+			m.pageSize = v
 		case "pageToken":
-			op.PageToken = d.text("pageToken", v, maxToken)
+			m.pageToken = v
 		case "historyLength":
-			op.HistoryLength = d.historyLength(v)
+			m.history = v
 		case "includeArtifacts":
-			op.IncludeArtifacts = d.boolean("includeArtifacts", v, false)
+			m.artifacts = v
 		}
 	}
-	return op
+	d.lenientListMembers(&m, params)
+	return &a2a.ListTasks{
+		ContextID:        d.text("contextId", m.contextID, d.limits.IDBytes),
+		State:            d.lenientState("status", m.status),
+		PageSize:         d.pageSize(m.pageSize),
+		PageToken:        d.text("pageToken", m.pageToken, maxToken),
+		HistoryLength:    d.historyLength(m.history),
+		IncludeArtifacts: d.boolean("includeArtifacts", m.artifacts, false),
+		UpdatedAfter:     d.lenientTime("last_updated_after", m.updatedAfter),
+	}
 }
 
 func (d *decoder) pageSize(v []byte) int {

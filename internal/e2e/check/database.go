@@ -1,0 +1,68 @@
+package check
+
+import (
+	"context"
+	_ "embed" // the queries
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed invariants.sql
+var invariants string
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Database returns what is wrong in a database at quiescence. grace is how long a task may
+// have waited for a worker: more than a lease lasts.
+func Database(ctx context.Context, db Querier, grace time.Duration) ([]Violation, error) {
+	var found faults
+	for name, query := range queries() {
+		var args []any
+		if strings.Contains(query, "$1") {
+			args = append(args, grace)
+		}
+		rows, err := db.Query(ctx, query, args...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for rows.Next() {
+			var task *string
+			var detail string
+			if err := rows.Scan(&task, &detail); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			id := ""
+			if task != nil {
+				id = *task
+			}
+			found.add(name, id, "%s", detail)
+		}
+		if err := rows.Err(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return found, nil
+}
+
+const heading = "-- invariant: "
+
+// queries yields the queries with the headings above them.
+func queries() func(yield func(name, query string) bool) {
+	return func(yield func(name, query string) bool) {
+		_, rest, _ := strings.Cut(invariants, heading)
+		for rest != "" {
+			var one string
+			one, rest, _ = strings.Cut(rest, heading)
+			name, query, _ := strings.Cut(one, "\n")
+			if !yield(name, query) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Shown returns what streams showed and the log of the database does not hold under the
+// same number and uid.
+func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, error) {
+	shown := make(map[string]map[string]bool) // ids by task
+	for i := range streams {
+		for _, f := range streams[i].Frames {
+			var o object
+			if json.Unmarshal(f.Result, &o) != nil {
+				continue // Streams names it
+			}
+			if shown[o.task()] == nil {
+				shown[o.task()] = make(map[string]bool)
+			}
+			shown[o.task()][f.ID] = true
+		}
+	}
+	rows, err := db.Query(ctx, `SELECT e.task_id::text, e.seq || '-' || left(e.event_uid::text, 8) FROM audit.event e WHERE e.task_id::text = ANY($1)`,
+		slices.Collect(maps.Keys(shown)))
+	if err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	for rows.Next() {
+		var task, id string
+		if err := rows.Scan(&task, &id); err != nil {
+			return nil, fmt.Errorf("read the log: %w", err)
+		}
+		delete(shown[task], id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	var found faults
+	for _, task := range slices.Sorted(maps.Keys(shown)) {
+		for _, id := range slices.Sorted(maps.Keys(shown[task])) {
+			found.add(InLog, task, "event %s", id)
+		}
+	}
+	return found, nil
+}

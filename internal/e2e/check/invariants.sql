@@ -1,0 +1,155 @@
+-- The invariants that a database shows by itself. Each query returns (task id, what is wrong)
+-- and no row where its invariant holds. $1, where it stands, is how long work may wait for a
+-- worker at quiescence.
+
+-- invariant: I2a statuses follow each other as the state machine allows
+SELECT s.task_id::text, format('seq %s: %s after %s', s.seq, s.state, coalesce(s.before, 'nothing'))
+FROM (
+  SELECT e.task_id, e.seq, e.state, lag(e.state) OVER (PARTITION BY e.task_id ORDER BY e.seq) AS before
+  FROM audit.event e
+  WHERE e.kind = 'status'
+) s
+WHERE CASE
+  WHEN s.before IS NULL THEN s.state <> 'SUBMITTED'
+  WHEN s.before IN ('SUBMITTED', 'WORKING') THEN s.state = 'SUBMITTED'
+  WHEN s.before IN ('INPUT_REQUIRED', 'AUTH_REQUIRED') THEN s.state IN ('INPUT_REQUIRED', 'AUTH_REQUIRED')
+  ELSE false -- I2b names what follows an end
+END;
+
+-- invariant: I2b nothing follows the end
+SELECT e.task_id::text, format('seq %s (%s) behind the end at seq %s', e.seq, coalesce(e.state, e.kind), f.seq)
+FROM audit.event e
+JOIN (
+  SELECT t.task_id, min(t.seq) AS seq
+  FROM audit.event t
+  WHERE t.state IN ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED')
+  GROUP BY t.task_id
+) f ON f.task_id = e.task_id AND f.seq < e.seq;
+
+-- invariant: I2c a task is in the state of its newest status
+SELECT t.id::text, format('the task is %s, its newest status %s', t.state, coalesce(n.state, 'is missing'))
+FROM audit.task t
+LEFT JOIN (
+  SELECT DISTINCT ON (e.task_id) e.task_id, e.state
+  FROM audit.event e
+  WHERE e.kind = 'status'
+  ORDER BY e.task_id, e.seq DESC
+) n ON n.task_id = t.id
+WHERE n.state IS DISTINCT FROM t.state;
+
+-- invariant: I3a events are numbered from 1 to last_seq, each once
+SELECT n.task_id::text, format('place %s of %s has seq %s, last_seq is %s', n.place, n.events, coalesce(n.seq::text, '(none)'), n.last_seq)
+FROM (
+  SELECT t.id AS task_id, t.last_seq, e.seq, row_number() OVER w AS place, count(e.seq) OVER (PARTITION BY t.id) AS events
+  FROM audit.task t
+  LEFT JOIN audit.event e ON e.task_id = t.id
+  WINDOW w AS (PARTITION BY t.id ORDER BY e.seq)
+) n
+WHERE n.seq IS DISTINCT FROM n.place OR n.events <> n.last_seq;
+
+-- invariant: I3a no event without its task
+SELECT e.task_id::text, format('seq %s', e.seq)
+FROM audit.event e
+WHERE NOT EXISTS (SELECT FROM audit.task t WHERE t.id = e.task_id);
+
+-- invariant: I3b events are numbered in the order of their commits
+SELECT e.task_id::text, format('seq %s is of %s, the one before of %s', e.seq, e.committed_at, e.before)
+FROM (
+  SELECT v.task_id, v.seq, v.committed_at, lag(v.committed_at) OVER (PARTITION BY v.task_id ORDER BY v.seq) AS before
+  FROM audit.event v
+) e
+WHERE e.committed_at < e.before;
+
+-- invariant: I4a who was overtaken writes no more
+SELECT o.task_id::text, format('seq %s was written under claim %s, which claim %s had overtaken at seq %s', o.seq, o.token, y.token, y.seq)
+FROM audit.event o
+JOIN LATERAL (
+  SELECT v.seq, v.token
+  FROM audit.event v
+  WHERE v.task_id = o.task_id AND v.seq < o.seq AND v.source = 'worker' AND v.token > o.token
+  ORDER BY v.seq
+  LIMIT 1
+) y ON true
+WHERE o.source = 'worker';
+
+-- invariant: I4b a claim has one worker
+SELECT a.task_id::text, format('claim %s: %s', a.token, string_agg(a.worker, ', '))
+FROM audit.attempt a
+GROUP BY a.task_id, a.token
+HAVING count(*) > 1;
+
+-- invariant: I4c what a worker wrote it wrote under its own claim
+SELECT e.task_id::text, format('seq %s by %s under claim %s', e.seq, coalesce(e.worker, '(nobody)'), e.token)
+FROM audit.event e
+LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
+WHERE e.source = 'worker' AND a.task_id IS NULL;
+
+-- invariant: I4d a claim begins with a working status
+SELECT a.task_id::text, format('claim %s begins with %s', a.token, coalesce(f.state, f.kind, 'nothing'))
+FROM audit.attempt a
+LEFT JOIN LATERAL (
+  SELECT v.kind, v.state
+  FROM audit.event v
+  WHERE v.task_id = a.task_id AND v.token = a.token
+  ORDER BY v.seq
+  LIMIT 1
+) f ON true
+WHERE f.state IS DISTINCT FROM 'WORKING';
+
+-- invariant: I4e a claim that is over has an outcome, and one that has none is held
+SELECT a.task_id::text, format('claim %s of %s ended %s with %s, the task is held under %s', a.token, a.worker, coalesce(a.ended_at::text, 'never'),
+  coalesce(a.outcome, 'no outcome'), t.lease_token)
+FROM audit.attempt a
+JOIN audit.task t ON t.id = a.task_id
+WHERE (a.outcome IS NULL) <> (t.lease_worker IS NOT NULL AND t.lease_token = a.token)
+  OR (a.ended_at IS NULL) <> (a.outcome IS NULL);
+
+-- invariant: I4f what has ended or waits for its client is held by nobody
+SELECT t.id::text, format('%s and held by %s under claim %s', t.state, t.lease_worker, t.lease_token)
+FROM audit.task t
+WHERE t.lease_worker IS NOT NULL AND t.state <> 'WORKING';
+
+-- invariant: I5a every event behind its start is delivered to a webhook, or is given up with a reason
+SELECT c.task_id::text, format('config %s, seq %s: %s', c.id, e.seq, coalesce(d.state || coalesce(' (' || d.reason || ')', ''), 'nothing'))
+FROM audit.push_config c
+JOIN audit.event e ON e.task_id = c.task_id AND e.seq > c.from_seq AND e.seq <= coalesce(c.deleted_after_seq, e.seq)
+LEFT JOIN audit.delivery d ON d.config_id = c.id AND d.task_id = c.task_id AND d.seq = e.seq
+WHERE CASE d.state
+  WHEN 'delivered' THEN false
+  WHEN 'dead' THEN coalesce(d.reason, '') = ''
+  WHEN 'skipped' THEN coalesce(d.reason, '') = ''
+  WHEN 'cancelled' THEN c.deleted_after_seq IS NULL
+  ELSE true
+END;
+
+-- invariant: I5b a webhook gets events in their order
+SELECT d.task_id::text, format('config %s: seq %s was delivered before seq %s', d.config_id, d.seq, b.seq)
+FROM audit.delivery d
+JOIN LATERAL (
+  SELECT p.seq
+  FROM audit.delivery p
+  WHERE p.config_id = d.config_id AND p.task_id = d.task_id AND p.seq < d.seq AND p.state = 'delivered' AND p.delivered_at > d.delivered_at
+  ORDER BY p.seq DESC
+  LIMIT 1
+) b ON true
+WHERE d.state = 'delivered';
+
+-- invariant: I6a an Idempotency-Key stands for one message
+SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks', m.idem_key, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
+FROM audit.message m
+WHERE m.idem_key IS NOT NULL
+GROUP BY m.tenant, m.owner, m.idem_key
+HAVING count(*) > 1;
+
+-- invariant: I6b where an agent dedupes by message id, an id stands for one message
+SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks', m.message_id, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
+FROM audit.message m
+WHERE m.dedupe_mid
+GROUP BY m.tenant, m.owner, m.message_id
+HAVING count(*) > 1;
+
+-- invariant: I8 no work is left that nobody holds
+SELECT t.id::text, format('%s since %s, lease until %s', t.state, t.updated_at, coalesce(t.lease_until::text, 'never'))
+FROM audit.task t
+WHERE t.state IN ('SUBMITTED', 'WORKING')
+  AND greatest(t.updated_at, t.lease_until) < clock_timestamp() - $1::interval;

@@ -1,0 +1,289 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/e2e/check"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// leaseTTL is that of RELIABILITY's tests.
+const leaseTTL = 3 * time.Second
+
+// timings make a replica notice in seconds what takes minutes in production.
+var timings = []string{
+	"A2AD_LEASE_TTL=" + leaseTTL.String(), "A2AD_POLL_INTERVAL=500ms", "A2AD_WAKE_INTERVAL=5ms", "A2AD_SSE_PING=1s", "A2AD_LISTENER_PING=2s",
+	"A2AD_IDLE_TX_TIMEOUT=2s", "A2AD_LOCK_TIMEOUT=2s", "A2AD_STATEMENT_TIMEOUT=5s", "A2AD_POOL_TIMEOUT=2s", "A2AD_RESCUE_INTERVAL=250ms",
+	"A2AD_RETRY_BACKOFF_BASE=50ms", "A2AD_RETRY_BACKOFF_MAX=500ms", "A2AD_SSE_RETRY=50ms", "A2AD_DRAIN_TIMEOUT=6s", "A2AD_DB_POOL=8",
+	"A2AD_BLOCKING_MAX_WAIT=20s",
+}
+
+// agentFiles are the agents that every replica has.
+var agentFiles = map[string]string{
+	"echo.yaml":   "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
+	"script.yaml": scriptAgent("script", ""),
+	"busy.yaml":   scriptAgent("busy", "on_busy: reject\n"),
+	"once.yaml":   scriptAgent("once", "dedupe: message_id\n"),
+	"brief.yaml":  scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
+	"quiet.yaml":  scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
+	"single.yaml": scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
+	"asks.yaml":   scriptAgent("asks", "on_lost_lease: input-required\n"),
+}
+
+func scriptAgent(name, more string) string {
+	return fmt.Sprintf("name: %s\ndescription: Plays scripts.\nskills: [{id: play, name: Play, description: Plays, tags: [test]}]\nexecutor: {script: {}}\n%s", name, more)
+}
+
+// cluster is some replicas on one database, and what their clients saw.
+type cluster struct {
+	t        *testing.T
+	url      string // of the database
+	db       *pgxpool.Pool
+	agents   string
+	replicas []*replica
+	log      *check.Log
+	http     *http.Transport
+	readers  int
+	retry    backoff.Policy // of clients
+	cutOK    bool           // streams may end without a word
+}
+
+// newCluster returns one without replicas on a new database. When the test ends, it must be
+// at rest: then the invariants are checked, and the replicas that are left are stopped.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return clusterOn(t, storetest.New(t))
+}
+
+func clusterOn(t *testing.T, db *storetest.DB) *cluster {
+	t.Helper()
+	c := &cluster{
+		t: t, url: db.URL, db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
+		http:  &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		retry: backoff.Policy{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond},
+	}
+	for name, text := range agentFiles {
+		if err := os.WriteFile(filepath.Join(c.agents, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(c.finish)
+	return c
+}
+
+// start adds a replica. env overrides the settings of tests.
+func (c *cluster) start(name string, env ...string) *replica {
+	c.t.Helper()
+	all := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
+		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off",
+		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000",
+	}
+	r := spawn(c.t, name, append(append(all, timings...), env...))
+	c.replicas = append(c.replicas, r)
+	r.awaitReady()
+	return r
+}
+
+// restart starts a replica that has ended again, under its name and with its settings.
+func (c *cluster) restart(old *replica) *replica {
+	c.t.Helper()
+	r := spawn(c.t, old.name, old.env)
+	c.replicas = append(c.replicas, r)
+	r.awaitReady()
+	return r
+}
+
+// alive returns the replicas that run.
+func (c *cluster) alive() []*replica {
+	var list []*replica
+	for _, r := range c.replicas {
+		if r.running() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// client returns a client of an agent on one replica. What it sees is logged as one reader's.
+func (c *cluster) client(r *replica, agent string) *client.Client {
+	return c.roamer(agent, func(int) *replica { return r })
+}
+
+// roamer returns a client whose n-th request, from 0, goes to the replica that pick chooses.
+func (c *cluster) roamer(agent string, pick func(n int) *replica) *client.Client {
+	c.readers++
+	rec := &recorder{log: c.log, next: c.http, pick: pick, name: fmt.Sprintf("reader %d", c.readers)}
+	return &client.Client{URL: "http://replica/agents/" + agent, HTTP: &http.Client{Transport: rec}, Retry: c.retry}
+}
+
+// one reads one value from the database.
+func one[T any](c *cluster, sql string, args ...any) T {
+	c.t.Helper()
+	v, err := query[T](c, sql, args...)
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func query[T any](c *cluster, sql string, args ...any) (v T, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err = c.db.QueryRow(ctx, sql, args...).Scan(&v)
+	return v, err
+}
+
+// column reads one column of several rows.
+func column[T any](c *cluster, sql string, args ...any) []T {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := c.db.Query(ctx, sql, args...)
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		c.t.Fatalf("%s: %v", sql, err)
+	}
+	return list
+}
+
+// attempts returns how a task was tried: worker and outcome of each claim, in their order.
+func (c *cluster) attempts(task string) []string {
+	c.t.Helper()
+	return column[string](c, `SELECT worker || ' ' || coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
+}
+
+// state returns the state of a task as the database has it.
+func (c *cluster) state(task string) string {
+	c.t.Helper()
+	return one[string](c, `SELECT state FROM audit.task WHERE id::text = $1`, task)
+}
+
+// awaitState waits until the database has a task in a state.
+func (c *cluster) awaitState(task, state string) {
+	c.t.Helper()
+	until(c.t, "task "+task+" is "+state, func() bool { return c.state(task) == state })
+}
+
+// settle waits until nothing is left to do.
+func (c *cluster) settle() {
+	c.t.Helper()
+	until(c.t, "all tasks have ended or wait for their clients", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')`)
+		return err == nil && n == 0
+	})
+}
+
+// sampled is of how many tasks the events are read again at the end.
+const sampled = 30
+
+// finish holds the invariants against everything that the test has left.
+func (c *cluster) finish() {
+	defer c.http.CloseIdleConnections()
+	defer func() {
+		for _, r := range c.replicas {
+			r.end()
+		}
+	}()
+	if c.t.Failed() {
+		return
+	}
+	c.settle()
+	c.readAgain()
+	c.judge()
+	for _, r := range c.alive() {
+		r.stop()
+	}
+}
+
+// judge runs the checkers of package check.
+func (c *cluster) judge() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	found, err := check.Database(ctx, c.db, leaseTTL)
+	if err != nil {
+		c.t.Errorf("check the database: %v", err)
+	}
+	streams := c.log.Streams()
+	shown, err := check.Shown(ctx, c.db, streams)
+	if err != nil {
+		c.t.Errorf("check what was shown: %v", err)
+	}
+	found = append(append(found, shown...), check.Streams(streams)...)
+	found = append(found, check.Answers(c.log.Answers(), streams)...)
+	for i, v := range found {
+		if c.cutOK && v.Name == check.Ending && strings.Contains(v.Detail, "without a last event") {
+			continue
+		}
+		if i > 20 {
+			c.t.Errorf("and %d more", len(found)-i)
+			break
+		}
+		c.t.Errorf("%s", v)
+	}
+}
+
+// readAgain reads tasks and their whole logs from each replica, so that the checkers can hold
+// what everybody saw against what is there now.
+func (c *cluster) readAgain() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := c.db.Query(ctx, `
+		SELECT t.id::text, t.agent, t.last_seq, '1-' || left(e.event_uid::text, 8)
+		FROM (SELECT v.*, row_number() OVER (ORDER BY v.id) AS n, count(*) OVER () AS total FROM audit.task v) t
+		JOIN audit.event e ON e.task_id = t.id AND e.seq = 1
+		WHERE t.n % greatest(t.total / $1, 1) = 0 AND t.last_seq > 1`, sampled)
+	if err != nil {
+		c.t.Errorf("list tasks: %v", err)
+		return
+	}
+	type row struct {
+		task, agent, first string
+		last               int64
+	}
+	var list []row
+	var r row
+	if _, err := pgx.ForEachRow(rows, []any{&r.task, &r.agent, &r.last, &r.first}, func() error {
+		list = append(list, r)
+		return nil
+	}); err != nil {
+		c.t.Errorf("list tasks: %v", err)
+		return
+	}
+	for _, at := range c.alive() {
+		for _, r := range list {
+			cl := c.client(at, r.agent)
+			cl.Tries = -1
+			for ev, err := range cl.Resubscribe(ctx, r.task, client.StreamOptions{LastEventID: r.first}) {
+				if err != nil {
+					c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)
+					break
+				}
+				if ev.Seq >= r.last {
+					break
+				}
+			}
+			got, err := cl.Get(ctx, r.task, -1)
+			if err != nil {
+				c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)
+				continue
+			}
+			c.log.AddAnswer(check.Answer{Replica: at.name, Task: got.Raw, Whole: true, AtEnd: true})
+		}
+	}
+}
