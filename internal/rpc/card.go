@@ -30,7 +30,7 @@ func (s *Server) renderCard(agent *a2a.Agent, root bool) card {
 		url = s.cfg.PublicURL + "/"
 	}
 	c.Interfaces = []a2a.Interface{{URL: url, Binding: "JSONRPC", Version: "0.3"}}
-	c.Streaming, c.Push, c.ExtendedCard = true, false, false
+	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
