@@ -27,6 +27,8 @@ type Lease struct {
 	Checkpoint a2a.Raw
 	LastSeq    int64
 	Bytes      int64
+
+	hasPush bool // the task had webhooks the last time anybody looked
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -71,11 +73,19 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 		p.Floor = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 	}
 	var rows []dbsqlc.TaskClaimRow
+	push := false
 	err := c.store.inTx(ctx, c.store.work, func(q *dbsqlc.Queries) (err error) {
 		if err = q.ClaimPlan(ctx); err != nil {
 			return err
 		}
-		rows, err = q.TaskClaim(ctx, p)
+		if rows, err = q.TaskClaim(ctx, p); err != nil {
+			return err
+		}
+		var m moved
+		for _, r := range rows {
+			m.add(r.ID, r.HasPush, true)
+		}
+		push, err = m.heads(ctx, q)
 		return err
 	})
 	if err != nil {
@@ -85,7 +95,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	for i, r := range rows {
 		leases[i] = Lease{
 			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, hasPush: r.HasPush,
 		}
 		if deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
@@ -95,6 +105,9 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 		}
 	}
 	c.floors[agent] = f
+	if push {
+		c.store.cfg.Wake(KeyPush)
+	}
 	for i := range rows {
 		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
 	}
@@ -204,6 +217,7 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
 	var rows []dbsqlc.LeaseRescueRow
+	push := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		free, err := q.ChoreLock(ctx, choreClass, choreRescue)
 		if err != nil || !free {
@@ -213,18 +227,26 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 			return err
 		}
 		var ended []pgtype.UUID
+		var m moved
 		for _, r := range rows {
 			if r.Fate == "fail" && r.HasArtifacts {
 				ended = append(ended, r.ID)
 			}
+			m.add(r.ID, r.HasPush && r.Fate != "retry", true)
 		}
-		if len(ended) == 0 {
-			return nil
+		if len(ended) > 0 {
+			if err := q.ArtifactFold(ctx, ended); err != nil {
+				return err
+			}
 		}
-		return q.ArtifactFold(ctx, ended)
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
 	}
 	for _, r := range rows {
 		if r.Fate == "retry" {

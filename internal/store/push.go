@@ -105,6 +105,31 @@ func schemes(list []string) []string {
 	return list
 }
 
+// gatherPush is how long chunks of artifacts gather before a webhook is told of them: its
+// body is the whole task, and one request may cover many chunks.
+const gatherPush = 250 * time.Millisecond
+
+// moved collects the tasks of a transaction that got events, for their webhooks.
+type moved struct {
+	ids    []pgtype.UUID
+	urgent []bool
+}
+
+func (m *moved) add(id pgtype.UUID, hasPush, urgent bool) {
+	if hasPush {
+		m.ids, m.urgent = append(m.ids, id), append(m.urgent, urgent)
+	}
+}
+
+// heads tells the webhooks, and reports whether any is to be woken for.
+func (m *moved) heads(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+	if len(m.ids) == 0 {
+		return false, nil
+	}
+	n, err := q.PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{TaskIds: m.ids, Urgent: m.urgent, Gather: pgInterval(gatherPush)})
+	return n > 0, err
+}
+
 // Pushes lists the webhooks of a task of the caller, oldest first; with an id only that one.
 // Whether the task exists is for the caller to ask first.
 func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID string) ([]Push, error) {

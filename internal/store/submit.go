@@ -201,6 +201,7 @@ var errKeyTaken = errors.New("key taken")
 func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
 	var out Submitted
 	sub.id = sub.Task
+	push := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
@@ -235,16 +236,23 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 			return err
 		}
 		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state}
-		if state.Interrupted() {
-			out.State = a2a.StateSubmitted
+		if !state.Interrupted() {
+			return nil
 		}
-		return nil
+		out.State = a2a.StateSubmitted
+		var m moved
+		m.add(pgID(sub.Task), t.HasPush || sub.Push != nil, true)
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if errors.Is(err, errKeyTaken) {
 		return s.replay(ctx, sub)
 	}
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit to a task: %w", unavailable(err))
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
 	}
 	if out.State == a2a.StateSubmitted {
 		s.cfg.Committed(sub.Task, nil)
@@ -281,6 +289,7 @@ func tooLarge(limit int64) error {
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
 	state := a2a.StateCanceled
 	var worker string
+	push := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
@@ -301,14 +310,22 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		}
 		worker = row.Worker
 		if t.HasArtifacts {
-			return q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)})
+			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
+				return err
+			}
 		}
-		return nil
+		var m moved
+		m.add(pgID(id), t.HasPush, true)
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if err != nil {
 		return state, fmt.Errorf("cancel: %w", unavailable(err))
 	}
 	s.cfg.Committed(id, nil)
+	if push {
+		s.cfg.Wake(KeyPush)
+	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
 	}

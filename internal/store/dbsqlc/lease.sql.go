@@ -157,7 +157,7 @@ WITH p AS (
     ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
   FROM l
   WHERE t.id = l.id
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -179,7 +179,7 @@ WITH p AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u
+SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts, u.has_push FROM u
 `
 
 type LeaseRescueParams struct {
@@ -195,6 +195,7 @@ type LeaseRescueRow struct {
 	Agent        string
 	Fate         string
 	HasArtifacts bool
+	HasPush      bool
 }
 
 // LeaseRescue takes tasks from workers that are no longer heard of; any replica may run it.
@@ -221,6 +222,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 			&i.Agent,
 			&i.Fate,
 			&i.HasArtifacts,
+			&i.HasPush,
 		); err != nil {
 			return nil, err
 		}
@@ -291,7 +293,7 @@ WITH pick AS (
   FROM del
   WHERE t.id = del.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.bytes, t.deadline_at, del.run_at, del.reason
+    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, del.run_at, del.reason
 ), le AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
   SELECT up.id, up.lease_epoch, $6::text, clock_timestamp() + $7::interval FROM up
@@ -308,7 +310,7 @@ WITH pick AS (
   RETURNING task_id, event_uid, body
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.bytes, up.run_at, ev.event_uid AS uid, ev.body, (extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, ev.event_uid AS uid, ev.body, (extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up JOIN ev ON ev.task_id = up.id
 ORDER BY up.run_at, up.id
@@ -336,6 +338,7 @@ type TaskClaimRow struct {
 	ReadUserSeq  int64
 	LastAt       pgtype.Timestamptz
 	HasArtifacts bool
+	HasPush      bool
 	Bytes        int64
 	RunAt        pgtype.Timestamptz
 	Uid          pgtype.UUID
@@ -376,6 +379,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.ReadUserSeq,
 			&i.LastAt,
 			&i.HasArtifacts,
+			&i.HasPush,
 			&i.Bytes,
 			&i.RunAt,
 			&i.Uid,
