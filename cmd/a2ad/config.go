@@ -68,7 +68,7 @@ type Pool struct {
 
 // Admin is the listener for operators.
 type Admin struct {
-	AdminListen Listen `type:"setting" name:"admin-listen" def:"127.0.0.1:9090" help:"Address for operators: health, metrics, profiles; or off."`
+	AdminListen Listen `type:"setting" name:"admin-listen" def:"127.0.0.1:9090" help:"Address for operators: health and profiles; or off."`
 }
 
 // Listeners says where the server answers.

@@ -261,7 +261,7 @@ func (r *replica) run(ctx context.Context) error {
 
 var (
 	errNotAccepting = errors.New("not listening")
-	errNoClaims     = errors.New("the last try to claim work failed")
+	errNoClaims     = errors.New("no try to claim work has gone through since the start or the last failure")
 )
 
 // checks is what /readyz asks. ctx is that of the server.

@@ -124,7 +124,7 @@ func chooseDefault(files []agents.File, own int, wanted string) error {
 	return nil
 }
 
-// printWelcome shows where dev answers, and a line to try.
+// printWelcome shows where dev answers, where its tasks are, and a line to try.
 func printWelcome(w io.Writer, r *replica) {
 	base := "http://" + r.api.Addr().String()
 	fmt.Fprintf(w, "\na2ad %s, development mode: no authentication, loopback only\n\n", version)
@@ -138,15 +138,16 @@ func printWelcome(w io.Writer, r *replica) {
 	if r.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())
 	}
+	fmt.Fprintf(w, "  %-10s %s\n", "database", maskDSN(r.cfg.DatabaseURL.Reveal()))
 	fmt.Fprintf(w, `
 Try it:
 
   curl -s %s/ -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hello"}]}}}'
 
 or, in another terminal:  ./bin/a2ad send%s hello
-Stop with Ctrl-C. Tasks are kept in %s.
+Stop with Ctrl-C. Tasks are kept in the database.
 
-`, base, urlFlag(base), r.cfg.DataDir)
+`, base, urlFlag(base))
 }
 
 func urlFlag(base string) string {

@@ -310,7 +310,7 @@ WITH pick AS (
   RETURNING task_id, event_uid, body
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, ev.event_uid AS uid, ev.body, (extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, ev.event_uid AS uid, ev.body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up JOIN ev ON ev.task_id = up.id
 ORDER BY up.run_at, up.id

@@ -1,0 +1,18 @@
+// Package doctest keeps the documents true. It has nothing but tests: they run the commands
+// and queries of the README and of docs/ as a reader would paste them, on a fresh directory,
+// server and database, and compare what the documents say about settings, versions and each
+// other with what is there.
+//
+// A comment on the line above a fenced block says what to do with it:
+//
+//	<!-- run -->           a sh or sql block is run, in the order of the document. All sh blocks
+//	                       of a document share one shell, which ends with the first command that
+//	                       fails; a sql block runs on the database that $db or else
+//	                       $A2AD_DATABASE_URL of that shell names.
+//	<!-- shows -->         the block is an excerpt of what the last one printed: its lines must be
+//	                       there in this order. … stands for anything; ids, times and keys may differ.
+//	<!-- file: PATH -->    the block is written to a file, below the directory of the shell.
+//	<!-- not run: WHY -->  a sh or sql block that no test can run.
+//
+// The ports and the database that the documents name are replaced by free ones.
+package doctest

@@ -1,0 +1,146 @@
+package doctest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	storetest.Main(m, goleak.Cleanup(func(code int) {
+		if buildDir != "" {
+			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays
+		}
+		os.Exit(code)
+	}))
+}
+
+// TestDocuments does what the documents tell their readers to do.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	for _, doc := range []struct {
+		file        string
+		ownDatabase bool // that of dev, with a PostgreSQL of its own
+	}{
+		{"README.md", true},
+		{"docs/agents.md", false},
+		{"docs/audit.md", false},
+		{"docs/configuration.md", false},
+	} {
+		t.Run(filepath.Base(doc.file), func(t *testing.T) {
+			t.Parallel()
+			todo := steps(t, doc.file)
+			if len(todo) == 0 {
+				t.Fatal("there is nothing to run")
+			}
+			s := newShell(t, doc.ownDatabase)
+			for i := range todo {
+				do(t, s, &todo[i])
+			}
+		})
+	}
+}
+
+func do(t *testing.T, s *shell, b *block) {
+	t.Helper()
+	var output string
+	var ok bool
+	switch {
+	case b.mark == "file":
+		path := filepath.Join(s.dir, filepath.FromSlash(b.arg))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(s.here(b.text)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return
+	case b.lang == "sql":
+		output, ok = s.query(t, b.text)
+	default:
+		output, ok = s.run(t, b.text)
+	}
+	if !ok {
+		t.Fatalf("%s: this does not work:\n%s\nit prints:\n%s%s", b.at(), b.text, output, s.logs())
+	}
+	for _, excerpt := range b.shows {
+		if line := missing(excerpt.text, output); line != "" {
+			t.Errorf("%s: the output does not have, at its place, the line\n%s\nbut is\n%s", excerpt.at(), line, output)
+		}
+	}
+}
+
+// logs returns the ends of the logs that the blocks have written, to tell why one failed.
+func (s *shell) logs() string {
+	var out strings.Builder
+	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.log")) // the pattern is good
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		out.WriteString("\n" + filepath.Base(path) + ":\n" + string(text[max(0, len(text)-2000):]))
+	}
+	return out.String()
+}
+
+// TestEveryCommandIsRun: a block that is not run says why.
+func TestEveryCommandIsRun(t *testing.T) {
+	t.Parallel()
+	for _, file := range documents(t) {
+		for _, b := range blocks(t, file) {
+			if (b.lang == "sh" || b.lang == "sql") && b.mark != "run" && (b.mark != "not run" || b.arg == "") {
+				t.Errorf("%s: put <!-- run --> or <!-- not run: why --> above this block", b.at())
+			}
+		}
+	}
+}
+
+func TestExcerpts(t *testing.T) {
+	t.Parallel()
+	const output = "id  7-0a1b2c3d\nat 2026-11-20T10:00:00.123Z of 01a1f881-d222-7efb-9074-a08db157cc79\n\nb   c\nend"
+	for _, tc := range []struct{ excerpt, missing string }{
+		{"id 7-99999999\nend\n", ""},
+		{"at 2025-01-01T00:00:00.000Z of 00000000-d222-7efb-9074-a08db157cc79\n", ""},
+		{"id 8-99999999\n", "id 8-99999999"},
+		{"…\nb c\n", ""},
+		{"a… of …\n----+---\n", ""},
+		{"end\nb c\n", "b c"},
+		{"en\n", "en"},
+	} {
+		if got := missing(tc.excerpt, output); got != tc.missing {
+			t.Errorf("missing(%q) = %q, want %q", tc.excerpt, got, tc.missing)
+		}
+	}
+}
+
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	text := strings.ReplaceAll("<!-- run -->\n'''sh\na\n'''\n\n<!-- file: x/y -->\n'''yaml\nb\n'''\n- item\n\n  <!-- not run: no -->\n  '''sh\n  c\n    d\n  '''\n'''text\n'''\n", "'''", "```")
+	got, err := parse("f", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []block{
+		{file: "f", line: 3, lang: "sh", mark: "run", text: "a\n"},
+		{file: "f", line: 8, lang: "yaml", mark: "file", arg: "x/y", text: "b\n"},
+		{file: "f", line: 14, lang: "sh", mark: "not run", arg: "no", text: "c\n  d\n", indent: "  "},
+		{file: "f", line: 18, lang: "text"},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d blocks, want %d", len(got), len(want))
+	}
+	for i := range want {
+		g, w := got[i], want[i]
+		if g.at() != w.at() || g.lang != w.lang || g.mark != w.mark || g.arg != w.arg || g.text != w.text || g.indent != w.indent {
+			t.Errorf("block %d is %+v, want %+v", i, g, w)
+		}
+	}
+	for _, bad := range []string{"```sh\na\n", "<!-- run -->\n\n", "<!-- runs -->\n"} {
+		if _, err := parse("f", bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}

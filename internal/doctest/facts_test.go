@@ -1,0 +1,218 @@
+package doctest_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the table of settings anew")
+
+// newestVersion is the version that the changelog says is the newest.
+func newestVersion() string {
+	data, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		return ""
+	}
+	m := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$`).FindSubmatch(data)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
+// TestVersion: what make stamps into the binary is the newest version of the changelog.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	want := newestVersion()
+	if want == "" {
+		t.Fatal("CHANGELOG.md has no line like ## [0.1.0] - 2026-11-20")
+	}
+	cmd := exec.Command("make", "--no-print-directory", "--dry-run", "build")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !bytes.Contains(out, []byte("-X main.version="+want+" ")) {
+		t.Errorf("make build does not stamp %s: %s", want, out)
+	}
+}
+
+// settings are what `a2ad config` says.
+func settings(t *testing.T, args ...string) (names []string, byName map[string]setting) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatalf("build a2ad: %v", err)
+	}
+	cmd := exec.Command(binary, append([]string{"config", "-o", "json"}, args...)...)
+	cmd.Env = []string{} // of nobody
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) { // serve lacks its database: that is a fault
+		t.Fatal(err)
+	}
+	byName = map[string]setting{}
+	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+		var v setting
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			t.Fatalf("%v: %s", err, s.Bytes())
+		}
+		names, byName[v.Name] = append(names, v.Name), v
+	}
+	if len(names) == 0 {
+		t.Fatalf("a2ad config prints nothing: %v", err)
+	}
+	return names, byName
+}
+
+type setting struct {
+	Name    string `json:"name"`
+	Default string `json:"default"`
+	Meaning string `json:"meaning"`
+	Unused  string `json:"notUsedYet"`
+}
+
+const settingsStart, settingsEnd = "<!-- settings -->\n", "<!-- settings end -->\n"
+
+// TestSettings: the table of docs/configuration.md is what `a2ad config` says.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	names, serve := settings(t)
+	_, dev := settings(t, "--dev")
+	var table strings.Builder
+	table.WriteString("| setting | default | meaning |\n|---|---|---|\n")
+	for _, name := range names {
+		s := serve[name]
+		def := "–"
+		if s.Default != "" {
+			def = "`" + s.Default + "`"
+		}
+		if d := dev[name].Default; d != s.Default {
+			def += "; dev: `" + d + "`"
+		}
+		meaning := strings.ReplaceAll(s.Meaning, "|", `\|`)
+		if s.Unused != "" {
+			meaning += " *Not used yet: " + s.Unused + ".*"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, def, meaning)
+	}
+	path := filepath.Join(root, "docs", "configuration.md")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(data), settingsStart)
+	have, after, ended := strings.Cut(rest, settingsEnd)
+	if !found || !ended {
+		t.Fatalf("%s lacks the line %s or %s", path, strings.TrimSpace(settingsStart), strings.TrimSpace(settingsEnd))
+	}
+	if *update {
+		text := before + settingsStart + table.String() + settingsEnd + after
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(table.String(), have); diff != "" {
+		t.Errorf("the table of %s is not what a2ad config says (-program +table); go test ./internal/doctest -update writes it anew:\n%s", path, diff)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	unsaid  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// TestLinks: what the documents link to is there.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for _, file := range documents(t) {
+		data, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			target, anchor, _ := strings.Cut(m[1], "#")
+			path := filepath.Join(root, filepath.Dir(file), target)
+			if target == "" {
+				path = filepath.Join(root, file)
+			}
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: there is no %s", file, m[1])
+				continue
+			}
+			if anchor != "" && !hasAnchor(t, path, anchor) {
+				t.Errorf("%s: %s has no such heading", file, m[1])
+			}
+		}
+	}
+}
+
+// hasAnchor reports whether a heading of the document has that anchor, as the usual renderers make it.
+func hasAnchor(t *testing.T, path, anchor string) bool {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
+		if strings.ReplaceAll(unsaid.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDecisions: every ADR has its parts and stands in the index.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(root, "docs", "adr")
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "0*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no ADRs: %v", err)
+	}
+	for i, path := range files {
+		name := filepath.Base(path)
+		if want := fmt.Sprintf("%04d-", i+1); !strings.HasPrefix(name, want) {
+			t.Errorf("%s: the next number is %s", name, want)
+		}
+		if !bytes.Contains(index, []byte("("+name+")")) {
+			t.Errorf("%s is not in the index", name)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := string(data)
+		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n", "\n## What would make us reverse it\n"} {
+			_, after, found := strings.Cut(rest, part)
+			if !found {
+				t.Errorf("%s has no %q, or not at its place", name, strings.TrimSpace(part))
+				continue
+			}
+			rest = after
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package doctest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// patience bounds each block: far above what one takes, since the machine is shared.
+const patience = 2 * time.Minute
+
+var buildDir string // written by build, before any test can end
+
+// build makes the program once a run: with the race detector if the tests have it.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "a2ad-doctest-")
+	if err != nil {
+		return "", err
+	}
+	buildDir = dir
+	binary := filepath.Join(dir, "a2ad")
+	args := []string{"build", "-buildvcs=false", "-ldflags", "-X main.version=" + newestVersion(), "-o", binary}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "github.com/a2ad/a2ad/cmd/a2ad")...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return binary, nil
+})
+
+// shell is a bash that runs the blocks of one document in a directory of its own, in which
+// there are bin/a2ad and examples as in the repository.
+type shell struct {
+	dir     string
+	replace []string // old, new, …: what the documents name and what stands for it here
+	cmd     *exec.Cmd
+	in      *os.File
+	lines   chan string // of stdout and stderr; closed when nobody can write any more
+	blocks  int
+}
+
+// newShell starts a shell. Without ownDatabase a2ad finds a database in its environment.
+func newShell(t *testing.T, ownDatabase bool) *shell {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatalf("build a2ad: %v", err)
+	}
+	repo, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "a2ad-doc-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &shell{dir: filepath.Join(dir, "a2ad"), lines: make(chan string, 1024)}
+	// The user that runs PostgreSQL for root passes through.
+	for _, err := range []error{
+		os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(s.dir, "bin"), 0o755),
+		os.Symlink(binary, filepath.Join(s.dir, "bin", "a2ad")), os.Symlink(filepath.Join(repo, "examples"), filepath.Join(s.dir, "examples")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, admin := freePort(t), freePort(t)
+	s.replace = []string{"127.0.0.1:8080", api, "127.0.0.1:9090", admin, exampleDatabase, storetest.NewEmpty(t).URL}
+	s.start(t, api, admin, ownDatabase)
+	return s
+}
+
+// exampleDatabase is how the documents write the URL of a database.
+const exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad"
+
+func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
+	t.Helper()
+	s.cmd = exec.Command("bash", "--noprofile", "--norc", "-s")
+	s.cmd.Dir = s.dir
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "A2AD_") || strings.HasPrefix(kv, "A2AD_PG_BINDIR=") {
+			s.cmd.Env = append(s.cmd.Env, kv)
+		}
+	}
+	s.cmd.Env = append(s.cmd.Env, "A2AD_LISTEN="+api, "A2AD_ADMIN_LISTEN="+admin, "A2AD_URL=http://"+api, "NO_PROXY=*", "LC_ALL=C.UTF-8")
+	if !ownDatabase {
+		s.cmd.Env = append(s.cmd.Env, "A2AD_DATABASE_URL="+storetest.New(t).URL)
+	}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	out, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr, s.in = stdin, stdout, stdout, in
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(s.lines)
+		for r := bufio.NewReader(out); ; {
+			line, err := r.ReadString('\n')
+			if line != "" {
+				s.lines <- strings.TrimSuffix(line, "\n")
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		in.Close()
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // its group, with the servers that a block that failed has left
+		_ = s.cmd.Wait()
+		for range s.lines { // until nobody can write any more
+		}
+		reading.Wait()
+		out.Close()
+	})
+	if _, ok := s.send(t, "set -euo pipefail\n"); !ok {
+		t.Fatal("bash does not start")
+	}
+}
+
+// run runs text and returns what was printed; ok is false when a command failed.
+func (s *shell) run(t *testing.T, text string) (output string, ok bool) {
+	t.Helper()
+	s.blocks++
+	path := filepath.Join(filepath.Dir(s.dir), fmt.Sprintf("block-%d.sh", s.blocks))
+	if err := os.WriteFile(path, []byte(s.here(text)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return s.send(t, ". "+path+" </dev/null\n")
+}
+
+func (s *shell) send(t *testing.T, line string) (output string, ok bool) {
+	t.Helper()
+	const done = "--- doctest: done ---"
+	if _, err := fmt.Fprintf(s.in, "%sprintf '\\n%%s\\n' '%s'\n", line, done); err != nil {
+		t.Fatalf("bash has ended: %v", err)
+	}
+	var out strings.Builder
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case line, open := <-s.lines:
+			if !open || line == done {
+				return s.there(out.String()), open
+			}
+			out.WriteString(line + "\n")
+		case <-timer.C:
+			return s.there(out.String()) + "(no end in " + patience.String() + ")\n", false
+		}
+	}
+}
+
+// here puts what stands for the names of the documents into text, and there puts the names back.
+func (s *shell) here(text string) string { return strings.NewReplacer(s.replace...).Replace(text) }
+
+func (s *shell) there(text string) string {
+	back := make([]string, len(s.replace))
+	for i := 0; i < len(back); i += 2 {
+		back[i], back[i+1] = s.replace[i+1], s.replace[i]
+	}
+	return strings.NewReplacer(back...).Replace(text)
+}
+
+// query runs SQL and returns its rows as psql writes them, but for the width of the columns.
+func (s *shell) query(t *testing.T, sql string) (output string, ok bool) {
+	t.Helper()
+	url, ok := s.run(t, `printf '%s' "${db:-$A2AD_DATABASE_URL}"`)
+	if !ok {
+		return url, false
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, strings.TrimSpace(s.here(url)))
+	if err != nil {
+		return err.Error(), false
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	if err != nil {
+		return err.Error(), false
+	}
+	var out strings.Builder
+	for _, r := range results {
+		writeRows(&out, r)
+	}
+	return s.there(out.String()), true
+}
+
+func writeRows(out *strings.Builder, r *pgconn.Result) {
+	cells := make([]string, len(r.FieldDescriptions))
+	for i, f := range r.FieldDescriptions {
+		cells[i] = f.Name
+	}
+	fmt.Fprintln(out, strings.Join(cells, " | "))
+	for _, row := range r.Rows {
+		for i, v := range row {
+			cells[i] = string(v)
+		}
+		fmt.Fprintln(out, strings.Join(cells, " | "))
+	}
+	plural := "s"
+	if len(r.Rows) == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(out, "(%d row%s)\n", len(r.Rows), plural)
+}
+
+// nextPort is where freePort looks next: below the ports that the kernel gives to clients.
+var nextPort = struct {
+	sync.Mutex
+	n int
+}{n: 20000 + os.Getpid()%5000*2}
+
+// freePort returns an address that nobody listens on, and that no other call returns.
+func freePort(t *testing.T) string {
+	t.Helper()
+	nextPort.Lock()
+	defer nextPort.Unlock()
+	for range 1000 {
+		nextPort.n++
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", nextPort.n))
+		if err != nil {
+			continue
+		}
+		addr := l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return addr
+	}
+	t.Fatal("no free port")
+	return ""
+}

@@ -1,0 +1,220 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	readyLimit = time.Minute
+	stopLimit  = 40 * time.Second // more than the default A2AD_DRAIN_TIMEOUT
+)
+
+// replica is one a2ad process that serves.
+type replica struct {
+	api    string // address that it listens on
+	cmd    *exec.Cmd
+	log    *serverLog
+	exited chan struct{} // closed after err is written
+	err    error         // of Wait
+}
+
+// startReplica returns when the server has said that it is ready. args begin with the command.
+func startReplica(ctx context.Context, args ...string) (*replica, error) {
+	r := &replica{log: newServerLog(), exited: make(chan struct{})}
+	r.cmd = command(context.Background(), append(args, "--listen", "127.0.0.1:0", "--admin-listen", "off", "--log-format", "json")...)
+	r.cmd.Stderr = r.log
+	started := make(chan error, 1)
+	go func() {
+		// The kernel takes the end of the thread that forked for the death of the parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(r.exited)
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			r.err = r.cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start a2ad: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyLimit, errors.New("not ready in time"))
+	defer cancel()
+	select {
+	case r.api = <-r.log.ready:
+		return r, nil
+	case <-r.exited:
+		return nil, fmt.Errorf("a2ad %s: %w\n%s", args[0], r.err, r.log)
+	case <-ctx.Done():
+		r.kill()
+		return nil, fmt.Errorf("a2ad %s: %w\n%s", args[0], context.Cause(ctx), r.log)
+	}
+}
+
+// command is a2ad with these arguments and nothing of our environment that is meant for another one.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, tests.binary, args...)
+	cmd.Dir = tests.dir
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "A2AD_") || strings.HasPrefix(kv, "A2AD_PG_BINDIR=") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	cmd.SysProcAttr = childAttr()
+	return cmd
+}
+
+// run executes a command of a2ad that ends by itself and returns what it prints.
+func run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := command(ctx, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("a2ad %s: %w\n%s", strings.Join(args[:2], " "), err, &stderr)
+	}
+	return out, nil
+}
+
+// kill is kill -9: nothing is said, nothing is given back. It returns when the process is gone.
+func (r *replica) kill() {
+	_ = r.cmd.Process.Kill() // it may have ended
+	<-r.exited
+}
+
+// stop asks for an orderly end. Its error also tells what the server should never have logged.
+func (r *replica) stop() error {
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	select {
+	case <-r.exited:
+	case <-limit.C:
+		r.kill()
+		return fmt.Errorf("a2ad did not stop in %s\n%s", stopLimit, r.log)
+	}
+	if r.err != nil {
+		return fmt.Errorf("a2ad: %w\n%s", r.err, r.log)
+	}
+	return r.log.fault()
+}
+
+// serverLog reads the log of a server.
+type serverLog struct {
+	ready chan string // the address, once
+
+	mu    sync.Mutex
+	lines []string // guarded by mu
+	rest  []byte   // guarded by mu; what has no end of line yet
+	told  bool     // guarded by mu; ready was sent
+}
+
+func newServerLog() *serverLog { return &serverLog{ready: make(chan string, 1)} }
+
+func (l *serverLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(l.rest, []byte{'\n'})
+		if !ok {
+			return len(p), nil
+		}
+		l.line(string(line))
+		l.rest = rest
+	}
+}
+
+func (l *serverLog) line(text string) {
+	l.lines = append(l.lines, text)
+	var record struct{ Msg, API string }
+	if json.Unmarshal([]byte(text), &record) == nil && record.Msg == "ready" && !l.told {
+		l.told = true
+		l.ready <- record.API
+	}
+}
+
+// String returns the end of the log, for the message of a failure.
+func (l *serverLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines[max(0, len(l.lines)-50):], "\n") + "\n" + string(l.rest)
+}
+
+// fault returns the first line that no healthy server writes: an error, or something that is not a log line, as a panic and the
+// race detector write.
+func (l *serverLog) fault() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, text := range l.lines {
+		var record struct{ Level string }
+		if err := json.Unmarshal([]byte(text), &record); err != nil || record.Level == "ERROR" {
+			return fmt.Errorf("a2ad logged:\n%s", strings.Join(l.lines[i:min(len(l.lines), i+60)], "\n"))
+		}
+	}
+	return nil
+}
+
+// place is where a server is found over its lives: an address that stays, and a database.
+type place struct {
+	cable *cable
+	args  []string
+	now   *replica // nil while it is down
+}
+
+// newPlace starts a server with a database of its own.
+func newPlace(t *testing.T, flags ...string) *place {
+	t.Helper()
+	return newPlaceOn(t, newDatabase(t), flags...)
+}
+
+// newPlaceOn starts one more server on a database. It is stopped when the test ends; a log with errors then fails the test.
+func newPlaceOn(t *testing.T, database string, flags ...string) *place {
+	t.Helper()
+	p := &place{cable: newCable(t)}
+	p.args = append([]string{"dev", "--database-url", database, "--public-url", p.url()}, flags...)
+	t.Cleanup(func() { p.stop(t) })
+	p.start(t)
+	return p
+}
+
+func (p *place) url() string { return "http://" + p.cable.addr() }
+
+func (p *place) start(t *testing.T) {
+	t.Helper()
+	var err error
+	if p.now, err = startReplica(testContext(t), p.args...); err != nil {
+		t.Fatal(err)
+	}
+	p.cable.plug(p.now.api)
+}
+
+func (p *place) stop(t *testing.T) {
+	t.Helper()
+	if p.now == nil {
+		return
+	}
+	if err := p.now.stop(); err != nil {
+		t.Error(err)
+	}
+	p.now = nil
+}
+
+func (p *place) kill() {
+	p.now.kill()
+	p.now = nil
+}
