@@ -26,6 +26,13 @@ type operator interface {
 	Keys(ctx context.Context, tenant string) ([]keyRow, error)
 	RevokeKey(ctx context.Context, id string) (keyRow, error)
 
+	// Pushes returns webhooks, newest first; empty filters select all.
+	Pushes(ctx context.Context, task, tenant, state string, limit int) ([]pushRow, error)
+	PushAttempts(ctx context.Context, id string, limit int) ([]pushTryRow, error)
+	// ReplayPush delivers again what follows an event; a negative one means what is not settled.
+	ReplayPush(ctx context.Context, id string, after int64) error
+	EnableDestination(ctx context.Context, tenant, origin string) (bool, error)
+
 	Close()
 }
 
