@@ -48,10 +48,19 @@ bench: ## Measure, and print each figure beside its baseline
 	$(GO) run ./internal/bench $(ARGS)
 
 .PHONY: interop
-interop: build ## Drive a2ad with the official Go and JavaScript clients (needs node and npm)
+interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs node and npm), Python (where there is one)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
-	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && npm test
+	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
+	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
+	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
+
+# Apart, so that it can be run by itself; the environment is kept.
+.PHONY: interop-python
+interop-python: build
+	python3 -m venv bin/interop-python
+	bin/interop-python/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements.txt
+	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python/bin/python -B internal/interop/python/test_a2ad.py -v
 
 .PHONY: up
 up: ## Start PostgreSQL and a2ad in containers (docker compose)
@@ -76,6 +85,7 @@ sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the arrows between packages
 	$(GOLANGCI) run ./...
+	cd internal/interop && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
 
 .PHONY: vet

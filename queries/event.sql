@@ -24,7 +24,7 @@ WITH i AS (
   FROM i
   GROUP BY i.task_id, i.epoch
 ), l AS (
-  SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint,
+  SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
     CASE WHEN k.state IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2::smallint ELSE k.state END AS state
   FROM a2a.tasks t
   JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch
@@ -34,9 +34,9 @@ WITH i AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + l.n, last_message_seq = t.last_message_seq + l.m, bytes = t.bytes + l.bytes,
-    has_artifacts = t.has_artifacts OR l.art, last_at = greatest(clock_timestamp(), t.last_at),
+    has_artifacts = t.has_artifacts OR l.art, last_at = greatest(l.now, t.last_at),
     state = coalesce(l.state, t.state),
-    status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) END,
+    status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE WHEN l.state IS NULL THEN t.status_message_seq WHEN l.said THEN t.last_message_seq + l.m END,
     read_user_seq = CASE WHEN l.asked > 2 THEN l.through ELSE t.read_user_seq END,
     attempt = CASE WHEN l.asked > 2 AND l.asked <> 101 THEN 0 ELSE t.attempt END,

@@ -7,25 +7,27 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 
 -- TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 -- acted on after the commit. floor is the run_at below which this caller has seen no live
--- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3).
+-- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). The time
+-- is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
+-- made a claim read everything that waits for a later time.
 -- name: TaskClaim :many
 WITH pick AS (
   SELECT q.queue, q.priority, q.run_at, q.task_id, q.reason
   FROM a2a.task_ready q
   WHERE q.queue = sqlc.arg(queue)::text AND q.priority = sqlc.arg(priority)::smallint
-    AND q.run_at <= clock_timestamp() AND q.run_at >= sqlc.arg(floor)::timestamptz
+    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= sqlc.arg(floor)::timestamptz
   ORDER BY q.run_at, q.task_id
   LIMIT sqlc.arg(slots)::int
   FOR UPDATE SKIP LOCKED
 ), del AS (
   DELETE FROM a2a.task_ready r USING pick p
   WHERE (r.queue, r.priority, r.run_at, r.task_id) = (p.queue, p.priority, p.run_at, p.task_id)
-  RETURNING r.task_id, r.run_at, r.reason
+  RETURNING r.task_id, r.run_at, r.reason, clock_timestamp() AS now
 ), up AS (
   UPDATE a2a.tasks t
   SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
-    last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, ready_at = NULL,
+    last_at = greatest(del.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(del.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
   FROM del
   WHERE t.id = del.task_id AND t.state < 100
@@ -68,7 +70,7 @@ UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
 FROM h
 WHERE l.task_id = h.task_id
-RETURNING l.task_id;
+RETURNING l.task_id, l.epoch;
 
 -- TaskStates reads the states of tasks for the worker that lost them.
 -- name: TaskStates :many
@@ -125,8 +127,9 @@ WITH p AS (
   LIMIT sqlc.arg(batch)::int
   FOR UPDATE SKIP LOCKED
 ), l AS (
-  SELECT t.id, dead.epoch,
-    CASE WHEN t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail' ELSE coalesce(p.policy, 'retry') END AS fate
+  SELECT t.id, dead.epoch, clock_timestamp() AS now,
+    CASE WHEN coalesce(p.policy, 'retry') = 'retry' AND t.attempt >= coalesce(p.max_attempts, sqlc.arg(default_attempts)::int) THEN 'fail'
+      ELSE coalesce(p.policy, 'retry') END AS fate
   FROM a2a.tasks t
   JOIN dead ON dead.task_id = t.id
   LEFT JOIN p ON p.agent = t.agent
@@ -141,8 +144,8 @@ WITH p AS (
     state = CASE l.fate WHEN 'retry' THEN t.state WHEN 'input-required' THEN 3 ELSE 101 END,
     last_seq = t.last_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
     last_message_seq = t.last_message_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
-    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(clock_timestamp(), t.last_at) END,
-    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) END,
+    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(l.now, t.last_at) END,
+    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,

@@ -53,15 +53,18 @@ FOR UPDATE;
 -- MessageAdd adds a client's message to a task that the transaction has locked. With
 -- resubmit the task goes back to submitted, with an event, and into the queue.
 -- name: MessageAdd :one
-WITH u AS (
+WITH n AS (
+  SELECT clock_timestamp() AS now
+), u AS (
   UPDATE a2a.tasks t
   SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + sqlc.arg(size)::bigint,
     last_seq = t.last_seq + CASE WHEN sqlc.arg(resubmit)::boolean THEN 1 ELSE 0 END,
-    last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(clock_timestamp(), t.last_at) ELSE t.last_at END,
+    last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(n.now, t.last_at) ELSE t.last_at END,
     state = CASE WHEN sqlc.arg(resubmit) THEN 1 ELSE t.state END,
-    status_at = CASE WHEN sqlc.arg(resubmit) THEN date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) ELSE t.status_at END,
+    status_at = CASE WHEN sqlc.arg(resubmit) THEN date_trunc('milliseconds', greatest(n.now, t.last_at)) ELSE t.status_at END,
     status_message_seq = CASE WHEN sqlc.arg(resubmit) THEN NULL ELSE t.status_message_seq END,
-    ready_at = CASE WHEN sqlc.arg(resubmit) THEN clock_timestamp() ELSE t.ready_at END
+    ready_at = CASE WHEN sqlc.arg(resubmit) THEN n.now ELSE t.ready_at END
+  FROM n
   WHERE t.id = sqlc.arg(id)::uuid
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
@@ -81,10 +84,13 @@ SELECT u.last_seq FROM u;
 -- TaskCancel ends a task that the transaction has locked: whatever its agent does from now
 -- on is fenced. It returns the worker that held it, if one did.
 -- name: TaskCancel :one
-WITH u AS (
+WITH n AS (
+  SELECT clock_timestamp() AS now
+), u AS (
   UPDATE a2a.tasks t
-  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+  FROM n
   WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at
 ), e AS (

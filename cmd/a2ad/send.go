@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,9 +113,19 @@ func (c *SendCmd) agentURL() string {
 
 const maxInput = 64 << 20
 
+// messageID goes with the key if there is one: a send that is repeated, by another run of
+// the program too, must be the same request, and a request with another id is another one.
+func (c *SendCmd) messageID() string {
+	if c.IdempotencyKey == "" {
+		return client.NewMessageID()
+	}
+	sum := sha256.Sum256([]byte(c.IdempotencyKey))
+	return "msg-" + hex.EncodeToString(sum[:16])
+}
+
 // message puts the parts together: text, data, files.
 func (c *SendCmd) message(app *App) (a2a.Message, error) {
-	m := a2a.Message{ID: client.NewMessageID(), Role: a2a.RoleUser, TaskID: c.Task, ContextID: c.Context}
+	m := a2a.Message{ID: c.messageID(), Role: a2a.RoleUser, TaskID: c.Task, ContextID: c.Context}
 	if len(c.Text) == 1 && c.Text[0] == "-" {
 		text, err := io.ReadAll(io.LimitReader(app.Stdin, maxInput))
 		if err != nil {

@@ -68,6 +68,7 @@ func do(t *testing.T, s *shell, b *block) {
 	if !ok {
 		t.Fatalf("%s: this does not work:\n%s\nit prints:\n%s%s", b.at(), b.text, output, s.logs())
 	}
+	t.Logf("%s:\n%s", b.at(), output)
 	for _, excerpt := range b.shows {
 		if line := missing(excerpt.text, output); line != "" {
 			t.Errorf("%s: the output does not have, at its place, the line\n%s\nbut is\n%s", excerpt.at(), line, output)

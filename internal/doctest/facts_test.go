@@ -216,3 +216,51 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 }
+
+var arrow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]*) \\|$")
+
+// TestArrows: docs/architecture.md says which package imports which.
+func TestArrows(t *testing.T) {
+	t.Parallel()
+	const module, internal = "github.com/a2ad/a2ad/", "github.com/a2ad/a2ad/internal/"
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		ours := []string{}
+		for _, path := range words[1:] {
+			if strings.HasPrefix(path, module) {
+				ours = append(ours, "`"+strings.TrimPrefix(strings.TrimPrefix(path, internal), module)+"`")
+			}
+		}
+		imports[strings.TrimPrefix(words[0], module)] = strings.Join(ours, ", ")
+	}
+	data, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(data), "| package | what it does | imports, of ours |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	seen := 0
+	for _, m := range arrow.FindAllStringSubmatch(table, -1) {
+		seen++
+		want, ok := imports[m[1]]
+		if !ok {
+			t.Errorf("there is no package %s", m[1])
+		}
+		if want == "" {
+			want = "–"
+		}
+		if m[2] != "…" && m[2] != want {
+			t.Errorf("%s imports %s, not %s", m[1], want, m[2])
+		}
+	}
+	if seen < 20 {
+		t.Errorf("the table of packages has %d rows that can be read", seen)
+	}
+}

@@ -144,7 +144,7 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 		reading.Wait()
 		out.Close()
 	})
-	if _, ok := s.send(t, "set -euo pipefail\n"); !ok {
+	if _, ok := s.send(t, "set -eu\n"); !ok {
 		t.Fatal("bash does not start")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ type cluster struct {
 	replicas []*replica
 	log      *check.Log
 	http     *http.Transport
-	readers  int
+	readers  atomic.Int64
 	retry    backoff.Policy // of clients
 	cutOK    bool           // streams may end without a word
 }
@@ -124,8 +125,7 @@ func (c *cluster) client(r *replica, agent string) *client.Client {
 
 // roamer returns a client whose n-th request, from 0, goes to the replica that pick chooses.
 func (c *cluster) roamer(agent string, pick func(n int) *replica) *client.Client {
-	c.readers++
-	rec := &recorder{log: c.log, next: c.http, pick: pick, name: fmt.Sprintf("reader %d", c.readers)}
+	rec := &recorder{log: c.log, next: c.http, pick: pick, name: fmt.Sprintf("reader %d", c.readers.Add(1))}
 	return &client.Client{URL: "http://replica/agents/" + agent, HTTP: &http.Client{Transport: rec}, Retry: c.retry}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -183,7 +184,7 @@ type logbook struct {
 	part    []byte        // guarded by mu; a line that has no end yet
 	lines   []logLine     // guarded by mu
 	plain   []string      // guarded by mu; what is not JSON
-	text    []string      // guarded by mu; all lines as they are
+	text    []string      // guarded by mu; the lines as they are, for people
 	closed  bool          // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced with each write
 	faulty  bool          // guarded by mu; errors are expected
@@ -210,13 +211,16 @@ func (b *logbook) Write(p []byte) (int, error) {
 }
 
 func (b *logbook) add(line string) {
-	b.text = append(b.text, line)
 	var l logLine
 	if json.Unmarshal([]byte(line), &l) == nil {
 		b.lines = append(b.lines, l)
-		return
+		if l.str("err") == "" && (l.str("msg") == "request" || l.str("outcome") == "finished") {
+			return // there are thousands
+		}
+	} else {
+		b.plain = append(b.plain, line)
 	}
-	b.plain = append(b.plain, line)
+	b.text = append(b.text, line)
 }
 
 func (b *logbook) close() {
@@ -294,4 +298,9 @@ func (b *logbook) judge(t *testing.T, name string) {
 	if t.Failed() {
 		t.Logf("the log of %s ends:\n%s", name, strings.Join(b.text[max(0, len(b.text)-40):], "\n"))
 	}
+}
+
+func srvLog(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	return string(text), err
 }

@@ -44,17 +44,36 @@ func submit(t *testing.T, cl *client.Client, m a2a.Message) string {
 // follow reads a stream until it ends or until says so; what it read is returned.
 func follow(t *testing.T, events iter.Seq2[client.Event, error], until func(client.Event) bool) []client.Event {
 	t.Helper()
-	var list []client.Event
+	list, err := collect(events, until)
+	if err != nil {
+		t.Fatalf("behind %d events: %v", len(list), err)
+	}
+	return list
+}
+
+// collect is follow for goroutines.
+func collect(events iter.Seq2[client.Event, error], until func(client.Event) bool) (list []client.Event, err error) {
 	for ev, err := range events {
 		if err != nil {
-			t.Fatalf("behind %d events: %v", len(list), err)
+			return list, err
 		}
 		list = append(list, ev)
 		if until != nil && until(ev) {
 			break
 		}
 	}
-	return list
+	return list, nil
+}
+
+// endsWith checks the last event of a stream.
+func endsWith(t *testing.T, events []client.Event, want a2a.State) {
+	t.Helper()
+	if len(events) == 0 {
+		t.Fatal("a stream without events")
+	}
+	if last := events[len(events)-1]; last.State != want || !last.Final {
+		t.Errorf("the stream ends with %s (final %t), want %s: %s", last.State, last.Final, want, last.Raw)
+	}
 }
 
 // chunkText is what chunk k of an artifact says.
@@ -67,12 +86,22 @@ func atChunk(id string, k int) func(client.Event) bool {
 	}
 }
 
-// chunks returns the texts of the chunks of an artifact among events.
+// chunks returns the texts of the chunks of an artifact among events, those in a snapshot included.
 func chunks(events []client.Event, id string) []string {
 	var texts []string
 	for _, ev := range events {
-		if ev.Kind == client.KindArtifact && ev.Artifact.ID == id {
+		switch {
+		case ev.Kind == client.KindArtifact && ev.Artifact.ID == id:
 			texts = append(texts, client.Text(ev.Artifact.Parts))
+		case ev.Kind == client.KindTask:
+			texts = nil
+			for _, a := range ev.Artifacts {
+				for i := range a.Parts {
+					if a.ID == id {
+						texts = append(texts, client.Text(a.Parts[i:i+1]))
+					}
+				}
+			}
 		}
 	}
 	return texts

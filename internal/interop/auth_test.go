@@ -54,7 +54,8 @@ func TestClientSignsInAsTheCardSays(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("send: %v, want HTTP status %s", err, want)
 		}
-		if err := firstError(who.SendStreamingMessage(testContext(t), &a2a.MessageSendParams{Message: message("hello")})); err == nil || !strings.Contains(err.Error(), want) {
+		err = firstError(who.SendStreamingMessage(testContext(t), &a2a.MessageSendParams{Message: message("hello")}))
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("stream: %v, want HTTP status %s", err, want)
 		}
 	}
@@ -70,8 +71,8 @@ type guardedPlace struct {
 
 func newGuardedPlace(t *testing.T) *guardedPlace {
 	t.Helper()
-	g := &guardedPlace{place: &place{cable: newCable(t)}, database: newDatabase(t)}
-	if _, err := run(testContext(t), "migrate", "up", "--database-url", g.database); err != nil {
+	database := newDatabase(t)
+	if _, err := run(testContext(t), "migrate", "up", "--database-url", database); err != nil {
 		t.Fatal(err)
 	}
 	agents := t.TempDir()
@@ -79,10 +80,7 @@ func newGuardedPlace(t *testing.T) *guardedPlace {
 	if err := os.WriteFile(filepath.Join(agents, "echo.yaml"), []byte(echo), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g.args = []string{"serve", "--database-url", g.database, "--public-url", g.url(), "--agents", agents}
-	t.Cleanup(func() { g.stop(t) })
-	g.start(t)
-	return g
+	return &guardedPlace{newPlaceWith(t, "serve", "--database-url", database, "--agents", agents), database}
 }
 
 // key makes an API key as an operator does.

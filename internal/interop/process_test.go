@@ -72,6 +72,7 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=50") // a second by default, at the end of every process
 	cmd.SysProcAttr = childAttr()
 	return cmd
 }
@@ -182,11 +183,17 @@ func newPlace(t *testing.T, flags ...string) *place {
 	return newPlaceOn(t, newDatabase(t), flags...)
 }
 
-// newPlaceOn starts one more server on a database. It is stopped when the test ends; a log with errors then fails the test.
+// newPlaceOn starts one more server on a database.
 func newPlaceOn(t *testing.T, database string, flags ...string) *place {
 	t.Helper()
+	return newPlaceWith(t, append([]string{"dev", "--database-url", database}, flags...)...)
+}
+
+// newPlaceWith starts a server with these arguments. It is stopped when the test ends; a log with errors then fails the test.
+func newPlaceWith(t *testing.T, args ...string) *place {
+	t.Helper()
 	p := &place{cable: newCable(t)}
-	p.args = append([]string{"dev", "--database-url", database, "--public-url", p.url()}, flags...)
+	p.args = append(args, "--public-url", p.url())
 	t.Cleanup(func() { p.stop(t) })
 	p.start(t)
 	return p

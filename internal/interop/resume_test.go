@@ -3,6 +3,7 @@ package interop
 import (
 	"io"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,11 +54,22 @@ func TestResumeBehindTheLastEventRepeatsNothing(t *testing.T) {
 
 func TestResubscribeAfterAKill(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t, quick...), newGate(t)
-	p := dialAt(t, at.url(), scriptAgent)
+	checkResumedAfterKill(t, newPlace(t, quick...))
+}
+
+// What the README shows: `a2ad dev` with the PostgreSQL that it runs itself, and that goes down and comes up with it.
+func TestResubscribeAfterAKillOfServerAndDatabase(t *testing.T) {
+	t.Parallel()
+	checkResumedAfterKill(t, newPlaceWith(t, append([]string{"dev", "--data-dir", filepath.Join(tests.dir, "pg-to-kill")}, quick...)...))
+}
+
+func checkResumedAfterKill(t *testing.T, at *place) {
+	t.Helper()
+	p, g := dialAt(t, at.url(), scriptAgent), newGate(t)
 	s := p.stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
 	s.untilChunk("a", true)
 	id := s.seen[0].TaskInfo().TaskID
+	g.waitReached(t)
 	at.kill()
 	if err := s.failure(); err == nil {
 		t.Fatal("the stream of a killed server must not look like one that has ended")
@@ -67,6 +79,33 @@ func TestResubscribeAfterAKill(t *testing.T) {
 	checkSame(t, "what the client comes back to", texts(t, back.first(), "a"), numbered("a", 10))
 	g.open()
 	checkWhole(t, p, back.rest())
+}
+
+// The killed server stays down. Who watches the task at another one notices no more than a second attempt.
+func TestAnotherReplicaFinishesWhatAKilledOneBegan(t *testing.T) {
+	t.Parallel()
+	database, g := newDatabase(t), newGate(t)
+	one := newPlaceOn(t, database, quick...)
+	s := dialAt(t, one.url(), scriptAgent).stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
+	id := s.first().ID
+	g.waitReached(t) // so it is the first server that works on the task, for the second one comes now
+	two := newPlaceOn(t, database, quick...)
+	p := dialAt(t, two.url(), scriptAgent)
+	watched := p.resubscribe(id)
+	watched.first()
+	one.kill()
+	g.open()
+	stream := watched.rest()
+	checkWhole(t, p, stream)
+	attempts := 0
+	for _, event := range stream {
+		if u, ok := event.(*a2a.TaskStatusUpdateEvent); ok && u.Metadata["a2ad/attempt"] != nil {
+			attempts++
+		}
+	}
+	if attempts != 1 {
+		t.Errorf("%d further attempts are told, want 1: %s", attempts, sketch(stream))
+	}
 }
 
 func TestResubscribeAfterAnOrderlyRestart(t *testing.T) {

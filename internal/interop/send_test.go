@@ -49,6 +49,21 @@ func TestPollingSendReturnsAtOnceAndTheTaskGoesOn(t *testing.T) {
 	}
 }
 
+func TestBlockingSendIsAnsweredWhenItHasWaitedEnough(t *testing.T) {
+	t.Parallel()
+	at, g := newPlace(t, "--blocking-max-wait", "50ms"), newGate(t)
+	p := dialAt(t, at.url(), scriptAgent)
+	task := p.send(script(g.op()))
+	if task.Status.State.Terminal() {
+		t.Errorf("the task is %s while its agent waits", task.Status.State)
+	}
+	s := p.resubscribe(task.ID)
+	s.first()
+	g.open()
+	checkStream(t, s.rest())
+	checkState(t, p.get(task.ID), a2a.TaskStateCompleted)
+}
+
 func TestSendWithoutContextStartsOneAndWithContextJoinsIt(t *testing.T) {
 	t.Parallel()
 	p := dial(t, echoAgent)
@@ -150,7 +165,8 @@ func TestTasksAreListedInPages(t *testing.T) {
 	}
 
 	newest := p.get(want[0]).Status.Timestamp
-	if list := p.list(&a2a.ListTasksRequest{ContextID: context, LastUpdatedAfter: newest}); len(list.Tasks) == 0 || list.Tasks[0].ID != want[0] || list.TotalSize == 5 {
+	list := p.list(&a2a.ListTasksRequest{ContextID: context, LastUpdatedAfter: newest})
+	if len(list.Tasks) == 0 || list.Tasks[0].ID != want[0] || list.TotalSize == 5 {
 		t.Errorf("%d tasks are as new as the newest", list.TotalSize)
 	}
 	if list := p.list(&a2a.ListTasksRequest{ContextID: context, Status: a2a.TaskStateWorking}); len(list.Tasks) != 0 {

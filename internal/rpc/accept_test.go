@@ -25,8 +25,8 @@ func TestEarlyErrorComesInTheFormAskedFor(t *testing.T) {
 	defer server.Close()
 	const body = `{"jsonrpc":"2.0","id":"x","error":{"code":-32602,"message":"message: is required","data":{"reason":"INVALID_PARAMS","field":"message"}}}`
 	for accept, stream := range map[string]bool{
-		"": false, "*/*": false, "application/json": false, "application/json, text/event-stream": false, "text/event-stream, */*;q=0.1": false,
-		"text/event-stream": true, "Text/Event-Stream;q=0.9": true, "text/event-stream, text/html": true,
+		"": false, "*/*": false, "application/json": false, "application/json, text/event-stream": false,
+		"text/event-stream": true, "Text/Event-Stream;q=0.9": true, "*/*, text/event-stream": true,
 	} {
 		want, wantType := body, "application/json"
 		if stream {

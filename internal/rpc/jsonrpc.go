@@ -245,8 +245,9 @@ func (c *call) fail(err error) {
 	c.write(status, body)
 }
 
-// wantsStream reports whether the client reads nothing but an event stream. The official clients of 0.3 say so where they expect
-// one, and an error that comes as plain JSON is then lost on them: it seems an empty stream, or a broken one.
+// wantsStream reports whether the client asks for an event stream by name, and not for JSON. The official clients of 0.3 do so
+// where they expect one (that of Python adds */*), and an error that comes as plain JSON is then lost on them: it seems an empty
+// stream, or a broken one.
 func wantsStream(r *http.Request) bool {
 	stream := false
 	for _, line := range r.Header.Values("Accept") {
@@ -255,7 +256,7 @@ func wantsStream(r *http.Request) bool {
 			switch strings.ToLower(strings.TrimSpace(kind)) {
 			case "text/event-stream":
 				stream = true
-			case "application/json", "application/*", "*/*":
+			case "application/json":
 				return false
 			}
 		}

@@ -123,6 +123,7 @@ var errShutdownTimeout = errors.New("requests took too long to end")
 // Serve answers on l until ctx is done. Then it takes no new connections, lets the requests
 // in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	var fresh fresh
 	srv := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
@@ -131,6 +132,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeader,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		ConnState:         fresh.track,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	failed := make(chan error, 1)
@@ -145,15 +147,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		return err
 	case <-ctx.Done():
 	}
+	l.Close()
+	for range failed { // Serve has returned: every connection that was accepted is known
+	}
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()
-	err := srv.Shutdown(end)
-	if err != nil {
+	fresh.settle(min(freshTimeout, grace/2))
+	if err := srv.Shutdown(end); err != nil {
 		srv.Close()
-	}
-	for range failed { // Serve has returned
-	}
-	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "connections were cut off at shutdown", "err", context.Cause(end))
 	}
 	return nil

@@ -32,8 +32,8 @@ type fixture struct {
 	sql *pgxpool.Pool
 
 	mu        sync.Mutex
-	wakes     []string                   // guarded by mu
-	committed map[a2a.ID][][]a2a.Entry   // guarded by mu
+	wakes     []string                  // guarded by mu
+	committed map[a2a.ID][][]a2a.Entry  // guarded by mu
 	onCommit  func(a2a.ID, []a2a.Entry) // set before the first write
 }
 
@@ -128,6 +128,34 @@ func (f *fixture) claim(slots int) []store.Lease {
 		f.t.Fatalf("claim: %v", err)
 	}
 	return leases
+}
+
+// submitMany submits n tasks at once.
+func (f *fixture) submitMany(n int) {
+	f.t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if _, err := f.Submit(f.ctx, submission("hello")); err != nil {
+				f.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// waitGone returns when no backend of that name is left: then what it did is in the statistics.
+func (f *fixture) waitGone(name string) {
+	f.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for value[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1)", name) {
+		select {
+		case <-tick.C:
+		case <-f.ctx.Done():
+			f.t.Fatalf("a backend of %s is left", name)
+		}
+	}
 }
 
 // running submits a task and claims it.
@@ -326,6 +354,9 @@ var bad = []struct{ name, query string }{
 	{"messages are not 1..last_message_seq", `SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.messages m ON m.task_id = t.id GROUP BY t.id
 		HAVING count(m.seq) <> t.last_message_seq OR min(m.seq) <> 1 OR max(m.seq) <> t.last_message_seq
 			OR max(m.seq) FILTER (WHERE m.role = 1) <> t.last_user_seq`},
+	{"messages do not stand in the order of their events", `SELECT m.task_id FROM (SELECT *, lag(at_seq) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.messages) m
+		JOIN a2a.tasks t ON t.id = m.task_id WHERE m.at_seq < m.before OR m.at_seq < 1 OR m.at_seq > t.last_seq
+			OR m.role = 2 AND NOT EXISTS (SELECT FROM a2a.task_events e WHERE e.task_id = m.task_id AND e.seq = m.at_seq AND e.kind = 1 AND e.body::text LIKE '%"message"%')`},
 	{"an event behind the terminal one", `SELECT e.task_id FROM a2a.task_events e JOIN a2a.tasks t ON t.id = e.task_id
 		WHERE e.state >= 100 AND e.seq <> t.last_seq`},
 	{"the state is not that of the last status", `SELECT t.id FROM a2a.tasks t

@@ -128,13 +128,13 @@ func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) (
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", unavailable(err))
 	}
-	held := make(map[a2a.ID]bool, len(rows))
-	for _, id := range rows {
-		held[id.Bytes] = true
+	held := make(map[a2a.ID]int64, len(rows)) // to the epoch: a run and its successor may be of one worker
+	for _, r := range rows {
+		held[r.TaskID.Bytes] = r.Epoch
 	}
 	out := make([]bool, len(leases))
 	for i, l := range leases {
-		out[i] = held[l.TaskID]
+		out[i] = held[l.TaskID] == l.Epoch
 	}
 	return out, nil
 }

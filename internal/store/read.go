@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -155,26 +154,6 @@ func (b *taskBuilder) add(r *dbsqlc.TaskSnapshotsRow) {
 	}
 }
 
-// input is the task as the run of a lease sees it: what the client sent after the claim is
-// for the next turn.
-func (b *taskBuilder) input(l *Lease) Input {
-	in := Input{Task: *b.task}
-	for i, m := range b.user {
-		if m.seq > l.Through {
-			late := b.user[i:]
-			in.Task.History = slices.Clone(b.task.History)
-			for j := len(late) - 1; j >= 0; j-- {
-				in.Task.History = slices.Delete(in.Task.History, late[j].at, late[j].at+1)
-			}
-			break
-		}
-		if m.seq > l.Read {
-			in.Messages = append(in.Messages, b.task.History[m.at])
-		}
-	}
-	return in
-}
-
 // Input is what a run starts from.
 type Input struct {
 	Task     a2a.Task
@@ -198,7 +177,16 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 		if b == nil {
 			return nil, fmt.Errorf("read task %s: %w", l.TaskID, a2a.ErrTaskNotFound)
 		}
-		in[i] = b.input(&l)
+		in[i].Task = *b.task
+		for _, m := range b.user {
+			if m.seq > l.Through { // only the client has said more since the claim
+				in[i].Task.History = b.task.History[:m.at:m.at]
+				break
+			}
+			if m.seq > l.Read {
+				in[i].Messages = append(in[i].Messages, b.task.History[m.at])
+			}
+		}
 	}
 	return in, nil
 }

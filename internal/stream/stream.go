@@ -41,6 +41,26 @@ type Item struct {
 	encoded [Encodings]atomic.Pointer[[]byte]
 }
 
+// size is about how many bytes the event has.
+func (it *Item) size() int {
+	var parts []a2a.Part
+	switch e := it.Event.(type) {
+	case *a2a.ArtifactUpdate:
+		parts = e.Artifact.Parts
+	case *a2a.StatusUpdate:
+		if e.Status.Message != nil {
+			parts = e.Status.Message.Parts
+		}
+	case *a2a.Message:
+		parts = e.Parts
+	}
+	n := 256
+	for i := range parts {
+		n += len(parts[i].Text) + len(parts[i].Data) + len(parts[i].Metadata)
+	}
+	return n
+}
+
 // Encodings is how many encodings of an event an Item can keep.
 const Encodings = 4
 
@@ -56,9 +76,10 @@ func (it *Item) Encoded(slot int, encode func(*a2a.Entry) []byte) []byte {
 
 // Sizes of what is kept and read at once.
 const (
-	ringItems    = 64  // newest events kept per log that is followed
-	pageSize     = 200 // events per read
-	catchUpReads = 8   // reads at once of cursors that are behind
+	ringItems    = 64      // newest events kept per log that is followed
+	ringBytes    = 1 << 20 // and about how much of them
+	pageSize     = 200     // events per read
+	catchUpReads = 8       // reads at once of cursors that are behind
 )
 
 // Follower follows any number of logs for one process. Use New.

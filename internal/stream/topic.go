@@ -120,13 +120,26 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 		return false
 	}
 	t.ring = append(t.ring, newItems(entries, t.contextID)...)
-	if extra := len(t.ring) - ringItems; extra > 0 {
-		t.ring = append(t.ring[:0:0], t.ring[extra:]...)
+	if keep := newest(t.ring); keep < len(t.ring) {
+		t.ring = append(t.ring[:0:0], t.ring[len(t.ring)-keep:]...)
 	}
 	t.tail = entries[len(entries)-1].Seq
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return true
+}
+
+// newest returns how many items from the end of ring are worth keeping: few, and not large
+// together, but the last one in any case.
+func newest(ring []*Item) int {
+	n, bytes := 0, 0
+	for n < len(ring) && n < ringItems {
+		if bytes += ring[len(ring)-1-n].size(); bytes > ringBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // after returns the known events behind seq, or whether they must be read from the log, and

@@ -92,7 +92,7 @@ UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + $1::interval
 FROM h
 WHERE l.task_id = h.task_id
-RETURNING l.task_id
+RETURNING l.task_id, l.epoch
 `
 
 type LeaseRenewParams struct {
@@ -101,21 +101,26 @@ type LeaseRenewParams struct {
 	Epochs  []int64
 }
 
+type LeaseRenewRow struct {
+	TaskID pgtype.UUID
+	Epoch  int64
+}
+
 // LeaseRenew extends the leases that are still held by these epochs and returns them; an id
 // that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
-func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]pgtype.UUID, error) {
+func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
 	rows, err := q.db.Query(ctx, leaseRenew, arg.Ttl, arg.TaskIds, arg.Epochs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.UUID
+	var items []LeaseRenewRow
 	for rows.Next() {
-		var task_id pgtype.UUID
-		if err := rows.Scan(&task_id); err != nil {
+		var i LeaseRenewRow
+		if err := rows.Scan(&i.TaskID, &i.Epoch); err != nil {
 			return nil, err
 		}
-		items = append(items, task_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -133,8 +138,9 @@ WITH p AS (
   LIMIT $4::int
   FOR UPDATE SKIP LOCKED
 ), l AS (
-  SELECT t.id, dead.epoch,
-    CASE WHEN t.attempt >= coalesce(p.max_attempts, $5::int) THEN 'fail' ELSE coalesce(p.policy, 'retry') END AS fate
+  SELECT t.id, dead.epoch, clock_timestamp() AS now,
+    CASE WHEN coalesce(p.policy, 'retry') = 'retry' AND t.attempt >= coalesce(p.max_attempts, $5::int) THEN 'fail'
+      ELSE coalesce(p.policy, 'retry') END AS fate
   FROM a2a.tasks t
   JOIN dead ON dead.task_id = t.id
   LEFT JOIN p ON p.agent = t.agent
@@ -149,8 +155,8 @@ WITH p AS (
     state = CASE l.fate WHEN 'retry' THEN t.state WHEN 'input-required' THEN 3 ELSE 101 END,
     last_seq = t.last_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
     last_message_seq = t.last_message_seq + CASE l.fate WHEN 'retry' THEN 0 ELSE 1 END,
-    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(clock_timestamp(), t.last_at) END,
-    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) END,
+    last_at = CASE l.fate WHEN 'retry' THEN t.last_at ELSE greatest(l.now, t.last_at) END,
+    status_at = CASE l.fate WHEN 'retry' THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
@@ -276,19 +282,19 @@ WITH pick AS (
   SELECT q.queue, q.priority, q.run_at, q.task_id, q.reason
   FROM a2a.task_ready q
   WHERE q.queue = $1::text AND q.priority = $2::smallint
-    AND q.run_at <= clock_timestamp() AND q.run_at >= $3::timestamptz
+    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= $3::timestamptz
   ORDER BY q.run_at, q.task_id
   LIMIT $4::int
   FOR UPDATE SKIP LOCKED
 ), del AS (
   DELETE FROM a2a.task_ready r USING pick p
   WHERE (r.queue, r.priority, r.run_at, r.task_id) = (p.queue, p.priority, p.run_at, p.task_id)
-  RETURNING r.task_id, r.run_at, r.reason
+  RETURNING r.task_id, r.run_at, r.reason, clock_timestamp() AS now
 ), up AS (
   UPDATE a2a.tasks t
   SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
-    last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, ready_at = NULL,
+    last_at = greatest(del.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(del.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + $5::interval)
   FROM del
   WHERE t.id = del.task_id AND t.state < 100
@@ -349,7 +355,9 @@ type TaskClaimRow struct {
 
 // TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 // acted on after the commit. floor is the run_at below which this caller has seen no live
-// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3).
+// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). The time
+// is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
+// made a claim read everything that waits for a later time.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
 		arg.Queue,

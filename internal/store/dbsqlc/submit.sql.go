@@ -41,15 +41,18 @@ func (q *Queries) KeyInsert(ctx context.Context, arg KeyInsertParams) (int64, er
 }
 
 const messageAdd = `-- name: MessageAdd :one
-WITH u AS (
+WITH n AS (
+  SELECT clock_timestamp() AS now
+), u AS (
   UPDATE a2a.tasks t
   SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + $1::bigint,
     last_seq = t.last_seq + CASE WHEN $2::boolean THEN 1 ELSE 0 END,
-    last_at = CASE WHEN $2 THEN greatest(clock_timestamp(), t.last_at) ELSE t.last_at END,
+    last_at = CASE WHEN $2 THEN greatest(n.now, t.last_at) ELSE t.last_at END,
     state = CASE WHEN $2 THEN 1 ELSE t.state END,
-    status_at = CASE WHEN $2 THEN date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)) ELSE t.status_at END,
+    status_at = CASE WHEN $2 THEN date_trunc('milliseconds', greatest(n.now, t.last_at)) ELSE t.status_at END,
     status_message_seq = CASE WHEN $2 THEN NULL ELSE t.status_message_seq END,
-    ready_at = CASE WHEN $2 THEN clock_timestamp() ELSE t.ready_at END
+    ready_at = CASE WHEN $2 THEN n.now ELSE t.ready_at END
+  FROM n
   WHERE t.id = $3::uuid
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
@@ -97,10 +100,13 @@ func (q *Queries) MessageAdd(ctx context.Context, arg MessageAddParams) (int64, 
 }
 
 const taskCancel = `-- name: TaskCancel :one
-WITH u AS (
+WITH n AS (
+  SELECT clock_timestamp() AS now
+), u AS (
   UPDATE a2a.tasks t
-  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(clock_timestamp(), t.last_at),
-    status_at = date_trunc('milliseconds', greatest(clock_timestamp(), t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+  FROM n
   WHERE t.id = $1::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at
 ), e AS (

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// bench is what the experiments stand on.
+type bench struct {
+	opts   options
+	log    *slog.Logger
+	pg     *devpg.Server
+	pgDir  string
+	dir    string // binaries, agent files and logs
+	root   string // of the module
+	a2ad   string // the server's binary, once it is built
+	report *report
+	count  int // databases made
+}
+
+// settings make room for a bench on a small machine. None of them loosens durability.
+var settings = map[string]string{
+	"shared_buffers":   "512MB",
+	"max_wal_size":     "4GB",
+	"min_wal_size":     "2GB",
+	"fsync":            "on",
+	"full_page_writes": "on",
+}
+
+const template = "a2ad_bench"
+
+// open starts PostgreSQL and makes the database that those of the experiments are copied from.
+func open(ctx context.Context, o options) (_ *bench, err error) {
+	b := &bench{opts: o, log: newLogger()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if b.root, err = moduleRoot(ctx); err != nil {
+		return nil, err
+	}
+	// /var/tmp is on a disk where /tmp may be memory, which has no flush to measure.
+	for _, d := range []*string{&b.dir, &b.pgDir} {
+		if *d, err = os.MkdirTemp("/var/tmp", "a2ad-bench-"); err != nil {
+			return nil, err
+		}
+	}
+	params := maps.Clone(settings)
+	maps.Copy(params, o.params)
+	if b.pg, err = devpg.Start(ctx, devpg.Config{Dir: b.pgDir, Params: params, Logger: b.log}); err != nil {
+		return nil, err
+	}
+	url, err := b.pg.EnsureDatabase(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.MigrateUp(ctx, url); err != nil {
+		return nil, err
+	}
+	if err := b.ageWAL(ctx); err != nil {
+		return nil, fmt.Errorf("age the log: %w", err)
+	}
+	b.report = &report{Quick: o.quick}
+	b.report.Machine, err = b.machine(ctx)
+	return b, err
+}
+
+// ageWAL gives the new cluster what one that has worked for an hour has: segments of the
+// write-ahead log that are used again. A first use costs the making of 16 MB, and would be
+// measured in place of commits.
+func (b *bench) ageWAL(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, b.pg.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for range b.number(128, 40) {
+		if _, err := conn.Exec(ctx, "SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()"); err != nil {
+			return err
+		}
+	}
+	_, err = conn.Exec(ctx, "CHECKPOINT")
+	return err
+}
+
+const stopLimit = 30 * time.Second
+
+func (b *bench) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	var errs []error
+	if b.pg != nil {
+		errs = append(errs, b.pg.Stop(ctx), b.keepLog())
+	}
+	for _, d := range []string{b.pgDir, b.dir} {
+		if d != "" {
+			errs = append(errs, os.RemoveAll(d))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepLog copies PostgreSQL's log to where -pglog says.
+func (b *bench) keepLog() error {
+	if b.opts.pglog == "" {
+		return nil
+	}
+	text, err := os.ReadFile(b.pg.LogFile())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.opts.pglog, text, 0o644)
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if mod == "" || mod == os.DevNull {
+		return "", errors.New("run it inside the repository")
+	}
+	return filepath.Dir(mod), nil
+}
+
+// database makes a fresh database and returns its URL and what removes it.
+func (b *bench) database(ctx context.Context) (url string, drop func(), err error) {
+	b.count++
+	name := fmt.Sprintf("bench_%d", b.count)
+	if err := b.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
+		return "", nil, err
+	}
+	drop = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		defer cancel()
+		if err := b.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			b.log.Warn("drop database", "err", err)
+		}
+	}
+	return b.pg.URL(name), drop, nil
+}
+
+func (b *bench) admin(ctx context.Context, statement string) error {
+	return b.exec(ctx, b.pg.URL("postgres"), statement)
+}
+
+// exec runs one statement on a connection of its own.
+func (b *bench) exec(ctx context.Context, url, statement string, args ...any) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, statement, args...)
+	return err
+}
+
+// queryInt runs a query for one number.
+func (b *bench) queryInt(ctx context.Context, url, query string, args ...any) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	err = conn.QueryRow(ctx, query, args...).Scan(&n)
+	return n, err
+}
+
+// store opens a store on a database, as a replica of its own.
+func (b *bench) store(ctx context.Context, url string) (*store.Store, error) {
+	return store.Open(ctx, store.Config{URL: url, Replica: "bench"})
+}
+
+// withParams adds run-time parameters for every connection that is made with the URL.
+func withParams(base string, params map[string]string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	q := u.Query()
+	for k, v := range params {
+		q.Set(k, v)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// span returns how long something is measured, or for -quick.
+func (b *bench) span(full, quick time.Duration) time.Duration {
+	if b.opts.quick {
+		return quick
+	}
+	return full
+}
+
+func (b *bench) number(full, quick int) int {
+	if b.opts.quick {
+		return quick
+	}
+	return full
+}
+
+// pause waits, since time has to pass where a state of rest is measured.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// The baseline of the submit figure is only one as long as it writes the same rows.
+func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	pool := db.Pool(t)
+	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	made, err := s.Submit(t.Context(), submission(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plainSubmit(t.Context(), pool, 1); err != nil {
+		t.Fatal(err)
+	}
+	// Ids, times and digests differ; everything else must not.
+	const shape = `
+		SELECT to_jsonb(r) - ARRAY['id', 'task_id', 'context_id', 'message_id', 'event_uid', 'digest', 'xid', 'ctid',
+			'status_at', 'last_at', 'ready_at', 'created_at', 'committed_at', 'run_at'] - CASE WHEN $3 THEN ARRAY['body'] ELSE '{}' END AS shape
+		FROM %s r WHERE (r.%s = $1) = $2`
+	for _, table := range []struct {
+		name, id string
+		ownBody  bool // with ids in it
+	}{{"a2a.tasks", "id", false}, {"a2a.messages", "task_id", true}, {"a2a.task_events", "task_id", false}, {"a2a.task_ready", "task_id", false}} {
+		rows := func(grouped bool) []map[string]any {
+			got, err := pool.Query(t.Context(), fmt.Sprintf(shape, table.name, table.id), made.Task.String(), grouped, table.ownBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := pgx.CollectRows(got, pgx.RowTo[map[string]any])
+			if err != nil {
+				t.Fatalf("%s: %v", table.name, err)
+			}
+			return list
+		}
+		want, got := rows(true), rows(false)
+		if len(want) != 1 {
+			t.Fatalf("%s: a submit wrote %d rows", table.name, len(want))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: plain against grouped (-grouped +plain):\n%s", table.name, diff)
+		}
+	}
+}
+
+func TestFlushAndProcAreReadable(t *testing.T) {
+	t.Parallel()
+	if d, err := flushTime(t.TempDir()); err != nil || d <= 0 {
+		t.Errorf("flushTime = %v, %v", d, err)
+	}
+	p, err := procStat(1)
+	if err != nil || p.parent != 0 {
+		t.Errorf("procStat(1) = %+v, %v", p, err)
+	}
+}

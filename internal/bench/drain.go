@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Sizes of a drain: one claimer, as in every replica, and so many runs in flight.
+const (
+	claimBatch = 500
+	inFlight   = 2000
+	leaseTTL   = 30 * time.Second
+)
+
+// drain empties a queue of tasks and compares that with River's own bench.
+func (b *bench) drain(ctx context.Context) error {
+	tasks := b.number(200_000, 40_000)
+	rival, err := b.buildRiver(ctx)
+	if err != nil {
+		b.log.Warn("River's bench cannot be built", "err", err)
+	}
+	rounds := b.number(3, 1)
+	var ours, cpus, theirs, ratios []float64
+	for range rounds {
+		rate, cpu, err := b.drainOnce(ctx, tasks)
+		if err != nil {
+			return err
+		}
+		ours, cpus = append(ours, rate), append(cpus, cpu)
+		if rival == nil {
+			continue
+		}
+		other, err := rival.run(ctx, b, tasks)
+		if err != nil {
+			return fmt.Errorf("river: %w", err)
+		}
+		theirs, ratios = append(theirs, other), append(ratios, rate/other)
+	}
+	f := figure{Name: fmt.Sprintf("drain of %dk tasks", tasks/1000), Unit: "/s", Target: atLeast(30_000).onQuiet()}.series(ours)
+	f.Detail = fmt.Sprintf("claim of %d, two events, attempt row, fenced finish each; %.0f µs CPU a task (client and PostgreSQL)", claimBatch, median(cpus))
+	b.report.add(f)
+	if rival == nil {
+		b.report.add(figure{Name: "drain / river bench", Unit: "×", Detail: "not taken: River's bench could not be built: " + err.Error()})
+		return nil
+	}
+	f = figure{Name: "drain / river bench", Unit: "×", Target: atLeast(0.9)}.series(ratios)
+	f.Baseline = fmt.Sprintf("%s: %s/s", rival.what, number(median(theirs)))
+	f.Detail = fmt.Sprintf("%d pairs; aim: 1.5", len(ratios))
+	b.report.add(f)
+	return nil
+}
+
+// drainOnce fills a queue and measures how fast it empties.
+func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, cpu float64, err error) {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer drop()
+	s, err := b.store(ctx, url)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	if err := fill(ctx, s, tasks); err != nil {
+		return 0, 0, err
+	}
+	before, err := b.usage()
+	if err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	n, err := drainStore(ctx, s)
+	took := time.Since(start)
+	if err != nil {
+		return 0, 0, err
+	}
+	after, err := b.usage()
+	if err != nil {
+		return 0, 0, err
+	}
+	if n != tasks {
+		return 0, 0, fmt.Errorf("void: drained %d of %d tasks", n, tasks)
+	}
+	u := after.minus(before)
+	return float64(n) / took.Seconds(), float64((u.own + u.postgres).Microseconds()) / float64(n), b.settled(ctx, url)
+}
+
+// fill submits so many tasks, many at once.
+func fill(ctx context.Context, s *store.Store, tasks int) error {
+	const callers = 512
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for n := c; n < tasks && ctx.Err() == nil; n += callers {
+				if _, err := s.Submit(ctx, submission(int64(n))); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// completion is what a run of these experiments reports: its end.
+var completion = store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}
+
+// drainStore claims and finishes tasks, as a replica with many workers does, until none
+// waits. It returns how many there were.
+func drainStore(ctx context.Context, s *store.Store) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	finished := 0
+	slots := make(chan struct{}, inFlight)
+	claimer := s.NewClaimer()
+	for ctx.Err() == nil {
+		for range claimBatch {
+			slots <- struct{}{}
+		}
+		leases, err := claimer.Claim(ctx, benchAgent, claimBatch, leaseTTL, 0)
+		if err != nil {
+			cancel(err)
+			break
+		}
+		for range claimBatch - len(leases) {
+			<-slots
+		}
+		if len(leases) == 0 {
+			break
+		}
+		finished += len(leases)
+		for i := range leases {
+			wg.Go(func() {
+				if _, err := s.Append(ctx, &leases[i], completion); err != nil {
+					cancel(err)
+				}
+				<-slots
+			})
+		}
+	}
+	wg.Wait()
+	return finished, context.Cause(ctx)
+}
+
+// claim measures a claim while very many tasks wait against one while few do.
+func (b *bench) claim(ctx context.Context) error {
+	const few, slots = 1_000, 16
+	many := b.number(1_000_000, 100_000)
+	var stores [2]*store.Store
+	var claimers [2]*store.Claimer
+	for i, n := range []int{many, few} {
+		url, drop, err := b.database(ctx)
+		if err != nil {
+			return err
+		}
+		defer drop()
+		if stores[i], err = b.store(ctx, url); err != nil {
+			return err
+		}
+		defer stores[i].Close()
+		if err := fill(ctx, stores[i], n); err != nil {
+			return err
+		}
+		claimers[i] = stores[i].NewClaimer()
+		if err := b.exec(ctx, url, "CHECKPOINT"); err != nil {
+			return err
+		}
+	}
+	const rounds, claims = 12, 30
+	var ratios, times []float64
+	for round := range rounds {
+		var took [2][]float64
+		for range claims {
+			for i := range claimers {
+				start := time.Now()
+				leases, err := claimers[i].Claim(ctx, benchAgent, slots, leaseTTL, 0)
+				if err != nil {
+					return err
+				}
+				if len(leases) != slots {
+					return fmt.Errorf("void: claimed %d of %d", len(leases), slots)
+				}
+				took[i] = append(took[i], ms(time.Since(start)))
+			}
+		}
+		if err := errors.Join(fill(ctx, stores[0], claims*slots), fill(ctx, stores[1], claims*slots)); err != nil {
+			return err
+		}
+		if round == 0 {
+			continue
+		}
+		ratios, times = append(ratios, median(took[0])/median(took[1])), append(times, median(took[1]))
+	}
+	f := figure{Name: fmt.Sprintf("claim with %dk waiting / with 1k", many/1000), Unit: "×", Target: atMost(1.5)}.series(ratios)
+	f.Baseline = fmt.Sprintf("with 1k waiting: %s ms for a claim of %d", number(median(times)), slots)
+	f.Detail = fmt.Sprintf("%d rounds of %d claims each, in turns", len(ratios), claims)
+	b.report.add(f)
+	return nil
+}
+
+// snapshot measures how a held snapshot, as of a forgotten transaction, slows the queue down.
+func (b *bench) snapshot(ctx context.Context) error {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	s, err := b.store(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	held := b.span(40*time.Second, 10*time.Second)
+	const window = 10 * time.Second
+	window5 := min(window, held/2)
+	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second)); err != nil { // warm up
+		return err
+	}
+	before, err := churn(ctx, s, window5)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ"); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "SELECT count(*) FROM a2a.task_ready"); err != nil {
+		return err
+	}
+	if _, err := churn(ctx, s, held-window5); err != nil {
+		return err
+	}
+	last, err := churn(ctx, s, window5)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	after, err := churn(ctx, s, window5)
+	if err != nil {
+		return err
+	}
+	b.report.add(figure{
+		Name: fmt.Sprintf("rate at the end of a snapshot of %s / before", held), Value: last / before, Unit: "×", Target: atLeast(0.75),
+		Baseline: fmt.Sprintf("before: %s tasks/s submitted, claimed and finished", number(before)),
+		Detail:   fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(after), window5),
+	})
+	return nil
+}
+
+// churn submits, claims and finishes for a time and returns the tasks finished per second.
+func churn(ctx context.Context, s *store.Store, span time.Duration) (float64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	const rounds = 50
+	claimer := s.NewClaimer()
+	finished, start := 0, time.Now()
+	for n := int64(0); time.Since(start) < span; n++ {
+		var wg sync.WaitGroup
+		for i := range rounds {
+			wg.Go(func() {
+				if _, err := s.Submit(ctx, submission(n*rounds+int64(i))); err != nil {
+					cancel(err)
+				}
+			})
+		}
+		wg.Wait()
+		leases, err := claimer.Claim(ctx, benchAgent, rounds, leaseTTL, 0)
+		if err != nil {
+			return 0, err
+		}
+		for i := range leases {
+			wg.Go(func() {
+				if _, err := s.Append(ctx, &leases[i], completion); err != nil {
+					cancel(err)
+				}
+			})
+		}
+		wg.Wait()
+		finished += len(leases)
+		if err := context.Cause(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return float64(finished) / time.Since(start).Seconds(), nil
+}
+
+// flush compares grouped submits with those on a disk whose flush takes a millisecond more.
+func (b *bench) flush(ctx context.Context) error {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	var stores [2]*store.Store
+	for i, url := range []string{withParams(url, map[string]string{"commit_delay": "1000", "commit_siblings": "0"}), url} {
+		if stores[i], err = b.store(ctx, url); err != nil {
+			return err
+		}
+		defer stores[i].Close()
+	}
+	submit := func(s *store.Store) func(context.Context, int64) error {
+		return func(ctx context.Context, n int64) error {
+			_, err := s.Submit(ctx, submission(n))
+			return err
+		}
+	}
+	return b.compare(ctx, comparison{
+		figure: figure{Name: "submit, 256 at once: flush of 1 ms more / fast disk", Unit: "×", Target: atLeast(0.8)},
+		names:  [2]string{"commit_delay=1000, commit_siblings=0", "this disk"}, callers: 256, a: submit(stores[0]), b: submit(stores[1]),
+	})
+}

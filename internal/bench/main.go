@@ -1,0 +1,174 @@
+// Bench measures a2ad on the machine it runs on and prints each figure beside its baseline
+// and its target: `make bench`.
+//
+// It starts a PostgreSQL of its own with everything durable, builds the server and runs it
+// as separate processes, makes the load itself, checks every answer, and stops what it
+// started. What is compared is run in turns, A B A B, so that a busy machine disturbs both
+// sides; what is not comparable is given as CPU time per task. A rate alone says little.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// experiment measures one or more figures on a database of its own.
+type experiment struct {
+	name string
+	what string
+	run  func(b *bench, ctx context.Context) error
+}
+
+func experiments() []experiment {
+	return []experiment{
+		{"submit", "grouped submits against plain transactions", (*bench).submit},
+		{"send", "blocking sends to echo over HTTP", (*bench).send},
+		{"drain", "claim, events and fenced finish of a full queue, against River", (*bench).drain},
+		{"claim", "claim from a long queue against a short one", (*bench).claim},
+		{"snapshot", "drain while a snapshot is held", (*bench).snapshot},
+		{"flush", "grouped submits with a slow disk", (*bench).flush},
+		{"chunk", "append to a long task against a short one", (*bench).chunk},
+		{"replay", "resume of a stream from its beginning", (*bench).replay},
+		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
+		{"fanout", "many subscribers of one task", (*bench).fanout},
+		{"idle", "memory and connections of idle streams", (*bench).idle},
+	}
+}
+
+type options struct {
+	run     string
+	quick   bool
+	format  string
+	write   string
+	profile string
+	river   bool
+	streams int
+	limit   time.Duration
+	params  paramFlag
+	pglog   string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.run, "run", "", "only experiments whose name matches this `regexp`")
+	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a look, not for the record")
+	flag.StringVar(&o.format, "o", "text", "`format` of the result: text or json")
+	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, docs/performance.md say")
+	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
+	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it beside ours")
+	flag.IntVar(&o.streams, "streams", 4000, "idle streams to hold")
+	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
+	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
+	flag.Var(&o.params, "pg", "`name=value` setting for PostgreSQL, repeatable")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "bench measures a2ad. Experiments:")
+		for _, e := range experiments() {
+			fmt.Fprintf(flag.CommandLine.Output(), "  %-10s %s\n", e.name, e.what)
+		}
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	missed, err := measure(ctx, o, os.Stdout)
+	stop()
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err, cause(err))
+		os.Exit(2)
+	case missed:
+		os.Exit(1)
+	}
+}
+
+var errLimit = errors.New("took longer than -limit")
+
+// measure runs the selected experiments. missed says that a target was.
+func measure(ctx context.Context, o options, w io.Writer) (missed bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, errLimit)
+	defer cancel()
+	selected, err := regexp.Compile(o.run)
+	if err != nil {
+		return false, fmt.Errorf("-run: %w", err)
+	}
+	if o.format != "text" && o.format != "json" {
+		return false, fmt.Errorf("-o: %q is neither text nor json", o.format)
+	}
+	b, err := open(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if o.format == "text" {
+		b.report.to = w
+		b.report.head(w)
+	}
+	for _, e := range experiments() {
+		if !selected.MatchString(e.name) {
+			continue
+		}
+		b.log.Info("measure", "experiment", e.name)
+		b.report.begin(e.name)
+		if err := e.run(b, ctx); err != nil {
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return false, fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
+	b.report.Machine.LoadAfter = loadAverage()
+	if o.format == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(b.report)
+	} else {
+		b.report.tail(w)
+	}
+	if err == nil && o.write != "" {
+		err = b.report.rewrite(o.write)
+	}
+	return b.report.missed(), err
+}
+
+// paramFlag collects name=value pairs.
+type paramFlag map[string]string
+
+func (p *paramFlag) String() string { return "" }
+
+// Set takes one pair.
+func (p *paramFlag) Set(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return errors.New("write name=value")
+	}
+	if *p == nil {
+		*p = paramFlag{}
+	}
+	(*p)[name] = value
+	return nil
+}
+
+func newLogger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// cause is what an error for callers does not show.
+func cause(err error) string {
+	var e *a2a.Error
+	if errors.As(err, &e) && e.Unwrap() != nil {
+		return fmt.Sprintf("(%v)", e.Unwrap())
+	}
+	return ""
+}

@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+)
+
+// thirtyChunks takes some seconds, so that there is a middle to be killed in.
+const thirtyChunks = `{"op":"chunk","id":"a","n":30,"bytes":64,"every_ms":120}`
+
+// padded is what a chunk of 64 bytes says.
+func padded(id string, n int) []string {
+	texts := chunkTexts(id, n)
+	for i := range texts {
+		texts[i] += strings.Repeat("x", 64-len(texts[i]))
+	}
+	return texts
+}
+
+// runner returns which replica runs a task, once one does, and the others.
+func (c *cluster) runner(task string) (runs *replica, others []*replica) {
+	c.t.Helper()
+	var worker string
+	until(c.t, "somebody runs task "+task, func() bool {
+		worker = one[string](c, `SELECT coalesce(lease_worker, '') FROM audit.task WHERE id::text = $1`, task)
+		return worker != ""
+	})
+	for _, r := range c.alive() {
+		if r.name == worker {
+			runs = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	if runs == nil {
+		c.t.Fatalf("task %s is run by %s, which is none of ours", task, worker)
+	}
+	return runs, others
+}
+
+// retries returns the working statuses that tell of a further attempt.
+func retries(events []client.Event) (list []string) {
+	for _, ev := range events {
+		if ev.State == a2a.StateWorking && strings.Contains(string(ev.Raw), `"a2ad/attempt"`) {
+			list = append(list, string(ev.Raw))
+		}
+	}
+	return list
+}
+
+func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	c.start("b")
+	once := client.SendParams{Message: play(thirtyChunks), NoWait: true, IdempotencyKey: "the only one"}
+	once.Message.ID = "m-1"
+	sent, err := c.client(a, "script").Send(bounded(t), once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := sent.TaskID
+	victim, others := c.runner(task)
+	heir := others[0]
+	reader := c.roamer("script", func(n int) *replica { return []*replica{victim, heir}[min(n, 1)] })
+	var killed time.Time
+	var took time.Duration
+	events := follow(t, reader.Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
+		switch {
+		case killed.IsZero() && atChunk("a", 10)(ev):
+			victim.kill()
+			killed = time.Now()
+		case took == 0 && !killed.IsZero() && ev.State == a2a.StateWorking:
+			took = time.Since(killed)
+		}
+		return false
+	})
+	if killed.IsZero() {
+		t.Fatal("the script was over before the kill")
+	}
+	endsWith(t, events, a2a.StateCompleted)
+	if diff := cmp.Diff(padded("a", 30), chunks(events, "a")); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
+	if got := retries(events); len(got) != 1 {
+		t.Errorf("%d working statuses of further attempts, want 1: %v", len(got), got)
+	}
+	within(t, "the takeover", took, leaseTTL+time.Second)
+	if diff := cmp.Diff([]string{victim.name + " expired", heir.name + " completed"}, c.attempts(task)); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	if n := c.checkScript(heir, "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+		t.Errorf("%d attempts, want 2", n)
+	}
+	again, err := c.client(heir, "script").Send(bounded(t), once)
+	if err != nil || again.TaskID != task {
+		t.Errorf("the same Idempotency-Key gives task %s, %v, want %s", again.TaskID, err, task)
+	}
+}
+
+func TestKilledReplicaGoesOnWhenRestarted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	var at atomic.Pointer[replica]
+	at.Store(c.start("a"))
+	reader := c.roamer("script", func(int) *replica { return at.Load() })
+	killed := false
+	stream := reader.Stream(bounded(t), client.SendParams{Message: play(thirtyChunks)}, client.StreamOptions{})
+	events := follow(t, stream, func(ev client.Event) bool {
+		if !killed && atChunk("a", 10)(ev) {
+			killed = true
+			at.Load().kill()
+			at.Store(c.restart(at.Load()))
+		}
+		return false
+	})
+	if !killed {
+		t.Fatal("the script was over before the kill")
+	}
+	endsWith(t, events, a2a.StateCompleted)
+	if diff := cmp.Diff(padded("a", 30), chunks(events, "a")); diff != "" {
+		t.Errorf("chunks (-want +got):\n%s", diff)
+	}
+	task := events[0].TaskID
+	if diff := cmp.Diff([]string{"a expired", "a completed"}, c.attempts(task)); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	if n := c.checkScript(at.Load(), "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+		t.Errorf("%d attempts, want 2", n)
+	}
+	if got := retries(events); len(got) != 1 {
+		t.Errorf("%d working statuses of further attempts, want 1: %v", len(got), got)
+	}
+}
+
+// TestZombieWritesNothing freezes the replica that runs a task for longer than its lease, as a
+// long pause of its machine would.
+func TestZombieWritesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	c.start("b")
+	task := submit(t, c.client(a, "script"), play(thirtyChunks))
+	zombie, others := c.runner(task)
+	heir := others[0]
+	zombie.log.expectErrors() // what it was doing when it froze
+
+	type outcome struct {
+		events []client.Event
+		err    error
+	}
+	onZombie := make(chan outcome, 1)
+	ctx := bounded(t)
+	watcher := c.client(zombie, "script")
+	go func() {
+		events, err := collect(watcher.Resubscribe(ctx, task, client.StreamOptions{}), nil)
+		onZombie <- outcome{events, err}
+	}()
+
+	frozen := false
+	events := follow(t, c.client(heir, "script").Resubscribe(ctx, task, client.StreamOptions{}), func(ev client.Event) bool {
+		if !frozen && atChunk("a", 10)(ev) {
+			frozen = true
+			zombie.freeze()
+		}
+		return false
+	})
+	if !frozen {
+		t.Fatal("the script was over before the freeze")
+	}
+	endsWith(t, events, a2a.StateCompleted)
+	if diff := cmp.Diff([]string{zombie.name + " expired", heir.name + " completed"}, c.attempts(task)); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	before := one[int64](c, `SELECT count(*) FROM audit.event`)
+
+	zombie.thaw()
+	line := zombie.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
+	if line.str("outcome") != "lost" {
+		t.Errorf("the zombie says %v, want the outcome lost", line)
+	}
+	seen := <-onZombie
+	if seen.err != nil {
+		t.Errorf("the stream on the zombie: %v", seen.err)
+	}
+	endsWith(t, seen.events, a2a.StateCompleted)
+	if after := one[int64](c, `SELECT count(*) FROM audit.event`); after != before {
+		t.Errorf("%d events behind the end of the only task, want none", after-before)
+	}
+	if n := c.checkScript(zombie, "script", task, 5, "["+thirtyChunks+"]"); n != 2 {
+		t.Errorf("%d attempts, want 2", n)
+	}
+
+	heir.stop()
+	got, err := c.client(zombie, "echo").Send(ctx, client.SendParams{Message: say("alive?")})
+	if err != nil || got.State != a2a.StateCompleted {
+		t.Fatalf("the zombie answers %s, %v, want it to work again", got.State, err)
+	}
+	if diff := cmp.Diff([]string{zombie.name + " completed"}, c.attempts(got.TaskID)); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
