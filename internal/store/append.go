@@ -167,7 +167,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	n, more := 0, false
 	for _, it := range items {
 		n += len(it.rows)
-		more = more || it.lease.hasPush || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
+		more = more || it.lease.HasPush || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
 	}
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, 0, n), Epochs: make([]int64, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n),
@@ -210,7 +210,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 		out := byTask[key{it.lease.TaskID, it.lease.Epoch}]
 		if out != nil && out.Skipped {
 			// Somebody has set a webhook since the claim: once more, with its head.
-			it.lease.hasPush = true
+			it.lease.HasPush = true
 			skipped = append(skipped, it)
 			continue
 		}

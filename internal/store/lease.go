@@ -27,8 +27,7 @@ type Lease struct {
 	Checkpoint a2a.Raw
 	LastSeq    int64
 	Bytes      int64
-
-	hasPush bool // the task had webhooks the last time anybody looked
+	HasPush    bool // the task had webhooks the last time anybody looked
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -95,7 +94,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	for i, r := range rows {
 		leases[i] = Lease{
 			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, hasPush: r.HasPush,
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush,
 		}
 		if deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
