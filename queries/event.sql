@@ -1,11 +1,15 @@
 -- EventAppend writes what runs report, in the order of the arrays. Elements of one task
 -- carry one epoch; a task whose epoch has moved on, or that has ended, is left out: its rows
 -- are not in the result and nothing of it was written. A run may end its turn with its last
--- element (state 3, 4 or from 100 on): then its lease goes too. A turn that would end while
+-- element (state 3, 4 or from 100 on): then its lease goes too, and its epoch is past. A turn that would end while
 -- the client has sent more than the run has seen (through) goes on instead: the task stays
 -- working and is queued again. The epoch is part of every join: one batch may hold a zombie
--- and its successor. A task that has webhooks is skipped, and says so, unless with_push
--- promises that their heads are moved in the same transaction.
+-- and its successor. An element also names the newest event that its run knows of (after):
+-- nobody else writes under its epoch, so a task with more events has been given this batch
+-- before, by a try whose answer was lost or that is only now being carried out, and is left
+-- out as well.
+-- A task that has webhooks is skipped, and says so, unless with_push promises that their
+-- heads are moved in the same transaction.
 -- name: EventAppend :many
 WITH i AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
@@ -13,11 +17,11 @@ WITH i AS (
     unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(parts)::json[]) AS parts,
     unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message,
     unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint, unnest(sqlc.arg(throughs)::bigint[]) AS through,
-    unnest(sqlc.arg(sizes)::bigint[]) AS size, unnest(sqlc.arg(errors)::text[]) AS error,
+    unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(sizes)::bigint[]) AS size, unnest(sqlc.arg(errors)::text[]) AS error,
     generate_subscripts(sqlc.arg(task_ids)::uuid[], 1) AS ord
 ), k AS (
   SELECT i.task_id, i.epoch, count(*) FILTER (WHERE i.kind > 0) AS n, count(i.message) AS m, sum(i.size)::bigint AS bytes,
-    bool_or(i.kind IN (2, 3)) AS art, max(i.through) AS through, max(i.error) AS error,
+    bool_or(i.kind IN (2, 3)) AS art, max(i.through) AS through, max(i.after) AS after, max(i.error) AS error,
     (array_agg(i.state ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS state,
     (array_agg(i.message IS NOT NULL ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS said,
     (array_agg(i.checkpoint ORDER BY i.ord DESC) FILTER (WHERE i.checkpoint IS NOT NULL))[1] AS checkpoint
@@ -27,15 +31,15 @@ WITH i AS (
   SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
     CASE WHEN k.state IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2::smallint ELSE k.state END AS state
   FROM a2a.tasks t
-  JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch
+  JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch AND k.after = t.last_seq
   WHERE t.state < 100
   ORDER BY t.id
   FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + l.n, last_message_seq = t.last_message_seq + l.m, bytes = t.bytes + l.bytes,
-    has_artifacts = t.has_artifacts OR l.art, last_at = greatest(l.now, t.last_at),
-    state = coalesce(l.state, t.state),
+    has_artifacts = t.has_artifacts OR l.art, last_at = CASE WHEN l.n > 0 THEN greatest(l.now, t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN l.asked > 2 THEN 1 ELSE 0 END, state = coalesce(l.state, t.state),
     status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE WHEN l.state IS NULL THEN t.status_message_seq WHEN l.said THEN t.last_message_seq + l.m END,
     read_user_seq = CASE WHEN l.asked > 2 THEN l.through ELSE t.read_user_seq END,

@@ -34,6 +34,11 @@ FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.artifact_id IS NOT NULL
 WHERE sqlc.arg(artifacts) AND t.has_artifacts AND t.state < 100
 ORDER BY 1, 2, 3, 4;
 
+-- PlanForArguments has the statements of the rest of the transaction planned for their
+-- arguments: which of the filters of a list are in use decides on the index.
+-- name: PlanForArguments :exec
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true);
+
 -- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
 -- status first. before_at and before_id are the position of the last task of the page before.
 -- name: TaskPageForCaller :many

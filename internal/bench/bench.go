@@ -62,6 +62,10 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	}
 	params := maps.Clone(settings)
 	maps.Copy(params, o.params)
+	if o.sql {
+		params["shared_preload_libraries"] = "pg_stat_statements"
+		params["pg_stat_statements.track_planning"] = "on"
+	}
 	if b.pg, err = devpg.Start(ctx, devpg.Config{Dir: b.pgDir, Params: params, Logger: b.log}); err != nil {
 		return nil, err
 	}
@@ -71,6 +75,11 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	}
 	if err := store.MigrateUp(ctx, url); err != nil {
 		return nil, err
+	}
+	if o.sql {
+		if err := b.exec(ctx, url, "CREATE EXTENSION pg_stat_statements"); err != nil {
+			return nil, err
+		}
 	}
 	if err := b.ageWAL(ctx); err != nil {
 		return nil, fmt.Errorf("age the log: %w", err)
@@ -147,6 +156,7 @@ func (b *bench) database(ctx context.Context) (url string, drop func(), err erro
 		return "", nil, err
 	}
 	drop = func() {
+		b.showStatements(ctx, name)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
 		if err := b.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
@@ -154,6 +164,38 @@ func (b *bench) database(ctx context.Context) (url string, drop func(), err erro
 		}
 	}
 	return b.pg.URL(name), drop, nil
+}
+
+// showStatements logs what the database spent its time on. The times hold waits too.
+func (b *bench) showStatements(ctx context.Context, database string) {
+	if !b.opts.sql {
+		return
+	}
+	conn, err := pgx.Connect(ctx, b.pg.URL(database))
+	if err != nil {
+		b.log.Warn("statements", "err", err)
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	//nolint:rowserrcheck // ForEachRow returns it
+	rows, err := conn.Query(ctx, `SELECT s.calls, s.plans, s.rows, s.total_exec_time, s.total_plan_time, s.wal_bytes::bigint,
+			coalesce(substring(s.query from 'name: (\w+)'), left(regexp_replace(s.query, '\s+', ' ', 'g'), 40))
+		FROM pg_stat_statements s WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+		ORDER BY s.total_exec_time + s.total_plan_time DESC LIMIT 14`)
+	if err != nil {
+		b.log.Warn("statements", "err", err)
+		return
+	}
+	var calls, plans, n, wal int64
+	var total, planning float64
+	var name string
+	fmt.Fprintf(os.Stderr, "%9s %9s %9s %10s %9s %9s %9s  %s\n", "calls", "plans", "rows", "run ms", "plan ms", "µs/call", "WAL/call", "statement")
+	if _, err := pgx.ForEachRow(rows, []any{&calls, &plans, &n, &total, &planning, &wal, &name}, func() error {
+		fmt.Fprintf(os.Stderr, "%9d %9d %9d %10.0f %9.0f %9.0f %9d  %s\n", calls, plans, n, total, planning, (total+planning)/float64(calls)*1000, wal/max(calls, 1), name)
+		return nil
+	}); err != nil {
+		b.log.Warn("statements", "err", err)
+	}
 }
 
 func (b *bench) admin(ctx context.Context, statement string) error {

@@ -59,6 +59,8 @@ type options struct {
 	limit   time.Duration
 	params  paramFlag
 	pglog   string
+	server  string
+	sql     bool
 }
 
 func main() {
@@ -72,6 +74,8 @@ func main() {
 	flag.IntVar(&o.streams, "streams", 4000, "idle streams to hold")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
+	flag.StringVar(&o.server, "server", "", "run this a2ad `binary`, an older one say, and not one built from here; its schema must be ours")
+	flag.BoolVar(&o.sql, "statements", false, "show the statements that took longest, by pg_stat_statements (which costs some time itself)")
 	flag.Var(&o.params, "pg", "`name=value` setting for PostgreSQL, repeatable")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "bench measures a2ad. Experiments:")

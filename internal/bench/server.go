@@ -38,25 +38,36 @@ func (b *bench) build(ctx context.Context) error {
 	if b.a2ad != "" {
 		return nil
 	}
+	if err := b.agentFiles(); err != nil {
+		return err
+	}
+	if b.opts.server != "" {
+		b.a2ad = b.opts.server
+		return nil
+	}
 	out := filepath.Join(b.dir, "a2ad")
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-o", out, "./cmd/a2ad")
 	cmd.Dir, cmd.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, text)
 	}
+	b.a2ad = out
+	return nil
+}
+
+func (b *bench) agentFiles() error {
+	dir := filepath.Join(b.dir, "agents")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	for name, body := range map[string]string{
 		"echo.yaml":   "name: echo\ndescription: Says what it was told.\ndefault: true\nexecutor: {echo: {}}\n",
 		"script.yaml": "name: script\ndescription: Plays a script.\nexecutor: {script: {}}\n",
 	} {
-		dir := filepath.Join(b.dir, "agents")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o644); err != nil {
 			return err
 		}
 	}
-	b.a2ad = out
 	return nil
 }
 

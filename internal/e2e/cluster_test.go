@@ -206,6 +206,7 @@ func (c *cluster) finish() {
 	c.settle()
 	c.readAgain()
 	c.judge()
+	c.checkSchema()
 	for _, r := range c.alive() {
 		r.stop()
 	}

@@ -51,7 +51,11 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 	for i, st := range f.States {
 		p.States[i] = int16(st)
 	}
-	rows, err := dbsqlc.New(s.api).TaskList(ctx, p)
+	var rows []dbsqlc.TaskListRow
+	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		rows, err = q.TaskList(ctx, p)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list tasks: %w", err)
 	}

@@ -74,13 +74,14 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.uids = append(a.uids, a2a.ID{})
 	}
 	group := s.appends[lease.TaskID[15]&1]
+	tries := 0
 	err := s.repeat(ctx, func() error {
-		err := group.do(ctx, a)
-		if lost(err) && a.out == nil {
-			return s.committed(ctx, a, err)
-		}
-		return err
+		tries++
+		return group.do(ctx, a)
 	})
+	if err == nil && a.out == nil && tries > 1 {
+		err = s.committed(ctx, a)
+	}
 	if err != nil {
 		return Appended{}, fmt.Errorf("append: %w", err)
 	}
@@ -118,18 +119,18 @@ func (a *append_) entries() []a2a.Entry {
 	return entries
 }
 
-// committed finds out whether a batch whose answer was lost is in the log. While a task is
-// held only its holder writes events, so the first one can only be at the next seq. It
-// returns nil if it is there, and cause if the batch may be tried again.
-func (s *Store) committed(ctx context.Context, a *append_, cause error) error {
-	if a.rows[0].kind == kindNone {
-		return cause // checkpoints may be repeated
-	}
+// committed finds out whether a batch that was refused had been written by an earlier try,
+// whose answer was lost. Then its first event is behind the newest one that the run knew of.
+func (s *Store) committed(ctx context.Context, a *append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+	var rows []dbsqlc.EventsAfterRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+		return err
+	})
 	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
-		return cause
+		return err
 	}
 	last := rows[len(rows)-1]
 	a.out = &dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt}
@@ -173,7 +174,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 		TaskIds: make([]pgtype.UUID, 0, n), Epochs: make([]int64, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n),
 		States: make([]int16, 0, n), Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
 		MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Checkpoints: make([][]byte, 0, n), Throughs: make([]int64, 0, n),
-		Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica, WithPush: more,
+		Afters: make([]int64, 0, n), Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica, WithPush: more,
 	}
 	for _, it := range items {
 		for i, r := range it.rows {
@@ -189,6 +190,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 			p.Messages = append(p.Messages, r.message)
 			p.Checkpoints = append(p.Checkpoints, checkpointAt(it, i))
 			p.Throughs = append(p.Throughs, it.lease.Through)
+			p.Afters = append(p.Afters, it.lease.LastSeq)
 			p.Sizes = append(p.Sizes, int64(len(r.body)+len(r.parts)+len(r.message)))
 			p.Errors = append(p.Errors, it.batch.Error)
 		}

@@ -71,22 +71,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	if from.IsZero() {
 		p.Floor = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 	}
-	var rows []dbsqlc.TaskClaimRow
-	push := false
-	err := c.store.inTx(ctx, c.store.work, func(q *dbsqlc.Queries) (err error) {
-		if err = q.ClaimPlan(ctx); err != nil {
-			return err
-		}
-		if rows, err = q.TaskClaim(ctx, p); err != nil {
-			return err
-		}
-		var m moved
-		for _, r := range rows {
-			m.add(r.ID, r.HasPush, true)
-		}
-		push, err = m.heads(ctx, q)
-		return err
-	})
+	rows, err := dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
 	}
@@ -104,13 +89,28 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 		}
 	}
 	c.floors[agent] = f
-	if push {
-		c.store.cfg.Wake(KeyPush)
-	}
+	c.store.claimedPushes(ctx, rows)
 	for i := range rows {
 		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
 	}
 	return leases, nil
+}
+
+// claimedPushes tells webhooks of claims. Unlike other events, that of a claim need not do so
+// in its own transaction: should it be lost, the next event of the task covers it, and a
+// claimed task always has one more.
+func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
+	var m moved
+	for _, r := range rows {
+		m.add(r.ID, r.HasPush, true)
+	}
+	push, err := m.heads(ctx, dbsqlc.New(s.work))
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "tell webhooks of a claim", "err", err)
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
+	}
 }
 
 // claimed returns the event by which a claim shows in the log.

@@ -224,15 +224,16 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 	}
 	var rows []dbsqlc.TaskPageForCallerRow
 	var total int64
-	err := s.repeat(ctx, func() (err error) {
-		q := dbsqlc.New(s.api)
-		if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
+	err := s.repeat(ctx, func() error {
+		return s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+			if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
+				return err
+			}
+			total, err = q.TaskCountForCaller(ctx, dbsqlc.TaskCountForCallerParams{
+				Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
+			})
 			return err
-		}
-		total, err = q.TaskCountForCaller(ctx, dbsqlc.TaskCountForCallerParams{
-			Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
 		})
-		return err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("list tasks: %w", err)
@@ -242,4 +243,14 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 		page[i] = Position{ID: r.ID.Bytes, At: r.StatusAt.Time.UTC()}
 	}
 	return page, int(total), nil
+}
+
+// search runs statements whose best plan depends on their arguments.
+func (s *Store) search(ctx context.Context, f func(q *dbsqlc.Queries) error) error {
+	return s.inTx(ctx, s.api, func(q *dbsqlc.Queries) error {
+		if err := q.PlanForArguments(ctx); err != nil {
+			return err
+		}
+		return f(q)
+	})
 }

@@ -122,12 +122,13 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 	return s.repeat(ctx, func() error {
 		tries++
 		rows, err := s.submitRows(ctx, items, byID, p)
-		if tries > 1 && isCode(err, "23505") {
-			return s.submitted(ctx, items)
-		}
 		for _, r := range rows {
 			it := byID[r.ID.Bytes]
 			it.made, it.at = true, wireTime(r.CreatedAt)
+		}
+		// Keyed items of an earlier try find their own key taken, the others their id.
+		if tries > 1 && (err == nil || isCode(err, "23505")) {
+			return s.submitted(ctx, items)
 		}
 		return err
 	})
@@ -159,6 +160,9 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 // submitted finds out which items an earlier try, whose answer was lost, has made.
 func (s *Store) submitted(ctx context.Context, items []*submission) error {
 	for _, it := range items {
+		if it.made {
+			continue
+		}
 		row, err := dbsqlc.New(s.work).TaskOwner(ctx, pgID(it.id))
 		switch {
 		case err == nil:

@@ -47,11 +47,11 @@ WITH i AS (
     unnest($7::text[]) AS artifact_id, unnest($8::json[]) AS parts,
     unnest($9::text[]) AS message_id, unnest($10::json[]) AS message,
     unnest($11::json[]) AS checkpoint, unnest($12::bigint[]) AS through,
-    unnest($13::bigint[]) AS size, unnest($14::text[]) AS error,
+    unnest($13::bigint[]) AS after, unnest($14::bigint[]) AS size, unnest($15::text[]) AS error,
     generate_subscripts($1::uuid[], 1) AS ord
 ), k AS (
   SELECT i.task_id, i.epoch, count(*) FILTER (WHERE i.kind > 0) AS n, count(i.message) AS m, sum(i.size)::bigint AS bytes,
-    bool_or(i.kind IN (2, 3)) AS art, max(i.through) AS through, max(i.error) AS error,
+    bool_or(i.kind IN (2, 3)) AS art, max(i.through) AS through, max(i.after) AS after, max(i.error) AS error,
     (array_agg(i.state ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS state,
     (array_agg(i.message IS NOT NULL ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS said,
     (array_agg(i.checkpoint ORDER BY i.ord DESC) FILTER (WHERE i.checkpoint IS NOT NULL))[1] AS checkpoint
@@ -61,15 +61,15 @@ WITH i AS (
   SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
     CASE WHEN k.state IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2::smallint ELSE k.state END AS state
   FROM a2a.tasks t
-  JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch
+  JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch AND k.after = t.last_seq
   WHERE t.state < 100
   ORDER BY t.id
   FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + l.n, last_message_seq = t.last_message_seq + l.m, bytes = t.bytes + l.bytes,
-    has_artifacts = t.has_artifacts OR l.art, last_at = greatest(l.now, t.last_at),
-    state = coalesce(l.state, t.state),
+    has_artifacts = t.has_artifacts OR l.art, last_at = CASE WHEN l.n > 0 THEN greatest(l.now, t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN l.asked > 2 THEN 1 ELSE 0 END, state = coalesce(l.state, t.state),
     status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
     status_message_seq = CASE WHEN l.state IS NULL THEN t.status_message_seq WHEN l.said THEN t.last_message_seq + l.m END,
     read_user_seq = CASE WHEN l.asked > 2 THEN l.through ELSE t.read_user_seq END,
@@ -77,7 +77,7 @@ WITH i AS (
     deadline_at = CASE WHEN l.asked > 2 THEN NULL ELSE t.deadline_at END,
     ready_at = CASE WHEN l.asked <> l.state THEN clock_timestamp() END
   FROM l
-  WHERE t.id = l.id AND t.lease_epoch = l.epoch AND ($15::boolean OR NOT l.has_push)
+  WHERE t.id = l.id AND t.lease_epoch = l.epoch AND ($16::boolean OR NOT l.has_push)
   RETURNING t.id, l.epoch, t.last_seq - l.n AS base, t.last_message_seq - l.m AS mbase, t.last_at, l.state, l.asked, l.error, l.checkpoint,
     t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
@@ -91,7 +91,7 @@ WITH i AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
 ), x AS (
-  SELECT i.task_id, i.epoch, i.event_uid, i.kind, i.state, i.body, i.artifact_id, i.parts, i.message_id, i.message, i.checkpoint, i.through, i.size, i.error, i.ord, u.base + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord) AS seq, u.mbase, u.last_at,
+  SELECT i.task_id, i.epoch, i.event_uid, i.kind, i.state, i.body, i.artifact_id, i.parts, i.message_id, i.message, i.checkpoint, i.through, i.after, i.size, i.error, i.ord, u.base + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord) AS seq, u.mbase, u.last_at,
     CASE WHEN i.state > 2 THEN u.state ELSE nullif(i.state, 0) END AS logged
   FROM i JOIN u ON u.id = i.task_id AND u.epoch = i.epoch
   WHERE i.kind > 0
@@ -108,7 +108,7 @@ WITH i AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.task_id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $16::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts
+  SELECT x.task_id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $17::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts
   FROM x
 )
 SELECT l.id, l.epoch::bigint AS epoch, coalesce(u.base, 0)::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state,
@@ -130,6 +130,7 @@ type EventAppendParams struct {
 	Messages    [][]byte
 	Checkpoints [][]byte
 	Throughs    []int64
+	Afters      []int64
 	Sizes       []int64
 	Errors      []string
 	WithPush    bool
@@ -151,11 +152,15 @@ type EventAppendRow struct {
 // EventAppend writes what runs report, in the order of the arrays. Elements of one task
 // carry one epoch; a task whose epoch has moved on, or that has ended, is left out: its rows
 // are not in the result and nothing of it was written. A run may end its turn with its last
-// element (state 3, 4 or from 100 on): then its lease goes too. A turn that would end while
+// element (state 3, 4 or from 100 on): then its lease goes too, and its epoch is past. A turn that would end while
 // the client has sent more than the run has seen (through) goes on instead: the task stays
 // working and is queued again. The epoch is part of every join: one batch may hold a zombie
-// and its successor. A task that has webhooks is skipped, and says so, unless with_push
-// promises that their heads are moved in the same transaction.
+// and its successor. An element also names the newest event that its run knows of (after):
+// nobody else writes under its epoch, so a task with more events has been given this batch
+// before, by a try whose answer was lost or that is only now being carried out, and is left
+// out as well.
+// A task that has webhooks is skipped, and says so, unless with_push promises that their
+// heads are moved in the same transaction.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
 	rows, err := q.db.Query(ctx, eventAppend,
 		arg.TaskIds,
@@ -170,6 +175,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Messages,
 		arg.Checkpoints,
 		arg.Throughs,
+		arg.Afters,
 		arg.Sizes,
 		arg.Errors,
 		arg.WithPush,

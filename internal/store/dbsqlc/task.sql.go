@@ -57,6 +57,17 @@ func (q *Queries) AttemptsOfTask(ctx context.Context, taskID pgtype.UUID) ([]Att
 	return items, nil
 }
 
+const planForArguments = `-- name: PlanForArguments :exec
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)
+`
+
+// PlanForArguments has the statements of the rest of the transaction planned for their
+// arguments: which of the filters of a list are in use decides on the index.
+func (q *Queries) PlanForArguments(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, planForArguments)
+	return err
+}
+
 const schemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied
 `
