@@ -29,8 +29,31 @@ type load struct {
 	wg    sync.WaitGroup
 }
 
-// startLoad starts clients that draw from a seed, which a failure shows.
-func (c *cluster) startLoad(clients int, replicas ...*replica) *load {
+// replicas are the ones that a load may go to.
+type replicas struct {
+	mu   sync.Mutex
+	list []*replica // guarded by mu
+}
+
+func (s *replicas) at(i int) *replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list[i%len(s.list)]
+}
+
+func (s *replicas) replace(i int, r *replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[i] = r
+}
+
+func (c *cluster) startLoad(clients int, list ...*replica) *load {
+	c.t.Helper()
+	return c.startLoadOn(clients, &replicas{list: list})
+}
+
+// startLoadOn starts clients that draw from a seed, which a failure shows.
+func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(bounded(c.t))
 	l := &load{c: c, stop: cancel}
@@ -38,10 +61,7 @@ func (c *cluster) startLoad(clients int, replicas ...*replica) *load {
 	c.t.Logf("seed %d", seed)
 	for i := range clients {
 		draw := rand.New(rand.NewPCG(seed, uint64(i)))
-		// Each stays with a replica until a request fails there.
-		var at atomic.Int64
-		at.Store(int64(i))
-		cl := c.roamer("script", func(n int) *replica { return replicas[(int(at.Load())+n)%len(replicas)] })
+		cl := c.roamer("script", func(n int) *replica { return set.at(i + n) })
 		l.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				if err := l.act(cl, draw, fmt.Sprintf("client %d, request %d", i, n)); err != nil {
@@ -302,7 +322,7 @@ func (c *cluster) listen() (wakes func() []string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the test is over
+		defer conn.Close(context.WithoutCancel(ctx))
 		for {
 			n, err := conn.WaitForNotification(ctx)
 			if err != nil {

@@ -275,7 +275,7 @@ func outline(list []artifact) string {
 
 func role(message []byte) string {
 	var m struct{ Role string }
-	_ = json.Unmarshal(message, &m) //nolint:errcheck // what cannot be read has no role
+	_ = json.Unmarshal(message, &m) // what cannot be read has no role
 	return m.Role
 }
 
