@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -227,51 +226,6 @@ func (ps Prefixes) MarshalText() ([]byte, error) {
 	var out []string
 	for _, p := range ps {
 		out = append(out, p.String())
-	}
-	return []byte(strings.Join(out, ",")), nil
-}
-
-// Key is one key of the keyring for secrets at rest.
-type Key struct {
-	ID    string
-	Bytes Secret // 32 bytes
-}
-
-// Keyring is a list of keys: the first one seals, all of them open.
-type Keyring []Key
-
-var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-
-// UnmarshalText reads id:base64 pairs with commas between them. Its errors show no key.
-func (k *Keyring) UnmarshalText(text []byte) error {
-	var out Keyring
-	seen := map[string]bool{}
-	n := 0
-	for item := range strings.SplitSeq(string(text), ",") {
-		n++
-		id, enc, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || !keyID.MatchString(id) {
-			return fmt.Errorf("key %d is not of the form id:base64-of-32-bytes", n)
-		}
-		raw, err := base64.StdEncoding.DecodeString(enc)
-		if err != nil || len(raw) != 32 {
-			return fmt.Errorf("key %q is not 32 bytes in base64: make one with `openssl rand -base64 32`", id)
-		}
-		if seen[id] {
-			return fmt.Errorf("key id %q is there twice", id)
-		}
-		seen[id] = true
-		out = append(out, Key{id, newSecret(string(raw))})
-	}
-	*k = out
-	return nil
-}
-
-// MarshalText names the keys.
-func (k Keyring) MarshalText() ([]byte, error) {
-	var out []string
-	for _, key := range k {
-		out = append(out, key.ID+":"+redacted)
 	}
 	return []byte(strings.Join(out, ",")), nil
 }
