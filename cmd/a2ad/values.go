@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/push"
 )
 
 // Listen is an address to listen on, "host:port", or "" for no listener.
@@ -240,10 +241,8 @@ func (ss *SigningSecrets) UnmarshalText(text []byte) error {
 	for item := range strings.SplitSeq(string(text), ",") {
 		n++
 		item = strings.TrimSpace(item)
-		enc, ok := strings.CutPrefix(item, "whsec_")
-		raw, err := base64.StdEncoding.DecodeString(enc)
-		if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
-			return fmt.Errorf("secret %d is not whsec_ and 24 to 64 bytes in base64", n)
+		if _, err := push.ParseSecret(item); err != nil {
+			return fmt.Errorf("secret %d is %w", n, err)
 		}
 		out = append(out, newSecret(item))
 	}
