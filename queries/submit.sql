@@ -69,7 +69,7 @@ WITH n AS (
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq, sqlc.arg(message_id)::text, 1, sqlc.arg(message)::json, sqlc.arg(digest)::bytea,
+  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN sqlc.arg(resubmit) THEN 0 ELSE 1 END, sqlc.arg(message_id)::text, 1, sqlc.arg(message)::json, sqlc.arg(digest)::bytea,
     CASE WHEN sqlc.arg(key)::text LIKE 'h:%' THEN substr(sqlc.arg(key), 3) END, sqlc.arg(key) LIKE 'm:%'
   FROM u
 ), e AS (

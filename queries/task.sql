@@ -39,6 +39,40 @@ ORDER BY 1, 2, 3, 4;
 -- name: PlanForArguments :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true);
 
+-- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
+-- TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
+-- same. A client's message that came without an event shows from the next one on. Whoever
+-- calls it has checked that the caller may see the task.
+-- name: TaskSnapshotAt :many
+WITH t AS (
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = sqlc.arg(seq)::bigint
+  WHERE t.id = sqlc.arg(id)::uuid
+), s AS (
+  SELECT e.seq, e.state, e.committed_at
+  FROM a2a.task_events e
+  WHERE e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.kind = 1
+  ORDER BY e.seq DESC
+  LIMIT 1
+), m AS (
+  SELECT m.seq, m.message_id, m.role, m.body, m.role = 2 AND m.at_seq = s.seq AS of_status, max(m.seq) OVER () AS newest
+  FROM a2a.messages m, s
+  WHERE m.task_id = sqlc.arg(id) AND m.at_seq <= sqlc.arg(seq)
+)
+SELECT t.id AS task_id, 0::smallint AS part, sqlc.arg(seq)::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+FROM t, s
+UNION ALL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+FROM t, m
+WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
+UNION ALL
+SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
+WHERE sqlc.arg(artifacts)::boolean
+ORDER BY 2, 3;
+
 -- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
 -- status first. before_at and before_id are the position of the last task of the page before.
 -- name: TaskPageForCaller :many

@@ -57,7 +57,7 @@ WITH n AS (
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq, $4::text, 1, $5::json, $6::bytea,
+  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN $2 THEN 0 ELSE 1 END, $4::text, 1, $5::json, $6::bytea,
     CASE WHEN $7::text LIKE 'h:%' THEN substr($7, 3) END, $7 LIKE 'm:%'
   FROM u
 ), e AS (
