@@ -273,6 +273,16 @@ func (s *Store) writeTry(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t 
 // Delivered records that the webhook's server took the delivery. It returns ErrLeaseLost,
 // having written nothing, if another process has the webhook by now.
 func (s *Store) Delivered(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
+	return s.settled(ctx, d, t, terminal, "delivered")
+}
+
+// SkippedPush records that the webhook's server does not want this delivery, and goes on
+// behind it. The errors are those of Delivered.
+func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
+	return s.settled(ctx, d, t, terminal, "skipped")
+}
+
+func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
 	more := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
 		more, err = q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Terminal: terminal})
@@ -282,7 +292,7 @@ func (s *Store) Delivered(ctx context.Context, d *Delivery, t *Try, terminal boo
 		if err != nil {
 			return err
 		}
-		if err := s.writeTry(ctx, q, d, t, "delivered"); err != nil {
+		if err := s.writeTry(ctx, q, d, t, outcome); err != nil {
 			return err
 		}
 		return q.DestinationUp(ctx, d.Tenant, d.Origin)
