@@ -41,3 +41,7 @@ SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now FROM a
 -- ServerKeyDrop removes a key that nobody needs any more.
 -- name: ServerKeyDrop :exec
 DELETE FROM a2a.server_keys WHERE name = sqlc.arg(name);
+
+-- ServerKeyReseal stores a key sealed with another key, unless it changed meanwhile.
+-- name: ServerKeyReseal :exec
+UPDATE a2a.server_keys SET key = sqlc.arg(new_key) WHERE name = sqlc.arg(name) AND key = sqlc.arg(old_key);

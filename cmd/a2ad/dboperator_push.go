@@ -6,6 +6,8 @@ import (
 	"math"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -75,4 +77,15 @@ func (o *dbOperator) ReplayPush(ctx context.Context, id string, after int64) err
 
 func (o *dbOperator) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
 	return o.store.EnableDestination(ctx, tenant, origin)
+}
+
+func (o *dbOperator) Rewrap(ctx context.Context, ring seal.Ring) (int, error) {
+	n, err := o.store.ResealPushes(ctx, func(row a2a.ID, token, credentials []byte) ([]byte, []byte, bool, error) {
+		return push.Reseal(ring, row, token, credentials)
+	})
+	if err != nil {
+		return n, err
+	}
+	keys, err := push.ResealKeys(ctx, o.store, ring)
+	return n + keys, err
 }

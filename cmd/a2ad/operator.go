@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/seal"
 )
 
 // operator is what the operator's commands ask of the database: the tasks and keys of
@@ -32,6 +33,8 @@ type operator interface {
 	// ReplayPush delivers again what follows an event; a negative one means what is not settled.
 	ReplayPush(ctx context.Context, id string, after int64) error
 	EnableDestination(ctx context.Context, tenant, origin string) (bool, error)
+	// Rewrap seals what is stored with the first key of the ring, and returns how much that was.
+	Rewrap(ctx context.Context, ring seal.Ring) (int, error)
 
 	Close()
 }

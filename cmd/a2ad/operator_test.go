@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -411,3 +412,5 @@ func (f *fakeOperator) ReplayPush(_ context.Context, id string, _ int64) error {
 func (f *fakeOperator) EnableDestination(context.Context, string, string) (bool, error) {
 	return true, nil
 }
+
+func (f *fakeOperator) Rewrap(context.Context, seal.Ring) (int, error) { return 3, nil }

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -78,59 +79,80 @@ func (k *Keys) Load(ctx context.Context) error {
 		return err
 	}
 	for {
-		names, keys, now, err := k.read(ctx)
+		named, last, now, err := k.read(ctx)
 		if err != nil {
 			return err
 		}
+		keys := make([]Key, len(named))
+		for i := range named {
+			keys[i] = named[i].key
+		}
 		plan := k.cfg.Rotation.Plan(keys, now)
 		if plan.Make {
-			if err := k.add(ctx, names); err != nil {
+			if err := k.add(ctx, last+1); err != nil {
 				return err
 			}
 			continue
 		}
-		for _, old := range plan.Retired {
-			for i := range keys {
-				if keys[i].ID == old.ID {
-					if err := k.cfg.Store.DropSigningKey(ctx, names[i]); err != nil {
-						return err
-					}
-				}
-			}
+		if err := k.drop(ctx, named, plan.Retired); err != nil {
+			return err
 		}
 		return k.use(plan)
 	}
 }
 
-func (k *Keys) read(ctx context.Context) (names []string, keys []Key, now time.Time, err error) {
-	stored, now, err := k.cfg.Store.SigningKeys(ctx)
-	if err != nil {
-		return nil, nil, now, err
-	}
-	for _, s := range stored {
-		plain, err := k.cfg.Ring.Open(s.Sealed, seal.Place{Table: signingTable, Row: s.Name, Column: "key"})
-		if err != nil {
-			return nil, nil, now, fmt.Errorf("open signing key %s: %w", s.Name, err)
+func (k *Keys) drop(ctx context.Context, named []namedKey, retired []Key) error {
+	for _, old := range retired {
+		for _, n := range named {
+			if n.key.ID != old.ID {
+				continue
+			}
+			if err := k.cfg.Store.DropSigningKey(ctx, n.name); err != nil {
+				return err
+			}
 		}
-		key, err := ParseKey(plain, s.CreatedAt)
-		if err != nil {
-			return nil, nil, now, fmt.Errorf("signing key %s: %w", s.Name, err)
-		}
-		names, keys = append(names, s.Name), append(keys, key)
 	}
-	return names, keys, now, nil
+	return nil
 }
 
-// add stores one more key. Its number follows from those that there are.
-func (k *Keys) add(ctx context.Context, names []string) error {
-	last := 0
-	for _, n := range names {
-		_, number, _ := strings.Cut(n, "/")
+// read returns the keys with their names. One that the ring does not open is left alone: it
+// belongs to servers with another ring, and those that share one have its key.
+func (k *Keys) read(ctx context.Context) (keys []namedKey, last int, now time.Time, err error) {
+	stored, now, err := k.cfg.Store.SigningKeys(ctx)
+	if err != nil {
+		return nil, 0, now, err
+	}
+	for _, s := range stored {
+		_, number, _ := strings.Cut(s.Name, "/")
 		if i, err := strconv.Atoi(number); err == nil {
 			last = max(last, i)
 		}
+		plain, err := k.cfg.Ring.Open(s.Sealed, seal.Place{Table: signingTable, Row: s.Name, Column: "key"})
+		if errors.Is(err, seal.ErrUnknownKey) {
+			k.cfg.Logger.WarnContext(ctx, "a signing key is not used", "name", s.Name, "err", err)
+			continue
+		}
+		if err != nil {
+			return nil, 0, now, fmt.Errorf("open signing key %s: %w", s.Name, err)
+		}
+		key, err := ParseKey(plain, s.CreatedAt)
+		if err != nil {
+			return nil, 0, now, fmt.Errorf("signing key %s: %w", s.Name, err)
+		}
+		keys = append(keys, namedKey{s.Name, key})
 	}
-	name := strconv.Itoa(last + 1)
+	return keys, last, now, nil
+}
+
+type namedKey struct {
+	name string
+	key  Key
+}
+
+// add stores one more key. Its number follows from those that there are, so that of two
+// servers that add one at once only one does.
+func (k *Keys) add(ctx context.Context, number int) error {
+	name := strconv.Itoa(number)
 	plain, err := NewKey()
 	if err != nil {
 		return err
@@ -158,4 +180,33 @@ func (k *Keys) use(p Plan) error {
 	}
 	k.current.Store(state)
 	return nil
+}
+
+// ResealKeys seals the stored keys anew if another key of the ring seals now, and returns
+// how many there were.
+func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error) {
+	stored, _, err := s.SigningKeys(ctx)
+	if err != nil {
+		return 0, err
+	}
+	changed := 0
+	for _, k := range stored {
+		if !ring.NeedsRewrap(k.Sealed) {
+			continue
+		}
+		at := seal.Place{Table: signingTable, Row: k.Name, Column: "key"}
+		plain, err := ring.Open(k.Sealed, at)
+		if err != nil {
+			return changed, fmt.Errorf("open signing key %s: %w", k.Name, err)
+		}
+		sealed, err := ring.Seal(plain, at)
+		if err != nil {
+			return changed, err
+		}
+		if err := s.ResealSigningKey(ctx, k.Name, k.Sealed, sealed); err != nil {
+			return changed, err
+		}
+		changed++
+	}
+	return changed, nil
 }

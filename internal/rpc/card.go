@@ -58,6 +58,18 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	}
 }
 
+// serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may
+// keep them for an hour: a key is published for longer than that before it signs.
+func (s *Server) serveJWKS(w http.ResponseWriter, _ *http.Request) {
+	body := s.cfg.JWKS()
+	h := w.Header()
+	h.Set("Content-Type", "application/jwk-set+json")
+	h.Set("Cache-Control", "public, max-age=3600")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	w.Write(body) //nolint:errcheck // the client is gone
+}
+
 const extensionsHeader = "X-A2A-Extensions"
 
 // extensionActive reports whether the request asks for the resume extension. Names of

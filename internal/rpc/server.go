@@ -24,8 +24,9 @@ type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
 	V03           wire.Codec
-	Agents        []*a2a.Agent // one of them has Default set
-	PublicURL     string       // base of the URLs in cards, without a slash at the end
+	Agents        []*a2a.Agent  // one of them has Default set
+	PublicURL     string        // base of the URLs in cards, without a slash at the end
+	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
 
 	MaxBody      int64
 	MaxHeader    int

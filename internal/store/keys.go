@@ -157,3 +157,11 @@ func (s *Store) DropSigningKey(ctx context.Context, name string) error {
 	}
 	return nil
 }
+
+// ResealSigningKey stores a key sealed anew, unless it has changed meanwhile.
+func (s *Store) ResealSigningKey(ctx context.Context, name string, old, sealed []byte) error {
+	if err := dbsqlc.New(s.work).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{Name: name, OldKey: old, NewKey: sealed}); err != nil {
+		return fmt.Errorf("reseal signing key: %w", unavailable(err))
+	}
+	return nil
+}

@@ -183,6 +183,22 @@ func (q *Queries) ServerKeyMake(ctx context.Context, name string, key []byte) er
 	return err
 }
 
+const serverKeyReseal = `-- name: ServerKeyReseal :exec
+UPDATE a2a.server_keys SET key = $1 WHERE name = $2 AND key = $3
+`
+
+type ServerKeyResealParams struct {
+	NewKey []byte
+	Name   string
+	OldKey []byte
+}
+
+// ServerKeyReseal stores a key sealed with another key, unless it changed meanwhile.
+func (q *Queries) ServerKeyReseal(ctx context.Context, arg ServerKeyResealParams) error {
+	_, err := q.db.Exec(ctx, serverKeyReseal, arg.NewKey, arg.Name, arg.OldKey)
+	return err
+}
+
 const serverKeys = `-- name: ServerKeys :many
 SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now FROM a2a.server_keys k WHERE k.name LIKE $1::text || '%' ORDER BY k.created_at, k.name
 `
