@@ -8,6 +8,8 @@
 -- nobody else writes under its epoch, so a task with more events has been given this batch
 -- before, by a try whose answer was lost or that is only now being carried out, and is left
 -- out as well.
+-- A task that has webhooks is skipped, and says so, unless with_push promises that their
+-- heads are moved in the same transaction.
 -- name: EventAppend :many
 WITH i AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
@@ -26,7 +28,7 @@ WITH i AS (
   FROM i
   GROUP BY i.task_id, i.epoch
 ), l AS (
-  SELECT t.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
+  SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
     CASE WHEN k.state IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2::smallint ELSE k.state END AS state
   FROM a2a.tasks t
   JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch AND k.after = t.last_seq
@@ -45,7 +47,7 @@ WITH i AS (
     deadline_at = CASE WHEN l.asked > 2 THEN NULL ELSE t.deadline_at END,
     ready_at = CASE WHEN l.asked <> l.state THEN clock_timestamp() END
   FROM l
-  WHERE t.id = l.id AND t.lease_epoch = l.epoch
+  WHERE t.id = l.id AND t.lease_epoch = l.epoch AND (sqlc.arg(with_push)::boolean OR NOT l.has_push)
   RETURNING t.id, l.epoch, t.last_seq - l.n AS base, t.last_message_seq - l.m AS mbase, t.last_at, l.state, l.asked, l.error, l.checkpoint,
     t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
@@ -79,9 +81,10 @@ WITH i AS (
   SELECT x.task_id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, sqlc.arg(worker)::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts
   FROM x
 )
-SELECT u.id, u.epoch::bigint AS epoch, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold,
-  coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
-FROM u;
+SELECT l.id, l.epoch::bigint AS epoch, coalesce(u.base, 0)::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state,
+  (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold, coalesce(u.asked <> u.state, false)::boolean AS requeued,
+  l.has_push, (u.id IS NULL)::boolean AS skipped
+FROM l LEFT JOIN u ON u.id = l.id AND u.epoch = l.epoch;
 
 -- ArtifactFold puts together the artifacts of tasks that ended, from their events. It is the
 -- second statement of the transaction that ends them: the events of that transaction are

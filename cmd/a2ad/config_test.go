@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/seal"
 )
 
 // key32 is 32 bytes in base64.
@@ -235,10 +238,14 @@ func TestOtherCommandsIgnoreServerFaults(t *testing.T) {
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	s := newSecret("hunter2")
+	ring, err := seal.Parse("k1:" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("hunter2", 5)[:32])))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "key", Key{"k", s})
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "config", Config{Access: Access{Keys: Keyring{{"k", s}}}})
-	js, err := json.Marshal(map[string]any{"s": s, "p": &s, "k": Keyring{{"k", s}}, "ss": SigningSecrets{s}, "m": map[Secret]int{s: 1}})
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "ring", ring)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "config", Config{Access: Access{Keys: ring}})
+	js, err := json.Marshal(map[string]any{"s": s, "p": &s, "k": ring, "ss": SigningSecrets{s}, "m": map[Secret]int{s: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

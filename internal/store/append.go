@@ -165,16 +165,16 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	n, folds := 0, false
+	n, more := 0, false
 	for _, it := range items {
 		n += len(it.rows)
-		folds = folds || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
+		more = more || it.lease.HasPush || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
 	}
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, 0, n), Epochs: make([]int64, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n),
 		States: make([]int16, 0, n), Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
 		MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Checkpoints: make([][]byte, 0, n), Throughs: make([]int64, 0, n),
-		Afters: make([]int64, 0, n), Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica,
+		Afters: make([]int64, 0, n), Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica, WithPush: more,
 	}
 	for _, it := range items {
 		for i, r := range it.rows {
@@ -195,7 +195,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 			p.Errors = append(p.Errors, it.batch.Error)
 		}
 	}
-	rows, err := s.appendRows(ctx, p, folds)
+	rows, err := s.appendRows(ctx, p, more)
 	if err != nil {
 		return err
 	}
@@ -207,8 +207,19 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	for i := range rows {
 		byTask[key{rows[i].ID.Bytes, rows[i].Epoch}] = &rows[i]
 	}
+	var skipped []*append_
 	for _, it := range items {
-		it.out = byTask[key{it.lease.TaskID, it.lease.Epoch}]
+		out := byTask[key{it.lease.TaskID, it.lease.Epoch}]
+		if out != nil && out.Skipped {
+			// Somebody has set a webhook since the claim: once more, with its head.
+			it.lease.HasPush = true
+			skipped = append(skipped, it)
+			continue
+		}
+		it.out = out
+	}
+	if len(skipped) > 0 {
+		return s.flushAppends(ctx, skipped)
 	}
 	return nil
 }
@@ -221,26 +232,36 @@ func checkpointAt(it *append_, i int) []byte {
 	return nil
 }
 
-// appendRows runs the statement, in a transaction of its own with the fold if tasks may end.
-func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, folds bool) (rows []dbsqlc.EventAppendRow, err error) {
-	if !folds {
+// appendRows runs the statement: by itself, or with what must be in the same transaction
+// where tasks may end or have webhooks.
+func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, more bool) (rows []dbsqlc.EventAppendRow, err error) {
+	if !more {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
+	push := false
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		if rows, err = q.EventAppend(ctx, p); err != nil {
 			return err
 		}
 		var ended []pgtype.UUID
+		var m moved
 		for _, r := range rows {
 			if r.Fold {
 				ended = append(ended, r.ID)
 			}
+			m.add(r.ID, r.HasPush, r.State != 0)
 		}
-		if len(ended) == 0 {
-			return nil
+		if len(ended) > 0 {
+			if err := q.ArtifactFold(ctx, ended); err != nil {
+				return err
+			}
 		}
-		return q.ArtifactFold(ctx, ended)
+		push, err = m.heads(ctx, q)
+		return err
 	})
+	if push && err == nil {
+		s.cfg.Wake(KeyPush)
+	}
 	return rows, err
 }
 

@@ -150,7 +150,7 @@ WITH p AS (
     ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
   FROM l
   WHERE t.id = l.id
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -172,7 +172,7 @@ WITH p AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u
+SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts, u.has_push FROM u
 `
 
 type LeaseRescueParams struct {
@@ -188,6 +188,7 @@ type LeaseRescueRow struct {
 	Agent        string
 	Fate         string
 	HasArtifacts bool
+	HasPush      bool
 }
 
 // LeaseRescue takes tasks from workers that are no longer heard of; any replica may run it.
@@ -214,6 +215,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 			&i.Agent,
 			&i.Fate,
 			&i.HasArtifacts,
+			&i.HasPush,
 		); err != nil {
 			return nil, err
 		}
@@ -282,7 +284,7 @@ WITH pick AS (
   FROM pick
   WHERE t.id = pick.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
+    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
@@ -297,7 +299,7 @@ WITH pick AS (
   SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $6, up.last_at, up.body FROM up
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id
@@ -325,6 +327,7 @@ type TaskClaimRow struct {
 	ReadUserSeq  int64
 	LastAt       pgtype.Timestamptz
 	HasArtifacts bool
+	HasPush      bool
 	Bytes        int64
 	RunAt        pgtype.Timestamptz
 	Uid          pgtype.UUID
@@ -369,6 +372,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.ReadUserSeq,
 			&i.LastAt,
 			&i.HasArtifacts,
+			&i.HasPush,
 			&i.Bytes,
 			&i.RunAt,
 			&i.Uid,
