@@ -16,7 +16,7 @@ import (
 // odd is free-form JSON that every careless step on the way changes: key order, numbers that no
 // float holds, escapes, empty things, text that looks like something else.
 const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400,"huge":1e400,"exp":1E+2,"minus":-0,"one":1.0,"frac":0.10,` +
-	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\","pair":"\ud83d\ude00","raw":"é😀‮‏￾  ",` +
+	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\","pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
 	`"final":"\"final\":true","html":"<script>&</script>","zalgo":"ą́̂","":"empty key","é":"key"}`
 
 // TestFreeFormValuesComeBackAsTheyWere sends such values in every place that takes them, and

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -259,10 +260,11 @@ func (c *cluster) readAgain() {
 	}
 	var list []row
 	var r row
-	if _, err := pgx.ForEachRow(rows, []any{&r.task, &r.agent, &r.last, &r.first}, func() error {
+	for rows.Next() {
+		err = errors.Join(err, rows.Scan(&r.task, &r.agent, &r.last, &r.first))
 		list = append(list, r)
-		return nil
-	}); err != nil {
+	}
+	if err := errors.Join(err, rows.Err()); err != nil {
 		c.t.Errorf("list tasks: %v", err)
 		return
 	}

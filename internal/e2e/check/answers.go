@@ -47,7 +47,7 @@ func Answers(answers []Answer, streams []Stream) []Violation {
 func eventsOf(streams []Stream) (map[place]seen, func(Frame) object) {
 	read := make([][]object, len(streams))
 	one := func(f Frame) (o object) {
-		_ = json.Unmarshal(f.Result, &o) //nolint:errcheck // Streams names what cannot be read
+		_ = json.Unmarshal(f.Result, &o) // Streams names what cannot be read
 		return o
 	}
 	for i := range streams {
@@ -133,6 +133,6 @@ func decodeExact(doc []byte) map[string]any {
 	var m map[string]any
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
-	_ = d.Decode(&m) //nolint:errcheck // what cannot be read is equal to nothing
+	_ = d.Decode(&m) // what cannot be read is equal to nothing
 	return m
 }

@@ -2,11 +2,15 @@ package check
 
 import (
 	"context"
+	_ "embed" // the query
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 )
+
+//go:embed eventids.sql
+var eventIDs string
 
 // Shown returns what streams showed and the log of the database does not hold under the
 // same number and uid.
@@ -24,8 +28,7 @@ func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, erro
 			shown[o.task()][f.ID] = true
 		}
 	}
-	rows, err := db.Query(ctx, `SELECT e.task_id::text, e.seq || '-' || left(e.event_uid::text, 8) FROM audit.event e WHERE e.task_id::text = ANY($1)`,
-		slices.Collect(maps.Keys(shown)))
+	rows, err := db.Query(ctx, eventIDs, slices.Collect(maps.Keys(shown)))
 	if err != nil {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}
