@@ -125,21 +125,21 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 				taken, _ = parseID(next)
 			}
 		}
-		if after, _ := parseID(s.After); n > 0 && s.After != "" && after != last {
+		after, _ := parseID(s.After)
+		switch {
+		case s.After == "":
+			last = 0 // it wants to see the task anew
+		case n > 0 && after != last:
 			f.add(Resume, task, "a reader that has seq %d resumes behind %s", last, s.After)
+		case n > 0 && s.Gap:
+			f.add(Resume, task, "a reader that has seq %d is told of a gap behind %s", last, s.After)
 		}
 		for k, frame := range s.Frames {
 			seq := seqOf(frame)
 			switch {
 			case seq > taken:
 				continue
-			case k == 0 && read[i][0].Kind == "task":
-				if n > 0 && seq > last {
-					f.add(Resume, task, "a reader that has seq %d is shown a Task of seq %d", last, seq)
-				}
-			case repeatsEnd(s, read[i], k):
-			case n > 0 && seq <= last:
-				f.add(Resume, task, "a reader that has seq %d is shown seq %d", last, seq)
+			case k == 0 && read[i][0].Kind == "task", repeatsEnd(s, read[i], k):
 			case last > 0 && seq != last+1:
 				f.add(Resume, task, "a reader that has seq %d is shown seq %d", last, seq)
 			}
