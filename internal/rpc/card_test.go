@@ -22,7 +22,7 @@ func (signedIn) Schemes() []a2a.SecurityScheme {
 	}
 }
 
-func getCard(t *testing.T, change func(*rpc.Config), path string, header http.Header) (*http.Response, map[string]any) {
+func getCard(t *testing.T, change func(*rpc.Config), path string, header http.Header) (answer, map[string]any) {
 	t.Helper()
 	server := newBare(t, func(c *rpc.Config) {
 		c.Authenticator = signedIn{}
@@ -33,12 +33,12 @@ func getCard(t *testing.T, change func(*rpc.Config), path string, header http.He
 			change(c)
 		}
 	})
-	resp, body := send(t, server, http.MethodGet, path, "", header)
+	got := send(t, server, http.MethodGet, path, "", header)
 	var card map[string]any
-	if err := json.Unmarshal([]byte(body), &card); err != nil {
-		t.Fatalf("%v: %s", err, body)
+	if err := json.Unmarshal([]byte(got.body), &card); err != nil {
+		t.Fatalf("%v: %s", err, got.body)
 	}
-	return resp, card
+	return got, card
 }
 
 const cardPath = "/.well-known/agent-card.json"
@@ -46,20 +46,20 @@ const cardPath = "/.well-known/agent-card.json"
 // TestCardViews: each version has its own view, and who names none gets both in one.
 func TestCardViews(t *testing.T) {
 	t.Parallel()
-	of := func(v string) (*http.Response, map[string]any) {
+	of := func(v string) (answer, map[string]any) {
 		return getCard(t, nil, cardPath, http.Header{"A2a-Version": {v}})
 	}
 	oldResp, oldCard := of("0.3")
 	newResp, newCard := of("1.0")
 	allResp, all := of("")
-	etags := []string{oldResp.Header.Get("ETag"), newResp.Header.Get("ETag"), allResp.Header.Get("ETag")}
+	etags := []string{oldResp.header.Get("ETag"), newResp.header.Get("ETag"), allResp.header.Get("ETag")}
 	slices.Sort(etags)
 	if len(slices.Compact(etags)) != 3 || etags[0] == "" {
 		t.Errorf("etags %v", etags)
 	}
-	for _, resp := range []*http.Response{oldResp, newResp, allResp} {
-		if resp.Header.Get("Vary") != "A2A-Version" || resp.Header.Get("Cache-Control") != "public, max-age=300" {
-			t.Errorf("header %v", resp.Header)
+	for _, resp := range []answer{oldResp, newResp, allResp} {
+		if resp.header.Get("Vary") != "A2A-Version" || resp.header.Get("Cache-Control") != "public, max-age=300" {
+			t.Errorf("header %v", resp.header)
 		}
 	}
 	for _, member := range []string{"url", "preferredTransport", "additionalInterfaces", "protocolVersion", "security", "supportsAuthenticatedExtendedCard"} {
@@ -114,7 +114,7 @@ func TestCardWithoutLegacyFields(t *testing.T) {
 	pure := func(c *rpc.Config) { c.PureCard = true }
 	none, all := getCard(t, pure, cardPath, nil)
 	named, newCard := getCard(t, pure, cardPath, http.Header{"A2a-Version": {"1.0"}})
-	if diff := cmp.Diff(newCard, all); diff != "" || none.Header.Get("ETag") != named.Header.Get("ETag") {
+	if diff := cmp.Diff(newCard, all); diff != "" || none.header.Get("ETag") != named.header.Get("ETag") {
 		t.Errorf("-1.0 +none\n%s", diff)
 	}
 	if _, old := getCard(t, pure, cardPath, http.Header{"A2a-Version": {"0.3"}}); old["url"] != "http://h/" {
@@ -126,8 +126,8 @@ func TestCardOfUnspokenVersionAndOfOneAlone(t *testing.T) {
 	t.Parallel()
 	_, all := getCard(t, nil, cardPath, nil)
 	for _, h := range []http.Header{{"A2a-Version": {"99.0"}}, {"A2a-Version": {"1.0", "0.3"}}} {
-		if resp, got := getCard(t, nil, cardPath, h); !cmp.Equal(all, got) || resp.StatusCode != http.StatusOK {
-			t.Errorf("%v: %s\n%s", h, resp.Status, cmp.Diff(all, got))
+		if resp, got := getCard(t, nil, cardPath, h); !cmp.Equal(all, got) || resp.status != http.StatusOK {
+			t.Errorf("%v: %d\n%s", h, resp.status, cmp.Diff(all, got))
 		}
 	}
 	if _, got := getCard(t, nil, cardPath+"?A2A-Version=1.0", nil); got["url"] != nil || got["supportedInterfaces"] == nil {
@@ -144,15 +144,14 @@ func TestCardOfUnspokenVersionAndOfOneAlone(t *testing.T) {
 func TestCardIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
-	resp, _ := send(t, server, http.MethodGet, cardPath, "", nil)
-	etag := resp.Header.Get("ETag")
+	etag := send(t, server, http.MethodGet, cardPath, "", nil).header.Get("ETag")
 	for v, want := range map[string]int{"": http.StatusNotModified, "1.0": http.StatusOK} {
-		resp, _ := send(t, server, http.MethodGet, cardPath, "", http.Header{"If-None-Match": {etag}, "A2a-Version": {v}})
-		if resp.StatusCode != want {
-			t.Errorf("version %q: %s", v, resp.Status)
+		resp := send(t, server, http.MethodGet, cardPath, "", http.Header{"If-None-Match": {etag}, "A2a-Version": {v}})
+		if resp.status != want {
+			t.Errorf("version %q: %d", v, resp.status)
 		}
 	}
-	if resp, body := send(t, server, http.MethodHead, cardPath, "", nil); resp.Header.Get("ETag") != etag || body != "" {
-		t.Errorf("HEAD: %v %q", resp.Header, body)
+	if head := send(t, server, http.MethodHead, cardPath, "", nil); head.header.Get("ETag") != etag || head.body != "" {
+		t.Errorf("HEAD: %v %q", head.header, head.body)
 	}
 }

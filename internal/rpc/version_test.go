@@ -34,8 +34,15 @@ func newBare(t *testing.T, change func(*rpc.Config)) *httptest.Server {
 	return server
 }
 
-// send makes one request and returns the answer with its body.
-func send(t *testing.T, server *httptest.Server, method, path, body string, header http.Header) (*http.Response, string) {
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes one request.
+func send(t *testing.T, server *httptest.Server, method, path, body string, header http.Header) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -56,7 +63,7 @@ func send(t *testing.T, server *httptest.Server, method, path, body string, head
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(all)
+	return answer{resp.StatusCode, resp.Header, string(all)}
 }
 
 // The methods that a server without an engine carries out, and the error that shows it did.
@@ -106,13 +113,13 @@ func TestVersion(t *testing.T) {
 		{"tasks/list", nil, "", -32601, rawjson.KindObject}, // not lenient here
 	} {
 		server := newBare(t, nil)
-		_, got := send(t, server, http.MethodPost, "/"+tc.query, `{"jsonrpc":"2.0","id":7,"method":"`+tc.method+`"}`, tc.header)
-		wantError(t, tc.method+" "+tc.query, got, "7", tc.code, tc.form)
+		got := send(t, server, http.MethodPost, "/"+tc.query, `{"jsonrpc":"2.0","id":7,"method":"`+tc.method+`"}`, tc.header)
+		wantError(t, tc.method+" "+tc.query, got.body, "7", tc.code, tc.form)
 	}
 	for _, v := range []string{"99.0", "0.5", "1.1", "2", "1", "1.0.", "1.0.x", "1.0.-1", "1.00", "v1.0", "0.3.0.1", "0.2", "garbage"} {
 		for _, method := range []string{oldMethod, newMethod, "no/such"} {
-			_, got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":7,"method":"`+method+`"}`, version(v))
-			wantError(t, method+" with "+v, got, "7", -32009, rawjson.KindObject)
+			got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":7,"method":"`+method+`"}`, version(v))
+			wantError(t, method+" with "+v, got.body, "7", -32009, rawjson.KindObject)
 		}
 	}
 }
@@ -133,8 +140,8 @@ func TestVersionHint(t *testing.T) {
 	t.Parallel()
 	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version is one of 0.3, which has no GetTask: send the header A2A-Version: 1.0",` +
 		`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}`
-	if _, got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+	if got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); got.body != want {
+		t.Errorf("got %s\nwant %s", got.body, want)
 	}
 }
 
@@ -142,23 +149,23 @@ func TestLenientVersion(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, func(c *rpc.Config) { c.LenientVersion = true })
 	for _, header := range []http.Header{nil, {"A2a-Version": {""}}} {
-		_, got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, header)
-		wantError(t, "without a version", got, "1", -32004, rawjson.KindArray)
+		got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, header)
+		wantError(t, "without a version", got.body, "1", -32004, rawjson.KindArray)
 	}
-	_, got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, http.Header{"A2a-Version": {"0.3"}})
-	wantError(t, "with the other version", got, "1", -32009, rawjson.KindObject)
-	_, got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, nil)
-	wantError(t, "the old method", got, "1", -32007, rawjson.KindObject)
+	got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, http.Header{"A2a-Version": {"0.3"}})
+	wantError(t, "with the other version", got.body, "1", -32009, rawjson.KindObject)
+	got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, nil)
+	wantError(t, "the old method", got.body, "1", -32007, rawjson.KindObject)
 }
 
 // TestOldGenerationAlone: without a codec for 1.0 its methods are unknown ones.
 func TestOldGenerationAlone(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, func(c *rpc.Config) { c.V1 = nil })
-	_, got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, nil)
-	wantError(t, "the new method", got, "1", -32601, rawjson.KindObject)
-	_, got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, http.Header{"A2a-Version": {"1.0"}})
-	wantError(t, "the new version", got, "1", -32009, rawjson.KindObject)
+	got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, nil)
+	wantError(t, "the new method", got.body, "1", -32601, rawjson.KindObject)
+	got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, http.Header{"A2a-Version": {"1.0"}})
+	wantError(t, "the new version", got.body, "1", -32009, rawjson.KindObject)
 }
 
 // TestErrorsBeforeTheMethodIsKnown come in the form of the version that the header names.
@@ -167,10 +174,10 @@ func TestErrorsBeforeTheMethodIsKnown(t *testing.T) {
 	server := newBare(t, nil)
 	for v, form := range map[string]rawjson.Kind{"": rawjson.KindObject, "0.3": rawjson.KindObject, "1.0": rawjson.KindArray, "99.0": rawjson.KindObject} {
 		header := http.Header{"A2a-Version": {v}}
-		_, got := send(t, server, http.MethodPost, "/", `{`, header)
-		wantError(t, "no JSON", got, "null", -32700, form)
-		_, got = send(t, server, http.MethodPost, "/", `[]`, header)
-		wantError(t, "a batch", got, "null", -32600, form)
+		got := send(t, server, http.MethodPost, "/", `{`, header)
+		wantError(t, "no JSON", got.body, "null", -32700, form)
+		got = send(t, server, http.MethodPost, "/", `[]`, header)
+		wantError(t, "a batch", got.body, "null", -32600, form)
 	}
 }
 
@@ -196,8 +203,8 @@ func TestTenant(t *testing.T) {
 		if tc.tenant != "" {
 			params = `{"tenant":` + tc.tenant + `}`
 		}
-		_, got := send(t, server, http.MethodPost, tc.path, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+params+`}`, header)
-		wantError(t, tc.path+" "+params, got, "1", tc.code, form)
+		got := send(t, server, http.MethodPost, tc.path, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+params+`}`, header)
+		wantError(t, tc.path+" "+params, got.body, "1", tc.code, form)
 	}
 }
 
@@ -235,11 +242,11 @@ func TestExtensions(t *testing.T) {
 			for name, values := range tc.header {
 				header[name] = values
 			}
-			resp, got := send(t, server, http.MethodPost, tc.path, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`, header)
-			wantError(t, tc.path+" "+method, got, "1", code, form)
+			got := send(t, server, http.MethodPost, tc.path, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`, header)
+			wantError(t, tc.path+" "+method, got.body, "1", code, form)
 			for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
-				if answer := resp.Header.Get(name); answer != tc.want[name] {
-					t.Errorf("%s %v: %s: %q, want %q", tc.path, tc.header, name, answer, tc.want[name])
+				if named := got.header.Get(name); named != tc.want[name] {
+					t.Errorf("%s %v: %s: %q, want %q", tc.path, tc.header, name, named, tc.want[name])
 				}
 			}
 		}
