@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
