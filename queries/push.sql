@@ -119,12 +119,13 @@ WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch) AND p.target_seq =
 RETURNING (p.cursor_seq < p.head_seq)::boolean AS more;
 
 -- PushFailed records a failed try: the next one is after delay, unless fate says otherwise.
+-- It is fenced like PushDelivered: a webhook that was set again has no target.
 -- name: PushFailed :execrows
 UPDATE a2a.push_configs p
 SET attempt = p.attempt + 1, lease_until = NULL, next_attempt_at = clock_timestamp() + sqlc.arg(delay)::interval,
   state = CASE WHEN sqlc.arg(fate)::text = '' THEN p.state ELSE sqlc.arg(fate) END,
   reason = CASE WHEN sqlc.arg(fate) = '' THEN p.reason ELSE sqlc.arg(reason)::text END
-WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch);
+WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch) AND p.target_seq = sqlc.arg(seq);
 
 -- PushReleased gives a webhook back untried.
 -- name: PushReleased :exec
@@ -144,13 +145,14 @@ WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR 
 
 -- DestinationDown counts a failure of a destination. At the limit, and at every failure of a
 -- probe, the breaker opens, twice as long each time; after days of failure it is disabled.
+-- Failures of what was under way when it opened are no probes.
 -- name: DestinationDown :one
 INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
 VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp())
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
-  openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int THEN 1 ELSE 0 END,
-  open_until = CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)
+  openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
+  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= sqlc.arg(max_fails)
     THEN clock_timestamp() + least(sqlc.arg(first_open)::interval * power(2, least(d.openings, 20)), sqlc.arg(max_open)::interval) END,
   disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - sqlc.arg(disable_after)::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
 RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled;
@@ -184,7 +186,8 @@ LIMIT sqlc.arg(max)::int;
 -- and makes it active: what follows is delivered again.
 -- name: PushReplay :execrows
 UPDATE a2a.push_configs p
-SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, state = 'active', reason = NULL,
+SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
+  state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
   lease_epoch = p.lease_epoch + 1, lease_until = NULL, next_attempt_at = clock_timestamp()
 WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -83,9 +84,6 @@ func (o *dbOperator) Rewrap(ctx context.Context, ring seal.Ring) (int, error) {
 	n, err := o.store.ResealPushes(ctx, func(row a2a.ID, token, credentials []byte) ([]byte, []byte, bool, error) {
 		return push.Reseal(ring, row, token, credentials)
 	})
-	if err != nil {
-		return n, err
-	}
-	keys, err := push.ResealKeys(ctx, o.store, ring)
-	return n + keys, err
+	keys, keysErr := push.ResealKeys(ctx, o.store, ring)
+	return n + keys, errors.Join(err, keysErr)
 }

@@ -183,7 +183,7 @@ func (k *Keys) use(p Plan) error {
 }
 
 // ResealKeys seals the stored keys anew if another key of the ring seals now, and returns
-// how many there were.
+// how many there were. Those that the ring does not open are left alone, as by Keys.
 func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error) {
 	stored, _, err := s.SigningKeys(ctx)
 	if err != nil {
@@ -196,6 +196,9 @@ func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error
 		}
 		at := seal.Place{Table: signingTable, Row: k.Name, Column: "key"}
 		plain, err := ring.Open(k.Sealed, at)
+		if errors.Is(err, seal.ErrUnknownKey) {
+			continue
+		}
 		if err != nil {
 			return changed, fmt.Errorf("open signing key %s: %w", k.Name, err)
 		}

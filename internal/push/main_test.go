@@ -3,7 +3,7 @@ package push
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -271,7 +271,8 @@ func (s *Store) writeTry(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t 
 }
 
 // Delivered records that the webhook's server took the delivery. It returns ErrLeaseLost,
-// having written nothing, if another process has the webhook by now.
+// having recorded nothing, if another process has the webhook by now, or if its client has
+// set it again: then it is free at once.
 func (s *Store) Delivered(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
 	return s.settled(ctx, d, t, terminal, "delivered")
 }
@@ -283,11 +284,11 @@ func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal b
 }
 
 func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
-	more := false
+	more, replaced := false, false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
 		more, err = q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Terminal: terminal})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrLeaseLost
+		if replaced = errors.Is(err, pgx.ErrNoRows); replaced {
+			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
 		}
 		if err != nil {
 			return err
@@ -299,6 +300,9 @@ func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool,
 	})
 	if err != nil {
 		return fmt.Errorf("record delivery: %w", unavailable(err))
+	}
+	if replaced {
+		return ErrLeaseLost
 	}
 	if more {
 		s.cfg.Wake(KeyPush)
@@ -322,21 +326,28 @@ type Failure struct {
 	Breaker *Breaker // nil: the destination is not to blame
 }
 
-// Failed records a failed try. It returns ErrLeaseLost, having written nothing, if another
-// process has the webhook by now, and whether the destination is disabled.
+// Failed records a failed try, and reports whether the destination is disabled. The errors
+// are those of Delivered.
 func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
+	replaced := false
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
-			ID: pgID(d.Row), Epoch: d.Epoch, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
+			ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
 		})
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			return ErrLeaseLost
+		if replaced = n == 0; replaced {
+			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
 		}
-		if err := s.writeTry(ctx, q, d, t, "failed"); err != nil || f.Breaker == nil {
+		if err := s.writeTry(ctx, q, d, t, "failed"); err != nil {
 			return err
+		}
+		if f.Breaker == nil && t.Status == 0 {
+			return nil
+		}
+		if f.Breaker == nil { // it answers: what is wrong is this webhook alone
+			return q.DestinationUp(ctx, d.Tenant, d.Origin)
 		}
 		down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
 			Tenant: d.Tenant, Origin: d.Origin, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
@@ -347,6 +358,9 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 	})
 	if err != nil {
 		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))
+	}
+	if replaced {
+		return false, ErrLeaseLost
 	}
 	return disabled, nil
 }

@@ -121,11 +121,13 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 }
 
 // ResealPushes hands every sealed secret to reseal, which returns what to store in its
-// place, and returns how many webhooks were changed. It may be repeated.
+// place, and returns how many webhooks were changed. What reseal refuses is left as it is,
+// and named in the error when the others are done. It may be repeated.
 func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token, credentials []byte) (newToken, newCredentials []byte, changed bool, err error)) (int, error) {
 	const page = 500
 	q := dbsqlc.New(s.work)
 	changed := 0
+	var refused []error
 	for after := (a2a.ID{}); ; {
 		rows, err := q.PushSecrets(ctx, pgID(after), page)
 		if err != nil {
@@ -135,7 +137,8 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 			after = r.ID.Bytes
 			token, credentials, differ, err := reseal(after, r.Token, r.Credentials)
 			if err != nil {
-				return changed, fmt.Errorf("reseal webhook %s: %w", after, err)
+				refused = append(refused, fmt.Errorf("reseal webhook %s: %w", after, err))
+				continue
 			}
 			if !differ {
 				continue
@@ -147,7 +150,7 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 			changed += int(n)
 		}
 		if len(rows) < page {
-			return changed, nil
+			return changed, errors.Join(refused...)
 		}
 	}
 }

@@ -16,8 +16,8 @@ INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
 VALUES ($1, $2, 1, clock_timestamp())
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
-  openings = d.openings + CASE WHEN d.fails + 1 >= $3::int THEN 1 ELSE 0 END,
-  open_until = CASE WHEN d.fails + 1 >= $3
+  openings = d.openings + CASE WHEN d.fails + 1 >= $3::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
+  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= $3
     THEN clock_timestamp() + least($4::interval * power(2, least(d.openings, 20)), $5::interval) END,
   disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - $6::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
 RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled
@@ -39,6 +39,7 @@ type DestinationDownRow struct {
 
 // DestinationDown counts a failure of a destination. At the limit, and at every failure of a
 // probe, the breaker opens, twice as long each time; after days of failure it is disabled.
+// Failures of what was under way when it opened are no probes.
 func (q *Queries) DestinationDown(ctx context.Context, arg DestinationDownParams) (DestinationDownRow, error) {
 	row := q.db.QueryRow(ctx, destinationDown,
 		arg.Tenant,
@@ -362,7 +363,7 @@ UPDATE a2a.push_configs p
 SET attempt = p.attempt + 1, lease_until = NULL, next_attempt_at = clock_timestamp() + $1::interval,
   state = CASE WHEN $2::text = '' THEN p.state ELSE $2 END,
   reason = CASE WHEN $2 = '' THEN p.reason ELSE $3::text END
-WHERE p.id = $4 AND p.lease_epoch = $5
+WHERE p.id = $4 AND p.lease_epoch = $5 AND p.target_seq = $6
 `
 
 type PushFailedParams struct {
@@ -371,9 +372,11 @@ type PushFailedParams struct {
 	Reason string
 	ID     pgtype.UUID
 	Epoch  int64
+	Seq    *int64
 }
 
 // PushFailed records a failed try: the next one is after delay, unless fate says otherwise.
+// It is fenced like PushDelivered: a webhook that was set again has no target.
 func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushFailed,
 		arg.Delay,
@@ -381,6 +384,7 @@ func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, 
 		arg.Reason,
 		arg.ID,
 		arg.Epoch,
+		arg.Seq,
 	)
 	if err != nil {
 		return 0, err
@@ -653,7 +657,8 @@ func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error 
 
 const pushReplay = `-- name: PushReplay :execrows
 UPDATE a2a.push_configs p
-SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, state = 'active', reason = NULL,
+SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
+  state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   lease_epoch = p.lease_epoch + 1, lease_until = NULL, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND p.deleted_at IS NULL
 `
