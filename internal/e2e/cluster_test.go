@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -204,10 +205,15 @@ func (c *cluster) finish() {
 	if c.t.Failed() {
 		return
 	}
+	t0 := time.Now()
 	c.settle()
+	t1 := time.Now()
 	c.readAgain()
+	t2 := time.Now()
 	c.judge()
+	t3 := time.Now()
 	c.checkSchema()
+	c.t.Log("TIMES settle", t1.Sub(t0), "again", t2.Sub(t1), "judge", t3.Sub(t2), "schema", time.Since(t3))
 	for _, r := range c.alive() {
 		r.stop()
 	}
@@ -226,8 +232,7 @@ func (c *cluster) judge() {
 	if err != nil {
 		c.t.Errorf("check what was shown: %v", err)
 	}
-	found = append(append(found, shown...), check.Streams(streams)...)
-	found = append(found, check.Answers(c.log.Answers(), streams)...)
+	found = slices.Concat(found, shown, check.Clients(streams, c.log.Answers()))
 	for i, v := range found {
 		if c.cutOK && v.Name == check.Ending && strings.Contains(v.Detail, "without a last event") {
 			continue
