@@ -196,6 +196,21 @@ func (b *bench) showStatements(ctx context.Context, database string) {
 	}); err != nil {
 		b.log.Warn("statements", "err", err)
 	}
+	//nolint:rowserrcheck // ForEachRow returns it
+	rows, err = conn.Query(ctx, `SELECT i.idx_scan, i.idx_tup_read, i.idx_tup_fetch, i.indexrelname FROM pg_stat_user_indexes i
+		WHERE i.schemaname = 'a2a' AND i.idx_scan > 0 ORDER BY i.idx_tup_read DESC LIMIT 12`)
+	if err != nil {
+		b.log.Warn("indexes", "err", err)
+		return
+	}
+	var fetched int64
+	fmt.Fprintf(os.Stderr, "%9s %9s %9s  %s\n", "scans", "entries", "rows", "index")
+	if _, err := pgx.ForEachRow(rows, []any{&calls, &n, &fetched, &name}, func() error {
+		fmt.Fprintf(os.Stderr, "%9d %9d %9d  %s\n", calls, n, fetched, name)
+		return nil
+	}); err != nil {
+		b.log.Warn("indexes", "err", err)
+	}
 }
 
 func (b *bench) admin(ctx context.Context, statement string) error {

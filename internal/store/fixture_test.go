@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"pgregory.net/rapid"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
@@ -333,14 +334,14 @@ func (f *fixture) attempts(task a2a.ID) []attempt {
 }
 
 // same compares, where an empty list is like none.
-func same[T any](t testing.TB, what string, want, got T) {
+func same[T any](t rapid.TB, what string, want, got T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-func wantCode(t testing.TB, err error, code a2a.ErrorCode) {
+func wantCode(t rapid.TB, err error, code a2a.ErrorCode) {
 	t.Helper()
 	if err == nil || a2a.CodeOf(err) != code {
 		t.Errorf("error = %v, want one with code %s", err, code.Reason())

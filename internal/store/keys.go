@@ -47,24 +47,23 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (ti
 // LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
 // revoked or ran out, by the database's clock, are ErrNoKey.
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
-	err = s.repeat(ctx, func() error {
-		r, err := dbsqlc.New(s.api).APIKeyByID(ctx, id)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && r.Dead {
-			return ErrNoKey
-		}
-		k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
-		copy(secret[:], r.SecretSha256)
+	var r dbsqlc.APIKeyByIDRow
+	err = s.repeat(ctx, func() (err error) {
+		r, err = dbsqlc.New(s.api).APIKeyByID(ctx, id)
 		return err
 	})
-	if err != nil && !errors.Is(err, ErrNoKey) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && r.Dead:
+		return k, secret, ErrNoKey
+	case err != nil:
 		return k, secret, fmt.Errorf("look up API key: %w", err)
 	}
-	if err == nil {
-		if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
-			s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
-		}
+	k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
+	copy(secret[:], r.SecretSha256)
+	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
 	}
-	return k, secret, err
+	return k, secret, nil
 }
 
 // APIKeys lists all keys, oldest first, for the operator.

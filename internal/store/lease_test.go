@@ -54,19 +54,6 @@ func TestClaimHandsOverATask(t *testing.T) {
 	f.invariants()
 }
 
-func TestClaimWithoutADeadline(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
-	leases, err := f.NewClaimer().Claim(f.ctx, agent, 1, ttl, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(leases) != 1 || leases[0].TaskID != task || leases[0].Left != 0 {
-		t.Errorf("leases = %+v, want one of %s with no time limit", leases, task)
-	}
-}
-
 func TestClaimTakesTheOldestFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

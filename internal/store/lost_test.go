@@ -328,7 +328,7 @@ func TestClaimWithALostAnswerIsRescued(t *testing.T) {
 	f := newFixture(t)
 	s, p := f.behindProxy(t)
 	task := f.task()
-	fired := p.arm(fault{match: commit, answered: true})
+	fired := p.arm(fault{match: execute, answered: true})
 	_, err := s.NewClaimer().Claim(f.ctx, agent, 1, ttl, 0)
 	wantFired(t, fired)
 	wantCode(t, err, a2a.CodeUnavailable)
