@@ -205,15 +205,10 @@ func (c *cluster) finish() {
 	if c.t.Failed() {
 		return
 	}
-	t0 := time.Now()
 	c.settle()
-	t1 := time.Now()
 	c.readAgain()
-	t2 := time.Now()
 	c.judge()
-	t3 := time.Now()
 	c.checkSchema()
-	c.t.Log("TIMES settle", t1.Sub(t0), "again", t2.Sub(t1), "judge", t3.Sub(t2), "schema", time.Since(t3))
 	for _, r := range c.alive() {
 		r.stop()
 	}
