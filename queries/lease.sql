@@ -53,7 +53,7 @@ WITH h AS (
   FROM a2a.task_leases l
   JOIN (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
     ON l.task_id = x.task_id AND l.epoch = x.epoch
-  WHERE l.lease_until > clock_timestamp()
+  WHERE l.task_id = ANY (sqlc.arg(task_ids)) AND l.lease_until > clock_timestamp()
   ORDER BY l.task_id
   FOR UPDATE OF l
 )
@@ -88,7 +88,10 @@ SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, sqlc.arg(error)::text FR
 WITH i AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
 ), l AS (
-  SELECT t.id, i.epoch FROM a2a.tasks t JOIN i ON i.task_id = t.id AND i.epoch = t.lease_epoch WHERE t.state < 100 ORDER BY t.id FOR UPDATE OF t
+  SELECT t.id, i.epoch FROM a2a.tasks t JOIN i ON i.task_id = t.id AND i.epoch = t.lease_epoch
+  WHERE t.id = ANY (sqlc.arg(task_ids)) AND t.state < 100
+  ORDER BY t.id
+  FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, attempt = greatest(t.attempt - 1, 0), ready_at = clock_timestamp()
   FROM l WHERE t.id = l.id AND t.lease_epoch = l.epoch
@@ -124,7 +127,7 @@ WITH p AS (
   FROM a2a.tasks t
   JOIN dead ON dead.task_id = t.id
   LEFT JOIN p ON p.agent = t.agent
-  WHERE t.lease_epoch = dead.epoch AND t.state < 100
+  WHERE t.id = ANY (ARRAY(SELECT dead.task_id FROM dead)) AND t.lease_epoch = dead.epoch AND t.state < 100
   ORDER BY t.id
   FOR UPDATE OF t SKIP LOCKED
 ), d AS (
@@ -142,7 +145,7 @@ WITH p AS (
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
     ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
   FROM l
-  WHERE t.id = l.id
+  WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'

@@ -393,17 +393,17 @@ var bad = []struct{ name, query string }{
 // invariants fails the test for everything in the database that must not be so.
 func (f *fixture) invariants() {
 	f.t.Helper()
-	if text := f.broken(); text != "" {
+	if text := f.broken(""); text != "" {
 		f.t.Error(text)
 	}
 }
 
-// broken describes what must not be so; it asks in one round trip.
-func (f *fixture) broken() string {
+// broken describes what must not be so, of one agent's tasks or of all; it asks in one round trip.
+func (f *fixture) broken(agent string) string {
 	f.t.Helper()
 	var b pgx.Batch
 	for _, q := range bad {
-		b.Queue("SELECT coalesce(string_agg(DISTINCT x.id::text, ' '), '') FROM (" + q.query + ") AS x(id)")
+		b.Queue("SELECT coalesce(string_agg(DISTINCT x.id::text, ' '), '') FROM ("+q.query+") AS x(id) WHERE $1 = '' OR x.id IN (SELECT t.id FROM a2a.tasks t WHERE t.agent = $1)", agent)
 	}
 	res := f.sql.SendBatch(f.ctx, &b)
 	defer res.Close()
