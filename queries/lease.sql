@@ -165,10 +165,14 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
 SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u;
+
+-- CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+-- statement of its own: one that was saved after the rescue took its snapshot and before it
+-- had the task's row is not visible to the rescue itself.
+-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY(sqlc.arg(task_ids)::uuid[]);
 
 -- ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
 -- name: ChoreLock :one

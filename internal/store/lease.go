@@ -205,16 +205,22 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		if rows, err = q.LeaseRescue(ctx, p); err != nil {
 			return err
 		}
-		var ended []pgtype.UUID
+		var ended, fold []pgtype.UUID
 		for _, r := range rows {
-			if r.Fate == "fail" && r.HasArtifacts {
+			if r.Fate == "fail" {
 				ended = append(ended, r.ID)
+				if r.HasArtifacts {
+					fold = append(fold, r.ID)
+				}
 			}
 		}
 		if len(ended) == 0 {
 			return nil
 		}
-		return q.ArtifactFold(ctx, ended)
+		if err := q.CheckpointsDelete(ctx, ended); err != nil || len(fold) == 0 {
+			return err
+		}
+		return q.ArtifactFold(ctx, fold)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))

@@ -11,6 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const checkpointsDelete = `-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY($1::uuid[])
+`
+
+// CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+// statement of its own: one that was saved after the rescue took its snapshot and before it
+// had the task's row is not visible to the rescue itself.
+func (q *Queries) CheckpointsDelete(ctx context.Context, taskIds []pgtype.UUID) error {
+	_, err := q.db.Exec(ctx, checkpointsDelete, taskIds)
+	return err
+}
+
 const choreLock = `-- name: ChoreLock :one
 SELECT pg_try_advisory_xact_lock($1::int, $2::int)
 `
@@ -172,8 +184,6 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
 SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u
 `
