@@ -32,9 +32,10 @@ JOIN b ON b.task_id = c.task_id AND b.artifact_id = c.artifact_id AND c.seq >= b
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx)
 `
 
-// ArtifactFold puts together the artifacts of tasks that ended, from their events. It is the
-// second statement of the transaction that ends them: the events of that transaction are
-// not visible to their own statement.
+// ArtifactFold puts together the artifacts of tasks that ended, from their events, for those
+// that have so many that readers should not do it each time. It is the second statement of
+// the transaction that ends them: the events of that transaction are not visible to their
+// own statement.
 func (q *Queries) ArtifactFold(ctx context.Context, taskIds []pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, artifactFold, taskIds)
 	return err
@@ -45,12 +46,13 @@ WITH k AS (
   SELECT generate_subscripts($1::uuid[], 1) AS pos, unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
     unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::text[]) AS error,
-    unnest($9::smallint[]) AS asked, unnest($10::boolean[]) AS said, unnest($11::json[]) AS checkpoint
+    unnest($9::smallint[]) AS asked, unnest($10::boolean[]) AS said, unnest($11::boolean[]) AS folds,
+    unnest($12::json[]) AS checkpoint
 ), e AS (
-  SELECT generate_subscripts($12::int[], 1) AS ord, unnest($12::int[]) AS pos, unnest($13::int[]) AS place,
-    unnest($14::uuid[]) AS event_uid, unnest($15::smallint[]) AS kind, unnest($16::smallint[]) AS state,
-    unnest($17::json[]) AS body, unnest($18::text[]) AS artifact_id, unnest($19::json[]) AS parts,
-    unnest($20::int[]) AS mplace, unnest($21::text[]) AS message_id, unnest($22::json[]) AS message
+  SELECT generate_subscripts($13::int[], 1) AS ord, unnest($13::int[]) AS pos, unnest($14::int[]) AS place,
+    unnest($15::uuid[]) AS event_uid, unnest($16::smallint[]) AS kind, unnest($17::smallint[]) AS state,
+    unnest($18::json[]) AS body, unnest($19::text[]) AS artifact_id, unnest($20::json[]) AS parts,
+    unnest($21::int[]) AS mplace, unnest($22::text[]) AS message_id, unnest($23::json[]) AS message
 ), l AS (
   SELECT t.id, t.lease_epoch AS epoch, t.last_user_seq, clock_timestamp() AS now
   FROM a2a.tasks t
@@ -58,13 +60,13 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
-    has_artifacts = t.has_artifacts OR j.art, last_at = greatest(j.now, t.last_at),
+    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = greatest(j.now, t.last_at),
     state = coalesce(j.state, t.state),
     status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
     status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
@@ -75,7 +77,7 @@ WITH k AS (
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch
   RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
-    t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
+    t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
   DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2))
 ), at AS (
@@ -101,9 +103,9 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $23::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $24::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold,
+SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
 FROM u
 `
@@ -119,6 +121,7 @@ type EventAppendParams struct {
 	Errors        []string
 	Asked         []int16
 	Said          []bool
+	Folds         []bool
 	Checkpoints   [][]byte
 	Positions     []int32
 	Places        []int32
@@ -140,7 +143,7 @@ type EventAppendRow struct {
 	Base     int64
 	LastAt   pgtype.Timestamptz
 	State    int16
-	Fold     bool
+	Folded   bool
 	Requeued bool
 	Agent    string
 }
@@ -151,7 +154,7 @@ type EventAppendRow struct {
 // its position is not in the result and nothing of it was written. A batch may end the turn
 // (asked 3, 4 or from 100 on): then the lease goes too. A turn that would end while the client
 // has sent more than the run has seen (through) goes on instead: the task stays working and is
-// queued again. The epoch is part of every join: one call may hold a zombie and its successor.
+// queued again. folds is for a batch that ends the task, and is followed by ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
 // Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 // statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
@@ -166,6 +169,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Errors,
 		arg.Asked,
 		arg.Said,
+		arg.Folds,
 		arg.Checkpoints,
 		arg.Positions,
 		arg.Places,
@@ -193,7 +197,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 			&i.Base,
 			&i.LastAt,
 			&i.State,
-			&i.Fold,
+			&i.Folded,
 			&i.Requeued,
 			&i.Agent,
 		); err != nil {
