@@ -263,14 +263,15 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
+		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
 		worker = row.Worker
-		if t.HasArtifacts {
+		if folds {
 			return q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)})
 		}
 		return nil
