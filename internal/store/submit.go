@@ -206,7 +206,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	var out Submitted
 	sub.id = sub.Task
 	push := false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
 			return a2a.ErrTaskNotFound
@@ -294,7 +294,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	state := a2a.StateCanceled
 	var worker string
 	push := false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
 			return a2a.ErrTaskNotFound
@@ -306,14 +306,15 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
+		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
 		worker = row.Worker
-		if t.HasArtifacts {
+		if folds {
 			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
 				return err
 			}
