@@ -275,6 +275,9 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
 	}
 	p.mu.Lock()
+	if old := p.running[l.TaskID]; old != nil {
+		old.cancel(executor.ErrLeaseLost) // no renewal will tell it: it has lost its place here
+	}
 	p.running[l.TaskID] = r
 	p.mu.Unlock()
 	q.running.Add(1)
