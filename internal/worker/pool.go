@@ -229,6 +229,7 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
 		return
 	}
+	asked := time.Now()
 	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
 	p.claims.Store(err == nil)
 	if err != nil {
@@ -252,7 +253,7 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	}
 	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
 	for i := range leases {
-		p.start(work, q, &leases[i], inputs[i])
+		p.start(work, q, &leases[i], inputs[i], asked)
 	}
 }
 
@@ -268,10 +269,11 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 	p.count(func(s *Stats) { s.Released += int64(len(held)) })
 }
 
-func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input) {
+// start begins a run. The claim was asked for at asked: its lease may run from then on.
+func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input, asked time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
 	r := &run{
-		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: time.Now(),
+		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: asked,
 		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
 	}
 	p.mu.Lock()
