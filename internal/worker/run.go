@@ -67,6 +67,9 @@ func (r *run) do(ctx context.Context) {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) {
 		reason = cause // an executor that is stopped may report any error
 	}
+	if errors.Is(reason, store.ErrLeaseLost) {
+		cancel(executor.ErrLeaseLost)
+	}
 	cancel(nil)
 	abandoned := !r.leave(items, left)
 	outcome, err := r.settle(context.WithoutCancel(ctx), reason)
