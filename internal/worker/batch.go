@@ -39,9 +39,9 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 		case !open:
 			return errNoEnd
 		case it.err != nil:
-			return it.err
+			return agentError{it.err}
 		}
-		if err := b.add(it.event); err != nil {
+		if err := b.add(it); err != nil {
 			return err
 		}
 		if b.ends || len(b.events) >= batchEvents || b.bytes >= batchBytes {

@@ -130,6 +130,12 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	return items, left
 }
 
+// agentError is an error of the executor. Whatever it wraps, it is not one of this package
+// or of the store.
+type agentError struct{ error }
+
+func (e agentError) Unwrap() error { return e.error }
+
 // leave waits for the executor to end, and reports whether it did in time.
 func (r *run) leave(items <-chan item, left chan struct{}) bool {
 	close(left)
@@ -206,6 +212,10 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		r.end()
 	}
 	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due})
+	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
+		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
+		return executor.Permanent(errors.New("invalid agent response: an event that cannot be stored"))
+	}
 	if err != nil {
 		return err
 	}
