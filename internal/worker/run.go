@@ -88,9 +88,11 @@ func (r *run) do(ctx context.Context) {
 	r.log.Log(ctx, level, "run", attrs...)
 }
 
-// item is one step of an executor.
+// item is one step of an executor: an event that may be stored, of about so many bytes, or
+// why there are no more.
 type item struct {
 	event a2a.Event
+	size  int
 	err   error
 }
 
@@ -122,7 +124,11 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 			}
 		}()
 		for e, err := range r.queue.Executor.Execute(ctx, in) {
-			if !send(item{event: e, err: err}) || err != nil {
+			it := item{err: err}
+			if err == nil {
+				it = prepare(e)
+			}
+			if !send(it) || it.err != nil {
 				return
 			}
 		}
