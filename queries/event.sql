@@ -42,7 +42,7 @@ WITH k AS (
     ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
   DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2))
@@ -71,7 +71,7 @@ WITH k AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, sqlc.arg(worker)::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
+SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
 FROM u;
 

@@ -76,7 +76,7 @@ WITH k AS (
     ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
   DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2))
@@ -105,7 +105,7 @@ WITH k AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $24::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
+SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
 FROM u
 `
@@ -138,14 +138,15 @@ type EventAppendParams struct {
 }
 
 type EventAppendRow struct {
-	Pos      int32
-	ID       pgtype.UUID
-	Base     int64
-	LastAt   pgtype.Timestamptz
-	State    int16
-	Folded   bool
-	Requeued bool
-	Agent    string
+	Pos            int32
+	ID             pgtype.UUID
+	Base           int64
+	LastMessageSeq int64
+	LastAt         pgtype.Timestamptz
+	State          int16
+	Folded         bool
+	Requeued       bool
+	Agent          string
 }
 
 // EventAppend writes what runs report: one element of the first arrays for each batch of a run
@@ -195,6 +196,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 			&i.Pos,
 			&i.ID,
 			&i.Base,
+			&i.LastMessageSeq,
 			&i.LastAt,
 			&i.State,
 			&i.Folded,
