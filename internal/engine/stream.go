@@ -126,10 +126,25 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 		s.cursor.Close()
 		s.cursor = nil
 	}
-	if sub.Replay && s.rules.LastEventID != "" {
+	switch {
+	case sub.Replay && s.rules.LastEventID != "":
 		return e.resume(ctx, s)
+	case sub.Resumed:
+		// The turn that the message begins is streamed whole, however far the agent is already.
+		return e.openAt(ctx, s, sub.After, sub.After)
 	}
 	return e.openSnapshot(ctx, s, false)
+}
+
+// openAt starts s with the task as it was at event seq. head is the newest one known of.
+func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
+	t, err := e.store.SnapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
+	if err != nil {
+		return err
+	}
+	s.ready = []Frame{{Task: t}}
+	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, head)
+	return nil
 }
 
 // Subscribe follows a task of the caller: from its present state, or behind the event that
@@ -213,22 +228,19 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if err != nil {
 		return err
 	}
-	head := t.LastSeq
-	if s.ends(t.Status.State) && seq >= head {
+	if s.ends(t.Status.State) && seq >= t.LastSeq {
 		if !s.endedOK {
 			return hasEnded(t.Status.State)
 		}
 		return e.openSnapshot(ctx, s, false)
 	}
-	if s.rules.ResumeAsTask {
-		if seq < head { // at the head the task as it is says more: the client may have sent messages since
-			if t, err = e.store.SnapshotAt(ctx, s.TaskID, seq, want); err != nil {
-				return err
-			}
-		}
+	if s.rules.ResumeAsTask && seq < t.LastSeq {
+		return e.openAt(ctx, s, seq, t.LastSeq)
+	}
+	if s.rules.ResumeAsTask { // at the head the task as it is says more: the client may have sent messages since
 		s.ready = []Frame{{Task: t}}
 	}
-	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, head)
+	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, t.LastSeq)
 	return nil
 }
 

@@ -215,6 +215,28 @@ func TestResumeByTheOther(t *testing.T) {
 	})
 }
 
+// TestTurnIsStreamedWhole: the stream of a message to a task that waits for it has every event
+// of the turn, although the agent may be done before the stream begins.
+func TestTurnIsStreamedWhole(t *testing.T) {
+	eachPair(t, func(t *testing.T, maker, user client) {
+		made := maker.task(maker.send, maker.message("", "", `{"op":"input"}`, true))
+		for range 5 {
+			items := user.follow(user.stream, user.message(id(made), "", `{"op":"chunk","id":"a","n":2},{"op":"input","text":"more?"}`, true)).until("")
+			var got []string
+			for _, item := range items {
+				for member := range item {
+					got = append(got, member+" "+strings.TrimPrefix(stateOf(item), "TASK_STATE_"))
+				}
+			}
+			equal(t, "the turn", []string{"task SUBMITTED", "statusUpdate WORKING", "artifactUpdate ", "artifactUpdate ", "statusUpdate INPUT_REQUIRED"}, got)
+			history := object(t, items[0]["task"])["history"].([]any)
+			if last := object(t, history[len(history)-1]); last["messageId"] != "m-"+user.version {
+				t.Errorf("the Task that the stream starts with ends with the message %v", last["messageId"])
+			}
+		}
+	})
+}
+
 // TestListByTheOther: both versions list the same tasks, page by page.
 func TestListByTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
