@@ -4,10 +4,11 @@
 -- its position is not in the result and nothing of it was written. A batch may end the turn
 -- (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 -- end while the client has sent more than the run has seen (through) goes on instead: the task
--- stays working and is queued again. The epoch is part of every join: one call may hold a zombie
--- and its successor. A batch also names the newest event that its run knows of (after): nobody
--- else writes under its epoch, so a task with more events has been given this batch before, by
--- a try whose answer was lost or that is only now being carried out, and is left out as well.
+-- stays working and is queued again. folds is for a batch that ends the task, and is followed by
+-- ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+-- A batch also names the newest event that its run knows of (after): nobody else writes under
+-- its epoch, so a task with more events has been given this batch before, by a try whose answer
+-- was lost or that is only now being carried out, and is left out as well.
 -- Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 -- statistics say can turn a lookup into a read of all tasks.
 -- name: EventAppend :many
@@ -15,7 +16,8 @@ WITH k AS (
   SELECT generate_subscripts(sqlc.arg(task_ids)::uuid[], 1) AS pos, unnest(sqlc.arg(task_ids)::uuid[]) AS id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
     unnest(sqlc.arg(counts)::int[]) AS n, unnest(sqlc.arg(message_counts)::int[]) AS m, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
     unnest(sqlc.arg(artifacts)::boolean[]) AS art, unnest(sqlc.arg(throughs)::bigint[]) AS through, unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(errors)::text[]) AS error,
-    unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said, unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint
+    unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said, unnest(sqlc.arg(folds)::boolean[]) AS folds,
+    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint
 ), e AS (
   SELECT generate_subscripts(sqlc.arg(positions)::int[], 1) AS ord, unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS place,
     unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid, unnest(sqlc.arg(kinds)::smallint[]) AS kind, unnest(sqlc.arg(states)::smallint[]) AS state,
@@ -28,13 +30,13 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
-    has_artifacts = t.has_artifacts OR j.art, last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
+    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
     lease_epoch = t.lease_epoch + CASE WHEN j.asked > 2 THEN 1 ELSE 0 END, state = coalesce(j.state, t.state),
     status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
     status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
@@ -45,7 +47,7 @@ WITH k AS (
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch
   RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
-    t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
+    t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
 ), ld AS (
@@ -75,13 +77,14 @@ WITH k AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, sqlc.arg(worker)::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold,
+SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
 FROM u;
 
--- ArtifactFold puts together the artifacts of tasks that ended, from their events. It is the
--- second statement of the transaction that ends them: the events of that transaction are
--- not visible to their own statement.
+-- ArtifactFold puts together the artifacts of tasks that ended, from their events, for those
+-- that have so many that readers should not do it each time. It is the second statement of
+-- the transaction that ends them: the events of that transaction are not visible to their
+-- own statement.
 -- name: ArtifactFold :exec
 WITH c AS (
   SELECT e.task_id, e.artifact_id, e.seq, e.kind, e.body, e.parts

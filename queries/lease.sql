@@ -143,10 +143,11 @@ WITH p AS (
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
-    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
+    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END,
+    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= sqlc.arg(fold_events)::bigint
   FROM l
   WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -165,10 +166,14 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u;
+SELECT u.id, u.agent, u.fate::text AS fate, u.folded FROM u;
+
+-- CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+-- statement of its own: one that was saved after the rescue took its snapshot and before it
+-- had the task's row is not visible to the rescue itself.
+-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY(sqlc.arg(task_ids)::uuid[]);
 
 -- ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
 -- name: ChoreLock :one

@@ -6,7 +6,7 @@ WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 -- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
--- events of a task that has not ended. Whoever calls it has checked that the caller may see
+-- events of a task whose artifacts are not folded. Whoever calls it has checked that the caller may see
 -- the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
 -- name: TaskSnapshots :many
 WITH t AS (
@@ -23,15 +23,15 @@ FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY (sqlc.arg(ids
 UNION ALL
 SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
 FROM a2a.artifacts a
-WHERE sqlc.arg(artifacts)::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state >= 100))
+WHERE sqlc.arg(artifacts)::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
 FROM a2a.artifact_parts p
-WHERE sqlc.arg(artifacts) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state >= 100))
+WHERE sqlc.arg(artifacts) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
 FROM a2a.task_events e
-WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state < 100))
+WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4;
 
 -- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of

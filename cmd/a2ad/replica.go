@@ -248,11 +248,13 @@ func (r *replica) run(ctx context.Context) error {
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
 	if r.admin != nil {
+		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
-	r.logger.InfoContext(ctx, "ready", "replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files))
+	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "keys", Run: r.forgetKeys}},

@@ -164,7 +164,7 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := s.appendRows(ctx, s.appendParams(items), slices.ContainsFunc(items, (*append_).ends))
+	rows, err := s.appendRows(ctx, s.appendParams(items))
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,14 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	return nil
 }
 
-// ends reports whether the task ends with the batch.
-func (a *append_) ends() bool {
-	return len(a.rows) > 0 && a2a.State(a.rows[len(a.rows)-1].state).Terminal()
+// foldEvents is how many events a log has when its artifacts are folded at the end of the
+// task. Those of a shorter one cost more to write again than to put together for a reader.
+const foldEvents = 32
+
+// folds reports whether the task ends with the batch and has a long log.
+func (a *append_) folds() bool {
+	n := len(a.rows)
+	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && a.lease.LastSeq+int64(n) > foldEvents
 }
 
 func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
@@ -189,7 +194,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	}
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
-		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Checkpoints: make([][]byte, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
 		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Worker: s.cfg.Replica,
@@ -197,6 +202,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	for i, it := range items {
 		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
 		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
+		p.Folds[i] = it.folds()
 		for j, r := range it.rows {
 			if r.message != nil {
 				p.MessageCounts[i]++
@@ -221,9 +227,9 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	return p
 }
 
-// appendRows runs the statement, in a transaction of its own with the fold if tasks may end.
-func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, folds bool) (rows []dbsqlc.EventAppendRow, err error) {
-	if !folds {
+// appendRows runs the statement, in a transaction of its own with the fold if there may be one.
+func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
+	if !slices.Contains(p.Folds, true) {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
@@ -232,7 +238,7 @@ func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, fold
 		}
 		var ended []pgtype.UUID
 		for _, r := range rows {
-			if r.Fold {
+			if r.Folded {
 				ended = append(ended, r.ID)
 			}
 		}

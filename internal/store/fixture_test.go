@@ -385,6 +385,8 @@ var bad = []struct{ name, query string }{
 	{"an attempt that is open without a lease", `SELECT a.task_id FROM a2a.task_attempts a
 		WHERE (a.ended_at IS NULL) <> EXISTS (SELECT FROM a2a.task_leases l WHERE l.task_id = a.task_id AND l.epoch = a.epoch)`},
 	{"an attempt of an epoch to come", `SELECT a.task_id FROM a2a.task_attempts a JOIN a2a.tasks t ON t.id = a.task_id WHERE a.epoch > t.lease_epoch`},
+	{"artifacts folded and not marked so, or the other way round", `SELECT t.id FROM a2a.tasks t WHERE t.folded <> EXISTS (SELECT FROM a2a.artifacts a WHERE a.task_id = t.id)
+		OR NOT t.folded AND EXISTS (SELECT FROM a2a.artifact_parts p WHERE p.task_id = t.id)`},
 	{"folded artifacts of a living task", `SELECT t.id FROM a2a.artifacts a JOIN a2a.tasks t ON t.id = a.task_id WHERE t.state < 100`},
 	{"a checkpoint of an ended task", `SELECT t.id FROM a2a.task_checkpoints c JOIN a2a.tasks t ON t.id = c.task_id WHERE t.state >= 100`},
 	{"a key of no task", `SELECT k.task_id FROM a2a.idempotency_keys k LEFT JOIN a2a.tasks t ON t.id = k.task_id WHERE t.id IS NULL`},

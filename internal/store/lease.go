@@ -192,7 +192,7 @@ const (
 // many there were. Tasks of agents without a policy are tried again, defaultAttempts times.
 // If another process is at it already it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
-	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
 	for _, pol := range policies {
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
@@ -205,16 +205,22 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		if rows, err = q.LeaseRescue(ctx, p); err != nil {
 			return err
 		}
-		var ended []pgtype.UUID
+		var ended, fold []pgtype.UUID
 		for _, r := range rows {
-			if r.Fate == "fail" && r.HasArtifacts {
+			if r.Fate == "fail" {
 				ended = append(ended, r.ID)
+			}
+			if r.Folded {
+				fold = append(fold, r.ID)
 			}
 		}
 		if len(ended) == 0 {
 			return nil
 		}
-		return q.ArtifactFold(ctx, ended)
+		if err := q.CheckpointsDelete(ctx, ended); err != nil || len(fold) == 0 {
+			return err
+		}
+		return q.ArtifactFold(ctx, fold)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))

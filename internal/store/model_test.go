@@ -14,7 +14,7 @@ import (
 )
 
 // modelTime bounds the test below: it stops drawing new machines when so much has passed.
-const modelTime = 4 * time.Second
+const modelTime = 3 * time.Second
 
 // TestStoreIsItsModel lets a random machine of a few tasks run on the store and on a model in memory, and compares the two after
 // each step: everything that callers and workers can do, also what they should not.

@@ -177,7 +177,7 @@ var errKeyTaken = errors.New("key taken")
 func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
 	var out Submitted
 	sub.id = sub.Task
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
 			return a2a.ErrTaskNotFound
@@ -252,7 +252,7 @@ func tooLarge(limit int64) error {
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
 	state := a2a.StateCanceled
 	var worker string
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
 			return a2a.ErrTaskNotFound
@@ -264,14 +264,15 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
+		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
 		worker = row.Worker
-		if t.HasArtifacts {
+		if folds {
 			return q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)})
 		}
 		return nil

@@ -176,7 +176,7 @@ func TestLogMutants(t *testing.T) {
 		streams, answers := healthy()
 		m.mut(streams, answers)
 		streams = slices.DeleteFunc(streams, func(s check.Stream) bool { return s.Reader == "nobody" })
-		found := append(check.Streams(streams), check.Answers(answers, streams)...)
+		found := check.Clients(streams, answers)
 		switch named := slices.ContainsFunc(found, func(v check.Violation) bool { return v.Name == m.want }); {
 		case m.want == "" && len(found) > 0:
 			t.Errorf("%s: found %v, want nothing", m.name, found)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Names of what Streams finds.
+// Names of what Clients finds, and Shown.
 const (
 	Contiguity  = "I3b a stream begins with the task, or behind what its client has, and misses and repeats nothing"
 	Ending      = "I3b a stream ends with its last event, or says when to come back"
@@ -22,15 +22,15 @@ const (
 	eventsStart = 2 // event 1, the submission, is never sent by itself: the first Task includes it
 )
 
-// Streams returns what is wrong with what clients saw on streams.
-func Streams(streams []Stream) []Violation {
+// Clients returns what is wrong with what clients saw, on streams and in answers.
+func Clients(streams []Stream, answers []Answer) []Violation {
 	var found faults
 	read := make([][]object, len(streams))
 	for i := range streams {
 		for _, f := range streams[i].Frames {
-			var o object
-			if err := json.Unmarshal(f.Result, &o); err != nil || o.task() == "" {
-				found.add(Unreadable, "", "%v: %s", err, f.Result)
+			o, ok := found.read(f.Result)
+			if !ok || o.task() == "" {
+				found.add(Unreadable, "", "a stream has an event of no task: %s", f.Result)
 				return found
 			}
 			read[i] = append(read[i], o)
@@ -38,8 +38,18 @@ func Streams(streams []Stream) []Violation {
 		found.connection(&streams[i], read[i])
 	}
 	found.readers(streams, read)
-	found.folds(streams, read, found.events(streams, read))
+	all := found.events(streams, read)
+	found.folds(streams, read, all)
+	found.answers(answers, streams, read, all)
 	return found
+}
+
+func (f *faults) read(doc []byte) (o object, ok bool) {
+	err := json.Unmarshal(doc, &o)
+	if err != nil {
+		f.add(Unreadable, "", "%v: %s", err, doc)
+	}
+	return o, err == nil
 }
 
 // connection checks one connection by itself.

@@ -32,9 +32,10 @@ JOIN b ON b.task_id = c.task_id AND b.artifact_id = c.artifact_id AND c.seq >= b
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx)
 `
 
-// ArtifactFold puts together the artifacts of tasks that ended, from their events. It is the
-// second statement of the transaction that ends them: the events of that transaction are
-// not visible to their own statement.
+// ArtifactFold puts together the artifacts of tasks that ended, from their events, for those
+// that have so many that readers should not do it each time. It is the second statement of
+// the transaction that ends them: the events of that transaction are not visible to their
+// own statement.
 func (q *Queries) ArtifactFold(ctx context.Context, taskIds []pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, artifactFold, taskIds)
 	return err
@@ -45,12 +46,13 @@ WITH k AS (
   SELECT generate_subscripts($1::uuid[], 1) AS pos, unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
     unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
-    unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::json[]) AS checkpoint
+    unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
+    unnest($13::json[]) AS checkpoint
 ), e AS (
-  SELECT generate_subscripts($13::int[], 1) AS ord, unnest($13::int[]) AS pos, unnest($14::int[]) AS place,
-    unnest($15::uuid[]) AS event_uid, unnest($16::smallint[]) AS kind, unnest($17::smallint[]) AS state,
-    unnest($18::json[]) AS body, unnest($19::text[]) AS artifact_id, unnest($20::json[]) AS parts,
-    unnest($21::int[]) AS mplace, unnest($22::text[]) AS message_id, unnest($23::json[]) AS message
+  SELECT generate_subscripts($14::int[], 1) AS ord, unnest($14::int[]) AS pos, unnest($15::int[]) AS place,
+    unnest($16::uuid[]) AS event_uid, unnest($17::smallint[]) AS kind, unnest($18::smallint[]) AS state,
+    unnest($19::json[]) AS body, unnest($20::text[]) AS artifact_id, unnest($21::json[]) AS parts,
+    unnest($22::int[]) AS mplace, unnest($23::text[]) AS message_id, unnest($24::json[]) AS message
 ), l AS (
   SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, clock_timestamp() AS now
   FROM a2a.tasks t
@@ -58,13 +60,13 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
-    has_artifacts = t.has_artifacts OR j.art, last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
+    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
     lease_epoch = t.lease_epoch + CASE WHEN j.asked > 2 THEN 1 ELSE 0 END, state = coalesce(j.state, t.state),
     status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
     status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
@@ -75,7 +77,7 @@ WITH k AS (
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch
   RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
-    t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
+    t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
 ), ld AS (
@@ -103,9 +105,9 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $24::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $25::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold,
+SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
   coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
 FROM u
 `
@@ -122,6 +124,7 @@ type EventAppendParams struct {
 	Errors        []string
 	Asked         []int16
 	Said          []bool
+	Folds         []bool
 	Checkpoints   [][]byte
 	Positions     []int32
 	Places        []int32
@@ -143,7 +146,7 @@ type EventAppendRow struct {
 	Base     int64
 	LastAt   pgtype.Timestamptz
 	State    int16
-	Fold     bool
+	Folded   bool
 	Requeued bool
 	Agent    string
 }
@@ -154,10 +157,11 @@ type EventAppendRow struct {
 // its position is not in the result and nothing of it was written. A batch may end the turn
 // (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 // end while the client has sent more than the run has seen (through) goes on instead: the task
-// stays working and is queued again. The epoch is part of every join: one call may hold a zombie
-// and its successor. A batch also names the newest event that its run knows of (after): nobody
-// else writes under its epoch, so a task with more events has been given this batch before, by
-// a try whose answer was lost or that is only now being carried out, and is left out as well.
+// stays working and is queued again. folds is for a batch that ends the task, and is followed by
+// ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+// A batch also names the newest event that its run knows of (after): nobody else writes under
+// its epoch, so a task with more events has been given this batch before, by a try whose answer
+// was lost or that is only now being carried out, and is left out as well.
 // Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 // statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
@@ -173,6 +177,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Errors,
 		arg.Asked,
 		arg.Said,
+		arg.Folds,
 		arg.Checkpoints,
 		arg.Positions,
 		arg.Places,
@@ -200,7 +205,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 			&i.Base,
 			&i.LastAt,
 			&i.State,
-			&i.Fold,
+			&i.Folded,
 			&i.Requeued,
 			&i.Agent,
 		); err != nil {

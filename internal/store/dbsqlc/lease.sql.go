@@ -11,6 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const checkpointsDelete = `-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY($1::uuid[])
+`
+
+// CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+// statement of its own: one that was saved after the rescue took its snapshot and before it
+// had the task's row is not visible to the rescue itself.
+func (q *Queries) CheckpointsDelete(ctx context.Context, taskIds []pgtype.UUID) error {
+	_, err := q.db.Exec(ctx, checkpointsDelete, taskIds)
+	return err
+}
+
 const choreLock = `-- name: ChoreLock :one
 SELECT pg_try_advisory_xact_lock($1::int, $2::int)
 `
@@ -150,10 +162,11 @@ WITH p AS (
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
-    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
+    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END,
+    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= $6::bigint
   FROM l
   WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, l.epoch AS dead_epoch, l.fate
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -172,10 +185,8 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts FROM u
+SELECT u.id, u.agent, u.fate::text AS fate, u.folded FROM u
 `
 
 type LeaseRescueParams struct {
@@ -184,13 +195,14 @@ type LeaseRescueParams struct {
 	MaxAttempts     []int32
 	Batch           int32
 	DefaultAttempts int32
+	FoldEvents      int64
 }
 
 type LeaseRescueRow struct {
-	ID           pgtype.UUID
-	Agent        string
-	Fate         string
-	HasArtifacts bool
+	ID     pgtype.UUID
+	Agent  string
+	Fate   string
+	Folded bool
 }
 
 // LeaseRescue takes tasks from workers that are no longer heard of; any replica may run it.
@@ -204,6 +216,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 		arg.MaxAttempts,
 		arg.Batch,
 		arg.DefaultAttempts,
+		arg.FoldEvents,
 	)
 	if err != nil {
 		return nil, err
@@ -216,7 +229,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 			&i.ID,
 			&i.Agent,
 			&i.Fate,
-			&i.HasArtifacts,
+			&i.Folded,
 		); err != nil {
 			return nil, err
 		}

@@ -410,7 +410,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.bytes, t.metadata, t.created_at, t.deadline_at FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
@@ -423,15 +423,15 @@ FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY ($1)
 UNION ALL
 SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
 FROM a2a.artifacts a
-WHERE $3::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state >= 100))
+WHERE $3::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
 FROM a2a.artifact_parts p
-WHERE $3 AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state >= 100))
+WHERE $3 AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
 FROM a2a.task_events e
-WHERE $3 AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND t.state < 100))
+WHERE $3 AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4
 `
 
@@ -458,7 +458,7 @@ type TaskSnapshotsRow struct {
 
 // TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 // one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
-// events of a task that has not ended. Whoever calls it has checked that the caller may see
+// events of a task whose artifacts are not folded. Whoever calls it has checked that the caller may see
 // the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
 func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([]TaskSnapshotsRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshots, arg.Ids, arg.History, arg.Artifacts)
