@@ -129,7 +129,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 	switch {
 	case sub.Replay && s.rules.LastEventID != "":
 		return e.resume(ctx, s)
-	case !sub.Replay && sub.State == a2a.StateSubmitted:
+	case sub.Resumed:
 		// The turn that the message begins is streamed whole, however far the agent is already.
 		return e.openAt(ctx, s, sub.After, sub.After)
 	}
