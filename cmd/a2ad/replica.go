@@ -23,6 +23,7 @@ import (
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
 	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
@@ -49,6 +50,9 @@ type replica struct {
 	pool       *worker.Pool
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
+	policy     push.Policy
+	pushKeys   *push.Keys
+	deliverer  *push.Deliverer
 }
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
@@ -166,9 +170,16 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	public := string(r.cfg.PublicURL)
+	if public == "" {
+		public = "http://" + r.api.Addr().String()
+	}
+	if err := r.openPush(ctx, public); err != nil {
+		return err
+	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
 		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
-		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Drain: ctx,
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx,
 	})
 	if err != nil {
 		return err
@@ -181,15 +192,11 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public := string(r.cfg.PublicURL)
-	if public == "" {
-		public = "http://" + r.api.Addr().String()
-	}
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, Authenticator: authenticator, Agents: list, PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -257,7 +264,8 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "keys", Run: r.forgetKeys}},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)
 	r.logger.InfoContext(ctx, "stopped", "replica", r.name)

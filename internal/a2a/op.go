@@ -98,6 +98,7 @@ func (*GetExtendedCard) op()  {}
 // PushConfig is a webhook as its client describes it.
 type PushConfig struct {
 	ID          string // empty: the default one
+	Generation  string // of the protocol that its client speaks; the binding fills it in
 	URL         string
 	Token       string
 	Schemes     []string

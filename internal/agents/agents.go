@@ -21,6 +21,7 @@
 //	on_busy: queue               # or reject
 //	on_lost_lease: retry         # or fail, or input-required
 //	dedupe: message_id
+//	push: on                     # or off: no webhooks
 //
 // backoff is the first wait between two attempts, or {base: 1s, max: 5m}.
 //

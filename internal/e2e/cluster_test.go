@@ -35,14 +35,15 @@ var timings = []string{
 
 // agentFiles are the agents that every replica has.
 var agentFiles = map[string]string{
-	"echo.yaml":   "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
-	"script.yaml": scriptAgent("script", ""),
-	"busy.yaml":   scriptAgent("busy", "on_busy: reject\n"),
-	"once.yaml":   scriptAgent("once", "dedupe: message_id\n"),
-	"brief.yaml":  scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
-	"quiet.yaml":  scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
-	"single.yaml": scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
-	"asks.yaml":   scriptAgent("asks", "on_lost_lease: input-required\n"),
+	"echo.yaml":     "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
+	"script.yaml":   scriptAgent("script", ""),
+	"busy.yaml":     scriptAgent("busy", "on_busy: reject\n"),
+	"once.yaml":     scriptAgent("once", "dedupe: message_id\n"),
+	"brief.yaml":    scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
+	"quiet.yaml":    scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
+	"single.yaml":   scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
+	"asks.yaml":     scriptAgent("asks", "on_lost_lease: input-required\n"),
+	"hookless.yaml": scriptAgent("hookless", "push: off\n"),
 }
 
 func scriptAgent(name, more string) string {

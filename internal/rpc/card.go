@@ -41,7 +41,7 @@ func (s *Server) renderCards(sv *served, root bool) {
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
 		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: s.generations[i].Version()})
 	}
-	c.Streaming, c.Push, c.ExtendedCard = true, false, false
+	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
@@ -108,4 +108,16 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	if r.Method == http.MethodGet {
 		w.Write(view.body) //nolint:errcheck // the client is gone
 	}
+}
+
+// serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may
+// keep them for an hour: a key is published for longer than that before it signs.
+func (s *Server) serveJWKS(w http.ResponseWriter, _ *http.Request) {
+	body := s.cfg.JWKS()
+	h := w.Header()
+	h.Set("Content-Type", "application/jwk-set+json")
+	h.Set("Cache-Control", "public, max-age=3600")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	w.Write(body) //nolint:errcheck // the client is gone
 }

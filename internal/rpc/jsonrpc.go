@@ -127,6 +127,9 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
+		if op.Push != nil {
+			op.Push.Generation = c.gen.Version()
+		}
 		if op.Stream {
 			return c.streamMessage(ctx, op)
 		}
@@ -147,8 +150,26 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		return nil
 	case *a2a.Subscribe:
 		return c.subscribe(ctx, op)
-	case *a2a.SetPushConfig, *a2a.GetPushConfig, *a2a.ListPushConfigs, *a2a.DeletePushConfig:
-		return a2a.Errorf(a2a.CodePushNotSupported, "push notifications are not supported")
+	case *a2a.SetPushConfig:
+		op.Config.Generation = c.gen.Version()
+		cfg, err := e.SetPush(ctx, c.caller, agent, op)
+		return c.answerPush(op.TaskID, cfg, err)
+	case *a2a.GetPushConfig:
+		cfg, err := e.GetPush(ctx, c.caller, agent, op)
+		return c.answerPush(op.TaskID, cfg, err)
+	case *a2a.ListPushConfigs:
+		all, err := e.ListPushes(ctx, c.caller, agent, op)
+		if err != nil {
+			return err
+		}
+		c.answer(c.gen.AppendPushConfigs(nil, op.TaskID, all))
+		return nil
+	case *a2a.DeletePushConfig:
+		if err := e.DeletePush(ctx, c.caller, agent, op); err != nil {
+			return err
+		}
+		c.answer(c.gen.AppendDeleted(nil))
+		return nil
 	case *a2a.GetExtendedCard:
 		return a2a.Errorf(op.Undeclared, "there is no extended card")
 	}
@@ -176,6 +197,14 @@ func (c *call) answerTask(t *a2a.Task, err error, encode func([]byte, *a2a.Task)
 	}
 	c.rec.task = t.ID.String()
 	c.answer(encode(nil, t))
+	return nil
+}
+
+func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
+	if err != nil {
+		return err
+	}
+	c.answer(c.gen.AppendPushConfig(nil, taskID, cfg))
 	return nil
 }
 

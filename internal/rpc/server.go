@@ -24,9 +24,10 @@ type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
 	V03           wire.Codec
-	V1            wire.Codec   // nil: 0.3 alone is spoken
-	Agents        []*a2a.Agent // one of them has Default set
-	PublicURL     string       // base of the URLs in cards, without a slash at the end
+	V1            wire.Codec    // nil: 0.3 alone is spoken
+	Agents        []*a2a.Agent  // one of them has Default set
+	PublicURL     string        // base of the URLs in cards, without a slash at the end
+	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
 
 	LenientVersion bool // a method of 1.0 needs no A2A-Version
 	PureCard       bool // the card for clients that name no version is that of the newest alone

@@ -113,6 +113,7 @@ func (a *append_) entries() []a2a.Entry {
 		}
 		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: a.out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
 	}
+	entries[len(entries)-1].Messages = a.out.LastMessageSeq
 	return entries
 }
 
@@ -164,15 +165,28 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := s.appendRows(ctx, s.appendParams(items))
+	p := s.appendParams(items)
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
+	rows, err := s.appendRows(ctx, p)
 	if err != nil {
 		return err
 	}
 	for _, it := range items {
 		it.out = nil
 	}
+	var skipped []*append_
 	for i := range rows {
-		items[rows[i].Pos-1].out = &rows[i]
+		it := items[rows[i].Pos-1]
+		if rows[i].Skipped {
+			// Somebody has set a webhook since the claim: once more, with its head.
+			it.lease.HasPush = true
+			skipped = append(skipped, it)
+			continue
+		}
+		it.out = &rows[i]
+	}
+	if len(skipped) > 0 {
+		return s.flushAppends(ctx, skipped)
 	}
 	return nil
 }
@@ -227,26 +241,36 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	return p
 }
 
-// appendRows runs the statement, in a transaction of its own with the fold if there may be one.
+// appendRows runs the statement: by itself, or with what must be in the same transaction
+// where artifacts are folded or tasks have webhooks.
 func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
-	if !slices.Contains(p.Folds, true) {
+	if !p.WithPush {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
+	push := false
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		if rows, err = q.EventAppend(ctx, p); err != nil {
 			return err
 		}
 		var ended []pgtype.UUID
+		var m moved
 		for _, r := range rows {
 			if r.Folded {
 				ended = append(ended, r.ID)
 			}
+			m.add(r.ID, r.HasPush, r.State != 0)
 		}
-		if len(ended) == 0 {
-			return nil
+		if len(ended) > 0 {
+			if err := q.ArtifactFold(ctx, ended); err != nil {
+				return err
+			}
 		}
-		return q.ArtifactFold(ctx, ended)
+		push, err = m.heads(ctx, q)
+		return err
 	})
+	if push && err == nil {
+		s.cfg.Wake(KeyPush)
+	}
 	return rows, err
 }
 

@@ -117,3 +117,51 @@ func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	}
 	return key, nil
 }
+
+// SigningKey is a sealed key that the servers share.
+type SigningKey struct {
+	Name      string
+	Sealed    []byte
+	CreatedAt time.Time
+}
+
+const signingPrefix = "signing/"
+
+// SigningKeys reads the signing keys, oldest first, and the database's time.
+func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Time, err error) {
+	rows, err := dbsqlc.New(s.api).ServerKeys(ctx, signingPrefix)
+	if err != nil {
+		return nil, now, fmt.Errorf("read signing keys: %w", unavailable(err))
+	}
+	now = time.Now()
+	for _, r := range rows {
+		keys = append(keys, SigningKey{Name: r.Name, Sealed: r.Key, CreatedAt: r.CreatedAt.Time.UTC()})
+		now = r.Now.Time.UTC()
+	}
+	return keys, now, nil
+}
+
+// AddSigningKey stores a key under a name that the caller derives from the keys that there
+// are: of two servers that add one at once, the first wins.
+func (s *Store) AddSigningKey(ctx context.Context, name string, sealed []byte) error {
+	if err := dbsqlc.New(s.work).ServerKeyMake(ctx, signingPrefix+name, sealed); err != nil {
+		return fmt.Errorf("add signing key: %w", unavailable(err))
+	}
+	return nil
+}
+
+// DropSigningKey removes a key.
+func (s *Store) DropSigningKey(ctx context.Context, name string) error {
+	if err := dbsqlc.New(s.work).ServerKeyDrop(ctx, name); err != nil {
+		return fmt.Errorf("drop signing key: %w", unavailable(err))
+	}
+	return nil
+}
+
+// ResealSigningKey stores a key sealed anew, unless it has changed meanwhile.
+func (s *Store) ResealSigningKey(ctx context.Context, name string, old, sealed []byte) error {
+	if err := dbsqlc.New(s.work).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{Name: name, OldKey: old, NewKey: sealed}); err != nil {
+		return fmt.Errorf("reseal signing key: %w", unavailable(err))
+	}
+	return nil
+}
