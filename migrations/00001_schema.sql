@@ -92,7 +92,7 @@ CREATE TABLE a2a.task_attempts (
 CREATE TABLE a2a.messages (
   task_id uuid NOT NULL,
   seq bigint NOT NULL,
-  at_seq bigint NOT NULL,                       -- newest event of the task with it: that of its status, if it has one
+  at_seq bigint NOT NULL,                       -- first event whose snapshot shows it: its own, else the next one
   message_id text NOT NULL,
   role smallint NOT NULL CHECK (role IN (1, 2)), -- 1 user, 2 agent
   body json NOT NULL,

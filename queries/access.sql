@@ -33,3 +33,15 @@ INSERT INTO a2a.server_keys (name, key) VALUES (sqlc.arg(name), sqlc.arg(key)) O
 -- ServerKey reads the key that all replicas share.
 -- name: ServerKey :one
 SELECT k.key FROM a2a.server_keys k WHERE k.name = sqlc.arg(name);
+
+-- ServerKeys reads the keys whose names begin in one way, oldest first.
+-- name: ServerKeys :many
+SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now FROM a2a.server_keys k WHERE k.name LIKE sqlc.arg(prefix)::text || '%' ORDER BY k.created_at, k.name;
+
+-- ServerKeyDrop removes a key that nobody needs any more.
+-- name: ServerKeyDrop :exec
+DELETE FROM a2a.server_keys WHERE name = sqlc.arg(name);
+
+-- ServerKeyReseal stores a key sealed with another key, unless it changed meanwhile.
+-- name: ServerKeyReseal :exec
+UPDATE a2a.server_keys SET key = sqlc.arg(new_key) WHERE name = sqlc.arg(name) AND key = sqlc.arg(old_key);

@@ -45,7 +45,7 @@ ON CONFLICT DO NOTHING;
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
 -- decides on its newest version.
 -- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.ready_at
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner)
 FOR UPDATE;
@@ -69,7 +69,7 @@ WITH n AS (
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq, sqlc.arg(message_id)::text, 1, sqlc.arg(message)::json, sqlc.arg(digest)::bytea,
+  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN sqlc.arg(resubmit) THEN 0 ELSE 1 END, sqlc.arg(message_id)::text, 1, sqlc.arg(message)::json, sqlc.arg(digest)::bytea,
     CASE WHEN sqlc.arg(key)::text LIKE 'h:%' THEN substr(sqlc.arg(key), 3) END, sqlc.arg(key) LIKE 'm:%'
   FROM u
 ), e AS (

@@ -34,6 +34,40 @@ FROM a2a.task_events e
 WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4;
 
+-- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
+-- TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
+-- same. A client's message that came without an event shows from the next one on. Whoever
+-- calls it has checked that the caller may see the task.
+-- name: TaskSnapshotAt :many
+WITH t AS (
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = sqlc.arg(seq)::bigint
+  WHERE t.id = sqlc.arg(id)::uuid
+), s AS (
+  SELECT e.seq, e.state, e.committed_at
+  FROM a2a.task_events e
+  WHERE e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.kind = 1
+  ORDER BY e.seq DESC
+  LIMIT 1
+), m AS (
+  SELECT m.seq, m.message_id, m.role, m.body, m.role = 2 AND m.at_seq = s.seq AS of_status, max(m.seq) OVER () AS newest
+  FROM a2a.messages m, s
+  WHERE m.task_id = sqlc.arg(id) AND m.at_seq <= sqlc.arg(seq)
+)
+SELECT t.id AS task_id, 0::smallint AS part, sqlc.arg(seq)::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+FROM t, s
+UNION ALL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+FROM t, m
+WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
+UNION ALL
+SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
+WHERE sqlc.arg(artifacts)::boolean
+ORDER BY 2, 3;
+
 -- PlanForArguments has the statements of the rest of the transaction planned for their
 -- arguments: which of the filters of a list are in use decides on the index.
 -- name: PlanForArguments :exec

@@ -23,7 +23,9 @@ type cli struct {
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
 
 	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch and cancel tasks."`
+	Push    PushCmd    `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
 	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Make, list and revoke API keys."`
+	Keys    KeysCmd    `cmd:"" group:"operator" help:"Change the keys that secrets are sealed with."`
 	Migrate MigrateCmd `cmd:"" group:"operator" help:"Bring the database schema up or down."`
 	Agent   AgentCmd   `cmd:"" group:"operator" help:"Check agent files."`
 

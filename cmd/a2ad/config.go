@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/a2ad/a2ad/internal/seal"
 )
 
 // Values of Config.Auth and Config.Sharing.
@@ -87,9 +89,9 @@ type Listeners struct {
 
 // Access says who may do what.
 type Access struct {
-	Auth    string  `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
-	Sharing string  `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" unused:"sharing between the owners of a tenant" help:"Who sees a task: its owner, or every owner of the tenant."`
-	Keys    Keyring `type:"setting" name:"keys" kong:"-" secret:"yes" unused:"webhooks" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+	Auth    string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
+	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" unused:"sharing between the owners of a tenant" help:"Who sees a task: its owner, or every owner of the tenant."`
+	Keys    seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
 }
 
 // Work says which agents there are and how their runs are held.
@@ -122,28 +124,32 @@ type Streams struct {
 
 // Webhooks says how notifications are delivered.
 type Webhooks struct {
-	PushRetry          Durations      `type:"setting" name:"push-retry" def:"0,5s,30s,2m,10m,30m,1h,3h,6h,12h,24h" hidden:"" unused:"webhooks" help:"Waits before try 1, 2 and so on; n values are n tries."`
-	PushThrottleWait   time.Duration  `type:"setting" name:"push-throttle-wait" def:"60s" min:"0s" hidden:"" unused:"webhooks" help:"Least wait after a timeout, 429, 502, 503 or 504."`
-	PushBreaker        Breaker        `type:"setting" name:"push-breaker" def:"5,30s,15m" hidden:"" unused:"webhooks" help:"Failures after which a destination rests, for how long at first, and at most."`
-	PushDisableAfter   time.Duration  `type:"setting" name:"push-disable-after" def:"120h" min:"1ms" hidden:"" unused:"webhooks" help:"How long a destination may fail before it is disabled."`
-	PushTimeout        time.Duration  `type:"setting" name:"push-timeout" def:"15s" min:"1ms" hidden:"" unused:"webhooks" help:"Longest try."`
-	PushAllowHTTP      bool           `type:"setting" name:"push-allow-http" def:"off" dev:"on" hidden:"" unused:"webhooks" help:"Deliver to http URLs too."`
+	PushRetry          Durations      `type:"setting" name:"push-retry" def:"0,5s,30s,2m,10m,30m,1h,3h,6h,12h,24h" hidden:"" help:"Waits before try 1, 2 and so on; n values are n tries."`
+	PushThrottleWait   time.Duration  `type:"setting" name:"push-throttle-wait" def:"60s" min:"0s" hidden:"" help:"Least wait after a timeout, 429, 502, 503 or 504."`
+	PushBreaker        Breaker        `type:"setting" name:"push-breaker" def:"5,30s,15m" hidden:"" help:"Failures after which a destination rests, for how long at first, and at most."`
+	PushDisableAfter   time.Duration  `type:"setting" name:"push-disable-after" def:"120h" min:"1ms" hidden:"" help:"How long a destination may fail before it is disabled."`
+	PushTimeout        time.Duration  `type:"setting" name:"push-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest try."`
+	PushAllowHTTP      bool           `type:"setting" name:"push-allow-http" def:"off" dev:"on" hidden:"" help:"Deliver to http URLs too."`
 	PushAllowCIDRs     Prefixes       `type:"setting" name:"push-allow-cidrs" def:"none" dev:"127.0.0.0/8,::1/128" help:"Private address ranges that the server may call."`
-	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" unused:"webhooks" help:"Proxy for webhooks; it must refuse private addresses itself."`
-	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" unused:"webhooks" help:"whsec_ secrets for v1 signatures, with commas between them."`
-	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" unused:"webhooks" help:"Webhooks of one task."`
+	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" help:"Proxy for webhooks; it must refuse private addresses itself."`
+	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" help:"whsec_ secrets for v1 signatures, with commas between them."`
+	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"64" min:"1" hidden:"" help:"Deliveries at once of this replica."`
+	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"8" min:"1" hidden:"" help:"Deliveries at once to one destination, of all replicas."`
+	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"2s" min:"1ms" hidden:"" help:"How often due webhooks are looked for when no wake arrives."`
+	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:"" help:"Size of a notification; a larger task goes without its history, then without its artifacts."`
+	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" help:"Webhooks of one task."`
 	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" help:"Length of a webhook's URL."`
 	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" help:"Length of a webhook's token or credentials."`
-	MaxPushAnswer      Bytes          `type:"setting" name:"max-push-answer" def:"16KiB" min:"0" hidden:"" unused:"webhooks" help:"What is read of a webhook's answer."`
-	KeepPushAnswer     Bytes          `type:"setting" name:"keep-push-answer" def:"4KiB" min:"0" hidden:"" unused:"webhooks" help:"What is kept of a webhook's answer."`
+	MaxPushAnswer      Bytes          `type:"setting" name:"max-push-answer" def:"16KiB" min:"0" hidden:"" help:"What is read of a webhook's answer."`
+	KeepPushAnswer     Bytes          `type:"setting" name:"keep-push-answer" def:"4KiB" min:"0" hidden:"" help:"What is kept of a webhook's answer."`
 }
 
 // Protocol holds the switches where clients and test kits differ.
 type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
-	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" unused:"A2A 1.0" help:"Serve 1.0 methods without an A2A-Version header."`
-	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" unused:"A2A 1.0" help:"Put the 0.3 fields into the 1.0 card too."`
-	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" unused:"A2A 1.0" help:"Error table to answer with."`
+	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
+	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
+	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" unused:"REST and gRPC" help:"Error table to answer with."`
 }
 
 // Limits bound what clients and agents may store.

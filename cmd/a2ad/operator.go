@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/seal"
 )
 
 // operator is what the operator's commands ask of the database: the tasks and keys of
@@ -25,6 +26,15 @@ type operator interface {
 	CreateKey(ctx context.Context, k keySpec) (createdKey, error)
 	Keys(ctx context.Context, tenant string) ([]keyRow, error)
 	RevokeKey(ctx context.Context, id string) (keyRow, error)
+
+	// Pushes returns webhooks, newest first; empty filters select all.
+	Pushes(ctx context.Context, task, tenant, state string, limit int) ([]pushRow, error)
+	PushAttempts(ctx context.Context, id string, limit int) ([]pushTryRow, error)
+	// ReplayPush delivers again what follows an event; a negative one means what is not settled.
+	ReplayPush(ctx context.Context, id string, after int64) error
+	EnableDestination(ctx context.Context, tenant, origin string) (bool, error)
+	// Rewrap seals what is stored with the first key of the ring, and returns how much that was.
+	Rewrap(ctx context.Context, ring seal.Ring) (int, error)
 
 	Close()
 }

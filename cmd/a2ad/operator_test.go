@@ -20,6 +20,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -387,3 +388,29 @@ func TestDistance(t *testing.T) {
 		t.Error("unknown names are not sorted")
 	}
 }
+
+func (f *fakeOperator) Pushes(_ context.Context, task, tenant, state string, _ int) ([]pushRow, error) {
+	at := f.rows()[0].CreatedAt
+	rows := []pushRow{
+		{
+			ID: "019a9d40-0000-7000-8000-0000000000a1", TaskID: f.rows()[0].ID, ConfigID: "default", Tenant: "acme", Owner: "ann", URL: "https://hooks.example/a2a",
+			Origin: "https://hooks.example:443", State: "dead", Reason: "11 tries failed, the last one with: 500", Cursor: 3, Head: 7, Attempt: 11, CreatedAt: at,
+		},
+		{ID: "019a9d40-0000-7000-8000-0000000000a2", TaskID: f.rows()[0].ID, ConfigID: "b", Tenant: "acme", Owner: "ann", URL: "https://b.example/", Origin: "https://b.example:443", State: "done", Cursor: 7, Head: 7, CreatedAt: at},
+	}
+	return slices.DeleteFunc(rows, func(r pushRow) bool {
+		return state != "" && r.State != state || tenant != "" && r.Tenant != tenant || task != "" && r.TaskID != task
+	}), nil
+}
+
+func (f *fakeOperator) PushAttempts(context.Context, string, int) ([]pushTryRow, error) {
+	return []pushTryRow{{From: 3, Seq: 7, Outcome: "failed", Attempt: 11, StartedAt: f.rows()[0].CreatedAt, Ms: 12, RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error"}}, nil
+}
+
+func (f *fakeOperator) ReplayPush(_ context.Context, id string, _ int64) error { return nil }
+
+func (f *fakeOperator) EnableDestination(context.Context, string, string) (bool, error) {
+	return true, nil
+}
+
+func (f *fakeOperator) Rewrap(context.Context, seal.Ring) (int, error) { return 3, nil }

@@ -23,11 +23,13 @@ import (
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
 	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -48,6 +50,9 @@ type replica struct {
 	pool       *worker.Pool
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
+	policy     push.Policy
+	pushKeys   *push.Keys
+	deliverer  *push.Deliverer
 }
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
@@ -165,9 +170,16 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	public := string(r.cfg.PublicURL)
+	if public == "" {
+		public = "http://" + r.api.Addr().String()
+	}
+	if err := r.openPush(ctx, public); err != nil {
+		return err
+	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
 		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
-		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Drain: ctx,
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx,
 	})
 	if err != nil {
 		return err
@@ -180,15 +192,13 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	public := string(r.cfg.PublicURL)
-	if public == "" {
-		public = "http://" + r.api.Addr().String()
+	limits := wire.Limits{
+		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, Authenticator: authenticator, Agents: list, PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: wire.Limits{
-			Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
-		}},
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
+		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
+		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
@@ -245,14 +255,17 @@ func (r *replica) run(ctx context.Context) error {
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
 	if r.admin != nil {
+		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
-	r.logger.InfoContext(ctx, "ready", "replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files))
+	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "keys", Run: r.forgetKeys}},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)
 	r.logger.InfoContext(ctx, "stopped", "replica", r.name)

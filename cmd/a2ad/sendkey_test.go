@@ -7,10 +7,12 @@ import "testing"
 func TestSendWithAKeyIsTheSameRequest(t *testing.T) {
 	t.Parallel()
 	id := func(key string) string { return (&SendCmd{IdempotencyKey: key}).messageID() }
-	if id("k") != id("k") {
-		t.Errorf("two sends with one key have the ids %s and %s", id("k"), id("k"))
-	}
-	if id("k") == id("l") || id("") == id("") {
-		t.Error("sends that have no key in common have the same id")
+	for _, tc := range []struct {
+		one, other string
+		same       bool
+	}{{"k", "k", true}, {"k", "l", false}, {"", "", false}} {
+		if one, other := id(tc.one), id(tc.other); (one == other) != tc.same {
+			t.Errorf("sends with the keys %q and %q have the ids %s and %s", tc.one, tc.other, one, other)
+		}
 	}
 }

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/push"
 )
 
 // Listen is an address to listen on, "host:port", or "" for no listener.
@@ -231,51 +231,6 @@ func (ps Prefixes) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(out, ",")), nil
 }
 
-// Key is one key of the keyring for secrets at rest.
-type Key struct {
-	ID    string
-	Bytes Secret // 32 bytes
-}
-
-// Keyring is a list of keys: the first one seals, all of them open.
-type Keyring []Key
-
-var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
-
-// UnmarshalText reads id:base64 pairs with commas between them. Its errors show no key.
-func (k *Keyring) UnmarshalText(text []byte) error {
-	var out Keyring
-	seen := map[string]bool{}
-	n := 0
-	for item := range strings.SplitSeq(string(text), ",") {
-		n++
-		id, enc, ok := strings.Cut(strings.TrimSpace(item), ":")
-		if !ok || !keyID.MatchString(id) {
-			return fmt.Errorf("key %d is not of the form id:base64-of-32-bytes", n)
-		}
-		raw, err := base64.StdEncoding.DecodeString(enc)
-		if err != nil || len(raw) != 32 {
-			return fmt.Errorf("key %q is not 32 bytes in base64: make one with `openssl rand -base64 32`", id)
-		}
-		if seen[id] {
-			return fmt.Errorf("key id %q is there twice", id)
-		}
-		seen[id] = true
-		out = append(out, Key{id, newSecret(string(raw))})
-	}
-	*k = out
-	return nil
-}
-
-// MarshalText names the keys.
-func (k Keyring) MarshalText() ([]byte, error) {
-	var out []string
-	for _, key := range k {
-		out = append(out, key.ID+":"+redacted)
-	}
-	return []byte(strings.Join(out, ",")), nil
-}
-
 // SigningSecrets are keys for the v1 signatures of webhooks.
 type SigningSecrets []Secret
 
@@ -286,10 +241,8 @@ func (ss *SigningSecrets) UnmarshalText(text []byte) error {
 	for item := range strings.SplitSeq(string(text), ",") {
 		n++
 		item = strings.TrimSpace(item)
-		enc, ok := strings.CutPrefix(item, "whsec_")
-		raw, err := base64.StdEncoding.DecodeString(enc)
-		if !ok || err != nil || len(raw) < 24 || len(raw) > 64 {
-			return fmt.Errorf("secret %d is not whsec_ and 24 to 64 bytes in base64", n)
+		if _, err := push.ParseSecret(item); err != nil {
+			return fmt.Errorf("secret %d is %w", n, err)
 		}
 		out = append(out, newSecret(item))
 	}

@@ -39,10 +39,15 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		return err
 	}
 	logger := cfg.Logger(app)
-	if !cfg.DatabaseURL.IsSet() {
-		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
-			return fmt.Errorf("A2AD_DATA_DIR: %w", err)
+	if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
+		return fmt.Errorf("A2AD_DATA_DIR: %w", err)
+	}
+	if cfg.Keys.Empty() {
+		if cfg.Keys, err = devKeys(cfg.DataDir); err != nil {
+			return err
 		}
+	}
+	if !cfg.DatabaseURL.IsSet() {
 		pg, err := devpg.Start(ctx, devpg.Config{Dir: cfg.DataDir, BinDir: cfg.PGBinDir, Logger: logger})
 		if err != nil {
 			return err

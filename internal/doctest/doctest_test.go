@@ -12,6 +12,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if isCurl() {
+		os.Exit(curl(os.Args[1:], os.Stdout))
+	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays
@@ -92,7 +95,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 	t.Parallel()
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
-			if (b.lang == "sh" || b.lang == "sql") && b.mark != "run" && (b.mark != "not run" || b.arg == "") {
+			if (b.lang == "sh" || b.lang == "sql") && b.mark != "run" && b.mark != "file" && (b.mark != "not run" || b.arg == "") {
 				t.Errorf("%s: put <!-- run --> or <!-- not run: why --> above this block", b.at())
 			}
 		}

@@ -44,7 +44,7 @@ var build = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// shell is a bash that runs the blocks of one document in a directory of its own, in which
+// shell is a sh that runs the blocks of one document in a directory of its own, in which
 // there are bin/a2ad and examples as in the repository.
 type shell struct {
 	dir     string
@@ -96,12 +96,15 @@ const exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad"
 
 func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	t.Helper()
-	s.cmd = exec.Command("bash", "--noprofile", "--norc", "-s")
+	s.cmd = exec.Command("sh", "-s")
 	s.cmd.Dir = s.dir
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "A2AD_") || strings.HasPrefix(kv, "A2AD_PG_BINDIR=") {
 			s.cmd.Env = append(s.cmd.Env, kv)
 		}
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		s.cmd.Env = append(s.cmd.Env, "PATH="+ownCurl(t, filepath.Dir(s.dir))+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
 	s.cmd.Env = append(s.cmd.Env, "A2AD_LISTEN="+api, "A2AD_ADMIN_LISTEN="+admin, "A2AD_URL=http://"+api, "NO_PROXY=*", "LC_ALL=C.UTF-8")
 	if !ownDatabase {
@@ -145,8 +148,25 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 		out.Close()
 	})
 	if _, ok := s.send(t, "set -eu\n"); !ok {
-		t.Fatal("bash does not start")
+		t.Fatal("the shell does not start")
 	}
+}
+
+// ownCurl makes a directory in dir in which this test binary is called curl.
+func ownCurl(t *testing.T, dir string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "path")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "curl")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // run runs text and returns what was printed; ok is false when a command failed.
@@ -164,7 +184,7 @@ func (s *shell) send(t *testing.T, line string) (output string, ok bool) {
 	t.Helper()
 	const done = "--- doctest: done ---"
 	if _, err := fmt.Fprintf(s.in, "%sprintf '\\n%%s\\n' '%s'\n", line, done); err != nil {
-		t.Fatalf("bash has ended: %v", err)
+		t.Fatalf("the shell has ended: %v", err)
 	}
 	var out strings.Builder
 	timer := time.NewTimer(patience)

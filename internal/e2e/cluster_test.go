@@ -2,10 +2,12 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -206,6 +208,7 @@ func (c *cluster) finish() {
 	c.settle()
 	c.readAgain()
 	c.judge()
+	c.checkSchema()
 	for _, r := range c.alive() {
 		r.stop()
 	}
@@ -224,8 +227,7 @@ func (c *cluster) judge() {
 	if err != nil {
 		c.t.Errorf("check what was shown: %v", err)
 	}
-	found = append(append(found, shown...), check.Streams(streams)...)
-	found = append(found, check.Answers(c.log.Answers(), streams)...)
+	found = slices.Concat(found, shown, check.Clients(streams, c.log.Answers()))
 	for i, v := range found {
 		if c.cutOK && v.Name == check.Ending && strings.Contains(v.Detail, "without a last event") {
 			continue
@@ -258,10 +260,11 @@ func (c *cluster) readAgain() {
 	}
 	var list []row
 	var r row
-	if _, err := pgx.ForEachRow(rows, []any{&r.task, &r.agent, &r.last, &r.first}, func() error {
+	for rows.Next() {
+		err = errors.Join(err, rows.Scan(&r.task, &r.agent, &r.last, &r.first))
 		list = append(list, r)
-		return nil
-	}); err != nil {
+	}
+	if err := errors.Join(err, rows.Err()); err != nil {
 		c.t.Errorf("list tasks: %v", err)
 		return
 	}

@@ -207,3 +207,29 @@ func TestZombieWritesNothing(t *testing.T) {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 }
+
+// TestEffectsOutsideFollowTheRecord counts what an agent did outside, over a crash: what the
+// record holds is not done again, and what it does not hold is done once by each attempt.
+func TestEffectsOutsideFollowTheRecord(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	done, held := newGate(t), newGate(t)
+	done.open()
+	task := submit(t, c.client(a, "script"), play(done.op()+`,{"op":"chunk","id":"a","n":3},`+held.op()+`,{"op":"chunk","id":"b","n":3}`))
+	held.await(0)
+	until(t, "the chunks are in the log", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
+	a.kill()
+	b := c.start("b")
+	held.await(1)
+	held.open()
+	events := follow(t, c.client(b, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
+	endsWith(t, events, a2a.StateCompleted)
+	if got := done.seen(); len(got) != 1 || got[0].Step != 0 || got[0].Task != task {
+		t.Errorf("the effect that is on record was done as %+v, want once", got)
+	}
+	got := held.seen()
+	if len(got) != 2 || got[0].Epoch >= got[1].Epoch || got[0].Attempt != 1 || got[1].Attempt != 2 || got[0].Step != 2 || got[1].Step != 2 {
+		t.Errorf("the effect that was cut off was done as %+v, want once by each of two attempts", got)
+	}
+}

@@ -66,11 +66,6 @@ func (g *gate) add(e effect) {
 // op is the op that waits here. An agent waits for some seconds only and then tries again.
 func (g *gate) op() string { return `{"op":"effect","url":"` + g.url + `"}` }
 
-// keyed is op with a key of its own.
-func (g *gate) keyed(key string) string {
-	return `{"op":"effect","url":"` + g.url + `","key":"` + key + `"}`
-}
-
 // open lets everybody through, from now on.
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
 

@@ -25,6 +25,7 @@ type Config struct {
 	MaxStreamsPerOwner int
 	PageKey            []byte
 	MaxPageToken       int // bytes; 0: 1 KiB
+	Push               PushRules
 	// Drain ends when the server is about to stop: waiting sends then answer with the task as
 	// it is. It is a signal, not the context of any work.
 	Drain context.Context
@@ -154,12 +155,14 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 
 // submission turns a decoded message into what the store takes.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
-	if op.Push != nil {
-		return store.Submission{}, errNoPush
+	push, err := e.newPush(agent, op.Push)
+	if err != nil {
+		return store.Submission{}, err
 	}
 	in := store.Submission{
 		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
+		Push: push, MaxPushes: e.cfg.Push.Max,
 	}
 	switch {
 	case op.Idempotency != "":
@@ -180,8 +183,6 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 	in.Task = id
 	return in, nil
 }
-
-var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifications are not supported"}
 
 // freshTask is a new task as it stands before anybody has seen it: it needs no read.
 func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Task {

@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -61,7 +62,7 @@ func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("Serve = %v", err)
 	}
-	if n, err := silent.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := silent.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("a connection without a request: %d bytes, %v, want its end", n, err)
 	}
 }

@@ -46,6 +46,9 @@ func (s *Server) routes() http.Handler {
 		e.GET("/agents/:agent"+file, named(s.serveCard))
 		e.HEAD("/agents/:agent"+file, named(s.serveCard))
 	}
+	if s.cfg.JWKS != nil {
+		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
+	}
 	return s.observed(e)
 }
 

@@ -71,13 +71,14 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
 	group := s.appends[lease.TaskID[15]&1]
+	tries := 0
 	err := s.repeat(ctx, func() error {
-		err := group.do(ctx, a)
-		if lost(err) && a.out == nil {
-			return s.committed(ctx, a, err)
-		}
-		return err
+		tries++
+		return group.do(ctx, a)
 	})
+	if err == nil && a.out == nil && tries > 1 {
+		err = s.committed(ctx, a)
+	}
 	if err != nil {
 		return Appended{}, fmt.Errorf("append: %w", err)
 	}
@@ -116,18 +117,21 @@ func (a *append_) entries() []a2a.Entry {
 	return entries
 }
 
-// committed finds out whether a batch whose answer was lost is in the log. While a task is
-// held only its holder writes events, so the first one can only be at the next seq. It
-// returns nil if it is there, and cause if the batch may be tried again.
-func (s *Store) committed(ctx context.Context, a *append_, cause error) error {
+// committed finds out whether a batch that was refused had been written by an earlier try,
+// whose answer was lost. Then its first event is behind the newest one that the run knew of.
+func (s *Store) committed(ctx context.Context, a *append_) error {
 	if len(a.rows) == 0 {
-		return cause // checkpoints may be repeated
+		return nil // a checkpoint alone: refused means refused
 	}
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+	var rows []dbsqlc.EventsAfterRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+		return err
+	})
 	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
-		return cause
+		return err
 	}
 	last := rows[len(rows)-1]
 	a.out = &dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt}
@@ -161,15 +165,28 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := s.appendRows(ctx, s.appendParams(items))
+	p := s.appendParams(items)
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
+	rows, err := s.appendRows(ctx, p)
 	if err != nil {
 		return err
 	}
 	for _, it := range items {
 		it.out = nil
 	}
+	var skipped []*append_
 	for i := range rows {
-		items[rows[i].Pos-1].out = &rows[i]
+		it := items[rows[i].Pos-1]
+		if rows[i].Skipped {
+			// Somebody has set a webhook since the claim: once more, with its head.
+			it.lease.HasPush = true
+			skipped = append(skipped, it)
+			continue
+		}
+		it.out = &rows[i]
+	}
+	if len(skipped) > 0 {
+		return s.flushAppends(ctx, skipped)
 	}
 	return nil
 }
@@ -191,14 +208,14 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	}
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
-		Artifacts: make([]bool, k), Throughs: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
 		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Worker: s.cfg.Replica,
 	}
 	for i, it := range items {
 		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
-		p.Throughs[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.batch.Error, it.batch.Checkpoint
+		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
 		p.Folds[i] = it.folds()
 		for j, r := range it.rows {
 			if r.message != nil {
@@ -224,26 +241,36 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	return p
 }
 
-// appendRows runs the statement, in a transaction of its own with the fold if there may be one.
+// appendRows runs the statement: by itself, or with what must be in the same transaction
+// where artifacts are folded or tasks have webhooks.
 func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
-	if !slices.Contains(p.Folds, true) {
+	if !p.WithPush {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
+	push := false
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		if rows, err = q.EventAppend(ctx, p); err != nil {
 			return err
 		}
 		var ended []pgtype.UUID
+		var m moved
 		for _, r := range rows {
 			if r.Folded {
 				ended = append(ended, r.ID)
 			}
+			m.add(r.ID, r.HasPush, r.State != 0)
 		}
-		if len(ended) == 0 {
-			return nil
+		if len(ended) > 0 {
+			if err := q.ArtifactFold(ctx, ended); err != nil {
+				return err
+			}
 		}
-		return q.ArtifactFold(ctx, ended)
+		push, err = m.heads(ctx, q)
+		return err
 	})
+	if push && err == nil {
+		s.cfg.Wake(KeyPush)
+	}
 	return rows, err
 }
 

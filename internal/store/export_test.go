@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Rescanned makes a claimer one that has scanned its queues from the start just now.
 func Rescanned(c *Claimer) { setRescan(c, time.Now().Add(time.Hour)) }
@@ -12,5 +15,40 @@ func setRescan(c *Claimer, at time.Time) {
 	for agent, f := range c.floors {
 		f.rescans = at
 		c.floors[agent] = f
+	}
+}
+
+// HoldAppends makes all appends of a store wait in one queue: queued returns when n of them are there, and release lets them
+// go, in one flush.
+func HoldAppends(s *Store) (queued func(n int), release func()) {
+	s.appends[1] = s.appends[0]
+	return s.appends[0].hold()
+}
+
+// HoldSubmits is HoldAppends for new tasks without a key.
+func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.hold() }
+
+func (c *combiner[T]) hold() (queued func(n int), release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy {
+		panic("somebody writes")
+	}
+	c.busy = true
+	queued = func(n int) {
+		for {
+			c.mu.Lock()
+			got := len(c.queue)
+			c.mu.Unlock()
+			if got >= n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	return queued, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue[0].done <- true
 	}
 }

@@ -47,24 +47,23 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (ti
 // LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
 // revoked or ran out, by the database's clock, are ErrNoKey.
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
-	err = s.repeat(ctx, func() error {
-		r, err := dbsqlc.New(s.api).APIKeyByID(ctx, id)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && r.Dead {
-			return ErrNoKey
-		}
-		k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
-		copy(secret[:], r.SecretSha256)
+	var r dbsqlc.APIKeyByIDRow
+	err = s.repeat(ctx, func() (err error) {
+		r, err = dbsqlc.New(s.api).APIKeyByID(ctx, id)
 		return err
 	})
-	if err != nil && !errors.Is(err, ErrNoKey) {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && r.Dead:
+		return k, secret, ErrNoKey
+	case err != nil:
 		return k, secret, fmt.Errorf("look up API key: %w", err)
 	}
-	if err == nil {
-		if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
-			s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
-		}
+	k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
+	copy(secret[:], r.SecretSha256)
+	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
 	}
-	return k, secret, err
+	return k, secret, nil
 }
 
 // APIKeys lists all keys, oldest first, for the operator.
@@ -117,4 +116,52 @@ func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read server key: %w", err)
 	}
 	return key, nil
+}
+
+// SigningKey is a sealed key that the servers share.
+type SigningKey struct {
+	Name      string
+	Sealed    []byte
+	CreatedAt time.Time
+}
+
+const signingPrefix = "signing/"
+
+// SigningKeys reads the signing keys, oldest first, and the database's time.
+func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Time, err error) {
+	rows, err := dbsqlc.New(s.api).ServerKeys(ctx, signingPrefix)
+	if err != nil {
+		return nil, now, fmt.Errorf("read signing keys: %w", unavailable(err))
+	}
+	now = time.Now()
+	for _, r := range rows {
+		keys = append(keys, SigningKey{Name: r.Name, Sealed: r.Key, CreatedAt: r.CreatedAt.Time.UTC()})
+		now = r.Now.Time.UTC()
+	}
+	return keys, now, nil
+}
+
+// AddSigningKey stores a key under a name that the caller derives from the keys that there
+// are: of two servers that add one at once, the first wins.
+func (s *Store) AddSigningKey(ctx context.Context, name string, sealed []byte) error {
+	if err := dbsqlc.New(s.work).ServerKeyMake(ctx, signingPrefix+name, sealed); err != nil {
+		return fmt.Errorf("add signing key: %w", unavailable(err))
+	}
+	return nil
+}
+
+// DropSigningKey removes a key.
+func (s *Store) DropSigningKey(ctx context.Context, name string) error {
+	if err := dbsqlc.New(s.work).ServerKeyDrop(ctx, name); err != nil {
+		return fmt.Errorf("drop signing key: %w", unavailable(err))
+	}
+	return nil
+}
+
+// ResealSigningKey stores a key sealed anew, unless it has changed meanwhile.
+func (s *Store) ResealSigningKey(ctx context.Context, name string, old, sealed []byte) error {
+	if err := dbsqlc.New(s.work).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{Name: name, OldKey: old, NewKey: sealed}); err != nil {
+		return fmt.Errorf("reseal signing key: %w", unavailable(err))
+	}
+	return nil
 }

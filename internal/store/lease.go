@@ -27,6 +27,7 @@ type Lease struct {
 	Checkpoint a2a.Raw
 	LastSeq    int64
 	Bytes      int64
+	HasPush    bool // the task had webhooks the last time anybody looked
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -78,7 +79,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 	for i, r := range rows {
 		leases[i] = Lease{
 			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush,
 		}
 		if deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
@@ -88,10 +89,28 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 		}
 	}
 	c.floors[agent] = f
+	c.store.claimedPushes(ctx, rows)
 	for i := range rows {
 		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
 	}
 	return leases, nil
+}
+
+// claimedPushes tells webhooks of claims. Unlike other events, that of a claim need not do so
+// in its own transaction: should it be lost, the next event of the task covers it, and a
+// claimed task always has one more.
+func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
+	var m moved
+	for _, r := range rows {
+		m.add(r.ID, r.HasPush, true)
+	}
+	push, err := m.heads(ctx, dbsqlc.New(s.work))
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "tell webhooks of a claim", "err", err)
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
+	}
 }
 
 // claimed returns the event by which a claim shows in the log.
@@ -197,6 +216,7 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
 	var rows []dbsqlc.LeaseRescueRow
+	push := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		free, err := q.ChoreLock(ctx, choreClass, choreRescue)
 		if err != nil || !free {
@@ -205,19 +225,33 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		if rows, err = q.LeaseRescue(ctx, p); err != nil {
 			return err
 		}
-		var ended []pgtype.UUID
+		var ended, fold []pgtype.UUID
+		var m moved
 		for _, r := range rows {
-			if r.Folded {
+			if r.Fate == "fail" {
 				ended = append(ended, r.ID)
 			}
+			if r.Folded {
+				fold = append(fold, r.ID)
+			}
+			m.add(r.ID, r.HasPush && r.Fate != "retry", true)
 		}
-		if len(ended) == 0 {
-			return nil
+		if err := q.CheckpointsDelete(ctx, ended); err != nil {
+			return err
 		}
-		return q.ArtifactFold(ctx, ended)
+		if len(fold) > 0 {
+			if err := q.ArtifactFold(ctx, fold); err != nil {
+				return err
+			}
+		}
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
 	}
 	for _, r := range rows {
 		if r.Fate == "retry" {

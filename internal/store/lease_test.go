@@ -54,19 +54,6 @@ func TestClaimHandsOverATask(t *testing.T) {
 	f.invariants()
 }
 
-func TestClaimWithoutADeadline(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
-	leases, err := f.NewClaimer().Claim(f.ctx, agent, 1, ttl, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(leases) != 1 || leases[0].TaskID != task || leases[0].Left != 0 {
-		t.Errorf("leases = %+v, want one of %s with no time limit", leases, task)
-	}
-}
-
 func TestClaimTakesTheOldestFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -203,7 +190,7 @@ func TestClaimDoesNotReadWhatIsNotDue(t *testing.T) {
 	}
 	same(t, "claimed", []a2a.ID{due}, ids(leases))
 	s.Close() // and its backends report what they read
-	f.waitGone("a2ad-r2-worker")
+	f.waitGone("a2ad-r2-claim")
 	if n := value[int64](f, "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'task_ready'"); n > 20 {
 		t.Errorf("the claim of one task read %d index entries", n)
 	}

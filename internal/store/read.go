@@ -65,10 +65,7 @@ func (s *Store) Snapshots(ctx context.Context, ids []a2a.ID, w Want) ([]a2a.Task
 }
 
 func (s *Store) snapshots(ctx context.Context, pool *pgxpool.Pool, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
-	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), History: allHistory, Artifacts: w.Artifacts}
-	if w.History != nil {
-		p.History = int64(*w.History)
-	}
+	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() (err error) {
 		rows, err = dbsqlc.New(pool).TaskSnapshots(ctx, p)
@@ -77,7 +74,12 @@ func (s *Store) snapshots(ctx context.Context, pool *pgxpool.Pool, ids []a2a.ID,
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
-	read := make(map[a2a.ID]*taskBuilder, len(ids))
+	return build(rows, w), nil
+}
+
+// build puts the rows of tasks together; those of one stand together, ordered by part.
+func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
+	read := make(map[a2a.ID]*taskBuilder)
 	var b *taskBuilder
 	for i := range rows {
 		r := &rows[i]
@@ -92,7 +94,14 @@ func (s *Store) snapshots(ctx context.Context, pool *pgxpool.Pool, ids []a2a.ID,
 			b.task.History = b.task.History[max(len(b.task.History)-*w.History, 0):]
 		}
 	}
-	return read, nil
+	return read
+}
+
+func (w *Want) messages() int64 {
+	if w.History == nil {
+		return allHistory
+	}
+	return int64(*w.History)
 }
 
 // Snapshot reads one task, or returns a2a.ErrTaskNotFound.
@@ -105,6 +114,32 @@ func (s *Store) Snapshot(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, err
 		return nil, a2a.ErrTaskNotFound
 	}
 	return &tasks[0], nil
+}
+
+// SnapshotAt reads one task as it was when event seq was its newest one, or returns
+// a2a.ErrTaskNotFound if it has no such event. Whatever has happened since, it always
+// returns the same. At the newest event it is what Snapshot returns, but for messages that
+// the client has sent since: they show from the next event on. Whoever calls it has checked
+// that the caller may see the task.
+func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*a2a.Task, error) {
+	p := dbsqlc.TaskSnapshotAtParams{ID: pgID(id), Seq: seq, History: w.messages(), Artifacts: w.Artifacts}
+	var rows []dbsqlc.TaskSnapshotsRow
+	err := s.repeat(ctx, func() error {
+		at, err := dbsqlc.New(s.work).TaskSnapshotAt(ctx, p)
+		rows = make([]dbsqlc.TaskSnapshotsRow, len(at))
+		for i := range at {
+			rows[i] = dbsqlc.TaskSnapshotsRow(at[i])
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read task at %d: %w", seq, err)
+	}
+	b := build(rows, w)[id]
+	if b == nil {
+		return nil, a2a.ErrTaskNotFound
+	}
+	return b.task, nil
 }
 
 // taskBuilder puts the rows of one task together; they come ordered by part.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,8 @@ type Submission struct {
 	Reject    bool     // refuse the message if the task is being worked on
 	MaxBytes  int64    // of the task; 0: no limit
 	MaxSeq    int64    // messages in the history of the task; 0: no limit
+	Push      *NewPush // set in the same transaction, in force from the message on; may be nil
+	MaxPushes int      // of the task; 0: no limit
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -91,6 +94,9 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 		return s.replay(ctx, sub)
 	}
 	s.cfg.Wake("ready:" + in.Agent)
+	if in.Push != nil {
+		s.cfg.Wake(KeyPush)
+	}
 	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, At: sub.at, UID: sub.uid}, nil
 }
 
@@ -115,21 +121,48 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 	tries := 0
 	return s.repeat(ctx, func() error {
 		tries++
-		rows, err := dbsqlc.New(s.work).TaskSubmit(ctx, p)
-		if tries > 1 && isCode(err, "23505") {
-			return s.submitted(ctx, items)
-		}
+		rows, err := s.submitRows(ctx, items, byID, p)
 		for _, r := range rows {
 			it := byID[r.ID.Bytes]
 			it.made, it.at = true, wireTime(r.CreatedAt)
+		}
+		// Keyed items of an earlier try find their own key taken, the others their id.
+		if tries > 1 && (err == nil || isCode(err, "23505")) {
+			return s.submitted(ctx, items)
 		}
 		return err
 	})
 }
 
+// submitRows runs the statement, in a transaction of its own with the webhooks if there are any.
+func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2a.ID]*submission, p dbsqlc.TaskSubmitParams) (rows []dbsqlc.TaskSubmitRow, err error) {
+	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil }) {
+		return dbsqlc.New(s.work).TaskSubmit(ctx, p)
+	}
+	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		if rows, err = q.TaskSubmit(ctx, p); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			it := byID[r.ID.Bytes]
+			if it.Push == nil {
+				continue
+			}
+			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, 1, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // submitted finds out which items an earlier try, whose answer was lost, has made.
 func (s *Store) submitted(ctx context.Context, items []*submission) error {
 	for _, it := range items {
+		if it.made {
+			continue
+		}
 		row, err := dbsqlc.New(s.work).TaskOwner(ctx, pgID(it.id))
 		switch {
 		case err == nil:
@@ -172,7 +205,8 @@ var errKeyTaken = errors.New("key taken")
 func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
 	var out Submitted
 	sub.id = sub.Task
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	push := false
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
 			return a2a.ErrTaskNotFound
@@ -193,6 +227,11 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 			return err
 		}
 		state := a2a.State(t.State)
+		if sub.Push != nil {
+			if err := setPush(ctx, q, sub.Caller, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
+				return err
+			}
+		}
 		seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
 			ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
 			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid),
@@ -201,16 +240,23 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 			return err
 		}
 		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state}
-		if state.Interrupted() {
-			out.State = a2a.StateSubmitted
+		if !state.Interrupted() {
+			return nil
 		}
-		return nil
+		out.State = a2a.StateSubmitted
+		var m moved
+		m.add(pgID(sub.Task), t.HasPush || sub.Push != nil, true)
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if errors.Is(err, errKeyTaken) {
 		return s.replay(ctx, sub)
 	}
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit to a task: %w", unavailable(err))
+	}
+	if push {
+		s.cfg.Wake(KeyPush)
 	}
 	if out.State == a2a.StateSubmitted {
 		s.cfg.Committed(sub.Task, nil)
@@ -247,7 +293,8 @@ func tooLarge(limit int64) error {
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
 	state := a2a.StateCanceled
 	var worker string
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	push := false
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
 			return a2a.ErrTaskNotFound
@@ -268,14 +315,22 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		}
 		worker = row.Worker
 		if folds {
-			return q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)})
+			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
+				return err
+			}
 		}
-		return nil
+		var m moved
+		m.add(pgID(id), t.HasPush, true)
+		push, err = m.heads(ctx, q)
+		return err
 	})
 	if err != nil {
 		return state, fmt.Errorf("cancel: %w", unavailable(err))
 	}
 	s.cfg.Committed(id, nil)
+	if push {
+		s.cfg.Wake(KeyPush)
+	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
 	}

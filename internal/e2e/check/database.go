@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // the queries
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ type Querier interface {
 // have waited for a worker: more than a lease lasts.
 func Database(ctx context.Context, db Querier, grace time.Duration) ([]Violation, error) {
 	var found faults
-	for name, query := range queries() {
+	for name, query := range Invariants() {
 		var args []any
 		if strings.Contains(query, "$1") {
 			args = append(args, grace)
@@ -52,8 +53,9 @@ func Database(ctx context.Context, db Querier, grace time.Duration) ([]Violation
 
 const heading = "-- invariant: "
 
-// queries yields the queries with the headings above them.
-func queries() func(yield func(name, query string) bool) {
+// Invariants yields the names of the invariants and the queries for their violations. A name
+// may have several.
+func Invariants() iter.Seq2[string, string] {
 	return func(yield func(name, query string) bool) {
 		_, rest, _ := strings.Cut(invariants, heading)
 		for rest != "" {

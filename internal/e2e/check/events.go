@@ -2,11 +2,15 @@ package check
 
 import (
 	"context"
+	_ "embed" // the query
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 )
+
+//go:embed eventids.sql
+var eventIDs string
 
 // Shown returns what streams showed and the log of the database does not hold under the
 // same number and uid.
@@ -14,18 +18,16 @@ func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, erro
 	shown := make(map[string]map[string]bool) // ids by task
 	for i := range streams {
 		for _, f := range streams[i].Frames {
-			var o object
-			if json.Unmarshal(f.Result, &o) != nil {
-				continue // Streams names it
+			var o struct{ ID, TaskID string }
+			_ = json.Unmarshal(f.Result, &o) // Clients names what cannot be read
+			task := o.TaskID + o.ID          // one of the two
+			if shown[task] == nil {
+				shown[task] = make(map[string]bool)
 			}
-			if shown[o.task()] == nil {
-				shown[o.task()] = make(map[string]bool)
-			}
-			shown[o.task()][f.ID] = true
+			shown[task][f.ID] = true
 		}
 	}
-	rows, err := db.Query(ctx, `SELECT e.task_id::text, e.seq || '-' || left(e.event_uid::text, 8) FROM audit.event e WHERE e.task_id::text = ANY($1)`,
-		slices.Collect(maps.Keys(shown)))
+	rows, err := db.Query(ctx, eventIDs, slices.Collect(maps.Keys(shown)))
 	if err != nil {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}

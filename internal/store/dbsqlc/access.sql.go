@@ -163,6 +163,16 @@ func (q *Queries) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	return key, err
 }
 
+const serverKeyDrop = `-- name: ServerKeyDrop :exec
+DELETE FROM a2a.server_keys WHERE name = $1
+`
+
+// ServerKeyDrop removes a key that nobody needs any more.
+func (q *Queries) ServerKeyDrop(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, serverKeyDrop, name)
+	return err
+}
+
 const serverKeyMake = `-- name: ServerKeyMake :exec
 INSERT INTO a2a.server_keys (name, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
 `
@@ -171,4 +181,57 @@ INSERT INTO a2a.server_keys (name, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
 func (q *Queries) ServerKeyMake(ctx context.Context, name string, key []byte) error {
 	_, err := q.db.Exec(ctx, serverKeyMake, name, key)
 	return err
+}
+
+const serverKeyReseal = `-- name: ServerKeyReseal :exec
+UPDATE a2a.server_keys SET key = $1 WHERE name = $2 AND key = $3
+`
+
+type ServerKeyResealParams struct {
+	NewKey []byte
+	Name   string
+	OldKey []byte
+}
+
+// ServerKeyReseal stores a key sealed with another key, unless it changed meanwhile.
+func (q *Queries) ServerKeyReseal(ctx context.Context, arg ServerKeyResealParams) error {
+	_, err := q.db.Exec(ctx, serverKeyReseal, arg.NewKey, arg.Name, arg.OldKey)
+	return err
+}
+
+const serverKeys = `-- name: ServerKeys :many
+SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now FROM a2a.server_keys k WHERE k.name LIKE $1::text || '%' ORDER BY k.created_at, k.name
+`
+
+type ServerKeysRow struct {
+	Name      string
+	Key       []byte
+	CreatedAt pgtype.Timestamptz
+	Now       pgtype.Timestamptz
+}
+
+// ServerKeys reads the keys whose names begin in one way, oldest first.
+func (q *Queries) ServerKeys(ctx context.Context, prefix string) ([]ServerKeysRow, error) {
+	rows, err := q.db.Query(ctx, serverKeys, prefix)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ServerKeysRow
+	for rows.Next() {
+		var i ServerKeysRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Key,
+			&i.CreatedAt,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

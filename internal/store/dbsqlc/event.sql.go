@@ -45,29 +45,29 @@ const eventAppend = `-- name: EventAppend :many
 WITH k AS (
   SELECT generate_subscripts($1::uuid[], 1) AS pos, unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
-    unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::text[]) AS error,
-    unnest($9::smallint[]) AS asked, unnest($10::boolean[]) AS said, unnest($11::boolean[]) AS folds,
-    unnest($12::json[]) AS checkpoint
+    unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
+    unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
+    unnest($13::json[]) AS checkpoint
 ), e AS (
-  SELECT generate_subscripts($13::int[], 1) AS ord, unnest($13::int[]) AS pos, unnest($14::int[]) AS place,
-    unnest($15::uuid[]) AS event_uid, unnest($16::smallint[]) AS kind, unnest($17::smallint[]) AS state,
-    unnest($18::json[]) AS body, unnest($19::text[]) AS artifact_id, unnest($20::json[]) AS parts,
-    unnest($21::int[]) AS mplace, unnest($22::text[]) AS message_id, unnest($23::json[]) AS message
+  SELECT generate_subscripts($14::int[], 1) AS ord, unnest($14::int[]) AS pos, unnest($15::int[]) AS place,
+    unnest($16::uuid[]) AS event_uid, unnest($17::smallint[]) AS kind, unnest($18::smallint[]) AS state,
+    unnest($19::json[]) AS body, unnest($20::text[]) AS artifact_id, unnest($21::json[]) AS parts,
+    unnest($22::int[]) AS mplace, unnest($23::text[]) AS message_id, unnest($24::json[]) AS message
 ), l AS (
-  SELECT t.id, t.lease_epoch AS epoch, t.last_user_seq, clock_timestamp() AS now
+  SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
   FROM a2a.tasks t
   WHERE t.id = ANY ($1) AND t.state < 100
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, l.has_push, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
-  FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch
+  FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
-    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = greatest(j.now, t.last_at),
-    state = coalesce(j.state, t.state),
+    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN j.asked > 2 THEN 1 ELSE 0 END, state = coalesce(j.state, t.state),
     status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
     status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
     read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
@@ -75,11 +75,13 @@ WITH k AS (
     deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
     ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
   FROM j
-  WHERE t.id = j.id AND t.lease_epoch = j.epoch
+  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($25::boolean OR NOT j.has_push)
   RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
+), lo AS (
+  SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
 ), ld AS (
-  DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2))
+  DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT lo.task_id FROM lo))
 ), at AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), error = u.error,
@@ -103,11 +105,11 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $24::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $26::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT u.pos::int AS pos, u.id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state, u.folded,
-  coalesce(u.asked <> u.state, false)::boolean AS requeued, u.agent
-FROM u
+SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
+  coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
+FROM j LEFT JOIN u ON u.pos = j.pos
 `
 
 type EventAppendParams struct {
@@ -118,6 +120,7 @@ type EventAppendParams struct {
 	Sizes         []int64
 	Artifacts     []bool
 	Throughs      []int64
+	Afters        []int64
 	Errors        []string
 	Asked         []int16
 	Said          []bool
@@ -134,6 +137,7 @@ type EventAppendParams struct {
 	MessagePlaces []int32
 	MessageIds    []string
 	Messages      [][]byte
+	WithPush      bool
 	Worker        string
 }
 
@@ -146,16 +150,23 @@ type EventAppendRow struct {
 	State          int16
 	Folded         bool
 	Requeued       bool
-	Agent          string
+	HasPush        bool
+	Skipped        bool
 }
 
 // EventAppend writes what runs report: one element of the first arrays for each batch of a run
 // (k), one of the second for each event (e), which names its batch by position and its place
 // in it. A batch whose epoch is not the task's any more, or whose task has ended, is left out:
 // its position is not in the result and nothing of it was written. A batch may end the turn
-// (asked 3, 4 or from 100 on): then the lease goes too. A turn that would end while the client
-// has sent more than the run has seen (through) goes on instead: the task stays working and is
-// queued again. folds is for a batch that ends the task, and is followed by ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+// (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
+// end while the client has sent more than the run has seen (through) goes on instead: the task
+// stays working and is queued again. folds is for a batch that ends the task, and is followed by
+// ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+// A batch also names the newest event that its run knows of (after): nobody else writes under
+// its epoch, so a task with more events has been given this batch before, by a try whose answer
+// was lost or that is only now being carried out, and is left out as well.
+// A task that has webhooks is skipped, and says so, unless with_push promises that their heads
+// are moved in the same transaction.
 // Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 // statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
@@ -167,6 +178,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Sizes,
 		arg.Artifacts,
 		arg.Throughs,
+		arg.Afters,
 		arg.Errors,
 		arg.Asked,
 		arg.Said,
@@ -183,6 +195,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.MessagePlaces,
 		arg.MessageIds,
 		arg.Messages,
+		arg.WithPush,
 		arg.Worker,
 	)
 	if err != nil {
@@ -201,7 +214,8 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 			&i.State,
 			&i.Folded,
 			&i.Requeued,
-			&i.Agent,
+			&i.HasPush,
+			&i.Skipped,
 		); err != nil {
 			return nil, err
 		}

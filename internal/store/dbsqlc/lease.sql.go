@@ -11,6 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const checkpointsDelete = `-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY($1::uuid[])
+`
+
+// CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+// statement of its own: one that was saved after the rescue took its snapshot and before it
+// had the task's row is not visible to the rescue itself.
+func (q *Queries) CheckpointsDelete(ctx context.Context, taskIds []pgtype.UUID) error {
+	_, err := q.db.Exec(ctx, checkpointsDelete, taskIds)
+	return err
+}
+
 const choreLock = `-- name: ChoreLock :one
 SELECT pg_try_advisory_xact_lock($1::int, $2::int)
 `
@@ -154,7 +166,7 @@ WITH p AS (
     folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= $6::bigint
   FROM l
   WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, l.epoch AS dead_epoch, l.fate
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -173,10 +185,8 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.folded FROM u
+SELECT u.id, u.agent, u.fate::text AS fate, u.folded, u.has_push FROM u
 `
 
 type LeaseRescueParams struct {
@@ -189,10 +199,11 @@ type LeaseRescueParams struct {
 }
 
 type LeaseRescueRow struct {
-	ID     pgtype.UUID
-	Agent  string
-	Fate   string
-	Folded bool
+	ID      pgtype.UUID
+	Agent   string
+	Fate    string
+	Folded  bool
+	HasPush bool
 }
 
 // LeaseRescue takes tasks from workers that are no longer heard of; any replica may run it.
@@ -220,6 +231,7 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 			&i.Agent,
 			&i.Fate,
 			&i.Folded,
+			&i.HasPush,
 		); err != nil {
 			return nil, err
 		}
@@ -270,7 +282,7 @@ func (q *Queries) LeaseRetry(ctx context.Context, arg LeaseRetryParams) (int64, 
 
 const taskClaim = `-- name: TaskClaim :many
 WITH pick AS (
-  SELECT q.ctid AS place, q.run_at, q.task_id, q.reason, clock_timestamp() AS now
+  SELECT q.ctid AS place, q.run_at, q.task_id, q.reason, (SELECT clock_timestamp()) AS now
   FROM a2a.task_ready q
   WHERE q.queue = $1::text AND q.priority = $2::smallint
     AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= $3::timestamptz
@@ -288,7 +300,7 @@ WITH pick AS (
   FROM pick
   WHERE t.id = pick.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
+    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
@@ -303,7 +315,7 @@ WITH pick AS (
   SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $6, up.last_at, up.body FROM up
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id
@@ -331,6 +343,7 @@ type TaskClaimRow struct {
 	ReadUserSeq  int64
 	LastAt       pgtype.Timestamptz
 	HasArtifacts bool
+	HasPush      bool
 	Bytes        int64
 	RunAt        pgtype.Timestamptz
 	Uid          pgtype.UUID
@@ -341,11 +354,11 @@ type TaskClaimRow struct {
 
 // TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 // acted on after the commit. floor is the run_at below which this caller has seen no live
-// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). The time
-// is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
-// made a claim read everything that waits for a later time. It runs on connections that know
-// index plans alone, and what it has locked it deletes by place, not by key: no statistics of
-// the queue, which say nothing, can make it read the whole index.
+// row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). It runs on
+// connections that know index plans alone, and what it has locked it deletes by place, not by
+// key: no statistics of the queue, which say nothing, can make it read the whole index. The
+// time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
+// made a claim read everything that waits for a later time.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
 		arg.Queue,
@@ -375,6 +388,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.ReadUserSeq,
 			&i.LastAt,
 			&i.HasArtifacts,
+			&i.HasPush,
 			&i.Bytes,
 			&i.RunAt,
 			&i.Uid,

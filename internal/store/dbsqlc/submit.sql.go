@@ -57,7 +57,7 @@ WITH n AS (
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq, $4::text, 1, $5::json, $6::bytea,
+  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN $2 THEN 0 ELSE 1 END, $4::text, 1, $5::json, $6::bytea,
     CASE WHEN $7::text LIKE 'h:%' THEN substr($7, 3) END, $7 LIKE 'm:%'
   FROM u
 ), e AS (
@@ -190,7 +190,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.ready_at
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
 WHERE t.id = $1 AND t.tenant = $2 AND t.owner = $3
 FOR UPDATE
@@ -212,6 +212,7 @@ type TaskLockForCallerRow struct {
 	Priority       int16
 	Bytes          int64
 	HasArtifacts   bool
+	HasPush        bool
 	ReadyAt        pgtype.Timestamptz
 }
 
@@ -230,6 +231,7 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.Priority,
 		&i.Bytes,
 		&i.HasArtifacts,
+		&i.HasPush,
 		&i.ReadyAt,
 	)
 	return i, err

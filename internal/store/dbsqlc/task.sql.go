@@ -313,9 +313,104 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 	return items, nil
 }
 
+const taskSnapshotAt = `-- name: TaskSnapshotAt :many
+WITH t AS (
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = $1::bigint
+  WHERE t.id = $2::uuid
+), s AS (
+  SELECT e.seq, e.state, e.committed_at
+  FROM a2a.task_events e
+  WHERE e.task_id = $2 AND e.seq <= $1 AND e.kind = 1
+  ORDER BY e.seq DESC
+  LIMIT 1
+), m AS (
+  SELECT m.seq, m.message_id, m.role, m.body, m.role = 2 AND m.at_seq = s.seq AS of_status, max(m.seq) OVER () AS newest
+  FROM a2a.messages m, s
+  WHERE m.task_id = $2 AND m.at_seq <= $1
+)
+SELECT t.id AS task_id, 0::smallint AS part, $1::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+FROM t, s
+UNION ALL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+FROM t, m
+WHERE m.seq > m.newest - $3::bigint - 1 OR m.of_status
+UNION ALL
+SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= $1 AND e.artifact_id IS NOT NULL
+WHERE $4::boolean
+ORDER BY 2, 3
+`
+
+type TaskSnapshotAtParams struct {
+	Seq       int64
+	ID        pgtype.UUID
+	History   int64
+	Artifacts bool
+}
+
+type TaskSnapshotAtRow struct {
+	TaskID    pgtype.UUID
+	Part      int16
+	Seq       int64
+	Idx       int64
+	Name      string
+	State     int16
+	At        pgtype.Timestamptz
+	Uid       pgtype.UUID
+	Agent     string
+	CreatedAt pgtype.Timestamptz
+	Body      []byte
+	Parts     []byte
+}
+
+// TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
+// TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
+// same. A client's message that came without an event shows from the next one on. Whoever
+// calls it has checked that the caller may see the task.
+func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) ([]TaskSnapshotAtRow, error) {
+	rows, err := q.db.Query(ctx, taskSnapshotAt,
+		arg.Seq,
+		arg.ID,
+		arg.History,
+		arg.Artifacts,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskSnapshotAtRow
+	for rows.Next() {
+		var i TaskSnapshotAtRow
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.Part,
+			&i.Seq,
+			&i.Idx,
+			&i.Name,
+			&i.State,
+			&i.At,
+			&i.Uid,
+			&i.Agent,
+			&i.CreatedAt,
+			&i.Body,
+			&i.Parts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,

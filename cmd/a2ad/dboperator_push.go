@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+func (o *dbOperator) Pushes(ctx context.Context, task, tenant, state string, limit int) ([]pushRow, error) {
+	f := store.PushFilter{Tenant: tenant, State: state, Limit: limit}
+	if task != "" {
+		var err error
+		if f.Task, err = parseTaskID(task); err != nil {
+			return nil, err
+		}
+	}
+	found, err := o.store.ListPushes(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]pushRow, len(found))
+	for i, p := range found {
+		rows[i] = pushRow{
+			ID: p.Row.String(), TaskID: p.Task.String(), ConfigID: p.ConfigID, Tenant: p.Tenant, Owner: p.Owner, URL: p.URL, Origin: p.Origin,
+			State: p.State, Reason: p.Reason, Cursor: p.Cursor, Head: p.Head, Attempt: p.Attempt, NextAttemptAt: orNil(p.NextAttemptAt),
+			CreatedAt: p.CreatedAt, DeletedAt: orNil(p.DeletedAt), OpenUntil: orNil(p.OpenUntil), DisabledAt: orNil(p.DisabledAt),
+		}
+	}
+	return rows, nil
+}
+
+func parsePushID(id string) (a2a.ID, error) {
+	p, err := a2a.ParseID(id)
+	if err != nil {
+		return p, fmt.Errorf("webhook %s: not the id of a webhook", id)
+	}
+	return p, nil
+}
+
+func (o *dbOperator) PushAttempts(ctx context.Context, id string, limit int) ([]pushTryRow, error) {
+	p, err := parsePushID(id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := o.store.PushTries(ctx, p, limit)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]pushTryRow, len(found))
+	for i, t := range found {
+		rows[i] = pushTryRow{
+			From: t.From, Seq: t.Seq, Outcome: t.Outcome, Attempt: t.Attempt, StartedAt: t.StartedAt, Ms: t.Took.Milliseconds(), RemoteIP: t.RemoteIP,
+			Status: t.Status, Class: t.Class, Reason: t.Reason, Answer: string(t.Answer),
+		}
+	}
+	return rows, nil
+}
+
+func (o *dbOperator) ReplayPush(ctx context.Context, id string, after int64) error {
+	p, err := parsePushID(id)
+	if err != nil {
+		return err
+	}
+	if after < 0 {
+		after = math.MaxInt64
+	}
+	if err := o.store.ReplayPush(ctx, p, after); err != nil {
+		return fmt.Errorf("webhook %s: %w", id, err)
+	}
+	return nil
+}
+
+func (o *dbOperator) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
+	return o.store.EnableDestination(ctx, tenant, origin)
+}
+
+func (o *dbOperator) Rewrap(ctx context.Context, ring seal.Ring) (int, error) {
+	n, err := o.store.ResealPushes(ctx, func(row a2a.ID, token, credentials []byte) ([]byte, []byte, bool, error) {
+		return push.Reseal(ring, row, token, credentials)
+	})
+	keys, keysErr := push.ResealKeys(ctx, o.store, ring)
+	return n + keys, errors.Join(err, keysErr)
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/seal"
+)
+
+// KeysCmd is `a2ad keys`.
+type KeysCmd struct {
+	Rewrap KeysRewrapCmd `cmd:"" group:"commands" help:"Seal every stored secret with the first key of A2AD_KEYS."`
+}
+
+// KeysRewrapCmd is `a2ad keys rewrap`.
+type KeysRewrapCmd struct {
+	Keys     seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+	Database `group:"database"`
+}
+
+var errNoRing = errors.New("A2AD_KEYS is not set: name the new key first and the old ones behind it")
+
+// Run seals anew. It may be repeated, and servers may go on.
+func (c *KeysRewrapCmd) Run(ctx context.Context, app *App) error {
+	if c.Keys.Empty() {
+		return &exitError{code: exitUsage, err: errNoRing}
+	}
+	return c.withOperator(ctx, app, func(op operator) error {
+		n, err := op.Rewrap(ctx, c.Keys)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(app.Stdout, "%d webhooks and keys sealed with %s\n", n, c.Keys.IDs()[0])
+		return err
+	})
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/v1"
+)
+
+// openPush puts the delivery of webhooks together.
+func (r *replica) openPush(ctx context.Context, public string) error {
+	listeners := []net.Addr{r.api.Addr()}
+	if r.admin != nil {
+		listeners = append(listeners, r.admin.Addr())
+	}
+	self, err := push.Listening(listeners...)
+	if err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	r.policy = push.Policy{
+		Allow: r.cfg.PushAllowCIDRs, AllowHTTP: r.cfg.PushAllowHTTP, Self: self, SelfOrigins: []string{public}, MaxURL: int(r.cfg.MaxPushURL),
+	}
+	client := push.ClientConfig{
+		Policy: r.policy, UserAgent: "a2ad/" + readVersion().Version, Timeout: r.cfg.PushTimeout, ConnsPerHost: r.cfg.PushPerDestination,
+		ReadAnswer: int(r.cfg.MaxPushAnswer), KeepAnswer: int(r.cfg.KeepPushAnswer),
+	}
+	if r.cfg.PushProxy != "" {
+		if client.Proxy, err = url.Parse(string(r.cfg.PushProxy)); err != nil {
+			return fmt.Errorf("A2AD_PUSH_PROXY: %w", err)
+		}
+	}
+	secrets := make([]push.Secret, len(r.cfg.PushSigningSecrets))
+	for i, s := range r.cfg.PushSigningSecrets {
+		if secrets[i], err = push.ParseSecret(s.Reveal()); err != nil {
+			return fmt.Errorf("A2AD_PUSH_SIGNING_SECRETS: %w", err)
+		}
+	}
+	r.pushKeys = push.NewKeys(push.KeysConfig{Store: r.store, Ring: r.cfg.Keys, Secrets: secrets, Issuer: public, Logger: r.logger})
+	if err := r.pushKeys.Load(ctx); err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	old, current := v03.Codec{}, v1.Codec{}
+	r.deliverer = push.NewDeliverer(push.DelivererConfig{
+		Store: r.store, Hub: r.hub, Client: push.NewClient(client), Keys: r.pushKeys, Ring: r.cfg.Keys, Timeout: r.cfg.PushTimeout,
+		Schedule: push.Schedule{Waits: r.cfg.PushRetry, Throttle: r.cfg.PushThrottleWait},
+		Breaker: store.Breaker{
+			Fails: r.cfg.PushBreaker.Failures, FirstOpen: r.cfg.PushBreaker.First, MaxOpen: r.cfg.PushBreaker.Longest, DisableAfter: r.cfg.PushDisableAfter,
+		},
+		Render: map[int16]push.Render{
+			store.PushV03: func(t *a2a.Task) []byte { return old.AppendTask(nil, t) },
+			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
+		},
+		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: r.cfg.PushPoll, MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger,
+	})
+	r.warnOpenings(ctx)
+	return nil
+}
+
+// warnOpenings says loudly where webhooks may go that they usually may not.
+func (r *replica) warnOpenings(ctx context.Context) {
+	if len(r.cfg.PushAllowCIDRs) > 0 {
+		r.logger.WarnContext(ctx, "webhooks may go to private addresses", "A2AD_PUSH_ALLOW_CIDRS", r.cfg.PushAllowCIDRs)
+	}
+	if r.cfg.PushAllowHTTP {
+		r.logger.WarnContext(ctx, "webhooks may go over http", "A2AD_PUSH_ALLOW_HTTP", "on")
+	}
+	if r.cfg.PushProxy != "" {
+		r.logger.WarnContext(ctx, "webhooks go through a proxy, which must refuse private addresses itself", "A2AD_PUSH_PROXY", string(r.cfg.PushProxy))
+	}
+}
+
+// pushRules says which webhooks clients may set.
+func (r *replica) pushRules() engine.PushRules {
+	limits := push.Limits{URL: int(r.cfg.MaxPushURL), Secret: int(r.cfg.MaxPushSecret)}
+	return engine.PushRules{
+		Max: r.cfg.MaxPushConfigs,
+		Check: func(c *a2a.PushConfig) error {
+			if err := push.CheckConfig(c, r.policy, limits); err != nil {
+				return err
+			}
+			if r.cfg.Keys.Empty() && (c.Token != "" || c.Credentials != "") {
+				return a2a.InvalidParams("pushNotificationConfig", "this server has no key to keep a token or credentials with")
+			}
+			return nil
+		},
+		Origin: func(raw string) string {
+			u, err := r.policy.CheckURL(raw)
+			if err != nil {
+				return "" // Check has let it pass
+			}
+			return push.Origin(u)
+		},
+		Seal: func(row a2a.ID, c *a2a.PushConfig) (token, credentials []byte, err error) {
+			return push.SealSecrets(r.cfg.Keys, row, c)
+		},
+	}
+}
+
+// devKeys returns the key ring of dev, which it makes the first time.
+func devKeys(dir string) (seal.Ring, error) {
+	path := filepath.Join(dir, "keys")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = []byte(seal.Generate("dev") + "\n")
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return seal.Ring{}, fmt.Errorf("keys of dev: %w", err)
+	}
+	ring, err := seal.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return seal.Ring{}, fmt.Errorf("keys of dev in %s: %w", path, err)
+	}
+	return ring, nil
+}

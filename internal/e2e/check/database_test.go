@@ -1,0 +1,203 @@
+package check_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/e2e/check"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+const grace = 5 * time.Second
+
+// fill leaves the tasks of a healthy server: three that have ended, one of them behind a second
+// attempt, and one that waits for its client. Their ids are returned.
+func fill(t *testing.T, url string) []string {
+	t.Helper()
+	ctx := t.Context()
+	s, err := store.Open(ctx, store.Config{URL: url, Replica: "w1", PoolSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var ids []string
+	for i := range 4 {
+		sub, err := s.Submit(ctx, store.Submission{
+			Caller: store.Caller{Tenant: "t1", Owner: "u1"}, Agent: "echo", ContextID: "c", Key: fmt.Sprintf("h:k%d", i),
+			Message: a2a.Message{ID: fmt.Sprintf("m%d", i), Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, sub.Task.String())
+		lease := claim(t, s)
+		if i == 1 {
+			if err := s.Retry(ctx, lease, "bad luck", 0); err != nil {
+				t.Fatal(err)
+			}
+			lease = claim(t, s)
+		}
+		state := a2a.StateCompleted
+		if i == 3 {
+			state = a2a.StateInputRequired
+		}
+		_, err = s.Append(ctx, lease, store.Batch{Events: []a2a.Event{
+			&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}, LastChunk: true},
+			&a2a.StatusUpdate{Status: a2a.Status{State: state}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ids
+}
+
+func claim(t *testing.T, s *store.Store) *store.Lease {
+	t.Helper()
+	leases, err := s.NewClaimer().Claim(t.Context(), "echo", 1, time.Minute, 0)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("claim: %d leases, %v", len(leases), err)
+	}
+	return &leases[0]
+}
+
+// webhooks gives each ended task a webhook that got everything. The view of deliveries is a
+// stub as long as none are made, so a table takes its place.
+const webhooks = `
+	DROP VIEW audit.delivery;
+	CREATE TABLE audit.delivery (config_id text, task_id uuid, seq bigint, state text, tries int, reason text, delivered_at timestamptz);
+	INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, from_seq, cursor_seq, head_seq)
+	SELECT gen_random_uuid(), t.id, 'default', t.tenant, t.owner, 0, t.last_seq, t.last_seq FROM a2a.tasks t WHERE t.state >= 100;
+	INSERT INTO audit.delivery
+	SELECT p.config_id, e.task_id, e.seq, 'delivered', 1, NULL, now() + e.seq * interval '1 ms'
+	FROM a2a.push_configs p JOIN a2a.task_events e ON e.task_id = p.task_id;`
+
+// mutation plants one violation; $T is the id of a task that has ended.
+type mutation struct {
+	name, sql string
+	want      []string // beginnings of the names of the invariants; none: it is legal
+}
+
+const (
+	noKeyOfEvents   = `ALTER TABLE a2a.task_events DROP CONSTRAINT task_events_pkey; `
+	noKeyOfAttempts = `ALTER TABLE a2a.task_attempts DROP CONSTRAINT task_attempts_pkey; `
+	// another writes one more event of task $T. The table's constraints are not what is tested.
+	more = `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, source, epoch, worker, committed_at, artifact_id, body)
+		SELECT task_id, %s, gen_random_uuid(), 2, 1, epoch, worker, %s, 'a', '{}' FROM a2a.task_events WHERE task_id = $T AND seq = 4; `
+	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
+)
+
+var mutations = []mutation{
+	{"clean", `SELECT 1`, nil},
+	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`, []string{"I2a", "I4d"}},
+	{"a question behind a question", `UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
+	{"no submission", `UPDATE a2a.task_events SET state = 2 WHERE task_id = $T AND seq = 1`, []string{"I2a"}},
+	{"an event behind the end", fmt.Sprintf(more, "5", "committed_at") + `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I2b", "I5a"}},
+	{"a status behind the end", `DROP INDEX a2a.task_events_terminal; ` + fmt.Sprintf(more, "5", "committed_at") + `
+		UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T; UPDATE a2a.task_events SET kind = 1, state = 100, artifact_id = NULL WHERE task_id = $T AND seq = 5`, []string{"I2b", "I5a"}},
+	{"a state without an event", `UPDATE a2a.tasks SET state = 101 WHERE id = $T`, []string{"I2c"}},
+	{"a gap", `DELETE FROM a2a.task_events WHERE task_id = $T AND seq = 3`, []string{"I3a"}},
+	{"a log that begins late", `UPDATE a2a.task_events SET seq = seq + 1 WHERE task_id = $T AND seq = 4; UPDATE a2a.task_events SET seq = 4 WHERE task_id = $T AND seq = 3;
+		UPDATE a2a.task_events SET seq = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET seq = 2 WHERE task_id = $T AND seq = 1; UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a", "I5a"}},
+	{"a number twice", noKeyOfEvents + fmt.Sprintf(more, "3", "committed_at"), []string{"I3a"}},
+	{"an end that is missing", `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a"}},
+	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a"}},
+	{"time that runs backwards", `UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`, []string{"I3b"}},
+	{"a zombie that writes", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'completed' FROM a2a.task_attempts WHERE task_id = $T;
+		UPDATE a2a.task_events SET epoch = 2, worker = 'w2' WHERE task_id = $T AND seq = 2`, []string{"I4a", "I4d"}},
+	{"a claim of two", noKeyOfAttempts + `INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
+	{"a ghost that writes", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`, []string{"I4c"}},
+	{"a write without a claim", `UPDATE a2a.task_events SET epoch = 7 WHERE task_id = $T AND seq = 4`, []string{"I4c"}},
+	{"a claim that nobody saw", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired' FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
+	{"a claim that never ended", `UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I4e"}},
+	{"a lease of a task that has ended", `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 h')`, []string{"I4e", "I4f"}},
+	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"dead without a reason", `UPDATE audit.delivery SET state = 'dead' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"skipped without a reason", `UPDATE audit.delivery SET state = 'skipped', reason = '' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"cancelled and not deleted", `UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"delivered out of order", `UPDATE audit.delivery SET delivered_at = delivered_at - interval '1 h' WHERE task_id = $T AND seq = 4`, []string{"I5b"}},
+	{"a key in two tasks", another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6a"}},
+	{"a key twice in a task", another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id = $T`, []string{"I6a"}},
+	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL WHERE message_id = 'm0'; ` + another + `
+		SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, true FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6b"}},
+	{"an orphan", orphan + `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
+	{"work that nobody took", orphan, []string{"I8"}},
+
+	{"legal: a message id used again", another + `SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, false FROM a2a.tasks WHERE id <> $T LIMIT 1`, nil},
+	{"legal: a key of another owner", `UPDATE a2a.tasks SET owner = 'u2' WHERE id <> $T; ` + another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T ORDER BY id DESC LIMIT 1`, nil},
+	{"legal: dead with a reason", `UPDATE audit.delivery SET state = 'dead', reason = '410' WHERE task_id = $T AND seq = 4`, nil},
+	{"legal: cancelled and deleted", `UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE a2a.push_configs SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
+	{"legal: work that is held", orphan + `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
+}
+
+// orphan takes the end of a task away, an hour ago.
+const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELETE FROM a2a.task_events WHERE task_id = $T AND seq = 4;
+	UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T;
+	UPDATE a2a.tasks SET state = 2, last_seq = 3, last_at = last_at - interval '1 h', status_at = status_at - interval '1 h' WHERE id = $T; `
+
+// TestDatabaseFindsEachMutation plants each violation in a healthy database: a checker that has
+// not caught its own mutation does not count.
+func TestDatabaseFindsEachMutation(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	ids := fill(t, db.URL)
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if found, err := check.Database(ctx, conn, grace); err != nil || len(found) > 0 {
+		t.Fatalf("a healthy database: %v, %v", found, err)
+	}
+	caught := make(map[string]bool)
+	for _, m := range mutations {
+		for _, name := range mutate(t, conn, m, ids[0]) {
+			caught[name] = true
+		}
+	}
+	for name := range check.Invariants() {
+		if !caught[name] {
+			t.Errorf("no mutation is caught by %q", name)
+		}
+	}
+}
+
+// mutate returns the full names of what is found.
+func mutate(t *testing.T, conn *pgx.Conn, m mutation, task string) (names []string) {
+	t.Helper()
+	ctx := t.Context()
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the mutation must go
+	if _, err := tx.Exec(ctx, webhooks+strings.ReplaceAll(m.sql, "$T", "'"+task+"'")); err != nil {
+		t.Fatalf("%s: %v", m.name, err)
+	}
+	found, err := check.Database(ctx, tx, grace)
+	if err != nil {
+		t.Fatalf("%s: %v", m.name, err)
+	}
+	var short []string
+	for _, v := range found {
+		id, _, _ := strings.Cut(v.Name, " ")
+		names, short = append(names, v.Name), append(short, id)
+	}
+	slices.Sort(short)
+	if got := slices.Compact(short); !slices.Equal(got, m.want) {
+		t.Errorf("%s: found %v, want %v: %v", m.name, got, m.want, found)
+	}
+	return names
+}

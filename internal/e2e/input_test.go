@@ -1,0 +1,441 @@
+package e2e_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// Codes of JSON-RPC and A2A.
+const (
+	parseError     = -32700
+	invalidRequest = -32600
+	methodNotFound = -32601
+	invalidParams  = -32602
+	taskNotFound   = -32001
+	badVersion     = -32009
+)
+
+// request is a call of a method.
+func request(method, params string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
+}
+
+// message is a message/send with more members, after a comma, in its message.
+func message(more string) string {
+	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]`+more+`}}`)
+}
+
+// withPart is a message/send of one part.
+func withPart(part string) string {
+	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[`+part+`]}}`)
+}
+
+// rows counts everything that a request can leave behind.
+func (c *cluster) rows() int {
+	c.t.Helper()
+	return one[int](c, `
+		SELECT (SELECT count(*) FROM a2a.tasks) + (SELECT count(*) FROM a2a.messages) + (SELECT count(*) FROM a2a.task_events)
+		  + (SELECT count(*) FROM a2a.task_ready) + (SELECT count(*) FROM a2a.idempotency_keys) + (SELECT count(*) FROM a2a.push_configs)`)
+}
+
+type badInput struct {
+	name, body string
+	codes      []int    // any of them
+	id         string   // of the answer; empty: null
+	field      string   // that the error names
+	header     []string // of the request
+	status     int      // 0: 200
+}
+
+// TestBadInput is the corpus of RELIABILITY §4.1 as far as it is a body or a header.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_MAX_BODY=64KiB", "A2AD_MAX_PART=48KiB")
+	for _, list := range [][]badInput{envelopes(), encodings(), numbers(), headers()} {
+		before := c.rows()
+		fanOut(len(list), func(i int) { c.refusal(list[i], c.post(a, "/", list[i].body, list[i].header...)) })
+		if after := c.rows(); after != before {
+			t.Errorf("inputs from %q to %q left %d rows", list[0].name, list[len(list)-1].name, after-before)
+		}
+	}
+}
+
+// refusal checks the answer to bad input.
+func (c *cluster) refusal(in badInput, got httpAnswer) {
+	c.t.Helper()
+	status, id := in.status, in.id
+	if status == 0 {
+		status = http.StatusOK
+	}
+	if id == "" {
+		id = "null"
+	}
+	switch {
+	case got.status != status:
+		c.t.Errorf("%s: status %d, want %d: %s", in.name, got.status, status, got.body)
+	case !slices.Contains(in.codes, got.code):
+		c.t.Errorf("%s: %.300s, want a code of %v", in.name, got.body, in.codes)
+	case got.id != id:
+		c.t.Errorf("%s: the answer has the id %s, want %s: %.300s", in.name, got.id, id, got.body)
+	case got.data.Field != in.field && in.field != "":
+		c.t.Errorf("%s: the answer blames %q, want %q: %.300s", in.name, got.data.Field, in.field, got.body)
+	case !utf8.Valid(got.body) || len(got.body) > 4096:
+		c.t.Errorf("%s: the answer has %d bytes, UTF-8: %t", in.name, len(got.body), utf8.Valid(got.body))
+	}
+}
+
+// envelopes are S-01 to S-04, S-08 and S-09.
+func envelopes() []badInput {
+	unreadable := []int{parseError}
+	not := []int{invalidRequest}
+	list := []badInput{
+		{name: "empty", body: "", codes: unreadable}, {name: "blank", body: " \r\n\t", codes: unreadable},
+		{name: "byte order mark", body: "\ufeff" + message(""), codes: unreadable},
+		{name: "null", body: "null", codes: not}, {name: "array", body: "[]", codes: not}, {name: "string", body: `"x"`, codes: not}, {name: "number", body: "1", codes: not},
+		{name: "object", body: "{}", codes: not},
+		{name: "two documents", body: message("") + message(""), codes: unreadable}, {name: "trailing", body: message("") + "x", codes: unreadable},
+		{name: "trailing comma", body: `{"jsonrpc":"2.0",}`, codes: unreadable}, {name: "comment", body: `{/**/"jsonrpc":"2.0"}`, codes: unreadable},
+		{name: "single quotes", body: `{'jsonrpc':'2.0'}`, codes: unreadable}, {name: "NaN", body: `{"jsonrpc":NaN}`, codes: unreadable},
+		{name: "Infinity", body: `{"jsonrpc":-Infinity}`, codes: unreadable}, {name: "leading zero", body: `{"jsonrpc":01}`, codes: unreadable},
+		{name: "duplicate method", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","method":"tasks/cancel","params":{"id":"x"}}`, codes: not},
+		{name: "duplicate params", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"params":{"id":"y"}}`, codes: not},
+		{name: "duplicate id", body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"tasks/get","params":{"id":"x"}}`, codes: not},
+		{name: "duplicate message", body: request("message/send", `{"message":{"messageId":"m"},"message":{"messageId":"n"}}`), codes: not},
+		{name: "duplicate by escape", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","m\u0065thod":"tasks/cancel"}`, codes: not},
+		{name: "METHOD", body: `{"jsonrpc":"2.0","id":1,"METHOD":"tasks/get","params":{"id":"x"}}`, codes: not, id: "1"},
+		{name: "Params", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"Params":{"id":"y"}}`, codes: not, id: "1"},
+		{name: "long s", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","paramſ":{"id":"x"}}`, codes: not, id: "1"},
+		{name: "batch", body: "[" + message("") + "," + message("") + "]", codes: not},
+		{name: "large batch", body: "[" + strings.TrimSuffix(strings.Repeat(`{"id":1},`, 1000), ",") + "]", codes: not},
+		{name: "version", body: strings.Replace(message(""), "2.0", "1.0", 1), codes: not, id: "1"},
+		{name: "method of another type", body: `{"jsonrpc":"2.0","id":1,"method":1}`, codes: not, id: "1"},
+		{name: "unknown method", body: request("tasks/destroy", "{}"), codes: []int{methodNotFound}, id: "1"},
+		{name: "method of another case", body: request("Message/Send", "{}"), codes: []int{methodNotFound}, id: "1"},
+		{name: "params array", body: request("tasks/get", "[]"), codes: []int{invalidParams}, id: "1"},
+		{name: "params string", body: request("message/send", `"x"`), codes: []int{invalidParams}, id: "1"},
+	}
+	for _, id := range []string{"{}", "[]", "true", `{"a":1}`, `"` + strings.Repeat("i", 257) + `"`, strings.Repeat("1", 300)} {
+		list = append(list, badInput{name: "id " + id[:2], body: strings.Replace(message(""), `"id":1`, `"id":`+id, 1), codes: not})
+	}
+	for _, depth := range []int{65, 9_999, 10_001, 20_000} {
+		for _, open := range []string{"[", `{"a":`} {
+			closing := map[string]string{"[": "]", `{"a":`: "}"}[open]
+			deep := strings.Repeat(open, min(depth, 60<<10/len(open+closing))) + "1" + strings.Repeat(closing, min(depth, 60<<10/len(open+closing)))
+			list = append(list, badInput{name: fmt.Sprintf("depth %d of %s", depth, open), body: message(`,"metadata":{"d":` + deep + `}`), codes: []int{parseError, invalidParams, invalidRequest}})
+		}
+	}
+	good := message(`,"metadata":{"a":[1,"é\n"]}`)
+	for n := range len(good) {
+		list = append(list, badInput{name: fmt.Sprintf("cut at byte %d", n), body: good[:n], codes: []int{parseError, invalidRequest}})
+	}
+	return list
+}
+
+// encodings are S-05 and S-06: what no PostgreSQL text can hold is refused before it gets there.
+func encodings() []badInput {
+	var list []badInput
+	for name, text := range map[string]string{
+		"invalid byte": "\xff", "overlong slash": "\xc0\xaf", "cut character": "\xe2\x82", "surrogate in UTF-8": "\xed\xa0\x80", "beyond Unicode": "\xf4\x90\x80\x80",
+	} {
+		list = append(list, badInput{name: name, body: withPart(`{"kind":"text","text":"` + text + `"}`), codes: []int{parseError}},
+			badInput{name: name + " in a key", body: message(`,"metadata":{"` + text + `":1}`), codes: []int{parseError}})
+	}
+	for _, s := range []string{`\ud800`, `\udc00`, `\ud800x`, `\ud800\ud800`, `\udc00\ud800`} {
+		list = append(list, badInput{name: "surrogate " + s, body: withPart(`{"kind":"text","text":"` + s + `"}`), codes: []int{parseError}},
+			badInput{name: "surrogate in metadata " + s, body: message(`,"metadata":{"a":"` + s + `"}`), codes: []int{parseError}})
+	}
+	list = append(list, badInput{name: "raw NUL", body: withPart("{\"kind\":\"text\",\"text\":\"a\x00b\"}"), codes: []int{parseError}})
+	for field, body := range map[string]string{
+		"message.messageId":          request("message/send", `{"message":{"messageId":"m\u0000","role":"user","parts":[{"kind":"text","text":"x"}]}}`),
+		"message.contextId":          message(`,"contextId":"c\u0000"`),
+		"message.parts[0].file.name": withPart(`{"kind":"file","file":{"bytes":"eA==","name":"f\u0000"}}`),
+		"message.parts[0].file.uri":  withPart(`{"kind":"file","file":{"uri":"http://x/\u0000"}}`),
+		"message.referenceTaskIds":   message(`,"referenceTaskIds":["a\u0000"]`),
+		"message.extensions":         message(`,"extensions":["a\u0000"]`),
+	} {
+		list = append(list, badInput{name: "NUL in " + field, body: body, codes: []int{invalidParams}, id: "1"})
+	}
+	return list
+}
+
+// numbers are S-15: what is no value of a field, for fields of every method.
+func numbers() []badInput {
+	var list []badInput
+	bad := func(field, body string) {
+		list = append(list, badInput{name: field + ": " + body, body: body, codes: []int{invalidParams}, id: "1"})
+	}
+	wrong := func(good string) []string {
+		all := map[string]string{"string": `"s"`, "number": "1", "bool": "true", "object": "{}", "array": "[]"}
+		var list []string
+		for kind, v := range all {
+			if kind != good {
+				list = append(list, v)
+			}
+		}
+		return list
+	}
+	for _, v := range append(wrong("object"), "null") {
+		bad("message", request("message/send", `{"message":`+v+`}`))
+	}
+	bad("message", request("message/send", `{}`))
+	for _, v := range append(wrong("string"), "null", `""`) {
+		bad("messageId", request("message/send", `{"message":{"messageId":`+v+`,"role":"user","parts":[{"kind":"text","text":"x"}]}}`))
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/resubscribe"} {
+			if v != `""` {
+				bad("id of "+method, request(method, `{"id":`+v+`}`))
+			}
+		}
+	}
+	for _, v := range append(wrong("array"), "[]", "null", "[1]", `["x"]`, "[null]", "[[]]", `[{}]`, `[{"kind":"text"}]`, `[{"kind":"nope"}]`, `[{"kind":"file","file":{}}]`,
+		`[{"kind":"file","file":{"bytes":"***"}}]`, `[{"kind":"data"}]`, `[{"kind":"text","text":1}]`, `[{"kind":"text","text":"x","metadata":[]}]`) {
+		bad("parts", request("message/send", `{"message":{"messageId":"m","role":"user","parts":`+v+`}}`))
+	}
+	for _, v := range append(wrong("string"), `"robot"`, `"ROLE_UNSPECIFIED"`) {
+		bad("role", request("message/send", `{"message":{"messageId":"m","role":`+v+`,"parts":[{"kind":"text","text":"x"}]}}`))
+	}
+	for _, member := range []string{"taskId", "contextId"} {
+		for _, v := range wrong("string") {
+			bad(member, message(`,"`+member+`":`+v))
+		}
+	}
+	for _, v := range wrong("object") {
+		bad("metadata", message(`,"metadata":`+v))
+		bad("params.metadata", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"metadata":`+v+`}`))
+		bad("configuration", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":`+v+`}`))
+	}
+	for _, member := range []string{"referenceTaskIds", "extensions"} {
+		for _, v := range append(wrong("array"), "[1]", "[{}]") {
+			bad(member, message(`,"`+member+`":`+v))
+		}
+	}
+	for _, v := range append(wrong("number"), "-1", "1.5", "1e400", "99999999999999999999") {
+		bad("historyLength", request("tasks/get", `{"id":"x","historyLength":`+v+`}`))
+		bad("pageSize", request("tasks/list", `{"pageSize":`+v+`}`))
+	}
+	for _, v := range append(wrong("string"), `"nope"`, `"unknown"`) {
+		bad("status", request("tasks/list", `{"status":`+v+`}`))
+	}
+	bad("too long a messageId", request("message/send", `{"message":{"messageId":"`+strings.Repeat("m", 257)+`","role":"user","parts":[{"kind":"text","text":"x"}]}}`))
+	bad("too many parts", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[`+strings.Repeat(`{"kind":"text","text":"x"},`, 100)+`{"kind":"text","text":"x"}]}}`))
+	bad("too large a part", withPart(`{"kind":"text","text":"`+strings.Repeat("x", 49<<10)+`"}`))
+	for _, id := range []string{"nope", "", "01a1f887-7fbd-72d5-a178-36d674819994", "01A1F887-7FBD-72D5-A178-36D67481999", "../../etc/passwd", "' OR 1=1 --", strings.Repeat("x", 300), `a\u0000`} {
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/resubscribe"} {
+			list = append(list, badInput{name: method + " of " + id, body: request(method, `{"id":"`+id+`"}`), codes: []int{taskNotFound, invalidParams}, id: "1"})
+		}
+		if id != "" {
+			list = append(list, badInput{name: "message to " + id, body: message(`,"taskId":"` + id + `"`), codes: []int{taskNotFound, invalidParams}, id: "1"})
+		}
+	}
+	return list
+}
+
+// headers are S-10 and S-11, as far as they are about one whole request.
+func headers() []badInput {
+	large := message(`,"metadata":{"x":"` + strings.Repeat("x", 65<<10) + `"}`)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = io.CopyN(z, zeros{}, 10<<20)
+	_ = z.Close()
+	return []badInput{
+		{name: "too large", body: large, codes: []int{invalidRequest, 0}, status: http.StatusRequestEntityTooLarge},
+		{name: "gzip", body: zipped.String(), header: []string{"Content-Encoding", "gzip"}, codes: []int{-32005, 0}, status: http.StatusUnsupportedMediaType},
+		{name: "text", body: message(""), header: []string{"Content-Type", "text/plain"}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
+		{name: "no type", body: message(""), header: []string{"Content-Type", ""}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
+		{name: "bad type", body: message(""), header: []string{"Content-Type", "application/json; ="}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
+		{name: "version 9.9", body: message(""), header: []string{"A2A-Version", "9.9"}, codes: []int{badVersion}, id: "1"},
+		{name: "two versions", body: message(""), header: []string{"A2A-Version", "0.3", "A2A-Version", "1.0"}, codes: []int{badVersion}, id: "1"},
+		{name: "long version", body: message(""), header: []string{"A2A-Version", strings.Repeat("0.3", 3000)}, codes: []int{badVersion}, id: "1"},
+		{name: "empty key", body: message(""), header: []string{"Idempotency-Key", " "}, codes: []int{invalidParams}, id: "1"},
+		{name: "long key", body: message(""), header: []string{"Idempotency-Key", strings.Repeat("k", 257)}, codes: []int{invalidParams}, id: "1"},
+		{name: "odd key", body: message(""), header: []string{"Idempotency-Key", "ké"}, codes: []int{invalidParams}, id: "1"},
+		{name: "two keys", body: message(""), header: []string{"Idempotency-Key", "k", "Idempotency-Key", "l"}, codes: []int{invalidParams}, id: "1"},
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestGoodInputThatLooksBad is what must not be refused.
+func TestGoodInputThatLooksBad(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_MAX_BODY=64KiB", "A2AD_MAX_PART=60KiB")
+	exactly := func(size int) string {
+		body := message(`,"metadata":{"x":""}`)
+		return strings.Replace(body, `"x":""`, `"x":"`+strings.Repeat("x", size-len(body))+`"`, 1)
+	}
+	for name, in := range map[string]struct {
+		body   string
+		header []string
+	}{
+		"the largest body":    {body: exactly(64 << 10)},
+		"a bit less":          {body: exactly(64<<10 - 1)},
+		"blanks around":       {body: " \r\n\t" + message("") + "\n"},
+		"unknown members":     {body: message(`,"later":{"a":1}`)},
+		"emoji":               {body: withPart(`{"kind":"text","text":"😀\ud83d\ude00` + "\u202e\ufffe" + `"}`)},
+		"depth 60":            {body: message(`,"metadata":{"d":` + strings.Repeat("[", 58) + strings.Repeat("]", 58) + `}`)},
+		"type with charset":   {body: message(""), header: []string{"Content-Type", "application/json; charset=utf-8"}},
+		"version 0.3":         {body: message(""), header: []string{"A2A-Version", "0.3"}},
+		"version 0.3.0":       {body: message(""), header: []string{"A2A-Version", "0.3.0"}},
+		"a thousand wishes":   {body: message(""), header: []string{"X-A2A-Extensions", strings.Repeat("https://x.example/e,", 1000)}},
+		"NUL in text":         {body: withPart(`{"kind":"text","text":"a\u0000b"}`)},
+		"NUL in metadata":     {body: message(`,"metadata":{"a\u0000":"b\u0000"}`)},
+		"a number no one has": {body: message(`,"metadata":{"n":` + strings.Repeat("9", 10_000) + `}`)},
+	} {
+		got := c.post(a, "/", in.body, in.header...)
+		// NUL may be refused, if that is said.
+		if strings.HasPrefix(name, "NUL") && got.status == http.StatusOK && got.code == invalidParams && got.data.Field != "" {
+			continue
+		}
+		if got.status != http.StatusOK || got.code != 0 {
+			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		}
+	}
+}
+
+// TestPathsThatAreNone is S-16: odd paths and methods reach nothing.
+func TestPathsThatAreNone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	before := c.rows()
+	for _, path := range []string{
+		"/..%2f", "//", "/./", "/%00", "/agents/../", "/agents/..%2fecho", "/agents/echo/../../", "/agents/nope", "/agents/", "/agents//", "/agents/echo/x", "/v1/tasks",
+		"/agents/echo%00", "/agents/ECHO", "/../../etc/passwd", "/.well-known/../agents/echo", "/" + strings.Repeat("a", 8<<10), "/debug/pprof/", "/livez", "/agents/echo;x=1",
+	} {
+		got := c.post(a, path, message(""))
+		if got.status != http.StatusNotFound && got.status != http.StatusBadRequest && got.status != http.StatusMethodNotAllowed {
+			t.Errorf("POST %.60s: %d %.200s", path, got.status, got.body)
+		}
+	}
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "FOO"} {
+		for _, path := range []string{"/", "/agents/echo"} {
+			got := c.do(a, method, path, strings.NewReader(message("")), "X-HTTP-Method-Override", "POST")
+			told := method == "OPTIONS" && got.status == http.StatusNoContent // what is allowed here
+			if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed && !told {
+				t.Errorf("%s %s: %d %.200s", method, path, got.status, got.body)
+			}
+		}
+	}
+	if after := c.rows(); after != before {
+		t.Errorf("left %d rows", after-before)
+	}
+}
+
+// TestConnectionsThatMisbehave is S-10, S-12 and S-13: what is no proper HTTP is cut off.
+func TestConnectionsThatMisbehave(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_READ_HEADER_TIMEOUT=500ms", "A2AD_READ_TIMEOUT=1s", "A2AD_HTTP_IDLE_TIMEOUT=500ms", "A2AD_MAX_BODY=64KiB")
+	before := c.rows()
+	const start = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	good := message("")
+	length := func(n int) string { return "Content-Length: " + strconv.Itoa(n) + "\r\n" }
+	for _, tc := range []struct {
+		name, text string
+		status     []string // empty: the connection is closed without an answer
+	}{
+		{"body longer than said", start + length(len(good)-5) + "\r\n" + good, []string{"200 OK"}}, // truncated JSON; the rest is no request
+		{"body shorter than said", start + length(len(good)+5) + "\r\n" + good, []string{"200 OK", "400 Bad Request", "408 Request Timeout", ""}},
+		{"two lengths", start + length(5) + length(6) + "\r\n" + good, []string{"400 Bad Request"}},
+		{"length and chunks", start + length(len(good)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []string{"200 OK", "400 Bad Request"}},
+		{"two encodings", start + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", []string{"400 Bad Request", "501 Not Implemented"}},
+		{"negative length", start + length(-1) + "\r\n", []string{"400 Bad Request"}},
+		{"a body without end", start + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat("x", 4096)+"\r\n", 100), []string{"413 Request Entity Too Large"}},
+		{"a thousand headers", start + strings.Repeat("X-Header: "+strings.Repeat("x", 60)+"\r\n", 1000) + "\r\n", []string{"431 Request Header Fields Too Large"}},
+		{"a large header", start + "X-Header: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", []string{"431 Request Header Fields Too Large"}},
+		{"a large request line", "POST /" + strings.Repeat("x", 1<<20) + " HTTP/1.1\r\nHost: x\r\n\r\n", []string{"431 Request Header Fields Too Large", "414 Request URI Too Long"}},
+		{"no host", "POST / HTTP/1.1\r\n\r\n", []string{"400 Bad Request: missing required Host header"}},
+		{"a header that never ends", "POST / HTTP/1.1\r\nHost:", []string{"", "408 Request Timeout"}},
+		{"nothing at all", "", []string{""}},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", []string{"", "400 Bad Request"}},
+		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []string{"", "400 Bad Request", "404 Not Found", "505 HTTP Version Not Supported"}},
+		{"a header in a header", start + "X-A: b\rX-B: c\r\n" + length(len(good)) + "\r\n" + good, []string{"400 Bad Request"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			began := time.Now()
+			answer := a.exchange(tc.text)
+			within(t, "the cut", time.Since(began), 2*time.Second)
+			if got := statusOf(answer); !slices.Contains(tc.status, got) {
+				t.Errorf("answered %q, want one of %q", got, tc.status)
+			}
+			if strings.Contains(answer, "-32603") {
+				t.Errorf("answered %s", answer)
+			}
+		})
+	}
+	if after := c.rows(); after != before {
+		t.Errorf("left %d rows", after-before)
+	}
+	if got := c.post(a, "/", good); got.status != http.StatusOK || got.code != 0 {
+		t.Errorf("the server does not serve any more: %d %s", got.status, got.body)
+	}
+}
+
+// TestTextCannotBreakOutOfItsLine is S-17 and S-18: streams and logs.
+func TestTextCannotBreakOutOfItsLine(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	const evil = `x\r\n\r\nid: 9-00000000\ndata: {}\n\n\u2028\u2029\u0085\u001b[31m\u0007`
+	script := `{"op":"artifact","id":"` + evil + `","text":"` + evil + `"},{"op":"complete","text":"` + evil + `"}`
+	body := request("message/stream", `{"message":{"messageId":"`+evil+`","contextId":"`+evil+`","role":"user","parts":[{"kind":"data","data":{"script":[`+script+`]}}]}}`)
+	got := c.post(a, "/agents/script", body)
+	stream := parseStream(got.body)
+	if len(stream.Frames) != 4 {
+		t.Errorf("%d events, want 4: %s", len(stream.Frames), got.body)
+	}
+	for _, line := range strings.Split(string(got.body), "\n") {
+		if strings.Contains(line, "\r") || line != "" && !strings.HasPrefix(line, "id: ") && !strings.HasPrefix(line, "data: {") && !strings.HasPrefix(line, ": ping") {
+			t.Errorf("a line of the stream is %q", line)
+		}
+	}
+	for _, ev := range stream.Frames {
+		if !strings.Contains(string(ev.Result), "9-00000000") {
+			t.Errorf("the text is not there: %s", ev.Result)
+		}
+	}
+
+	long := strings.Repeat("l", 1<<20)
+	c.post(a, "/", request(evil+long, "{}"))
+	c.post(a, "/", request("tasks/get", `{"id":"`+evil+long+`"}`))
+	c.post(a, "/", message(`,"taskId":"`+evil+long+`"`), "User-Agent", "\t[31m")
+	c.post(a, "/agents/"+strings.Repeat("p", 16<<10), "{}")
+	send(t, c.client(a, "script"), play(`{"op":"fail","text":"`+evil+`"}`))
+	if _, err := c.client(a, "script").Get(bounded(t), "x\r\n\x1b[31m", -1); !refused(err, taskNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	c.settle()
+	a.log.checkLines(t)
+}
+
+// checkLines fails for lines of a log that are not JSON, or too long to be read.
+func (b *logbook) checkLines(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.plain {
+		t.Errorf("a line of the log is not JSON: %q", line)
+	}
+	for _, l := range b.lines {
+		for key, v := range l {
+			if s, ok := v.(string); ok && len(s) > 2048 {
+				t.Errorf("%s in the log has %d bytes", key, len(s))
+			}
+		}
+	}
+}

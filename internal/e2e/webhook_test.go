@@ -1,0 +1,342 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/seal"
+)
+
+// hookSink is the receiver of webhooks. What it took is the outside record of deliveries.
+type hookSink struct {
+	*httptest.Server
+	t *testing.T
+
+	mu   sync.Mutex
+	got  []hooked                          // guarded by mu
+	deny func(n int, r *http.Request) bool // n counts all requests, from 0
+}
+
+// hooked is one request that a sink answered, or was about to answer when its sender died.
+type hooked struct {
+	path, id, body string
+	header         http.Header
+	taken          bool
+}
+
+func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink {
+	t.Helper()
+	s := &hookSink{t: t, deny: deny}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // its sender was killed
+		}
+		s.mu.Lock()
+		n := len(s.got)
+		s.got = append(s.got, hooked{path: r.URL.Path, id: r.Header.Get("Webhook-Id"), body: string(body), header: r.Header.Clone()})
+		s.mu.Unlock()
+		if s.deny != nil && s.deny(n, r) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		s.mu.Lock()
+		s.got[n].taken = true
+		s.mu.Unlock()
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *hookSink) all() []hooked {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]hooked(nil), s.got...)
+}
+
+// judge holds what arrived against I5: for each webhook the first deliveries are in order,
+// and what came twice is the same.
+func (s *hookSink) judge() (duplicates int) {
+	s.t.Helper()
+	last := map[string]int64{}
+	bodies := map[string]string{}
+	taken := map[string]bool{}
+	for _, h := range s.all() {
+		hook, number, ok := cutLast(h.id, "_")
+		seq, err := strconv.ParseInt(number, 10, 64)
+		if !ok || err != nil {
+			s.t.Errorf("webhook-id %q", h.id)
+			continue
+		}
+		if body, again := bodies[h.id]; again && body != h.body {
+			s.t.Errorf("%s has two bodies:\n%s\n%s", h.id, body, h.body)
+		}
+		bodies[h.id] = h.body
+		if !h.taken {
+			continue
+		}
+		if taken[h.id] {
+			duplicates++
+			continue
+		}
+		taken[h.id] = true
+		if seq < last[hook] {
+			s.t.Errorf("%s was delivered first behind event %d", h.id, last[hook])
+		}
+		last[hook] = seq
+	}
+	return duplicates
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// hooking are the settings of replicas that deliver to this machine, and soon again.
+func hooking(keys string) []string {
+	return []string{
+		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s", "A2AD_PUSH_POLL=200ms",
+		"A2AD_PUSH_RETRY=0" + strings.Repeat(",50ms", 30), "A2AD_PUSH_BREAKER=1000,1s,2s", "A2AD_PUSH_THROTTLE_WAIT=50ms",
+	}
+}
+
+// rpc makes one call of the 0.3 binding.
+func (c *cluster) rpc(r *replica, agent, method, params string, header ...string) httpAnswer {
+	c.t.Helper()
+	return c.post(r, "/agents/"+agent, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, header...)
+}
+
+// sendHooked submits a script with a webhook and returns the task.
+func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
+	c.t.Helper()
+	got := c.rpc(r, "script", "message/send", fmt.Sprintf(`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[%s]}}]},
+		"configuration":{"blocking":false,"pushNotificationConfig":%s}}`, strings.Join(ops, ","), hook))
+	var task struct{ ID string }
+	if err := json.Unmarshal(got.result, &task); err != nil || task.ID == "" {
+		c.t.Fatalf("send: %s", got.body)
+	}
+	return task.ID
+}
+
+// hooksSettled waits until every webhook has delivered what there is.
+func (c *cluster) hooksSettled() {
+	c.t.Helper()
+	until(c.t, "all webhooks are delivered", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.delivery WHERE state = 'pending'`)
+		return err == nil && n == 0
+	})
+}
+
+// TestKilledBetweenAnswerAndRecord: the sink has taken it, nobody has written that down.
+func TestKilledBetweenAnswerAndRecord(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	keys := seal.Generate("k1")
+	var victim atomic.Pointer[replica]
+	sink := newHookSink(t, func(n int, _ *http.Request) bool {
+		if n == 0 {
+			victim.Load().kill()
+		}
+		return false
+	})
+	a := c.start("a", hooking(keys)...)
+	victim.Store(a)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, `{"op":"chunk","id":"a","n":3}`)
+	<-a.exited
+	c.start("b", hooking(keys)...)
+	c.awaitState(task, "COMPLETED")
+	c.hooksSettled()
+	if n := sink.judge(); n != 1 {
+		t.Errorf("%d duplicates, want the one that was not recorded", n)
+	}
+	got := sink.all()
+	if got[0].id != got[1].id || got[0].header.Get("X-A2a-Notification-Token") != "tok" {
+		t.Errorf("ids %s and %s, want the same", got[0].id, got[1].id)
+	}
+}
+
+// TestWebhooksSurviveKills: 40 tasks of 8 events with three webhooks each, while the replicas
+// that work and deliver are killed and the receiver refuses every tenth.
+func TestWebhooksSurviveKills(t *testing.T) {
+	t.Parallel()
+	const tasks = 40
+	c := newCluster(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	draw := rand.New(rand.NewPCG(seed, 0))
+	keys := seal.Generate("k1")
+	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%10 == 9 })
+	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0")...)
+	list := []*replica{c.start("a", hooking(keys)...), c.start("b", hooking(keys)...)}
+	for i := range tasks {
+		task := c.sendHooked(front, `{"id":"one","url":"`+sink.URL+`/one","token":"tok"}`, `{"op":"chunk","id":"a","n":5,"every_ms":100}`)
+		for _, id := range []string{"two", "three"} {
+			got := c.rpc(front, "script", "tasks/pushNotificationConfig/set", `{"taskId":"`+task+`","pushNotificationConfig":{"id":"`+id+`","url":"`+sink.URL+`/`+id+`"}}`)
+			if got.code != 0 {
+				t.Fatalf("set: %s", got.body)
+			}
+		}
+		if i%10 == 9 {
+			k := draw.IntN(2)
+			list[k].kill()
+			list[k] = c.restart(list[k])
+		}
+	}
+	c.settle()
+	c.hooksSettled()
+	if n := one[int](c, `SELECT count(*) FROM audit.delivery WHERE state <> 'delivered'`); n != 0 {
+		t.Errorf("%d events are given up", n)
+	}
+	if n := one[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'done'`); n != 3*tasks {
+		t.Errorf("%d webhooks are done, want %d", n, 3*tasks)
+	}
+	t.Logf("%d requests, %d duplicates", len(sink.all()), sink.judge())
+}
+
+func TestWebhooksOverTheWire(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-5ca1ab1e"
+	c := newCluster(t)
+	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_LOG_LEVEL=debug")...)
+	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n == 0 })
+
+	card := c.do(a, http.MethodGet, "/agents/script/.well-known/agent-card.json", nil)
+	if !strings.Contains(string(card.body), `"pushNotifications":true`) {
+		t.Errorf("card: %s", card.body)
+	}
+	if set := c.do(a, http.MethodGet, "/.well-known/jwks.json", nil); set.status != http.StatusOK || strings.Count(string(set.body), `"kid"`) != 2 {
+		t.Errorf("key set: %d %s", set.status, set.body)
+	}
+	g := newGate(t)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`/inline","token":"`+canary+`1","authentication":{"schemes":["Bearer"],"credentials":"`+canary+`2"}}`, g.op(), `{"op":"complete"}`)
+	g.await(0)
+	call := func(method, params string) httpAnswer {
+		t.Helper()
+		got := c.rpc(a, "script", "tasks/pushNotificationConfig/"+method, params)
+		if strings.Contains(string(got.body), canary) {
+			t.Errorf("%s shows secrets: %s", method, got.body)
+		}
+		return got
+	}
+	config := func(id, rest string) string { return `{"taskId":"` + id + `","pushNotificationConfig":` + rest + `}` }
+
+	if got := call("set", config(task, `{"id":"x","url":"`+sink.URL+`/x","token":"`+canary+`3","authentication":{"schemes":["Basic"],"credentials":"`+canary+`4"}}`)); got.code != 0 ||
+		!strings.Contains(string(got.result), `"id":"x"`) || !strings.Contains(string(got.result), `"Basic"`) {
+		t.Errorf("set: %s", got.body)
+	}
+	if got := call("set", config(task, `{"url":"`+sink.URL+`/replaced","token":"`+canary+`5"}`)); got.code != 0 || !strings.Contains(string(got.result), `"id":"default"`) {
+		t.Errorf("set without an id: %s", got.body)
+	}
+	if got := call("get", `{"id":"`+task+`"}`); !strings.Contains(string(got.result), sink.URL+"/replaced") {
+		t.Errorf("get: %s", got.body)
+	}
+	if got := call("get", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); !strings.Contains(string(got.result), sink.URL+"/x") {
+		t.Errorf("get x: %s", got.body)
+	}
+	var listed []any
+	if got := call("list", `{"id":"`+task+`"}`); json.Unmarshal(got.result, &listed) != nil || len(listed) != 2 {
+		t.Errorf("list: %s", got.body)
+	}
+	if got := call("delete", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); got.code != 0 {
+		t.Errorf("delete: %s", got.body)
+	}
+	if got := call("get", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); got.code != -32001 {
+		t.Errorf("get what is deleted: %s", got.body)
+	}
+
+	none := "00000000-0000-7000-8000-000000000000"
+	for what, tt := range map[string]struct {
+		method, params string
+		code           int
+	}{
+		"unknown task, set":      {"set", config(none, `{"url":"`+sink.URL+`"}`), -32001},
+		"unknown task, get":      {"get", `{"id":"` + none + `"}`, -32001},
+		"unknown task, list":     {"list", `{"id":"` + none + `"}`, -32001},
+		"unknown task, delete":   {"delete", `{"id":"` + none + `","pushNotificationConfigId":"x"}`, -32001},
+		"CR/LF in credentials":   {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"`+canary+`\r\nX-Evil: 1"}}`), -32602},
+		"CR/LF in the token":     {"set", config(task, `{"url":"`+sink.URL+`","token":"`+canary+`\r\n"}`), -32602},
+		"NUL in the credentials": {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"a\u0000b"}}`), -32602},
+		"CR/LF in a scheme":      {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer\r\nX: 1"],"credentials":"x"}}`), -32602},
+		"private address":        {"set", config(task, `{"url":"http://169.254.169.254/latest"}`), -32602},
+		"itself":                 {"set", config(task, `{"url":"`+a.base+`/x"}`), -32602},
+		"another scheme":         {"set", config(task, `{"url":"file:///etc/passwd"}`), -32602},
+		"user info":              {"set", config(task, `{"url":"http://u:p@127.0.0.1:1/"}`), -32602},
+		"no url":                 {"set", config(task, `{"token":"x"}`), -32602},
+	} {
+		if got := call(tt.method, tt.params); got.code != tt.code {
+			t.Errorf("%s: %s, want %d", what, got.body, tt.code)
+		}
+	}
+	// A message whose webhook is refused makes no task.
+	before := one[int](c, `SELECT count(*) FROM audit.task`)
+	if got := c.rpc(a, "script", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+		"configuration":{"pushNotificationConfig":{"url":"http://10.0.0.1/"}}}`); got.code != -32602 {
+		t.Errorf("send with a bad webhook: %s", got.body)
+	}
+	if after := one[int](c, `SELECT count(*) FROM audit.task`); after != before {
+		t.Errorf("it made %d tasks", after-before)
+	}
+	for i := range 9 {
+		call("set", config(task, `{"id":"n`+itoa(i)+`","url":"`+sink.URL+`/many"}`))
+	}
+	if got := call("set", config(task, `{"id":"one more","url":"`+sink.URL+`/many"}`)); got.code != -32602 {
+		t.Errorf("one more than ten: %s", got.body)
+	}
+	g.open()
+	c.awaitState(task, "COMPLETED")
+	c.hooksSettled()
+	sink.judge()
+	if got := call("set", config(task, `{"id":"n1","url":"`+sink.URL+`/late"}`)); got.code != 0 {
+		t.Errorf("set on a finished task: %s", got.body)
+	}
+	for _, h := range sink.all() {
+		if h.path == "/replaced" && h.header.Get("X-A2a-Notification-Token") != canary+"5" {
+			t.Errorf("token %q", h.header.Get("X-A2a-Notification-Token"))
+		}
+	}
+	if n := one[int](c, `SELECT count(*) FROM a2a.push_attempts a WHERE a::text LIKE '%canary%'`) +
+		one[int](c, `SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%' OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
+		t.Errorf("%d rows hold secrets in clear", n)
+	}
+	a.log.mu.Lock()
+	defer a.log.mu.Unlock()
+	for _, l := range a.log.lines {
+		if text := fmt.Sprint(l); strings.Contains(text, canary) {
+			t.Errorf("log: %s", text)
+		}
+	}
+}
+
+func TestServerWithoutKeysTakesNoSecrets(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", hooking("")...)
+	sink := newHookSink(t, nil)
+	send := func(hook string) httpAnswer {
+		return c.rpc(a, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+			"configuration":{"pushNotificationConfig":`+hook+`}}`)
+	}
+	if got := send(`{"url":"` + sink.URL + `","token":"x"}`); got.code != -32602 {
+		t.Errorf("with a token: %s", got.body)
+	}
+	if got := send(`{"url":"` + sink.URL + `"}`); got.code != 0 {
+		t.Errorf("without secrets: %s", got.body)
+	}
+	c.hooksSettled()
+	if len(sink.all()) == 0 {
+		t.Error("nothing was delivered")
+	}
+}

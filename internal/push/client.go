@@ -1,0 +1,107 @@
+package push
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ClientConfig says how requests to receivers are made. The zero value works: it has the
+// limits of DESIGN.md §14 and permits https to public addresses.
+type ClientConfig struct {
+	Policy Policy
+	// UserAgent names us to receivers.
+	UserAgent string
+
+	Timeout       time.Duration // of a whole attempt; 0 means 15 s
+	DialTimeout   time.Duration // of a connection, with the resolving of its name; 0 means 5 s
+	TLSTimeout    time.Duration // of a handshake; 0 means 5 s
+	HeaderTimeout time.Duration // from the request's last byte to the answer's header; 0 means 10 s
+
+	// ConnsPerHost bounds the connections to one host; it should not be less than the
+	// deliveries at once to one destination. 0 means 8.
+	ConnsPerHost int
+	ReadAnswer   int // bytes read of an answer; 0 means 16 KiB
+	KeepAnswer   int // bytes kept of an answer; 0 means 4 KiB
+
+	// Proxy takes all requests if it is set. Then the Policy sees URLs only, never the
+	// addresses they lead to: the proxy must refuse those itself.
+	Proxy *url.URL
+
+	RootCAs  *x509.CertPool   // nil: those of the system
+	Resolver *net.Resolver    // nil: Go's own, which takes no number for an address
+	Now      func() time.Time // nil: time.Now; what webhook-timestamp and tokens say
+}
+
+const (
+	maxAnswerHeader = 16 << 10
+	idleConns       = 512
+	// idleTimeout is shorter than that of common servers (5 s in Node and uvicorn): a request
+	// on a connection that the other end closes at that moment would count as a failure.
+	idleTimeout = 4 * time.Second
+)
+
+// Client sends notifications. It is safe for concurrent use. Close it when done.
+type Client struct {
+	cfg       ClientConfig
+	transport *http.Transport
+}
+
+// NewClient makes a Client. It starts nothing.
+func NewClient(cfg ClientConfig) *Client {
+	orDefault(&cfg.UserAgent, "a2ad")
+	orDefault(&cfg.Timeout, 15*time.Second)
+	orDefault(&cfg.DialTimeout, 5*time.Second)
+	orDefault(&cfg.TLSTimeout, 5*time.Second)
+	orDefault(&cfg.HeaderTimeout, 10*time.Second)
+	orDefault(&cfg.ConnsPerHost, 8)
+	orDefault(&cfg.ReadAnswer, 16<<10)
+	orDefault(&cfg.KeepAnswer, 4<<10)
+	if cfg.Resolver == nil {
+		cfg.Resolver = &net.Resolver{PreferGo: true}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Client{cfg: cfg, transport: newTransport(&cfg)}
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+func newTransport(cfg *ClientConfig) *http.Transport {
+	guarded := &guardedDialer{policy: cfg.Policy, dialer: net.Dialer{Timeout: cfg.DialTimeout, Resolver: cfg.Resolver}}
+	// HTTP/1.1 alone: one request has one connection, so that an attempt that ends takes no
+	// other one with it.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	t := &http.Transport{
+		Proxy:                  nil, // not the environment's: a proxy would be the only address the guard sees
+		DialContext:            guarded.DialContext,
+		Protocols:              &protocols,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
+		TLSHandshakeTimeout:    cfg.TLSTimeout,
+		ResponseHeaderTimeout:  cfg.HeaderTimeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		MaxConnsPerHost:        cfg.ConnsPerHost,
+		MaxIdleConnsPerHost:    cfg.ConnsPerHost,
+		MaxIdleConns:           idleConns,
+		IdleConnTimeout:        idleTimeout,
+		DisableCompression:     true, // the answer is kept as it came, and is no gzip bomb
+	}
+	if cfg.Proxy != nil {
+		t.Proxy = http.ProxyURL(cfg.Proxy)
+		t.DialContext = (&net.Dialer{Timeout: cfg.DialTimeout, Resolver: cfg.Resolver}).DialContext
+	}
+	return t
+}
+
+// Close ends connections that are not in use.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }

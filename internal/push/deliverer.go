@@ -1,0 +1,266 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Hub tells when to look again.
+type Hub interface {
+	Wait(key string) (wake <-chan struct{}, stop func())
+}
+
+// Render writes the body of a delivery: the task as of the event that it brings the
+// receiver up to. The same task gives the same bytes.
+type Render func(t *a2a.Task) []byte
+
+// DelivererConfig sets a Deliverer up. All but Hub may be used by others too.
+type DelivererConfig struct {
+	Store     *store.Store
+	Hub       Hub
+	Client    *Client
+	Keys      *Keys
+	Ring      seal.Ring
+	Timeout   time.Duration // of a request, as the Client has it
+	Schedule  Schedule
+	Breaker   store.Breaker
+	Render    map[int16]Render // by store.PushV03 and the like
+	Slots     int              // requests at once of this process
+	PerOrigin int              // requests at once to one destination, of all processes
+	Poll      time.Duration    // how often to look without a wake
+	MaxBody   int              // bytes; a larger task goes without history, then without artifacts
+	Logger    *slog.Logger
+}
+
+// Deliverer delivers for one process. Use NewDeliverer.
+type Deliverer struct {
+	cfg   DelivererConfig
+	lease time.Duration
+	freed chan struct{} // capacity 1
+
+	mu   sync.Mutex
+	busy int // guarded by mu
+	wg   sync.WaitGroup
+}
+
+// NewDeliverer returns a Deliverer that does nothing until Run.
+func NewDeliverer(cfg DelivererConfig) *Deliverer {
+	// A request that is under way when its lease runs out would be made twice at once.
+	return &Deliverer{cfg: cfg, lease: 2*cfg.Timeout + 5*time.Second, freed: make(chan struct{}, 1)}
+}
+
+// Run delivers until ctx is done, and returns when the requests under way have ended.
+func (d *Deliverer) Run(ctx context.Context) error {
+	wake, stop := d.cfg.Hub.Wait(store.KeyPush)
+	defer stop()
+	defer d.wg.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-wake:
+		case <-d.freed:
+		case <-timer.C:
+			timer.Reset(backoff.Jitter(d.cfg.Poll, nil))
+		case <-ctx.Done():
+			return nil
+		}
+		d.claim(ctx)
+	}
+}
+
+// claim takes due webhooks as long as there are any and slots for them.
+func (d *Deliverer) claim(ctx context.Context) {
+	for ctx.Err() == nil {
+		n := d.free()
+		if n <= 0 {
+			return
+		}
+		claimed := time.Now()
+		due, err := d.cfg.Store.ClaimPushes(ctx, n, d.cfg.PerOrigin, d.lease)
+		if err != nil {
+			d.cfg.Logger.WarnContext(ctx, "claim webhooks", "err", err)
+			return
+		}
+		if len(due) == 0 {
+			return
+		}
+		for i := range due {
+			d.start(ctx, &due[i], claimed)
+		}
+	}
+}
+
+func (d *Deliverer) free() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg.Slots - d.busy
+}
+
+func (d *Deliverer) start(ctx context.Context, due *store.Delivery, claimed time.Time) {
+	d.mu.Lock()
+	d.busy++
+	d.mu.Unlock()
+	// A request goes on when the process is about to stop: it is bounded, and its answer
+	// saves the receiver a duplicate.
+	ctx = context.WithoutCancel(ctx)
+	d.wg.Go(func() {
+		defer func() {
+			d.mu.Lock()
+			d.busy--
+			d.mu.Unlock()
+			select {
+			case d.freed <- struct{}{}:
+			default:
+			}
+		}()
+		log := d.cfg.Logger.With("task_id", due.Task, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1, "origin", due.Origin)
+		if err := d.deliver(ctx, due, claimed, log); err != nil {
+			log.WarnContext(ctx, "webhook", "err", err)
+		}
+	})
+}
+
+// deliver makes one request and records it.
+func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed time.Time, log *slog.Logger) error {
+	task, err := d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{Artifacts: true})
+	if err != nil {
+		return errors.Join(err, d.cfg.Store.ReleasePush(ctx, due))
+	}
+	req, err := d.request(due, task)
+	if err != nil {
+		// Another try would fail in the same way: somebody took a key out of the ring.
+		t := store.Try{Class: "secret", Reason: err.Error()}
+		_, failed := d.cfg.Store.Failed(ctx, due, &t, store.Failure{Fate: "dead"})
+		return errors.Join(err, failed)
+	}
+	if time.Since(claimed) > d.lease/2 {
+		return d.cfg.Store.ReleasePush(ctx, due) // this process stood still: the webhook may be another's, or deleted
+	}
+	res := d.cfg.Client.Attempt(ctx, *req)
+	try := store.Try{Took: res.Took, RemoteIP: res.RemoteIP, Status: res.Status, Class: string(res.Class), Reason: res.Reason, Answer: res.Answer}
+	terminal := task.Status.State.Terminal()
+	if res.Class == ClassDelivered {
+		log.InfoContext(ctx, "webhook", "outcome", "delivered", "status", res.Status, "ms", res.Took.Milliseconds())
+		try.Class = ""
+		return d.cfg.Store.Delivered(ctx, due, &try, terminal)
+	}
+	fate, delay := d.cfg.Schedule.Next(due.Attempt+1, res, nil)
+	log.InfoContext(ctx, "webhook", "outcome", "failed", "class", try.Class, "status", res.Status, "reason", res.Reason, "ms", res.Took.Milliseconds(), "fate", string(fate))
+	switch fate {
+	case FateRelease:
+		return d.cfg.Store.ReleasePush(ctx, due)
+	case FateSkip:
+		return d.cfg.Store.SkippedPush(ctx, due, &try, terminal)
+	}
+	f := store.Failure{Delay: delay, Fate: string(fate)}
+	if res.Class.BlamesDestination() {
+		f.Breaker = &d.cfg.Breaker
+	}
+	if fate == FateDead && !res.Class.Permanent() {
+		try.Reason = fmt.Sprintf("%d tries failed, the last one with: %s", due.Attempt+1, try.Reason)
+	}
+	disabled, err := d.cfg.Store.Failed(ctx, due, &try, f)
+	if disabled {
+		log.WarnContext(ctx, "destination disabled: it has failed for too long", "tenant", due.Tenant)
+	}
+	return err
+}
+
+// Where the secrets of a webhook are kept: a value opens in its own place only.
+func place(row a2a.ID, column string) seal.Place {
+	return seal.Place{Table: "push_configs", Row: row.String(), Column: column}
+}
+
+const (
+	columnToken       = "token"
+	columnCredentials = "credentials"
+)
+
+// SealSecrets encrypts the secrets of a webhook for its row. nil stays nil.
+func SealSecrets(ring seal.Ring, row a2a.ID, c *a2a.PushConfig) (token, credentials []byte, err error) {
+	if c.Token != "" {
+		if token, err = ring.Seal([]byte(c.Token), place(row, columnToken)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if c.Credentials != "" {
+		if credentials, err = ring.Seal([]byte(c.Credentials), place(row, columnCredentials)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return token, credentials, nil
+}
+
+// Reseal seals the secrets of a row anew if another key seals now.
+func Reseal(ring seal.Ring, row a2a.ID, token, credentials []byte) (newToken, newCredentials []byte, changed bool, err error) {
+	again := func(sealed []byte, column string) ([]byte, error) {
+		if len(sealed) == 0 || !ring.NeedsRewrap(sealed) {
+			return sealed, nil
+		}
+		plain, err := ring.Open(sealed, place(row, column))
+		if err != nil {
+			return nil, err
+		}
+		changed = true
+		return ring.Seal(plain, place(row, column))
+	}
+	if newToken, err = again(token, columnToken); err != nil {
+		return nil, nil, false, err
+	}
+	newCredentials, err = again(credentials, columnCredentials)
+	return newToken, newCredentials, changed, err
+}
+
+func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (string, error) {
+	if len(sealed) == 0 {
+		return "", nil
+	}
+	plain, err := d.cfg.Ring.Open(sealed, place(due.Row, column))
+	if err != nil {
+		return "", fmt.Errorf("open the %s of the webhook: %w", column, err)
+	}
+	return string(plain), nil
+}
+
+// request builds what is sent. Its id and body are the same on every try.
+func (d *Deliverer) request(due *store.Delivery, task *a2a.Task) (*Request, error) {
+	token, err := d.open(due, due.Token, columnToken)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := d.open(due, due.Credentials, columnCredentials)
+	if err != nil {
+		return nil, err
+	}
+	return &Request{
+		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), URL: due.URL, Version: Version(due.Version), Task: due.Task.String(),
+		Body: d.body(due.Version, task), Token: token, Schemes: due.Schemes, Credentials: credentials,
+		Signer: d.cfg.Keys.Signer(), Issuer: d.cfg.Keys.Issuer(),
+	}, nil
+}
+
+// body renders the task, within the limit.
+func (d *Deliverer) body(version int16, task *a2a.Task) []byte {
+	render := d.cfg.Render[version]
+	body := render(task)
+	if d.cfg.MaxBody <= 0 || len(body) <= d.cfg.MaxBody {
+		return body
+	}
+	short := *task
+	short.History = nil
+	if body = render(&short); len(body) > d.cfg.MaxBody {
+		short.Artifacts = nil
+		body = render(&short)
+	}
+	return body
+}

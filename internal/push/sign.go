@@ -1,0 +1,158 @@
+package push
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Prefixes of keys in the text form of Standard Webhooks.
+const (
+	secretPrefix     = "whsec_"
+	privateKeyPrefix = "whsk_"
+	publicKeyPrefix  = "whpk_"
+)
+
+const (
+	minSecret = 24
+	maxSecret = 64
+	redacted  = "[redacted]"
+)
+
+// Secret is a shared key for v1 signatures. It prints as [redacted]; the function keeps it
+// from fmt in unexported fields, where fmt calls no methods.
+type Secret struct{ key func() []byte }
+
+// ParseSecret reads whsec_ and 24 to 64 bytes in base64. Its errors do not show the text.
+func ParseSecret(text string) (Secret, error) {
+	enc, ok := strings.CutPrefix(text, secretPrefix)
+	key, err := base64.StdEncoding.Strict().DecodeString(enc)
+	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || len(key) < minSecret || len(key) > maxSecret {
+		return Secret{}, fmt.Errorf("not %s and %d to %d bytes in base64", secretPrefix, minSecret, maxSecret)
+	}
+	return Secret{func() []byte { return key }}, nil
+}
+
+// NewSecret makes a random secret and its text.
+func NewSecret() (Secret, string) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	return Secret{func() []byte { return key }}, secretPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+func (s Secret) String() string { return redacted }
+
+// Format keeps %x, %#v and the like from the key as well.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
+
+// MarshalText keeps encoders from the key.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue keeps logs from the key.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// ParsePrivateKey reads whsk_ and an ed25519 key in base64: its 32 byte seed, or the 64
+// bytes of seed and public key. Its errors do not show the text.
+func ParsePrivateKey(text string) (ed25519.PrivateKey, error) {
+	enc, ok := strings.CutPrefix(text, privateKeyPrefix)
+	raw, err := base64.StdEncoding.Strict().DecodeString(enc)
+	bad := fmt.Errorf("not %s and an ed25519 key in base64", privateKeyPrefix)
+	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
+		return nil, bad
+	}
+	key := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
+	if len(raw) == ed25519.PrivateKeySize && subtle.ConstantTimeCompare(key, raw) != 1 {
+		return nil, bad // a public half that is not its own would give the seed away
+	}
+	return key, nil
+}
+
+// FormatPrivateKey writes what ParsePrivateKey reads.
+func FormatPrivateKey(key ed25519.PrivateKey) string {
+	return privateKeyPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+// FormatPublicKey writes the whpk_ text that receivers verify v1a signatures with.
+func FormatPublicKey(key ed25519.PublicKey) string {
+	return publicKeyPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+// ParsePublicKey reads what FormatPublicKey writes.
+func ParsePublicKey(text string) (ed25519.PublicKey, error) {
+	enc, ok := strings.CutPrefix(text, publicKeyPrefix)
+	raw, err := base64.StdEncoding.Strict().DecodeString(enc)
+	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || len(raw) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("not %s and 32 bytes in base64", publicKeyPrefix)
+	}
+	return raw, nil
+}
+
+// Signer signs with every key it has, so that a receiver that knows one of them can
+// verify while keys change. A nil Signer has none. It is safe for concurrent use.
+type Signer struct {
+	secrets []Secret
+	keys    []func() ed25519.PrivateKey
+}
+
+// NewSigner makes a Signer for v1 with secrets and v1a with keys. The first ones are named
+// first, which is what receivers try first.
+func NewSigner(secrets []Secret, keys []ed25519.PrivateKey) *Signer {
+	s := &Signer{secrets: slices.DeleteFunc(slices.Clone(secrets), func(s Secret) bool { return s.key == nil })}
+	for _, key := range keys {
+		s.keys = append(s.keys, func() ed25519.PrivateKey { return key })
+	}
+	return s
+}
+
+// Format keeps keys out of whatever prints a Signer.
+func (s *Signer) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
+
+// ErrBadID says that an id cannot be signed.
+var ErrBadID = errors.New("the id of a notification is empty or holds more than letters, digits, - and _")
+
+// Sign returns the webhook-signature of a notification that is sent at the given time: a
+// space-separated list, empty without keys. It returns ErrBadID for an id with a dot, which
+// would make one signature fit several notifications, or with what is no part of ids.
+func (s *Signer) Sign(id string, at time.Time, body []byte) (string, error) {
+	if !validID(id) {
+		return "", ErrBadID
+	}
+	if s == nil {
+		return "", nil
+	}
+	prefix := append(strconv.AppendInt(append([]byte(id), '.'), at.Unix(), 10), '.')
+	var out []byte
+	add := func(version string, sig []byte) {
+		if len(out) > 0 {
+			out = append(out, ' ')
+		}
+		out = base64.StdEncoding.AppendEncode(append(append(out, version...), ','), sig)
+	}
+	for _, secret := range s.secrets {
+		mac := hmac.New(sha256.New, secret.key())
+		mac.Write(prefix)
+		mac.Write(body)
+		add("v1", mac.Sum(nil))
+	}
+	if len(s.keys) > 0 {
+		message := append(prefix, body...)
+		for _, key := range s.keys {
+			add("v1a", ed25519.Sign(key(), message))
+		}
+	}
+	return string(out), nil
+}
+
+func validID(id string) bool {
+	return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return !isLabelRune(r) })
+}

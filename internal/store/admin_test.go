@@ -1,0 +1,262 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+func TestOperatorSeesEveryTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var all []a2a.ID // newest first
+	for i := range 6 {
+		in := submission("x")
+		in.Tenant, in.Owner, in.ContextID = fmt.Sprint("t", i%2), fmt.Sprint("o", i%3), fmt.Sprint("c", i)
+		if i == 5 {
+			in.Agent = "other"
+		}
+		all = slices.Insert(all, 0, f.submit(in).Task)
+	}
+	running := f.claimTask(all[5])
+	list := func(filter store.TaskFilter) []a2a.ID {
+		t.Helper()
+		filter.Limit = max(filter.Limit, 1)
+		rows, err := f.ListTasks(f.ctx, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]a2a.ID, len(rows))
+		for i, r := range rows {
+			out[i] = r.ID
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name   string
+		filter store.TaskFilter
+		want   []a2a.ID
+	}{
+		{"all", store.TaskFilter{Limit: 10}, all},
+		{"limit", store.TaskFilter{Limit: 2}, all[:2]},
+		{"before", store.TaskFilter{Before: all[1], Limit: 2}, all[2:4]},
+		{"one", store.TaskFilter{ID: all[3], Limit: 10}, all[3:4]},
+		{"tenant", store.TaskFilter{Tenant: "t1", Limit: 10}, []a2a.ID{all[0], all[2], all[4]}},
+		{"owner", store.TaskFilter{Owner: "o0", Limit: 10}, []a2a.ID{all[2], all[5]}},
+		{"agent", store.TaskFilter{Agent: "other", Limit: 10}, all[:1]},
+		{"context", store.TaskFilter{ContextID: "c4", Limit: 10}, all[1:2]},
+		{"states", store.TaskFilter{States: []a2a.State{a2a.StateCompleted}, Limit: 10}, nil},
+		{"submitted", store.TaskFilter{States: []a2a.State{a2a.StateSubmitted, a2a.StateCompleted}, Limit: 10}, all[:1]},
+	} {
+		same(t, tt.name, tt.want, list(tt.filter))
+	}
+	rows, err := f.ListTasks(f.ctx, store.TaskFilter{ID: running.TaskID, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rows[0]
+	if r.Worker != "r1" || r.LeaseUntil.IsZero() || !r.ReadyAt.IsZero() || r.Epoch != 1 || r.Attempt != 1 || r.LastSeq != 2 || r.State != a2a.StateWorking {
+		t.Errorf("a running task = %+v", r)
+	}
+	rows, err = f.ListTasks(f.ctx, store.TaskFilter{ID: all[0], Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rows[0]; r.Worker != "" || !r.LeaseUntil.IsZero() || r.ReadyAt.IsZero() || r.CreatedAt.IsZero() || r.StatusAt.IsZero() {
+		t.Errorf("a waiting task = %+v", r)
+	}
+	owner, err := f.Owner(f.ctx, all[0])
+	if err != nil || owner != (store.Caller{Tenant: "t1", Owner: "o2"}) {
+		t.Errorf("Owner = %+v, %v", owner, err)
+	}
+	_, err = f.Owner(f.ctx, store.NewTaskID())
+	wantCode(t, err, a2a.CodeTaskNotFound)
+}
+
+func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if err := f.CheckSchema(f.ctx); err != nil {
+		t.Errorf("CheckSchema of a migrated database = %v", err)
+	}
+	if err := store.MigrateDown(f.ctx, f.url); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.CheckSchema(f.ctx); err == nil || !strings.Contains(err.Error(), "a2ad migrate up") {
+		t.Errorf("CheckSchema of an older one = %v", err)
+	}
+	empty := storetest.NewEmpty(t)
+	s := f.replica("r2", func(c *store.Config) { c.URL = empty.URL })
+	if err := s.CheckSchema(f.ctx); err == nil || !strings.Contains(err.Error(), "version 0") {
+		t.Errorf("CheckSchema of an empty database = %v", err)
+	}
+}
+
+func TestOpenHidesThePassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://u:hunter2@127.0.0.1:99999/x", "postgres://u:hunter2@127.0.0.1:1/x", "host= password=hunter2 port=x"} {
+		_, err := store.Open(t.Context(), store.Config{URL: url, Replica: "r1", AcquireTimeout: time.Second})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Open = %v", err)
+		}
+	}
+}
+
+func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) {
+		c.StatementTimeout, c.LockTimeout, c.IdleTxTimeout = 7*time.Second, 3*time.Second, 2*time.Second
+	})
+	f.task()
+	same(t, "names", "a2ad-r1-api a2ad-r1-claim a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`))
+	cc := f.ConnConfig("listener")
+	p := cc.RuntimeParams
+	if p["application_name"] != "a2ad-r1-listener" || p["statement_timeout"] != "7000ms" || p["lock_timeout"] != "3000ms" || p["idle_in_transaction_session_timeout"] != "2000ms" {
+		t.Errorf("parameters %v", p)
+	}
+	if err := f.Ping(f.ctx); err != nil {
+		t.Error(err)
+	}
+	if api, work := f.Stats(); api.MaxConns()+work.MaxConns()+1 != 8 { // and one for claims
+		t.Errorf("pools of %d and %d connections, want 7", api.MaxConns(), work.MaxConns())
+	}
+	if err := f.Notify(f.ctx, []string{"x"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A lock that somebody keeps must not keep a caller for ever.
+func TestLockTimeoutEndsAWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.LockTimeout = 50 * time.Millisecond })
+	task := f.task()
+	f.hold("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", task)
+	if _, err := f.Cancel(f.ctx, ann, agent, task); err == nil {
+		t.Error("Cancel = nil while the task is locked")
+	}
+	in := submission("more")
+	in.Task = task
+	if _, err := f.Submit(f.ctx, in); err == nil {
+		t.Error("Submit = nil while the task is locked")
+	}
+}
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	secret := [32]byte{1, 2, 3}
+	k := store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Name: "laptop", Scopes: []string{"tasks:read"}, Agents: []string{"words"}}
+	var err error
+	if k.CreatedAt, err = f.CreateAPIKey(f.ctx, k, secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.CreateAPIKey(f.ctx, k, secret); err == nil {
+		t.Error("an id was given out twice")
+	}
+	for range 2 {
+		got, gotSecret, err := f.LookupAPIKey(f.ctx, "k1")
+		if err != nil || gotSecret != secret {
+			t.Fatalf("lookup: secret %v, %v", gotSecret, err)
+		}
+		same(t, "key of a sign-in", store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: k.Scopes, Agents: k.Agents}, got)
+	}
+	list, err := f.APIKeys(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].UsedAt.IsZero() {
+		t.Fatalf("keys = %+v, want one that was used", list)
+	}
+	list[0].UsedAt = time.Time{}
+	same(t, "key in the list", k, list[0])
+
+	if err := f.RevokeAPIKey(f.ctx, "k1"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "wakes", []string{store.KeyAPIKeys}, f.takeWakes())
+	if err := f.RevokeAPIKey(f.ctx, "k1"); err != nil {
+		t.Errorf("revoked twice: %v", err)
+	}
+	if err := f.RevokeAPIKey(f.ctx, "none"); !errors.Is(err, store.ErrNoKey) {
+		t.Errorf("revocation of no key = %v, want ErrNoKey", err)
+	}
+	expired := k
+	expired.ID, expired.ExpiresAt = "k2", time.Now().Add(-time.Hour)
+	if _, err := f.CreateAPIKey(f.ctx, expired, secret); err != nil {
+		t.Fatal(err)
+	}
+	valid := k
+	valid.ID, valid.ExpiresAt, valid.Agents = "k3", time.Now().Add(time.Hour), nil
+	if _, err := f.CreateAPIKey(f.ctx, valid, secret); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := f.LookupAPIKey(f.ctx, "k3"); err != nil || got.Agents != nil {
+		t.Errorf("a key that expires later = %+v, %v", got, err)
+	}
+}
+
+// A guess must cost one read: who knows no key could otherwise keep the database busy.
+func TestUnknownAPIKeyIsLookedUpOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "revoked", Tenant: "t", Owner: "o", Scopes: []string{}}, [32]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RevokeAPIKey(f.ctx, "revoked"); err != nil {
+		t.Fatal(err)
+	}
+	s, p := f.behindProxy(t)
+	for _, id := range []string{"none", "revoked"} {
+		n := 0
+		p.arm(fault{match: func(request []byte) bool {
+			if execute(request) {
+				n++
+			}
+			return false
+		}})
+		_, _, err := s.LookupAPIKey(f.ctx, id)
+		if !errors.Is(err, store.ErrNoKey) || a2a.CodeOf(err) == a2a.CodeUnavailable {
+			t.Errorf("%s: error = %v, want ErrNoKey", id, err)
+		}
+		p.arm(fault{match: func([]byte) bool { return false }})
+		if n > 2 {
+			t.Errorf("%s: %d reads, want one", id, n)
+		}
+	}
+}
+
+func TestServerKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	replicas := []*store.Store{f.Store, f.replica("r2")}
+	keys := make([][]byte, 16)
+	var g errgroup.Group
+	for i := range keys {
+		g.Go(func() (err error) {
+			keys[i], err = replicas[i%2].ServerKey(f.ctx, "page-token")
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if len(k) != 32 || !bytes.Equal(k, keys[0]) {
+			t.Errorf("key %x, want 32 bytes, all the same", k)
+		}
+	}
+	if other, err := f.ServerKey(f.ctx, "other"); err != nil || bytes.Equal(other, keys[0]) {
+		t.Errorf("the key of another name is %x, %v", other, err)
+	}
+}

@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+type thing struct {
+	n     int
+	bytes int
+	bad   bool
+}
+
+// writer is a flush that the test opens by hand.
+type writer struct {
+	t       *testing.T
+	gate    chan struct{} // a flush takes one; nil: always open
+	started chan []int    // what each flush was given; room for all
+
+	busy    atomic.Int32
+	mu      sync.Mutex
+	flushes [][]int // guarded by mu
+}
+
+func newWriter(t *testing.T, gated bool) (*writer, *combiner[thing]) {
+	w := &writer{t: t, started: make(chan []int, 10_000)}
+	if gated {
+		w.gate = make(chan struct{})
+	}
+	return w, &combiner[thing]{flush: w.flush, size: func(x *thing) int { return x.bytes }}
+}
+
+func (w *writer) flush(_ context.Context, items []*thing) error {
+	if n := w.busy.Add(1); n != 1 {
+		w.t.Errorf("%d flushes at once", n)
+	}
+	defer w.busy.Add(-1)
+	var ns []int
+	bad := false
+	for _, x := range items {
+		ns = append(ns, x.n)
+		bad = bad || x.bad
+	}
+	w.started <- ns
+	if w.gate != nil {
+		<-w.gate
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushes = append(w.flushes, ns)
+	if bad {
+		return fmt.Errorf("flush: %w", &pgconn.PgError{Code: "22P02", Message: fmt.Sprint(ns)})
+	}
+	return nil
+}
+
+func TestLoneCallerWritesAtOnce(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, false)
+	for i := range 3 {
+		if err := c.do(t.Context(), &thing{n: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, [][]int{{0}, {1}, {2}}, w.flushes)
+}
+
+func want[T any](t *testing.T, want, got T) {
+	t.Helper()
+	if fmt.Sprint(want) != fmt.Sprint(got) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// gather starts the calls in order, behind one that holds the writer; it returns their results when open was called often enough.
+func (w *writer) gather(c *combiner[thing], things []*thing) (results func() []error) {
+	first := make(chan error, 1)
+	go func() { first <- c.do(w.t.Context(), &thing{n: -1}) }()
+	<-w.started
+	queued := func(n int) {
+		for {
+			c.mu.Lock()
+			got := len(c.queue)
+			c.mu.Unlock()
+			if got == n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	errs := make([]error, len(things))
+	var wg sync.WaitGroup
+	for i, x := range things {
+		wg.Go(func() { errs[i] = c.do(w.t.Context(), x) })
+		queued(i + 1)
+	}
+	return func() []error {
+		if err := <-first; err != nil {
+			w.t.Errorf("the first call: %v", err)
+		}
+		wg.Wait()
+		return errs
+	}
+}
+
+func numbers(n int) []*thing {
+	things := make([]*thing, n)
+	for i := range things {
+		things[i] = &thing{n: i}
+	}
+	return things
+}
+
+func TestThoseThatComeWhileOneWritesShareAFlush(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, true)
+	results := w.gather(c, numbers(4))
+	w.gate <- struct{}{}
+	want(t, []int{0, 1, 2, 3}, <-w.started) // in the order they came
+	w.gate <- struct{}{}
+	want(t, make([]error, 4), results())
+	// The next one finds nobody writing.
+	go func() { w.gate <- struct{}{} }()
+	if err := c.do(t.Context(), &thing{n: 9}); err != nil {
+		t.Error(err)
+	}
+	want(t, [][]int{{-1}, {0, 1, 2, 3}, {9}}, w.flushes)
+}
+
+func TestFlushIsBounded(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		things []*thing
+		sizes  []int // of the flushes
+	}{
+		{"by items", numbers(combineItems*2 + 1), []int{combineItems, combineItems, 1}},
+		{"by bytes", sized(combineBytes/2, combineBytes/2, combineBytes/2, combineBytes/2, 1), []int{2, 2, 1}},
+		{"what is too large goes alone", sized(combineBytes*2, 1, combineBytes*2, 1), []int{1, 2, 1}},
+	}
+	for _, tt := range tests {
+		w, c := newWriter(t, true)
+		results := w.gather(c, tt.things)
+		w.gate <- struct{}{}
+		var got, order []int
+		for range tt.sizes {
+			ns := <-w.started
+			got, order = append(got, len(ns)), append(order, ns...)
+			w.gate <- struct{}{}
+		}
+		want(t, make([]error, len(tt.things)), results())
+		want(t, tt.sizes, got)
+		if !slices.IsSorted(order) || len(order) != len(tt.things) {
+			t.Errorf("%s: written in the order %v", tt.name, order)
+		}
+	}
+}
+
+func sized(sizes ...int) []*thing {
+	things := numbers(len(sizes))
+	for i, n := range sizes {
+		things[i].bytes = n
+	}
+	return things
+}
+
+func TestBadItemFailsAlone(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, true)
+	things := numbers(4)
+	things[1].bad = true
+	results := w.gather(c, things)
+	w.gate <- struct{}{}
+	want(t, []int{0, 1, 2, 3}, <-w.started)
+	w.gate <- struct{}{}
+	for i := range things { // once more, one by one
+		want(t, []int{i}, <-w.started)
+		w.gate <- struct{}{}
+	}
+	for i, err := range results() {
+		var pe *pgconn.PgError
+		if i == 1 && (!errors.As(err, &pe) || pe.Message != "[1]") || i != 1 && err != nil {
+			t.Errorf("item %d: %v", i, err)
+		}
+	}
+}
+
+func TestLoneBadItemIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, false)
+	if err := c.do(t.Context(), &thing{bad: true}); err == nil {
+		t.Error("do = nil for a bad item")
+	}
+	want(t, 1, len(w.flushes))
+}
+
+func TestOtherErrorsAreEverybodys(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	w, c := newWriter(t, true)
+	flush := c.flush
+	c.flush = func(ctx context.Context, items []*thing) error {
+		if err := flush(ctx, items); err != nil || len(items) == 1 {
+			return err
+		}
+		return down
+	}
+	results := w.gather(c, numbers(3))
+	w.gate <- struct{}{}
+	<-w.started
+	w.gate <- struct{}{}
+	for i, err := range results() {
+		if !errors.Is(err, down) {
+			t.Errorf("item %d: %v, want %v", i, err, down)
+		}
+	}
+	want(t, 2, len(w.flushes))
+}
+
+// A caller whose context ends still learns what became of its item, which may be on its way.
+func TestCallerStaysForItsResult(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- c.do(t.Context(), &thing{n: 1}) }()
+	<-w.started
+	go func() { second <- c.do(ctx, &thing{n: 2}) }()
+	cancel()
+	w.gate <- struct{}{}
+	want(t, []int{2}, <-w.started)
+	select {
+	case err := <-second:
+		t.Errorf("do = %v before the flush ended", err)
+	default:
+	}
+	w.gate <- struct{}{}
+	want[error](t, nil, <-first)
+	want[error](t, nil, <-second)
+}
+
+// Every item is written once, whoever leads, and leadership is never lost.
+func TestManyCallersHandTheLeadOn(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, false)
+	const callers, each = 16, 200
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				if err := c.do(t.Context(), &thing{n: i*each + j}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var all []int
+	last := map[int]int{}
+	for _, f := range w.flushes {
+		for _, n := range f {
+			if prev, ok := last[n/each]; ok && prev >= n {
+				t.Errorf("caller %d: %d was written before %d", n/each, prev, n)
+			}
+			last[n/each] = n
+		}
+		all = append(all, f...)
+	}
+	slices.Sort(all)
+	if len(all) != callers*each || len(slices.Compact(all)) != callers*each {
+		t.Errorf("%d items were written, want %d", len(all), callers*each)
+	}
+	if c.busy || len(c.queue) != 0 {
+		t.Errorf("busy %v with %d items when all is done", c.busy, len(c.queue))
+	}
+}

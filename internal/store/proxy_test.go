@@ -1,0 +1,169 @@
+package store_test
+
+import (
+	"bytes"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// proxy stands between a store and PostgreSQL, and breaks all connections at a chosen moment.
+type proxy struct {
+	network, addr string // of PostgreSQL
+	ln            net.Listener
+	wg            sync.WaitGroup
+
+	mu    sync.Mutex
+	fault *fault                // guarded by mu; the next one
+	away  int                   // guarded by mu; connections to be refused
+	conns map[net.Conn]struct{} // guarded by mu; both sides of all connections
+}
+
+// fault is what happens to the first request that match finds.
+type fault struct {
+	match    func(request []byte) bool
+	answered bool   // PostgreSQL gets the request and only its answer is lost
+	away     int    // how many connections are refused then
+	then     func() // is called between the loss and the first new connection, if not nil
+	fired    chan struct{}
+}
+
+func newProxy(t *testing.T, databaseURL string) (p *proxy, proxied string) {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &proxy{ln: ln, conns: make(map[net.Conn]struct{})}
+	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		_ = ln.Close()
+		p.breakAll(0)
+		p.wg.Wait()
+	})
+	u := url.URL{Scheme: "postgres", Host: ln.Addr().String(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	if u.User = url.User(cfg.User); cfg.Password != "" {
+		u.User = url.UserPassword(cfg.User, cfg.Password)
+	}
+	return p, u.String()
+}
+
+// arm makes f happen to the next request that it matches.
+func (p *proxy) arm(f fault) (fired <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.fired = make(chan struct{})
+	p.fault = &f
+	return f.fired
+}
+
+// What a request is, by its first message: pgx sends a request in one piece.
+func execute(request []byte) bool { return request[0] == 'B' }
+func commit(request []byte) bool  { return bytes.Contains(request, []byte("commit\x00")) }
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.ln.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		refused := p.away > 0
+		if refused {
+			p.away--
+		}
+		p.mu.Unlock()
+		var server net.Conn
+		if !refused {
+			server, err = net.Dial(p.network, p.addr)
+		}
+		if refused || err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		answer := make(chan *fault, 1)
+		p.wg.Go(func() { p.requests(client, server, answer) })
+		p.wg.Go(func() { p.answers(server, client, answer) })
+	}
+}
+
+func (p *proxy) requests(client, server net.Conn, answer chan<- *fault) {
+	defer server.Close()
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if f := p.take(buf[:n]); f != nil {
+			if !f.answered {
+				p.happen(f)
+				return
+			}
+			answer <- f
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) answers(server, client net.Conn, lose <-chan *fault) {
+	defer client.Close()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case f := <-lose: // what PostgreSQL says now, it says after the commit
+			p.happen(f)
+			return
+		default:
+		}
+		if _, err := client.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) take(request []byte) *fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.fault
+	if f == nil || !f.match(request) {
+		return nil
+	}
+	p.fault = nil
+	return f
+}
+
+func (p *proxy) happen(f *fault) {
+	if f.then != nil {
+		f.then()
+	}
+	p.breakAll(f.away)
+	close(f.fired)
+}
+
+func (p *proxy) breakAll(away int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = away
+	for c := range p.conns {
+		_ = c.Close()
+		delete(p.conns, c)
+	}
+}

@@ -1,0 +1,374 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// NewPush is a webhook to be set. Seal turns its secrets into what is stored; it is given
+// the row's id, to which the sealed bytes are bound.
+type NewPush struct {
+	ConfigID string
+	URL      string
+	Origin   string
+	Schemes  []string
+	Version  int16 // generation of the client: PushV03 or PushV10
+	Seal     func(row a2a.ID) (token, credentials []byte, err error)
+}
+
+// Generations of a webhook's client, as stored.
+const (
+	PushV03 int16 = 3
+	PushV10 int16 = 10
+)
+
+// Push is a webhook as its client may see it: without secrets.
+type Push struct {
+	Row      a2a.ID
+	ConfigID string
+	URL      string
+	Schemes  []string
+}
+
+// KeyPush is woken when a webhook has something to deliver.
+const KeyPush = "push"
+
+// SetPush adds a webhook to a task of the caller, or replaces the one with its id: that one
+// goes on where it stands in the log. It delivers what comes after now. Errors for the
+// caller: CodeTaskNotFound, CodeInvalidParams (more than max).
+func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, max int) error {
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
+			return a2a.ErrTaskNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return setPush(ctx, q, c, agent, task, &p, max, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
+	})
+	if err != nil {
+		return fmt.Errorf("set webhook: %w", unavailable(err))
+	}
+	s.cfg.Wake(KeyPush)
+	return nil
+}
+
+// setPush adds or replaces a webhook of a task that the transaction has locked or made.
+func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, task a2a.ID, p *NewPush, max int, from, head int64, ended bool) error {
+	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
+	if err != nil {
+		return err
+	}
+	for _, h := range have {
+		if h.ConfigID != p.ConfigID {
+			continue
+		}
+		token, credentials, err := p.Seal(h.ID.Bytes)
+		if err != nil {
+			return err
+		}
+		return q.PushReplace(ctx, dbsqlc.PushReplaceParams{
+			ID: h.ID, Url: p.URL, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version,
+		})
+	}
+	if max > 0 && len(have) >= max {
+		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", max)
+	}
+	row := NewTaskID()
+	token, credentials, err := p.Seal(row)
+	if err != nil {
+		return err
+	}
+	err = q.PushInsert(ctx, dbsqlc.PushInsertParams{
+		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: c.Tenant, Owner: c.Owner, Agent: agent, Url: p.URL, Origin: p.Origin,
+		Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version, Ended: ended, FromSeq: from, HeadSeq: head,
+	})
+	if err != nil {
+		return err
+	}
+	return q.TaskHasPush(ctx, pgID(task))
+}
+
+func schemes(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// gatherPush is how long chunks of artifacts gather before a webhook is told of them: its
+// body is the whole task, and one request may cover many chunks.
+const gatherPush = 250 * time.Millisecond
+
+// moved collects the tasks of a transaction that got events, for their webhooks.
+type moved struct {
+	ids    []pgtype.UUID
+	urgent []bool
+}
+
+func (m *moved) add(id pgtype.UUID, hasPush, urgent bool) {
+	if hasPush {
+		m.ids, m.urgent = append(m.ids, id), append(m.urgent, urgent)
+	}
+}
+
+// heads tells the webhooks, and reports whether any is to be woken for.
+func (m *moved) heads(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+	if len(m.ids) == 0 {
+		return false, nil
+	}
+	n, err := q.PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{TaskIds: m.ids, Urgent: m.urgent, Gather: pgInterval(gatherPush)})
+	return n > 0, err
+}
+
+// Pushes lists the webhooks of a task of the caller, oldest first; with an id only that one.
+// Whether the task exists is for the caller to ask first.
+func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID string) ([]Push, error) {
+	var rows []dbsqlc.PushOfTaskForCallerRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.api).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, ConfigID: configID})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	out := make([]Push, len(rows))
+	for i, r := range rows {
+		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes}
+	}
+	return out, nil
+}
+
+const deletePoll = 20 * time.Millisecond
+
+// DeletePush ends a webhook. When it returns no request to it starts any more: it waits for
+// a delivery that is under way, which its lease bounds. Deleting what is not there is fine.
+func (s *Store) DeletePush(ctx context.Context, c Caller, task a2a.ID, configID string) error {
+	row, err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete webhook: %w", unavailable(err))
+	}
+	if !row.Busy {
+		return nil
+	}
+	ticker := time.NewTicker(deletePoll)
+	defer ticker.Stop()
+	for busy := true; busy; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if busy, err = dbsqlc.New(s.api).PushBusy(ctx, row.ID); err != nil && !lost(err) {
+			return fmt.Errorf("delete webhook: %w", err)
+		}
+	}
+	return nil
+}
+
+// Delivery is one webhook with what it has to deliver: its task as of Seq.
+type Delivery struct {
+	Row         a2a.ID
+	Task        a2a.ID
+	ConfigID    string
+	Tenant      string
+	Owner       string
+	Agent       string
+	URL         string
+	Origin      string
+	Schemes     []string
+	Token       []byte // sealed
+	Credentials []byte // sealed
+	Version     int16
+	Cursor      int64 // events up to it are settled
+	Seq         int64 // the delivery covers the events behind Cursor up to it; the same on every retry
+	Attempt     int   // failed tries so far
+	Epoch       int64
+}
+
+const chorePushClaim = 2
+
+// ClaimPushes gives the process up to max due webhooks, at most perOrigin at once to one
+// destination over all processes, each for the time of lease.
+func (s *Store) ClaimPushes(ctx context.Context, max, perOrigin int, lease time.Duration) ([]Delivery, error) {
+	var out []Delivery
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		if err := q.PushClaimLock(ctx, choreClass, chorePushClaim); err != nil {
+			return err
+		}
+		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(max), Lease: pgInterval(lease)})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		ids := make([]pgtype.UUID, len(rows))
+		for i, r := range rows {
+			ids[i] = r.ID
+		}
+		targets, err := q.PushTarget(ctx, ids)
+		if err != nil {
+			return err
+		}
+		seqs := make(map[a2a.ID]int64, len(targets))
+		for _, t := range targets {
+			seqs[t.ID.Bytes] = t.TargetSeq
+		}
+		out = make([]Delivery, len(rows))
+		for i, r := range rows {
+			out[i] = Delivery{
+				Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, URL: r.Url, Origin: r.Origin,
+				Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Version: r.WireVersion, Cursor: r.CursorSeq,
+				Seq: seqs[r.ID.Bytes], Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim webhooks: %w", unavailable(err))
+	}
+	return out, nil
+}
+
+// Try is what one request to a webhook came to, for the ledger.
+type Try struct {
+	Took     time.Duration
+	RemoteIP string
+	Status   int
+	Class    string // of a failure
+	Reason   string // of a failure
+	Answer   []byte // head of the answer, without our secrets
+}
+
+func (s *Store) writeTry(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t *Try, outcome string) error {
+	p := dbsqlc.PushAttemptInsertParams{
+		PushID: pgID(d.Row), TaskID: pgID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome, Attempt: int32(d.Attempt + 1), Trigger: "auto",
+		DurationMs: int32(t.Took.Milliseconds()), Answer: t.Answer,
+	}
+	set := func(dst **string, v string) {
+		if v != "" {
+			*dst = &v
+		}
+	}
+	set(&p.RemoteIp, t.RemoteIP)
+	set(&p.Class, t.Class)
+	set(&p.Reason, t.Reason)
+	if t.Status != 0 {
+		status := int32(t.Status)
+		p.Status = &status
+	}
+	return q.PushAttemptInsert(ctx, p)
+}
+
+// Delivered records that the webhook's server took the delivery. It returns ErrLeaseLost,
+// having recorded nothing, if another process has the webhook by now, or if its client has
+// set it again: then it is free at once.
+func (s *Store) Delivered(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
+	return s.settled(ctx, d, t, terminal, "delivered")
+}
+
+// SkippedPush records that the webhook's server does not want this delivery, and goes on
+// behind it. The errors are those of Delivered.
+func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
+	return s.settled(ctx, d, t, terminal, "skipped")
+}
+
+func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
+	more, replaced := false, false
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
+		more, err = q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Terminal: terminal})
+		if replaced = errors.Is(err, pgx.ErrNoRows); replaced {
+			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.writeTry(ctx, q, d, t, outcome); err != nil {
+			return err
+		}
+		return q.DestinationUp(ctx, d.Tenant, d.Origin)
+	})
+	if err != nil {
+		return fmt.Errorf("record delivery: %w", unavailable(err))
+	}
+	if replaced {
+		return ErrLeaseLost
+	}
+	if more {
+		s.cfg.Wake(KeyPush)
+	}
+	return nil
+}
+
+// Breaker says when a destination rests after failures.
+type Breaker struct {
+	Fails        int
+	FirstOpen    time.Duration
+	MaxOpen      time.Duration
+	DisableAfter time.Duration
+}
+
+// Failure is what becomes of a webhook after a failed try. With a Fate ("dead" or
+// "disabled") there is no next one.
+type Failure struct {
+	Delay   time.Duration
+	Fate    string
+	Breaker *Breaker // nil: the destination is not to blame
+}
+
+// Failed records a failed try, and reports whether the destination is disabled. The errors
+// are those of Delivered.
+func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
+	replaced := false
+	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
+			ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
+		})
+		if err != nil {
+			return err
+		}
+		if replaced = n == 0; replaced {
+			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
+		}
+		if err := s.writeTry(ctx, q, d, t, "failed"); err != nil {
+			return err
+		}
+		if f.Breaker == nil && t.Status == 0 {
+			return nil
+		}
+		if f.Breaker == nil { // it answers: what is wrong is this webhook alone
+			return q.DestinationUp(ctx, d.Tenant, d.Origin)
+		}
+		down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
+			Tenant: d.Tenant, Origin: d.Origin, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
+			MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
+		})
+		disabled = down.Disabled
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))
+	}
+	if replaced {
+		return false, ErrLeaseLost
+	}
+	return disabled, nil
+}
+
+// ReleasePush gives a webhook back untried.
+func (s *Store) ReleasePush(ctx context.Context, d *Delivery) error {
+	if err := dbsqlc.New(s.work).PushReleased(ctx, pgID(d.Row), d.Epoch); err != nil {
+		return fmt.Errorf("release webhook: %w", unavailable(err))
+	}
+	return nil
+}

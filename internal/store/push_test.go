@@ -1,0 +1,737 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+const hook = "https://hooks.example:443"
+
+// newPush is a webhook of a client; its secrets are sealed as their row's id, so that a test
+// sees what they were bound to.
+func newPush(id string) store.NewPush {
+	return store.NewPush{
+		ConfigID: id, URL: hook + "/" + id, Origin: hook, Schemes: []string{"Bearer"}, Version: store.PushV03,
+		Seal: func(row a2a.ID) (token, credentials []byte, err error) {
+			return []byte("token of " + row.String()), []byte("credentials of " + row.String()), nil
+		},
+	}
+}
+
+func (f *fixture) setPush(task a2a.ID, id string) {
+	f.t.Helper()
+	if err := f.SetPush(f.ctx, ann, agent, task, newPush(id), 10); err != nil {
+		f.t.Fatalf("set webhook %s: %v", id, err)
+	}
+}
+
+func (f *fixture) pushes(task a2a.ID) []store.Push {
+	f.t.Helper()
+	list, err := f.Pushes(f.ctx, ann, task, "")
+	if err != nil {
+		f.t.Fatalf("list webhooks: %v", err)
+	}
+	return list
+}
+
+func (f *fixture) claimPushes(max int) []store.Delivery {
+	f.t.Helper()
+	due, err := f.ClaimPushes(f.ctx, max, 8, time.Minute)
+	if err != nil {
+		f.t.Fatalf("claim webhooks: %v", err)
+	}
+	return due
+}
+
+// duePush claims the only webhook that is due, whatever it waits for.
+func (f *fixture) duePush() *store.Delivery {
+	f.t.Helper()
+	f.exec("UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp() WHERE state = 'active' AND cursor_seq < head_seq")
+	due := f.claimPushes(10)
+	if len(due) != 1 {
+		f.t.Fatalf("%d webhooks are due, want 1", len(due))
+	}
+	return &due[0]
+}
+
+func (f *fixture) delivered(d *store.Delivery, terminal bool) {
+	f.t.Helper()
+	if err := f.Delivered(f.ctx, d, &store.Try{Status: 200, Took: time.Millisecond}, terminal); err != nil {
+		f.t.Fatalf("record delivery: %v", err)
+	}
+}
+
+var refusedTry = store.Try{Status: 500, Class: "server_error", Reason: "answered 500"}
+
+func (f *fixture) failed(d *store.Delivery, x store.Failure) (disabled bool) {
+	f.t.Helper()
+	disabled, err := f.Failed(f.ctx, d, &refusedTry, x)
+	if err != nil {
+		f.t.Fatalf("record failure: %v", err)
+	}
+	return disabled
+}
+
+// place is where a webhook stands.
+type place struct {
+	State              string
+	From, Cursor, Head int64
+	Due                bool
+}
+
+func (f *fixture) place(task a2a.ID, id string) (p place) {
+	f.t.Helper()
+	err := f.sql.QueryRow(f.ctx, `SELECT state, from_seq, cursor_seq, head_seq, next_attempt_at <= clock_timestamp() AND cursor_seq < head_seq
+		FROM a2a.push_configs WHERE task_id = $1 AND config_id = $2 ORDER BY deleted_at DESC NULLS FIRST LIMIT 1`, task, id).
+		Scan(&p.State, &p.From, &p.Cursor, &p.Head, &p.Due)
+	if err != nil {
+		f.t.Fatalf("webhook %s: %v", id, err)
+	}
+	return p
+}
+
+// deliveries returns, for each event of a webhook, what audit.delivery says of it.
+func (f *fixture) deliveries(task a2a.ID, id string) (list []string) {
+	f.t.Helper()
+	rows, err := f.sql.Query(f.ctx, `SELECT seq, state, tries, coalesce(reason, ''), delivered_at IS NOT NULL FROM audit.delivery
+		WHERE task_id = $1 AND config_id = $2 ORDER BY seq`, task, id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq int64
+		var state, reason string
+		var tries int
+		var at bool
+		if err := rows.Scan(&seq, &state, &tries, &reason, &at); err != nil {
+			f.t.Fatal(err)
+		}
+		if at != (state == "delivered") {
+			f.t.Errorf("event %d is %s, and has a time of delivery: %t", seq, state, at)
+		}
+		list = append(list, fmt.Sprintf("%d %s %d %s", seq, state, tries, reason))
+	}
+	return list
+}
+
+func TestWebhookIsSetReplacedAndLimited(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.task()
+	f.takeWakes()
+	f.setPush(task, "default")
+	f.setPush(task, "other")
+	list := f.pushes(task)
+	if len(list) != 2 || list[0].ConfigID != "default" || list[1].ConfigID != "other" || list[0].URL != hook+"/default" {
+		t.Fatalf("webhooks %+v, want default and other", list)
+	}
+	same(t, "schemes", []string{"Bearer"}, list[0].Schemes)
+	again := newPush("default")
+	again.URL, again.Origin, again.Schemes = "https://b.example/x", "https://b.example:443", nil
+	if err := f.SetPush(f.ctx, ann, agent, task, again, 2); err != nil {
+		t.Fatalf("replace at the limit: %v", err)
+	}
+	now := f.pushes(task)
+	if len(now) != 2 || now[0].Row != list[0].Row || now[0].URL != again.URL || len(now[0].Schemes) != 0 {
+		t.Errorf("after the replacement: %+v", now)
+	}
+	if err := f.SetPush(f.ctx, ann, agent, task, newPush("third"), 2); a2a.CodeOf(err) != a2a.CodeInvalidParams {
+		t.Errorf("one above the limit: %v, want invalid params", err)
+	}
+	one, err := f.Pushes(f.ctx, ann, task, "other")
+	if err != nil || len(one) != 1 || one[0].ConfigID != "other" {
+		t.Errorf("the one by its id: %+v, %v", one, err)
+	}
+	if got := value[string](f, "SELECT convert_from(token, 'UTF8') FROM a2a.push_configs WHERE id = $1", now[0].Row); got != "token of "+now[0].Row.String() {
+		t.Errorf("the token was bound to %q", got)
+	}
+}
+
+func TestWebhookOnAForeignTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.task()
+	f.setPush(task, "default")
+	for what, set := range map[string]func() error{
+		"another owner": func() error {
+			return f.SetPush(f.ctx, store.Caller{Tenant: "acme", Owner: "bob"}, agent, task, newPush("x"), 10)
+		},
+		"another tenant": func() error {
+			return f.SetPush(f.ctx, store.Caller{Tenant: "b", Owner: "ann"}, agent, task, newPush("x"), 10)
+		},
+		"another agent": func() error { return f.SetPush(f.ctx, ann, "other", task, newPush("x"), 10) },
+		"no task":       func() error { return f.SetPush(f.ctx, ann, agent, store.NewTaskID(), newPush("x"), 10) },
+	} {
+		wantCode(t, set(), a2a.CodeTaskNotFound)
+		if t.Failed() {
+			t.Fatal(what)
+		}
+	}
+	bob := store.Caller{Tenant: "acme", Owner: "bob"}
+	if list, err := f.Pushes(f.ctx, bob, task, ""); err != nil || len(list) != 0 {
+		t.Errorf("bob sees %+v, %v", list, err)
+	}
+	if err := f.DeletePush(f.ctx, bob, task, "default"); err != nil || len(f.pushes(task)) != 1 {
+		t.Errorf("bob's delete: %v, and %d webhooks are left", err, len(f.pushes(task)))
+	}
+}
+
+func TestWebhookOfAMessage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push, in.MaxPushes = &p, 10
+	f.takeWakes()
+	task := f.submit(in).Task
+	same(t, "with a new task", place{"active", 0, 0, 1, true}, f.place(task, "default"))
+	if !contains(f.takeWakes(), store.KeyPush) {
+		t.Error("nobody was woken for the first event")
+	}
+	l := f.claimTask(task)
+	f.append(l, status(a2a.StateInputRequired, "?"))
+	same(t, "behind a question", place{"active", 0, 0, 3, true}, f.place(task, "default"))
+
+	more := submission("more")
+	second := newPush("second")
+	more.Task, more.ContextID, more.Push, more.MaxPushes = task, "", &second, 10
+	f.submit(more)
+	same(t, "with a message that goes on", place{"active", 3, 3, 4, true}, f.place(task, "second"))
+	same(t, "the first one", place{"active", 0, 0, 4, true}, f.place(task, "default"))
+
+	// A refused message leaves no webhook, and a refused webhook no message.
+	broken := submission("broken")
+	bad := newPush("bad")
+	bad.Seal = func(a2a.ID) ([]byte, []byte, error) { return nil, nil, errors.New("no key") }
+	broken.Push = &bad
+	before := value[int](f, "SELECT count(*)::int FROM a2a.tasks")
+	if _, err := f.Submit(f.ctx, broken); err == nil {
+		t.Error("a message whose webhook cannot be stored was taken")
+	}
+	if after := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); after != before {
+		t.Errorf("it left %d tasks", after-before)
+	}
+	f.invariants()
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func TestWebhookOfAnEndedTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.append(l, status(a2a.StateCompleted))
+	f.setPush(l.TaskID, "default")
+	same(t, "place", place{"done", 3, 3, 3, false}, f.place(l.TaskID, "default"))
+	if len(f.pushes(l.TaskID)) != 1 || len(f.claimPushes(10)) != 0 {
+		t.Error("the webhook is not there, or has something to deliver")
+	}
+}
+
+// TestHeadsFollowEveryKindOfEvent: whoever writes an event tells the webhooks in the same transaction.
+func TestHeadsFollowEveryKindOfEvent(t *testing.T) {
+	t.Parallel()
+	head := func(f *fixture, task a2a.ID, what string) {
+		f.t.Helper()
+		if p, last := f.place(task, "default"), value[int64](f, "SELECT last_seq FROM a2a.tasks WHERE id = $1", task); p.Head != last || !p.Due {
+			f.t.Errorf("%s: %+v, want the head at %d and due", what, p, last)
+		}
+		if !contains(f.takeWakes(), store.KeyPush) {
+			f.t.Errorf("%s: nobody was woken", what)
+		}
+	}
+	t.Run("claim, question, answer, end", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		task := f.task()
+		f.setPush(task, "default")
+		f.takeWakes()
+		l := f.claimTask(task)
+		head(f, task, "claim")
+		f.append(l, status(a2a.StateInputRequired, "?"))
+		head(f, task, "question")
+		f.say(task, "answer")
+		head(f, task, "answer")
+		l = f.claimTask(task)
+		f.append(l, status(a2a.StateCompleted))
+		head(f, task, "end")
+		f.invariants()
+	})
+	t.Run("cancel", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		task := f.task()
+		f.setPush(task, "default")
+		f.takeWakes()
+		if _, err := f.Cancel(f.ctx, ann, agent, task); err != nil {
+			t.Fatal(err)
+		}
+		head(f, task, "cancel")
+	})
+	t.Run("rescue", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		task := f.task()
+		f.setPush(task, "default")
+		f.claimTask(task)
+		f.takeWakes()
+		f.expire(task)
+		if _, err := f.Rescue(f.ctx, []store.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 5}}, 5, 10); err != nil {
+			t.Fatal(err)
+		}
+		head(f, task, "rescue")
+	})
+}
+
+func TestChunksGatherAndABackoffIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.setPush(l.TaskID, "default")
+	f.append(l, chunk("a", "x"))
+	if p := f.place(l.TaskID, "default"); p.Head != 3 || value[bool](f, "SELECT next_attempt_at = 'infinity' FROM a2a.push_configs") {
+		t.Errorf("behind a chunk: %+v", p)
+	}
+	f.append(l, status(a2a.StateWorking, "on it"))
+	if p := f.place(l.TaskID, "default"); !p.Due {
+		t.Errorf("behind a status: %+v, want it due", p)
+	}
+	f.failed(f.duePush(), store.Failure{Delay: time.Hour})
+	f.append(l, status(a2a.StateCompleted))
+	if p := f.place(l.TaskID, "default"); p.Due || p.Head != 5 {
+		t.Errorf("while a retry waits: %+v, want the head at 5 and nothing due", p)
+	}
+}
+
+// TestWebhookSetInTheMiddleOfARun: the run's lease does not know of it yet.
+func TestWebhookSetInTheMiddleOfARun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l, other := f.running(), f.running()
+	f.setPush(l.TaskID, "default")
+	if l.HasPush {
+		t.Fatal("the lease knows already")
+	}
+	queued, release := store.HoldAppends(f.Store)
+	var wg sync.WaitGroup
+	for _, x := range []*store.Lease{l, other} {
+		wg.Go(func() {
+			if _, err := f.Append(f.ctx, x, store.Batch{Events: []a2a.Event{chunk("a", "x")}}); err != nil {
+				t.Errorf("append: %v", err)
+			}
+		})
+	}
+	queued(2)
+	release()
+	wg.Wait()
+	same(t, "place", int64(3), f.place(l.TaskID, "default").Head)
+	if !l.HasPush || other.HasPush {
+		t.Errorf("has webhooks: %t and %t, want the first to know", l.HasPush, other.HasPush)
+	}
+	same(t, "events", 3, len(f.log(l.TaskID)))
+	same(t, "events of the other", 3, len(f.log(other.TaskID)))
+	f.append(l, status(a2a.StateCompleted))
+	same(t, "at the end", int64(4), f.place(l.TaskID, "default").Head)
+	f.invariants()
+}
+
+// TestWebhookSetWhileAnAppendWaits is the trap of STORAGE 5.5: a statement that waited for
+// the row lock sees the row as it is now, and everything else as it was.
+func TestWebhookSetWhileAnAppendWaits(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprintf("known=%t", known), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			l := f.running()
+			l.HasPush = known
+			gate := f.hold("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
+			var wg sync.WaitGroup
+			wg.Go(func() { f.setPush(l.TaskID, "default") })
+			f.waitBlocked(1)
+			wg.Go(func() {
+				if _, err := f.Append(f.ctx, l, store.Batch{Events: []a2a.Event{status(a2a.StateCompleted)}}); err != nil {
+					t.Errorf("append: %v", err)
+				}
+			})
+			f.waitBlocked(2)
+			gate()
+			wg.Wait()
+			// Either may be first: then the webhook begins behind the event, or its head is at it.
+			if p := f.place(l.TaskID, "default"); p.Head != 3 || p.From == 2 && !p.Due {
+				t.Errorf("place %+v, want the head at 3", p)
+			}
+			f.invariants()
+		})
+	}
+}
+
+func TestTargetNeverSkipsWhatMatters(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task // 1
+	l := f.claimTask(task)    // 2
+	f.append(l, chunk("a", "x"), chunk("a", "y"))
+	f.append(l, status(a2a.StateInputRequired, "?")) // 5
+	f.say(task, "answer")                            // 6
+	l = f.claimTask(task)                            // 7
+	d := f.duePush()
+	same(t, "up to the question", []int64{0, 5}, []int64{d.Cursor, d.Seq})
+	f.failed(d, store.Failure{})
+	f.append(l, status(a2a.StateCompleted)) // 8
+	d = f.duePush()
+	same(t, "the same on the retry", []int64{0, 5, 1}, []int64{d.Cursor, d.Seq, int64(d.Attempt)})
+	f.delivered(d, false)
+	d = f.duePush()
+	same(t, "up to the end", []int64{5, 8, 0}, []int64{d.Cursor, d.Seq, int64(d.Attempt)})
+	f.delivered(d, true)
+	same(t, "place", place{"done", 0, 8, 8, false}, f.place(task, "default"))
+	same(t, "ledger", []string{
+		"1 delivered 2 ", "2 delivered 2 ", "3 delivered 2 ", "4 delivered 2 ", "5 delivered 2 ", "6 delivered 1 ", "7 delivered 1 ", "8 delivered 1 ",
+	}, f.deliveries(task, "default"))
+}
+
+// TestTargetStaysWhileTheLogGrows: what a try was made of is what its retry is made of.
+func TestTargetStaysWhileTheLogGrows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.setPush(l.TaskID, "default")
+	f.append(l, chunk("a", "x"))
+	d := f.duePush()
+	same(t, "first", int64(3), d.Seq)
+	f.append(l, chunk("a", "y"), chunk("a", "z"))
+	f.failed(d, store.Failure{})
+	d = f.duePush()
+	same(t, "retry", int64(3), d.Seq)
+	f.delivered(d, false)
+	same(t, "next", int64(5), f.duePush().Seq)
+}
+
+func TestDestinationsAreCappedOverReplicas(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 6 {
+		in := submission("hello")
+		p := newPush("default")
+		in.Push = &p
+		f.submit(in)
+	}
+	in := submission("other")
+	p := newPush("default")
+	p.Origin = "https://other.example:443"
+	in.Push = &p
+	f.submit(in)
+	r2 := f.replica("r2")
+	var mu sync.Mutex
+	got := map[string]int{}
+	var first *store.Delivery
+	var wg sync.WaitGroup
+	for _, s := range []*store.Store{f.Store, r2, f.Store, r2} {
+		wg.Go(func() {
+			due, err := s.ClaimPushes(f.ctx, 10, 4, time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range due {
+				got[due[i].Origin]++
+				if due[i].Origin == hook {
+					first = &due[i]
+				}
+			}
+		})
+	}
+	wg.Wait()
+	same(t, "claimed", map[string]int{hook: 4, "https://other.example:443": 1}, got)
+	f.delivered(first, false)
+	for _, want := range []int{1, 0} { // one is free, and no more
+		if due, err := r2.ClaimPushes(f.ctx, 10, 4, time.Minute); err != nil || len(due) != want {
+			t.Errorf("%d more, %v, want %d", len(due), err, want)
+		}
+	}
+	// A lease that ran out frees its place and its webhook.
+	f.exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp() - interval '1 second' WHERE id <> $1 AND lease_until IS NOT NULL", first.Row)
+	if due, err := r2.ClaimPushes(f.ctx, 10, 4, time.Minute); err != nil || len(due) != 5 {
+		t.Errorf("when the leases ran out: %d, %v, want 4 and the other one", len(due), err)
+	}
+}
+
+func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	breaker := &store.Breaker{Fails: 3, FirstOpen: 30 * time.Second, MaxOpen: time.Minute, DisableAfter: 120 * time.Hour}
+	for range 4 {
+		in := submission("hello")
+		p := newPush("default")
+		in.Push = &p
+		f.submit(in)
+	}
+	due := f.claimPushes(10)
+	same(t, "claimed", 4, len(due))
+	rests := func() float64 {
+		return value[float64](f, "SELECT coalesce(extract(epoch FROM open_until - clock_timestamp()), 0)::float8 FROM a2a.push_destinations")
+	}
+	f.failed(&due[0], store.Failure{Breaker: breaker})
+	f.failed(&due[1], store.Failure{Breaker: breaker})
+	same(t, "after two", 0.0, rests())
+	f.failed(&due[2], store.Failure{Breaker: breaker})
+	if got := rests(); got < 20 || got > 30 {
+		t.Errorf("after three it rests for %g s, want 30", got)
+	}
+	// What was under way when the breaker opened says nothing new.
+	f.failed(&due[3], store.Failure{Breaker: breaker})
+	if got := rests(); got < 20 || got > 30 {
+		t.Errorf("after a failure that was under way it rests for %g s, want 30", got)
+	}
+	same(t, "while it rests", 0, len(f.claimPushes(10)))
+	probe := func() *store.Delivery {
+		t.Helper()
+		f.exec("UPDATE a2a.push_destinations SET open_until = clock_timestamp() - interval '1 second'")
+		due := f.claimPushes(10)
+		if len(due) != 1 {
+			t.Fatalf("%d probes, want one", len(due))
+		}
+		same(t, "beside the probe", 0, len(f.claimPushes(10)))
+		return &due[0]
+	}
+	f.failed(probe(), store.Failure{Breaker: breaker})
+	if got := rests(); got < 50 || got > 60 {
+		t.Errorf("after a probe it rests for %g s, want 60", got)
+	}
+	f.failed(probe(), store.Failure{Breaker: breaker})
+	if got := rests(); got < 50 || got > 60 {
+		t.Errorf("after another one it rests for %g s, want 60: that is the most", got)
+	}
+	f.delivered(probe(), false)
+	same(t, "after a success", 0.0, rests())
+	same(t, "then all are called", 3, len(f.claimPushes(10)))
+}
+
+// TestAnAnswerClosesTheBreaker: a server that refuses one webhook is up.
+func TestAnAnswerClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	breaker := &store.Breaker{Fails: 2, FirstOpen: 30 * time.Second, MaxOpen: time.Minute, DisableAfter: 120 * time.Hour}
+	for range 3 {
+		in := submission("hello")
+		p := newPush("default")
+		in.Push = &p
+		f.submit(in)
+	}
+	due := f.claimPushes(2)
+	f.failed(&due[0], store.Failure{Breaker: breaker})
+	f.failed(&due[1], store.Failure{Breaker: breaker})
+	f.exec("UPDATE a2a.push_destinations SET open_until = clock_timestamp() - interval '1 second'")
+	probe := f.claimPushes(10)
+	if len(probe) != 1 {
+		t.Fatalf("%d probes, want one", len(probe))
+	}
+	if _, err := f.Failed(f.ctx, &probe[0], &store.Try{Status: 404, Class: "client_error", Reason: "answered 404"}, store.Failure{}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "claimed", 3, len(f.claimPushes(10)))
+}
+
+func TestDestinationIsDisabledAfterDays(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	breaker := &store.Breaker{Fails: 1, FirstOpen: time.Second, MaxOpen: time.Minute, DisableAfter: time.Hour}
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	f.submit(in)
+	if f.failed(f.duePush(), store.Failure{Breaker: breaker}) {
+		t.Error("disabled at the first failure")
+	}
+	f.exec("UPDATE a2a.push_destinations SET first_failure_at = first_failure_at - interval '2 hours', open_until = NULL")
+	if !f.failed(f.duePush(), store.Failure{Breaker: breaker}) {
+		t.Error("not disabled after two hours of failures")
+	}
+	f.exec("UPDATE a2a.push_destinations SET open_until = NULL")
+	f.exec("UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp()")
+	same(t, "while it is disabled", 0, len(f.claimPushes(10)))
+	list, err := f.ListPushes(f.ctx, store.PushFilter{Limit: 10})
+	if err != nil || len(list) != 1 || list[0].DisabledAt.IsZero() || list[0].Attempt != 2 {
+		t.Errorf("the operator sees %+v, %v", list, err)
+	}
+	if done, err := f.EnableDestination(f.ctx, "acme", hook); !done || err != nil {
+		t.Errorf("enable: %t, %v", done, err)
+	}
+	same(t, "when it is enabled", 1, len(f.claimPushes(10)))
+	if done, err := f.EnableDestination(f.ctx, "acme", "https://nobody:443"); done || err != nil {
+		t.Errorf("enable what is not there: %t, %v", done, err)
+	}
+}
+
+// TestLostLeaseRecordsNothing: the deliverer that was given up on is not heard any more.
+func TestLostLeaseRecordsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	old := f.duePush()
+	f.exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp() - interval '1 second'")
+	heir := f.duePush()
+	if heir.Epoch <= old.Epoch || heir.Seq != old.Seq {
+		t.Fatalf("epochs %d and %d, events %d and %d", old.Epoch, heir.Epoch, old.Seq, heir.Seq)
+	}
+	if err := f.Delivered(f.ctx, old, &store.Try{Status: 200}, false); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("delivered: %v, want the lease lost", err)
+	}
+	if err := f.SkippedPush(f.ctx, old, &refusedTry, false); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("skipped: %v, want the lease lost", err)
+	}
+	if _, err := f.Failed(f.ctx, old, &refusedTry, store.Failure{Fate: "dead"}); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("failed: %v, want the lease lost", err)
+	}
+	if err := f.ReleasePush(f.ctx, old); err != nil {
+		t.Error(err)
+	}
+	same(t, "still held", 0, len(f.claimPushes(10)))
+	same(t, "ledger", []string{"1 pending 0 "}, f.deliveries(task, "default"))
+	f.delivered(heir, false)
+	same(t, "ledger", []string{"1 delivered 1 "}, f.deliveries(task, "default"))
+}
+
+// TestReplacedWhileARequestIsUnderWay: its answer is that of the former webhook.
+func TestReplacedWhileARequestIsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"delivered", "disabled"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			in := submission("hello")
+			p := newPush("default")
+			in.Push = &p
+			task := f.submit(in).Task
+			d := f.duePush()
+			f.setPush(task, "default")
+			same(t, "while it is held", 0, len(f.claimPushes(10)))
+			var err error
+			if what == "delivered" {
+				err = f.Delivered(f.ctx, d, &store.Try{Status: 200}, false)
+			} else {
+				_, err = f.Failed(f.ctx, d, &store.Try{Status: 410, Reason: "gone"}, store.Failure{Fate: "disabled"})
+			}
+			if !errors.Is(err, store.ErrLeaseLost) {
+				t.Errorf("%v, want the lease lost", err)
+			}
+			same(t, "place", place{"active", 0, 0, 1, true}, f.place(task, "default"))
+			same(t, "claimed again", 1, len(f.claimPushes(10)))
+		})
+	}
+}
+
+func TestDeleteWaitsForARequestUnderWay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	d := f.duePush()
+	done := make(chan error, 1)
+	go func() { done <- f.DeletePush(f.ctx, ann, task, "default") }()
+	for len(f.pushes(task)) > 0 { // it is gone for clients at once
+	}
+	f.claimTask(task)
+	select {
+	case err := <-done:
+		t.Fatalf("the delete did not wait: %v", err)
+	default:
+	}
+	f.delivered(d, false)
+	if err := <-done; err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	same(t, "place", place{"active", 0, 1, 1, false}, f.place(task, "default"))
+	same(t, "due", 0, len(f.claimPushes(10)))
+	if err := f.DeletePush(f.ctx, ann, task, "default"); err != nil {
+		t.Errorf("delete again: %v", err)
+	}
+	// Its id is free for another one, which begins where the log is now.
+	f.setPush(task, "default")
+	same(t, "the next one", place{"active", 2, 2, 2, false}, f.place(task, "default"))
+	same(t, "ledger", []string{"1 delivered 1 "}, f.deliveries(task, "default"))
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	l := f.claimTask(task)
+	f.append(l, status(a2a.StateCompleted))
+	d := f.duePush()
+	f.failed(d, store.Failure{Fate: "dead"})
+	same(t, "dead", []string{"1 dead 1 answered 500", "2 dead 1 answered 500", "3 dead 1 answered 500"}, f.deliveries(task, "default"))
+	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "replayed", place{"active", 0, 0, 3, true}, f.place(task, "default"))
+	f.delivered(f.duePush(), true)
+	same(t, "done", place{"done", 0, 3, 3, false}, f.place(task, "default"))
+
+	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "nothing to replay", place{"done", 0, 3, 3, false}, f.place(task, "default"))
+	if err := f.ReplayPush(f.ctx, d.Row, 2); err != nil {
+		t.Fatal(err)
+	}
+	again := f.duePush()
+	same(t, "behind 2", []int64{2, 3}, []int64{again.Cursor, again.Seq})
+	f.delivered(again, true)
+	tries, err := f.PushTries(f.ctx, d.Row, 10)
+	if err != nil || len(tries) != 3 || tries[0].From != 2 || tries[2].Outcome != "failed" || tries[2].Status != 500 {
+		t.Errorf("ledger %+v, %v", tries, err)
+	}
+	if err := f.ReplayPush(f.ctx, store.NewTaskID(), 0); !errors.Is(err, store.ErrNoPush) {
+		t.Errorf("replay of none: %v", err)
+	}
+}
+
+func TestAuditTellsWhatBecameOfEachEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("a")
+	in.Push = &p
+	task := f.submit(in).Task
+	if err := f.SkippedPush(f.ctx, f.duePush(), &store.Try{Status: 400, Reason: "answered 400"}, false); err != nil {
+		t.Fatal(err)
+	}
+	l := f.claimTask(task)
+	same(t, "pending", []string{"1 skipped 0 answered 400", "2 pending 0 "}, f.deliveries(task, "a"))
+	if err := f.DeletePush(f.ctx, ann, task, "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.append(l, status(a2a.StateCompleted))
+	same(t, "deleted", []string{"1 skipped 0 answered 400", "2 cancelled 0 "}, f.deliveries(task, "a"))
+	if got := value[int64](f, "SELECT deleted_after_seq FROM audit.push_config WHERE task_id = $1 AND id = 'a'", task); got != 2 {
+		t.Errorf("deleted after %d, want 2", got)
+	}
+}

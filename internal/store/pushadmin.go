@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// The methods of this file are for the operator, who sees every tenant.
+
+// ErrNoPush says that there is no such webhook, or no longer.
+var ErrNoPush = errors.New("no such webhook")
+
+// PushRow is a webhook as the operator sees it.
+type PushRow struct {
+	Row           a2a.ID
+	Task          a2a.ID
+	ConfigID      string
+	Tenant        string
+	Owner         string
+	URL           string
+	Origin        string
+	State         string // active, done, dead or disabled
+	Reason        string
+	Cursor, Head  int64
+	Attempt       int
+	NextAttemptAt time.Time // zero: there is nothing to deliver
+	CreatedAt     time.Time
+	DeletedAt     time.Time // zero: in force
+	OpenUntil     time.Time // its destination rests until then; zero: it does not
+	DisabledAt    time.Time // its destination is disabled since; zero: it is not
+}
+
+// PushFilter selects webhooks; zero values select all.
+type PushFilter struct {
+	Task   a2a.ID
+	Tenant string
+	State  string
+	Limit  int
+}
+
+// ListPushes returns webhooks, newest first.
+func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
+	rows, err := dbsqlc.New(s.api).PushList(ctx, dbsqlc.PushListParams{
+		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, State: f.State, Max: int32(f.Limit),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list webhooks: %w", err)
+	}
+	out := make([]PushRow, len(rows))
+	for i, r := range rows {
+		out[i] = PushRow{
+			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, URL: r.Url, Origin: r.Origin, State: r.State,
+			Reason: r.Reason, Cursor: r.CursorSeq, Head: r.HeadSeq, Attempt: int(r.Attempt), CreatedAt: r.CreatedAt.Time.UTC(),
+			DeletedAt: timeOrZero(r.DeletedAt), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt),
+		}
+		if r.NextAttemptAt.InfinityModifier == pgtype.Finite {
+			out[i].NextAttemptAt = timeOrZero(r.NextAttemptAt)
+		}
+	}
+	return out, nil
+}
+
+// PushTry is one line of a webhook's ledger.
+type PushTry struct {
+	From, Seq int64 // it covers the events behind From up to Seq
+	Outcome   string
+	Attempt   int
+	Trigger   string
+	StartedAt time.Time
+	Try
+}
+
+// PushTries returns the ledger of a webhook, newest first.
+func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry, error) {
+	rows, err := dbsqlc.New(s.api).PushAttempts(ctx, pgID(row), int32(limit))
+	if err != nil {
+		return nil, fmt.Errorf("list attempts of a webhook: %w", err)
+	}
+	out := make([]PushTry, len(rows))
+	for i, r := range rows {
+		out[i] = PushTry{
+			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger, StartedAt: r.StartedAt.Time.UTC(),
+			Try: Try{
+				Took: time.Duration(r.DurationMs) * time.Millisecond, RemoteIP: r.RemoteIp, Status: int(r.Status), Class: r.Class, Reason: r.Reason, Answer: r.Answer,
+			},
+		}
+	}
+	return out, nil
+}
+
+// ReplayPush delivers again what follows event after, or what is still to be delivered if
+// that is less, and makes a dead or disabled webhook active.
+func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
+	n, err := dbsqlc.New(s.work).PushReplay(ctx, after, pgID(row))
+	if err != nil {
+		return fmt.Errorf("replay webhook: %w", err)
+	}
+	if n == 0 {
+		return ErrNoPush
+	}
+	s.cfg.Wake(KeyPush)
+	return nil
+}
+
+// EnableDestination lets a destination that rests or is disabled be called again at once. It
+// reports whether there was anything to mend.
+func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
+	n, err := dbsqlc.New(s.work).DestinationEnable(ctx, tenant, origin)
+	if err != nil {
+		return false, fmt.Errorf("enable destination: %w", err)
+	}
+	s.cfg.Wake(KeyPush)
+	return n > 0, nil
+}
+
+// ResealPushes hands every sealed secret to reseal, which returns what to store in its
+// place, and returns how many webhooks were changed. What reseal refuses is left as it is,
+// and named in the error when the others are done. It may be repeated.
+func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token, credentials []byte) (newToken, newCredentials []byte, changed bool, err error)) (int, error) {
+	const page = 500
+	q := dbsqlc.New(s.work)
+	changed := 0
+	var refused []error
+	for after := (a2a.ID{}); ; {
+		rows, err := q.PushSecrets(ctx, pgID(after), page)
+		if err != nil {
+			return changed, fmt.Errorf("read sealed secrets: %w", err)
+		}
+		for _, r := range rows {
+			after = r.ID.Bytes
+			token, credentials, differ, err := reseal(after, r.Token, r.Credentials)
+			if err != nil {
+				refused = append(refused, fmt.Errorf("reseal webhook %s: %w", after, err))
+				continue
+			}
+			if !differ {
+				continue
+			}
+			n, err := q.PushReseal(ctx, dbsqlc.PushResealParams{ID: r.ID, Token: token, Credentials: credentials, OldToken: r.Token, OldCredentials: r.Credentials})
+			if err != nil {
+				return changed, fmt.Errorf("store resealed secret: %w", err)
+			}
+			changed += int(n)
+		}
+		if len(rows) < page {
+			return changed, errors.Join(refused...)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+-- PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
+-- every transaction that wrote some. In the same statement it would not see a webhook that
+-- was set while the append waited for its row lock (STORAGE 5.5). Chunks of artifacts gather
+-- for a moment; a status goes at once, but never cuts a running backoff short. It returns how
+-- many webhooks have something to deliver.
+-- name: PushHeadMove :execrows
+UPDATE a2a.push_configs p
+SET head_seq = t.last_seq,
+  next_attempt_at = CASE
+    WHEN p.cursor_seq = p.head_seq THEN clock_timestamp() + CASE WHEN n.urgent THEN interval '0' ELSE sqlc.arg(gather)::interval END
+    WHEN p.attempt = 0 AND n.urgent THEN least(p.next_attempt_at, clock_timestamp())
+    ELSE p.next_attempt_at END
+FROM (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(urgent)::boolean[]) AS urgent) n
+JOIN a2a.tasks t ON t.id = n.task_id
+WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq;
+
+-- PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
+-- only that one.
+-- name: PushOfTaskForCaller :many
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+FROM a2a.push_configs p
+WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND p.owner = sqlc.arg(owner) AND p.deleted_at IS NULL
+  AND (sqlc.arg(config_id)::text = '' OR p.config_id = sqlc.arg(config_id))
+ORDER BY p.created_at, p.id;
+
+-- PushInsert adds a webhook to a task whose row the transaction has locked or made.
+-- name: PushInsert :exec
+INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, token, credentials, wire_version,
+  state, from_seq, cursor_seq, head_seq, next_attempt_at)
+VALUES (sqlc.arg(id), sqlc.arg(task_id), sqlc.arg(config_id), sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent), sqlc.arg(url),
+  sqlc.arg(origin), sqlc.arg(schemes)::text[], sqlc.narg(token), sqlc.narg(credentials), sqlc.arg(wire_version),
+  CASE WHEN sqlc.arg(ended)::boolean THEN 'done' ELSE 'active' END, sqlc.arg(from_seq), sqlc.arg(from_seq), sqlc.arg(head_seq)::bigint,
+  CASE WHEN sqlc.arg(head_seq) > sqlc.arg(from_seq) THEN clock_timestamp() ELSE 'infinity' END);
+
+-- PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten.
+-- name: PushReplace :exec
+UPDATE a2a.push_configs p
+SET url = sqlc.arg(url), origin = sqlc.arg(origin), schemes = sqlc.arg(schemes)::text[], token = sqlc.narg(token), credentials = sqlc.narg(credentials),
+  wire_version = sqlc.arg(wire_version), attempt = 0, target_seq = NULL, reason = NULL,
+  state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
+  next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
+WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
+
+-- TaskHasPush notes in the row that every append locks that the task has a webhook.
+-- name: TaskHasPush :exec
+UPDATE a2a.tasks SET has_push = true WHERE id = sqlc.arg(id) AND NOT has_push;
+
+-- PushDelete ends a webhook of the caller and says until when a request that was claimed
+-- before may still start. No row means that there was none.
+-- name: PushDelete :one
+UPDATE a2a.push_configs p
+SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
+WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND p.owner = sqlc.arg(owner) AND p.deleted_at IS NULL
+RETURNING p.id, (p.lease_until IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy;
+
+-- PushBusy reports whether a webhook is held by a deliverer.
+-- name: PushBusy :one
+SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = sqlc.arg(id) AND p.lease_until > clock_timestamp())::boolean AS busy;
+
+-- PushClaimLock lets one claim decide at a time, so that the cap per destination is exact. It
+-- is a statement of its own: the claim takes its snapshot after it.
+-- name: PushClaimLock :exec
+SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, sqlc.arg(chore)::int);
+
+-- PushClaim gives up to max due webhooks to a deliverer, at most cap at once to one
+-- destination, and none to one whose breaker is open; one that was open gets a single probe.
+-- name: PushClaim :many
+WITH busy AS (
+  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > clock_timestamp() GROUP BY b.origin
+), cand AS (
+  SELECT c.id, c.origin, c.next_attempt_at, coalesce(d.open_until IS NOT NULL, false) AS probe,
+    row_number() OVER (PARTITION BY c.origin ORDER BY c.next_attempt_at, c.id) AS rn
+  FROM a2a.push_configs c
+  LEFT JOIN a2a.push_destinations d ON d.tenant = c.tenant AND d.origin = c.origin
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at <= clock_timestamp()
+    AND (c.lease_until IS NULL OR c.lease_until <= clock_timestamp())
+    AND d.disabled_at IS NULL AND (d.open_until IS NULL OR d.open_until <= clock_timestamp())
+), pick AS (
+  SELECT c.id
+  FROM a2a.push_configs c
+  JOIN cand ON cand.id = c.id
+  LEFT JOIN busy ON busy.origin = c.origin
+  WHERE cand.rn <= (CASE WHEN cand.probe THEN 1 ELSE sqlc.arg(cap)::bigint END) - coalesce(busy.n, 0)
+  ORDER BY c.next_attempt_at, c.id
+  LIMIT sqlc.arg(max)::int
+  FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE a2a.push_configs c
+SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c.lease_epoch + 1
+FROM pick
+WHERE c.id = pick.id
+RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
+  c.cursor_seq, c.attempt, c.lease_epoch;
+
+-- PushTarget settles what claimed webhooks deliver next: events up to the next state that a
+-- consumer must not miss, or up to the newest. What was chosen for a failed try stays. It runs
+-- after the claim in its transaction, so that it sees every event up to the heads.
+-- name: PushTarget :many
+WITH n AS (
+  SELECT p.id, coalesce(
+    (SELECT min(e.seq) FROM a2a.task_events e WHERE e.task_id = p.task_id AND e.seq > p.cursor_seq AND e.seq <= p.head_seq AND e.state >= 3),
+    p.head_seq) AS seq
+  FROM a2a.push_configs p
+  WHERE p.id = ANY(sqlc.arg(ids)::uuid[])
+)
+UPDATE a2a.push_configs p
+SET target_seq = coalesce(p.target_seq, n.seq)
+FROM n
+WHERE p.id = n.id
+RETURNING p.id, p.target_seq::bigint AS target_seq;
+
+-- PushDelivered records a delivery and moves the cursor. No row means that the lease was lost.
+-- name: PushDelivered :one
+UPDATE a2a.push_configs p
+SET cursor_seq = p.target_seq, target_seq = NULL, attempt = 0, lease_until = NULL, reason = NULL,
+  next_attempt_at = CASE WHEN p.target_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END,
+  state = CASE WHEN sqlc.arg(terminal)::boolean AND p.target_seq = p.head_seq THEN 'done' ELSE p.state END
+WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch) AND p.target_seq = sqlc.arg(seq)
+RETURNING (p.cursor_seq < p.head_seq)::boolean AS more;
+
+-- PushFailed records a failed try: the next one is after delay, unless fate says otherwise.
+-- It is fenced like PushDelivered: a webhook that was set again has no target.
+-- name: PushFailed :execrows
+UPDATE a2a.push_configs p
+SET attempt = p.attempt + 1, lease_until = NULL, next_attempt_at = clock_timestamp() + sqlc.arg(delay)::interval,
+  state = CASE WHEN sqlc.arg(fate)::text = '' THEN p.state ELSE sqlc.arg(fate) END,
+  reason = CASE WHEN sqlc.arg(fate) = '' THEN p.reason ELSE sqlc.arg(reason)::text END
+WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch) AND p.target_seq = sqlc.arg(seq);
+
+-- PushReleased gives a webhook back untried.
+-- name: PushReleased :exec
+UPDATE a2a.push_configs p SET lease_until = NULL WHERE p.id = sqlc.arg(id) AND p.lease_epoch = sqlc.arg(epoch);
+
+-- PushAttemptInsert writes one line of the ledger.
+-- name: PushAttemptInsert :exec
+INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at, duration_ms, remote_ip, status, class, reason, answer)
+VALUES (sqlc.arg(push_id), sqlc.arg(task_id), sqlc.arg(from_seq), sqlc.arg(seq), sqlc.arg(outcome), sqlc.arg(attempt), sqlc.arg(trigger),
+  clock_timestamp() - make_interval(secs => sqlc.arg(duration_ms)::int / 1000.0), sqlc.arg(duration_ms), sqlc.narg(remote_ip), sqlc.narg(status),
+  sqlc.narg(class), sqlc.narg(reason), sqlc.narg(answer));
+
+-- DestinationUp closes the breaker of a destination.
+-- name: DestinationUp :exec
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
+WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR open_until IS NOT NULL);
+
+-- DestinationDown counts a failure of a destination. At the limit, and at every failure of a
+-- probe, the breaker opens, twice as long each time; after days of failure it is disabled.
+-- Failures of what was under way when it opened are no probes.
+-- name: DestinationDown :one
+INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
+VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp())
+ON CONFLICT (tenant, origin) DO UPDATE
+SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
+  openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
+  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= sqlc.arg(max_fails)
+    THEN clock_timestamp() + least(sqlc.arg(first_open)::interval * power(2, least(d.openings, 20)), sqlc.arg(max_open)::interval) END,
+  disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - sqlc.arg(disable_after)::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
+RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled;
+
+-- DestinationEnable lets a disabled or resting destination try again at once.
+-- name: DestinationEnable :execrows
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL
+WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin);
+
+-- PushList reads webhooks for the operator, newest first.
+-- name: PushList :many
+SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state, coalesce(p.reason, '')::text AS reason, p.cursor_seq, p.head_seq, p.attempt,
+  p.next_attempt_at, p.created_at, p.deleted_at, d.open_until, d.disabled_at
+FROM a2a.push_configs p
+LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
+WHERE (sqlc.narg(task_id)::uuid IS NULL OR p.task_id = sqlc.narg(task_id)) AND (sqlc.arg(tenant)::text = '' OR p.tenant = sqlc.arg(tenant))
+  AND (sqlc.arg(state)::text = '' OR p.state = sqlc.arg(state))
+ORDER BY p.created_at DESC, p.id DESC
+LIMIT sqlc.arg(max)::int;
+
+-- PushAttempts reads the ledger of one webhook for the operator, newest first.
+-- name: PushAttempts :many
+SELECT a.id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, coalesce(a.remote_ip, '')::text AS remote_ip,
+  coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason, a.answer
+FROM a2a.push_attempts a
+WHERE a.push_id = sqlc.arg(push_id)
+ORDER BY a.id DESC
+LIMIT sqlc.arg(max)::int;
+
+-- PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
+-- and makes it active: what follows is delivered again.
+-- name: PushReplay :execrows
+UPDATE a2a.push_configs p
+SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
+  state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
+  lease_epoch = p.lease_epoch + 1, lease_until = NULL, next_attempt_at = clock_timestamp()
+WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
+
+-- PushSecrets reads what is sealed, for the change of keys.
+-- name: PushSecrets :many
+SELECT p.id, p.token, p.credentials FROM a2a.push_configs p
+WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL) AND p.id > sqlc.arg(after)
+ORDER BY p.id
+LIMIT sqlc.arg(max)::int;
+
+-- PushReseal stores secrets under another key, unless they changed meanwhile.
+-- name: PushReseal :execrows
+UPDATE a2a.push_configs p
+SET token = sqlc.narg(token), credentials = sqlc.narg(credentials)
+WHERE p.id = sqlc.arg(id) AND p.token IS NOT DISTINCT FROM sqlc.narg(old_token) AND p.credentials IS NOT DISTINCT FROM sqlc.narg(old_credentials);
