@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -40,9 +41,9 @@ func (f *fixture) pushes(task a2a.ID) []store.Push {
 	return list
 }
 
-func (f *fixture) claimPushes(max int) []store.Delivery {
+func (f *fixture) claimPushes(limit int) []store.Delivery {
 	f.t.Helper()
-	due, err := f.ClaimPushes(f.ctx, max, 8, time.Minute)
+	due, err := f.ClaimPushes(f.ctx, limit, 8, time.Minute)
 	if err != nil {
 		f.t.Fatalf("claim webhooks: %v", err)
 	}
@@ -117,6 +118,9 @@ func (f *fixture) deliveries(task a2a.ID, id string) (list []string) {
 			f.t.Errorf("event %d is %s, and has a time of delivery: %t", seq, state, at)
 		}
 		list = append(list, fmt.Sprintf("%d %s %d %s", seq, state, tries, reason))
+	}
+	if err := rows.Err(); err != nil {
+		f.t.Fatal(err)
 	}
 	return list
 }
@@ -653,7 +657,8 @@ func TestDeleteWaitsForARequestUnderWay(t *testing.T) {
 	d := f.duePush()
 	done := make(chan error, 1)
 	go func() { done <- f.DeletePush(f.ctx, ann, task, "default") }()
-	for len(f.pushes(task)) > 0 { // it is gone for clients at once
+	for gone := false; !gone; gone = len(f.pushes(task)) == 0 { // for clients, at once
+		runtime.Gosched()
 	}
 	f.claimTask(task)
 	select {
