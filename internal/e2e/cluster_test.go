@@ -62,6 +62,7 @@ type cluster struct {
 	readers  atomic.Int64
 	retry    backoff.Policy // of clients
 	cutOK    bool           // streams may end without a word
+	key      string         // API key by which tasks are read again at the end; empty: none
 }
 
 // newCluster returns one without replicas on a new database. When the test ends, it must be
@@ -272,7 +273,7 @@ func (c *cluster) readAgain() {
 	for _, at := range c.alive() {
 		for _, r := range list {
 			cl := c.client(at, r.agent)
-			cl.Tries = -1
+			cl.Tries, cl.APIKey = -1, c.key
 			for ev, err := range cl.Resubscribe(ctx, r.task, client.StreamOptions{LastEventID: r.first}) {
 				if err != nil {
 					c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)
