@@ -85,7 +85,7 @@ func (b *bench) push(ctx context.Context) error {
 		}
 		rates = append(rates, rate)
 	}
-	f := figure{Name: "webhooks to one sink: rate", Unit: "/s", Target: atLeast(800)}.series(rates)
+	f := figure{Name: "webhooks to one sink: rate", Unit: "/s", Target: atLeast(800).onQuiet()}.series(rates)
 	f.Detail = "one event each, queued beforehand; 8 requests at once, as the default is"
 	b.report.add(f)
 	return b.pushDelay(ctx)
@@ -173,7 +173,7 @@ func (b *bench) pushDelay(ctx context.Context) error {
 	p99 := ms(quantile(alone, 0.99))
 	b.report.add(figure{Name: "commit to the webhook's request: p50", Value: ms(quantile(alone, 0.50)), Unit: "ms"})
 	b.report.add(figure{
-		Name: "commit to the webhook's request: p99", Value: p99, Unit: "ms", Target: atMost(60),
+		Name: "commit to the webhook's request: p99", Value: p99, Unit: "ms", Target: atMost(60).onQuiet(),
 		Detail: fmt.Sprintf("%d tasks at %d/s; worst %s ms", len(alone), pacedRate, number(ms(alone[len(alone)-1]))),
 	})
 	for range 10 {
@@ -190,7 +190,7 @@ func (b *bench) pushDelay(ctx context.Context) error {
 		return err
 	}
 	b.report.add(figure{
-		Name: "the same p99 while 10 destinations hang", Value: ms(quantile(beside, 0.99)) / p99, Unit: "×", Target: atMost(2),
+		Name: "the same p99 while 10 destinations hang", Value: ms(quantile(beside, 0.99)) / p99, Unit: "×", Target: atMost(2).onQuiet(),
 		Detail: fmt.Sprintf("%s ms; 500 webhooks wait for the ten", number(ms(quantile(beside, 0.99)))),
 	})
 	return nil
