@@ -129,6 +129,6 @@ JOIN a2a.tasks t ON t.id = s.id
 WHERE t.id = ANY (sqlc.arg(ids)) AND t.last_seq > s.seen;
 
 -- Notify sends wakes to the other replicas. It is never part of a transaction that writes:
--- NOTIFY holds a database-wide lock across the commit (STORAGE 1).
+-- NOTIFY holds a database-wide lock across the commit.
 -- name: Notify :exec
 SELECT pg_notify('a2ad', p.payload) FROM unnest(sqlc.arg(payloads)::text[]) AS p(payload);

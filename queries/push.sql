@@ -1,6 +1,6 @@
 -- PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 -- every transaction that wrote some. In the same statement it would not see a webhook that
--- was set while the append waited for its row lock (STORAGE 5.5). Chunks of artifacts gather
+-- was set while the append waited for its row lock. Chunks of artifacts gather
 -- for a moment; a status goes at once, but never cuts a running backoff short. It returns how
 -- many webhooks have something to deliver.
 -- name: PushHeadMove :execrows

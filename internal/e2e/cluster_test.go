@@ -22,7 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// leaseTTL is that of RELIABILITY's tests.
+// leaseTTL is short, for tests.
 const leaseTTL = 3 * time.Second
 
 // timings make a replica notice in seconds what takes minutes in production.

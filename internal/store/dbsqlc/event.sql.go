@@ -300,7 +300,7 @@ SELECT pg_notify('a2ad', p.payload) FROM unnest($1::text[]) AS p(payload)
 `
 
 // Notify sends wakes to the other replicas. It is never part of a transaction that writes:
-// NOTIFY holds a database-wide lock across the commit (STORAGE 1).
+// NOTIFY holds a database-wide lock across the commit.
 func (q *Queries) Notify(ctx context.Context, payloads []string) error {
 	_, err := q.db.Exec(ctx, notify, payloads)
 	return err
