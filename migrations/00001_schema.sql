@@ -23,10 +23,12 @@ CREATE TABLE a2a.tasks (
   priority smallint NOT NULL DEFAULT 0,
   ready_at timestamptz,                         -- run_at of its row in a2a.task_ready, null without one
   has_artifacts boolean NOT NULL DEFAULT false,
+  folded boolean NOT NULL DEFAULT false,        -- they are in a2a.artifacts; else they are in the log
   bytes bigint NOT NULL DEFAULT 0,              -- stored payload, for the limit per task
   metadata json,
   created_at timestamptz NOT NULL,
   deadline_at timestamptz,                      -- of the turn that is being worked on
+  CHECK (NOT folded OR has_artifacts AND state >= 100),
   CHECK (read_user_seq <= last_user_seq AND last_user_seq <= last_message_seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX tasks_list ON a2a.tasks (tenant, owner, status_at DESC, id DESC);
@@ -100,7 +102,7 @@ CREATE TABLE a2a.messages (
   PRIMARY KEY (task_id, seq)
 );
 
--- The artifacts of finished tasks, folded from their events; those of living ones are in the log.
+-- The artifacts of finished tasks with a long log, folded from their events; those of others are in the log.
 CREATE TABLE a2a.artifacts (
   task_id uuid NOT NULL,
   artifact_id text NOT NULL,

@@ -53,7 +53,7 @@ WITH h AS (
   FROM a2a.task_leases l
   JOIN (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
     ON l.task_id = x.task_id AND l.epoch = x.epoch
-  WHERE l.lease_until > clock_timestamp()
+  WHERE l.task_id = ANY (sqlc.arg(task_ids)) AND l.lease_until > clock_timestamp()
   ORDER BY l.task_id
   FOR UPDATE OF l
 )
@@ -88,7 +88,10 @@ SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, sqlc.arg(error)::text FR
 WITH i AS (
   SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
 ), l AS (
-  SELECT t.id, i.epoch FROM a2a.tasks t JOIN i ON i.task_id = t.id AND i.epoch = t.lease_epoch WHERE t.state < 100 ORDER BY t.id FOR UPDATE OF t
+  SELECT t.id, i.epoch FROM a2a.tasks t JOIN i ON i.task_id = t.id AND i.epoch = t.lease_epoch
+  WHERE t.id = ANY (sqlc.arg(task_ids)) AND t.state < 100
+  ORDER BY t.id
+  FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, attempt = greatest(t.attempt - 1, 0), ready_at = clock_timestamp()
   FROM l WHERE t.id = l.id AND t.lease_epoch = l.epoch
@@ -124,7 +127,7 @@ WITH p AS (
   FROM a2a.tasks t
   JOIN dead ON dead.task_id = t.id
   LEFT JOIN p ON p.agent = t.agent
-  WHERE t.lease_epoch = dead.epoch AND t.state < 100
+  WHERE t.id = ANY (ARRAY(SELECT dead.task_id FROM dead)) AND t.lease_epoch = dead.epoch AND t.state < 100
   ORDER BY t.id
   FOR UPDATE OF t SKIP LOCKED
 ), d AS (
@@ -140,10 +143,11 @@ WITH p AS (
     status_message_seq = CASE l.fate WHEN 'retry' THEN t.status_message_seq ELSE t.last_message_seq + 1 END,
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
-    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END
+    ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END,
+    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= sqlc.arg(fold_events)::bigint
   FROM l
-  WHERE t.id = l.id
-  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.has_artifacts, t.has_push, l.epoch AS dead_epoch, l.fate
+  WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
+  RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
   FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
@@ -162,10 +166,14 @@ WITH p AS (
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was lost' FROM u WHERE u.fate = 'retry'
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
 )
-SELECT u.id, u.agent, u.fate::text AS fate, u.has_artifacts, u.has_push FROM u;
+SELECT u.id, u.agent, u.fate::text AS fate, u.folded, u.has_push FROM u;
+
+-- CheckpointsDelete removes the checkpoints of tasks that the rescue has ended. It is a
+-- statement of its own: one that was saved after the rescue took its snapshot and before it
+-- had the task's row is not visible to the rescue itself.
+-- name: CheckpointsDelete :exec
+DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY(sqlc.arg(task_ids)::uuid[]);
 
 -- ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
 -- name: ChoreLock :one

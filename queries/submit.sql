@@ -89,7 +89,8 @@ WITH n AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL
+    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
+    folded = sqlc.arg(folds)::boolean
   FROM n
   WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at

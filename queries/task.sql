@@ -6,8 +6,8 @@ WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 -- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
--- events of a task that has not ended. Whoever calls it has checked that the caller may see
--- the tasks.
+-- events of a task whose artifacts are not folded. Whoever calls it has checked that the caller may see
+-- the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
 -- name: TaskSnapshots :many
 WITH t AS (
   SELECT t.* FROM a2a.tasks t WHERE t.id = ANY(sqlc.arg(ids)::uuid[])
@@ -18,26 +18,21 @@ SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.statu
 FROM t
 UNION ALL
 SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
-FROM t JOIN a2a.messages m ON m.task_id = t.id
+FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY (sqlc.arg(ids))
   AND (m.seq > t.last_message_seq - sqlc.arg(history)::bigint - 1 OR m.seq = t.status_message_seq)
 UNION ALL
-SELECT t.id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
-FROM t JOIN a2a.artifacts a ON a.task_id = t.id
-WHERE sqlc.arg(artifacts)::boolean AND t.has_artifacts AND t.state >= 100
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+FROM a2a.artifacts a
+WHERE sqlc.arg(artifacts)::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT t.id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
-FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
-WHERE sqlc.arg(artifacts) AND t.has_artifacts AND t.state >= 100
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+FROM a2a.artifact_parts p
+WHERE sqlc.arg(artifacts) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
-FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.artifact_id IS NOT NULL
-WHERE sqlc.arg(artifacts) AND t.has_artifacts AND t.state < 100
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM a2a.task_events e
+WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4;
-
--- PlanForArguments has the statements of the rest of the transaction planned for their
--- arguments: which of the filters of a list are in use decides on the index.
--- name: PlanForArguments :exec
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true);
 
 -- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
 -- TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
@@ -46,8 +41,8 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 -- name: TaskSnapshotAt :many
 WITH t AS (
   SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
-  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = sqlc.arg(seq)::bigint
-  WHERE t.id = sqlc.arg(id)::uuid
+  FROM a2a.tasks t, a2a.task_events e
+  WHERE t.id = sqlc.arg(id)::uuid AND e.task_id = sqlc.arg(id) AND e.seq = sqlc.arg(seq)::bigint
 ), s AS (
   SELECT e.seq, e.state, e.committed_at
   FROM a2a.task_events e
@@ -68,10 +63,15 @@ SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, 
 FROM t, m
 WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
 UNION ALL
-SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
-FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
-WHERE sqlc.arg(artifacts)::boolean
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM a2a.task_events e
+WHERE sqlc.arg(artifacts)::boolean AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
 ORDER BY 2, 3;
+
+-- PlanForArguments has the statements of the rest of the transaction planned for their
+-- arguments: which of the filters of a list are in use decides on the index.
+-- name: PlanForArguments :exec
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true);
 
 -- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
 -- status first. before_at and before_id are the position of the last task of the page before.

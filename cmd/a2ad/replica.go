@@ -29,6 +29,7 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -191,11 +192,13 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	limits := wire.Limits{
+		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
+	}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: wire.Limits{
-			Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
-		}},
+		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
+		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
@@ -252,11 +255,13 @@ func (r *replica) run(ctx context.Context) error {
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
 	if r.admin != nil {
+		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
-	r.logger.InfoContext(ctx, "ready", "replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files))
+	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},

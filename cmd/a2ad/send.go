@@ -398,6 +398,8 @@ func (s *sending) explain(err error) error {
 		return fmt.Errorf("%w\nPut an API key into A2AD_API_KEY; \"a2ad apikey create\" makes one on the server", err)
 	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
 		return fmt.Errorf("%w\nA task is found at its own agent only: name that with --agent, unless it is the default one", err)
+	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		return fmt.Errorf("no agent answers at %s: %w", s.cmd.agentURL(), err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/v1"
 )
 
 // openPush puts the delivery of webhooks together.
@@ -51,15 +52,18 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 	if err := r.pushKeys.Load(ctx); err != nil {
 		return fmt.Errorf("webhooks: %w", err)
 	}
-	codec := v03.Codec{}
+	old, current := v03.Codec{}, v1.Codec{}
 	r.deliverer = push.NewDeliverer(push.DelivererConfig{
 		Store: r.store, Hub: r.hub, Client: push.NewClient(client), Keys: r.pushKeys, Ring: r.cfg.Keys, Timeout: r.cfg.PushTimeout,
 		Schedule: push.Schedule{Waits: r.cfg.PushRetry, Throttle: r.cfg.PushThrottleWait},
 		Breaker: store.Breaker{
 			Fails: r.cfg.PushBreaker.Failures, FirstOpen: r.cfg.PushBreaker.First, MaxOpen: r.cfg.PushBreaker.Longest, DisableAfter: r.cfg.PushDisableAfter,
 		},
-		Render: map[int16]push.Render{store.PushV03: func(t *a2a.Task) []byte { return codec.AppendTask(nil, t) }},
-		Slots:  r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: r.cfg.PushPoll, MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger,
+		Render: map[int16]push.Render{
+			store.PushV03: func(t *a2a.Task) []byte { return old.AppendTask(nil, t) },
+			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
+		},
+		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: r.cfg.PushPoll, MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger,
 	})
 	r.warnOpenings(ctx)
 	return nil

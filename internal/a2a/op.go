@@ -7,8 +7,9 @@ import "time"
 // DeletePushConfig or GetExtendedCard. Codecs make them, the engine carries them out.
 type Op interface{ op() }
 
-// SendMessage starts a task or continues one. Stream asks for its events.
+// SendMessage starts a task or continues one. Stream asks for its events, by StreamRules.
 type SendMessage struct {
+	StreamRules
 	Message       Message
 	Stream        bool
 	Blocking      bool // wait until the task ends or waits for its client
@@ -18,8 +19,13 @@ type SendMessage struct {
 	Metadata      Raw
 	Digest        [32]byte // SHA-256 of the params as sent
 	Idempotency   string   // Idempotency-Key header; the binding fills it in
-	LastEventID   string   // Last-Event-ID header; the binding fills it in
-	ResumeAsTask  bool     // a resumed stream starts with the Task as of LastEventID
+}
+
+// StreamRules is what generations ask of a stream of events.
+type StreamRules struct {
+	LastEventID  string // Last-Event-ID header; the binding fills it in
+	ResumeAsTask bool   // resumed, it starts with the Task as of LastEventID instead of the event behind
+	LastStatus   bool   // of a task with no more to come, the last status follows the Task, for those who wait for one
 }
 
 // GetTask reads one task.
@@ -47,15 +53,12 @@ type CancelTask struct {
 	RepeatOK bool
 }
 
-// Subscribe follows one task. EndedOK and ResumeAsTask say what generations differ in:
-// whether a finished task answers with its snapshot and last status instead of
-// CodeUnsupportedOperation, and whether a resumed stream starts with the Task as of
-// LastEventID instead of the next event.
+// Subscribe follows one task. With EndedOK a finished one answers with its snapshot
+// instead of CodeUnsupportedOperation: generations differ here.
 type Subscribe struct {
-	ID           string
-	LastEventID  string // header, if any; the binding fills it in
-	EndedOK      bool
-	ResumeAsTask bool
+	StreamRules
+	ID      string
+	EndedOK bool
 }
 
 // SetPushConfig adds or replaces a webhook of a task.
@@ -77,8 +80,9 @@ type ListPushConfigs struct {
 // DeletePushConfig ends one webhook.
 type DeletePushConfig struct{ TaskID, ConfigID string }
 
-// GetExtendedCard reads the card for signed-in callers.
-type GetExtendedCard struct{}
+// GetExtendedCard reads the card for signed-in callers. Undeclared is the error where the
+// agent's card speaks of none: generations differ here.
+type GetExtendedCard struct{ Undeclared ErrorCode }
 
 func (*SendMessage) op()      {}
 func (*GetTask) op()          {}

@@ -111,6 +111,9 @@ type Entry struct {
 	UID       ID
 	Time      time.Time // database clock, whole milliseconds
 	Event     Event
+	// Messages is how many the history of the task has with this event, where that is known:
+	// to those who follow the process that wrote it. Else it is 0. The log does not hold it.
+	Messages int64
 }
 
 // State returns the state that the entry sets, or StateNone.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -227,8 +228,7 @@ func (c *cluster) judge() {
 	if err != nil {
 		c.t.Errorf("check what was shown: %v", err)
 	}
-	found = append(append(found, shown...), check.Streams(streams)...)
-	found = append(found, check.Answers(c.log.Answers(), streams)...)
+	found = slices.Concat(found, shown, check.Clients(streams, c.log.Answers()))
 	for i, v := range found {
 		if c.cutOK && v.Name == check.Ending && strings.Contains(v.Detail, "without a last event") {
 			continue

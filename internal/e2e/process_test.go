@@ -23,6 +23,7 @@ type replica struct {
 	t      *testing.T
 	name   string
 	base   string // URL of its API
+	admin  string // URL for operators, if it has one
 	env    []string
 	log    *logbook
 	cmd    *exec.Cmd
@@ -65,7 +66,8 @@ func spawn(t *testing.T, name string, env []string) *replica {
 // awaitReady returns when the replica serves.
 func (r *replica) awaitReady() {
 	r.t.Helper()
-	r.base = "http://" + r.awaitLog("ready", nil).str("api")
+	ready := r.awaitLog("ready", nil)
+	r.base, r.admin = "http://"+ready.str("api"), "http://"+ready.str("admin")
 }
 
 // end makes sure that the process is gone, whatever became of the test.

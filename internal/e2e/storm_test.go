@@ -70,9 +70,9 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 		failed += r.log.count(func(line logLine) bool { return line.str("msg") == "request" && line.num("status") >= 500 })
 	}
 	t.Logf("%d kills, %d requests, %d of them failed", kills, all, failed)
-	// What is idempotent is repeated inside. A message to a waiting task is not, and there is none.
-	if failed*100 > all {
-		t.Errorf("%d of %d requests failed, want at most 1 in 100", failed, all)
+	// What is safe to repeat is repeated inside.
+	if failed > 1+all/100 {
+		t.Errorf("%d of %d requests failed, want about 1 in 100 at most", failed, all)
 	}
 }
 

@@ -30,7 +30,11 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 
 // Stream is one client's view of one task. It is not safe for concurrent use.
 type Stream struct {
-	TaskID a2a.ID
+	TaskID  a2a.ID
+	rules   a2a.StreamRules
+	history *int // of the Task it starts with
+	endedOK bool // there may be nothing to follow
+
 	ready  []Frame // to be delivered before the cursor is asked
 	items  []*stream.Item
 	cursor *stream.Cursor // nil: nothing comes after ready
@@ -96,7 +100,7 @@ func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{ends: endsMessageStream, leave: leave}
+	s := &Stream{rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
 	if err := e.openMessageStream(ctx, s, &in, op); err != nil {
 		s.Close()
 		return nil, err
@@ -122,10 +126,25 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 		s.cursor.Close()
 		s.cursor = nil
 	}
-	if sub.Replay && op.LastEventID != "" {
-		return e.resume(ctx, s, op.LastEventID, op.HistoryLength)
+	switch {
+	case sub.Replay && s.rules.LastEventID != "":
+		return e.resume(ctx, s)
+	case sub.Resumed:
+		// The turn that the message begins is streamed whole, however far the agent is already.
+		return e.openAt(ctx, s, sub.After, sub.After)
 	}
-	return e.openSnapshot(ctx, s, op.HistoryLength, false)
+	return e.openSnapshot(ctx, s, false)
+}
+
+// openAt starts s with the task as it was at event seq. head is the newest one known of.
+func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
+	t, err := e.store.SnapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
+	if err != nil {
+		return err
+	}
+	s.ready = []Frame{{Task: t}}
+	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, head)
+	return nil
 }
 
 // Subscribe follows a task of the caller: from its present state, or behind the event that
@@ -136,17 +155,17 @@ func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent
 		return nil, err
 	}
 	if head.State.Terminal() && !op.EndedOK && op.LastEventID == "" {
-		return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is already %s", head.State)
+		return nil, hasEnded(head.State)
 	}
 	leave, err := e.streams.enter(c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, ends: endsSubscription, leave: leave}
+	s := &Stream{TaskID: id, rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
-		err = e.openSnapshot(ctx, s, nil, false)
+		err = e.openSnapshot(ctx, s, false)
 	} else {
-		err = e.resume(ctx, s, op.LastEventID, nil)
+		err = e.resume(ctx, s)
 	}
 	if err != nil {
 		s.Close()
@@ -155,16 +174,23 @@ func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent
 	return s, nil
 }
 
+func hasEnded(state a2a.State) error {
+	return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is already %s", state)
+}
+
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
-// status follows as the last event, so that a client that waits for one gets it (PROTOCOL T-04).
-func (e *Engine) openSnapshot(ctx context.Context, s *Stream, history *int, gap bool) error {
-	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: history, Artifacts: true})
+// status follows as the last event where clients wait for one (PROTOCOL T-04).
+func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
+	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
 	s.ready = []Frame{{Task: t, Gap: gap}}
 	if !s.ends(t.Status.State) {
 		s.cursor = e.follower.Follow(t.ID, t.ContextID, t.LastSeq, t.LastSeq)
+		return nil
+	}
+	if !s.rules.LastStatus {
 		return nil
 	}
 	entries, err := e.store.EventsAfter(ctx, t.ID, t.LastSeq-1, 1)
@@ -178,11 +204,12 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, history *int, gap 
 	return nil
 }
 
-// resume starts s behind the event that lastID names. If this log does not hold that event
-// under that uid (it was another server's, or a failover lost it), the client gets a snapshot
-// that says so, never other events under numbers it has seen.
-func (e *Engine) resume(ctx context.Context, s *Stream, lastID string, history *int) error {
-	seq, short, ok := sse.ParseID(lastID)
+// resume starts s behind the event that the client saw last: with the event behind it, or
+// with the Task as of it. If this log does not hold that event under that uid (it was another
+// server's, or a failover lost it), the client gets a snapshot that says so, never other
+// events under numbers it has seen.
+func (e *Engine) resume(ctx context.Context, s *Stream) error {
+	seq, short, ok := sse.ParseID(s.rules.LastEventID)
 	if ok {
 		uid, found, err := e.store.EventUID(ctx, s.TaskID, seq)
 		if err != nil {
@@ -191,14 +218,27 @@ func (e *Engine) resume(ctx context.Context, s *Stream, lastID string, history *
 		ok = found && uid.Short() == short
 	}
 	if !ok {
-		return e.openSnapshot(ctx, s, history, true)
+		return e.openSnapshot(ctx, s, true)
 	}
-	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: new(int)})
+	want := store.Want{History: new(int)}
+	if s.rules.ResumeAsTask {
+		want = store.Want{History: s.history, Artifacts: true}
+	}
+	t, err := e.store.Snapshot(ctx, s.TaskID, want)
 	if err != nil {
 		return err
 	}
 	if s.ends(t.Status.State) && seq >= t.LastSeq {
-		return e.openSnapshot(ctx, s, history, false)
+		if !s.endedOK {
+			return hasEnded(t.Status.State)
+		}
+		return e.openSnapshot(ctx, s, false)
+	}
+	if s.rules.ResumeAsTask && seq < t.LastSeq {
+		return e.openAt(ctx, s, seq, t.LastSeq)
+	}
+	if s.rules.ResumeAsTask { // at the head the task as it is says more: the client may have sent messages since
+		s.ready = []Frame{{Task: t}}
 	}
 	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, t.LastSeq)
 	return nil

@@ -18,43 +18,95 @@ type card struct {
 	etag string
 }
 
-// ResumeExtension is the URI of the extension by which streams can be resumed: events have
-// ids, Last-Event-ID is honoured, and a gap is marked in the metadata of the Task.
-const ResumeExtension = "https://a2ad.dev/extensions/resume/v1"
-
-// renderCard fills in what the server knows and the author of the agent does not.
-func (s *Server) renderCard(agent *a2a.Agent, root bool) card {
-	c := agent.Card
-	url := s.cfg.PublicURL + "/agents/" + agent.Name
-	if root {
-		url = s.cfg.PublicURL + "/"
-	}
-	c.Interfaces = []a2a.Interface{{URL: url, Binding: "JSONRPC", Version: "0.3"}}
-	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(agent), false
-	c.Security = s.cfg.Authenticator.Schemes()
-	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
-		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
-	})
-	body := s.cfg.V03.AppendCard(nil, &c)
+func newCard(body []byte) card {
 	sum := sha256.Sum256(body)
 	return card{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
 }
 
-// serveCard answers a GET or HEAD of an agent's card, which needs no credentials.
+// cards are the views of one card: of each generation, and of all together for clients that
+// do not say which they speak.
+type cards struct {
+	of  map[*generation]card
+	all card
+}
+
+// renderCards fills in what the server knows and the author of the agent does not.
+func (s *Server) renderCards(sv *served, root bool) {
+	c := sv.agent.Card
+	url := s.cfg.PublicURL + "/agents/" + sv.agent.Name
+	if root {
+		url = s.cfg.PublicURL + "/"
+	}
+	c.Interfaces = nil
+	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
+		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: s.generations[i].Version()})
+	}
+	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
+	c.Security = s.cfg.Authenticator.Schemes()
+	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
+		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
+	})
+	sv.extensions = c.Extensions
+	sv.cards.of = make(map[*generation]card, len(s.generations))
+	var all []byte
+	for _, g := range s.generations {
+		body := g.AppendCard(nil, &c)
+		sv.cards.of[g] = newCard(body)
+		if all == nil || s.cfg.PureCard {
+			all = body
+		} else {
+			all = appendUnion(nil, body, all)
+		}
+	}
+	sv.cards.all = newCard(all)
+}
+
+// appendUnion appends an object with the members of two. Where both have one that of the
+// first counts, unless both are objects: then it has the members of both.
+func appendUnion(dst, first, second []byte) []byte {
+	dst = append(dst, '{')
+	for key, v := range rawjson.Members(first) {
+		dst = append(rawjson.AppendString(dst, string(key)), ':')
+		other := rawjson.Get(second, string(key))
+		if rawjson.KindOf(v) == rawjson.KindObject && rawjson.KindOf(other) == rawjson.KindObject {
+			dst = appendUnion(dst, v, other)
+		} else {
+			dst = append(dst, v...)
+		}
+		dst = append(dst, ',')
+	}
+	for key, v := range rawjson.Members(second) {
+		if rawjson.Get(first, string(key)) == nil {
+			dst = append(append(rawjson.AppendString(dst, string(key)), ':'), v...)
+			dst = append(dst, ',')
+		}
+	}
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, '}')
+}
+
+// serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
+// that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	view := agent.cards.all
+	if g, err := s.asked(r); err == nil && g != nil {
+		view = agent.cards.of[g]
+	}
 	h := w.Header()
-	h.Set("ETag", agent.card.etag)
+	h.Set("ETag", view.etag)
 	h.Set("Cache-Control", "public, max-age=300")
-	h.Set("Vary", "A2A-Version")
-	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, agent.card.etag) {
+	h.Set("Vary", versionName)
+	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, view.etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(agent.card.body)))
+	h.Set("Content-Length", strconv.Itoa(len(view.body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		w.Write(agent.card.body) //nolint:errcheck // the client is gone
+		w.Write(view.body) //nolint:errcheck // the client is gone
 	}
 }
 
@@ -68,42 +120,4 @@ func (s *Server) serveJWKS(w http.ResponseWriter, _ *http.Request) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	w.Write(body) //nolint:errcheck // the client is gone
-}
-
-const extensionsHeader = "X-A2A-Extensions"
-
-// extensionActive reports whether the request asks for the resume extension. Names of
-// others are ignored; so is anything behind the first few, which nobody needs.
-func (s *Server) extensionActive(r *http.Request) bool {
-	for i, line := range r.Header.Values(extensionsHeader) {
-		for j, uri := range strings.SplitN(line, ",", 64) {
-			if i+j < 64 && strings.TrimSpace(uri) == ResumeExtension {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// echoExtensions tells the client which of the extensions it asked for are active.
-func (s *Server) echoExtensions(w http.ResponseWriter, r *http.Request) {
-	if s.extensionActive(r) {
-		w.Header().Set(extensionsHeader, ResumeExtension)
-	}
-}
-
-// markGap says in a Task that events before it are missing from the stream.
-func markGap(t *a2a.Task) {
-	mark := append(rawjson.AppendString(nil, ResumeExtension), `:{"gap":true}`...)
-	if len(t.Metadata) == 0 {
-		t.Metadata = append(append(a2a.Raw{'{'}, mark...), '}')
-		return
-	}
-	merged := append(a2a.Raw{'{'}, mark...)
-	for k, v := range rawjson.Members(t.Metadata) {
-		if string(k) != ResumeExtension {
-			merged = append(append(rawjson.AppendString(append(merged, ','), string(k)), ':'), v...)
-		}
-	}
-	t.Metadata = append(merged, '}')
 }

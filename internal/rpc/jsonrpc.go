@@ -16,7 +16,6 @@ import (
 	"github.com/a2ad/a2ad/internal/jsonrpc"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/wire"
 )
 
 // call is one JSON-RPC request on its way.
@@ -26,14 +25,18 @@ type call struct {
 	r      *http.Request
 	rec    *record
 	agent  *served
-	codec  wire.Codec
+	gen    *generation
 	id     []byte // of the request, as sent; nil goes out as null
 	caller store.Caller
 }
 
 // serveRPC answers a POST. The caller is known before anything of the body is looked at.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served) {
-	c := &call{s: s, w: w, r: r, rec: recordOf(r.Context()), agent: agent, codec: s.cfg.V03}
+	asked, unspoken := s.asked(r)
+	c := &call{s: s, w: w, r: r, rec: recordOf(r.Context()), agent: agent, gen: s.generations[0]}
+	if asked != nil {
+		c.gen = asked
+	}
 	principal, err := s.cfg.Authenticator.Authenticate(r)
 	if err != nil {
 		c.refuseCaller(err)
@@ -57,40 +60,52 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served)
 		return
 	}
 	c.id, c.rec.method = req.ID, req.Method
-	if err := checkVersion(r.Header); err != nil {
-		c.fail(err)
+	if unspoken != nil {
+		c.fail(unspoken)
 		return
 	}
-	op, err := c.codec.Decode(req.Method, req.Params)
+	if err := c.carryOut(asked, &req, &principal); err != nil {
+		c.fail(err)
+	}
+}
+
+// carryOut finds out what is asked for, and does it if the caller may.
+func (c *call) carryOut(asked *generation, req *jsonrpc.Request, p *auth.Principal) (err error) {
+	if c.gen, err = c.s.route(asked, req.Method); err != nil {
+		return err
+	}
+	c.rec.version = c.gen.Version()
+	op, err := c.gen.Decode(req.Method, req.Params)
 	if err != nil {
-		c.fail(err)
-		return
+		return err
 	}
-	if scope := scopeOf(op); !principal.Has(scope) {
-		c.forbid(scope)
-		return
+	if err := c.chooseAgent(req.Params); err != nil {
+		return err
 	}
-	s.echoExtensions(w, r)
-	if err := c.do(r.Context(), op); err != nil {
-		c.fail(err)
+	if scope := scopeOf(op); !p.Has(scope) {
+		return c.forbid(scope)
 	}
+	if err := c.agreeExtensions(); err != nil {
+		return err
+	}
+	return c.do(c.r.Context(), op)
 }
 
-// checkVersion refuses an explicit version that this server does not speak. None means 0.3.
-func checkVersion(h http.Header) error {
-	for _, v := range h.Values("A2A-Version") {
-		v = strings.TrimSpace(v)
-		if v == "" || v == "0.3" || strings.HasPrefix(v, "0.3.") && isDigits(v[4:]) {
-			continue
-		}
-		return a2a.Errorf(a2a.CodeVersionNotSupported, "this server speaks A2A 0.3")
+// chooseAgent lets the params name the agent, as the tenant of 1.0 does, where the path does not.
+func (c *call) chooseAgent(params []byte) error {
+	if strings.Trim(c.r.URL.Path, "/") != "" {
+		return nil
 	}
+	name := c.gen.Tenant(params)
+	if name == "" {
+		return nil
+	}
+	named := c.s.agents[name]
+	if named == nil {
+		return a2a.InvalidParams("tenant", "there is no agent of this name")
+	}
+	c.agent = named
 	return nil
-}
-
-func isDigits(s string) bool {
-	_, err := strconv.ParseUint(s, 10, 16)
-	return err == nil
 }
 
 // scopeOf says what a caller must be allowed to for an operation.
@@ -113,30 +128,30 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 			return err
 		}
 		if op.Push != nil {
-			op.Push.Generation = c.codec.Version()
+			op.Push.Generation = c.gen.Version()
 		}
 		if op.Stream {
 			return c.streamMessage(ctx, op)
 		}
 		t, err := e.Send(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.codec.AppendSent)
+		return c.answerTask(t, err, c.gen.AppendSent)
 	case *a2a.GetTask:
 		t, err := e.Get(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.codec.AppendTask)
+		return c.answerTask(t, err, c.gen.AppendTask)
 	case *a2a.CancelTask:
 		t, err := e.Cancel(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.codec.AppendTask)
+		return c.answerTask(t, err, c.gen.AppendTask)
 	case *a2a.ListTasks:
 		page, err := e.List(ctx, c.caller, agent, op)
 		if err != nil {
 			return err
 		}
-		c.answer(c.codec.AppendPage(nil, page, op.IncludeArtifacts))
+		c.answer(c.gen.AppendPage(nil, page, op.IncludeArtifacts))
 		return nil
 	case *a2a.Subscribe:
 		return c.subscribe(ctx, op)
 	case *a2a.SetPushConfig:
-		op.Config.Generation = c.codec.Version()
+		op.Config.Generation = c.gen.Version()
 		cfg, err := e.SetPush(ctx, c.caller, agent, op)
 		return c.answerPush(op.TaskID, cfg, err)
 	case *a2a.GetPushConfig:
@@ -147,16 +162,16 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err != nil {
 			return err
 		}
-		c.answer(c.codec.AppendPushConfigs(nil, op.TaskID, all))
+		c.answer(c.gen.AppendPushConfigs(nil, op.TaskID, all))
 		return nil
 	case *a2a.DeletePushConfig:
 		if err := e.DeletePush(ctx, c.caller, agent, op); err != nil {
 			return err
 		}
-		c.answer(c.codec.AppendDeleted(nil))
+		c.answer(c.gen.AppendDeleted(nil))
 		return nil
 	case *a2a.GetExtendedCard:
-		return a2a.Errorf(a2a.CodeExtendedCardNotConfigured, "there is no extended card")
+		return a2a.Errorf(op.Undeclared, "there is no extended card")
 	}
 	return fmt.Errorf("operation %T is not carried out", op)
 }
@@ -189,7 +204,7 @@ func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
 	if err != nil {
 		return err
 	}
-	c.answer(c.codec.AppendPushConfig(nil, taskID, cfg))
+	c.answer(c.gen.AppendPushConfig(nil, taskID, cfg))
 	return nil
 }
 
@@ -235,7 +250,7 @@ func (c *call) fail(err error) {
 		status = http.StatusServiceUnavailable
 		c.w.Header().Set("Retry-After", "1")
 	}
-	body := jsonrpc.AppendError(nil, c.id, c.codec.AppendError(nil, e, c.rec.id))
+	body := jsonrpc.AppendError(nil, c.id, c.gen.AppendError(nil, e, c.rec.id))
 	if status == http.StatusOK && wantsStream(c.r) {
 		if err := sse.NewWriter(c.w, c.s.cfg.SSEWriteTimeout).Event("", body); err != nil {
 			c.rec.err = errors.Join(c.rec.err, err) // the client is gone
@@ -273,9 +288,9 @@ func (c *call) refuseCaller(err error) {
 	c.fail(err)
 }
 
-func (c *call) forbid(scope auth.Scope) {
+func (c *call) forbid(scope auth.Scope) error {
 	c.w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
-	c.fail(a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope))
+	return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
 }
 
 // readBody reads a request whole, within the limits.

@@ -18,6 +18,7 @@ import (
 type record struct {
 	id        string
 	method    string
+	version   string
 	task      string
 	principal *auth.Principal
 	err       error
@@ -81,6 +82,9 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 	}
 	if rec.method != "" {
 		attrs = append(attrs, slog.String("method", clip(rec.method)))
+	}
+	if rec.version != "" {
+		attrs = append(attrs, slog.String("version", rec.version))
 	}
 	if rec.task != "" {
 		attrs = append(attrs, slog.String("task_id", clip(rec.task)))

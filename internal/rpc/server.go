@@ -24,9 +24,13 @@ type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
 	V03           wire.Codec
+	V1            wire.Codec    // nil: 0.3 alone is spoken
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
+
+	LenientVersion bool // a method of 1.0 needs no A2A-Version
+	PureCard       bool // the card for clients that name no version is that of the newest alone
 
 	MaxBody      int64
 	MaxHeader    int
@@ -79,23 +83,30 @@ func (c *Config) setDefaults() {
 
 // Server answers A2A clients. Use New.
 type Server struct {
-	cfg       Config
-	agents    map[string]*served
-	root      *served // answers at /
-	handler   http.Handler
-	accepting atomic.Bool
+	cfg         Config
+	generations []*generation // the oldest first: it is what a request without a version is of
+	agents      map[string]*served
+	root        *served // answers at /
+	handler     http.Handler
+	accepting   atomic.Bool
 }
 
 // served is one agent with what is made of it once.
 type served struct {
-	agent *a2a.Agent
-	card  card
+	agent      *a2a.Agent
+	extensions []a2a.Extension
+	cards      cards
 }
 
 // New returns a Server that listens nowhere yet.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
 	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents))}
+	for i, codec := range []wire.Codec{cfg.V03, cfg.V1} {
+		if codec != nil {
+			s.generations = append(s.generations, &generation{Codec: codec, slot: i * slotsEach})
+		}
+	}
 	for _, a := range cfg.Agents {
 		sv := &served{agent: a}
 		s.agents[a.Name] = sv
@@ -107,7 +118,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("no default agent")
 	}
 	for _, sv := range s.agents {
-		sv.card = s.renderCard(sv.agent, sv == s.root)
+		s.renderCards(sv, sv == s.root)
 	}
 	s.handler = s.routes()
 	return s, nil

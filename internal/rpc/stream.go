@@ -96,12 +96,6 @@ type frameWriter struct {
 
 var resultSuffix = []byte(jsonrpc.ResultSuffix)
 
-// Slots of the encodings that stream.Item keeps: events, and events that end a stream.
-const (
-	slotV03 = iota
-	slotV03Last
-)
-
 func (w *frameWriter) frame(f *engine.Frame) error {
 	seq, uid := f.Seq()
 	var result []byte
@@ -110,17 +104,17 @@ func (w *frameWriter) frame(f *engine.Frame) error {
 			if err := w.out.Comment("gap"); err != nil {
 				return err
 			}
-			if w.call.s.extensionActive(w.call.r) {
+			if wantsExtension(w.call.r.Header, ResumeExtension) {
 				markGap(f.Task)
 			}
 		}
-		result = w.call.codec.AppendSnapshot(nil, f.Task)
+		result = w.call.gen.AppendSnapshot(nil, f.Task)
 	} else {
-		slot := slotV03
+		slot := w.call.gen.slot
 		if f.Last {
-			slot = slotV03Last
+			slot++
 		}
-		result = f.Item.Encoded(slot, func(e *a2a.Entry) []byte { return w.call.codec.AppendEvent(nil, e, f.Last) })
+		result = f.Item.Encoded(slot, func(e *a2a.Entry) []byte { return w.call.gen.AppendEvent(nil, e, f.Last) })
 	}
 	return w.out.Event(sse.FormatID(seq, uid.Short()), w.prefix, result, resultSuffix)
 }

@@ -118,7 +118,7 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 		c.StatementTimeout, c.LockTimeout, c.IdleTxTimeout = 7*time.Second, 3*time.Second, 2*time.Second
 	})
 	f.task()
-	same(t, "names", "a2ad-r1-api a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
+	same(t, "names", "a2ad-r1-api a2ad-r1-claim a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`))
 	cc := f.ConnConfig("listener")
 	p := cc.RuntimeParams
@@ -128,8 +128,8 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 	if err := f.Ping(f.ctx); err != nil {
 		t.Error(err)
 	}
-	if api, work := f.Stats(); api.MaxConns() != 4 || work.MaxConns() != 4 {
-		t.Errorf("pools of %d and %d, want 4 each", api.MaxConns(), work.MaxConns())
+	if api, work := f.Stats(); api.MaxConns()+work.MaxConns()+1 != 8 { // and one for claims
+		t.Errorf("pools of %d and %d connections, want 7", api.MaxConns(), work.MaxConns())
 	}
 	if err := f.Notify(f.ctx, []string{"x"}); err != nil {
 		t.Error(err)

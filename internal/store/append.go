@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,7 +60,7 @@ func appendSize(a *append_) int { return a.size }
 // one lease must not overlap. If the connection is lost it finds out whether the batch was
 // committed; CodeUnavailable means that it could not.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
-	a := &append_{lease: lease, batch: batch, rows: make([]eventRow, 0, len(batch.Events)+1)}
+	a := &append_{lease: lease, batch: batch, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
 	for _, e := range batch.Events {
 		row, err := encodeEvent(e)
 		if err != nil {
@@ -68,10 +69,6 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.rows = append(a.rows, row)
 		a.uids = append(a.uids, NewUID())
 		a.size += len(row.body) + len(row.parts) + len(row.message)
-	}
-	if len(a.rows) == 0 { // a checkpoint alone
-		a.rows = append(a.rows, eventRow{kind: kindNone, body: []byte("{}")})
-		a.uids = append(a.uids, a2a.ID{})
 	}
 	group := s.appends[lease.TaskID[15]&1]
 	tries := 0
@@ -116,12 +113,16 @@ func (a *append_) entries() []a2a.Entry {
 		}
 		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: a.out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
 	}
+	entries[len(entries)-1].Messages = a.out.LastMessageSeq
 	return entries
 }
 
 // committed finds out whether a batch that was refused had been written by an earlier try,
 // whose answer was lost. Then its first event is behind the newest one that the run knew of.
 func (s *Store) committed(ctx context.Context, a *append_) error {
+	if len(a.rows) == 0 {
+		return nil // a checkpoint alone: refused means refused
+	}
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
 	var rows []dbsqlc.EventsAfterRow
@@ -160,63 +161,29 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
 }
 
-// flushAppends writes batches of several runs in one transaction. Rows of a task stand
-// together and in order.
+// flushAppends writes batches of several runs in one transaction.
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	n, more := 0, false
-	for _, it := range items {
-		n += len(it.rows)
-		more = more || it.lease.HasPush || a2a.State(it.rows[len(it.rows)-1].state).Terminal()
-	}
-	p := dbsqlc.EventAppendParams{
-		TaskIds: make([]pgtype.UUID, 0, n), Epochs: make([]int64, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n),
-		States: make([]int16, 0, n), Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
-		MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Checkpoints: make([][]byte, 0, n), Throughs: make([]int64, 0, n),
-		Afters: make([]int64, 0, n), Sizes: make([]int64, 0, n), Errors: make([]string, 0, n), Worker: s.cfg.Replica, WithPush: more,
-	}
-	for _, it := range items {
-		for i, r := range it.rows {
-			p.TaskIds = append(p.TaskIds, pgID(it.lease.TaskID))
-			p.Epochs = append(p.Epochs, it.lease.Epoch)
-			p.EventUids = append(p.EventUids, pgID(it.uids[i]))
-			p.Kinds = append(p.Kinds, r.kind)
-			p.States = append(p.States, r.state)
-			p.Bodies = append(p.Bodies, r.body)
-			p.ArtifactIds = append(p.ArtifactIds, r.artifactID)
-			p.Parts = append(p.Parts, r.parts)
-			p.MessageIds = append(p.MessageIds, r.messageID)
-			p.Messages = append(p.Messages, r.message)
-			p.Checkpoints = append(p.Checkpoints, checkpointAt(it, i))
-			p.Throughs = append(p.Throughs, it.lease.Through)
-			p.Afters = append(p.Afters, it.lease.LastSeq)
-			p.Sizes = append(p.Sizes, int64(len(r.body)+len(r.parts)+len(r.message)))
-			p.Errors = append(p.Errors, it.batch.Error)
-		}
-	}
-	rows, err := s.appendRows(ctx, p, more)
+	p := s.appendParams(items)
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
+	rows, err := s.appendRows(ctx, p)
 	if err != nil {
 		return err
 	}
-	type key struct {
-		id    a2a.ID
-		epoch int64
-	}
-	byTask := make(map[key]*dbsqlc.EventAppendRow, len(rows))
-	for i := range rows {
-		byTask[key{rows[i].ID.Bytes, rows[i].Epoch}] = &rows[i]
+	for _, it := range items {
+		it.out = nil
 	}
 	var skipped []*append_
-	for _, it := range items {
-		out := byTask[key{it.lease.TaskID, it.lease.Epoch}]
-		if out != nil && out.Skipped {
+	for i := range rows {
+		it := items[rows[i].Pos-1]
+		if rows[i].Skipped {
 			// Somebody has set a webhook since the claim: once more, with its head.
 			it.lease.HasPush = true
 			skipped = append(skipped, it)
 			continue
 		}
-		it.out = out
+		it.out = &rows[i]
 	}
 	if len(skipped) > 0 {
 		return s.flushAppends(ctx, skipped)
@@ -224,18 +191,60 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	return nil
 }
 
-// checkpointAt puts a batch's checkpoint on its last row.
-func checkpointAt(it *append_, i int) []byte {
-	if i == len(it.rows)-1 && len(it.batch.Checkpoint) > 0 {
-		return it.batch.Checkpoint
+// foldEvents is how many events a log has when its artifacts are folded at the end of the
+// task. Those of a shorter one cost more to write again than to put together for a reader.
+const foldEvents = 32
+
+// folds reports whether the task ends with the batch and has a long log.
+func (a *append_) folds() bool {
+	n := len(a.rows)
+	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && a.lease.LastSeq+int64(n) > foldEvents
+}
+
+func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
+	k, n := len(items), 0
+	for _, it := range items {
+		n += len(it.rows)
 	}
-	return nil
+	p := dbsqlc.EventAppendParams{
+		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
+		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
+		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
+		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Worker: s.cfg.Replica,
+	}
+	for i, it := range items {
+		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
+		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
+		p.Folds[i] = it.folds()
+		for j, r := range it.rows {
+			if r.message != nil {
+				p.MessageCounts[i]++
+			}
+			if r.state > 0 {
+				p.Asked[i], p.Said[i] = r.state, r.message != nil
+			}
+			p.Artifacts[i] = p.Artifacts[i] || r.artifactID != ""
+			p.Positions = append(p.Positions, int32(i+1))
+			p.Places = append(p.Places, int32(j+1))
+			p.EventUids = append(p.EventUids, pgID(it.uids[j]))
+			p.Kinds = append(p.Kinds, r.kind)
+			p.States = append(p.States, r.state)
+			p.Bodies = append(p.Bodies, r.body)
+			p.ArtifactIds = append(p.ArtifactIds, r.artifactID)
+			p.Parts = append(p.Parts, r.parts)
+			p.MessagePlaces = append(p.MessagePlaces, p.MessageCounts[i])
+			p.MessageIds = append(p.MessageIds, r.messageID)
+			p.Messages = append(p.Messages, r.message)
+		}
+	}
+	return p
 }
 
 // appendRows runs the statement: by itself, or with what must be in the same transaction
-// where tasks may end or have webhooks.
-func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, more bool) (rows []dbsqlc.EventAppendRow, err error) {
-	if !more {
+// where artifacts are folded or tasks have webhooks.
+func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
+	if !p.WithPush {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
 	push := false
@@ -246,7 +255,7 @@ func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams, more
 		var ended []pgtype.UUID
 		var m moved
 		for _, r := range rows {
-			if r.Fold {
+			if r.Folded {
 				ended = append(ended, r.ID)
 			}
 			m.add(r.ID, r.HasPush, r.State != 0)

@@ -190,7 +190,6 @@ func decodeArtifact(id string, header []byte) (u a2a.ArtifactUpdate) {
 
 // The kinds of events, as stored.
 const (
-	kindNone     int16 = 0 // a checkpoint alone: no event
 	kindStatus   int16 = 1
 	kindArtifact int16 = 2
 	kindChunk    int16 = 3 // an artifact with append

@@ -211,7 +211,7 @@ const (
 // many there were. Tasks of agents without a policy are tried again, defaultAttempts times.
 // If another process is at it already it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
-	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
 	for _, pol := range policies {
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
@@ -225,16 +225,22 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		if rows, err = q.LeaseRescue(ctx, p); err != nil {
 			return err
 		}
-		var ended []pgtype.UUID
+		var ended, fold []pgtype.UUID
 		var m moved
 		for _, r := range rows {
-			if r.Fate == "fail" && r.HasArtifacts {
+			if r.Fate == "fail" {
 				ended = append(ended, r.ID)
+			}
+			if r.Folded {
+				fold = append(fold, r.ID)
 			}
 			m.add(r.ID, r.HasPush && r.Fate != "retry", true)
 		}
-		if len(ended) > 0 {
-			if err := q.ArtifactFold(ctx, ended); err != nil {
+		if err := q.CheckpointsDelete(ctx, ended); err != nil {
+			return err
+		}
+		if len(fold) > 0 {
+			if err := q.ArtifactFold(ctx, fold); err != nil {
 				return err
 			}
 		}

@@ -190,7 +190,7 @@ func TestClaimDoesNotReadWhatIsNotDue(t *testing.T) {
 	}
 	same(t, "claimed", []a2a.ID{due}, ids(leases))
 	s.Close() // and its backends report what they read
-	f.waitGone("a2ad-r2-worker")
+	f.waitGone("a2ad-r2-claim")
 	if n := value[int64](f, "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'task_ready'"); n > 20 {
 		t.Errorf("the claim of one task read %d index entries", n)
 	}

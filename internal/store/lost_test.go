@@ -37,6 +37,15 @@ func wantFired(t *testing.T, fired <-chan struct{}) {
 	}
 }
 
+// longEnd ends a task whose artifacts are worth folding.
+func longEnd() []a2a.Event {
+	var events []a2a.Event
+	for range 40 {
+		events = append(events, chunk("a", "x"))
+	}
+	return append(events, status(a2a.StateCompleted))
+}
+
 // An append whose answer is lost is found in the log, or done again: never both.
 func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 	t.Parallel()
@@ -62,11 +71,15 @@ func TestAppendWithALostAnswerIsWrittenOnce(t *testing.T) {
 			store.Appended{Base: 2, State: a2a.StateInputRequired},
 		},
 		{
-			"the end of the task", commit, nil, store.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}},
+			"the end of the task", execute, nil, store.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}},
 			store.Appended{Base: 2, State: a2a.StateCompleted},
 		},
 		{
-			"the end of a turn that goes on", commit, func(f *fixture, l *store.Lease) { f.say(l.TaskID, "more") },
+			"the end of a task with a long log", commit, nil, store.Batch{Events: longEnd()},
+			store.Appended{Base: 2, State: a2a.StateCompleted},
+		},
+		{
+			"the end of a turn that goes on", execute, func(f *fixture, l *store.Lease) { f.say(l.TaskID, "more") },
 			store.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}},
 			store.Appended{Base: 2, State: a2a.StateWorking, Requeued: true},
 		},
@@ -153,7 +166,7 @@ func TestLostBatchIsWrittenOnceForEach(t *testing.T) {
 			s, p := f.behindProxy(t)
 			leases, batches := f.batch(6, func(i int) store.Batch {
 				if i%2 == 0 {
-					return store.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}}
+					return store.Batch{Events: longEnd()}
 				}
 				return store.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateWorking)}}
 			})
@@ -165,8 +178,8 @@ func TestLostBatchIsWrittenOnceForEach(t *testing.T) {
 				if r.err != nil || r.out.Base != 2 {
 					t.Errorf("append %d = %+v, %v", i, r.out, r.err)
 				}
-				if n := len(f.log(leases[i].TaskID)); n != 4 {
-					t.Errorf("append %d: %d events, want 4", i, n)
+				if n, want := len(f.log(leases[i].TaskID)), 2+len(batches[i].Events); n != want {
+					t.Errorf("append %d: %d events, want %d", i, n, want)
 				}
 			}
 			f.invariants()

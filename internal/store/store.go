@@ -196,7 +196,28 @@ func (s *Store) inTx(ctx context.Context, pool *pgxpool.Pool, f func(q *dbsqlc.Q
 	if err := f(dbsqlc.New(tx)); err != nil {
 		return err
 	}
-	return tx.Commit(ctx)
+	if err := tx.Commit(ctx); err != nil {
+		return commitError{err}
+	}
+	return nil
+}
+
+// commitError is an error of a commit: what became of the transaction is not known.
+type commitError struct{ error }
+
+func (e commitError) Unwrap() error { return e.error }
+
+// onceTx is inTx for what must not be done twice: it is done again only if the connection was
+// lost before the commit, when nothing of it can be there.
+func (s *Store) onceTx(ctx context.Context, pool *pgxpool.Pool, f func(q *dbsqlc.Queries) error) error {
+	return s.repeat(ctx, func() error {
+		err := s.inTx(ctx, pool, f)
+		var unknown commitError
+		if errors.As(err, &unknown) {
+			return unavailable(err)
+		}
+		return err
+	})
 }
 
 var errTimeout = errors.New("database took too long")

@@ -43,6 +43,7 @@ type Submitted struct {
 	ContextID string
 	After     int64
 	State     a2a.State
+	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
 	Replay    bool      // the key was used before: nothing was written
 	At        time.Time // of a new task: its first status
 	UID       a2a.ID    // of a new task: its first event
@@ -206,7 +207,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	var out Submitted
 	sub.id = sub.Task
 	push := false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
 			return a2a.ErrTaskNotFound
@@ -239,8 +240,8 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		if err != nil {
 			return err
 		}
-		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state}
-		if !state.Interrupted() {
+		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
+		if !out.Resumed {
 			return nil
 		}
 		out.State = a2a.StateSubmitted
@@ -258,7 +259,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	if push {
 		s.cfg.Wake(KeyPush)
 	}
-	if out.State == a2a.StateSubmitted {
+	if out.Resumed {
 		s.cfg.Committed(sub.Task, nil)
 		s.cfg.Wake("ready:" + sub.Agent)
 	}
@@ -294,7 +295,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	state := a2a.StateCanceled
 	var worker string
 	push := false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
 			return a2a.ErrTaskNotFound
@@ -306,14 +307,15 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
+		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
 		worker = row.Worker
-		if t.HasArtifacts {
+		if folds {
 			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
 				return err
 			}

@@ -17,6 +17,13 @@ type Codec interface {
 	// Version is "0.3" or "1.0".
 	Version() string
 
+	// Has reports whether method is one of this generation, by its name on the wire.
+	Has(method string) bool
+
+	// Tenant returns the agent that the params of a JSON-RPC request name, or "". They are
+	// as for Decode, which also says whether they are well-formed.
+	Tenant(params []byte) string
+
 	// Decode reads the params of a JSON-RPC request. method is the name on the wire;
 	// params is one trimmed value of any kind that has passed rawjson.Check, or nil when
 	// absent. Free-form values of the operation are parts of params, which must not change

@@ -8,109 +8,79 @@ import (
 	"slices"
 )
 
-// Answers returns what is wrong with the Tasks that clients were given, by themselves and
-// against what streams showed.
-func Answers(answers []Answer, streams []Stream) []Violation {
-	var found faults
-	whole := make(map[string][]Answer) // by task, in the order of the log
+// given is a Task that a client was given, read.
+type given struct {
+	*Answer
+	object *object
+}
+
+// answers checks the Tasks that clients were given, by themselves and against what streams
+// showed.
+func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, all map[place]seen) {
+	whole := make(map[string][]given) // by task, in the order of the log
 	sent := make(map[string][]json.RawMessage)
-	for _, a := range answers {
-		var o object
-		if err := json.Unmarshal(a.Task, &o); err != nil || o.Kind != "task" {
-			found.add(Unreadable, "", "an answer is no Task: %v: %s", err, a.Task)
-			return found
+	for i := range answers {
+		a := &answers[i]
+		o, ok := f.read(a.Task)
+		if !ok || o.Kind != "task" {
+			f.add(Unreadable, "", "an answer is no Task: %s", a.Task)
+			return
 		}
 		if a.Message != nil {
 			sent[o.ID] = append(sent[o.ID], a.Message)
 		}
 		if a.Whole {
-			whole[o.ID] = append(whole[o.ID], a)
+			whole[o.ID] = append(whole[o.ID], given{a, &o})
 		}
 	}
-	all, read := eventsOf(streams)
-	for _, s := range streams {
-		if len(s.Frames) > 0 && read(s.Frames[0]).Kind == "task" {
-			id := read(s.Frames[0]).ID
-			whole[id] = append(whole[id], Answer{Replica: s.Replica, Task: s.Frames[0].Result, Whole: true})
+	for i := range streams {
+		if len(read[i]) > 0 && read[i][0].Kind == "task" {
+			o := &read[i][0]
+			whole[o.ID] = append(whole[o.ID], given{&Answer{Replica: streams[i].Replica, Task: streams[i].Frames[0].Result}, o})
+		}
+	}
+	last := make(map[string]int64) // seq of the end of each task
+	for at, e := range all {
+		if e.result != nil && terminal(e.object.Status.State) {
+			last[at.task] = at.seq
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(whole)) {
-		found.immutable(id, whole[id])
-		found.newest(all, whole[id])
+		f.ended(whole[id], last[id], all)
 	}
 	for _, id := range slices.Sorted(maps.Keys(sent)) {
-		found.kept(id, sent[id], whole[id])
-	}
-	return found
-}
-
-func eventsOf(streams []Stream) (map[place]seen, func(Frame) object) {
-	read := make([][]object, len(streams))
-	one := func(f Frame) (o object) {
-		_ = json.Unmarshal(f.Result, &o) // Streams names what cannot be read
-		return o
-	}
-	for i := range streams {
-		for _, f := range streams[i].Frames {
-			read[i] = append(read[i], one(f))
-		}
-	}
-	var ignored faults // Streams names them
-	return ignored.events(streams, read), one
-}
-
-// immutable checks that all Tasks of one that has ended are the same bytes.
-func (f *faults) immutable(id string, tasks []Answer) {
-	var ended []byte
-	for _, a := range tasks {
-		var o object
-		if json.Unmarshal(a.Task, &o) != nil || !terminal(o.Status.State) {
-			continue
-		}
-		if ended == nil {
-			ended = a.Task
-		}
-		if !bytes.Equal(ended, a.Task) {
-			f.add(Immutable, id, "it was\n%s\nand on %s\n%s", ended, a.Replica, a.Task)
-			return
-		}
+		f.kept(id, sent[id], whole[id])
 	}
 }
 
-// newest holds the Tasks that have ended against all their events, if they are known.
-func (f *faults) newest(all map[place]seen, tasks []Answer) {
-	for _, a := range tasks {
-		var o object
-		if json.Unmarshal(a.Task, &o) != nil || !terminal(o.Status.State) {
-			continue
-		}
-		last := int64(0)
-		for at, e := range all {
-			if at.task == o.ID && e.result != nil && terminal(e.object.Status.State) {
-				last = at.seq
+// ended checks that all Tasks of one that has ended are the same bytes, and what its events
+// add up to, if they are known.
+func (f *faults) ended(tasks []given, last int64, all map[place]seen) {
+	tasks = slices.DeleteFunc(slices.Clone(tasks), func(g given) bool { return !terminal(g.object.Status.State) })
+	for i, g := range tasks {
+		if i == 0 {
+			if want, ok := fold(all, g.object.ID, last); ok && last > 0 {
+				f.compare(want, g.object, "the Task on "+g.Replica)
 			}
+			continue
 		}
-		if last == 0 {
+		if !bytes.Equal(tasks[0].Task, g.Task) {
+			f.add(Immutable, g.object.ID, "it was\n%s\nand on %s\n%s", tasks[0].Task, g.Replica, g.Task)
 			return
 		}
-		if want, ok := fold(all, o.ID, last); ok {
-			f.compare(want, &o, "the Task on "+a.Replica)
-		}
-		return // immutable compares the others with this one
 	}
 }
 
 // kept checks that every replica has every message at the end. A task that nobody read then
-// is not looked at: invariants.sql has no view of what was acknowledged.
-func (f *faults) kept(id string, messages []json.RawMessage, tasks []Answer) {
-	for _, a := range tasks {
-		var o object
-		if !a.AtEnd || json.Unmarshal(a.Task, &o) != nil {
+// is not looked at.
+func (f *faults) kept(id string, messages []json.RawMessage, tasks []given) {
+	for _, g := range tasks {
+		if !g.AtEnd {
 			continue
 		}
 		for _, m := range messages {
-			if !slices.ContainsFunc(o.History, func(h json.RawMessage) bool { return sameMessage(h, m) }) {
-				f.add(Kept, id, "the Task on %s lacks the message %s", a.Replica, m)
+			if !slices.ContainsFunc(g.object.History, func(h json.RawMessage) bool { return sameMessage(h, m) }) {
+				f.add(Kept, id, "the Task on %s lacks the message %s", g.Replica, m)
 			}
 		}
 	}

@@ -18,14 +18,13 @@ func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, erro
 	shown := make(map[string]map[string]bool) // ids by task
 	for i := range streams {
 		for _, f := range streams[i].Frames {
-			var o object
-			if json.Unmarshal(f.Result, &o) != nil {
-				continue // Streams names it
+			var o struct{ ID, TaskID string }
+			_ = json.Unmarshal(f.Result, &o) // Clients names what cannot be read
+			task := o.TaskID + o.ID          // one of the two
+			if shown[task] == nil {
+				shown[task] = make(map[string]bool)
 			}
-			if shown[o.task()] == nil {
-				shown[o.task()] = make(map[string]bool)
-			}
-			shown[o.task()][f.ID] = true
+			shown[task][f.ID] = true
 		}
 	}
 	rows, err := db.Query(ctx, eventIDs, slices.Collect(maps.Keys(shown)))

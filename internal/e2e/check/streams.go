@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Names of what Streams finds.
+// Names of what Clients finds, and Shown.
 const (
 	Contiguity  = "I3b a stream begins with the task, or behind what its client has, and misses and repeats nothing"
 	Ending      = "I3b a stream ends with its last event, or says when to come back"
@@ -22,15 +22,15 @@ const (
 	eventsStart = 2 // event 1, the submission, is never sent by itself: the first Task includes it
 )
 
-// Streams returns what is wrong with what clients saw on streams.
-func Streams(streams []Stream) []Violation {
+// Clients returns what is wrong with what clients saw, on streams and in answers.
+func Clients(streams []Stream, answers []Answer) []Violation {
 	var found faults
 	read := make([][]object, len(streams))
 	for i := range streams {
 		for _, f := range streams[i].Frames {
-			var o object
-			if err := json.Unmarshal(f.Result, &o); err != nil || o.task() == "" {
-				found.add(Unreadable, "", "%v: %s", err, f.Result)
+			o, ok := found.read(f.Result)
+			if !ok || o.task() == "" {
+				found.add(Unreadable, "", "a stream has an event of no task: %s", f.Result)
 				return found
 			}
 			read[i] = append(read[i], o)
@@ -38,8 +38,18 @@ func Streams(streams []Stream) []Violation {
 		found.connection(&streams[i], read[i])
 	}
 	found.readers(streams, read)
-	found.folds(streams, read, found.events(streams, read))
+	all := found.events(streams, read)
+	found.folds(streams, read, all)
+	found.answers(answers, streams, read, all)
 	return found
+}
+
+func (f *faults) read(doc []byte) (o object, ok bool) {
+	err := json.Unmarshal(doc, &o)
+	if err != nil {
+		f.add(Unreadable, "", "%v: %s", err, doc)
+	}
+	return o, err == nil
 }
 
 // connection checks one connection by itself.
@@ -125,21 +135,21 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 				taken, _ = parseID(next)
 			}
 		}
-		if after, _ := parseID(s.After); n > 0 && s.After != "" && after != last {
+		after, _ := parseID(s.After)
+		switch {
+		case s.After == "":
+			last = 0 // it wants to see the task anew
+		case n > 0 && after != last:
 			f.add(Resume, task, "a reader that has seq %d resumes behind %s", last, s.After)
+		case n > 0 && s.Gap:
+			f.add(Resume, task, "a reader that has seq %d is told of a gap behind %s", last, s.After)
 		}
 		for k, frame := range s.Frames {
 			seq := seqOf(frame)
 			switch {
 			case seq > taken:
 				continue
-			case k == 0 && read[i][0].Kind == "task":
-				if n > 0 && seq > last {
-					f.add(Resume, task, "a reader that has seq %d is shown a Task of seq %d", last, seq)
-				}
-			case repeatsEnd(s, read[i], k):
-			case n > 0 && seq <= last:
-				f.add(Resume, task, "a reader that has seq %d is shown seq %d", last, seq)
+			case k == 0 && read[i][0].Kind == "task", repeatsEnd(s, read[i], k):
 			case last > 0 && seq != last+1:
 				f.add(Resume, task, "a reader that has seq %d is shown seq %d", last, seq)
 			}

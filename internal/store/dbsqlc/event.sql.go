@@ -32,56 +32,56 @@ JOIN b ON b.task_id = c.task_id AND b.artifact_id = c.artifact_id AND c.seq >= b
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx)
 `
 
-// ArtifactFold puts together the artifacts of tasks that ended, from their events. It is the
-// second statement of the transaction that ends them: the events of that transaction are
-// not visible to their own statement.
+// ArtifactFold puts together the artifacts of tasks that ended, from their events, for those
+// that have so many that readers should not do it each time. It is the second statement of
+// the transaction that ends them: the events of that transaction are not visible to their
+// own statement.
 func (q *Queries) ArtifactFold(ctx context.Context, taskIds []pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, artifactFold, taskIds)
 	return err
 }
 
 const eventAppend = `-- name: EventAppend :many
-WITH i AS (
-  SELECT unnest($1::uuid[]) AS task_id, unnest($2::bigint[]) AS epoch, unnest($3::uuid[]) AS event_uid,
-    unnest($4::smallint[]) AS kind, unnest($5::smallint[]) AS state, unnest($6::json[]) AS body,
-    unnest($7::text[]) AS artifact_id, unnest($8::json[]) AS parts,
-    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message,
-    unnest($11::json[]) AS checkpoint, unnest($12::bigint[]) AS through,
-    unnest($13::bigint[]) AS after, unnest($14::bigint[]) AS size, unnest($15::text[]) AS error,
-    generate_subscripts($1::uuid[], 1) AS ord
-), k AS (
-  SELECT i.task_id, i.epoch, count(*) FILTER (WHERE i.kind > 0) AS n, count(i.message) AS m, sum(i.size)::bigint AS bytes,
-    bool_or(i.kind IN (2, 3)) AS art, max(i.through) AS through, max(i.after) AS after, max(i.error) AS error,
-    (array_agg(i.state ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS state,
-    (array_agg(i.message IS NOT NULL ORDER BY i.ord DESC) FILTER (WHERE i.state > 0))[1] AS said,
-    (array_agg(i.checkpoint ORDER BY i.ord DESC) FILTER (WHERE i.checkpoint IS NOT NULL))[1] AS checkpoint
-  FROM i
-  GROUP BY i.task_id, i.epoch
+WITH k AS (
+  SELECT generate_subscripts($1::uuid[], 1) AS pos, unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
+    unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
+    unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
+    unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
+    unnest($13::json[]) AS checkpoint
+), e AS (
+  SELECT generate_subscripts($14::int[], 1) AS ord, unnest($14::int[]) AS pos, unnest($15::int[]) AS place,
+    unnest($16::uuid[]) AS event_uid, unnest($17::smallint[]) AS kind, unnest($18::smallint[]) AS state,
+    unnest($19::json[]) AS body, unnest($20::text[]) AS artifact_id, unnest($21::json[]) AS parts,
+    unnest($22::int[]) AS mplace, unnest($23::text[]) AS message_id, unnest($24::json[]) AS message
 ), l AS (
-  SELECT t.id, t.has_push, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.state AS asked, k.said, k.checkpoint, clock_timestamp() AS now,
-    CASE WHEN k.state IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2::smallint ELSE k.state END AS state
+  SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
   FROM a2a.tasks t
-  JOIN k ON k.task_id = t.id AND k.epoch = t.lease_epoch AND k.after = t.last_seq
-  WHERE t.state < 100
+  WHERE t.id = ANY ($1) AND t.state < 100
   ORDER BY t.id
-  FOR UPDATE OF t
+  FOR UPDATE
+), j AS (
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, l.has_push, nullif(k.asked, 0) AS asked,
+    CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
+  FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
   UPDATE a2a.tasks t
-  SET last_seq = t.last_seq + l.n, last_message_seq = t.last_message_seq + l.m, bytes = t.bytes + l.bytes,
-    has_artifacts = t.has_artifacts OR l.art, last_at = CASE WHEN l.n > 0 THEN greatest(l.now, t.last_at) ELSE t.last_at END,
-    lease_epoch = t.lease_epoch + CASE WHEN l.asked > 2 THEN 1 ELSE 0 END, state = coalesce(l.state, t.state),
-    status_at = CASE WHEN l.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(l.now, t.last_at)) END,
-    status_message_seq = CASE WHEN l.state IS NULL THEN t.status_message_seq WHEN l.said THEN t.last_message_seq + l.m END,
-    read_user_seq = CASE WHEN l.asked > 2 THEN l.through ELSE t.read_user_seq END,
-    attempt = CASE WHEN l.asked > 2 AND l.asked <> 101 THEN 0 ELSE t.attempt END,
-    deadline_at = CASE WHEN l.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN l.asked <> l.state THEN clock_timestamp() END
-  FROM l
-  WHERE t.id = l.id AND t.lease_epoch = l.epoch AND ($16::boolean OR NOT l.has_push)
-  RETURNING t.id, l.epoch, t.last_seq - l.n AS base, t.last_message_seq - l.m AS mbase, t.last_at, l.state, l.asked, l.error, l.checkpoint,
-    t.has_artifacts, t.agent, t.priority, t.tenant, t.ready_at
+  SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
+    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN j.asked > 2 THEN 1 ELSE 0 END, state = coalesce(j.state, t.state),
+    status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
+    status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
+    read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
+    attempt = CASE WHEN j.asked > 2 AND j.asked <> 101 THEN 0 ELSE t.attempt END,
+    deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
+    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
+  FROM j
+  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($25::boolean OR NOT j.has_push)
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+    t.folded, t.agent, t.priority, t.tenant, t.ready_at
+), lo AS (
+  SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
 ), ld AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id AND x.epoch = u.epoch AND u.asked > 2
+  DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT lo.task_id FROM lo))
 ), at AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), error = u.error,
@@ -91,93 +91,110 @@ WITH i AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
 ), x AS (
-  SELECT i.task_id, i.epoch, i.event_uid, i.kind, i.state, i.body, i.artifact_id, i.parts, i.message_id, i.message, i.checkpoint, i.through, i.after, i.size, i.error, i.ord, u.base + row_number() OVER (PARTITION BY i.task_id ORDER BY i.ord) AS seq, u.mbase, u.last_at,
-    CASE WHEN i.state > 2 THEN u.state ELSE nullif(i.state, 0) END AS logged
-  FROM i JOIN u ON u.id = i.task_id AND u.epoch = i.epoch
-  WHERE i.kind > 0
+  SELECT u.id, u.epoch, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
+    CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
+  FROM e JOIN u ON u.pos = e.pos
 ), mm AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT x.task_id, x.mbase + row_number() OVER (PARTITION BY x.task_id ORDER BY x.ord), x.seq, x.message_id, 2, x.message
-  FROM x
-  WHERE x.message IS NOT NULL
+  SELECT x.id, x.mseq, x.seq, x.message_id, 2, x.message FROM x WHERE x.message IS NOT NULL
 ), cp AS (
   INSERT INTO a2a.task_checkpoints AS c (task_id, epoch, body)
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
 ), cd AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
+  DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.task_id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $17::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts
-  FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $26::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT l.id, l.epoch::bigint AS epoch, coalesce(u.base, 0)::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state,
-  (coalesce(u.state, 0) >= 100 AND u.has_artifacts)::boolean AS fold, coalesce(u.asked <> u.state, false)::boolean AS requeued,
-  l.has_push, (u.id IS NULL)::boolean AS skipped
-FROM l LEFT JOIN u ON u.id = l.id AND u.epoch = l.epoch
+SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
+  coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
+FROM j LEFT JOIN u ON u.pos = j.pos
 `
 
 type EventAppendParams struct {
-	TaskIds     []pgtype.UUID
-	Epochs      []int64
-	EventUids   []pgtype.UUID
-	Kinds       []int16
-	States      []int16
-	Bodies      [][]byte
-	ArtifactIds []string
-	Parts       [][]byte
-	MessageIds  []string
-	Messages    [][]byte
-	Checkpoints [][]byte
-	Throughs    []int64
-	Afters      []int64
-	Sizes       []int64
-	Errors      []string
-	WithPush    bool
-	Worker      string
+	TaskIds       []pgtype.UUID
+	Epochs        []int64
+	Counts        []int32
+	MessageCounts []int32
+	Sizes         []int64
+	Artifacts     []bool
+	Throughs      []int64
+	Afters        []int64
+	Errors        []string
+	Asked         []int16
+	Said          []bool
+	Folds         []bool
+	Checkpoints   [][]byte
+	Positions     []int32
+	Places        []int32
+	EventUids     []pgtype.UUID
+	Kinds         []int16
+	States        []int16
+	Bodies        [][]byte
+	ArtifactIds   []string
+	Parts         [][]byte
+	MessagePlaces []int32
+	MessageIds    []string
+	Messages      [][]byte
+	WithPush      bool
+	Worker        string
 }
 
 type EventAppendRow struct {
-	ID       pgtype.UUID
-	Epoch    int64
-	Base     int64
-	LastAt   pgtype.Timestamptz
-	State    int16
-	Fold     bool
-	Requeued bool
-	HasPush  bool
-	Skipped  bool
+	Pos            int32
+	ID             pgtype.UUID
+	Base           int64
+	LastMessageSeq int64
+	LastAt         pgtype.Timestamptz
+	State          int16
+	Folded         bool
+	Requeued       bool
+	HasPush        bool
+	Skipped        bool
 }
 
-// EventAppend writes what runs report, in the order of the arrays. Elements of one task
-// carry one epoch; a task whose epoch has moved on, or that has ended, is left out: its rows
-// are not in the result and nothing of it was written. A run may end its turn with its last
-// element (state 3, 4 or from 100 on): then its lease goes too, and its epoch is past. A turn that would end while
-// the client has sent more than the run has seen (through) goes on instead: the task stays
-// working and is queued again. The epoch is part of every join: one batch may hold a zombie
-// and its successor. An element also names the newest event that its run knows of (after):
-// nobody else writes under its epoch, so a task with more events has been given this batch
-// before, by a try whose answer was lost or that is only now being carried out, and is left
-// out as well.
-// A task that has webhooks is skipped, and says so, unless with_push promises that their
-// heads are moved in the same transaction.
+// EventAppend writes what runs report: one element of the first arrays for each batch of a run
+// (k), one of the second for each event (e), which names its batch by position and its place
+// in it. A batch whose epoch is not the task's any more, or whose task has ended, is left out:
+// its position is not in the result and nothing of it was written. A batch may end the turn
+// (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
+// end while the client has sent more than the run has seen (through) goes on instead: the task
+// stays working and is queued again. folds is for a batch that ends the task, and is followed by
+// ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+// A batch also names the newest event that its run knows of (after): nobody else writes under
+// its epoch, so a task with more events has been given this batch before, by a try whose answer
+// was lost or that is only now being carried out, and is left out as well.
+// A task that has webhooks is skipped, and says so, unless with_push promises that their heads
+// are moved in the same transaction.
+// Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
+// statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
 	rows, err := q.db.Query(ctx, eventAppend,
 		arg.TaskIds,
 		arg.Epochs,
+		arg.Counts,
+		arg.MessageCounts,
+		arg.Sizes,
+		arg.Artifacts,
+		arg.Throughs,
+		arg.Afters,
+		arg.Errors,
+		arg.Asked,
+		arg.Said,
+		arg.Folds,
+		arg.Checkpoints,
+		arg.Positions,
+		arg.Places,
 		arg.EventUids,
 		arg.Kinds,
 		arg.States,
 		arg.Bodies,
 		arg.ArtifactIds,
 		arg.Parts,
+		arg.MessagePlaces,
 		arg.MessageIds,
 		arg.Messages,
-		arg.Checkpoints,
-		arg.Throughs,
-		arg.Afters,
-		arg.Sizes,
-		arg.Errors,
 		arg.WithPush,
 		arg.Worker,
 	)
@@ -189,12 +206,13 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 	for rows.Next() {
 		var i EventAppendRow
 		if err := rows.Scan(
+			&i.Pos,
 			&i.ID,
-			&i.Epoch,
 			&i.Base,
+			&i.LastMessageSeq,
 			&i.LastAt,
 			&i.State,
-			&i.Fold,
+			&i.Folded,
 			&i.Requeued,
 			&i.HasPush,
 			&i.Skipped,
@@ -292,7 +310,7 @@ const tasksAhead = `-- name: TasksAhead :many
 SELECT t.id
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS seen) s
 JOIN a2a.tasks t ON t.id = s.id
-WHERE t.last_seq > s.seen
+WHERE t.id = ANY ($1) AND t.last_seq > s.seen
 `
 
 // TasksAhead returns the tasks that have events behind the given ones: the poll that backs

@@ -5,6 +5,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 func TestAppendCard(t *testing.T) {
@@ -29,19 +30,19 @@ func TestAppendCard(t *testing.T) {
 		Extensions: []a2a.Extension{{URI: "https://x", Description: "x", Params: a2a.Raw(`{"p":1}`)}, {URI: "https://y", Required: true}},
 	}
 	got := codec.AppendCard(nil, card)
-	const want = `{"protocolVersion":"0.3.0","name":"n","description":"d","url":"https://h/","preferredTransport":"JSONRPC",` +
-		`"additionalInterfaces":[{"url":"https://h/","transport":"JSONRPC"},{"url":"https://h/rest","transport":"HTTP+JSON"}],"version":"1.2.3",` +
+	const want = `{"protocolVersion":"0.3.0","url":"https://h/","preferredTransport":"JSONRPC",` +
+		`"additionalInterfaces":[{"url":"https://h/","transport":"JSONRPC"},{"url":"https://h/rest","transport":"HTTP+JSON"}],"name":"n","description":"d","version":"1.2.3",` +
 		`"provider":{"organization":"o","url":"https://o"},"iconUrl":"https://icon","documentationUrl":"https://doc",` +
-		`"capabilities":{"streaming":true,"pushNotifications":false,"stateTransitionHistory":false,"extensions":[` +
-		`{"uri":"https://x","description":"x","required":false,"params":{"p":1}},{"uri":"https://y","required":true}]},` +
+		`"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain","application/json"],` +
+		`"skills":[{"id":"s","name":"S","description":"does","tags":["t"],"examples":["e"],"inputModes":["i"],"outputModes":["o"]},` +
+		`{"id":"untagged","name":"U","description":"","tags":["untagged"]}],"capabilities":{"streaming":true,"pushNotifications":false,"extensions":[` +
+		`{"uri":"https://x","description":"x","required":false,"params":{"p":1}},{"uri":"https://y","required":true}],"stateTransitionHistory":false},` +
 		`"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-API-Key","description":"k"},"bearer":{"type":"http","scheme":"bearer","bearerFormat":"JWT"},` +
 		`"oidc":{"type":"openIdConnect","openIdConnectUrl":"https://i/.well-known/openid-configuration"},"mtls":{"type":"mutualTLS"}},` +
-		`"security":[{"key":[]},{"bearer":[]},{"oidc":[]},{"mtls":[]}],"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain","application/json"],` +
-		`"skills":[{"id":"s","name":"S","description":"does","tags":["t"],"examples":["e"],"inputModes":["i"],"outputModes":["o"]},` +
-		`{"id":"untagged","name":"U","description":"","tags":["untagged"]}],"supportsAuthenticatedExtendedCard":true}`
+		`"security":[{"key":[]},{"bearer":[]},{"oidc":[]},{"mtls":[]}],"supportsAuthenticatedExtendedCard":true}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	valid(t, schema(t, "AgentCard"), got)
-	valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
+	wiretest.Valid(t, schema(t, "AgentCard"), got)
+	wiretest.Valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
 }

@@ -9,6 +9,7 @@ package v03
 import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
 // Codec is the 0.3 generation. The zero value is strict and has the default limits.
@@ -23,52 +24,48 @@ var _ wire.Codec = Codec{}
 // Version returns "0.3".
 func (Codec) Version() string { return "0.3" }
 
-// The methods of the generation, and the one that only its dialects know.
-const (
-	methodSend        = "message/send"
-	methodStream      = "message/stream"
-	methodGet         = "tasks/get"
-	methodList        = "tasks/list"
-	methodCancel      = "tasks/cancel"
-	methodResubscribe = "tasks/resubscribe"
-	methodPushSet     = "tasks/pushNotificationConfig/set"
-	methodPushGet     = "tasks/pushNotificationConfig/get"
-	methodPushList    = "tasks/pushNotificationConfig/list"
-	methodPushDelete  = "tasks/pushNotificationConfig/delete"
-	methodCard        = "agent/getAuthenticatedExtendedCard"
-)
+// methodList is not of 0.3.0: only its dialects know it (L-01).
+const methodList = "tasks/list"
+
+// methods has a reader for the params of each method.
+var methods = map[string]func(*decoder, []byte) a2a.Op{
+	"message/send":                        func(d *decoder, params []byte) a2a.Op { return d.send(params, false) },
+	"message/stream":                      func(d *decoder, params []byte) a2a.Op { return d.send(params, true) },
+	"tasks/get":                           (*decoder).get,
+	methodList:                            (*decoder).list,
+	"tasks/cancel":                        (*decoder).cancel,
+	"tasks/resubscribe":                   (*decoder).resubscribe,
+	"tasks/pushNotificationConfig/set":    (*decoder).pushSet,
+	"tasks/pushNotificationConfig/get":    (*decoder).pushGet,
+	"tasks/pushNotificationConfig/list":   (*decoder).pushList,
+	"tasks/pushNotificationConfig/delete": (*decoder).pushDelete,
+	"agent/getAuthenticatedExtendedCard":  (*decoder).extendedCard,
+}
+
+// Has reports whether method is one of the generation's; see wire.Codec.
+func (c Codec) Has(method string) bool {
+	return methods[method] != nil && (c.Lenient || method != methodList)
+}
+
+// Tenant returns "": 0.3 has none.
+func (Codec) Tenant([]byte) string { return "" }
+
+// decoder reads the params of one request.
+type decoder struct {
+	decode.Reader
+	lenient   bool
+	onLenient func(rule string)
+}
 
 // Decode reads the params of one request; see wire.Codec.
 func (c Codec) Decode(method string, params []byte) (a2a.Op, error) {
-	d := decoder{limits: c.Limits.OrDefault(), lenient: c.Lenient, onLenient: c.OnLenient}
-	var op a2a.Op
-	switch method {
-	case methodSend, methodStream:
-		op = d.send(params, method == methodStream)
-	case methodGet:
-		op = d.get(params)
-	case methodCancel:
-		op = d.cancel(params)
-	case methodResubscribe:
-		op = d.resubscribe(params)
-	case methodPushSet:
-		op = d.pushSet(params)
-	case methodPushGet:
-		op = d.pushGet(params)
-	case methodPushList:
-		op = d.pushList(params)
-	case methodPushDelete:
-		op = d.pushDelete(params)
-	case methodCard:
-		op = d.extendedCard(params)
-	default:
-		if method != methodList || !d.lenientList() {
-			return nil, a2a.Errorf(a2a.CodeMethodNotFound, "unknown method %.64q", method)
-		}
-		op = d.list(params)
+	if !c.Has(method) {
+		return nil, a2a.Errorf(a2a.CodeMethodNotFound, "unknown method %.64q", method)
 	}
-	if d.err != nil {
-		return nil, d.err
+	d := decoder{Reader: decode.Reader{Limits: c.Limits.OrDefault()}, lenient: c.Lenient, onLenient: c.OnLenient}
+	op := methods[method](&d, params)
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
 	return op, nil
 }

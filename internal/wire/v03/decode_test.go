@@ -2,7 +2,6 @@ package v03_test
 
 import (
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +12,14 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 const hello = `{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"hi"}]}`
 
 var helloMessage = a2a.Message{ID: "m1", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hi"}}}
+
+var toTheLast = a2a.StreamRules{LastStatus: true}
 
 // decode decodes in one mode and returns the rules that were used, each once.
 func decode(t *testing.T, lenient bool, method, params string) (a2a.Op, []string, error) {
@@ -44,7 +46,7 @@ func pointer(n int) *int { return &n }
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	send := func(edit func(*a2a.SendMessage)) *a2a.SendMessage {
-		op := &a2a.SendMessage{Message: helloMessage, Blocking: true}
+		op := &a2a.SendMessage{Message: helloMessage, Blocking: true, StreamRules: toTheLast}
 		edit(op)
 		return op
 	}
@@ -69,15 +71,15 @@ func TestDecode(t *testing.T) {
 		{"tasks/get", `{"id":"","historyLength":3,"metadata":{},"unknown":{"id":1}}`, &a2a.GetTask{HistoryLength: pointer(3)}},
 		{"tasks/get", `{"id":"x","historyLength":9007199254740993}`, &a2a.GetTask{ID: "x", HistoryLength: pointer(1<<31 - 1)}},
 		{"tasks/cancel", `{"id":"x","metadata":{"a":[1e400]}}`, &a2a.CancelTask{ID: "x", Metadata: a2a.Raw(`{"a":[1e400]}`)}},
-		{"tasks/resubscribe", `{"id":"x"}`, &a2a.Subscribe{ID: "x", EndedOK: true}},
+		{"tasks/resubscribe", `{"id":"x"}`, &a2a.Subscribe{ID: "x", EndedOK: true, StreamRules: toTheLast}},
 		{"tasks/pushNotificationConfig/set", `{"taskId":"x","pushNotificationConfig":{"url":"https://h"}}`,
 			&a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h"}}},
 		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, &a2a.GetPushConfig{TaskID: "x"}},
 		{"tasks/pushNotificationConfig/get", `{"id":"x","pushNotificationConfigId":"p"}`, &a2a.GetPushConfig{TaskID: "x", ConfigID: "p"}},
 		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, &a2a.ListPushConfigs{TaskID: "x"}},
 		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"p"}`, &a2a.DeletePushConfig{TaskID: "x", ConfigID: "p"}},
-		{"agent/getAuthenticatedExtendedCard", ``, &a2a.GetExtendedCard{}},
-		{"agent/getAuthenticatedExtendedCard", `{"x":1}`, &a2a.GetExtendedCard{}},
+		{"agent/getAuthenticatedExtendedCard", ``, &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
+		{"agent/getAuthenticatedExtendedCard", `{"x":1}`, &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
 	} {
 		for _, lenient := range []bool{false, true} {
 			got, rules, err := decode(t, lenient, tc.method, tc.params)
@@ -211,18 +213,8 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		for _, lenient := range []bool{false, true} {
 			_, _, err := decode(t, lenient, tc.method, tc.params)
-			wantInvalid(t, err, tc.field, tc.method, tc.params)
+			wiretest.WantInvalid(t, err, tc.field, tc.method, tc.params)
 		}
-	}
-}
-
-func wantInvalid(t *testing.T, err error, field, method, params string) {
-	t.Helper()
-	var e *a2a.Error
-	if !errors.As(err, &e) || e.Code != a2a.CodeInvalidParams || e.Field != field {
-		t.Errorf("%s %.200s: %#v, want invalid params in %q", method, params, err, field)
-	} else if len(e.Message) > 200 || !strings.HasPrefix(e.Message, field) {
-		t.Errorf("%s %.200s: message %q", method, params, e.Message)
 	}
 }
 
@@ -256,9 +248,23 @@ func TestDecodeLimitsAreInclusive(t *testing.T) {
 	} {
 		_, err := c.Decode("message/send", []byte(tc.params))
 		if tc.field != "" {
-			wantInvalid(t, err, tc.field, "message/send", tc.params)
+			wiretest.WantInvalid(t, err, tc.field, "message/send", tc.params)
 		} else if err != nil {
 			t.Errorf("%s: %v", tc.params, err)
+		}
+	}
+}
+
+func TestHas(t *testing.T) {
+	t.Parallel()
+	strict, lenient := v03.Codec{}, v03.Codec{Lenient: true, OnLenient: func(rule string) { t.Errorf("Has used %s", rule) }}
+	for _, m := range methods {
+		want := m != "unknown"
+		if got := strict.Has(m); got != (want && m != "tasks/list") {
+			t.Errorf("%s, strict: %v", m, got)
+		}
+		if got := lenient.Has(m); got != want {
+			t.Errorf("%s, lenient: %v", m, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 var (
@@ -50,7 +51,7 @@ func TestAppendTask(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}
-		valid(t, schema(t, "Task"), got)
+		wiretest.Valid(t, schema(t, "Task"), got)
 	}
 }
 
@@ -64,7 +65,7 @@ func TestVersion(t *testing.T) {
 func TestAppendDataWithoutValue(t *testing.T) {
 	t.Parallel()
 	doc := codec.AppendReply(nil, &a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartData}}})
-	valid(t, schema(t, "Message"), doc)
+	wiretest.Valid(t, schema(t, "Message"), doc)
 }
 
 func TestAppendTaskOmitsWhatIsEmpty(t *testing.T) {
@@ -79,7 +80,7 @@ func TestAppendTaskOmitsWhatIsEmpty(t *testing.T) {
 		if want := `x{"kind":"task","id":"` + wireID + `","contextId":"c","status":{"state":"` + name + `"}}`; string(got) != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		valid(t, schema(t, "Task"), got[1:])
+		wiretest.Valid(t, schema(t, "Task"), got[1:])
 	}
 }
 
@@ -110,7 +111,7 @@ func TestAppendEvent(t *testing.T) {
 		if string(got) != "x"+tc.want {
 			t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 		}
-		valid(t, schema(t, tc.def), got[1:])
+		wiretest.Valid(t, schema(t, tc.def), got[1:])
 	}
 }
 
@@ -121,7 +122,7 @@ func TestAppendReply(t *testing.T) {
 	if want := `{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"t"}],"taskId":"x","contextId":"c"}`; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	valid(t, schema(t, "Message"), got)
+	wiretest.Valid(t, schema(t, "Message"), got)
 }
 
 func TestAppendPage(t *testing.T) {
@@ -150,13 +151,13 @@ func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}, {URL: "u"},
 	}
 	got := codec.AppendPushConfigs(nil, "x", configs)
-	want := `[{"taskId":"x","pushNotificationConfig":{"id":"default","url":"https://h/?a=1&b","authentication":{"schemes":["Bearer"]}}},` +
+	want := `[{"taskId":"x","pushNotificationConfig":{"url":"https://h/?a=1&b","id":"default","authentication":{"schemes":["Bearer"]}}},` +
 		`{"taskId":"x","pushNotificationConfig":{"url":"u"}}]`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	valid(t, schema(t, "ListTaskPushNotificationConfigSuccessResponse/properties/result"), got)
-	valid(t, schema(t, "TaskPushNotificationConfig"), codec.AppendPushConfig(nil, "x", &configs[0]))
+	wiretest.Valid(t, schema(t, "ListTaskPushNotificationConfigSuccessResponse/properties/result"), got)
+	wiretest.Valid(t, schema(t, "TaskPushNotificationConfig"), codec.AppendPushConfig(nil, "x", &configs[0]))
 	if got := string(codec.AppendPushConfigs(nil, "x", nil)); got != "[]" {
 		t.Errorf("no configs: %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 func TestAppendErrorIsTotal(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAppendErrorIsTotal(t *testing.T) {
 	}
 	for _, code := range a2a.ErrorCodes() {
 		got := codec.AppendError(nil, &a2a.Error{Code: code, Message: "m", Field: "f"}, "r")
-		valid(t, schema(t, "JSONRPCError"), got)
+		wiretest.Valid(t, schema(t, "JSONRPCError"), got)
 		if n, _ := rawjson.Int(rawjson.Get(got, "code")); n != want[code] {
 			t.Errorf("%s: %d, want %d", code.Reason(), n, want[code])
 		}

@@ -2,7 +2,6 @@ package v03_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a/a2atest"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 var methods = []string{
@@ -87,7 +87,7 @@ func appendComma(b []byte, i int) []byte {
 }
 
 // checkSend reports whether the message was taken.
-func checkSend(t reporter, message *jsonschema.Schema, params []byte, lenient bool) bool {
+func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte, lenient bool) bool {
 	t.Helper()
 	before := bytes.Clone(params)
 	op, err := v03.Codec{Lenient: lenient}.Decode("message/send", params)
@@ -95,12 +95,12 @@ func checkSend(t reporter, message *jsonschema.Schema, params []byte, lenient bo
 		t.Fatalf("changed its input: %q", before)
 	}
 	if err != nil {
-		wantClientError(t, err)
+		wiretest.WantClientError(t, codec, err)
 		return false
 	}
 	m := op.(*a2a.SendMessage).Message
 	doc := codec.AppendReply(nil, &m)
-	valid(t, message, doc)
+	wiretest.Valid(t, message, doc)
 	op, err = v03.Codec{}.Decode("message/send", append(append([]byte(`{"message":`), doc...), '}'))
 	if err != nil {
 		t.Fatalf("own output: %v\n%s", err, doc)
@@ -145,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("changed its input: %q", before)
 		}
 		if err != nil {
-			wantClientError(t, err)
+			wiretest.WantClientError(t, codec, err)
 			return
 		}
 		again, err := c.Decode(name, params)
@@ -153,16 +153,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("read differently twice: %v %s", err, diff)
 		}
 	})
-}
-
-func wantClientError(t reporter, err error) {
-	t.Helper()
-	var e *a2a.Error
-	if !errors.As(err, &e) || e.Code != a2a.CodeInvalidParams && e.Code != a2a.CodeMethodNotFound {
-		t.Fatalf("%#v", err)
-	}
-	doc := codec.AppendError(nil, e, "")
-	if err := rawjson.Check(doc, 4); err != nil || len(doc) > 1000 {
-		t.Fatalf("%v in %d bytes: %.200s", err, len(doc), doc)
-	}
 }

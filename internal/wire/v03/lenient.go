@@ -1,10 +1,9 @@
 package v03
 
 import (
-	"time"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
 // This file is the lenient stage: the rules of PROTOCOL.md §5. It stands between
@@ -23,35 +22,19 @@ func (d *decoder) used(rule string) {
 	}
 }
 
-// lenientList says whether tasks/list is a method (L-01).
-func (d *decoder) lenientList() bool {
-	if d.lenient {
-		d.used("L-01")
-	}
-	return d.lenient
-}
-
 // lenientListMembers takes the members of tasks/list in snake case, as the Go client of a2aproject sends them (L-24): ignored,
 // they would list tasks that were not asked for.
-func (d *decoder) lenientListMembers(m *listMembers, params []byte) {
+func (d *decoder) lenientListMembers(m *decode.ListMembers, params []byte) {
 	used := false
 	for key, v := range rawjson.Members(params) {
-		var to *[]byte
-		switch string(key) {
-		case "context_id":
-			to = &m.contextID
-		case "page_size":
-			to = &m.pageSize
-		case "page_token":
-			to = &m.pageToken
-		case "history_length":
-			to = &m.history
-		case "include_artifacts":
-			to = &m.artifacts
-		case "last_updated_after":
-			to = &m.updatedAfter
+		name := string(decode.CamelCase(key))
+		if name == string(key) {
+			continue
 		}
-		if to != nil && absent(*to) && !absent(v) {
+		if name == "lastUpdatedAfter" {
+			name = "statusTimestampAfter"
+		}
+		if to := m.Member(name); to != nil && decode.Absent(*to) && !decode.Absent(v) {
 			*to, used = v, true
 		}
 	}
@@ -60,39 +43,27 @@ func (d *decoder) lenientListMembers(m *listMembers, params []byte) {
 	}
 }
 
-// lenientTime reads a time as RFC 3339 has it.
-func (d *decoder) lenientTime(member string, v []byte) time.Time {
-	if absent(v) {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339, d.text(member, v, maxName))
-	if err != nil {
-		d.fail(member, "must be a time like 2026-11-20T10:00:00Z")
-	}
-	return at
-}
-
 // lenientContext takes a contextId beside the message for one inside it (L-02).
 func (d *decoder) lenientContext(m *messageMembers, beside []byte) {
 	if !d.lenient || rawjson.KindOf(beside) != rawjson.KindString || len(beside) == len(`""`) {
 		return
 	}
-	if absent(m.contextID) {
+	if decode.Absent(m.ContextID) {
 		d.used("L-02")
-		m.contextID = beside
+		m.ContextID = beside
 		return
 	}
-	inside, ok := rawjson.String(m.contextID)
+	inside, ok := rawjson.String(m.ContextID)
 	outside, _ := rawjson.String(beside)
 	if ok && inside != outside {
 		d.used("L-02")
-		d.fail("contextId", "differs from contextId beside the message")
+		d.Fail("contextId", "differs from contextId beside the message")
 	}
 }
 
 // inferMessage returns the kind of a message, which may be left out (L-03).
 func (d *decoder) inferMessage(kind []byte) string {
-	if absent(kind) {
+	if decode.Absent(kind) {
 		d.used("L-03")
 		return "message"
 	}
@@ -101,13 +72,13 @@ func (d *decoder) inferMessage(kind []byte) string {
 
 // lenientState reads a state in either spelling of canceled (L-04).
 func (d *decoder) lenientState(member string, v []byte) a2a.State {
-	if absent(v) {
+	if decode.Absent(v) {
 		return a2a.StateNone
 	}
-	name := d.text(member, v, maxName)
+	name := d.Text(member, v, decode.MaxName)
 	state, ok := a2a.ParseState(name)
 	if !ok {
-		d.fail(member, "must be the name of a task state")
+		d.Fail(member, "must be the name of a task state")
 	}
 	if name == "cancelled" {
 		d.used("L-04")
@@ -118,17 +89,17 @@ func (d *decoder) lenientState(member string, v []byte) a2a.State {
 // lenientFile takes the content of a file part from where dialects put it: beside
 // "file" if there is none, else in it under other names (L-05, L-06).
 func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
-	if !d.lenient || !absent(f.bytes) || !absent(f.uri) {
+	if !d.lenient || !decode.Absent(f.bytes) || !decode.Absent(f.uri) {
 		return
 	}
 	found := *f
-	if absent(m.file) {
+	if decode.Absent(m.file) {
 		found = m.flat
 		found.data = m.data
 	}
 	found.bytes = d.oneOf(found.bytes, found.data, found.withBytes)
 	found.uri = d.oneOf(found.uri, found.url, found.withURI)
-	if absent(found.bytes) && absent(found.uri) {
+	if decode.Absent(found.bytes) && decode.Absent(found.uri) {
 		return
 	}
 	d.used("L-05")
@@ -140,11 +111,11 @@ func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
 func (d *decoder) oneOf(values ...[]byte) []byte {
 	var found []byte
 	for _, v := range values {
-		if absent(v) {
+		if decode.Absent(v) {
 			continue
 		}
 		if found != nil {
-			d.fail("file", "must have its content once")
+			d.Fail("file", "must have its content once")
 		}
 		found = v
 	}
@@ -167,13 +138,13 @@ func (d *decoder) lenientMediaType(m *partMembers) string {
 		return ""
 	}
 	d.used("L-07")
-	return d.text("mimeType", m.flat.mimeType, maxName)
+	return d.Text("mimeType", m.flat.mimeType, decode.MaxName)
 }
 
 // inferPart returns the kind of a part, which may be left out where exactly one of
 // the three contents is given (L-08).
 func (d *decoder) inferPart(m *partMembers) string {
-	if !absent(m.kind) {
+	if !decode.Absent(m.kind) {
 		return d.word("kind", m.kind)
 	}
 	kind := ""
@@ -181,7 +152,7 @@ func (d *decoder) inferPart(m *partMembers) string {
 		kind    string
 		content []byte
 	}{{"text", m.text}, {"file", m.file}, {"data", m.data}} {
-		if absent(c.content) {
+		if decode.Absent(c.content) {
 			continue
 		}
 		if kind != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 // Each row is read in both modes: strict names the member that is refused there, or
@@ -67,7 +68,7 @@ func TestLenientParts(t *testing.T) {
 			case tc.strict == "-": // read, but not the member that 0.3.0 does not have
 				want.MediaType = ""
 			default:
-				wantInvalid(t, err, "message.parts[0]."+tc.strict, "strict", tc.part)
+				wiretest.WantInvalid(t, err, "message.parts[0]."+tc.strict, "strict", tc.part)
 				continue
 			}
 			if err != nil {
@@ -100,7 +101,7 @@ func TestLenientRefuses(t *testing.T) {
 		`{"type":"text","metadata":{}}`:                   "kind",
 	} {
 		_, _, err := decode(t, true, "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[`+part+`]}}`)
-		wantInvalid(t, err, "message.parts[0]."+field, "lenient", part)
+		wiretest.WantInvalid(t, err, "message.parts[0]."+field, "lenient", part)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestLenientContext(t *testing.T) {
 			t.Errorf("%s: rules %q, want %q", params, got, tc.rules)
 		}
 		if tc.fails {
-			wantInvalid(t, err, "message.contextId", "lenient", params)
+			wiretest.WantInvalid(t, err, "message.contextId", "lenient", params)
 		} else if err != nil || op.(*a2a.SendMessage).Message.ContextID != tc.want {
 			t.Errorf("%s: %+v, %v", params, op, err)
 		}
@@ -172,6 +173,8 @@ func TestLenientList(t *testing.T) {
 		{`{"pageSize":0}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":101}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":"1"}`, "L-01", a2a.ListTasks{}, "pageSize"},
+		{`{"statusTimestampAfter":"2026-11-20T10:00:00+01:00"}`, "L-01", a2a.ListTasks{UpdatedAfter: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}, ""},
+		{`{"statusTimestampAfter":"yesterday"}`, "L-01", a2a.ListTasks{}, "statusTimestampAfter"},
 		{`{"pageToken":1}`, "L-01", a2a.ListTasks{}, "pageToken"},
 		{`{"includeArtifacts":0}`, "L-01", a2a.ListTasks{}, "includeArtifacts"},
 		{`{"contextId":"\u0000"}`, "L-01", a2a.ListTasks{}, "contextId"},
@@ -182,15 +185,15 @@ func TestLenientList(t *testing.T) {
 		{`{"context_id":"other","contextId":"c"}`, "L-01", a2a.ListTasks{ContextID: "c"}, ""},
 		{`{"context_id":null,"last_updated_after":null}`, "L-01", a2a.ListTasks{}, ""},
 		{`{"page_size":0}`, "L-01 L-24", a2a.ListTasks{}, "pageSize"},
-		{`{"last_updated_after":"yesterday"}`, "L-01 L-24", a2a.ListTasks{}, "last_updated_after"},
-		{`{"last_updated_after":1}`, "L-01 L-24", a2a.ListTasks{}, "last_updated_after"},
+		{`{"last_updated_after":"yesterday"}`, "L-01 L-24", a2a.ListTasks{}, "statusTimestampAfter"},
+		{`{"last_updated_after":1}`, "L-01 L-24", a2a.ListTasks{}, "statusTimestampAfter"},
 	} {
 		op, rules, err := decode(t, true, "tasks/list", tc.params)
 		if got := strings.Join(rules, " "); got != tc.rules {
 			t.Errorf("%s: rules %q, want %q", tc.params, got, tc.rules)
 		}
 		if tc.field != "" {
-			wantInvalid(t, err, tc.field, "tasks/list", tc.params)
+			wiretest.WantInvalid(t, err, tc.field, "tasks/list", tc.params)
 		} else if diff := cmp.Diff(a2a.Op(&tc.want), op); err != nil || diff != "" {
 			t.Errorf("%s: %v, -want +got\n%s", tc.params, err, diff)
 		}
@@ -209,13 +212,13 @@ func TestSeed004(t *testing.T) {
 		code  a2a.ErrorCode // of strict mode; zero: the same op
 	}
 	want := map[string]outcome{
-		"message/send": {&a2a.SendMessage{Blocking: true, Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
+		"message/send": {&a2a.SendMessage{Blocking: true, StreamRules: toTheLast, Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "Research quantum computing applications"}}}}, "L-02 L-03", 0},
 		"tasks/get":    {&a2a.GetTask{ID: "task-abc", HistoryLength: pointer(10)}, "", 0},
 		"tasks/list":   {&a2a.ListTasks{ContextID: "ctx-456", State: a2a.StateWorking, PageSize: 10}, "L-01", a2a.CodeMethodNotFound},
 		"tasks/cancel": {&a2a.CancelTask{ID: "task-abc"}, "", 0},
 	}
-	doc := rawjson.Trim(readFile(t, "testdata/seed-004-requests.json"))
+	doc := rawjson.Trim(wiretest.ReadFile(t, "testdata/seed-004-requests.json"))
 	if err := rawjson.Check(doc, 16); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package v03
 import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/decode"
+	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
 // What parts of 1.0 can hold and parts of 0.3 cannot goes into their metadata, and
@@ -29,7 +31,7 @@ func (d *decoder) liftText(p *a2a.Part, key string) string {
 		return ""
 	}
 	p.Metadata = without(p.Metadata, key)
-	return d.text(`metadata["`+key+`"]`, v, maxName)
+	return d.Text(`metadata["`+key+`"]`, v, decode.MaxName)
 }
 
 // unwrap undoes what appendData does to data that is not an object.
@@ -70,7 +72,7 @@ func appendPartMetadata(dst []byte, p *a2a.Part, wrapped bool) []byte {
 		mediaType, filename = "", "" // a file has members for them
 	}
 	if !wrapped && mediaType == "" && filename == "" {
-		return appendRaw(dst, `,"metadata":`, p.Metadata)
+		return encode.Raw(dst, `,"metadata":`, p.Metadata)
 	}
 	rest := a2a.Raw(rawjson.Trim(p.Metadata))
 	dst = append(dst, `,"metadata":{`...)

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a/a2atest"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire/v03"
+	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
 func TestOutputIsValid(t *testing.T) {
@@ -22,33 +23,33 @@ func TestOutputIsValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := a2atest.Task().Draw(t, "task")
 		doc := codec.AppendTask(nil, &x)
-		valid(t, task, doc)
+		wiretest.Valid(t, task, doc)
 		if got := rawjson.Get(doc, "metadata"); !bytes.Equal(got, x.Metadata) {
 			t.Fatalf("metadata %q, want %q", got, x.Metadata)
 		}
 		e := a2atest.Entry().Draw(t, "entry")
 		last := rapid.Bool().Draw(t, "last")
 		doc = codec.AppendEvent(nil, &e, last)
-		valid(t, entry, doc)
+		wiretest.Valid(t, entry, doc)
 		if _, status := e.Event.(*a2a.StatusUpdate); status {
 			if final, _ := rawjson.Bool(rawjson.Get(doc, "final")); final != last {
 				t.Fatalf("final %v, want %v", final, last)
 			}
 		}
 		m := a2atest.Message().Draw(t, "message")
-		valid(t, message, codec.AppendReply(nil, &m))
+		wiretest.Valid(t, message, codec.AppendReply(nil, &m))
 		cs := rapid.SliceOfN(a2atest.PushConfig(), 0, 3).Draw(t, "push configs")
-		valid(t, pushes, codec.AppendPushConfigs(nil, "x", cs))
+		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", cs))
 		for i := range cs {
-			valid(t, push, codec.AppendPushConfig(nil, a2atest.Name().Draw(t, "task"), &cs[i]))
+			wiretest.Valid(t, push, codec.AppendPushConfig(nil, a2atest.Name().Draw(t, "task"), &cs[i]))
 		}
 		c := a2atest.Card().Draw(t, "card")
 		doc = codec.AppendCard(nil, &c)
-		valid(t, card, doc)
+		wiretest.Valid(t, card, doc)
 		if again := codec.AppendCard(nil, &c); !bytes.Equal(doc, again) {
 			t.Fatalf("two cards of one: %s and %s", doc, again)
 		}
-		valid(t, failure, codec.AppendError(nil, a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), ""))
+		wiretest.Valid(t, failure, codec.AppendError(nil, a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), ""))
 	})
 }
 
@@ -64,8 +65,8 @@ func TestPageIsValid(t *testing.T) {
 		}
 		n := 0
 		for item := range rawjson.Elements(rawjson.Get(doc, "tasks")) {
-			valid(t, task, item)
-			if has := rawjson.Get(item, "artifacts") != nil; has != (artifacts && len(p.Tasks[n].Artifacts) > 0) {
+			wiretest.Valid(t, task, item)
+			if has := rawjson.Get(item, "artifacts") != nil; has != artifacts {
 				t.Fatalf("artifacts %v: %s", artifacts, item)
 			}
 			n++

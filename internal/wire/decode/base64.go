@@ -1,4 +1,4 @@
-package v03
+package decode
 
 import (
 	"encoding/base64"

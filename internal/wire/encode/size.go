@@ -1,9 +1,23 @@
-package v03
+package encode
 
 import "github.com/a2ad/a2ad/internal/a2a"
 
 // The sizes here are estimates: they let the large outputs be written into one
 // allocation. Text that needs many escapes makes it a second one.
+
+// EventSize estimates what an event takes on the wire.
+func EventSize(e *a2a.Entry) int {
+	n := 256 + len(e.ContextID)
+	switch ev := e.Event.(type) {
+	case *a2a.StatusUpdate:
+		n += len(ev.Metadata) + statusSize(&ev.Status)
+	case *a2a.ArtifactUpdate:
+		n += len(ev.Metadata) + artifactSize(&ev.Artifact)
+	case *a2a.Message:
+		n += messageSize(ev)
+	}
+	return n
+}
 
 func taskSize(t *a2a.Task, artifacts bool) int {
 	n := 256 + len(t.ContextID) + len(t.Metadata) + statusSize(&t.Status)

@@ -1,0 +1,65 @@
+package e2e_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// health asks a replica for its health and returns the status and the text.
+func (r *replica) health(path string) (int, string) {
+	resp, err := http.Get(r.admin + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// TestReadinessFollowsTheDatabaseAndTheDrain asks as a load balancer does.
+func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
+	t.Parallel()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	srv := storetest.NewServer(t, nil)
+	c := clusterOn(t, storetest.NewOn(t, srv))
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_DRAIN_TIMEOUT=4s")
+	await := func(want int, says string) {
+		t.Helper()
+		until(t, "readiness says "+says, func() bool {
+			status, text := a.health("/readyz")
+			return status == want && strings.Contains(text, says)
+		})
+		if status, text := a.health("/livez"); status != http.StatusOK {
+			t.Errorf("liveness says %d %s while readiness says %s", status, text, says)
+		}
+	}
+	await(http.StatusOK, "database: ok")
+	a.log.expectErrors()
+	if err := srv.Kill(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	await(http.StatusServiceUnavailable, "database: ")
+	if err := srv.Restart(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.db.Reset()
+	await(http.StatusOK, "database: ok")
+
+	task := submit(t, c.client(a, "script"), play(`{"op":"sleep","ms":4000}`))
+	c.runner(task)
+	a.signal(syscall.SIGTERM)
+	await(http.StatusServiceUnavailable, "drain: ")
+	a.awaitExit()
+	if got := c.attempts(task); len(got) != 1 || got[0] != "a released" {
+		t.Errorf("attempts %v, want one that was released", got)
+	}
+	c.start("b")
+}

@@ -1,0 +1,84 @@
+package rpc
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+// ResumeExtension is the URI of the extension by which streams can be resumed: events have
+// ids, Last-Event-ID is honoured, and a gap is marked in the metadata of the Task.
+const ResumeExtension = "https://a2ad.dev/extensions/resume/v1"
+
+// extensionHeaders are the names by which clients ask for extensions: that of 1.0, and that
+// of 0.3. Either is taken in any version, and answered by the same name.
+var extensionHeaders = [...]string{"A2A-Extensions", "X-A2A-Extensions"}
+
+// maxExtensions is how many names of a header line are looked at: more than anybody needs.
+const maxExtensions = 64
+
+// wants reports whether a header of the given name asks for an extension.
+func wants(h http.Header, name, uri string) bool {
+	for i, line := range h.Values(name) {
+		for j, asked := range strings.SplitN(line, ",", maxExtensions) {
+			if i+j < maxExtensions && strings.TrimSpace(asked) == uri {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wantsExtension reports whether a request asks for an extension.
+func wantsExtension(h http.Header, uri string) bool {
+	for _, name := range extensionHeaders {
+		if wants(h, name, uri) {
+			return true
+		}
+	}
+	return false
+}
+
+// agreeExtensions refuses a request that does not ask for what the agent requires, and else
+// tells the client which of the extensions it asked for are active. Others are ignored.
+func (c *call) agreeExtensions() error {
+	declared := c.agent.extensions
+	for _, e := range declared {
+		if e.Required && !wantsExtension(c.r.Header, e.URI) {
+			return a2a.Errorf(a2a.CodeExtensionRequired, "the agent requires the extension %s: name it in the header %s", e.URI, extensionHeaders[0])
+		}
+	}
+	for _, name := range extensionHeaders {
+		if len(c.r.Header.Values(name)) == 0 {
+			continue
+		}
+		var active []string
+		for _, e := range declared {
+			if wants(c.r.Header, name, e.URI) {
+				active = append(active, e.URI)
+			}
+		}
+		if len(active) > 0 {
+			c.w.Header().Set(name, strings.Join(active, ", "))
+		}
+	}
+	return nil
+}
+
+// markGap says in a Task that events before it are missing from the stream.
+func markGap(t *a2a.Task) {
+	mark := append(rawjson.AppendString(nil, ResumeExtension), `:{"gap":true}`...)
+	if len(t.Metadata) == 0 {
+		t.Metadata = append(append(a2a.Raw{'{'}, mark...), '}')
+		return
+	}
+	merged := append(a2a.Raw{'{'}, mark...)
+	for k, v := range rawjson.Members(t.Metadata) {
+		if string(k) != ResumeExtension {
+			merged = append(append(rawjson.AppendString(append(merged, ','), string(k)), ':'), v...)
+		}
+	}
+	t.Metadata = append(merged, '}')
+}

@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/wire"
+)
+
+// generation is one version of the protocol as the server speaks it.
+type generation struct {
+	wire.Codec
+	slot int // of its encodings in a stream.Item: of events, and behind it of those that end a stream
+}
+
+// slotsEach is how many encodings of an event a generation has.
+const slotsEach = 2
+
+// versionName is that of a header, and of a parameter in the query.
+const versionName = "A2A-Version"
+
+// asked returns the generation that a request names, or nil if it names none. It is an error
+// to name one that the server does not speak, or two.
+func (s *Server) asked(r *http.Request) (*generation, error) {
+	versions := r.Header.Values(versionName)
+	if r.URL.RawQuery != "" {
+		versions = append(versions[:len(versions):len(versions)], r.URL.Query()[versionName]...)
+	}
+	var found *generation
+	for _, v := range versions {
+		v = strings.TrimSpace(v)
+		if v == "" {
+			continue
+		}
+		g := s.speaks(v)
+		if g == nil || found != nil && found != g {
+			return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "this server speaks A2A %s, one of them in a request", s.versions())
+		}
+		found = g
+	}
+	return found, nil
+}
+
+// speaks returns the generation of a version, whose patch number says nothing.
+func (s *Server) speaks(version string) *generation {
+	for _, g := range s.generations {
+		patch, ok := strings.CutPrefix(version, g.Version())
+		if ok && (patch == "" || patch[0] == '.' && isNumber(patch[1:])) {
+			return g
+		}
+	}
+	return nil
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
+func (s *Server) versions() string {
+	var names []string
+	for _, g := range s.generations {
+		names = append(names, g.Version())
+	}
+	return strings.Join(names, " and ")
+}
+
+// route returns the generation that a request is of, which is also that of an answer that
+// refuses it: the one that has its method, and no other may be asked for. A request that asks
+// for none is of the oldest (PROTOCOL T-02).
+func (s *Server) route(asked *generation, method string) (*generation, error) {
+	oldest := s.generations[0]
+	for _, g := range s.generations {
+		switch {
+		case !g.Has(method):
+		case asked == nil && g != oldest && !s.cfg.LenientVersion:
+			return g, a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
+				oldest.Version(), method, g.Version())
+		case asked != nil && asked != g:
+			return asked, a2a.Errorf(a2a.CodeVersionNotSupported, "%s is a method of A2A %s, but the request asks for %s", method, g.Version(), asked.Version())
+		default:
+			return g, nil
+		}
+	}
+	if asked == nil {
+		return oldest, nil
+	}
+	return asked, nil // the codec knows how to say that there is no such method
+}

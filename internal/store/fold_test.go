@@ -1,0 +1,65 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// A reader cannot tell whether artifacts come from the log or were folded when the task ended.
+func TestArtifactsReadTheSameFoldedOrNot(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ends := map[string]func(l *store.Lease){
+		"completed": func(l *store.Lease) { f.append(l, status(a2a.StateCompleted)) },
+		"with the last chunk": func(l *store.Lease) {
+			f.append(l, chunk("log", "the last"), status(a2a.StateFailed, "why"))
+		},
+		"canceled": func(l *store.Lease) {
+			if _, err := f.Cancel(f.ctx, ann, agent, l.TaskID); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"lost": func(l *store.Lease) {
+			f.expire(l.TaskID)
+			policies := []store.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 1}}
+			if n, err := f.Rescue(f.ctx, policies, 1, 10); err != nil || n != 1 {
+				t.Fatalf("Rescue = %d, %v", n, err)
+			}
+		},
+	}
+	// Two events are there before the chunks, and one comes at the end: 32 in all is the limit.
+	for _, chunks := range []int{1, 3, 27, 28, 29, 30, 31, 90} {
+		for name, end := range ends {
+			l := f.running()
+			var want []a2a.Artifact
+			for n := range chunks {
+				u := chunk("log", fmt.Sprint(n))
+				switch {
+				case n%7 == 3:
+					u = chunk("other", fmt.Sprint(n), "and more")
+				case n == 20:
+					u = whole("log", "again")
+				}
+				f.append(l, u)
+				want = a2a.Fold(want, u)
+			}
+			end(l)
+			if name == "with the last chunk" {
+				want = a2a.Fold(want, chunk("log", "the last"))
+			}
+			task := f.snapshot(l.TaskID)
+			if !task.Status.State.Terminal() {
+				t.Fatalf("%d chunks, %s: the task is %s", chunks, name, task.Status.State)
+			}
+			same(t, fmt.Sprintf("artifacts of %d chunks, %s", chunks, name), want, task.Artifacts)
+			folded := value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String())
+			if long := task.LastSeq > 32; folded != long {
+				t.Errorf("%d chunks, %s: folded is %t with %d events", chunks, name, folded, task.LastSeq)
+			}
+		}
+	}
+	f.invariants()
+}

@@ -1,0 +1,41 @@
+package v1
+
+import (
+	"strconv"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/encode"
+)
+
+// AppendCard appends an AgentCard, with the interfaces of all versions.
+func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
+	dst = append(dst, `{"supportedInterfaces":[`...)
+	for n, i := range c.Interfaces {
+		dst = rawjson.AppendString(append(encode.Comma(dst, n), `{"url":`...), i.URL)
+		dst = rawjson.AppendString(append(dst, `,"protocolBinding":`...), i.Binding)
+		dst = append(rawjson.AppendString(append(dst, `,"protocolVersion":`...), i.Version), '}')
+	}
+	dst = encode.Card(append(dst, ']'), c)
+	dst = encode.Capabilities(dst, c)
+	dst = append(strconv.AppendBool(append(dst, `,"extendedAgentCard":`...), c.ExtendedCard), '}')
+	dst = encode.Security(dst, c.Security, appendScheme, "securityRequirements", `{"schemes":{`, `:{"list":[]}}}`)
+	return append(dst, '}')
+}
+
+func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
+	switch s.Kind {
+	case a2a.SecurityAPIKey:
+		dst = rawjson.AppendString(append(dst, `{"apiKeySecurityScheme":{"location":"header","name":`...), s.Header)
+	case a2a.SecurityBearer:
+		dst = append(dst, `{"httpAuthSecurityScheme":{"scheme":"Bearer"`...)
+		dst = encode.Text(dst, `,"bearerFormat":`, s.Format)
+	case a2a.SecurityOIDC:
+		dst = rawjson.AppendString(append(dst, `{"openIdConnectSecurityScheme":{"openIdConnectUrl":`...), s.URL)
+	default:
+		dst = append(encode.Text(append(dst, `{"mtlsSecurityScheme":{`...), `"description":`, s.Description), "}}"...)
+		return dst
+	}
+	dst = encode.Text(dst, `,"description":`, s.Description)
+	return append(dst, "}}"...)
+}
