@@ -329,7 +329,9 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 		"disable":       {directive("disable", 400), "disabled", 1, "failed", "answered 400 Bad Request"},
 		"abort-message": {directive("abort-message", 400), "done", 1, "skipped", ""},
 		"exhausted":     {answer(503, ""), "dead", 5, "failed", "5 tries failed, the last one with: answered 503 Service Unavailable"},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect) }, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
