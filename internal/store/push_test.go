@@ -352,7 +352,7 @@ func TestWebhookSetInTheMiddleOfARun(t *testing.T) {
 	f.invariants()
 }
 
-// TestWebhookSetWhileAnAppendWaits is the trap of STORAGE 5.5: a statement that waited for
+// TestWebhookSetWhileAnAppendWaits is a trap of snapshots: a statement that waited for
 // the row lock sees the row as it is now, and everything else as it was.
 func TestWebhookSetWhileAnAppendWaits(t *testing.T) {
 	t.Parallel()
