@@ -6,7 +6,7 @@ DROP VIEW audit.push_config;
 DROP TABLE a2a.push_configs;
 
 -- A webhook of a task: a durable cursor over its log. What is between cursor and head is to
--- be delivered; whether a config is due is decided by its own row alone (STORAGE 5.5). A
+-- be delivered; whether a config is due is decided by its own row alone. A
 -- deleted config stays as a tombstone.
 CREATE TABLE a2a.push_configs (
   id uuid PRIMARY KEY,                          -- internal: clients know (task, config_id)

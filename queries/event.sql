@@ -48,7 +48,7 @@ WITH k AS (
     ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch AND (sqlc.arg(with_push)::boolean OR NOT j.has_push)
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
@@ -79,7 +79,7 @@ WITH k AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, sqlc.arg(worker)::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, u.last_at, coalesce(u.state, 0)::smallint AS state,
+SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
 FROM j LEFT JOIN u ON u.pos = j.pos;
 
@@ -129,6 +129,6 @@ JOIN a2a.tasks t ON t.id = s.id
 WHERE t.id = ANY (sqlc.arg(ids)) AND t.last_seq > s.seen;
 
 -- Notify sends wakes to the other replicas. It is never part of a transaction that writes:
--- NOTIFY holds a database-wide lock across the commit (STORAGE 1).
+-- NOTIFY holds a database-wide lock across the commit.
 -- name: Notify :exec
 SELECT pg_notify('a2ad', p.payload) FROM unnest(sqlc.arg(payloads)::text[]) AS p(payload);

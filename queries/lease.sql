@@ -1,6 +1,6 @@
 -- TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
 -- acted on after the commit. floor is the run_at below which this caller has seen no live
--- row: behind it lie dead index entries that a held snapshot keeps (STORAGE 5.3). It runs on
+-- row: behind it lie dead index entries that a held snapshot keeps. It runs on
 -- connections that know index plans alone, and what it has locked it deletes by place, not by
 -- key: no statistics of the queue, which say nothing, can make it read the whole index. The
 -- time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it

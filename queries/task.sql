@@ -41,8 +41,8 @@ ORDER BY 1, 2, 3, 4;
 -- name: TaskSnapshotAt :many
 WITH t AS (
   SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
-  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = sqlc.arg(seq)::bigint
-  WHERE t.id = sqlc.arg(id)::uuid
+  FROM a2a.tasks t, a2a.task_events e
+  WHERE t.id = sqlc.arg(id)::uuid AND e.task_id = sqlc.arg(id) AND e.seq = sqlc.arg(seq)::bigint
 ), s AS (
   SELECT e.seq, e.state, e.committed_at
   FROM a2a.task_events e
@@ -63,9 +63,9 @@ SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, 
 FROM t, m
 WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
 UNION ALL
-SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
-FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
-WHERE sqlc.arg(artifacts)::boolean
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM a2a.task_events e
+WHERE sqlc.arg(artifacts)::boolean AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
 ORDER BY 2, 3;
 
 -- PlanForArguments has the statements of the rest of the transaction planned for their

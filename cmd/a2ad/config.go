@@ -133,7 +133,7 @@ type Webhooks struct {
 	PushAllowCIDRs     Prefixes       `type:"setting" name:"push-allow-cidrs" def:"none" dev:"127.0.0.0/8,::1/128" help:"Private address ranges that the server may call."`
 	PushProxy          BaseURL        `type:"setting" name:"push-proxy" hidden:"" help:"Proxy for webhooks; it must refuse private addresses itself."`
 	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" help:"whsec_ secrets for v1 signatures, with commas between them."`
-	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"64" min:"1" hidden:"" help:"Deliveries at once of this replica."`
+	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"256" min:"1" hidden:"" help:"Deliveries at once of this replica."`
 	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"8" min:"1" hidden:"" help:"Deliveries at once to one destination, of all replicas."`
 	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"2s" min:"1ms" hidden:"" help:"How often due webhooks are looked for when no wake arrives."`
 	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:"" help:"Size of a notification; a larger task goes without its history, then without its artifacts."`

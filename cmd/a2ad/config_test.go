@@ -145,7 +145,7 @@ func testSetting(t *testing.T, name, sample, bad string) {
 	}
 }
 
-// TestSettingDefaults are the defaults of DESIGN.md §11, §14 and RELIABILITY.md §2.1.
+// TestSettingDefaults are the published defaults.
 func TestSettingDefaults(t *testing.T) {
 	t.Parallel()
 	var i invocation

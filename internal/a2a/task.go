@@ -111,6 +111,9 @@ type Entry struct {
 	UID       ID
 	Time      time.Time // database clock, whole milliseconds
 	Event     Event
+	// Messages is how many the history of the task has with this event, where that is known:
+	// to those who follow the process that wrote it. Else it is 0. The log does not hold it.
+	Messages int64
 }
 
 // State returns the state that the entry sets, or StateNone.
@@ -124,7 +127,7 @@ func (e *Entry) State() State {
 // Fold applies events in order to a list of artifacts and returns the new list. It
 // is the one definition of what chunks add up to: an update without Append replaces
 // the artifact in its place, one with Append adds its parts, and creates the
-// artifact where there is none (PROTOCOL T-34).
+// artifact where there is none (T-34 in docs/protocol.md).
 func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {
 	for i := range artifacts {
 		if artifacts[i].ID != u.Artifact.ID {

@@ -21,6 +21,7 @@
 //	on_busy: queue               # or reject
 //	on_lost_lease: retry         # or fail, or input-required
 //	dedupe: message_id
+//	push: on                     # or off: no webhooks
 //
 // backoff is the first wait between two attempts, or {base: 1s, max: 5m}.
 //
@@ -202,7 +203,7 @@ func reason(err error) error {
 }
 
 // Builtin returns the agents that need no file: echo, which is the default, and script.
-// They take any media type, so that a conformance kit may send what it likes (PROTOCOL T-16).
+// They take any media type, so that a conformance kit may send what it likes (T-16 in docs/protocol.md).
 func Builtin() []File {
 	files := []File{
 		{Path: "built in", Executor: Echo{}, Agent: a2a.Agent{Name: "echo", Default: true, Card: a2a.Card{

@@ -45,6 +45,7 @@ limits: {concurrency: 8, max_attempts: 5, backoff: {base: 1s, max: 1m}, lease_tt
 on_busy: reject
 on_lost_lease: input-required
 dedupe: message_id
+push: off
 `
 
 func fullFile(path string) agents.File {
@@ -65,7 +66,7 @@ func fullFile(path string) agents.File {
 			},
 			Limits: a2a.Limits{Concurrency: 8, MaxAttempts: 5, BackoffBase: time.Second, BackoffMax: time.Minute,
 				LeaseTTL: 30 * time.Second, Deadline: time.Hour, IdleTimeout: 5 * time.Minute},
-			OnBusy: a2a.OnBusyReject, OnLostLease: a2a.LostLeaseInputRequired, DedupeByID: true,
+			OnBusy: a2a.OnBusyReject, OnLostLease: a2a.LostLeaseInputRequired, DedupeByID: true, PushOff: true,
 		},
 		Executor: agents.Exec{Command: []string{"wc", "-w", ""}, Input: "text", Output: "text", Dir: filepath.Join(filepath.Dir(path), "work"),
 			Env: map[string]string{"LANG": "C", "N": "0x10", "T": "true", "E": ""}},
@@ -214,7 +215,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply is not supported yet; leave the line out`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: the executor http is not supported yet; use echo, script or exec`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,

@@ -237,6 +237,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
 		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
+		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
 	lines := d.mapping(root, "an agent file", fields, notYet)
 	d.nameLine, d.defaultLine = lines["name"], lines["default"]

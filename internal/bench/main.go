@@ -44,6 +44,7 @@ func experiments() []experiment {
 		{"replay", "resume of a stream from its beginning", (*bench).replay},
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},
+		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

@@ -108,7 +108,7 @@ func (r *river) run(ctx context.Context, b *bench, jobs int) (float64, error) {
 		return 0, err
 	}
 	defer drop()
-	// Four connections did best for it (STORAGE 7).
+	// Four connections did best for it.
 	url = withParams(url, map[string]string{"pool_max_conns": "4"})
 	out, err := exec.CommandContext(ctx, r.path, url, strconv.Itoa(jobs)).CombinedOutput()
 	if err != nil {

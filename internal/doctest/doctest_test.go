@@ -2,6 +2,7 @@ package doctest_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,9 +35,17 @@ func TestDocuments(t *testing.T) {
 		{"docs/agents.md", false},
 		{"docs/audit.md", false},
 		{"docs/configuration.md", false},
+		{"docs/webhooks.md", false},
 	} {
 		t.Run(filepath.Base(doc.file), func(t *testing.T) {
 			t.Parallel()
+			if doc.file == "docs/webhooks.md" {
+				for _, runtime := range []string{"python3", "node"} {
+					if _, err := exec.LookPath(runtime); err != nil {
+						t.Skip(err)
+					}
+				}
+			}
 			todo := steps(t, doc.file)
 			if len(todo) == 0 {
 				t.Fatal("there is nothing to run")

@@ -87,6 +87,9 @@ func newShell(t *testing.T, ownDatabase bool) *shell {
 	}
 	api, admin := freePort(t), freePort(t)
 	s.replace = []string{"127.0.0.1:8080", api, "127.0.0.1:9090", admin, exampleDatabase, storetest.NewEmpty(t).URL}
+	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} {
+		s.replace = append(s.replace, other, freePort(t))
+	}
 	s.start(t, api, admin, ownDatabase)
 	return s
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// leaseTTL is that of RELIABILITY's tests.
+// leaseTTL is short, for tests.
 const leaseTTL = 3 * time.Second
 
 // timings make a replica notice in seconds what takes minutes in production.
@@ -35,14 +35,15 @@ var timings = []string{
 
 // agentFiles are the agents that every replica has.
 var agentFiles = map[string]string{
-	"echo.yaml":   "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
-	"script.yaml": scriptAgent("script", ""),
-	"busy.yaml":   scriptAgent("busy", "on_busy: reject\n"),
-	"once.yaml":   scriptAgent("once", "dedupe: message_id\n"),
-	"brief.yaml":  scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
-	"quiet.yaml":  scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
-	"single.yaml": scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
-	"asks.yaml":   scriptAgent("asks", "on_lost_lease: input-required\n"),
+	"echo.yaml":     "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
+	"script.yaml":   scriptAgent("script", ""),
+	"busy.yaml":     scriptAgent("busy", "on_busy: reject\n"),
+	"once.yaml":     scriptAgent("once", "dedupe: message_id\n"),
+	"brief.yaml":    scriptAgent("brief", "limits: {max_attempts: 3, deadline: 1500ms, idle_timeout: 700ms}\n"),
+	"quiet.yaml":    scriptAgent("quiet", "limits: {max_attempts: 2, idle_timeout: 300ms}\n"),
+	"single.yaml":   scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
+	"asks.yaml":     scriptAgent("asks", "on_lost_lease: input-required\n"),
+	"hookless.yaml": scriptAgent("hookless", "push: off\n"),
 }
 
 func scriptAgent(name, more string) string {
@@ -61,6 +62,7 @@ type cluster struct {
 	readers  atomic.Int64
 	retry    backoff.Policy // of clients
 	cutOK    bool           // streams may end without a word
+	key      string         // API key by which tasks are read again at the end; empty: none
 }
 
 // newCluster returns one without replicas on a new database. When the test ends, it must be
@@ -271,7 +273,7 @@ func (c *cluster) readAgain() {
 	for _, at := range c.alive() {
 		for _, r := range list {
 			cl := c.client(at, r.agent)
-			cl.Tries = -1
+			cl.Tries, cl.APIKey = -1, c.key
 			for ev, err := range cl.Resubscribe(ctx, r.task, client.StreamOptions{LastEventID: r.first}) {
 				if err != nil {
 					c.t.Errorf("read task %s again on %s: %v", r.task, at.name, err)

@@ -53,7 +53,7 @@ func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
 	c.db.Reset()
 	await(http.StatusOK, "database: ok")
 
-	task := submit(t, c.client(a, "script"), play(`{"op":"sleep","ms":6000}`))
+	task := submit(t, c.client(a, "script"), play(`{"op":"sleep","ms":4000}`))
 	c.runner(task)
 	a.signal(syscall.SIGTERM)
 	await(http.StatusServiceUnavailable, "drain: ")

@@ -56,7 +56,7 @@ type badInput struct {
 	status     int      // 0: 200
 }
 
-// TestBadInput is the corpus of RELIABILITY §4.1 as far as it is a body or a header.
+// TestBadInput sends bad input, as far as that is a body or a header.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

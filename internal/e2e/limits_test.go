@@ -68,7 +68,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			open.Add(1)
 			cl := c.client(at.r, "script")
 			over.Go(func() {
-				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(ev client.Event) bool { // it is left below
+				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(client.Event) bool { // it is left below
 					open.Done()
 					return false
 				})

@@ -203,3 +203,32 @@ func (c *cluster) listen() (wakes func() []string) {
 		return list
 	}
 }
+
+// TestWorkIsFoundWithoutAWake has a replica that takes requests, and whose wakes nobody gets.
+func TestWorkIsFoundWithoutAWake(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.start("a", "A2AD_WORKERS=0", "A2AD_WAKE_INTERVAL=1h"), c.start("b")
+	// The first wake goes out at once, and the next an hour later.
+	if _, err := c.client(a, "echo").Send(bounded(t), client.SendParams{Message: say("first")}); err != nil {
+		t.Fatal(err)
+	}
+	var tasks []string
+	for range 5 {
+		tasks = append(tasks, send(t, c.client(a, "echo"), say("found")).TaskID)
+	}
+	waits := column[float64](c, `
+		SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 FROM audit.attempt a JOIN audit.task t ON t.id = a.task_id WHERE t.id::text = ANY($1) ORDER BY 1`, tasks)
+	within(t, "a claim without a wake", time.Duration(waits[len(waits)-1]*float64(time.Second)), time.Second)
+	if waits[0] > 1 {
+		t.Errorf("no claim without a wake came before %.1f s", waits[0])
+	}
+	task := submit(t, c.client(a, "script"), play(`{"op":"hang"}`))
+	c.runner(task)
+	if _, err := c.client(a, "script").Cancel(bounded(t), task); err != nil {
+		t.Fatal(err)
+	}
+	canceled := time.Now()
+	b.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task && l.str("outcome") == "canceled" })
+	within(t, "the end of an agent that nobody was told to end", time.Since(canceled), leaseTTL/3)
+}

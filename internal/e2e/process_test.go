@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -272,6 +273,12 @@ func (b *logbook) tail() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.text[max(0, len(b.text)-25):], "\n")
+}
+
+func (b *logbook) all() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(b.lines, b.plain)
 }
 
 // expectErrors says that what fails inside the server from now on is the test's doing.

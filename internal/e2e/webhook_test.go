@@ -289,6 +289,12 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	if after := one[int](c, `SELECT count(*) FROM audit.task`); after != before {
 		t.Errorf("it made %d tasks", after-before)
 	}
+	if got := c.rpc(a, "hookless", "tasks/pushNotificationConfig/list", `{"id":"`+task+`"}`); got.code != -32003 {
+		t.Errorf("an agent without webhooks: %s", got.body)
+	}
+	if card := c.do(a, http.MethodGet, "/agents/hookless/.well-known/agent-card.json", nil); strings.Contains(string(card.body), `"pushNotifications":true`) {
+		t.Errorf("its card: %s", card.body)
+	}
 	for i := range 9 {
 		call("set", config(task, `{"id":"n`+itoa(i)+`","url":"`+sink.URL+`/many"}`))
 	}

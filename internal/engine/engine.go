@@ -86,8 +86,14 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	if sub.Replay {
 		return e.awaitTask(ctx, cursor, &sub, op)
 	}
-	if err := e.await(ctx, cursor); err != nil {
+	seen, err := e.await(ctx, cursor)
+	if err != nil {
 		return nil, err
+	}
+	if in.Task.IsZero() {
+		if t, ok := seen.task(&in, &sub, op.HistoryLength); ok {
+			return t, nil
+		}
 	}
 	return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
@@ -97,15 +103,16 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 func (e *Engine) awaitTask(ctx context.Context, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
 	want := store.Want{History: op.HistoryLength, Artifacts: true}
 	if !sub.State.EndsTurn() {
-		if err := e.await(ctx, cursor); err != nil {
+		if _, err := e.await(ctx, cursor); err != nil {
 			return nil, err
 		}
 	}
 	return e.store.Snapshot(ctx, sub.Task, want)
 }
 
-// await returns when the turn has ended, the wait has reached its cap, or the server drains.
-func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) error {
+// await returns when the turn has ended, the wait has reached its cap, or the server drains:
+// with what it has seen up to there.
+func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error) {
 	if e.cfg.BlockingMaxWait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, e.cfg.BlockingMaxWait, errWaitedEnough)
@@ -113,17 +120,19 @@ func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) error {
 	}
 	ctx, stop := withDrain(ctx, e.cfg.Drain)
 	defer stop()
+	var s seen
 	for {
 		items, err := cursor.Next(ctx)
 		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, errWaitedEnough), errors.Is(cause, ErrDraining):
-			return nil
+			return &s, nil
 		case err != nil:
-			return fmt.Errorf("wait for the task: %w", err)
+			return nil, fmt.Errorf("wait for the task: %w", err)
 		}
+		s.add(items)
 		for _, it := range items {
 			if it.State().EndsTurn() {
-				return nil
+				return &s, nil
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type PushRules struct {
 }
 
 // DefaultPushID is the id of a webhook that its client did not name, so that setting it again
-// replaces it (PROTOCOL T-10).
+// replaces it (T-10 in docs/protocol.md).
 const DefaultPushID = "default"
 
 var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifications are not supported"}

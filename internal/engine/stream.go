@@ -84,7 +84,7 @@ func (s *Stream) Close() {
 
 // A stream of a message ends when the task does or asks for input; one that was asked for by
 // itself stays for the whole task. A task that waits for authentication may go on without a
-// message, so neither ends there (PROTOCOL T-03).
+// message, so neither ends there (T-03 in docs/protocol.md).
 func endsMessageStream(s a2a.State) bool { return s.Terminal() || s == a2a.StateInputRequired }
 
 func endsSubscription(s a2a.State) bool { return s.Terminal() }
@@ -129,7 +129,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 	switch {
 	case sub.Replay && s.rules.LastEventID != "":
 		return e.resume(ctx, s)
-	case !sub.Replay && sub.State == a2a.StateSubmitted:
+	case sub.Resumed:
 		// The turn that the message begins is streamed whole, however far the agent is already.
 		return e.openAt(ctx, s, sub.After, sub.After)
 	}
@@ -179,7 +179,7 @@ func hasEnded(state a2a.State) error {
 }
 
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
-// status follows as the last event where clients wait for one (PROTOCOL T-04).
+// status follows as the last event where clients wait for one (T-04 in docs/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {

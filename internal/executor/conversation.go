@@ -9,7 +9,7 @@ import (
 // Conversation returns what the client has said in the task up to this run, oldest
 // first, and the index of the first message that is new in it. The position of a message
 // is the same on every attempt; message ids are not enough to tell messages apart,
-// because clients reuse them (PROTOCOL T-01).
+// because clients reuse them (T-01 in docs/protocol.md).
 //
 // The new messages are the last of the client's in run.Task.History, but for those that
 // came after the run was claimed, which belong to another. A history that lacks them is

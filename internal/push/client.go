@@ -10,7 +10,7 @@ import (
 )
 
 // ClientConfig says how requests to receivers are made. The zero value works: it has the
-// limits of DESIGN.md §14 and permits https to public addresses.
+// limits of docs/configuration.md and permits https to public addresses.
 type ClientConfig struct {
 	Policy Policy
 	// UserAgent names us to receivers.

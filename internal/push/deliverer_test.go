@@ -329,7 +329,9 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 		"disable":       {directive("disable", 400), "disabled", 1, "failed", "answered 400 Bad Request"},
 		"abort-message": {directive("abort-message", 400), "done", 1, "skipped", ""},
 		"exhausted":     {answer(503, ""), "dead", 5, "failed", "5 tries failed, the last one with: answered 503 Service Unavailable"},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 307) }, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -382,7 +384,7 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 func TestLostRecordIsADuplicate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	s := newSink(t, times(func(n int, w http.ResponseWriter, r *http.Request) {
+	s := newSink(t, times(func(n int, _ http.ResponseWriter, _ *http.Request) {
 		if n == 0 { // the deliverer is gone before it hears the answer
 			if _, err := b.sql.Exec(context.Background(), "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
 				t.Error(err)
@@ -447,12 +449,12 @@ func TestDeleteDuringARetry(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	entered, released := make(chan struct{}, 10), make(chan struct{})
-	s := newSink(t, times(func(n int, w http.ResponseWriter, r *http.Request) {
+	s := newSink(t, times(func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 1 {
 			entered <- struct{}{}
 			<-released
 		}
-		w.WriteHeader(500)
+		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	b.deliver()

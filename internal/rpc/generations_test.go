@@ -274,6 +274,41 @@ func parseInt(t *testing.T, v any) int {
 	return n
 }
 
+// TestWebhookOfTheOther: a webhook that one version sets another one reads, lists and deletes.
+func TestWebhookOfTheOther(t *testing.T) {
+	eachPair(t, func(t *testing.T, maker, user client) {
+		task := id(maker.task(maker.send, maker.message("", "", `{"op":"input"}`, true)))
+		body := map[string]string{
+			"0.3": `{"taskId":"` + task + `","pushNotificationConfig":{"url":"https://h/x","id":"default","authentication":{"schemes":["Bearer"]}}}`,
+			"1.0": `{"taskId":"` + task + `","url":"https://h/x","id":"default","authentication":{"scheme":"Bearer"}}`,
+		}
+		list := map[string]string{"0.3": `[` + body["0.3"] + `]`, "1.0": `{"configs":[` + body["1.0"] + `],"nextPageToken":""}`}
+		for range 2 { // without an id it is the same one again
+			result, code := maker.call(maker.pushSet, maker.pushConfig(task, `"url":"https://h/x","token":"t"`, "Bearer"))
+			if string(result) != body[maker.version] {
+				t.Errorf("set: %s, %d", result, code)
+			}
+		}
+		if result, code := user.call(user.pushGet, user.pushParams(task, "default")); string(result) != body[user.version] {
+			t.Errorf("get: %s, %d", result, code)
+		}
+		if result, code := user.call(user.pushList, user.pushParams(task, "")); string(result) != list[user.version] {
+			t.Errorf("list: %s, %d", result, code)
+		}
+		for range 2 { // an unknown one is gone already
+			want := map[string]string{"0.3": "null", "1.0": "{}"}[user.version]
+			if result, code := user.call(user.pushDelete, user.pushParams(task, "default")); string(result) != want || code != 0 {
+				t.Errorf("delete: %s, %d", result, code)
+			}
+		}
+		for method, params := range map[string]string{maker.pushGet: maker.pushParams(task, "default"), maker.pushList: maker.pushParams(strings.Replace(task, "-", "_", 1), "")} {
+			if _, code := maker.call(method, params); code != -32001 {
+				t.Errorf("%s of what is not there: %d", method, code)
+			}
+		}
+	})
+}
+
 // TestKeyIsOfOneRequest: the same Idempotency-Key repeats a request of its version; with the
 // other version the request is another one.
 func TestKeyIsOfOneRequest(t *testing.T) {

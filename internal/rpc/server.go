@@ -19,7 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// Config sets a Server up. Zero durations and sizes take the defaults of DESIGN.md §14.
+// Config sets a Server up. Zero durations and sizes take the defaults of docs/configuration.md.
 type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator

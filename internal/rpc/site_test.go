@@ -58,7 +58,11 @@ func newSite(t *testing.T) *site {
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: script.New(script.Config{})}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
-	e, err := engine.New(db, follower, engine.Config{PageKey: make([]byte, 32)})
+	e, err := engine.New(db, follower, engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
+		Check:  func(*a2a.PushConfig) error { return nil },
+		Origin: func(url string) string { return url },
+		Seal:   func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +98,10 @@ type client struct {
 type dialect struct {
 	version                                    string
 	send, stream, get, list, cancel, subscribe string // methods
+	pushSet, pushGet, pushList, pushDelete     string
 	role, working                              string
+	pushParams                                 func(task, config string) string // of the methods for one webhook
+	pushConfig                                 func(task, members, scheme string) string
 	part                                       func(data string) string // with any JSON in it
 	configuration                              func(wait bool) string
 }
@@ -102,6 +109,14 @@ type dialect struct {
 var dialects = []dialect{
 	{
 		version: "0.3", send: "message/send", stream: "message/stream", get: "tasks/get", list: "tasks/list", cancel: "tasks/cancel", subscribe: "tasks/resubscribe",
+		pushSet: "tasks/pushNotificationConfig/set", pushGet: "tasks/pushNotificationConfig/get",
+		pushList: "tasks/pushNotificationConfig/list", pushDelete: "tasks/pushNotificationConfig/delete",
+		pushParams: func(task, config string) string {
+			return `{"id":"` + task + `","pushNotificationConfigId":"` + config + `"}`
+		},
+		pushConfig: func(task, members, scheme string) string {
+			return `{"taskId":"` + task + `","pushNotificationConfig":{` + members + `,"authentication":{"schemes":["` + scheme + `"]}}}`
+		},
 		role: "user", working: "working",
 		part: func(data string) string { return `{"kind":"data","data":` + data + `}` },
 		configuration: func(wait bool) string {
@@ -110,6 +125,12 @@ var dialects = []dialect{
 	},
 	{
 		version: "1.0", send: "SendMessage", stream: "SendStreamingMessage", get: "GetTask", list: "ListTasks", cancel: "CancelTask", subscribe: "SubscribeToTask",
+		pushSet: "CreateTaskPushNotificationConfig", pushGet: "GetTaskPushNotificationConfig",
+		pushList: "ListTaskPushNotificationConfigs", pushDelete: "DeleteTaskPushNotificationConfig",
+		pushParams: func(task, config string) string { return `{"taskId":"` + task + `","id":"` + config + `"}` },
+		pushConfig: func(task, members, scheme string) string {
+			return `{"taskId":"` + task + `",` + members + `,"authentication":{"scheme":"` + scheme + `"}}`
+		},
 		role: "ROLE_USER", working: "TASK_STATE_WORKING",
 		part: func(data string) string { return `{"data":` + data + `}` },
 		configuration: func(wait bool) string {

@@ -69,7 +69,7 @@ func (s *Server) versions() string {
 
 // route returns the generation that a request is of, which is also that of an answer that
 // refuses it: the one that has its method, and no other may be asked for. A request that asks
-// for none is of the oldest (PROTOCOL T-02).
+// for none is of the oldest (T-02 in docs/protocol.md).
 func (s *Server) route(asked *generation, method string) (*generation, error) {
 	oldest := s.generations[0]
 	for _, g := range s.generations {

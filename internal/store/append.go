@@ -116,6 +116,7 @@ func (a *append_) entries() []a2a.Entry {
 		}
 		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: a.out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
 	}
+	entries[len(entries)-1].Messages = a.out.LastMessageSeq
 	return entries
 }
 

@@ -202,7 +202,7 @@ func TestAppendsOfSeveralTasksShareACommit(t *testing.T) {
 }
 
 // batch claims n tasks of one flusher and makes a batch for each.
-func (f *fixture) batch(n int, make func(i int) store.Batch) ([]*store.Lease, []store.Batch) {
+func (f *fixture) batch(n int, batchOf func(i int) store.Batch) ([]*store.Lease, []store.Batch) {
 	f.t.Helper()
 	var leases []*store.Lease
 	var batches []store.Batch
@@ -212,7 +212,7 @@ func (f *fixture) batch(n int, make func(i int) store.Batch) ([]*store.Lease, []
 		in.NewTask[15] &^= 1
 		f.submit(in)
 		leases = append(leases, f.claimTask(in.NewTask))
-		batches = append(batches, make(len(batches)))
+		batches = append(batches, batchOf(len(batches)))
 	}
 	return leases, batches
 }

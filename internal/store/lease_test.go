@@ -322,7 +322,7 @@ func TestNewAttemptSaysWhy(t *testing.T) {
 	if err := f.Retry(f.ctx, l, `it said "no"`, 0); err != nil {
 		t.Fatal(err)
 	}
-	l = f.claimTask(task)
+	f.claimTask(task)
 	told := f.takeCommitted(task)
 	f.expire(task)
 	f.rescue(1)

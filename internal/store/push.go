@@ -43,8 +43,8 @@ const KeyPush = "push"
 
 // SetPush adds a webhook to a task of the caller, or replaces the one with its id: that one
 // goes on where it stands in the log. It delivers what comes after now. Errors for the
-// caller: CodeTaskNotFound, CodeInvalidParams (more than max).
-func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, max int) error {
+// caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
+func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
@@ -53,7 +53,7 @@ func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID
 		if err != nil {
 			return err
 		}
-		return setPush(ctx, q, c, agent, task, &p, max, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
+		return setPush(ctx, q, c, agent, task, &p, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
 	})
 	if err != nil {
 		return fmt.Errorf("set webhook: %w", unavailable(err))
@@ -63,7 +63,7 @@ func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID
 }
 
 // setPush adds or replaces a webhook of a task that the transaction has locked or made.
-func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, task a2a.ID, p *NewPush, max int, from, head int64, ended bool) error {
+func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
 	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
 	if err != nil {
 		return err
@@ -80,8 +80,8 @@ func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, tas
 			ID: h.ID, Url: p.URL, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version,
 		})
 	}
-	if max > 0 && len(have) >= max {
-		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", max)
+	if limit > 0 && len(have) >= limit {
+		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", limit)
 	}
 	row := NewTaskID()
 	token, credentials, err := p.Seal(row)
@@ -200,15 +200,15 @@ type Delivery struct {
 
 const chorePushClaim = 2
 
-// ClaimPushes gives the process up to max due webhooks, at most perOrigin at once to one
+// ClaimPushes gives the process up to limit due webhooks, at most perOrigin at once to one
 // destination over all processes, each for the time of lease.
-func (s *Store) ClaimPushes(ctx context.Context, max, perOrigin int, lease time.Duration) ([]Delivery, error) {
+func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease time.Duration) ([]Delivery, error) {
 	var out []Delivery
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		if err := q.PushClaimLock(ctx, choreClass, chorePushClaim); err != nil {
 			return err
 		}
-		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(max), Lease: pgInterval(lease)})
+		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(limit), Lease: pgInterval(lease)})
 		if err != nil || len(rows) == 0 {
 			return err
 		}

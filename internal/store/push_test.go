@@ -40,9 +40,9 @@ func (f *fixture) pushes(task a2a.ID) []store.Push {
 	return list
 }
 
-func (f *fixture) claimPushes(max int) []store.Delivery {
+func (f *fixture) claimPushes(limit int) []store.Delivery {
 	f.t.Helper()
-	due, err := f.ClaimPushes(f.ctx, max, 8, time.Minute)
+	due, err := f.ClaimPushes(f.ctx, limit, 8, time.Minute)
 	if err != nil {
 		f.t.Fatalf("claim webhooks: %v", err)
 	}
@@ -117,6 +117,9 @@ func (f *fixture) deliveries(task a2a.ID, id string) (list []string) {
 			f.t.Errorf("event %d is %s, and has a time of delivery: %t", seq, state, at)
 		}
 		list = append(list, fmt.Sprintf("%d %s %d %s", seq, state, tries, reason))
+	}
+	if err := rows.Err(); err != nil {
+		f.t.Fatal(err)
 	}
 	return list
 }
@@ -349,7 +352,7 @@ func TestWebhookSetInTheMiddleOfARun(t *testing.T) {
 	f.invariants()
 }
 
-// TestWebhookSetWhileAnAppendWaits is the trap of STORAGE 5.5: a statement that waited for
+// TestWebhookSetWhileAnAppendWaits is a trap of snapshots: a statement that waited for
 // the row lock sees the row as it is now, and everything else as it was.
 func TestWebhookSetWhileAnAppendWaits(t *testing.T) {
 	t.Parallel()
@@ -654,6 +657,7 @@ func TestDeleteWaitsForARequestUnderWay(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- f.DeletePush(f.ctx, ann, task, "default") }()
 	for len(f.pushes(task)) > 0 { // it is gone for clients at once
+		f.takeWakes()
 	}
 	f.claimTask(task)
 	select {

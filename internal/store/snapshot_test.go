@@ -61,9 +61,12 @@ func (s *story) claim() {
 // client adds a message: with an event if the task waits for it, else without.
 func (s *story) client() {
 	text := s.text()
-	s.say(s.task, text)
+	out := s.say(s.task, text)
 	s.said = append(s.said, said{message: message("m-"+text, text), from: s.last + 1})
-	if s.state.Interrupted() {
+	if out.Resumed != s.state.Interrupted() {
+		s.t.Fatalf("a message to a task that is %s: resumed %v", s.state, out.Resumed)
+	}
+	if out.Resumed {
 		s.wrote(1, a2a.StateSubmitted)
 	}
 }

@@ -114,7 +114,7 @@ var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_s
 
 // claimPlans leaves the claim nothing but index lookups. The statistics of a queue say
 // nothing: after an analyze of a table with many dead rows the planner left the index and the
-// claim rate fell by a factor of thirty (STORAGE 5.3). On grouped writes the same settings
+// claim rate fell by a factor of thirty. On grouped writes the same settings
 // are quadratic.
 var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 

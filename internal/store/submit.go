@@ -43,6 +43,7 @@ type Submitted struct {
 	ContextID string
 	After     int64
 	State     a2a.State
+	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
 	Replay    bool      // the key was used before: nothing was written
 	At        time.Time // of a new task: its first status
 	UID       a2a.ID    // of a new task: its first event
@@ -239,8 +240,8 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		if err != nil {
 			return err
 		}
-		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state}
-		if !state.Interrupted() {
+		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
+		if !out.Resumed {
 			return nil
 		}
 		out.State = a2a.StateSubmitted
@@ -258,7 +259,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	if push {
 		s.cfg.Wake(KeyPush)
 	}
-	if out.State == a2a.StateSubmitted {
+	if out.Resumed {
 		s.cfg.Committed(sub.Task, nil)
 		s.cfg.Wake("ready:" + sub.Agent)
 	}

@@ -41,8 +41,8 @@ type Item struct {
 	encoded [Encodings]atomic.Pointer[[]byte]
 }
 
-// size is about how many bytes the event has.
-func (it *Item) size() int {
+// Size is about how many bytes the event has.
+func (it *Item) Size() int {
 	var parts []a2a.Part
 	switch e := it.Event.(type) {
 	case *a2a.ArtifactUpdate:

@@ -134,7 +134,7 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 func newest(ring []*Item) int {
 	n, bytes := 0, 0
 	for n < len(ring) && n < ringItems {
-		if bytes += ring[len(ring)-1-n].size(); bytes > ringBytes && n > 0 {
+		if bytes += ring[len(ring)-1-n].Size(); bytes > ringBytes && n > 0 {
 			break
 		}
 		n++

@@ -364,25 +364,18 @@ func TestRenewalKeepsALongRun(t *testing.T) {
 	p.stop()
 }
 
-// The tasks are claimed and cannot be read: they are given back, and the attempt does not count.
-func TestTasksThatCannotBeReadAreGivenBack(t *testing.T) {
+// A task that is claimed and cannot be read is tried again later, as if its agent had failed.
+func TestTasksThatCannotBeReadAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *store.Config) { c.LockTimeout = 20 * time.Millisecond })
 	task := f.submit("a", "x")
 	release := f.hold("LOCK TABLE a2a.messages IN ACCESS EXCLUSIVE MODE")
-	runs := make(chan executor.Run, 1)
-	p := f.start(config(func(c *worker.Config) { c.Limits.MaxAttempts = 1 }, agent("a", agentFunc(func(_ context.Context, run executor.Run, yield func(a2a.Event, error) bool) {
-		runs <- run
-		yield(status(a2a.StateCompleted), nil)
-	}))))
+	p := f.start(config(func(c *worker.Config) { c.Limits.MaxAttempts = 1000 }, agent("a", say(status(a2a.StateCompleted)))))
 	f.waitOutcomes(task, 1)
 	release()
-	if run := receive(t, "run", runs); run.Attempt != 1 {
-		t.Errorf("attempt %d, want 1", run.Attempt)
-	}
 	f.waitState(task, a2a.StateCompleted)
 	p.stop()
-	if out := f.outcomes(task); out[0] != "released" || out[len(out)-1] != "completed" {
+	if out := f.outcomes(task); out[0] != "retry" || out[len(out)-1] != "completed" {
 		t.Errorf("outcomes %v", out)
 	}
 }

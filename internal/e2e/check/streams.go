@@ -178,7 +178,7 @@ func (f *faults) events(streams []Stream, read [][]object) map[place]seen {
 		for k, frame := range streams[i].Frames {
 			o := &read[i][k]
 			at := place{o.task(), seqOf(frame)}
-			// Whether an event is the last one depends on who asks (PROTOCOL T-03).
+			// Whether an event is the last one depends on who asks (T-03 in docs/protocol.md).
 			bytesOf := bytes.Replace(frame.Result, []byte(`"final":true`), []byte(`"final":false`), 1)
 			if o.Kind == "task" {
 				bytesOf = nil

@@ -316,20 +316,20 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 const taskSnapshotAt = `-- name: TaskSnapshotAt :many
 WITH t AS (
   SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
-  FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = $1::bigint
-  WHERE t.id = $2::uuid
+  FROM a2a.tasks t, a2a.task_events e
+  WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
 ), s AS (
   SELECT e.seq, e.state, e.committed_at
   FROM a2a.task_events e
-  WHERE e.task_id = $2 AND e.seq <= $1 AND e.kind = 1
+  WHERE e.task_id = $1 AND e.seq <= $2 AND e.kind = 1
   ORDER BY e.seq DESC
   LIMIT 1
 ), m AS (
   SELECT m.seq, m.message_id, m.role, m.body, m.role = 2 AND m.at_seq = s.seq AS of_status, max(m.seq) OVER () AS newest
   FROM a2a.messages m, s
-  WHERE m.task_id = $2 AND m.at_seq <= $1
+  WHERE m.task_id = $1 AND m.at_seq <= $2
 )
-SELECT t.id AS task_id, 0::smallint AS part, $1::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
+SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
   coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
   t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
 FROM t, s
@@ -338,15 +338,15 @@ SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, 
 FROM t, m
 WHERE m.seq > m.newest - $3::bigint - 1 OR m.of_status
 UNION ALL
-SELECT t.id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
-FROM t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq <= $1 AND e.artifact_id IS NOT NULL
-WHERE $4::boolean
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+FROM a2a.task_events e
+WHERE $4::boolean AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
 ORDER BY 2, 3
 `
 
 type TaskSnapshotAtParams struct {
-	Seq       int64
 	ID        pgtype.UUID
+	Seq       int64
 	History   int64
 	Artifacts bool
 }
@@ -372,8 +372,8 @@ type TaskSnapshotAtRow struct {
 // calls it has checked that the caller may see the task.
 func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) ([]TaskSnapshotAtRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshotAt,
-		arg.Seq,
 		arg.ID,
+		arg.Seq,
 		arg.History,
 		arg.Artifacts,
 	)

@@ -2,7 +2,7 @@
 // shapes of the 0.3.0 schema.
 //
 // What it writes always validates against that schema. What it reads may also be one
-// of the dialects that PROTOCOL.md §5 lists, if Lenient is set. Values keep their
+// of the dialects that docs/protocol.md lists, if Lenient is set. Values keep their
 // bytes: ids, numbers, metadata and data come back as they were sent.
 package v03
 
@@ -15,7 +15,7 @@ import (
 // Codec is the 0.3 generation. The zero value is strict and has the default limits.
 type Codec struct {
 	Limits    wire.Limits
-	Lenient   bool              // accept the dialects of PROTOCOL.md §5
+	Lenient   bool              // accept the dialects of docs/protocol.md
 	OnLenient func(rule string) // told "L-nn" each time a rule is used; may be nil; concurrent
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The corpus of RELIABILITY S-15: a full request is walked along its schema, and every
+// A corpus of bad params: a full request is walked along its schema, and every
 // member it finds is left out, nulled, given each wrong type and each wrong constant, one
 // at a time.
 

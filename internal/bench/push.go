@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// pushSettings let the server call the sinks.
+var pushSettings = []string{"A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8"}
+
+// pushSink is a receiver of webhooks that answers at once, or one that hangs.
+type pushSink struct {
+	*httptest.Server
+	hang bool
+
+	mu   sync.Mutex
+	came map[string]time.Time // guarded by mu; webhook-id to when it came first
+}
+
+func newPushSink(hang bool) *pushSink {
+	s := &pushSink{hang: hang, came: map[string]time.Time{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		now := time.Now()
+		if s.hang {
+			_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when its client leaves
+			<-r.Context().Done()
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if id := r.Header.Get("Webhook-Id"); s.came[id].IsZero() {
+			s.came[id] = now
+		}
+	}))
+	return s
+}
+
+func (s *pushSink) close() {
+	s.CloseClientConnections()
+	s.Close()
+}
+
+func (s *pushSink) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.came)
+}
+
+// await waits until n notifications have come.
+func (s *pushSink) await(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errUndelivered)
+	defer cancel()
+	for s.count() < n {
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%d of %d came: %w", s.count(), n, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+var errUndelivered = errors.New("webhooks were not delivered in time")
+
+// push measures webhooks: how many a second, how soon, and how soon while others hang.
+func (b *bench) push(ctx context.Context) error {
+	var rates []float64
+	for range b.number(3, 1) {
+		rate, err := b.pushRate(ctx, b.number(6000, 2000))
+		if err != nil {
+			return err
+		}
+		rates = append(rates, rate)
+	}
+	f := figure{Name: "webhooks to one sink: rate", Unit: "/s", Target: atLeast(800).onQuiet()}.series(rates)
+	f.Detail = "one event each, queued beforehand; 8 requests at once, as the default is"
+	b.report.add(f)
+	return b.pushDelay(ctx)
+}
+
+// fillPush submits tasks with a webhook.
+func fillPush(ctx context.Context, s *store.Store, tasks int, sink string) error {
+	origin := sink // it has a port and no path
+	var wg sync.WaitGroup
+	errs := make([]error, senders)
+	for w := range senders {
+		wg.Go(func() {
+			for i := w; i < tasks && errs[w] == nil; i += senders {
+				in := submission(int64(i))
+				in.Push = &store.NewPush{
+					ConfigID: "default", URL: sink + "/hook", Origin: origin, Version: store.PushV03,
+					Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
+				}
+				_, errs[w] = s.Submit(ctx, in)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// pushRate fills a queue of webhooks and lets a server without other work deliver it.
+func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err error) {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer drop()
+	sink := newPushSink(false)
+	defer sink.close()
+	st, err := b.store(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	err = fillPush(ctx, st, tasks, sink.URL)
+	st.Close()
+	if err != nil {
+		return 0, err
+	}
+	s, err := b.serve(ctx, "bench-push", url, append(pushSettings, "A2AD_WORKERS=0")...)
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	start, from := time.Now(), sink.count()
+	profiled := make(chan error, 1)
+	go func() { profiled <- b.profile(ctx, s, "push", 3*time.Second) }()
+	if err := sink.await(ctx, tasks); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	return float64(tasks-from) / took.Seconds(), <-profiled
+}
+
+// pushDelay measures from the commit of an event to its arrival: alone, and while ten other
+// destinations hang.
+func (b *bench) pushDelay(ctx context.Context) error {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	key, err := b.key(ctx, url)
+	if err != nil {
+		return err
+	}
+	s, err := b.serve(ctx, "bench-push-delay", url, append(pushSettings, "A2AD_WORKERS=0")...)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	if _, err := b.paced(ctx, s, url, key, 2*time.Second); err != nil { // warm
+		return err
+	}
+	span := b.span(20*time.Second, 5*time.Second)
+	alone, err := b.paced(ctx, s, url, key, span)
+	if err != nil {
+		return err
+	}
+	p99 := ms(quantile(alone, 0.99))
+	b.report.add(figure{Name: "commit to the webhook's request: p50", Value: ms(quantile(alone, 0.50)), Unit: "ms"})
+	b.report.add(figure{
+		Name: "commit to the webhook's request: p99", Value: p99, Unit: "ms", Target: atMost(60).onQuiet(),
+		Detail: fmt.Sprintf("%d tasks at %d/s; worst %s ms", len(alone), pacedRate, number(ms(alone[len(alone)-1]))),
+	})
+	for range 10 {
+		hung := newPushSink(true)
+		defer hung.close()
+		for range 50 {
+			if err := post(ctx, s, key, hung.URL); err != nil {
+				return err
+			}
+		}
+	}
+	beside, err := b.paced(ctx, s, url, key, span)
+	if err != nil {
+		return err
+	}
+	b.report.add(figure{
+		Name: "the same p99 while 10 destinations hang", Value: ms(quantile(beside, 0.99)) / p99, Unit: "×", Target: atMost(2).onQuiet(),
+		Detail: fmt.Sprintf("%s ms; 500 webhooks wait for the ten", number(ms(quantile(beside, 0.99)))),
+	})
+	return nil
+}
+
+const pacedRate = 50
+
+// post sends a message with a webhook.
+func post(ctx context.Context, s *server, key, hook string) error {
+	body := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[` + textPart("hello") +
+		`]},"configuration":{"blocking":false,"pushNotificationConfig":{"url":"` + hook + `/hook"}}}}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && !bytes.Contains(answer, []byte(`"result"`)) {
+		err = fmt.Errorf("message/send answered %s", answer)
+	}
+	return err
+}
+
+// paced sends messages with a webhook for a time and returns how long after the commit of its
+// event each one came, sorted.
+func (b *bench) paced(ctx context.Context, s *server, url, key string, span time.Duration) ([]time.Duration, error) {
+	sink := newPushSink(false)
+	defer sink.close()
+	n := int(span.Seconds() * pacedRate)
+	tick := time.NewTicker(time.Second / pacedRate)
+	defer tick.Stop()
+	for range n {
+		if err := post(ctx, s, key, sink.URL); err != nil {
+			return nil, err
+		}
+		<-tick.C
+	}
+	if err := sink.await(ctx, n); err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, `SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var delays []time.Duration
+	for rows.Next() {
+		var id string
+		var seq int64
+		var at time.Time
+		if err := rows.Scan(&id, &seq, &at); err != nil {
+			return nil, err
+		}
+		came, ok := sink.came["msg_"+id+"_"+strconv.FormatInt(seq, 10)]
+		if !ok {
+			return nil, fmt.Errorf("void: event %d of webhook %s did not come", seq, id)
+		}
+		delays = append(delays, came.Sub(at))
+	}
+	slices.Sort(delays)
+	return delays, rows.Err()
+}

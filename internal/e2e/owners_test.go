@@ -1,0 +1,107 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+)
+
+// apiKey makes a key with the program itself.
+func (c *cluster) apiKey(tenant, owner, scopes string) string {
+	c.t.Helper()
+	binary, err := build()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(bounded(c.t), binary, "apikey", "create", "--tenant", tenant, "--owner", owner, "--scopes", scopes, "-o", "json")
+	cmd.Env = []string{"A2AD_DATABASE_URL=" + c.url}
+	out, err := cmd.Output()
+	var made struct{ Key string }
+	if err == nil {
+		err = json.Unmarshal(out, &made)
+	}
+	if err != nil || made.Key == "" {
+		c.t.Fatalf("apikey create: %v: %s", err, out)
+	}
+	return made.Key
+}
+
+// TestForeignTasksDoNotExist compares, byte for byte, what a caller is told of a task of somebody
+// else with what it is told of one that nobody has.
+func TestForeignTasksDoNotExist(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")
+	ann := c.apiKey("acme", "ann", "tasks:read,tasks:write")
+	others := map[string]string{
+		"another owner":  c.apiKey("acme", "bob", "tasks:read,tasks:write"),
+		"another tenant": c.apiKey("other", "ann", "tasks:read,tasks:write"),
+	}
+	mine := c.client(a, "script")
+	mine.APIKey = ann
+	m := play(`{"op":"input"}`)
+	m.ContextID = "ctx"
+	asked := send(t, mine, m)
+	const nobodys = "01a1f887-7fbd-72d5-a178-36d674819994"
+	before := c.rows()
+	for who, key := range others {
+		signed := []string{"Authorization", "Bearer " + key}
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/resubscribe"} {
+			for _, extra := range [][]string{nil, {"Last-Event-ID", "1-00000000"}} {
+				header := append(signed[:2:2], extra...)
+				foreign := c.post(b, "/agents/script", request(method, `{"id":"`+asked.TaskID+`"}`), header...)
+				none := c.post(b, "/agents/script", request(method, `{"id":"`+nobodys+`"}`), header...)
+				if foreign.code != taskNotFound || foreign.status != none.status || !bytes.Equal(foreign.body, none.body) {
+					t.Errorf("%s of %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
+				}
+			}
+		}
+		for _, method := range []string{"message/send", "message/stream"} {
+			to := func(id string) httpAnswer {
+				return c.post(a, "/agents/script", strings.Replace(message(`,"taskId":"`+id+`"`), "message/send", method, 1), signed...)
+			}
+			if foreign, none := to(asked.TaskID), to(nobodys); foreign.code != taskNotFound || !bytes.Equal(foreign.body, none.body) {
+				t.Errorf("%s by %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
+			}
+		}
+		list := c.client(b, "script")
+		list.APIKey = key
+		page, err := list.List(bounded(t), client.ListParams{ContextID: "ctx"})
+		if err != nil || page.Total != 0 || len(page.Tasks) != 0 {
+			t.Errorf("%s lists %d tasks, %v, want none", who, page.Total, err)
+		}
+	}
+	if after := c.rows(); after != before {
+		t.Errorf("strangers left %d rows", after-before)
+	}
+	for _, header := range [][]string{nil, {"Authorization", "Bearer nope"}, {"Authorization", "Basic eDp5"}, {"X-API-Key", ann + "x"}} {
+		got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), header...)
+		if got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("signed in with %v: %d %s", header, got.status, got.body)
+		}
+	}
+	reader := c.apiKey("acme", "ann", "tasks:read")
+	if got := c.post(a, "/agents/script", message(""), "X-API-Key", reader); got.status != 403 {
+		t.Errorf("a send by who may only read: %d %s", got.status, got.body)
+	}
+	if got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), "X-API-Key", reader); got.code != 0 || got.status != 200 {
+		t.Errorf("a read by the owner under another key: %d %s", got.status, got.body)
+	}
+	c.key = ann // what is read again at the end is ann's
+	end := send(t, mine, reply(asked.TaskID, "done"))
+	if end.State != a2a.StateCompleted {
+		t.Errorf("got %s", end.Raw)
+	}
+	for _, r := range []*replica{a, b} {
+		for _, secret := range append([]string{ann, reader}, others["another owner"], others["another tenant"]) {
+			if strings.Contains(r.log.all(), secret) {
+				t.Errorf("a key is in the log of %s", r.name)
+			}
+		}
+	}
+}
