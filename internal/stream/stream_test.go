@@ -231,9 +231,9 @@ func TestCursorsAtOnePlaceShareARead(t *testing.T) {
 	receive(t, "read", f.log.reading)
 	close(gate)
 	wg.Wait()
-	// Those that came late may have shared a second one; and the topic looks once.
-	if n := f.log.readCount(); n > cursors {
-		t.Errorf("%d reads for %d cursors", n, cursors)
+	// Some may have come when the read was over. At no time were there more reads than theirs and that of the topic.
+	if f.log.most > 2 {
+		t.Errorf("%d reads at once of one place", f.log.most)
 	}
 }
 
