@@ -93,6 +93,12 @@ func (m *memory) readCount() int {
 	return m.reads
 }
 
+func (m *memory) mostAtOnce() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.most
+}
+
 // fixture is a follower that runs, over a log in memory.
 type fixture struct {
 	*stream.Follower
