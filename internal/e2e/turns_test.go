@@ -147,7 +147,8 @@ func TestBusyAgentRefusesMessages(t *testing.T) {
 func TestCancelFromTheOtherReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a")
+	// Leases are renewed each 20 s, so that only the wake is in time.
+	a := c.start("a", "A2AD_LEASE_TTL=60s")
 	b := c.start("b", "A2AD_WORKERS=0")
 	onB := c.client(b, "script")
 	ctx := bounded(t)

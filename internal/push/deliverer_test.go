@@ -384,7 +384,7 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 func TestLostRecordIsADuplicate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	s := newSink(t, times(func(n int, _ http.ResponseWriter, r *http.Request) {
+	s := newSink(t, times(func(n int, _ http.ResponseWriter, _ *http.Request) {
 		if n == 0 { // the deliverer is gone before it hears the answer
 			if _, err := b.sql.Exec(context.Background(), "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
 				t.Error(err)

@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -657,8 +656,8 @@ func TestDeleteWaitsForARequestUnderWay(t *testing.T) {
 	d := f.duePush()
 	done := make(chan error, 1)
 	go func() { done <- f.DeletePush(f.ctx, ann, task, "default") }()
-	for gone := false; !gone; gone = len(f.pushes(task)) == 0 { // for clients, at once
-		runtime.Gosched()
+	for len(f.pushes(task)) > 0 { // it is gone for clients at once
+		f.takeWakes()
 	}
 	f.claimTask(task)
 	select {

@@ -8,6 +8,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -244,15 +245,34 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 		q.dirty.Store(true)
 		signal(p.freed)
 	}
+	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
 	inputs, err := p.store.Inputs(work, leases)
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
-		p.release(work, leases)
+		p.startEach(work, q, leases)
 		return
 	}
-	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
 	for i := range leases {
 		p.start(work, q, &leases[i], inputs[i])
+	}
+}
+
+// startEach reads claimed tasks one by one, so that one that cannot be read does not keep
+// the others from running. That one is tried again later, as if its agent had failed: given
+// back at once it would be claimed again at once.
+func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease) {
+	for i := range leases {
+		in, err := p.store.Inputs(work, leases[i:i+1])
+		switch {
+		case err == nil:
+			p.start(work, q, &leases[i], in[0])
+		case a2a.CodeOf(err) == a2a.CodeUnavailable:
+			p.release(work, leases[i:i+1])
+		default:
+			r := p.newRun(q, &leases[i], store.Input{}, func(error) {})
+			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
+			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
+		}
 	}
 }
 
@@ -270,10 +290,7 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 
 func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input) {
 	ctx, cancel := context.WithCancelCause(work)
-	r := &run{
-		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: time.Now(),
-		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
-	}
+	r := p.newRun(q, l, in, cancel)
 	p.mu.Lock()
 	p.running[l.TaskID] = r
 	p.mu.Unlock()
@@ -282,6 +299,13 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 		defer p.finish(r)
 		r.do(ctx)
 	})
+}
+
+func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc) *run {
+	return &run{
+		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: time.Now(),
+		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
+	}
 }
 
 func (p *Pool) finish(r *run) {
