@@ -33,7 +33,8 @@ type Executor interface {
 	// ctx is done. A status that ends the turn is the last event. An error ends the run:
 	// one made by Permanent fails the task, any other is tried again while attempts are
 	// left. It may run again for the same task with a higher Attempt after a crash, and
-	// must tolerate that. It is called from several goroutines at once.
+	// must tolerate that. It is called from several goroutines at once. An event may be used
+	// again when yield has returned, but the bytes of its free-form values must not change.
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 

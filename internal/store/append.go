@@ -57,7 +57,7 @@ func appendSize(a *append_) int { return a.size }
 
 // Append records events in order under lease and ends the lease if they end the turn. It
 // returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
-// one lease must not overlap. If the connection is lost it finds out whether the batch was
+// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. If the connection is lost it finds out whether the batch was
 // committed; CodeUnavailable means that it could not.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
 	a := &append_{lease: lease, batch: batch, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
@@ -78,6 +78,9 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	})
 	if err == nil && a.out == nil && tries > 1 {
 		err = s.committed(ctx, a)
+	}
+	if isCode(err, "22", "23") { // what the agent reported is no JSON, no UTF-8, or breaks a rule of the tables
+		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
 	}
 	if err != nil {
 		return Appended{}, fmt.Errorf("append: %w", err)

@@ -184,6 +184,6 @@ func TestAnyBodyReadsBack(t *testing.T) {
 }
 
 func FuzzBody(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{0}, 64))
+	f.Add(bytes.Repeat([]byte{0, 1, 2, 3}, 4<<10))
 	f.Fuzz(rapid.MakeFuzz(checkBody))
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -39,9 +40,9 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 		case !open:
 			return errNoEnd
 		case it.err != nil:
-			return it.err
+			return agentError{it.err}
 		}
-		if err := b.add(it.event); err != nil {
+		if err := b.add(it); err != nil {
 			return err
 		}
 		if b.ends || len(b.events) >= batchEvents || b.bytes >= batchBytes {
@@ -55,28 +56,23 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 	}
 }
 
-func (b *batch) add(e a2a.Event) error {
-	if c, ok := e.(*a2a.Checkpoint); ok {
+func (b *batch) add(it item) error {
+	b.bytes += it.size
+	if c, ok := it.event.(*a2a.Checkpoint); ok {
 		if b.pending != nil {
 			b.due = b.pending
 		}
 		b.pending = c.Body
-		b.bytes += len(c.Body)
 		return nil
 	}
-	size, err := prepare(e)
-	if err != nil {
-		return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
-	}
-	if err := b.admit(e); err != nil {
+	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(err)
 	}
-	b.events = append(b.events, e)
-	b.bytes += size
+	b.events = append(b.events, it.event)
 	if b.pending != nil {
 		b.due, b.pending = b.pending, nil
 	}
-	if s, ok := e.(*a2a.StatusUpdate); ok {
+	if s, ok := it.event.(*a2a.StatusUpdate); ok {
 		b.ends = s.Status.State.EndsTurn()
 	}
 	return nil
@@ -107,46 +103,81 @@ const (
 	maxID    = 256
 )
 
-// prepare checks an event and fills in what an agent may leave out. It returns about how
-// many bytes the event has.
-func prepare(e a2a.Event) (int, error) {
-	switch e := e.(type) {
-	case *a2a.StatusUpdate:
-		return prepareStatus(e)
-	case *a2a.ArtifactUpdate:
-		if e.Artifact.ID == "" {
-			return 0, errors.New("an artifact without an id")
-		}
-		if err := checkID("artifactId", e.Artifact.ID); err != nil {
-			return 0, err
-		}
-		e.Artifact.Name, e.Artifact.Description = cleanText(e.Artifact.Name), cleanText(e.Artifact.Description)
-		n, err := prepareParts(e.Artifact.Parts)
-		return n + len(e.Metadata) + len(e.Artifact.Metadata), err
-	case *a2a.Message:
-		return 0, errors.New("a message by itself: report a status with it")
+// prepare checks an event and makes an item of a copy of it, with what an agent may leave
+// out: the event is the executor's, which may yield it in another run at the same time. The
+// size is about that of the event in bytes.
+func prepare(e a2a.Event) item {
+	it, err := copyEvent(e)
+	if err != nil {
+		it.err = executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
 	}
-	return 0, fmt.Errorf("an event of type %T", e)
+	return it
 }
 
-func prepareStatus(e *a2a.StatusUpdate) (int, error) {
-	switch s := e.Status.State; {
-	case s == a2a.StateSubmitted || s == a2a.StateCanceled || !s.Valid():
-		return 0, fmt.Errorf("an agent cannot set the state %q", s)
-	case e.Status.Message == nil:
-		return len(e.Metadata), nil
+func copyEvent(e a2a.Event) (item, error) {
+	switch e := e.(type) {
+	case *a2a.Checkpoint:
+		if e != nil {
+			return item{event: &a2a.Checkpoint{Body: e.Body}, size: len(e.Body)}, nil
+		}
+	case *a2a.StatusUpdate:
+		if e != nil {
+			return copyStatus(*e)
+		}
+	case *a2a.ArtifactUpdate:
+		if e != nil {
+			return copyArtifact(*e)
+		}
+	case *a2a.Message:
+		return item{}, errors.New("a message by itself: report a status with it")
 	}
-	m := *e.Status.Message
+	return item{}, fmt.Errorf("an event of type %T without content", e)
+}
+
+func copyArtifact(u a2a.ArtifactUpdate) (item, error) {
+	a := &u.Artifact
+	if a.ID == "" {
+		return item{}, errors.New("an artifact without an id")
+	}
+	if err := checkID("artifactId", a.ID); err != nil {
+		return item{}, err
+	}
+	a.Name, a.Description, a.Extensions = cleanText(a.Name), cleanText(a.Description), cleanList(a.Extensions)
+	var n int
+	var err error
+	a.Parts, n, err = copyParts(a.Parts)
+	return item{event: &u, size: n + len(u.Metadata) + len(a.Metadata)}, err
+}
+
+func copyStatus(u a2a.StatusUpdate) (item, error) {
+	switch s := u.Status.State; {
+	case s == a2a.StateSubmitted || s == a2a.StateCanceled || !s.Valid():
+		return item{}, fmt.Errorf("an agent cannot set the state %q", s)
+	case u.Status.Message == nil:
+		return item{event: &u, size: len(u.Metadata)}, nil
+	}
+	m := *u.Status.Message
 	m.Role = a2a.RoleAgent
 	if m.ID == "" {
 		m.ID = store.NewUID().String()
 	}
-	e.Status.Message = &m
 	if err := checkID("messageId", m.ID); err != nil {
-		return 0, err
+		return item{}, err
 	}
-	n, err := prepareParts(m.Parts)
-	return n + len(e.Metadata) + len(m.Metadata), err
+	m.Extensions, m.ReferenceTaskIDs = cleanList(m.Extensions), cleanList(m.ReferenceTaskIDs)
+	var n int
+	var err error
+	m.Parts, n, err = copyParts(m.Parts)
+	u.Status.Message = &m
+	return item{event: &u, size: n + len(u.Metadata) + len(m.Metadata)}, err
+}
+
+func cleanList(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = cleanText(list[i])
+	}
+	return list
 }
 
 func checkID(what, id string) error {
@@ -156,22 +187,23 @@ func checkID(what, id string) error {
 	return nil
 }
 
-func prepareParts(parts []a2a.Part) (n int, err error) {
+func copyParts(parts []a2a.Part) (_ []a2a.Part, n int, err error) {
 	if len(parts) == 0 || len(parts) > maxParts {
-		return 0, fmt.Errorf("%d parts: must be 1 to %d", len(parts), maxParts)
+		return nil, 0, fmt.Errorf("%d parts: must be 1 to %d", len(parts), maxParts)
 	}
+	parts = slices.Clone(parts)
 	for i := range parts {
 		p := &parts[i]
 		if p.Kind < a2a.PartText || p.Kind > a2a.PartData || p.Kind == a2a.PartData && len(p.Data) == 0 {
-			return 0, fmt.Errorf("part %d has no content", i)
+			return nil, 0, fmt.Errorf("part %d has no content", i)
 		}
 		p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
 		p.MediaType, p.Filename = cleanText(p.MediaType), cleanText(p.Filename)
 		size := len(p.Text) + len(p.Data) + len(p.Metadata)
 		if size > maxPart {
-			return 0, fmt.Errorf("part %d is larger than %d bytes", i, maxPart)
+			return nil, 0, fmt.Errorf("part %d is larger than %d bytes", i, maxPart)
 		}
 		n += size
 	}
-	return n, nil
+	return parts, n, nil
 }

@@ -230,6 +230,7 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
 		return
 	}
+	asked := time.Now()
 	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
 	p.claims.Store(err == nil)
 	if err != nil {
@@ -249,27 +250,27 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	inputs, err := p.store.Inputs(work, leases)
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
-		p.startEach(work, q, leases)
+		p.startEach(work, q, leases, asked)
 		return
 	}
 	for i := range leases {
-		p.start(work, q, &leases[i], inputs[i])
+		p.start(work, q, &leases[i], inputs[i], asked)
 	}
 }
 
 // startEach reads claimed tasks one by one, so that one that cannot be read does not keep
 // the others from running. That one is tried again later, as if its agent had failed: given
 // back at once it would be claimed again at once.
-func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease) {
+func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, asked time.Time) {
 	for i := range leases {
 		in, err := p.store.Inputs(work, leases[i:i+1])
 		switch {
 		case err == nil:
-			p.start(work, q, &leases[i], in[0])
+			p.start(work, q, &leases[i], in[0], asked)
 		case a2a.CodeOf(err) == a2a.CodeUnavailable:
 			p.release(work, leases[i:i+1])
 		default:
-			r := p.newRun(q, &leases[i], store.Input{}, func(error) {})
+			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
 			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
 			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
 		}
@@ -288,10 +289,14 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 	p.count(func(s *Stats) { s.Released += int64(len(held)) })
 }
 
-func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input) {
+// start begins a run. The claim was asked for at asked: its lease may run from then on.
+func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input, asked time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
-	r := p.newRun(q, l, in, cancel)
+	r := p.newRun(q, l, in, cancel, asked)
 	p.mu.Lock()
+	if old := p.running[l.TaskID]; old != nil {
+		old.cancel(executor.ErrLeaseLost) // no renewal will tell it: it has lost its place here
+	}
 	p.running[l.TaskID] = r
 	p.mu.Unlock()
 	q.running.Add(1)
@@ -301,9 +306,9 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	})
 }
 
-func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc) *run {
+func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc, asked time.Time) *run {
 	return &run{
-		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: time.Now(),
+		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: asked,
 		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
 	}
 }

@@ -67,6 +67,9 @@ func (r *run) do(ctx context.Context) {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) {
 		reason = cause // an executor that is stopped may report any error
 	}
+	if errors.Is(reason, store.ErrLeaseLost) {
+		cancel(executor.ErrLeaseLost)
+	}
 	cancel(nil)
 	abandoned := !r.leave(items, left)
 	outcome, err := r.settle(context.WithoutCancel(ctx), reason)
@@ -85,9 +88,11 @@ func (r *run) do(ctx context.Context) {
 	r.log.Log(ctx, level, "run", attrs...)
 }
 
-// item is one step of an executor.
+// item is one step of an executor: an event that may be stored, of about so many bytes, or
+// why there are no more.
 type item struct {
 	event a2a.Event
+	size  int
 	err   error
 }
 
@@ -119,13 +124,23 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 			}
 		}()
 		for e, err := range r.queue.Executor.Execute(ctx, in) {
-			if !send(item{event: e, err: err}) || err != nil {
+			it := item{err: err}
+			if err == nil {
+				it = prepare(e)
+			}
+			if !send(it) || it.err != nil {
 				return
 			}
 		}
 	}()
 	return items, left
 }
+
+// agentError is an error of the executor. Whatever it wraps, it is not one of this package
+// or of the store.
+type agentError struct{ error }
+
+func (e agentError) Unwrap() error { return e.error }
 
 // leave waits for the executor to end, and reports whether it did in time.
 func (r *run) leave(items <-chan item, left chan struct{}) bool {
@@ -203,6 +218,10 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		r.end()
 	}
 	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due})
+	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
+		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
+		return executor.Permanent(errors.New("invalid agent response: an event that cannot be stored"))
+	}
 	if err != nil {
 		return err
 	}

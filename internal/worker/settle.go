@@ -22,6 +22,10 @@ var errSettleTimeout = errors.New("database took too long to settle the run")
 func (r *run) settle(ctx context.Context, reason error) (outcome string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
 	defer cancel()
+	var failed agentError
+	if errors.As(reason, &failed) {
+		return r.failed(ctx, failed)
+	}
 	switch {
 	case errors.Is(reason, errTurnEnded):
 		r.pool.count(func(s *Stats) { s.Finished++ })
@@ -39,7 +43,15 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 		// runs out, and the next attempt starts from what is there.
 		r.pool.count(func(s *Stats) { s.Lost++ })
 		return "lost", reason
-	case errors.Is(reason, executor.ErrDeadline), executor.IsPermanent(reason), r.lease.Attempt >= r.queue.limits.MaxAttempts:
+	case errors.Is(reason, executor.ErrDeadline):
+		return "failed", r.fail(ctx, reason)
+	}
+	return r.failed(ctx, reason)
+}
+
+// failed tries again while attempts are left, unless the reason says that it is no use.
+func (r *run) failed(ctx context.Context, reason error) (outcome string, err error) {
+	if executor.IsPermanent(reason) || r.lease.Attempt >= r.queue.limits.MaxAttempts {
 		return "failed", r.fail(ctx, reason)
 	}
 	return "retry", r.retry(ctx, reason)
@@ -95,9 +107,14 @@ func (r *run) retry(ctx context.Context, reason error) error {
 	return reason
 }
 
-// reasonText is what the record of attempts and the client are told.
+// reasonText is what the record of attempts and the client are told: what the agent says and
+// what this package says of it. The store's errors are for the log.
 func reasonText(err error) string {
 	const limit = 1 << 10
+	var failed agentError
+	if !errors.As(err, &failed) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
+		return "internal error"
+	}
 	text := cleanText(err.Error())
 	if len(text) > limit {
 		text = cleanText(text[:limit]) + "…"

@@ -1,0 +1,340 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/worker"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+var ann = store.Caller{Tenant: "acme", Owner: "ann"}
+
+// fixture is a store on a database of its own and a hub that it wakes, as in a replica.
+type fixture struct {
+	*store.Store
+	t   testing.TB
+	ctx context.Context
+	sql *pgxpool.Pool
+	hub *notify.Hub
+}
+
+func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
+	t.Helper()
+	db := storetest.New(t)
+	f := &fixture{t: t, ctx: t.Context(), sql: db.Pool(t), hub: &notify.Hub{}}
+	cfg := store.Config{
+		URL: db.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake,
+		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake("task:" + task.String()) },
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	if f.Store, err = store.Open(f.ctx, cfg); err != nil {
+		t.Fatalf("open store: %v", err)
+	}
+	t.Cleanup(f.Store.Close)
+	return f
+}
+
+// agentFunc is an executor for one test.
+type agentFunc func(ctx context.Context, run executor.Run, yield func(a2a.Event, error) bool)
+
+func (f agentFunc) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) { f(ctx, run, yield) }
+}
+
+// say yields events and then ends.
+func say(events ...a2a.Event) agentFunc {
+	return func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// failing yields an error after events.
+func failing(err error, events ...a2a.Event) agentFunc {
+	return func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		yield(nil, err)
+	}
+}
+
+// gate is an executor that waits in each run for the test, or for the end of its context.
+type gate struct {
+	started chan executor.Run // a run has begun
+	next    chan []a2a.Event  // what it is to report now
+	ended   chan error        // the cause with which its context ended
+}
+
+func newGate() *gate {
+	return &gate{started: make(chan executor.Run, 100), next: make(chan []a2a.Event), ended: make(chan error, 100)}
+}
+
+func (g *gate) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		g.started <- run
+		for {
+			select {
+			case events := <-g.next:
+				for _, e := range events {
+					if !yield(e, nil) {
+						g.ended <- context.Cause(ctx)
+						return
+					}
+					if s, ok := e.(*a2a.StatusUpdate); ok && s.Status.State.EndsTurn() {
+						return
+					}
+				}
+			case <-ctx.Done():
+				g.ended <- context.Cause(ctx)
+				return
+			}
+		}
+	}
+}
+
+// A pool in a test has no poll and long leases, so that what happens is due to a wake.
+func config(change func(*worker.Config), agents ...worker.Agent) worker.Config {
+	cfg := worker.Config{
+		Worker: "r1", Slots: 4, Agents: agents, Poll: time.Hour, Drain: time.Minute, Abandon: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Limits: a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return cfg
+}
+
+func agent(name string, e executor.Executor, limits ...a2a.Limits) worker.Agent {
+	a := &a2a.Agent{Name: name}
+	if len(limits) > 0 {
+		a.Limits = limits[0]
+	}
+	return worker.Agent{Agent: a, Executor: e}
+}
+
+// running is a pool that runs.
+type running struct {
+	*worker.Pool
+	stop func() // ends it and waits; may be called again
+}
+
+// start runs a pool until the test ends, or stop is called.
+func (f *fixture) start(cfg worker.Config) running {
+	f.t.Helper()
+	p := worker.New(f.Store, f.hub, cfg)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			f.t.Errorf("Run = %v", err)
+		}
+	})
+	stop := sync.OnceFunc(func() { cancel(); wg.Wait() })
+	f.t.Cleanup(stop)
+	return running{p, stop}
+}
+
+func (f *fixture) submit(agent, text string) a2a.ID {
+	f.t.Helper()
+	return f.send(store.Submission{Agent: agent, ContextID: "ctx", Message: message(text)})
+}
+
+func message(text string) a2a.Message {
+	return a2a.Message{ID: "m-" + text, Role: a2a.RoleUser, Parts: texts(text)}
+}
+
+func (f *fixture) followUp(agent string, task a2a.ID, text string) {
+	f.t.Helper()
+	f.send(store.Submission{Agent: agent, Task: task, Message: message(text)})
+}
+
+func (f *fixture) send(in store.Submission) a2a.ID {
+	f.t.Helper()
+	in.Caller = ann
+	out, err := f.Submit(f.ctx, in)
+	if err != nil {
+		f.t.Fatalf("submit: %v", err)
+	}
+	return out.Task
+}
+
+func texts(text ...string) []a2a.Part {
+	parts := make([]a2a.Part, len(text))
+	for i, s := range text {
+		parts[i] = a2a.Part{Kind: a2a.PartText, Text: s}
+	}
+	return parts
+}
+
+func status(s a2a.State, text ...string) *a2a.StatusUpdate {
+	u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
+	if len(text) > 0 {
+		u.Status.Message = &a2a.Message{ID: "agent-" + text[0], Role: a2a.RoleAgent, Parts: texts(text...)}
+	}
+	return u
+}
+
+func chunk(id string, text ...string) *a2a.ArtifactUpdate {
+	return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: id, Parts: texts(text...)}, Append: true}
+}
+
+func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
+	f.t.Helper()
+	t, err := f.Snapshot(f.ctx, task, store.Want{Artifacts: true})
+	if err != nil {
+		f.t.Fatalf("snapshot: %v", err)
+	}
+	return t
+}
+
+// waitFor returns the task when ok holds for it. It looks whenever something was committed.
+func (f *fixture) waitFor(task a2a.ID, what string, ok func(*a2a.Task) bool) *a2a.Task {
+	f.t.Helper()
+	wake, stop := f.hub.Wait("task:" + task.String())
+	defer stop()
+	for {
+		t := f.snapshot(task)
+		if ok(t) {
+			return t
+		}
+		select {
+		case <-wake:
+		case <-time.After(20 * time.Second):
+			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
+		case <-f.ctx.Done():
+			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
+		}
+	}
+}
+
+func (f *fixture) waitState(task a2a.ID, s a2a.State) *a2a.Task {
+	f.t.Helper()
+	return f.waitFor(task, s.String(), func(t *a2a.Task) bool { return t.Status.State == s })
+}
+
+// receive takes a value that must come.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing came", what)
+		panic("unreachable")
+	}
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	if _, err := f.sql.Exec(f.ctx, query, args...); err != nil {
+		f.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func value[T any](f *fixture, query string, args ...any) (v T) {
+	f.t.Helper()
+	if err := f.sql.QueryRow(f.ctx, query, args...).Scan(&v); err != nil {
+		f.t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// steal takes a task from its worker, as if that had not been heard of for a while.
+func (f *fixture) steal(task a2a.ID) {
+	f.t.Helper()
+	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", task)
+	if n, err := f.Rescue(f.ctx, nil, 100, 10); err != nil || n != 1 {
+		f.t.Fatalf("rescue = %d, %v, want 1", n, err)
+	}
+}
+
+func (f *fixture) hold(query string, args ...any) (release func()) {
+	f.t.Helper()
+	tx, err := f.sql.Begin(f.ctx)
+	if err != nil {
+		f.t.Fatalf("begin: %v", err)
+	}
+	release = sync.OnceFunc(func() { _ = tx.Rollback(context.WithoutCancel(f.ctx)) })
+	f.t.Cleanup(release)
+	if _, err := tx.Exec(f.ctx, query, args...); err != nil {
+		f.t.Fatalf("%s: %v", query, err)
+	}
+	return release
+}
+
+// outcomes returns how the attempts of a task ended, oldest first.
+func (f *fixture) outcomes(task a2a.ID) []string {
+	f.t.Helper()
+	rows, err := f.Attempts(f.ctx, task)
+	if err != nil {
+		f.t.Fatalf("attempts: %v", err)
+	}
+	var out []string
+	for _, r := range rows {
+		out = append(out, r.Outcome)
+	}
+	return out
+}
+
+// events returns a task's log behind the claim of its first attempt, without times.
+func (f *fixture) events(task a2a.ID) []a2a.Event {
+	f.t.Helper()
+	entries, err := f.EventsAfter(f.ctx, task, 2, 100_000)
+	if err != nil {
+		f.t.Fatalf("log: %v", err)
+	}
+	var out []a2a.Event
+	for _, e := range entries {
+		if u, ok := e.Event.(*a2a.StatusUpdate); ok {
+			u.Status.Time = time.Time{}
+		}
+		out = append(out, e.Event)
+	}
+	return out
+}
+
+func same[T any](t testing.TB, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func wantCause(t testing.TB, want, got error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("the context ended with %v, want %v", got, want)
+	}
+}
+
+func statusText(t *a2a.Task) string {
+	if t.Status.Message == nil || len(t.Status.Message.Parts) == 0 {
+		return ""
+	}
+	return t.Status.Message.Parts[0].Text
+}
