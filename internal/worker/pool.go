@@ -148,7 +148,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	renew, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
 	var renewing sync.WaitGroup
-	renewing.Go(func() { p.renewLoop(renew) })
+	canceled, stopListening := p.hub.Wait("cancel:" + p.cfg.Worker) // before anything runs
+	defer stopListening()
+	renewing.Go(func() { p.renewLoop(renew, canceled) })
 
 	p.claimLoop(ctx, work)
 	p.drain(stop)
@@ -163,7 +165,11 @@ func (p *Pool) claimLoop(ctx, work context.Context) {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	for _, q := range p.queues {
-		listening.Go(func() { p.listen(ctx, q, kick) })
+		wake, stop := p.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
+		listening.Go(func() {
+			defer stop()
+			p.listen(ctx, q, wake, kick)
+		})
 	}
 	claimer := p.store.NewClaimer()
 	timer := time.NewTimer(p.cfg.Poll)
@@ -186,9 +192,7 @@ func (p *Pool) claimLoop(ctx, work context.Context) {
 }
 
 // listen marks a queue when it was woken.
-func (p *Pool) listen(ctx context.Context, q *queue, kick chan<- struct{}) {
-	wake, stop := p.hub.Wait("ready:" + q.Name)
-	defer stop()
+func (p *Pool) listen(ctx context.Context, q *queue, wake <-chan struct{}, kick chan<- struct{}) {
 	for {
 		select {
 		case <-wake:

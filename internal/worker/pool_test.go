@@ -424,3 +424,43 @@ func TestPoliciesAreThoseOfTheAgents(t *testing.T) {
 		{Agent: "a", Fate: "retry", MaxAttempts: 3}, {Agent: "b", Fate: "fail", MaxAttempts: 7}, {Agent: "c", Fate: "input-required", MaxAttempts: 3},
 	}, p.Policies())
 }
+
+// lateHub is a hub in which a waiter that is registered by another goroutine than the one that starts is late.
+type lateHub struct {
+	worker.Hub
+	registered chan string
+}
+
+func (h *lateHub) Wait(key string) (<-chan struct{}, func()) {
+	wake, stop := h.Hub.Wait(key)
+	h.registered <- key
+	return wake, stop
+}
+
+// Whoever is woken by nothing but wakes must wait for them before the first look, or what comes between is found by the next poll.
+func TestPoolListensBeforeItLooks(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	release := f.hold("LOCK TABLE a2a.task_ready IN ACCESS EXCLUSIVE MODE") // the first look waits here
+	hub := &lateHub{Hub: f.hub, registered: make(chan string, 10)}
+	p := worker.New(f.Store, hub, config(nil, agent("a", say()), agent("b", say())))
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	f.waitBlocked()
+	var keys []string
+	for range len(hub.registered) {
+		keys = append(keys, <-hub.registered)
+	}
+	same(t, "keys that are waited for at the first look", []string{"cancel:r1", "ready:a", "ready:b"}, keys)
+	release()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func (f *fixture) waitBlocked() {
+	f.t.Helper()
+	f.waitFor2("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+}

@@ -14,9 +14,7 @@ import (
 )
 
 // renewLoop keeps the leases of all runs, and ends runs whose lease it could not keep.
-func (p *Pool) renewLoop(ctx context.Context) {
-	canceled, stop := p.hub.Wait("cancel:" + p.cfg.Worker)
-	defer stop()
+func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
 	every := p.cfg.Limits.LeaseTTL
 	for _, q := range p.queues {
 		every = min(every, q.limits.LeaseTTL)
