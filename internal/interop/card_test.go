@@ -28,7 +28,7 @@ func TestCardLeadsToTheAgent(t *testing.T) {
 		if !slices.Contains(card.AdditionalInterfaces, main) {
 			t.Errorf("the interfaces %v lack the main one", card.AdditionalInterfaces)
 		}
-		if !card.Capabilities.Streaming || card.Capabilities.PushNotifications || card.SupportsAuthenticatedExtendedCard {
+		if !card.Capabilities.Streaming || !card.Capabilities.PushNotifications || card.SupportsAuthenticatedExtendedCard {
 			t.Errorf("the card declares %+v, extended card %v", card.Capabilities, card.SupportsAuthenticatedExtendedCard)
 		}
 		if len(card.Skills) == 0 || len(card.DefaultInputModes) == 0 || len(card.DefaultOutputModes) == 0 {

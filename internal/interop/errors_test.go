@@ -54,10 +54,6 @@ func TestErrorsAreThoseOfTheClient(t *testing.T) {
 		"message without parts":  {a2a.ErrInvalidParams, sending(p, a2a.NewMessage(a2a.MessageRoleUser))},
 		"message without an id":  {a2a.ErrInvalidParams, sending(p, &a2a.Message{Role: a2a.MessageRoleUser, Parts: message("hello").Parts})},
 		"message without a role": {a2a.ErrInvalidParams, sending(p, a2a.NewMessage(a2a.MessageRoleUnspecified, a2a.TextPart{Text: "hello"}))},
-		"message with a webhook": {a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			_, err := p.SendMessage(ctx, &a2a.MessageSendParams{Message: message("hello"), Config: &a2a.MessageSendConfig{PushConfig: &push}})
-			return err
-		}},
 		"stream of a message without parts": {a2a.ErrInvalidParams, func(ctx context.Context) error {
 			return firstError(p.SendStreamingMessage(ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}))
 		}},
@@ -70,20 +66,20 @@ func TestErrorsAreThoseOfTheClient(t *testing.T) {
 		"subscription to an unknown task": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
 			return firstError(p.ResubscribeToTask(ctx, &a2a.TaskIDParams{ID: unknown}))
 		}},
-		"webhook set": {a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			_, err := p.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: ended.ID, Config: push})
+		"webhook set on an unknown task": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
+			_, err := p.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: unknown, Config: push})
 			return err
 		}},
-		"webhook get": {a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
+		"webhook get where there is none": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
 			_, err := p.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigParams{TaskID: ended.ID})
 			return err
 		}},
-		"webhook list": {a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			_, err := p.ListTaskPushConfig(ctx, &a2a.ListTaskPushConfigParams{TaskID: ended.ID})
+		"webhook list of an unknown task": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
+			_, err := p.ListTaskPushConfig(ctx, &a2a.ListTaskPushConfigParams{TaskID: unknown})
 			return err
 		}},
-		"webhook delete": {a2a.ErrPushNotificationNotSupported, func(ctx context.Context) error {
-			return p.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigParams{TaskID: ended.ID, ConfigID: "default"})
+		"webhook delete on a task of another agent": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
+			return other.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigParams{TaskID: ended.ID, ConfigID: "default"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,8 +81,7 @@ func TestErrorsAreTriedAgainUntilTheAttemptsAreUsedUp(t *testing.T) {
 			panic("boom")
 		}), "attempt 3 of 3: the agent panicked"},
 		{"panic with an error that says more than it should", agentFunc(func(context.Context, executor.Run, func(a2a.Event, error) bool) {
-			var list []int
-			_ = list[7]
+			panic(errors.New("dial postgres://user:secret@db"))
 		}), "attempt 3 of 3: the agent panicked"},
 		// Not to be taken for the database.
 		{"an error that says unavailable", failing(a2a.Errorf(a2a.CodeUnavailable, "upstream is down"), chunk("x", "part")), "attempt 3 of 3: upstream is down"},

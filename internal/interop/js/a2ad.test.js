@@ -6,7 +6,6 @@ import {
   ClientFactory,
   JsonRpcTransport,
   AuthenticatedExtendedCardNotConfiguredError,
-  PushNotificationNotSupportedError,
   TaskNotCancelableError,
   TaskNotFoundError,
 } from '@a2a-js/sdk/client';
@@ -91,7 +90,7 @@ test('the card leads to the agent', limit, async () => {
   assert.equal(card.name, 'script');
   assert.equal(card.protocolVersion, '0.3.0');
   assert.deepEqual([card.url, card.preferredTransport], [`${shared.url}agents/script`, 'JSONRPC']);
-  assert.deepEqual([card.capabilities.streaming, card.capabilities.pushNotifications], [true, false]);
+  assert.deepEqual([card.capabilities.streaming, card.capabilities.pushNotifications], [true, true]);
   await assert.rejects(new JsonRpcTransport({ endpoint: shared.url }).getExtendedAgentCard(), AuthenticatedExtendedCardNotConfiguredError);
 });
 
@@ -228,8 +227,7 @@ test('errors are those of the client', limit, async () => {
   const ended = await client.sendMessage(say('hello'));
   const id = randomUUID();
   const to = (task) => say('more', { taskId: task });
-  const push = { taskId: ended.id, pushNotificationConfig: { url: 'https://example.com/hook' } };
-  const transport = new JsonRpcTransport({ endpoint: shared.url }); // asks although the card says no
+  const push = { taskId: id, pushNotificationConfig: { url: 'https://example.com/hook' } };
   const code = (want) => (e) => e.errorResponse.error.code === want && Boolean(e.errorResponse.error.data.reason);
   const early = (check) => (e) => (check.prototype instanceof Error ? e.cause instanceof check : check(e.cause));
 
@@ -240,19 +238,18 @@ test('errors are those of the client', limit, async () => {
   await assert.rejects(client.sendMessage(to(ended.id)), code(-32602));
   await assert.rejects(client.sendMessage(say('', { parts: [] })), code(-32602));
   await assert.rejects(client.getTask({ id: ended.id, historyLength: -1 }), code(-32602));
-  await assert.rejects(client.sendMessage({ ...say('hello'), configuration: push }), PushNotificationNotSupportedError);
   // Those of streams arrive as events, or the client would not know them.
   await assert.rejects(client.resubscribeTask({ id }).next(), early(TaskNotFoundError));
   await assert.rejects(client.sendMessageStream(to(id)).next(), early(TaskNotFoundError));
   await assert.rejects(client.sendMessageStream(to(ended.id)).next(), early(code(-32602)));
   await assert.rejects(client.sendMessageStream(say('', { parts: [] })).next(), early(code(-32602)));
   for (const call of [
-    () => transport.setTaskPushNotificationConfig(push),
-    () => transport.getTaskPushNotificationConfig({ id: ended.id }),
-    () => transport.listTaskPushNotificationConfig({ id: ended.id }),
-    () => transport.deleteTaskPushNotificationConfig({ id: ended.id, pushNotificationConfigId: 'default' }),
+    () => client.setTaskPushNotificationConfig(push),
+    () => client.getTaskPushNotificationConfig({ id: ended.id }), // there is none
+    () => client.listTaskPushNotificationConfig({ id }),
+    () => client.deleteTaskPushNotificationConfig({ id, pushNotificationConfigId: 'default' }),
   ]) {
-    await assert.rejects(call, PushNotificationNotSupportedError);
+    await assert.rejects(call, TaskNotFoundError);
   }
   assert.deepEqual(await client.getTask({ id: ended.id }), ended, 'the finished task is as it was');
 });

@@ -114,7 +114,7 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((card.name, card.protocol_version, card.preferred_transport), ('script', '0.3.0', 'JSONRPC'))
         self.assertEqual(card.url, server.url + '/agents/script')
         self.assertTrue(card.capabilities.streaming)
-        self.assertFalse(card.capabilities.push_notifications)
+        self.assertTrue(card.capabilities.push_notifications)
 
     async def check_send(self, server):
         client = await self.dial(server, streaming=False)
@@ -206,13 +206,13 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         ended = await self.send(client, say('hello'))
         unknown = str(uuid.uuid4())
         empty = say('').model_copy(update={'parts': []})
-        push = TaskPushNotificationConfig(task_id=ended.id, push_notification_config=PushNotificationConfig(url='https://example.com/hook'))
+        push = TaskPushNotificationConfig(task_id=unknown, push_notification_config=PushNotificationConfig(url='https://example.com/hook'))
 
         await self.refused(-32001, client.get_task(TaskQueryParams(id=unknown)))
         await self.refused(-32602, client.get_task(TaskQueryParams(id=ended.id, history_length=-1)))
         await self.refused(-32001, client.cancel_task(TaskIdParams(id=unknown)))
-        await self.refused(-32003, client.set_task_callback(push))
-        await self.refused(-32003, client.get_task_callback(GetTaskPushNotificationConfigParams(id=ended.id)))
+        await self.refused(-32001, client.set_task_callback(push))
+        await self.refused(-32001, client.get_task_callback(GetTaskPushNotificationConfigParams(id=ended.id)))
         # Those of streams arrive as events, or the client would not know them.
         for c in (client, streaming):
             await self.refused(-32001, anext(c.send_message(say('more', task_id=unknown))))
