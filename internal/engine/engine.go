@@ -164,6 +164,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
 		Push: push, MaxPushes: e.cfg.Push.Max,
 	}
+	in.Message.Role = a2a.RoleUser // whatever the client calls itself: that is what reads say
 	switch {
 	case op.Idempotency != "":
 		in.Key = "h:" + op.Idempotency
