@@ -55,8 +55,8 @@ func (p *pageSealer) open(token string, c store.Caller, f *store.Filter) (pos st
 	if len(token) > p.max {
 		return pos, errBadToken
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || strings.ContainsAny(token, "\r\n") { // which the decoder skips
 		return pos, errBadToken
 	}
 	plain, err := p.gcm.Open(nil, nil, sealed, bound(c, f))
