@@ -1,0 +1,253 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/sse"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/stream"
+)
+
+var words = &a2a.Agent{Name: "words"}
+
+// rig is an engine without a worker: the test does what a worker would.
+type rig struct {
+	*engine.Engine
+	t     testing.TB
+	ctx   context.Context
+	store *store.Store
+	drain context.CancelFunc
+}
+
+func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
+	t.Helper()
+	hub := &notify.Hub{}
+	var follower *stream.Follower
+	s, err := store.Open(t.Context(), store.Config{
+		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake,
+		Committed: func(id a2a.ID, events []a2a.Entry) {
+			if !follower.Offer(id, events) {
+				hub.Wake("task:" + id.String())
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower = stream.New(s, hub, time.Hour, slog.New(slog.DiscardHandler))
+	drain, startDrain := context.WithCancel(context.Background())
+	cfg := engine.Config{PageKey: make([]byte, 32), BlockingMaxWait: time.Minute, Drain: drain}
+	for _, c := range change {
+		c(&cfg)
+	}
+	eng, err := engine.New(s, follower, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := follower.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		startDrain()
+		running.Wait()
+		s.Close()
+	})
+	return &rig{Engine: eng, t: t, ctx: t.Context(), store: s, drain: startDrain}
+}
+
+func send(text string, change ...func(*a2a.SendMessage)) *a2a.SendMessage {
+	op := &a2a.SendMessage{Message: a2a.Message{ID: "m-" + text, Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
+	op.Digest[0] = text[0]
+	for _, c := range change {
+		c(op)
+	}
+	return op
+}
+
+func to(task a2a.ID) func(*a2a.SendMessage) {
+	return func(op *a2a.SendMessage) { op.Message.TaskID = task.String() }
+}
+
+func blocking(op *a2a.SendMessage) { op.Blocking = true }
+
+func key(k string) func(*a2a.SendMessage) {
+	return func(op *a2a.SendMessage) { op.Idempotency = k }
+}
+
+func (r *rig) task(text string) a2a.ID {
+	r.t.Helper()
+	t, err := r.Send(r.ctx, ann, words, send(text))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return t.ID
+}
+
+// claim gives the test a waiting task of words.
+func (r *rig) claim() *store.Lease {
+	r.t.Helper()
+	leases, err := r.store.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+	if err != nil || len(leases) != 1 {
+		r.t.Fatalf("claim = %d leases, %v", len(leases), err)
+	}
+	return &leases[0]
+}
+
+// awaitClaim is claim for a task that another goroutine is about to submit.
+func (r *rig) awaitClaim() *store.Lease {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		leases, err := r.store.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if len(leases) == 1 {
+			return &leases[0]
+		}
+		select {
+		case <-tick.C:
+		case <-r.ctx.Done():
+			r.t.Fatal("no task was submitted")
+		}
+	}
+}
+
+func (r *rig) append(l *store.Lease, events ...a2a.Event) {
+	r.t.Helper()
+	for _, e := range events { // as the worker does
+		if u, ok := e.(*a2a.StatusUpdate); ok && u.Status.Message != nil {
+			u.Status.Message.Role = a2a.RoleAgent
+		}
+	}
+	if _, err := r.store.Append(r.ctx, l, store.Batch{Events: events}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) snapshot(id a2a.ID) *a2a.Task {
+	r.t.Helper()
+	t, err := r.store.Snapshot(r.ctx, id, store.Want{Artifacts: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return t
+}
+
+func (r *rig) log(id a2a.ID) []a2a.Entry {
+	r.t.Helper()
+	entries, err := r.store.EventsAfter(r.ctx, id, 0, 1000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return entries
+}
+
+// eventID is what a client would send as Last-Event-ID.
+func (r *rig) eventID(id a2a.ID, seq int) string {
+	e := r.log(id)[seq-1]
+	return sse.FormatID(e.Seq, e.UID.Short())
+}
+
+// frames reads a stream to its end, or as far as it is there, and describes it: "task@3", "gap@3" or the seq of an event, "!" on
+// the last one, "…" where the stream waits for more.
+func frames(t testing.TB, s *engine.Stream) string {
+	t.Helper()
+	var out []string
+	for {
+		f, err := nextNow(s)
+		switch {
+		case errors.Is(err, io.EOF):
+			return strings.Join(out, " ")
+		case errors.Is(err, errNothing):
+			return strings.Join(append(out, "…"), " ")
+		case err != nil:
+			t.Fatalf("Next behind %v: %v", out, err)
+		}
+		out = append(out, describe(&f))
+	}
+}
+
+func describe(f *engine.Frame) string {
+	seq, uid := f.Seq()
+	text := fmt.Sprint(seq)
+	switch {
+	case f.Gap:
+		text = "gap@" + text
+	case f.Task != nil:
+		text = "task@" + text
+	}
+	if uid.IsZero() {
+		text += "?"
+	}
+	if f.Last {
+		text += "!"
+	}
+	return text
+}
+
+var errNothing = errors.New("nothing yet")
+
+// nextNow is Next, where a read of the log counts as now but no new event does.
+func nextNow(s *engine.Stream) (engine.Frame, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 300*time.Millisecond, errNothing)
+	defer cancel()
+	return s.Next(ctx)
+}
+
+// next takes a frame that must come.
+func next(t testing.TB, s *engine.Stream) engine.Frame {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	f, err := s.Next(ctx)
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	return f
+}
+
+func same[T any](t testing.TB, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func wantCode(t testing.TB, what string, err error, code a2a.ErrorCode) {
+	t.Helper()
+	if err == nil || a2a.CodeOf(err) != code {
+		t.Errorf("%s: error = %v, want one with code %s", what, err, code.Reason())
+	}
+}
+
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing came", what)
+		panic("unreachable")
+	}
+}

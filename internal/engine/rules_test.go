@@ -1,0 +1,599 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// The rules by which the two generations resume.
+var (
+	rules03 = a2a.StreamRules{LastStatus: true}
+	rules10 = a2a.StreamRules{ResumeAsTask: true}
+)
+
+func TestSubscribeAndResume(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	// 1 submitted, 2 working, 3 artifact, 4 input-required | 5 submitted, 6 working, 7 artifact
+	living := r.task("living")
+	l := r.claim()
+	r.append(l, artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
+	if _, err := r.Send(r.ctx, ann, words, send("answer", to(living))); err != nil {
+		t.Fatal(err)
+	}
+	l = r.claim()
+	r.append(l, artifact("a", "2", true))
+	// The same, and 8 completed.
+	ended := r.task("ended")
+	l = r.claim()
+	r.append(l, artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
+	if _, err := r.Send(r.ctx, ann, words, send("answer", to(ended))); err != nil {
+		t.Fatal(err)
+	}
+	l = r.claim()
+	r.append(l, artifact("a", "2", true), status(a2a.StateCompleted, "done"))
+	foreign := r.eventID(living, 3)
+
+	type row struct {
+		name     string
+		task     a2a.ID
+		last     string
+		old, now string // what a client of 0.3 and of 1.0 gets
+	}
+	const refused = "refused"
+	tests := []row{
+		{"living, no header", living, "", "task@7 …", "task@7 …"},
+		{"ended, no header", ended, "", "task@8 8!", refused},
+		{"ended, the last event", ended, r.eventID(ended, 8), "task@8 8!", refused},
+		{"living, the newest event", living, r.eventID(living, 7), "…", "task@7 …"},
+	}
+	rest := []string{"2", "3", "4", "5", "6", "7"}
+	for n := 1; n < 7; n++ {
+		events := strings.Join(rest[n-1:], " ")
+		tests = append(tests,
+			row{fmt.Sprint("living, event ", n), living, r.eventID(living, n), events + " …", fmt.Sprintf("task@%d %s …", n, events)},
+			row{fmt.Sprint("ended, event ", n), ended, r.eventID(ended, n), events + " 8!", fmt.Sprintf("task@%d %s 8!", n, events)})
+	}
+	for name, last := range map[string]string{
+		"event of another task": foreign[:2] + r.eventID(ended, 3)[2:], "another uid": "3-00000000", "future seq": "99-" + r.eventID(living, 7)[2:],
+		"seq 0": "0-" + foreign[2:], "negative": "-3-" + foreign[2:], "no uid": "3", "empty uid": "3-", "garbage": "garbage", "blank": " ", "upper case": strings.ToUpper(foreign) + "A",
+		"huge": "9223372036854775808-" + foreign[2:], "long": strings.Repeat("3", 300), "spaces around": " " + foreign + " ", "line break": foreign + "\n", "NUL": "\x00",
+	} {
+		tests = append(tests, row{"living, " + name, living, last, "gap@7 …", "gap@7 …"})
+		if name != "event of another task" {
+			tests = append(tests, row{"ended, " + name, ended, last, "gap@8 8!", "gap@8"})
+		}
+	}
+	for _, tt := range tests {
+		for _, gen := range []struct {
+			name  string
+			rules a2a.StreamRules
+			old   bool
+			want  string
+		}{{"0.3", rules03, true, tt.old}, {"1.0", rules10, false, tt.now}} {
+			t.Run(gen.name+" "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				op := &a2a.Subscribe{StreamRules: gen.rules, ID: tt.task.String(), EndedOK: gen.old}
+				op.LastEventID = tt.last
+				s, err := r.Subscribe(t.Context(), ann, words, op)
+				if gen.want == refused {
+					wantCode(t, tt.name, err, a2a.CodeUnsupportedOperation)
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if got := frames(t, s); got != gen.want {
+					t.Errorf("Last-Event-ID %q: got %s, want %s", tt.last, got, gen.want)
+				}
+			})
+		}
+	}
+}
+
+// A Task as of an event is the fold of the log up to it.
+func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("one")
+	snaps := map[int64]*a2a.Task{}
+	note := func() { s := r.snapshot(id); snaps[s.LastSeq] = s }
+	note()
+	l := r.claim()
+	note()
+	for i, e := range []a2a.Event{
+		artifact("a", "1", false), status(a2a.StateWorking, "busy"), artifact("b", "1", true), artifact("a", "2", true), artifact("a", "3", false), status(a2a.StateInputRequired, "?"),
+	} {
+		r.append(l, e)
+		note()
+		if i == 2 {
+			if _, err := r.Send(r.ctx, ann, words, send("more", to(id))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l = r.claim()
+	note()
+	r.append(l, status(a2a.StateCompleted, "done"))
+	note()
+	for seq, want := range snaps {
+		if seq == 9 || seq == int64(len(snaps)) {
+			continue
+		}
+		op := &a2a.Subscribe{StreamRules: rules10, ID: id.String()}
+		op.LastEventID = r.eventID(id, int(seq))
+		s, err := r.Subscribe(r.ctx, ann, words, op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := next(t, s)
+		if f.Task == nil {
+			t.Fatalf("resumed at %d with %s", seq, describe(&f))
+		}
+		same(t, fmt.Sprint("the task as of ", seq), want, f.Task)
+		s.Close()
+	}
+}
+
+func TestForeignTasksAreLikeNone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("mine")
+	id1 := r.eventID(id, 1)
+	other := &a2a.Agent{Name: "other"}
+	for name, c := range map[string]struct {
+		caller store.Caller
+		agent  *a2a.Agent
+		id     string
+	}{
+		"another owner":  {store.Caller{Tenant: "acme", Owner: "bob"}, words, id.String()},
+		"another tenant": {store.Caller{Tenant: "corp", Owner: "ann"}, words, id.String()},
+		"another agent":  {ann, other, id.String()},
+		"no such task":   {ann, words, store.NewTaskID().String()},
+		"no id":          {ann, words, "garbage"},
+		"an empty id":    {ann, words, ""},
+	} {
+		tries := map[string]error{}
+		_, tries["get"] = r.Get(r.ctx, c.caller, c.agent, &a2a.GetTask{ID: c.id})
+		_, tries["cancel"] = r.Cancel(r.ctx, c.caller, c.agent, &a2a.CancelTask{ID: c.id})
+		for _, last := range []string{"", id1, "garbage"} {
+			op := &a2a.Subscribe{StreamRules: rules03, ID: c.id, EndedOK: true}
+			op.LastEventID = last
+			_, tries["subscribe "+last] = r.Subscribe(r.ctx, c.caller, c.agent, op)
+		}
+		if c.id != "" {
+			say := send("x")
+			say.Message.TaskID = c.id
+			_, tries["send"] = r.Send(r.ctx, c.caller, c.agent, say)
+			_, tries["stream"] = r.Stream(r.ctx, c.caller, c.agent, say)
+		}
+		for op, err := range tries {
+			wantCode(t, name+", "+op, err, a2a.CodeTaskNotFound)
+			if err != nil && !errors.Is(err, a2a.ErrTaskNotFound) {
+				t.Errorf("%s, %s: %v is not the error of a task that does not exist", name, op, err)
+			}
+		}
+	}
+	if n := r.Streams(); n != 0 {
+		t.Errorf("%d streams are open after errors", n)
+	}
+	if got := r.snapshot(id); got.Status.State != a2a.StateSubmitted || len(got.History) != 1 {
+		t.Errorf("the task was touched: %+v", got)
+	}
+}
+
+func TestMessageStreamEndsWhereItsRulesSay(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		events []a2a.Event
+		want   string
+	}{
+		{"completed", []a2a.Event{artifact("a", "1", false), status(a2a.StateCompleted, "")}, "task@1 2 3 4!"},
+		{"failed", []a2a.Event{status(a2a.StateFailed, "")}, "task@1 2 3!"},
+		{"input-required", []a2a.Event{artifact("a", "1", false), status(a2a.StateInputRequired, "?")}, "task@1 2 3 4!"},
+		{"auth-required", []a2a.Event{status(a2a.StateAuthRequired, "?")}, "task@1 2 3 …"},
+		{"working", []a2a.Event{status(a2a.StateWorking, "x")}, "task@1 2 3 …"},
+	}
+	r := newRig(t)
+	for _, tt := range tests {
+		s, err := r.Stream(r.ctx, ann, words, send(tt.name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := s.Next(r.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, tt.name+": the task", r.snapshot(s.TaskID), first.Task)
+		r.append(r.claim(), tt.events...)
+		if got := describe(&first) + " " + frames(t, s); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+		s.Close()
+	}
+}
+
+// A subscription is for the whole task: it stays where a message stream ends.
+func TestSubscriptionOutlastsAQuestion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("x")
+	s, err := r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{StreamRules: rules03, ID: id.String(), EndedOK: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
+	for _, want := range []string{"task@1", "2", "3"} {
+		f := next(t, s)
+		if got := describe(&f); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	if s.Pending() {
+		t.Error("pending when all was read")
+	}
+	if _, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id.String()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := frames(t, s); got != "4!" {
+		t.Errorf("got %s, want 4!", got)
+	}
+}
+
+func TestStreamOfAFollowUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("x")
+	r.append(r.claim(), artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
+	// It starts with the task as the message resubmits it.
+	s, err := r.Stream(r.ctx, ann, words, send("answer", to(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r.append(r.claim(), status(a2a.StateInputRequired, "and?"))
+	f := next(t, s)
+	if describe(&f) != "task@5" || f.Task.Status.State != a2a.StateSubmitted || len(f.Task.History) != 3 {
+		t.Errorf("first frame %s: %+v", describe(&f), f.Task)
+	}
+	if got := frames(t, s); got != "6 7!" {
+		t.Errorf("got %s, want 6 7!", got)
+	}
+	// To a task that is being worked on: as it is, then what comes.
+	if _, err := r.Send(r.ctx, ann, words, send("third", to(id))); err != nil {
+		t.Fatal(err)
+	}
+	l := r.claim()
+	w, err := r.Stream(r.ctx, ann, words, send("fourth", to(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.append(l, status(a2a.StateCompleted, "done with the third"))
+	r.append(r.claim(), status(a2a.StateCompleted, "done"))
+	if got := frames(t, w); got != "task@9 10 11 12!" {
+		t.Errorf("got %s, want task@9 10 11 12!", got)
+	}
+	_, err = r.Stream(r.ctx, ann, words, send("too late", to(id)))
+	wantCode(t, "a message to an ended task", err, a2a.CodeTaskTerminal)
+	if n := r.Streams(); n != 2 {
+		t.Errorf("%d streams are open, want 2", n)
+	}
+}
+
+// Last-Event-ID on message/stream counts only where the key shows that it is a replay.
+func TestReplayedStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first, err := r.Stream(r.ctx, ann, words, send("x", key("k")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := first.TaskID
+	first.Close()
+	l := r.claim()
+	r.append(l, artifact("a", "1", false), artifact("a", "2", true))
+	again := func(change ...func(*a2a.SendMessage)) string {
+		t.Helper()
+		s, err := r.Stream(r.ctx, ann, words, send("x", append(change, key("k"))...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if s.TaskID != id {
+			t.Errorf("the replay follows %s, want %s", s.TaskID, id)
+		}
+		return frames(t, s)
+	}
+	from := func(last string, rules a2a.StreamRules) func(*a2a.SendMessage) {
+		return func(op *a2a.SendMessage) { op.StreamRules = rules; op.LastEventID = last }
+	}
+	check := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: got %s, want %s", what, got, want)
+		}
+	}
+	check("no header", again(from("", rules03)), "task@4 …")
+	check("behind 2", again(from(r.eventID(id, 2), rules03)), "3 4 …")
+	check("behind 2, 1.0", again(from(r.eventID(id, 2), rules10)), "task@2 3 4 …")
+	check("garbage", again(from("x", rules03)), "gap@4 …")
+	r.append(l, status(a2a.StateInputRequired, "?"))
+	check("behind 2, to the question", again(from(r.eventID(id, 2), rules03)), "3 4 5!")
+	check("no header, at the question", again(from("", rules03)), "task@5 5!")
+	check("behind the question", again(from(r.eventID(id, 5), rules03)), "task@5 5!")
+	// Another message has no past: the header is somebody else's.
+	s, err := r.Stream(r.ctx, ann, words, send("y", key("other"), from(r.eventID(id, 2), rules03)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check("not a replay", frames(t, s), "task@1 …")
+	_, err = r.Stream(r.ctx, ann, words, send("z", key("k")))
+	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
+}
+
+type answer struct {
+	task *a2a.Task
+	err  error
+}
+
+// async sends and returns where the answer will be.
+func (r *rig) async(ctx context.Context, op *a2a.SendMessage) <-chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		task, err := r.Send(ctx, ann, words, op)
+		c <- answer{task, err}
+	}()
+	return c
+}
+
+func TestBlockingSendWaitsForTheEndOfTheTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, end := range []a2a.State{a2a.StateCompleted, a2a.StateFailed, a2a.StateRejected, a2a.StateInputRequired, a2a.StateAuthRequired} {
+		c := r.async(r.ctx, send("x", blocking))
+		l := r.awaitClaim()
+		r.append(l, artifact("a", "1", false))
+		select {
+		case a := <-c:
+			t.Errorf("answered %+v, %v before the end", a.task, a.err)
+		default:
+		}
+		r.append(l, status(end, "end"))
+		a := receive(t, "answer", c)
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		same(t, end.String(), r.snapshot(l.TaskID), a.task)
+	}
+}
+
+func TestBlockingFollowUpWaitsForItsOwnTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("x")
+	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
+	c := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
+	l := r.awaitClaim()
+	// A replay waits with it, though the log has a question from before.
+	again := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
+	r.append(l, artifact("a", "1", false))
+	select {
+	case a := <-again:
+		t.Errorf("the replay was answered with %+v, %v before the end", a.task, a.err)
+	case <-time.After(100 * time.Millisecond): // it has had the time to be
+	}
+	r.append(l, status(a2a.StateCompleted, "done"))
+	for _, c := range []<-chan answer{c, again} {
+		a := receive(t, "answer", c)
+		if a.err != nil || a.task.Status.State != a2a.StateCompleted {
+			t.Errorf("answer %+v, %v", a.task, a.err)
+		}
+	}
+	late, err := r.Send(r.ctx, ann, words, send("answer", to(id), blocking, key("k")))
+	if err != nil || late.Status.State != a2a.StateCompleted || len(late.History) != 3 {
+		t.Errorf("a late replay = %+v, %v", late, err)
+	}
+}
+
+func TestBlockingSendGivesUpAtTheCap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *engine.Config) { c.BlockingMaxWait = 20 * time.Millisecond })
+	got, err := r.Send(r.ctx, ann, words, send("x", blocking))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "answer at the cap", r.snapshot(got.ID), got)
+	// The task goes on.
+	r.append(r.claim(), status(a2a.StateCompleted, ""))
+}
+
+func TestDrainEndsAWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := r.async(r.ctx, send("x", blocking))
+	l := r.awaitClaim()
+	r.drain()
+	a := receive(t, "answer", c)
+	if a.err != nil || a.task.ID != l.TaskID || a.task.Status.State.Terminal() {
+		t.Errorf("answer %+v, %v, want the task as it is", a.task, a.err)
+	}
+	// What comes now is answered at once.
+	got, err := r.Send(r.ctx, ann, words, send("y", blocking))
+	if err != nil || got.Status.State != a2a.StateSubmitted {
+		t.Errorf("answer %+v, %v, want a submitted task", got, err)
+	}
+}
+
+func TestClientThatGoesAwayEndsItsWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(r.ctx)
+	c := r.async(ctx, send("x", blocking))
+	l := r.awaitClaim()
+	cancel()
+	if a := receive(t, "end", c); !errors.Is(a.err, context.Canceled) {
+		t.Errorf("answer %+v, %v, want the end of the context", a.task, a.err)
+	}
+	r.append(l, status(a2a.StateCompleted, "")) // the task goes on
+}
+
+func TestSendAtOnceAnswersTheNewTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, n := range []*int{nil, new(int), new(1)} {
+		got, err := r.Send(r.ctx, ann, words, send("x", func(op *a2a.SendMessage) {
+			op.HistoryLength, op.Message.Role = n, a2a.RoleAgent // some clients say so
+			op.Message.Metadata = a2a.Raw(`{"k": 1.0}`)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := r.Get(r.ctx, ann, words, &a2a.GetTask{ID: got.ID.String(), HistoryLength: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.History == nil {
+			got.History = []a2a.Message{}
+		}
+		same(t, "the answer and a read", want, got)
+		if got.ContextID == "" {
+			t.Error("the task has no context")
+		}
+	}
+}
+
+func TestReplayBySendIsAnsweredWithItsTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first, err := r.Send(r.ctx, ann, words, send("x", key("k")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
+	for _, change := range []func(*a2a.SendMessage){func(*a2a.SendMessage) {}, blocking} {
+		again, err := r.Send(r.ctx, ann, words, send("x", key("k"), change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "the replay", r.snapshot(first.ID), again)
+	}
+	_, err = r.Send(r.ctx, ann, words, send("y", key("k")))
+	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
+	// An agent may ask for the same by message id; the header wins.
+	byID := &a2a.Agent{Name: "words", DedupeByID: true}
+	one, err := r.Send(r.ctx, ann, byID, send("same"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := r.Send(r.ctx, ann, byID, send("same"))
+	if err != nil || two.ID != one.ID {
+		t.Errorf("the same message id made %s and %s, %v", one.ID, two.ID, err)
+	}
+	three, err := r.Send(r.ctx, ann, byID, send("same", key("new")))
+	if err != nil || three.ID == one.ID {
+		t.Errorf("a key of its own made %s again, %v", three.ID, err)
+	}
+}
+
+func TestAgentThatRejectsWhenBusy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	busy := &a2a.Agent{Name: "words", OnBusy: a2a.OnBusyReject}
+	id := r.task("x")
+	r.claim()
+	_, err := r.Send(r.ctx, ann, busy, send("y", to(id)))
+	wantCode(t, "send", err, a2a.CodeUnsupportedOperation)
+	_, err = r.Stream(r.ctx, ann, busy, send("y", to(id)))
+	wantCode(t, "stream", err, a2a.CodeUnsupportedOperation)
+}
+
+func TestCancelAnswersTheTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("x").String()
+	got, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id})
+	if err != nil || got.Status.State != a2a.StateCanceled {
+		t.Fatalf("Cancel = %+v, %v", got, err)
+	}
+	_, err = r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id})
+	wantCode(t, "again", err, a2a.CodeTaskNotCancelable)
+	again, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id, RepeatOK: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "again, where that is right", got, again)
+	done := r.task("y")
+	r.append(r.claim(), status(a2a.StateCompleted, ""))
+	_, err = r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: done.String(), RepeatOK: true})
+	wantCode(t, "of a completed task", err, a2a.CodeTaskNotCancelable)
+}
+
+func TestStreamsAreLimited(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *engine.Config) { c.MaxStreams, c.MaxStreamsPerOwner = 3, 2 })
+	bob := store.Caller{Tenant: "acme", Owner: "bob"}
+	eve := store.Caller{Tenant: "acme", Owner: "eve"}
+	open := func(c store.Caller) (*engine.Stream, error) { return r.Stream(r.ctx, c, words, send("x")) }
+	must := func(c store.Caller) *engine.Stream {
+		t.Helper()
+		s, err := open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first, second := must(ann), must(ann)
+	_, err := open(ann)
+	wantCode(t, "a third one of one owner", err, a2a.CodeRateLimited)
+	_, err = r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{ID: first.TaskID.String()})
+	wantCode(t, "a subscription", err, a2a.CodeRateLimited)
+	third := must(bob)
+	_, err = open(eve)
+	wantCode(t, "a fourth one", err, a2a.CodeUnavailable)
+	if page, err := r.List(r.ctx, eve, words, &a2a.ListTasks{}); err != nil || page.Total != 0 {
+		t.Errorf("a refused stream left %d tasks, %v", page.Total, err)
+	}
+	first.Close()
+	first.Close() // twice is once
+	fourth := must(eve)
+	for _, s := range []*engine.Stream{second, third, fourth} {
+		s.Close()
+	}
+	if n := r.Streams(); n != 0 {
+		t.Errorf("%d streams are open, want none", n)
+	}
+}
+
+func TestStreamReadsEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, err := r.Stream(r.ctx, ann, words, send("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	next(t, s)
+	cause := errors.New("ping")
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	cancel(cause)
+	if _, err := s.Next(ctx); !errors.Is(err, cause) {
+		t.Errorf("Next = %v, want the cause", err)
+	}
+	r.append(r.claim(), status(a2a.StateCompleted, ""))
+	if got := frames(t, s); got != "2 3!" { // nothing was lost by that
+		t.Errorf("got %s, want 2 3!", got)
+	}
+}
