@@ -185,7 +185,13 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 	if t == nil {
 		t = newTopic(f, task, contextID, after)
 		f.topics[task] = t
-		f.wg.Go(func() { t.run(fresh) })
+		// The waiter is there before the first look, and before a task is made that is not
+		// looked for: nothing falls between.
+		wake, stop := f.hub.Wait("task:" + task.String())
+		f.wg.Go(func() {
+			defer stop()
+			t.run(fresh, wake)
+		})
 	}
 	t.refs++
 	return t

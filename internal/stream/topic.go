@@ -32,11 +32,8 @@ func newTopic(f *Follower, task a2a.ID, contextID string, after int64) *topic {
 	return t
 }
 
-// run looks at the log whenever there may be news, until the last cursor has left. The
-// waiter is registered before the first look, so that nothing falls between.
-func (t *topic) run(fresh bool) {
-	wake, stop := t.f.hub.Wait("task:" + t.task.String())
-	defer stop()
+// run looks at the log whenever there may be news, until the last cursor has left.
+func (t *topic) run(fresh bool, wake <-chan struct{}) {
 	for failures := 0; ; {
 		if !fresh {
 			more, err := t.read()

@@ -1,0 +1,191 @@
+package stream_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/stream"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+// memory is a log that can be made to fail and to wait.
+type memory struct {
+	mu      sync.Mutex
+	entries map[a2a.ID][]a2a.Entry // guarded by mu
+	reads   int                    // guarded by mu
+	atOnce  int                    // guarded by mu; reads in progress
+	most    int                    // guarded by mu; most reads in progress at once
+	fail    func(n int) error      // guarded by mu; asked before the nth read
+	gate    chan struct{}          // guarded by mu; a read waits for it, if not nil
+	reading chan struct{}          // a read has begun; room for all
+}
+
+func newMemory() *memory {
+	return &memory{entries: make(map[a2a.ID][]a2a.Entry), reading: make(chan struct{}, 100_000)}
+}
+
+func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
+	m.mu.Lock()
+	m.reads++
+	m.atOnce++
+	m.most = max(m.most, m.atOnce)
+	n, gate := m.reads, m.gate
+	var err error
+	if m.fail != nil {
+		err = m.fail(n)
+	}
+	m.mu.Unlock()
+	m.reading <- struct{}{}
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.atOnce--
+	if err != nil {
+		return nil, err
+	}
+	log := m.entries[task]
+	from := min(int(after), len(log))
+	return slices.Clone(log[from:min(from+limit, len(log))]), nil
+}
+
+func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead []a2a.ID, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, id := range ids {
+		if int64(len(m.entries[id])) > seen[i] {
+			ahead = append(ahead, id)
+		}
+	}
+	return ahead, nil
+}
+
+// commit adds n events to a log, and returns them.
+func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	log := m.entries[task]
+	from := len(log)
+	for range n {
+		log = append(log, a2a.Entry{TaskID: task, Seq: int64(len(log) + 1), UID: store.NewUID(), Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}})
+	}
+	m.entries[task] = log
+	return slices.Clone(log[from:])
+}
+
+func (m *memory) readCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reads
+}
+
+func (m *memory) mostAtOnce() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.most
+}
+
+// fixture is a follower that runs, over a log in memory.
+type fixture struct {
+	*stream.Follower
+	t   testing.TB
+	ctx context.Context
+	log *memory
+	hub *notify.Hub
+}
+
+const never = time.Hour
+
+func newFixture(t testing.TB, poll time.Duration) *fixture {
+	t.Helper()
+	f := &fixture{t: t, ctx: t.Context(), log: newMemory(), hub: &notify.Hub{}}
+	f.Follower = stream.New(f.log, f.hub, poll, slog.New(slog.DiscardHandler))
+	run(t, f.Follower)
+	return f
+}
+
+// run lets a follower poll until the test ends. It must end by itself then: a cursor that was left open would hold it.
+func run(t testing.TB, f *stream.Follower) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := f.Run(ctx); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// committed does what a replica does after a commit.
+func (f *fixture) committed(task a2a.ID, entries []a2a.Entry) {
+	if !f.Offer(task, entries) {
+		f.hub.Wake("task:" + task.String())
+	}
+}
+
+// follow opens a cursor that is closed when the test ends.
+func (f *fixture) follow(task a2a.ID, after, head int64) *stream.Cursor {
+	f.t.Helper()
+	c := f.Follow(task, "ctx", after, head)
+	f.t.Cleanup(c.Close)
+	return c
+}
+
+// read takes events from a cursor until seq, and fails if any is missing, doubled or out of order.
+func read(t testing.TB, c *stream.Cursor, after, until int64) []*stream.Item {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var all []*stream.Item
+	for after < until {
+		items, err := c.Next(ctx)
+		if err != nil {
+			t.Errorf("Next behind %d: %v", after, err)
+			return all
+		}
+		for _, it := range items {
+			if it.Seq != after+1 {
+				t.Errorf("event %d came behind %d", it.Seq, after)
+				return all
+			}
+			after = it.Seq
+		}
+		all = append(all, items...)
+	}
+	return all
+}
+
+// wantNothing fails if the cursor has something to read now.
+func wantNothing(t testing.TB, c *stream.Cursor) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if items, err := c.Next(ctx); err == nil {
+		t.Errorf("Next = %d events from %d, want none", len(items), items[0].Seq)
+	}
+}
+
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing came", what)
+		panic("unreachable")
+	}
+}
