@@ -29,6 +29,8 @@ func (b *block) at() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 var (
 	fence  = regexp.MustCompile("^([ \t]*)```+([a-z]*)\\s*$")
 	marker = regexp.MustCompile(`^\s*<!-- (run|shows|file|not run)(?:: (.+))? -->\s*$`)
+	// what a program writes stands between two of these
+	generated = regexp.MustCompile(`^<!-- (settings|figures|end of figures)\b.*-->$`)
 )
 
 // blocks reads the fenced blocks of a document.
@@ -64,7 +66,7 @@ func parse(file, text string) ([]block, error) {
 			}
 		case marker.MatchString(last):
 			return nil, fmt.Errorf("%s:%d: no block under the mark", file, i+1)
-		case strings.Contains(line, "<!-- ") && !marker.MatchString(line) && !strings.Contains(line, "<!-- settings"):
+		case strings.Contains(line, "<!-- ") && !marker.MatchString(line) && !generated.MatchString(line):
 			return nil, fmt.Errorf("%s:%d: unknown mark", file, i+1)
 		}
 		last = line
