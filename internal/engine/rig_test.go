@@ -169,13 +169,20 @@ func (r *rig) eventID(id a2a.ID, seq int) string {
 	return sse.FormatID(e.Seq, e.UID.Short())
 }
 
-// frames reads a stream to its end, or as far as it is there, and describes it: "task@3", "gap@3" or the seq of an event, "!" on
-// the last one, "…" where the stream waits for more.
-func frames(t testing.TB, s *engine.Stream) string {
+// frames reads as many frames as want has, and what comes behind them, and describes it all: "task@3", "gap@3" or the seq of an
+// event, "!" on the last one, "…" where the stream waits for more.
+func frames(t testing.TB, s *engine.Stream, want string) string {
 	t.Helper()
+	n := len(strings.Fields(strings.TrimSuffix(want, "…")))
 	var out []string
 	for {
-		f, err := nextNow(s)
+		limit := 20 * time.Second
+		if len(out) >= n {
+			limit = 30 * time.Millisecond // nothing should come
+		}
+		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errNothing)
+		f, err := s.Next(ctx)
+		cancel()
 		switch {
 		case errors.Is(err, io.EOF):
 			return strings.Join(out, " ")
@@ -207,13 +214,6 @@ func describe(f *engine.Frame) string {
 }
 
 var errNothing = errors.New("nothing yet")
-
-// nextNow is Next, where a read of the log counts as now but no new event does.
-func nextNow(s *engine.Stream) (engine.Frame, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 300*time.Millisecond, errNothing)
-	defer cancel()
-	return s.Next(ctx)
-}
 
 // next takes a frame that must come.
 func next(t testing.TB, s *engine.Stream) engine.Frame {
