@@ -9,6 +9,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,9 +57,11 @@ type Pool struct {
 	claims atomic.Bool   // the last claim went through
 
 	mu      sync.Mutex
-	running map[a2a.ID]*run // guarded by mu
-	stats   Stats           // guarded by mu
-	wg      sync.WaitGroup  // of runs; Add by the claim loop alone
+	running map[a2a.ID]*run                                // guarded by mu
+	held    int                                            // guarded by mu; slots promised to runs that are about to start
+	begin   func(q *queue, l *store.Lease, in store.Input) // guarded by mu; starts a run in a slot that is held; nil unless Run claims
+	stats   Stats                                          // guarded by mu
+	wg      sync.WaitGroup                                 // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -70,8 +73,9 @@ type Stats struct {
 type queue struct {
 	Agent
 	limits  a2a.Limits
-	dirty   atomic.Bool  // may hold tasks
-	running atomic.Int64 // runs of this agent here
+	dirty   atomic.Bool // may hold tasks
+	running int         // guarded by the pool's mu; runs of this agent here, with those about to start
+	backlog bool        // guarded by the pool's mu; more may wait than there was room for
 }
 
 // New returns a Pool that does nothing until Run.
@@ -81,7 +85,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	}
 	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
 	for _, a := range cfg.Agents {
-		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits)})
+		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits), backlog: true})
 	}
 	return p
 }
@@ -149,7 +153,13 @@ func (p *Pool) Run(ctx context.Context) error {
 	var renewing sync.WaitGroup
 	renewing.Go(func() { p.renewLoop(renew) })
 
+	p.mu.Lock()
+	p.begin = func(q *queue, l *store.Lease, in store.Input) { p.start(work, q, l, in) }
+	p.mu.Unlock()
 	p.claimLoop(ctx, work)
+	p.mu.Lock()
+	p.begin = nil
+	p.mu.Unlock()
 	p.drain(stop)
 	stopRenewing()
 	renewing.Wait()
@@ -212,25 +222,89 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// free returns how many runs of q may start now.
+// free returns how many runs of q may start now. The caller holds mu.
 func (p *Pool) free(q *queue) int {
-	p.mu.Lock()
-	n := p.cfg.Slots - len(p.running)
-	p.mu.Unlock()
+	n := p.cfg.Slots - len(p.running) - p.held
 	if q.limits.Concurrency > 0 {
-		n = min(n, q.limits.Concurrency-int(q.running.Load()))
+		n = min(n, q.limits.Concurrency-q.running)
 	}
-	return n
+	if p.begin == nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
-// claim takes as many tasks of one agent as there are slots and starts their runs.
+// hold promises n slots to runs of q that are about to start. The caller holds mu.
+func (p *Pool) hold(q *queue, n int) {
+	p.held += n
+	q.running += n
+	p.wg.Add(n)
+}
+
+// leave gives slots back that were held and are not needed.
+func (p *Pool) leave(q *queue, n int) {
+	p.mu.Lock()
+	p.held -= n
+	q.running -= n
+	p.wg.Add(-n)
+	p.mu.Unlock()
+	signal(p.freed)
+}
+
+// Take holds a slot for a new task of an agent, so that the task need not wait in the queue
+// and be claimed from there. It refuses while more tasks of the agent may wait than there was
+// room for: they came first. What is just on its way into the queue may be overtaken.
+func (p *Pool) Take(agent string) (store.Slot, bool) {
+	i := slices.IndexFunc(p.queues, func(q *queue) bool { return q.Name == agent })
+	if i < 0 {
+		return store.Slot{}, false
+	}
+	q := p.queues[i]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.backlog = q.backlog || p.free(q) == 0
+	if q.backlog {
+		return store.Slot{}, false
+	}
+	p.hold(q, 1)
+	begin := p.begin
+	return store.Slot{
+		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
+		Start: func(l store.Lease, in store.Input) {
+			p.count(func(s *Stats) { s.Claimed++ })
+			begin(q, &l, in)
+		},
+		Leave: func() { p.leave(q, 1) },
+	}, true
+}
+
+// claim takes as many tasks of one agent as there are slots and starts their runs. Unless
+// tasks had to wait it leaves some slots to those that Take brings meanwhile.
 func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
-	n := p.free(q)
-	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
+	if ctx.Err() != nil || !q.dirty.Load() {
 		return
 	}
+	p.mu.Lock()
+	n := p.free(q)
+	if !q.backlog {
+		n = (n + 1) / 2
+	}
+	p.hold(q, n)
+	p.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	q.dirty.Store(false)
 	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
 	p.claims.Store(err == nil)
+	if err == nil {
+		p.mu.Lock()
+		q.backlog = len(leases) == n
+		p.mu.Unlock()
+	}
+	if len(leases) < n {
+		p.leave(q, n-len(leases))
+	}
 	if err != nil {
 		// Should it have been committed after all, nobody renews those leases: the rescue
 		// finds them.
@@ -247,6 +321,7 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	inputs, err := p.store.Inputs(work, leases)
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
+		p.leave(q, len(leases))
 		p.release(work, leases)
 		return
 	}
@@ -268,6 +343,7 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 	p.count(func(s *Stats) { s.Released += int64(len(held)) })
 }
 
+// start runs a task in a slot that is held for it.
 func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input) {
 	ctx, cancel := context.WithCancelCause(work)
 	r := &run{
@@ -276,18 +352,19 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	}
 	p.mu.Lock()
 	p.running[l.TaskID] = r
+	p.held--
 	p.mu.Unlock()
-	q.running.Add(1)
-	p.wg.Go(func() {
+	go func() {
+		defer p.wg.Done()
 		defer p.finish(r)
 		r.do(ctx)
-	})
+	}()
 }
 
 func (p *Pool) finish(r *run) {
 	r.cancel(nil)
-	r.queue.running.Add(-1)
 	p.mu.Lock()
+	r.queue.running--
 	// A task that was lost may be back here already, in another run.
 	if p.running[r.lease.TaskID] == r {
 		delete(p.running, r.lease.TaskID)
