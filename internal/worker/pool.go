@@ -35,7 +35,7 @@ type Agent struct {
 // Config sets a Pool up.
 type Config struct {
 	Worker       string // the name of this replica, as the store has it
-	Slots        int    // runs at once; 0: none
+	Slots        int    // executors at once; 0: none
 	Agents       []Agent
 	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
 	Poll         time.Duration // how often to look for work without a wake
@@ -58,6 +58,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	running map[a2a.ID]*run                                // guarded by mu
+	working int                                            // guarded by mu; slots of runs whose executor has not ended
 	held    int                                            // guarded by mu; slots promised to runs that are about to start
 	begin   func(q *queue, l *store.Lease, in store.Input) // guarded by mu; starts a run in a slot that is held; nil unless Run claims
 	stats   Stats                                          // guarded by mu
@@ -74,7 +75,7 @@ type queue struct {
 	Agent
 	limits  a2a.Limits
 	dirty   atomic.Bool // may hold tasks
-	running int         // guarded by the pool's mu; runs of this agent here, with those about to start
+	running int         // guarded by the pool's mu; slots of this agent, with those held
 	backlog bool        // guarded by the pool's mu; more may wait than there was room for
 }
 
@@ -222,9 +223,13 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// settling is how many runs, in slots, there may be when executors end faster than what they
+// reported can be written.
+const settling = 4
+
 // free returns how many runs of q may start now. The caller holds mu.
 func (p *Pool) free(q *queue) int {
-	n := p.cfg.Slots - len(p.running) - p.held
+	n := min(p.cfg.Slots-p.working, settling*p.cfg.Slots-len(p.running)) - p.held
 	if q.limits.Concurrency > 0 {
 		n = min(n, q.limits.Concurrency-q.running)
 	}
@@ -353,6 +358,7 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	p.mu.Lock()
 	p.running[l.TaskID] = r
 	p.held--
+	p.working++
 	p.mu.Unlock()
 	go func() {
 		defer p.wg.Done()
@@ -361,10 +367,26 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	}()
 }
 
+// idle frees the slot of a run whose executor has ended: slots bound the work of agents, and
+// what is left to do, to write down the end, is not theirs.
+func (p *Pool) idle(r *run) {
+	p.mu.Lock()
+	first := !r.idle
+	if first {
+		r.idle = true
+		p.working--
+		r.queue.running--
+	}
+	p.mu.Unlock()
+	if first {
+		signal(p.freed)
+	}
+}
+
 func (p *Pool) finish(r *run) {
 	r.cancel(nil)
+	p.idle(r)
 	p.mu.Lock()
-	r.queue.running--
 	// A task that was lost may be back here already, in another run.
 	if p.running[r.lease.TaskID] == r {
 		delete(p.running, r.lease.TaskID)

@@ -5,8 +5,11 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
@@ -20,11 +23,14 @@ import (
 type gated struct {
 	started chan a2a.ID
 	end     chan struct{}
+	atWork  *atomic.Int64
 }
 
 // Execute waits at the gate, or for the end of ctx.
 func (g gated) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
+		g.atWork.Add(1)
+		defer g.atWork.Add(-1)
 		g.started <- run.Task.ID
 		select {
 		case <-g.end:
@@ -41,17 +47,20 @@ type place struct {
 	*store.Store
 	gated
 	pool  *worker.Pool
+	sql   *pgxpool.Pool
 	stop  func() // and wait
 	taken int    // what the pool took; flushes of the test are one at a time
 }
 
 func newPlace(t *testing.T, slots int, agent *a2a.Agent) *place {
 	t.Helper()
-	p := &place{t: t, gated: gated{make(chan a2a.ID, 100), make(chan struct{}, 100)}}
+	p := &place{t: t, gated: gated{make(chan a2a.ID, 100), make(chan struct{}, 100), &atomic.Int64{}}}
 	hub := &notify.Hub{}
 	var err error
+	db := storetest.New(t)
+	p.sql = db.Pool(t)
 	p.Store, err = store.Open(t.Context(), store.Config{
-		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake,
+		URL: db.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake,
 		Take: func(agent string) (store.Slot, bool) {
 			slot, ok := p.pool.Take(agent)
 			if ok {
@@ -158,10 +167,43 @@ func TestTakeKeepsTheLimitOfTheAgent(t *testing.T) {
 	first, second, third := p.submit(), p.submit(), p.submit()
 	for _, next := range []a2a.ID{first, second, third} {
 		p.runs(next)
-		if _, n := p.pool.Stats(); n != 1 {
-			t.Errorf("%d runs at once, want 1", n)
+		if n := p.atWork.Load(); n != 1 {
+			t.Errorf("%d at work at once, want 1", n)
 		}
 		p.end <- struct{}{}
+	}
+}
+
+// A slot is for an agent's work. While what it said is being written the next one may begin.
+func TestSlotIsFreeWhenTheExecutorHasEnded(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, 1, &a2a.Agent{Name: "gate"})
+	p.warm()
+	first := p.submit()
+	p.runs(first)
+	release := p.lock(first)
+	p.end <- struct{}{}
+	p.runs(p.submit())
+	if _, n := p.pool.Stats(); n != 2 {
+		t.Errorf("%d runs are under way, want the one that is being written too", n)
+	}
+	release()
+}
+
+// lock holds the row of a task.
+func (p *place) lock(task a2a.ID) (release func()) {
+	p.t.Helper()
+	tx, err := p.sql.Begin(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := tx.Exec(p.t.Context(), "SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", task.String()); err != nil {
+		p.t.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(p.t.Context()); err != nil {
+			p.t.Error(err)
+		}
 	}
 }
 
