@@ -263,10 +263,11 @@ func (p *Pool) leave(q *queue, n int) {
 
 // Take holds a slot for a new task of an agent, so that the task need not wait in the queue
 // and be claimed from there. It refuses while more tasks of the agent may wait than there was
-// room for: they came first. What is just on its way into the queue may be overtaken.
+// room for: they came first. What is just on its way into the queue may be overtaken. It also
+// refuses for an agent with a limit of its own, which the claim keeps.
 func (p *Pool) Take(agent string) (store.Slot, bool) {
 	i := slices.IndexFunc(p.queues, func(q *queue) bool { return q.Name == agent })
-	if i < 0 {
+	if i < 0 || p.queues[i].limits.Concurrency > 0 {
 		return store.Slot{}, false
 	}
 	q := p.queues[i]

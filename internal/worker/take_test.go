@@ -159,11 +159,10 @@ func TestTakeKeepsTheOrderOfTheQueue(t *testing.T) {
 	}
 }
 
-// An agent's own limit counts for both ways.
-func TestTakeKeepsTheLimitOfTheAgent(t *testing.T) {
+// An agent's own limit is for the claim to keep.
+func TestTakeLeavesAnAgentWithALimitToTheClaim(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 8, &a2a.Agent{Name: "gate", Limits: a2a.Limits{Concurrency: 1}})
-	p.warm()
 	first, second, third := p.submit(), p.submit(), p.submit()
 	for _, next := range []a2a.ID{first, second, third} {
 		p.runs(next)
@@ -171,6 +170,9 @@ func TestTakeKeepsTheLimitOfTheAgent(t *testing.T) {
 			t.Errorf("%d at work at once, want 1", n)
 		}
 		p.end <- struct{}{}
+	}
+	if p.taken != 0 {
+		t.Errorf("%d tasks were taken", p.taken)
 	}
 }
 
