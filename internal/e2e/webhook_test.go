@@ -227,7 +227,11 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	if kills < 3 || hit == 0 {
 		t.Errorf("%d kills hit %d runs: nothing was withstood", kills, hit)
 	}
-	t.Logf("%d kills hit %d runs; %d requests, %d duplicates", kills, hit, len(sink.all()), sink.judge())
+	duplicates := sink.judge()
+	t.Logf("%d kills hit %d runs; %d requests, %d duplicates", kills, hit, len(sink.all()), duplicates)
+	if duplicates > 64*kills { // what was under way, and no more
+		t.Errorf("%d duplicates come of %d kills", duplicates, kills)
+	}
 }
 
 func TestWebhooksOverTheWire(t *testing.T) {
@@ -346,6 +350,58 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	for _, l := range a.log.lines {
 		if text := fmt.Sprint(l); strings.Contains(text, canary) {
 			t.Errorf("log: %s", text)
+		}
+	}
+}
+
+// TestTraceOfTheClientGoesOn: to the agent as it is, and to the webhook as a step of its own.
+func TestTraceOfTheClientGoesOn(t *testing.T) {
+	t.Parallel()
+	const trace, parent = "00-0af7651916cd43dd8448eb211c80319c-", "b7ad6b7169203331"
+	c := newCluster(t)
+	a := c.start("a", hooking("")...)
+	sink := newHookSink(t, nil)
+	body := func(method, role, text, config string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"m","role":"` + role + `","parts":[` + text + `]},"configuration":` + config + `}}`
+	}
+	old := func(hook string) string {
+		return body("message/send", "user", `{"kind":"text","text":"x"}`, `{"blocking":true,"pushNotificationConfig":{"url":"`+hook+`"}}`)
+	}
+	current := func(hook string) string {
+		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
+	}
+	for i, tt := range []struct {
+		body   func(hook string) string
+		header []string
+		want   string
+	}{
+		{old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
+		{old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
+		{old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
+		{old, nil, ""},
+	} {
+		path := "/" + itoa(i)
+		if got := c.post(a, "/agents/traced", tt.body(sink.URL+path), tt.header...); got.code != 0 || !strings.Contains(string(got.body), "<"+tt.want+">") {
+			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
+		}
+		c.hooksSettled()
+		came := 0
+		for _, h := range sink.all() {
+			if h.path != path {
+				continue
+			}
+			came++
+			got := h.header.Get("Traceparent")
+			if tt.want == "" && got == "" {
+				continue
+			}
+			if tt.want == "" || !strings.HasPrefix(got, trace) || !strings.HasSuffix(got, tt.want[len(tt.want)-3:]) || len(got) != len(tt.want) || got == tt.want {
+				t.Errorf("%v: the webhook has traceparent %q", tt.header, got)
+			}
+		}
+		if came == 0 {
+			t.Errorf("%v: no webhook came", tt.header)
 		}
 	}
 }
