@@ -1,17 +1,27 @@
 package e2e_test
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/a2ad/a2ad/internal/seal"
 )
@@ -402,6 +412,67 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 		}
 		if came == 0 {
 			t.Errorf("%v: no webhook came", tt.header)
+		}
+	}
+}
+
+// TestReceiversVerifyWhatArrives: by the library of Standard Webhooks with a secret, and with
+// the keys that the server publishes.
+func TestReceiversVerifyWhatArrives(t *testing.T) {
+	t.Parallel()
+	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
+	c := newCluster(t)
+	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_PUSH_SIGNING_SECRETS="+current+","+old)...)
+	sink := newHookSink(t, nil)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","authentication":{"schemes":["Bearer"]}}`, `{"op":"complete"}`)
+	c.hooksSettled()
+	got := sink.all()
+	if len(got) == 0 {
+		t.Fatal("nothing was delivered")
+	}
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(c.do(a, http.MethodGet, "/.well-known/jwks.json", nil).body, &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range got {
+		for _, secret := range []string{current, old} { // each receiver has one of them while they change
+			hook, err := standardwebhooks.NewWebhook(secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := hook.Verify([]byte(h.body), h.header); err != nil {
+				t.Errorf("%s: %v", h.id, err)
+			}
+			if err := hook.Verify([]byte(h.body+" "), h.header); err == nil {
+				t.Errorf("%s verifies with another body", h.id)
+			}
+		}
+		signed := []byte(h.id + "." + h.header.Get("Webhook-Timestamp") + "." + h.body)
+		if !slices.ContainsFunc(strings.Fields(h.header.Get("Webhook-Signature")), func(s string) bool {
+			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "v1a,"))
+			return err == nil && slices.ContainsFunc(set.Keys, func(k jose.JSONWebKey) bool {
+				key, ok := k.Key.(ed25519.PublicKey)
+				return ok && ed25519.Verify(key, signed, raw)
+			})
+		}) {
+			t.Errorf("%s: no published key fits %q", h.id, h.header.Get("Webhook-Signature"))
+		}
+		token, err := jwt.ParseSigned(strings.TrimPrefix(h.header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.EdDSA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims struct {
+			jwt.Claims
+			TaskID string `json:"taskId"`
+			Body   string `json:"request_body_sha256"`
+		}
+		if err := token.Claims(set, &claims); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte(h.body))
+		if err := claims.Validate(jwt.Expected{Issuer: a.base, AnyAudience: jwt.Audience{sink.URL}, Subject: task, ID: h.id, Time: time.Now()}); err != nil ||
+			claims.TaskID != task || claims.Body != hex.EncodeToString(sum[:]) {
+			t.Errorf("claims %+v: %v", claims, err)
 		}
 	}
 }
