@@ -3,14 +3,19 @@ package e2e_test
 import (
 	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -241,6 +246,50 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	t.Logf("%d kills hit %d runs; %d requests, %d duplicates", kills, hit, len(sink.all()), duplicates)
 	if duplicates > 64*kills { // what was under way, and no more
 		t.Errorf("%d duplicates come of %d kills", duplicates, kills)
+	}
+}
+
+// TestFrozenReplicaSendsNothingBehindADelete: it is stopped in the handshake before its request,
+// and goes on when a delete by another replica has been answered.
+func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
+	t.Parallel()
+	entered, opened := make(chan struct{}), make(chan struct{})
+	first, open := sync.OnceFunc(func() { close(entered) }), sync.OnceFunc(func() { close(opened) })
+	defer open()
+	var came atomic.Int32
+	sink := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	sink.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	sink.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		first()
+		<-opened
+		return nil, nil
+	}}
+	sink.StartTLS()
+	t.Cleanup(sink.Close)
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sink.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t)
+	a := c.start("a", append(hooking(""), "SSL_CERT_FILE="+trusted)...)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`"}`, `{"op":"complete"}`)
+	<-entered
+	a.freeze()
+	b := c.start("b", hooking("")...)
+	if got := c.rpc(b, "script", "tasks/pushNotificationConfig/delete", `{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
+		t.Errorf("delete: %s", got.body)
+	}
+	if one[bool](c, `SELECT lease_until > clock_timestamp() FROM a2a.push_configs WHERE task_id = $1`, task) {
+		t.Error("the delete did not wait for the lease")
+	}
+	open()
+	a.thaw()
+	until(t, "the frozen replica gives the webhook back", func() bool {
+		free, err := query[bool](c, `SELECT lease_until IS NULL FROM a2a.push_configs WHERE task_id = $1`, task)
+		return err == nil && free
+	})
+	if n := came.Load(); n != 0 {
+		t.Errorf("%d requests came behind the delete", n)
 	}
 }
 
