@@ -146,9 +146,10 @@ func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
 	return task.ID
 }
 
-// hooksSettled waits until every webhook has delivered what there is.
+// hooksSettled waits until all tasks have come to rest and every webhook has delivered what there is.
 func (c *cluster) hooksSettled() {
 	c.t.Helper()
+	c.settle()
 	until(c.t, "all webhooks are delivered", func() bool {
 		n, err := query[int](c, `SELECT count(*) FROM audit.delivery WHERE state = 'pending'`)
 		return err == nil && n == 0
@@ -231,7 +232,6 @@ func TestWebhooksSurviveKills(t *testing.T) {
 		until(t, "some more are delivered, or all", func() bool { return len(sink.all()) >= next || !pending() })
 		kill()
 	}
-	c.settle()
 	c.hooksSettled()
 	if n := one[int](c, `SELECT count(*) FROM audit.delivery WHERE state <> 'delivered'`); n != 0 {
 		t.Errorf("%d events are given up", n)
