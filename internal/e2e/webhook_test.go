@@ -433,19 +433,24 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 	current := func(hook string) string {
 		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
 	}
+	rest := func(hook string) string {
+		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"taskPushNotificationConfig":{"url":"` + hook + `"}}}`
+	}
 	for i, tt := range []struct {
+		to     string
 		body   func(hook string) string
 		header []string
 		want   string
 	}{
-		{old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
-		{current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
-		{old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
-		{old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
-		{old, nil, ""},
+		{"", old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{"", current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
+		{"/message:send", rest, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{"", old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
+		{"", old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
+		{"", old, nil, ""},
 	} {
 		path := "/" + itoa(i)
-		if got := c.post(a, "/agents/traced", tt.body(sink.URL+path), tt.header...); got.code != 0 || !strings.Contains(string(got.body), "<"+tt.want+">") {
+		if got := c.post(a, "/agents/traced"+tt.to, tt.body(sink.URL+path), tt.header...); got.code != 0 || !strings.Contains(string(got.body), "<"+tt.want+">") {
 			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
 		}
 		c.hooksSettled()
