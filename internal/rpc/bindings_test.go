@@ -43,6 +43,8 @@ type operation struct {
 	history               string
 	token, size           string // of a page
 	config                string // id of a webhook
+	refs                  string // id of a task that the message refers to
+	apiKey                string // credential of who asks
 	lastID, key           string // Last-Event-ID, Idempotency-Key
 	noParts               bool
 }
@@ -236,6 +238,9 @@ func (w words) message(op *operation) string {
 	if op.context != "" {
 		m += `,"contextId":"` + op.context + `"`
 	}
+	if op.refs != "" {
+		m += `,"referenceTaskIds":["` + op.refs + `"]`
+	}
 	return `{"message":` + m + `},"metadata":{"k":1}}`
 }
 
@@ -357,6 +362,9 @@ func (op *operation) header() http.Header {
 	}
 	if op.key != "" {
 		h.Set("Idempotency-Key", op.key)
+	}
+	if op.apiKey != "" {
+		h.Set("X-API-Key", op.apiKey)
 	}
 	return h
 }
