@@ -132,3 +132,12 @@ SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WH
 -- whatever role it has taken on since.
 -- name: LoginIsSuperuser :one
 SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super;
+
+-- TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
+-- to a number.
+-- name: TaskCountInFlightForCaller :one
+SELECT count(*) FROM (
+  SELECT 1 FROM a2a.tasks t
+  WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.state IN (1, 2)
+  LIMIT sqlc.arg(max)::int
+) n;

@@ -161,12 +161,26 @@ type Limits struct {
 	MaxJSONDepth int   `type:"setting" name:"max-json-depth" def:"64" min:"8" hidden:"" help:"Depth of JSON."`
 	MaxParts     int   `type:"setting" name:"max-parts" def:"100" min:"1" hidden:"" help:"Parts of one message."`
 	MaxPart      Bytes `type:"setting" name:"max-part" def:"1MiB" min:"1" hidden:"" help:"Size of one part."`
+	MaxMessage   Bytes `type:"setting" name:"max-message" def:"4MiB" min:"1" hidden:"" help:"Size of one message: its parts and metadata."`
 	MaxHistory   int   `type:"setting" name:"max-history" def:"10000" min:"1" hidden:"" help:"Messages of one task."`
 	MaxArtifacts int   `type:"setting" name:"max-artifacts" def:"1000" min:"1" hidden:"" help:"Artifacts of one task."`
 	MaxChunks    int   `type:"setting" name:"max-chunks" def:"100000" min:"1" hidden:"" help:"Artifact chunks of one task."`
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
+	MaxInFlight  int   `type:"setting" name:"max-tasks-in-flight" def:"10000" min:"0" hidden:"" help:"Tasks of one owner that wait for an agent or are with one; 0: any number."`
+	MaxPending   int   `type:"setting" name:"max-pending" def:"512" min:"1" hidden:"" help:"Reads, and as many writes, of one replica that may be under way in the database or wait for it."`
+	Rates
+}
+
+// Rates bound how often one owner may ask one replica.
+type Rates struct {
+	RateReads      Rate     `type:"setting" name:"rate-reads" def:"5000,10000" dev:"off" hidden:"" help:"Reads of one owner: how many a second, and how many at once; or off."`
+	RateSends      Rate     `type:"setting" name:"rate-sends" def:"2000,4000" dev:"off" hidden:"" help:"Messages and cancels of one owner; or off."`
+	RateStreams    Rate     `type:"setting" name:"rate-streams" def:"500,1000" dev:"off" hidden:"" help:"Streams that one owner opens; or off."`
+	RatePushWrites Rate     `type:"setting" name:"rate-push-writes" def:"500,1000" dev:"off" hidden:"" help:"Webhooks that one owner sets or deletes; or off."`
+	RateSignIns    Rate     `type:"setting" name:"rate-sign-ins" def:"1,30" dev:"off" hidden:"" help:"Bad credentials from one address; or off."`
+	TrustedProxies Prefixes `type:"setting" name:"trusted-proxies" def:"none" help:"Address ranges of proxies whose X-Forwarded-For says where a request is from."`
 }
 
 // Logs says what is written to stderr.

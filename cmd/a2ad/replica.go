@@ -181,7 +181,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		return err
 	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
-		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory),
+		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxMessageBytes: int64(r.cfg.MaxMessage), MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory), MaxInFlight: r.cfg.MaxInFlight, MaxPending: r.cfg.MaxPending,
 		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx,
 	})
 	if err != nil {
@@ -201,12 +201,21 @@ func (r *replica) openAPI(ctx context.Context) error {
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
+		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
 	})
 	return err
+}
+
+// limits are the rates as the server takes them.
+func (r *Rates) limits() rpc.Rates {
+	return rpc.Rates{
+		Reads: rpc.Rate(r.RateReads), Sends: rpc.Rate(r.RateSends), Streams: rpc.Rate(r.RateStreams),
+		PushWrites: rpc.Rate(r.RatePushWrites), SignIns: rpc.Rate(r.RateSignIns),
+	}
 }
 
 // authenticator says who may call. Revoked keys are forgotten when the store says so.

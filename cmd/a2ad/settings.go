@@ -363,7 +363,7 @@ func placeholder(field any) string {
 		return "HOST:PORT"
 	case BaseURL, Secret:
 		return "URL"
-	case Durations, Prefixes, Breaker:
+	case Durations, Prefixes, Breaker, Rate:
 		return "LIST"
 	default:
 		return "TEXT"

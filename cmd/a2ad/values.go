@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/rpc"
 )
 
 // Listen is an address to listen on, "host:port", or "" for no listener.
@@ -193,6 +194,33 @@ func (b *Breaker) UnmarshalText(text []byte) error {
 // MarshalText returns what UnmarshalText reads.
 func (b Breaker) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%d,%s,%s", b.Failures, formatDuration(b.First), formatDuration(b.Longest)), nil
+}
+
+// Rate is how often something may be done: so many times a second, and so many at once.
+type Rate rpc.Rate
+
+// UnmarshalText reads "a second,at once", or "off".
+func (r *Rate) UnmarshalText(text []byte) error {
+	*r = Rate{}
+	if string(text) == "off" {
+		return nil
+	}
+	each, burst, ok := strings.Cut(string(text), ",")
+	second, err1 := strconv.ParseFloat(strings.TrimSpace(each), 64)
+	once, err2 := strconv.Atoi(strings.TrimSpace(burst))
+	if !ok || err1 != nil || err2 != nil || !(second >= 0.001 && second <= 1e9) || once < 1 || once > 1e9 {
+		return errors.New("write how many a second and how many at once, for example 100,500, or off")
+	}
+	*r = Rate{second, once}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (r Rate) MarshalText() ([]byte, error) {
+	if r.PerSecond == 0 {
+		return []byte("off"), nil
+	}
+	return []byte(strconv.FormatFloat(r.PerSecond, 'f', -1, 64) + "," + strconv.Itoa(r.Burst)), nil
 }
 
 // Prefixes is a list of address ranges.

@@ -19,8 +19,11 @@ import (
 // must be 32 bytes that all replicas share.
 type Config struct {
 	BlockingMaxWait    time.Duration // cap of a blocking send; at it the task is returned as it is
+	MaxMessageBytes    int64
 	MaxTaskBytes       int64
 	MaxHistory         int64
+	MaxInFlight        int // tasks of one owner that an agent has yet to finish with
+	MaxPending         int // reads, and as many writes, of this process that are at the database or wait for it
 	MaxStreams         int // open streams of this process
 	MaxStreamsPerOwner int
 	PageKey            []byte
@@ -38,6 +41,9 @@ type Engine struct {
 	cfg      Config
 	pages    *pageSealer
 	streams  streamCount
+	flights  flights
+	reads    gate
+	writes   gate
 }
 
 // New returns an engine over s and f.
@@ -49,9 +55,9 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages}
+	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages, reads: newGate(cfg.MaxPending), writes: newGate(cfg.MaxPending)}
 	e.streams.total, e.streams.perOwner = cfg.MaxStreams, cfg.MaxStreamsPerOwner
-	e.streams.owners = make(map[store.Caller]int)
+	e.streams.owners = make(map[owner]int)
 	return e, nil
 }
 
@@ -69,7 +75,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 		defer cursor.Close()
 	}
-	sub, err := e.store.Submit(ctx, in)
+	sub, err := e.submit(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +102,21 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		}
 	}
 	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+}
+
+// submit hands a message to the store, if there is room for it.
+func (e *Engine) submit(ctx context.Context, in store.Submission) (store.Submitted, error) {
+	leave, err := e.writes.enter()
+	if err != nil {
+		return store.Submitted{}, err
+	}
+	defer leave()
+	if in.Task.IsZero() && e.cfg.MaxInFlight > 0 {
+		if err := e.flights.admit(ctx, e.store, in.Caller, e.cfg.MaxInFlight); err != nil {
+			return store.Submitted{}, err
+		}
+	}
+	return e.store.Submit(ctx, in)
 }
 
 // awaitTask waits for a task that an earlier request made. It may have ended its turn before:
@@ -155,6 +176,9 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 
 // submission turns a decoded message into what the store takes.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
+	if err := checkSize(&op.Message, e.cfg.MaxMessageBytes); err != nil {
+		return store.Submission{}, err
+	}
 	push, err := e.newPush(agent, op.Push)
 	if err != nil {
 		return store.Submission{}, err
@@ -199,6 +223,11 @@ func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Ta
 
 // Get reads one task of the caller.
 func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetTask) (*a2a.Task, error) {
+	leave, err := e.reads.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	id, _, err := e.head(ctx, c, agent, op.ID)
 	if err != nil {
 		return nil, err
@@ -221,6 +250,11 @@ func (e *Engine) head(ctx context.Context, c store.Caller, agent *a2a.Agent, tas
 
 // Cancel ends one task of the caller and returns it.
 func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.CancelTask) (*a2a.Task, error) {
+	leave, err := e.writes.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	id, err := a2a.ParseID(op.ID)
 	if err != nil {
 		return nil, a2a.ErrTaskNotFound
@@ -241,6 +275,11 @@ const (
 
 // List reads a page of the caller's tasks of one agent, newest status first.
 func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListTasks) (*a2a.Page, error) {
+	leave, err := e.reads.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	size := op.PageSize
 	switch {
 	case size == 0:

@@ -58,6 +58,11 @@ func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 	if !e.Pushes(agent) {
 		return nil, errNoPush
 	}
+	leave, err := e.writes.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	id, _, err := e.head(ctx, c, agent, op.TaskID)
 	if err != nil {
 		return nil, err
@@ -94,6 +99,11 @@ func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, t
 	if !e.Pushes(agent) {
 		return nil, errNoPush
 	}
+	leave, err := e.reads.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	id, _, err := e.head(ctx, c, agent, taskID)
 	if err != nil {
 		return nil, err
@@ -115,6 +125,11 @@ func (e *Engine) DeletePush(ctx context.Context, c store.Caller, agent *a2a.Agen
 	if !e.Pushes(agent) {
 		return errNoPush
 	}
+	leave, err := e.writes.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	id, _, err := e.head(ctx, c, agent, op.TaskID)
 	if err != nil {
 		return err

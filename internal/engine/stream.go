@@ -113,7 +113,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 		in.NewTask = store.NewTaskID()
 		s.cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 	}
-	sub, err := e.store.Submit(ctx, *in)
+	sub, err := e.submit(ctx, *in)
 	if err != nil {
 		return err
 	}
@@ -150,6 +150,11 @@ func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
 // Subscribe follows a task of the caller: from its present state, or behind the event that
 // the client saw last.
 func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
+	opened, err := e.reads.enter() // till the stream is open: then it waits without a connection
+	if err != nil {
+		return nil, err
+	}
+	defer opened()
 	id, head, err := e.head(ctx, c, agent, op.ID)
 	if err != nil {
 		return nil, err
@@ -249,8 +254,8 @@ type streamCount struct {
 	total, perOwner int // limits; 0: none
 
 	mu     sync.Mutex
-	open   int                  // guarded by mu
-	owners map[store.Caller]int // guarded by mu
+	open   int           // guarded by mu
+	owners map[owner]int // guarded by mu
 }
 
 func (n *streamCount) enter(c store.Caller) (leave func(), err error) {
@@ -259,17 +264,18 @@ func (n *streamCount) enter(c store.Caller) (leave func(), err error) {
 	if n.total > 0 && n.open >= n.total {
 		return nil, &a2a.Error{Code: a2a.CodeUnavailable, Message: "too many open streams"}
 	}
-	if n.perOwner > 0 && n.owners[c] >= n.perOwner {
+	who := owner{c.Tenant, c.Owner}
+	if n.perOwner > 0 && n.owners[who] >= n.perOwner {
 		return nil, &a2a.Error{Code: a2a.CodeRateLimited, Message: fmt.Sprintf("more than %d open streams", n.perOwner)}
 	}
 	n.open++
-	n.owners[c]++
+	n.owners[who]++
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.open--
-		if n.owners[c]--; n.owners[c] == 0 {
-			delete(n.owners, c)
+		if n.owners[who]--; n.owners[who] == 0 {
+			delete(n.owners, who)
 		}
 	}, nil
 }

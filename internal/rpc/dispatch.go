@@ -64,7 +64,7 @@ type call struct {
 
 // signIn finds out who is calling.
 func (c *call) signIn(r *http.Request) error {
-	p, err := c.s.cfg.Authenticator.Authenticate(r)
+	p, err := c.s.throttle.authenticate(c.s.cfg.Authenticator, r)
 	if err != nil {
 		var refused *auth.Error
 		if errors.As(err, &refused) {
@@ -79,7 +79,11 @@ func (c *call) signIn(r *http.Request) error {
 
 // serve carries out an operation, if the caller may, and answers.
 func (c *call) serve(ctx context.Context, op a2a.Op) {
-	if err := c.permit(op); err != nil {
+	err := c.permit(op)
+	if err == nil {
+		err = c.s.throttle.admit(c.principal, op)
+	}
+	if err != nil {
 		c.fail(ctx, err)
 		return
 	}
@@ -230,6 +234,10 @@ func (c *call) fail(ctx context.Context, err error) {
 	}
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
 		c.reply.Set("Retry-After", "1")
+	}
+	var held *throttled
+	if errors.As(err, &held) {
+		held.setHeader(c.reply)
 	}
 	c.front.fail(e)
 }

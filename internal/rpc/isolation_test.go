@@ -57,7 +57,7 @@ func (s overRPC) tell(t *testing.T, op *operation, brief bool) told {
 	if op.name == "GetExtendedAgentCard" {
 		method, params = map[bool]string{true: "GetExtendedAgentCard", false: "agent/getAuthenticatedExtendedCard"}[s.modern()], "{}"
 	}
-	return tellHTTP(t, client{s.site, t, s.dialect}.post(method, params, op.header()), brief)
+	return tellHTTP(t, client{s.site, t, s.dialect}.post(method, params, op.header()), brief) //nolint:bodyclose // tellHTTP does
 }
 
 func (s overREST) tell(t *testing.T, op *operation, brief bool) told {
@@ -232,7 +232,7 @@ type matrix struct {
 	keys map[string]string // of each caller, by who that is
 }
 
-func newMatrix(t *testing.T) *matrix {
+func newMatrix(t *testing.T, changes ...func(*engine.Config, *rpc.Config)) *matrix {
 	t.Helper()
 	stored := make(map[string]auth.StoredKey)
 	m := &matrix{keys: map[string]string{"no key": "", "bad key": "hunter2"}}
@@ -263,7 +263,12 @@ func newMatrix(t *testing.T) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.site = newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { c.Authenticator = auth.Chain{keys} })
+	m.site = newSiteWith(t, func(e *engine.Config, c *rpc.Config) {
+		c.Authenticator = auth.Chain{keys}
+		for _, change := range changes {
+			change(e, c)
+		}
+	})
 	return m
 }
 

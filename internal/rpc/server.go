@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ type Config struct {
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
+
+	Rates          Rates
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 
 	LenientVersion bool // a method of 1.0 needs no A2A-Version
 	PureCard       bool // the card for clients that name no version is that of the newest alone
@@ -88,6 +92,7 @@ type Server struct {
 	agents      map[string]*served
 	root        *served // answers at /
 	handler     http.Handler
+	throttle    *throttle
 	accepting   atomic.Bool
 }
 
@@ -101,7 +106,7 @@ type served struct {
 // New returns a Server that listens nowhere yet.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
-	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents))}
+	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents)), throttle: newThrottle(cfg.Rates, cfg.TrustedProxies)}
 	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
 			s.generations = append(s.generations, &generation{codec})

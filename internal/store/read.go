@@ -39,6 +39,20 @@ func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 	return h, nil
 }
 
+// TasksInFlight returns how many tasks of the caller wait for an agent or are with one: up to
+// most, beyond which it does not count.
+func (s *Store) TasksInFlight(ctx context.Context, c Caller, most int) (int, error) {
+	var n int64
+	err := s.repeat(ctx, func() (err error) {
+		n, err = s.as(c).TaskCountInFlightForCaller(ctx, dbsqlc.TaskCountInFlightForCallerParams{Tenant: c.Tenant, Owner: c.Owner, Max: int32(min(most, 1<<30))})
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count tasks in flight: %w", err)
+	}
+	return int(n), nil
+}
+
 // Want says how much of a task to read. History nil means all of it.
 type Want struct {
 	History   *int

@@ -134,6 +134,29 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 	return count, err
 }
 
+const taskCountInFlightForCaller = `-- name: TaskCountInFlightForCaller :one
+SELECT count(*) FROM (
+  SELECT 1 FROM a2a.tasks t
+  WHERE t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2)
+  LIMIT $3::int
+) n
+`
+
+type TaskCountInFlightForCallerParams struct {
+	Tenant string
+	Owner  string
+	Max    int32
+}
+
+// TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
+// to a number.
+func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountInFlightForCallerParams) (int64, error) {
+	row := q.db.QueryRow(ctx, taskCountInFlightForCaller, arg.Tenant, arg.Owner, arg.Max)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq
 FROM a2a.tasks t

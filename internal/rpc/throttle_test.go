@@ -1,0 +1,260 @@
+package rpc_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/rpc"
+)
+
+// slow fills a bucket once in a long while.
+func slow(burst int) rpc.Rate { return rpc.Rate{PerSecond: 0.01, Burst: burst} }
+
+// refusal is the error of an answer, which every binding has in a form of its own.
+func refusal(t *testing.T, as teller, op *operation) (status string, header http.Header, body string) {
+	t.Helper()
+	got := as.tell(t, op, false)
+	status, rest, _ := strings.Cut(got.text, "\n")
+	header = http.Header{}
+	for line := range strings.Lines(rest) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && !strings.HasPrefix(line, "{") {
+			header.Add(name, value)
+		}
+	}
+	return status, header, strings.TrimSpace(got.raw)
+}
+
+// TestOwnersAreHeldBack has an owner do everything once too often, over every binding.
+func TestOwnersAreHeldBack(t *testing.T) {
+	t.Parallel()
+	const old = `{"code":-32603,"message":"too many reads","data":{"reason":"RATE_LIMITED"},"type":"InternalError","error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"too many reads","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMITED","domain":"a2a-protocol.org"}]}}`
+	bodies := map[string]string{
+		"1.0 JSON-RPC":    `{"jsonrpc":"2.0","id":"x","error":{"code":-32603,"message":"too many reads","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMITED","domain":"a2a-protocol.org"}]}}`,
+		"0.3 JSON-RPC":    `{"jsonrpc":"2.0","id":"x","error":{"code":-32603,"message":"too many reads","data":{"reason":"RATE_LIMITED"}}}`,
+		"1.0 REST":        `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"too many reads","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMITED","domain":"a2a-protocol.org"}]}}`,
+		"0.3 REST":        old,
+		"0.3 REST, proto": old,
+	}
+	for binding, body := range bodies {
+		t.Run(binding, func(t *testing.T) {
+			t.Parallel()
+			m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) {
+				c.Rates = rpc.Rates{Reads: slow(5), Sends: slow(4), Streams: slow(3), PushWrites: slow(2)}
+			})
+			as := tellers(m.site)[binding]
+			x := m.make(t, as, "owner") // a message, a stream, a webhook and a list
+			for _, tt := range []struct {
+				left   int
+				op     operation
+				bucket string
+				window int
+			}{
+				{4, operation{name: "GetTask", task: x.task}, "reads", 500},
+				{2, operation{name: "SubscribeToTask", task: x.task, lastID: x.event}, "streams", 300},
+				{1, operation{name: "DeleteTaskPushNotificationConfig", task: x.task, config: x.config}, "push-writes", 200},
+				{2, operation{name: "SendMessage", script: `{"op":"complete"}`}, "sends", 400},
+			} {
+				tt.op.apiKey = m.keys["owner"]
+				for i := range tt.left {
+					if got := as.tell(t, &tt.op, true); got.failed {
+						t.Fatalf("%s %d of %d: %s", tt.op.name, i+1, tt.left, got.text)
+					}
+				}
+				status, h, got := refusal(t, as, &tt.op)
+				wait, err := strconv.Atoi(h.Get("Retry-After"))
+				if status != "429" || err != nil || wait < 90 || wait > 100 {
+					t.Errorf("%s too often: %s, Retry-After %q: %s", tt.op.name, status, h.Get("Retry-After"), got)
+				}
+				if h.Get("Ratelimit-Policy") != fmt.Sprintf(`"%s";q=%d;w=%d`, tt.bucket, tt.window/100, tt.window) || h.Get("Ratelimit") != fmt.Sprintf(`"%s";r=0;t=%d`, tt.bucket, wait) {
+					t.Errorf("%s: %v", tt.op.name, h)
+				}
+				if tt.bucket == "reads" && got != body {
+					t.Errorf("it is told\n%s\nwant\n%s", got, body)
+				}
+			}
+			// Nobody else notices.
+			for _, who := range []string{"other user", "other tenant"} {
+				op := operation{name: "SendMessage", script: `{"op":"complete"}`, apiKey: m.keys[who]}
+				if got := as.tell(t, &op, false); got.failed {
+					t.Errorf("%s: %s", who, got.text)
+				}
+			}
+			// A stream that may not be opened does not count as a message either.
+			op := operation{name: "SendStreamingMessage", script: `{"op":"complete"}`, apiKey: m.keys["other user"]}
+			for range 3 {
+				if got := as.tell(t, &op, false); got.failed {
+					t.Fatal(got.text)
+				}
+			}
+			if got := as.tell(t, &op, false); !strings.Contains(got.raw, "too many") {
+				t.Errorf("%s", got.text)
+			}
+		})
+	}
+}
+
+// TestRoomComesBack waits for a bucket to fill again.
+func TestRoomComesBack(t *testing.T) {
+	t.Parallel()
+	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) { c.Rates.Reads = rpc.Rate{PerSecond: 20, Burst: 1} })
+	as := tellers(m.site)["1.0 JSON-RPC"]
+	op := operation{name: "ListTasks", size: "1", apiKey: m.keys["owner"]}
+	refused := 0
+	for answered := 0; answered < 3; {
+		if as.tell(t, &op, false).failed {
+			refused++
+		} else {
+			answered++
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+}
+
+// signIn reads something with a credential, as if a proxy had passed it on.
+func (m *matrix) signIn(t *testing.T, key string, forwarded ...string) (int, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.URL+"/tasks", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("A2A-Version", "1.0")
+	if key != "" {
+		req.Header.Set("X-API-Key", key)
+	}
+	for _, f := range forwarded {
+		req.Header.Add("X-Forwarded-For", f)
+	}
+	resp, err := m.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header
+}
+
+func (m *matrix) wantSignIns(t *testing.T, what, key string, forwarded string, want ...int) {
+	t.Helper()
+	var got []int
+	for range want {
+		status, h := m.signIn(t, key, forwarded)
+		if status == 429 && (h.Get("Retry-After") == "" || !strings.HasPrefix(h.Get("RateLimit"), `"sign-ins";r=0;t=`)) {
+			t.Errorf("%s: %v", what, h)
+		}
+		got = append(got, status)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestBadCredentialsAreHeldBackByAddress guesses keys from several addresses.
+func TestBadCredentialsAreHeldBackByAddress(t *testing.T) {
+	t.Parallel()
+	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) {
+		c.Rates.SignIns = slow(3)
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	})
+	good, bad := m.keys["owner"], m.keys["unknown key"]
+	const a, b = "192.0.2.1", "192.0.2.2"
+	m.wantSignIns(t, "a good key", good, a, 200)
+	m.wantSignIns(t, "no key, which is no guess", "", a, 401, 401, 401, 401, 401)
+	m.wantSignIns(t, "guesses", bad, a, 401, 401, 401, 429, 429)
+	m.wantSignIns(t, "a malformed key", "hunter2", a, 429)
+	m.wantSignIns(t, "a key that was good before", good, a, 200, 200)
+	m.wantSignIns(t, "a good key that is new here", m.keys["other user"], a, 429)
+	m.wantSignIns(t, "no key", "", a, 401)
+	m.wantSignIns(t, "another address", bad, b, 401)
+	m.wantSignIns(t, "and a good key there", m.keys["other user"], b, 200)
+	m.wantSignIns(t, "the address behind two proxies", bad, a+", 10.1.2.3", 429)
+	m.wantSignIns(t, "what a client says of itself in front of it", bad, b+", "+a, 429)
+	m.wantSignIns(t, "IPv4 in IPv6", bad, "::ffff:"+a, 429)
+	m.wantSignIns(t, "a network of IPv6", bad, "2001:db8:1:2::1", 401)
+	m.wantSignIns(t, "the same", bad, "2001:db8:1:2:ffff::2", 401, 401, 429)
+	m.wantSignIns(t, "another", bad, "2001:db8:1:3::1", 401)
+	m.wantSignIns(t, "what is no address", bad, "x, y", 401, 401, 401, 429) // counts as the proxy itself
+	m.wantSignIns(t, "nothing", bad, "", 429)
+}
+
+// TestForwardedForOfStrangersIsNotBelieved has a client make up addresses.
+func TestForwardedForOfStrangersIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) { c.Rates.SignIns = slow(3) })
+	var got []int
+	for i := range 5 {
+		status, _ := m.signIn(t, m.keys["unknown key"], fmt.Sprintf("192.0.2.%d", i))
+		got = append(got, status)
+	}
+	if want := []int{401, 401, 401, 429, 429}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestWhoNeedNotSignInIsNotLimited: without authentication all callers are one.
+func TestWhoNeedNotSignInIsNotLimited(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, func(_ *engine.Config, c *rpc.Config) {
+		c.Authenticator = auth.Anonymous{}
+		c.Rates = rpc.Rates{Reads: slow(1), SignIns: slow(1)}
+	})
+	op := operation{name: "ListTasks", size: "1", apiKey: "whatever"}
+	for range 5 {
+		if got := (overRPC{s, dialects[1]}).tell(t, &op, false); got.failed {
+			t.Error(got.text)
+		}
+	}
+}
+
+// TestTasksInFlightAreBoundedPerOwner fills up an owner's room, over every binding.
+func TestTasksInFlightAreBoundedPerOwner(t *testing.T) {
+	t.Parallel()
+	m := newMatrix(t, func(e *engine.Config, _ *rpc.Config) { e.MaxInFlight = 3 })
+	for binding, as := range tellers(m.site) {
+		who := operation{apiKey: m.keys["owner"]}
+		var hung []string
+		for range 3 {
+			op := who
+			op.name, op.script = "SendStreamingMessage", `{"op":"hang"}`
+			item, _ := as.follow(t, &op).next(t)
+			hung = append(hung, id(object(t, item["task"])))
+		}
+		for _, name := range []string{"SendMessage", "SendStreamingMessage"} {
+			op := who
+			op.name, op.script = name, `{"op":"complete"}`
+			status, h, body := refusal(t, as, &op)
+			if status != "429" || h.Get("Retry-After") == "" || !strings.Contains(body, "more than 3 tasks are in flight") {
+				t.Errorf("%s %s: %s %v %s", binding, name, status, h, body)
+			}
+			op.apiKey = m.keys["other user"]
+			if got := as.tell(t, &op, false); got.failed {
+				t.Errorf("%s by somebody else: %s", name, got.text)
+			}
+		}
+		for _, task := range hung {
+			op := who
+			op.name, op.task = "CancelTask", task
+			if got := as.tell(t, &op, false); got.failed {
+				t.Error(got.text)
+			}
+		}
+		op := who
+		op.name, op.script = "SendMessage", `{"op":"complete"}`
+		for as.tell(t, &op, false).failed { // until it is counted again
+			if t.Context().Err() != nil {
+				t.Fatal("there is no room again")
+			}
+		}
+	}
+}
