@@ -11,6 +11,7 @@ type Agent struct {
 	OnBusy      OnBusy
 	OnLostLease OnLostLease
 	DedupeByID  bool // dedupe: message_id
+	DirectReply bool // it may answer with a Message instead of a task
 	PushOff     bool
 }
 

@@ -132,16 +132,18 @@ func fill(f *File) {
 
 // modes returns the default input and output modes of an executor.
 func modes(s Spec) (in, out []string) {
-	e, ok := s.(Exec)
-	if !ok {
-		return anything, textAndJSON
+	switch e := s.(type) {
+	case Exec:
+		in, out = textAndJSON, textAndJSON
+		if e.Input == "text" {
+			in = textOnly
+		}
+		if e.Output == "text" {
+			out = textOnly
+		}
+		return in, out
+	case HTTP, Pull:
+		return textAndJSON, textAndJSON
 	}
-	in, out = textAndJSON, textAndJSON
-	if e.Input == "text" {
-		in = textOnly
-	}
-	if e.Output == "text" {
-		out = textOnly
-	}
-	return in, out
+	return anything, textAndJSON // the built-in ones take what they get, and an agent elsewhere decides itself
 }
