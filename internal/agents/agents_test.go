@@ -218,7 +218,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,
@@ -280,7 +280,7 @@ executor:
 			`a.yaml:5: card.description is given at the top of the file too; keep one`, `a.yaml:5: card.defaultInputModes is given at the top of the file too; keep one`}},
 		{"what the server knows", []string{"a.yaml", ok + "card: {url: http://x, capabilities: {}}\n"}, []string{
 			`a.yaml:4: card.url is filled in by the server from its configuration; leave the line out`,
-			`a.yaml:4: card.capabilities is filled in by the server from its configuration; leave the line out`}},
+			`a.yaml:4: card.capabilities is filled in by the server from what it can do; leave the line out, and name extensions under extensions`}},
 		{"camel case at the top", []string{"a.yaml", ok + "documentationUrl: http://x\n"}, []string{`a.yaml:4: an agent file has no key "documentationUrl"; did you mean documentation_url?`}},
 		{"backoff", []string{"a.yaml", ok + "limits: {backoff: {base: 2s, max: 1s}}\n"}, []string{`a.yaml:4: backoff.max is less than backoff.base; make it at least 2s`}},
 		{"not a mapping", []string{"a.yaml", "- a\n"}, []string{`a.yaml:1: an agent file must be a mapping of keys to values, not a list`}},

@@ -21,6 +21,7 @@ type decoder struct {
 	warnings    []Fault
 	nameLine    int
 	defaultLine int
+	inputs      map[string]a2a.Schema // of skills, by id
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
@@ -287,7 +288,7 @@ func (d *decoder) root(root node, f *File) {
 			}
 		}
 	}
-	a.Card.Name = title
+	a.Card.Name, a.Inputs = title, d.inputs
 	for _, key := range []string{"name", "description", "executor"} {
 		if lines[key] == 0 {
 			d.fault(0, "%s is missing; add a line like %s", key, samples[key])
