@@ -12,6 +12,10 @@ import (
 // ids, Last-Event-ID is honoured, and a gap is marked in the metadata of the Task.
 const ResumeExtension = "https://a2ad.dev/extensions/resume/v1"
 
+// SchemaExtension is the URI of the extension by which a card publishes the JSON Schemas of its
+// skills (L-18 in docs/protocol.md). It is data only: there is nothing to activate.
+const SchemaExtension = "https://a2ad.dev/extensions/skill-schemas/v1"
+
 // extensionHeaders are the names by which clients ask for extensions: that of 1.0, and that
 // of 0.3. Either is taken in any version, and answered by the same name.
 var extensionHeaders = [...]string{"A2A-Extensions", "X-A2A-Extensions"}
@@ -46,22 +50,22 @@ func wantsExtension(h http.Header, uri string) bool {
 func (c *call) agreeExtensions() error {
 	declared := c.agent.extensions
 	for _, e := range declared {
-		if e.Required && !wantsExtension(c.r.Header, e.URI) {
+		if e.Required && !wantsExtension(c.header, e.URI) {
 			return a2a.Errorf(a2a.CodeExtensionRequired, "the agent requires the extension %s: name it in the header %s", e.URI, extensionHeaders[0])
 		}
 	}
 	for _, name := range extensionHeaders {
-		if len(c.r.Header.Values(name)) == 0 {
+		if len(c.header.Values(name)) == 0 {
 			continue
 		}
 		var active []string
 		for _, e := range declared {
-			if wants(c.r.Header, name, e.URI) {
+			if wants(c.header, name, e.URI) {
 				active = append(active, e.URI)
 			}
 		}
 		if len(active) > 0 {
-			c.w.Header().Set(name, strings.Join(active, ", "))
+			c.reply.Set(name, strings.Join(active, ", "))
 		}
 	}
 	return nil
