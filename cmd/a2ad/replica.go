@@ -161,6 +161,8 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
 			Environ: app.Environ, Log: logger,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
 }

@@ -50,6 +50,7 @@ type Config struct {
 	Connect  time.Duration // name, connection and TLS together; default 10 s
 	Answer   time.Duration // to the header of an answer; default 5 min, as a blocking upstream takes its time
 	Silence  time.Duration // in a stream, before it is taken for broken; default 2 min
+	Resume   time.Duration // to the Task that a resumed stream must begin with; default 3 s
 	Poll     time.Duration // between two looks at a task that is not streamed; default 1 s
 	Patience time.Duration // how long an upstream may be away before the attempt is given up; default 30 s
 	CardAge  time.Duration // how long a card is believed; default 5 min
@@ -90,7 +91,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Connect, c.Answer, c.Silence = cmp.Or(c.Connect, 10*time.Second), cmp.Or(c.Answer, 5*time.Minute), cmp.Or(c.Silence, 2*time.Minute)
 	c.Poll, c.Patience, c.CardAge = cmp.Or(c.Poll, time.Second), cmp.Or(c.Patience, 30*time.Second), cmp.Or(c.CardAge, 5*time.Minute)
-	c.MaxBytes = cmp.Or(c.MaxBytes, 65<<20)
+	c.Resume, c.MaxBytes = cmp.Or(c.Resume, 3*time.Second), cmp.Or(c.MaxBytes, 65<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -141,3 +142,6 @@ func (e *Executor) header(version string) http.Header {
 	h.Set("A2A-Version", version)
 	return h
 }
+
+// CloseIdle closes the connections that no run uses.
+func (e *Executor) CloseIdle() { e.http.CloseIdleConnections() }

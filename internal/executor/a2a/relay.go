@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
@@ -62,13 +63,14 @@ func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer st.close()
+	late := time.AfterFunc(s.e.c.Resume, func() { st.cancel(errSlow) })
 	item, err := st.next()
-	if err != nil {
+	if !late.Stop() || err == nil && item.Task == nil {
+		s.noStream = true
 		return nil, context.Cause(ctx)
 	}
-	if item.Task == nil {
-		s.noStream = true
-		return nil, nil
+	if err != nil {
+		return nil, context.Cause(ctx)
 	}
 	s.failures = 0
 	if end, err := s.take(&item); end != nil || err != nil {
