@@ -57,6 +57,7 @@ type fakeTask struct {
 	queue   []a2a.Event // to come
 	history []a2a.Message
 	turn    int
+	gone    bool // its streams end
 }
 
 func newFake(t *testing.T, generation string) *fake {
@@ -109,7 +110,12 @@ func (f *fake) advance() { // mu is held
 
 // forget is the end of a process without a store.
 func (f *fake) forget() {
-	f.locked(func() { f.tasks, f.order = map[string]*fakeTask{}, nil })
+	f.locked(func() {
+		for _, task := range f.tasks {
+			task.gone = true
+		}
+		f.tasks, f.order = map[string]*fakeTask{}, nil
+	})
 }
 
 func (task *fakeTask) snapshot(n int) *a2a.Task {
@@ -293,7 +299,7 @@ func (f *fake) follow(w http.ResponseWriter, r *http.Request, id []byte, task *f
 		var event a2a.Event
 		for event == nil {
 			f.mu.Lock()
-			changed, down := f.changed, f.down
+			changed, down := f.changed, f.down || task.gone
 			if len(task.log) > seq {
 				event = task.log[seq]
 			}
