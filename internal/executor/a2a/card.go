@@ -83,7 +83,8 @@ func (c *cards) fetch(ctx context.Context) (*endpoint, error) {
 	}
 	defer closeBody(resp)
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read the upstream's card: %w", refusalOf(resp))
+		body, _ := c.e.readAll(resp.Body, maxRefusal) // as much of a reason as there is
+		return nil, fmt.Errorf("read the upstream's card: %w", refusalOf(resp, body))
 	}
 	body, err := c.e.readAll(resp.Body, maxCard)
 	if err != nil {

@@ -99,13 +99,12 @@ const (
 	maxAsked   = 5 * time.Minute // keeps an upstream from putting us off for good
 )
 
-func refusalOf(resp *http.Response) *refusal {
+func refusalOf(resp *http.Response, body []byte) *refusal {
 	e := &refusal{status: resp.StatusCode}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.after = min(time.Duration(n)*time.Second, maxAsked)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil && t == "text/plain" {
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/plain" {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 		e.text = strings.ToValidUTF8(line[:min(len(line), 200)], "")
 	}
@@ -147,20 +146,18 @@ func (e *Executor) call(ctx context.Context, at *endpoint, method string, params
 	return e.single(ctx, resp, method)
 }
 
-// single reads an answer that is no stream. Some servers have errors of JSON-RPC under other
-// statuses than 200.
+// single reads an answer that is no stream, whatever it says of its type: some SDKs answer with
+// text/plain. Some have errors of JSON-RPC under other statuses than 200.
 func (e *Executor) single(ctx context.Context, resp *http.Response, method string) ([]byte, error) {
-	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t != "application/json" && !strings.HasSuffix(t, "+json") {
-		if resp.StatusCode == http.StatusOK {
-			return nil, invalid("the upstream answers %s with %.80q", method, t)
-		}
-		return nil, refusalOf(resp)
+	limit := e.c.MaxBytes
+	if resp.StatusCode != http.StatusOK {
+		limit = min(limit, maxRefusal)
 	}
-	body, err := e.readAll(resp.Body, e.c.MaxBytes)
-	if errors.Is(err, errTooLarge) {
-		return nil, invalid("the upstream's answer to %s is larger than %d bytes", method, e.c.MaxBytes)
-	}
-	if err != nil {
+	body, err := e.readAll(resp.Body, limit)
+	switch {
+	case errors.Is(err, errTooLarge) && resp.StatusCode == http.StatusOK:
+		return nil, invalid("the upstream's answer to %s is larger than %d bytes", method, limit)
+	case err != nil && !errors.Is(err, errTooLarge):
 		return nil, lost(ctx, method, true, err)
 	}
 	result, err := answer.Response(body, 1)
@@ -169,9 +166,9 @@ func (e *Executor) single(ctx context.Context, resp *http.Response, method strin
 	case errors.As(err, &said) && said.Code != 0:
 		return nil, said
 	case resp.StatusCode != http.StatusOK:
-		return nil, refusalOf(resp)
+		return nil, refusalOf(resp, body)
 	case err != nil:
-		return nil, invalid("the upstream's answer to %s: %w", method, err)
+		return nil, invalid("the upstream's answer to %s, of type %.80q: %w", method, resp.Header.Get("Content-Type"), err)
 	}
 	return result, nil
 }
@@ -181,7 +178,7 @@ var errTooLarge = errors.New("too large")
 func (e *Executor) readAll(r io.Reader, limit int) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(body) > limit {
-		err = errTooLarge
+		return body[:limit], errTooLarge
 	}
 	return body, err
 }
