@@ -68,7 +68,8 @@ func (r *run) do(ctx context.Context) {
 		reason = cause // an executor that is stopped may report any error
 	}
 	if errors.Is(reason, store.ErrLeaseLost) {
-		cancel(executor.ErrLeaseLost)
+		reason = r.whyLost(context.WithoutCancel(ctx))
+		cancel(reason)
 	}
 	cancel(nil)
 	abandoned := !r.leave(items, left)
