@@ -371,23 +371,42 @@ func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartK
 	})
 }
 
-// unwrap undoes how 0.3 carries data that is no object: {"value": x}, marked in the metadata.
+// Where 0.3 has no member for something, it stands in the metadata of the part: media type and
+// file name of text and data as a2ad writes them, and the mark of data that is no object and so
+// stands in one, as the SDKs write it.
+const (
+	keyMediaType = "a2ad/mediaType"
+	keyFilename  = "a2ad/filename"
+	keyWrapped   = "data_part_compat"
+)
+
+// unwrap takes what stands in the metadata where it belongs.
 func (r *reader) unwrap(p *a2a.Part) {
-	const mark = "data_part_compat"
-	if p.Kind != a2a.PartData || p.Metadata == nil || rawjson.KindOf(p.Data) != rawjson.KindObject {
+	if p.Metadata == nil || p.Kind != a2a.PartText && p.Kind != a2a.PartData {
 		return
 	}
-	if marked, _ := rawjson.Bool(rawjson.Get(p.Metadata, mark)); !marked {
+	lift := func(key string, dst *string) {
+		if s, ok := rawjson.String(rawjson.Get(p.Metadata, key)); ok && s != "" && *dst == "" {
+			*dst = s
+			p.Metadata = without(p.Metadata, key)
+		}
+	}
+	lift(keyMediaType, &p.MediaType)
+	lift(keyFilename, &p.Filename)
+	if marked, _ := rawjson.Bool(rawjson.Get(p.Metadata, keyWrapped)); !marked || rawjson.KindOf(p.Data) != rawjson.KindObject {
 		return
 	}
 	value := rawjson.Get(p.Data, "value")
-	if value == nil || !rawjson.Empty(rawjson.Without(p.Data, "value")) {
-		return
+	if value != nil && rawjson.Empty(rawjson.Without(p.Data, "value")) {
+		p.Data, p.Metadata = slices.Clip(value), without(p.Metadata, keyWrapped)
 	}
-	p.Data = slices.Clip(value)
-	if p.Metadata = rawjson.Without(p.Metadata, mark); rawjson.Empty(p.Metadata) {
-		p.Metadata = nil
+}
+
+func without(metadata a2a.Raw, key string) a2a.Raw {
+	if rest := rawjson.Without(metadata, key); !rawjson.Empty(rest) {
+		return rest
 	}
+	return nil
 }
 
 // base64 takes the four usual forms and returns the standard one with padding.
