@@ -248,7 +248,7 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
-		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
