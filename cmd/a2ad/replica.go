@@ -152,7 +152,7 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
-			Environ: app.Environ, Log: logger,
+			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
