@@ -127,6 +127,10 @@ func appendUnion(dst, first, second []byte) []byte {
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	if agent.removed {
+		s.writePlainError(w, http.StatusNotFound)
+		return
+	}
 	view := agent.cards.all
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g]

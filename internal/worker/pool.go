@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,7 @@ type Agent struct {
 // Config sets a Pool up.
 type Config struct {
 	Worker       string // the name of this replica, as the store has it
-	Slots        int    // runs at once; 0: none
+	Slots        int    // executors at once; 0: none
 	Agents       []Agent
 	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
 	Poll         time.Duration // how often to look for work without a wake
@@ -52,18 +53,27 @@ type Config struct {
 
 // Pool is the worker of one process. Use New.
 type Pool struct {
-	cfg    Config
-	store  *store.Store
-	hub    Hub
-	queues []*queue
-	remote []*queue      // of agents whose tasks are claimed by others
-	freed  chan struct{} // capacity 1: a slot is free again
-	claims atomic.Bool   // the last claim went through
+	cfg     Config
+	store   *store.Store
+	hub     Hub
+	freed   chan struct{} // capacity 1: a slot is free again
+	recheck chan struct{} // capacity 1: a cancel may have come before its run was known here
+	changed chan struct{} // capacity 1: queues are others, for the claim loop
+	retimed chan struct{} // capacity 1: the same, for the renewals
+	claims  atomic.Bool   // the last claim went through
 
-	mu      sync.Mutex
-	running map[a2a.ID]*run // guarded by mu
-	stats   Stats           // guarded by mu
-	wg      sync.WaitGroup  // of runs; Add by the claim loop alone
+	mu       sync.Mutex
+	queues   []*queue                // guarded by mu; replaced and never changed
+	places   map[string]*place       // guarded by mu; of every agent that there was
+	policies map[string]store.Policy // guarded by mu; of every agent that there was
+	running  map[a2a.ID]*run         // guarded by mu
+	working  int                     // guarded by mu; slots of runs whose executor has not ended
+	held     int                     // guarded by mu; slots promised to runs that are about to start
+	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
+	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
+	wished time.Time      // guarded by mu; when a cancel was last heard of
+	stats  Stats          // guarded by mu
+	wg     sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -71,12 +81,19 @@ type Stats struct {
 	Claimed, Finished, Retried, Released, Lost, Abandoned int64
 }
 
-// queue is one agent's waiting tasks as the claim loop sees them.
+// queue is one agent's waiting tasks as the claim loop sees them. When the agent changes
+// another one takes its place; runs stay with the one that they began in.
 type queue struct {
 	Agent
-	limits  a2a.Limits
-	dirty   atomic.Bool  // may hold tasks
-	running atomic.Int64 // runs of this agent here
+	limits a2a.Limits
+	*place
+}
+
+// place is what the queues of one name have in common.
+type place struct {
+	dirty   atomic.Bool // may hold tasks
+	running int         // guarded by the pool's mu; slots of this agent, with those held
+	backlog bool        // guarded by the pool's mu; more may wait than there was room for
 }
 
 // New returns a Pool that does nothing until Run.
@@ -84,16 +101,51 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	if cfg.Abandon == 0 {
 		cfg.Abandon = 5 * time.Second
 	}
-	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
-	for _, a := range cfg.Agents {
-		q := &queue{Agent: a, limits: a.Limits.Or(cfg.Limits)}
-		if a.Executor == nil {
-			p.remote = append(p.remote, q)
-			continue
-		}
-		p.queues = append(p.queues, q)
+	p := &Pool{
+		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), changed: make(chan struct{}, 1), retimed: make(chan struct{}, 1),
+		places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
 	}
+	p.set(cfg.Agents)
 	return p
+}
+
+// SetAgents has the pool work for these agents from now on. Runs that have begun go on as they are, also
+// those of agents that are no longer there; what waits for such an agent goes on waiting.
+func (p *Pool) SetAgents(list []Agent) {
+	p.set(list)
+	signal(p.changed)
+	signal(p.retimed)
+}
+
+func (p *Pool) set(list []Agent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := make(map[string]bool, len(p.queues))
+	for _, q := range p.queues {
+		before[q.Name] = true
+	}
+	var queues []*queue
+	for _, a := range list {
+		q := &queue{Agent: a, limits: a.Limits.Or(p.cfg.Limits), place: p.places[a.Name]}
+		if q.place == nil {
+			q.place = new(place)
+			p.places[a.Name] = q.place
+		}
+		p.policies[a.Name] = store.Policy{Agent: a.Name, Fate: fates[a.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
+		if a.Executor == nil {
+			continue // others claim its tasks
+		}
+		q.backlog = q.backlog || !before[a.Name]
+		queues = append(queues, q)
+	}
+	p.queues = queues
+}
+
+// current returns the queues to claim from.
+func (p *Pool) current() []*queue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queues
 }
 
 func (p *Pool) bounds() attempt.Bounds {
@@ -104,12 +156,14 @@ var fates = map[a2a.OnLostLease]string{
 	a2a.LostLeaseRetry: "retry", a2a.LostLeaseFail: "fail", a2a.LostLeaseInputRequired: "input-required",
 }
 
-// Policies returns what becomes of the agents' tasks whose worker is lost, wherever it was.
+// Policies returns what becomes of the agents' tasks whose worker is lost, wherever it was. An agent
+// that is no longer there keeps its policy: its tasks may run yet.
 func (p *Pool) Policies() []store.Policy {
-	all := slices.Concat(p.queues, p.remote)
-	out := make([]store.Policy, len(all))
-	for i, q := range all {
-		out[i] = store.Policy{Agent: q.Name, Fate: fates[q.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]store.Policy, 0, len(p.policies))
+	for _, name := range slices.Sorted(maps.Keys(p.policies)) {
+		out = append(out, p.policies[name])
 	}
 	return out
 }
@@ -128,13 +182,15 @@ func (p *Pool) count(f func(*Stats)) {
 }
 
 // Healthy reports whether the last try to claim went through.
-func (p *Pool) Healthy() bool { return p.cfg.Slots == 0 || len(p.queues) == 0 || p.claims.Load() }
+func (p *Pool) Healthy() bool {
+	return p.cfg.Slots == 0 || p.claims.Load() || len(p.current()) == 0
+}
 
 // Run claims and runs tasks until ctx is done. Then it claims no more, lets runs go on for
 // the drain time, ends the rest and gives their tasks back. It returns when all that has
 // happened; only executors that ignore their context may be left behind.
 func (p *Pool) Run(ctx context.Context) error {
-	if p.cfg.Slots == 0 || len(p.queues) == 0 {
+	if p.cfg.Slots == 0 {
 		<-ctx.Done()
 		return nil
 	}
@@ -148,7 +204,13 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer stopListening()
 	renewing.Go(func() { p.renewLoop(renew, canceled) })
 
+	p.mu.Lock()
+	p.begin = func(q *queue, l *store.Lease, in store.Input, asked time.Time) { p.start(work, q, l, in, asked) }
+	p.mu.Unlock()
 	p.claimLoop(ctx, work)
+	p.mu.Lock()
+	p.begin = nil
+	p.mu.Unlock()
 	p.drain(stop)
 	stopRenewing()
 	renewing.Wait()
@@ -158,28 +220,23 @@ func (p *Pool) Run(ctx context.Context) error {
 // claimLoop looks for work whenever a queue was woken, a slot came free or the poll is due.
 func (p *Pool) claimLoop(ctx, work context.Context) {
 	kick := make(chan struct{}, 1)
-	var listening sync.WaitGroup
-	defer listening.Wait()
-	for _, q := range p.queues {
-		wake, stop := p.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
-		listening.Go(func() {
-			defer stop()
-			p.listen(ctx, q, wake, kick)
-		})
-	}
+	ears := ears{pool: p, kick: kick, stops: make(map[string]context.CancelFunc)}
+	defer ears.close()
 	claimer := p.store.NewClaimer()
 	timer := time.NewTimer(p.cfg.Poll)
 	defer timer.Stop()
-	p.lookEverywhere()
+	queues := ears.turn(ctx)
 	for first := 0; ; first++ { // so that no agent is always served first
-		for i := range p.queues {
-			p.claim(ctx, work, claimer, p.queues[(first+i)%len(p.queues)])
+		for i := range queues {
+			p.claim(ctx, work, claimer, queues[(first+i)%len(queues)])
 		}
 		select {
 		case <-kick:
 		case <-p.freed:
+		case <-p.changed:
+			queues = ears.turn(ctx)
 		case <-timer.C:
-			p.lookEverywhere()
+			lookEverywhere(queues)
 			timer.Reset(backoff.Jitter(p.cfg.Poll, nil))
 		case <-ctx.Done():
 			return
@@ -187,12 +244,52 @@ func (p *Pool) claimLoop(ctx, work context.Context) {
 	}
 }
 
-// listen marks a queue when it was woken.
-func (p *Pool) listen(ctx context.Context, q *queue, wake <-chan struct{}, kick chan<- struct{}) {
+// ears listen for wakes of the agents that there are. They belong to the claim loop.
+type ears struct {
+	pool  *Pool
+	kick  chan<- struct{}
+	stops map[string]context.CancelFunc // by agent
+	wg    sync.WaitGroup
+}
+
+// turn listens to the agents of now, and to no others, and has all of them looked at.
+func (e *ears) turn(ctx context.Context) []*queue {
+	queues := e.pool.current()
+	gone := maps.Clone(e.stops)
+	for _, q := range queues {
+		delete(gone, q.Name)
+		if e.stops[q.Name] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		e.stops[q.Name] = cancel
+		wake, stop := e.pool.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
+		e.wg.Go(func() {
+			defer stop()
+			listen(ctx, q.place, wake, e.kick)
+		})
+	}
+	for name, stop := range gone {
+		stop()
+		delete(e.stops, name)
+	}
+	lookEverywhere(queues)
+	return queues
+}
+
+func (e *ears) close() {
+	for _, stop := range e.stops {
+		stop()
+	}
+	e.wg.Wait()
+}
+
+// listen marks an agent's place when it was woken.
+func listen(ctx context.Context, at *place, wake <-chan struct{}, kick chan<- struct{}) {
 	for {
 		select {
 		case <-wake:
-			q.dirty.Store(true)
+			at.dirty.Store(true)
 			signal(kick)
 		case <-ctx.Done():
 			return
@@ -200,8 +297,8 @@ func (p *Pool) listen(ctx context.Context, q *queue, wake <-chan struct{}, kick 
 	}
 }
 
-func (p *Pool) lookEverywhere() {
-	for _, q := range p.queues {
+func lookEverywhere(queues []*queue) {
+	for _, q := range queues {
 		q.dirty.Store(true)
 	}
 }
@@ -213,26 +310,99 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// free returns how many runs of q may start now.
+// settling is how many runs, in slots, there may be when executors end faster than what they
+// reported can be written.
+const settling = 4
+
+// free returns how many runs of q may start now. The caller holds mu.
 func (p *Pool) free(q *queue) int {
-	p.mu.Lock()
-	n := p.cfg.Slots - len(p.running)
-	p.mu.Unlock()
+	n := min(p.cfg.Slots-p.working, settling*p.cfg.Slots-len(p.running)) - p.held
 	if q.limits.Concurrency > 0 {
-		n = min(n, q.limits.Concurrency-int(q.running.Load()))
+		n = min(n, q.limits.Concurrency-q.running)
 	}
-	return n
+	if p.begin == nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
-// claim takes as many tasks of one agent as there are slots and starts their runs.
+// hold promises n slots to runs of q that are about to start. The caller holds mu.
+func (p *Pool) hold(q *queue, n int) {
+	p.held += n
+	q.running += n
+	p.wg.Add(n)
+}
+
+// leave gives slots back that were held and are not needed.
+func (p *Pool) leave(q *queue, n int) {
+	p.mu.Lock()
+	p.held -= n
+	q.running -= n
+	p.wg.Add(-n)
+	p.mu.Unlock()
+	signal(p.freed)
+}
+
+// Take holds a slot for a new task of an agent, so that the task need not wait in the queue
+// and be claimed from there. It refuses while more tasks of the agent may wait than there was
+// room for: they came first. What is just on its way into the queue may be overtaken. It also
+// refuses for an agent with a limit of its own, which the claim keeps.
+func (p *Pool) Take(agent string) (store.Slot, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.queues, func(q *queue) bool { return q.Name == agent })
+	if i < 0 || p.queues[i].limits.Concurrency > 0 {
+		return store.Slot{}, false
+	}
+	q := p.queues[i]
+	q.backlog = q.backlog || p.free(q) == 0
+	if q.backlog {
+		return store.Slot{}, false
+	}
+	p.hold(q, 1)
+	begin, asked := p.begin, time.Now()
+	return store.Slot{
+		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
+		Start: func(l store.Lease, in store.Input) {
+			if time.Since(asked) > staleAfter(q.limits.LeaseTTL) {
+				p.leave(q, 1) // the commit took so long that the lease may be over: the rescue has the task
+				return
+			}
+			p.count(func(s *Stats) { s.Claimed++ })
+			begin(q, &l, in, asked)
+		},
+		Leave: func() { p.leave(q, 1) },
+	}, true
+}
+
+// claim takes as many tasks of one agent as there are slots and starts their runs. Unless
+// tasks had to wait it leaves some slots to those that Take brings meanwhile.
 func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
-	n := p.free(q)
-	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
+	if ctx.Err() != nil || !q.dirty.Load() {
 		return
 	}
+	p.mu.Lock()
+	n := p.free(q)
+	if !q.backlog {
+		n = (n + 1) / 2
+	}
+	p.hold(q, n)
+	p.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	q.dirty.Store(false)
 	asked := time.Now()
 	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
 	p.claims.Store(err == nil)
+	if err == nil {
+		p.mu.Lock()
+		q.backlog = len(leases) == n
+		p.mu.Unlock()
+	}
+	if len(leases) < n {
+		p.leave(q, n-len(leases))
+	}
 	if err != nil {
 		// Should it have been committed after all, nobody renews those leases: the rescue
 		// finds them.
@@ -269,10 +439,12 @@ func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, a
 			p.start(work, q, &leases[i], in[0], asked)
 		case a2a.CodeOf(err) == a2a.CodeUnavailable:
 			p.release(work, leases[i:i+1])
+			p.leave(q, 1)
 		default:
 			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
 			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
 			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
+			p.leave(q, 1)
 		}
 	}
 }
@@ -289,7 +461,8 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 	p.count(func(s *Stats) { s.Released += int64(len(held)) })
 }
 
-// start begins a run. The claim was asked for at asked: its lease may run from then on.
+// start runs a task in a slot that is held for it. The claim was asked for at asked: its
+// lease may run from then on.
 func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input, asked time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
 	r := p.newRun(q, l, in, cancel, asked)
@@ -298,12 +471,34 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 		old.cancel(executor.ErrLeaseLost) // no renewal will tell it: it has lost its place here
 	}
 	p.running[l.TaskID] = r
+	p.held--
+	p.working++
+	late := p.wished.After(asked)
 	p.mu.Unlock()
-	q.running.Add(1)
-	p.wg.Go(func() {
+	if late {
+		signal(p.recheck)
+	}
+	go func() {
+		defer p.wg.Done()
 		defer p.finish(r)
 		r.do(ctx)
-	})
+	}()
+}
+
+// idle frees the slot of a run whose executor has ended: slots bound the work of agents, and
+// what is left to do, to write down the end, is not theirs.
+func (p *Pool) idle(r *run) {
+	p.mu.Lock()
+	first := !r.idle
+	if first {
+		r.idle = true
+		p.working--
+		r.queue.running--
+	}
+	p.mu.Unlock()
+	if first {
+		signal(p.freed)
+	}
 }
 
 func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc, asked time.Time) *run {
@@ -315,7 +510,7 @@ func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.C
 
 func (p *Pool) finish(r *run) {
 	r.cancel(nil)
-	r.queue.running.Add(-1)
+	p.idle(r)
 	p.mu.Lock()
 	// A task that was lost may be back here already, in another run.
 	if p.running[r.lease.TaskID] == r {

@@ -15,11 +15,7 @@ import (
 
 // renewLoop keeps the leases of all runs, and ends runs whose lease it could not keep.
 func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
-	every := p.cfg.Limits.LeaseTTL
-	for _, q := range p.queues {
-		every = min(every, q.limits.LeaseTTL)
-	}
-	every /= 3
+	every := p.renewEvery()
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
@@ -27,12 +23,38 @@ func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-canceled: // a task that runs here was canceled: the renewal tells which
+			p.mu.Lock()
+			p.wished = time.Now()
+			p.mu.Unlock()
+		case <-p.recheck:
+		case <-p.retimed: // an agent may have a shorter lease now
+			every = p.renewEvery()
+			timer.Reset(every)
 		case <-timer.C:
+			every = p.renewEvery()
 			timer.Reset(every)
 		}
 		p.renewAll(ctx, every)
 	}
 }
+
+// renewEvery is a third of the shortest lease that there is or may be before it is asked again.
+func (p *Pool) renewEvery() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shortest := p.cfg.Limits.LeaseTTL
+	for _, q := range p.queues {
+		shortest = min(shortest, q.limits.LeaseTTL)
+	}
+	for _, r := range p.running { // also of agents that are gone
+		shortest = min(shortest, r.queue.limits.LeaseTTL)
+	}
+	return shortest / 3
+}
+
+// staleAfter is how long a lease is trusted without a renewal: who has not renewed for two
+// thirds of the time stops by its own clock, while the lease still keeps others out.
+func staleAfter(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
 
 func (p *Pool) renewAll(ctx context.Context, limit time.Duration) {
 	byTTL := make(map[time.Duration][]*run)
@@ -47,10 +69,8 @@ func (p *Pool) renewAll(ctx context.Context, limit time.Duration) {
 		if err := p.renew(ctx, runs, ttl, limit); err != nil && ctx.Err() == nil {
 			p.cfg.Logger.WarnContext(ctx, "renew leases", "runs", len(runs), "err", err)
 		}
-		// Who has not renewed for two thirds of the time stops by its own clock, while the
-		// lease still keeps others out.
 		for _, r := range runs {
-			if r.stale(ttl * 2 / 3) {
+			if r.stale(staleAfter(ttl)) {
 				r.cancel(executor.ErrLeaseLost)
 			}
 		}

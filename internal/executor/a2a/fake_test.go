@@ -190,7 +190,9 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request, id []byte, op a2a.O
 		case op.Stream:
 			f.follow(w, r, id, task, from, true)
 		default:
-			f.locked(func() { f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendSent(nil, task.snapshot(len(task.log))))) })
+			f.locked(func() {
+				f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendSent(nil, task.snapshot(len(task.log)))))
+			})
 		}
 	case *a2a.Subscribe:
 		task := f.find(op.ID)
@@ -208,7 +210,9 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request, id []byte, op a2a.O
 			f.refuse(w, id, a2a.ErrTaskNotFound)
 			return
 		}
-		f.locked(func() { f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendTask(nil, task.snapshot(len(task.log))))) })
+		f.locked(func() {
+			f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendTask(nil, task.snapshot(len(task.log)))))
+		})
 	case *a2a.CancelTask:
 		task := f.find(op.ID)
 		f.locked(func() {

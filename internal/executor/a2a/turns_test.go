@@ -344,7 +344,9 @@ func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
 	for _, generation := range generations {
 		f := newFake(t, generation)
 		f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-		k := newKeeper(t, f, func(c *upstream.Config) { c.Header = http.Header{"Authorization": {"Bearer secret"}, "X-Team": {"words"}} })
+		k := newKeeper(t, f, func(c *upstream.Config) {
+			c.Header = http.Header{"Authorization": {"Bearer secret"}, "X-Team": {"words"}}
+		})
 		k.say("go")
 		k.finish()
 		last := f.headers[len(f.headers)-1]
