@@ -142,6 +142,3 @@ func (e *Executor) header(version string) http.Header {
 	h.Set("A2A-Version", version)
 	return h
 }
-
-// CloseIdle closes the connections that no run uses.
-func (e *Executor) CloseIdle() { e.http.CloseIdleConnections() }

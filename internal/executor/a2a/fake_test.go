@@ -134,8 +134,6 @@ func (task *fakeTask) snapshot(n int) *a2a.Task {
 	return t
 }
 
-func (task *fakeTask) state() a2a.State { return task.snapshot(len(task.log)).Status.State }
-
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	down := f.down

@@ -228,7 +228,7 @@ func TestCancelIsForwardedOnce(t *testing.T) {
 				t.Errorf("the run ends with %v, want %v", err, cause)
 			}
 			want := 0
-			if cause == executor.ErrCanceled || cause == executor.ErrDeadline {
+			if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
 				want = 1
 			}
 			if _, n := f.count(); n != want {

@@ -204,7 +204,7 @@ type stream struct {
 // open does one request that is answered with a stream. The caller closes it.
 func (e *Executor) open(ctx context.Context, at *endpoint, method string, params []byte, key string) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	resp, err := e.request(ctx, at, method, params, key, "text/event-stream")
+	resp, err := e.request(ctx, at, method, params, key, "text/event-stream") //nolint:bodyclose // close does
 	if err != nil {
 		cancel(nil)
 		return nil, err
