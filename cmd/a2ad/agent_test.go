@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
@@ -129,5 +132,17 @@ func TestCompareNamesWhatChanged(t *testing.T) {
 		if got, want := [][]string{added, changed, removed}, [][]string{tc.added, tc.changed, tc.removed}; !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
+	}
+}
+
+func TestHangupOfTheTerminalStopsTheServer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	hangups, stopped := make(chan os.Signal, 1), false
+	r := &replica{reload: &reload{hangups: hangups, orphaned: func() bool { return true }, stop: func() { stopped = true }}}
+	hangups <- syscall.SIGHUP
+	if err := r.followFiles(ctx); err != nil || !stopped || ctx.Err() != nil {
+		t.Errorf("stopped %t, %v, %v", stopped, err, ctx.Err())
 	}
 }

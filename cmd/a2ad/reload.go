@@ -101,13 +101,14 @@ type reload struct {
 	load     func() ([]agents.File, error)
 	hangups  <-chan os.Signal
 	stop     context.CancelFunc // ends the server
-	terminal bool               // there was one at the start
+	orphaned func() bool        // the terminal that the server was started on is gone
 	close    func()
 }
 
 // newReload takes SIGHUP from now on: before, it ends the process.
 func (app *App) newReload(stop context.CancelFunc) *reload {
-	r := &reload{app: app, stop: stop, terminal: app.Terminal && hasTerminal()}
+	attached := app.Terminal && hasTerminal()
+	r := &reload{app: app, stop: stop, orphaned: func() bool { return attached && !hasTerminal() }}
 	r.hangups, r.close = app.hangups()
 	return r
 }
@@ -131,7 +132,7 @@ func (r *replica) followFiles(ctx context.Context) error {
 			return nil
 		case <-r.reload.hangups:
 		}
-		if r.reload.terminal && !hasTerminal() {
+		if r.reload.orphaned() {
 			r.reload.stop()
 			return nil
 		}
