@@ -247,12 +247,25 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 	}
 }
 
+// retention says how long what agents' tasks leave is kept.
+func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention)}
+	rules = make(map[string]a2a.Retention, len(r.files))
+	for i := range r.files {
+		a := &r.files[i].Agent
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}
+
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	retirer := &maintenance.Retirer{Store: r.store, Rules: r.retention, Every: r.cfg.RetireInterval, Logger: r.logger}
 	sweeper := &maintenance.WebhookSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
@@ -270,7 +283,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -12,6 +12,7 @@ type Agent struct {
 	OnLostLease OnLostLease
 	DedupeByID  bool // dedupe: message_id
 	PushOff     bool
+	Retention   Retention // of what it leaves
 }
 
 // Limits bound the runs of one agent. Zero means the server's default.
