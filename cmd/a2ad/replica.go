@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +40,8 @@ type replica struct {
 	logger *slog.Logger
 	name   string
 	crew   crew
-	reload *reload // nil: the agents stay as they are
+	served atomic.Pointer[[]*a2a.Agent] // of crew, for who reads while it changes
+	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
 	hub        *notify.Hub
@@ -75,9 +77,11 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if r.crew, err = r.hire(app, files); err != nil {
+	first, err := r.hire(app, files)
+	if err != nil {
 		return nil, err
 	}
+	r.employ(first)
 	r.openWork()
 	return r, r.openAPI(ctx)
 }
@@ -238,12 +242,24 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 	}
 }
 
+// retention says how long what agents' tasks leave is kept.
+func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention)}
+	rules = make(map[string]a2a.Retention)
+	for _, a := range *r.served.Load() {
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}
+
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	retirer := &maintenance.Retirer{Store: r.store, Rules: r.retention, Every: r.cfg.RetireInterval, Logger: r.logger}
 	sweeper := &maintenance.WebhookSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
@@ -264,7 +280,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)
