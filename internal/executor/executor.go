@@ -25,6 +25,7 @@ type Run struct {
 	Attempt    int       // 1 for the first attempt at this turn
 	Checkpoint a2a.Raw   // the last one saved, or nil
 	Deadline   time.Time // zero if there is none
+	Extensions []string  // URIs of the agent's extensions that the clients of Messages have activated
 }
 
 // Executor does an agent's work.
