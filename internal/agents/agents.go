@@ -16,20 +16,32 @@
 //	  - {id: count, name: Count words, description: …, tags: [text], examples: […], input_modes: […], output_modes: […]}
 //	input_modes, output_modes    # media types; the default goes by the executor
 //	default: true                # the agent that answers at /
-//	executor: {echo: {}}         # or {script: {}} or {exec: {…}}; required
+//	executor: {echo: {}}         # or script, exec, http, a2a, pull; required
 //	limits: {concurrency: 8, max_attempts: 5, backoff: 1s, lease_ttl: 30s, deadline: 1h, idle_timeout: 5m}
 //	on_busy: queue               # or reject
 //	on_lost_lease: retry         # or fail, or input-required
 //	dedupe: message_id
+//	direct_reply: false          # or true: it may answer with a Message instead of a task
 //	push: on                     # or off: no webhooks
 //
 // backoff is the first wait between two attempts, or {base: 1s, max: 5m}.
 //
-//	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}}
+//	echo: {}
+//	script: {}
+//	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}, max_output: 64MiB}
+//	http: {url: "https://…", cancel_url: "https://…", first_byte_timeout: 30s, idle_timeout: 1m, …}
+//	a2a:  {card: "https://…", version: 1.0, poll_interval: 1s, …}
+//	pull: {}
 //
 // input is run (the run as JSON, the default) or text; output is events (one JSON
-// event per line, the default) or text. dir, and so a command with a slash, is taken
-// from the directory of the file.
+// event per line, the default) or text. http and a2a have these too:
+//
+//	headers: {X-Team: words, X-Key: "${WORDS_KEY}"}   # ${NAME} is a variable of the environment
+//	bearer_env: WORDS_TOKEN
+//	tls: {ca: ca.pem, cert: client.pem, key: client.key, server_name: words.internal}
+//	connect_timeout: 5s
+//
+// Paths, and so a command with a slash, are taken from the directory of the file.
 //
 // What describes the agent may also stand under card, in the member names of an A2A 1.0
 // AgentCard (documentationUrl, defaultInputModes, …), but each thing in one place only.
@@ -56,28 +68,6 @@ type File struct {
 	Executor Spec
 	Warnings []Fault // what is allowed but probably not meant
 }
-
-// Spec says which executor does the agent's work: Echo, Script or Exec.
-type Spec interface{ spec() }
-
-// Echo is the built-in agent that answers with what it was told.
-type Echo struct{}
-
-// Script is the built-in agent that plays what its message says.
-type Script struct{}
-
-// Exec is a command per run.
-type Exec struct {
-	Command []string // program and arguments; no shell is involved
-	Input   string   // "run" or "text"
-	Output  string   // "events" or "text"
-	Dir     string   // working directory
-	Env     map[string]string
-}
-
-func (Echo) spec()   {}
-func (Script) spec() {}
-func (Exec) spec()   {}
 
 // Fault is one thing that is wrong with an agent file, and what to do about it.
 type Fault struct {
@@ -121,7 +111,7 @@ func Load(path string) ([]File, error) {
 			all = append(all, Fault{Path: p, Text: err.Error()})
 			continue
 		}
-		file := d.file(data)
+		file := d.decode(data)
 		if name := file.Agent.Name; name != "" {
 			if other, taken := names[name]; taken {
 				d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
