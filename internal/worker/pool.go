@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
@@ -27,7 +28,8 @@ type Hub interface {
 	Wake(keys ...string)
 }
 
-// Agent is one agent with the program that does its work.
+// Agent is one agent with the program that does its work. Without an executor its tasks are
+// left to workers far away.
 type Agent struct {
 	*a2a.Agent
 	Executor executor.Executor
@@ -54,6 +56,7 @@ type Pool struct {
 	store  *store.Store
 	hub    Hub
 	queues []*queue
+	remote []*queue      // of agents whose tasks are claimed by others
 	freed  chan struct{} // capacity 1: a slot is free again
 	claims atomic.Bool   // the last claim went through
 
@@ -87,37 +90,29 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	}
 	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
 	for _, a := range cfg.Agents {
-		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits), backlog: true})
+		q := &queue{Agent: a, limits: a.Limits.Or(cfg.Limits), backlog: true}
+		if a.Executor == nil {
+			p.remote = append(p.remote, q)
+			continue
+		}
+		p.queues = append(p.queues, q)
 	}
 	return p
 }
 
-func merge(l, def a2a.Limits) a2a.Limits {
-	for _, d := range []struct{ v, def *time.Duration }{
-		{&l.BackoffBase, &def.BackoffBase}, {&l.BackoffMax, &def.BackoffMax}, {&l.LeaseTTL, &def.LeaseTTL},
-		{&l.Deadline, &def.Deadline}, {&l.IdleTimeout, &def.IdleTimeout},
-	} {
-		if *d.v == 0 {
-			*d.v = *d.def
-		}
-	}
-	if l.Concurrency == 0 {
-		l.Concurrency = def.Concurrency
-	}
-	if l.MaxAttempts == 0 {
-		l.MaxAttempts = def.MaxAttempts
-	}
-	return l
+func (p *Pool) bounds() attempt.Bounds {
+	return attempt.Bounds{Bytes: p.cfg.MaxBytes, Events: p.cfg.MaxSeq, Artifacts: p.cfg.MaxArtifacts}
 }
 
 var fates = map[a2a.OnLostLease]string{
 	a2a.LostLeaseRetry: "retry", a2a.LostLeaseFail: "fail", a2a.LostLeaseInputRequired: "input-required",
 }
 
-// Policies returns what becomes of the agents' tasks whose worker is lost.
+// Policies returns what becomes of the agents' tasks whose worker is lost, wherever it was.
 func (p *Pool) Policies() []store.Policy {
-	out := make([]store.Policy, len(p.queues))
-	for i, q := range p.queues {
+	all := slices.Concat(p.queues, p.remote)
+	out := make([]store.Policy, len(all))
+	for i, q := range all {
 		out[i] = store.Policy{Agent: q.Name, Fate: fates[q.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
 	}
 	return out
@@ -137,7 +132,7 @@ func (p *Pool) count(f func(*Stats)) {
 }
 
 // Healthy reports whether the last try to claim went through.
-func (p *Pool) Healthy() bool { return p.cfg.Slots == 0 || p.claims.Load() }
+func (p *Pool) Healthy() bool { return p.cfg.Slots == 0 || len(p.queues) == 0 || p.claims.Load() }
 
 // Run claims and runs tasks until ctx is done. Then it claims no more, lets runs go on for
 // the drain time, ends the rest and gives their tasks back. It returns when all that has
