@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	nethttp "net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,11 +32,13 @@ type exchange struct {
 	emit  func(a2a.Event) error
 	last  func() // called before the event that ends the turn
 	log   *slog.Logger
-	open  bool // the agent works on it, as far as we know
+	sent  atomic.Bool // there is a connection
+	open  bool        // the agent works on it, as far as we know
 }
 
 // Why a request of ours is ended.
 var (
+	errConnect  = errors.New("the agent cannot be reached in time")
 	errIdle     = errors.New("the agent sent nothing for too long")
 	errLingered = errors.New("the answer goes on behind its last event")
 )
@@ -46,8 +51,14 @@ func (x *exchange) do() error {
 		return executor.Permanent(err)
 	}
 	req.Header.Set("Accept", "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8")
-	x.open = true
+	connecting := time.AfterFunc(x.e.c.ConnectTimeout, func() { x.abort(errConnect) })
+	defer connecting.Stop()
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		connecting.Stop()
+		x.sent.Store(true)
+	}}))
 	resp, err := x.e.transport.RoundTrip(req)
+	x.open = x.sent.Load()
 	if err != nil {
 		return x.unanswered(err)
 	}
@@ -73,12 +84,7 @@ func (x *exchange) request(ctx context.Context, url string, body []byte) (*netht
 	}
 	h, epoch := req.Header, strconv.FormatInt(x.run.Epoch, 10)
 	h.Set("User-Agent", x.e.c.UserAgent)
-	if x.e.c.Bearer != "" {
-		h.Set("Authorization", "Bearer "+x.e.c.Bearer)
-	}
-	for k, v := range x.e.c.Headers {
-		h.Set(k, v)
-	}
+	maps.Copy(h, x.e.c.Header)
 	h.Set("Content-Type", "application/json")
 	h.Set("Idempotency-Key", x.run.Task.ID.String()+":"+epoch)
 	h.Set("A2ad-Epoch", epoch)
@@ -93,31 +99,20 @@ func (x *exchange) unanswered(err error) error {
 		return cause
 	}
 	x.log.Warn("agent does not answer", "err", err)
-	var dial *net.OpError
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
 	case errors.As(err, &dns):
-		x.open = false
 		return errors.New("the agent's host name cannot be resolved")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		x.open = false
 		return errors.New("the agent refuses connections")
-	case errors.As(err, &dial) && dial.Op == "dial":
-		x.open = false
-		return errors.New("the agent cannot be reached")
+	case !x.open:
+		return errors.New("no connection to the agent can be made")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return errors.New("the agent did not answer in time")
-	case isTLS(err):
-		x.open = false
-		return errors.New("the TLS connection to the agent cannot be made")
 	}
-	x.open = false // the connection is cut
+	x.open = false // it is cut
 	return errors.New("the agent closed the connection before it answered")
-}
-
-func isTLS(err error) bool {
-	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
 // Bounds of what is taken from an answer that is an error.

@@ -31,17 +31,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
-	"net"
 	nethttp "net/http"
 	"net/url"
-	"os"
-	"strings"
+	"slices"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
@@ -49,17 +48,12 @@ import (
 
 // Config says whom to ask. URL is required, everything else has a default.
 type Config struct {
-	URL       string            // http or https, without user info
-	CancelURL string            // told of runs that are over before their answer; default: none
-	Headers   map[string]string // of every request
-	Bearer    string            // sent as Authorization; default: none
+	URL       string         // http or https, without user info
+	CancelURL string         // told of runs that are over before their answer; default: none
+	Header    nethttp.Header // of every request
+	TLS       *tls.Config    // default: as the system does
 
-	CAFile     string // PEM; default: the system's authorities
-	CertFile   string // PEM; the client certificate, with KeyFile
-	KeyFile    string
-	ServerName string // that the certificate must be of; default: the host of the URL
-
-	ConnectTimeout   time.Duration // each of name and connection, and TLS handshake; default 10 s
+	ConnectTimeout   time.Duration // name, connection and TLS together; default 10 s
 	FirstByteTimeout time.Duration // from the end of the request to the head of the answer; default: none
 	IdleTimeout      time.Duration // between two bytes of the answer; default: none
 	CancelTimeout    time.Duration // for CancelURL; default 2 s
@@ -78,39 +72,33 @@ type Executor struct {
 	transport *nethttp.Transport
 }
 
-// New returns an Executor. It reads the files of TLS and starts nothing.
+// New returns an Executor. It starts nothing.
 func New(c Config) (*Executor, error) {
-	for _, u := range []string{c.URL, c.CancelURL} {
-		if err := checkURL(u); err != nil && (u != "" || c.URL == "") {
+	for _, u := range []string{c.URL, cmp.Or(c.CancelURL, c.URL)} {
+		if err := checkURL(u); err != nil {
 			return nil, err
 		}
 	}
-	for k, v := range c.Headers {
-		if err := checkHeader(k, v); err != nil {
-			return nil, err
+	for name, values := range c.Header {
+		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			return nil, fmt.Errorf("http: %q is not a header", name) // its value may be a secret
 		}
-	}
-	if err := checkHeader("Bearer", c.Bearer); err != nil {
-		return nil, err
 	}
 	c.ConnectTimeout, c.CancelTimeout, c.Linger = cmp.Or(c.ConnectTimeout, 10*time.Second), cmp.Or(c.CancelTimeout, 2*time.Second), cmp.Or(c.Linger, time.Second)
 	c.MaxEvent, c.MaxOutput = cmp.Or(c.MaxEvent, 1<<20), cmp.Or(c.MaxOutput, 64<<20)
 	c.UserAgent = cmp.Or(c.UserAgent, "a2ad")
+	if c.TLS == nil {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	secure, err := c.tls()
-	if err != nil {
-		return nil, err
 	}
 	var protocols nethttp.Protocols
 	protocols.SetHTTP1(true)
 	return &Executor{c: c, transport: &nethttp.Transport{
 		Proxy:                  nil,
-		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout}).DialContext,
 		Protocols:              &protocols,
-		TLSClientConfig:        secure,
-		TLSHandshakeTimeout:    c.ConnectTimeout,
+		TLSClientConfig:        c.TLS,
 		ResponseHeaderTimeout:  c.FirstByteTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableKeepAlives:      true,
@@ -127,52 +115,6 @@ func checkURL(s string) error {
 		return errors.New("http: credentials do not belong into the URL: use a header")
 	}
 	return nil
-}
-
-// ours are the headers that a Config cannot set.
-var ours = []string{
-	"Host", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Expect",
-	"Idempotency-Key", "A2ad-Epoch", "A2ad-Attempt", "Traceparent", "Accept", "Accept-Encoding",
-}
-
-func checkHeader(name, value string) error {
-	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	if name == "" || strings.Trim(name, token) != "" {
-		return fmt.Errorf("http: %q cannot be the name of a header", name)
-	}
-	for _, o := range ours {
-		if strings.EqualFold(name, o) {
-			return fmt.Errorf("http: the header %s is set by the server", o)
-		}
-	}
-	for i := range len(value) {
-		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
-			return fmt.Errorf("http: the value of %s has a control character", name) // which may be a secret
-		}
-	}
-	return nil
-}
-
-func (c *Config) tls() (*tls.Config, error) {
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("http: authorities: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("http: %s has no certificate in PEM", c.CAFile)
-		}
-	}
-	if c.CertFile != "" || c.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("http: client certificate: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, nil
 }
 
 var (
