@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -28,8 +29,12 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 		return "finished", nil
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
-	case errors.Is(reason, executor.ErrLeaseLost), errors.Is(reason, store.ErrLeaseLost):
-		return r.lost(ctx), nil
+	case errors.Is(reason, executor.ErrLeaseLost):
+		if r.canceled(ctx) {
+			return "canceled", nil
+		}
+		r.pool.count(func(s *Stats) { s.Lost++ })
+		return "lost", nil
 	case errors.Is(reason, executor.ErrShutdown):
 		r.end()
 		r.pool.release(ctx, []store.Lease{*r.lease})
@@ -43,13 +48,10 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 	return r.failed(ctx, reason)
 }
 
-// lost tells a cancel, of which this worker had not heard yet, from a loss.
-func (r *run) lost(ctx context.Context) string {
-	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
-		return "canceled"
-	}
-	r.pool.count(func(s *Stats) { s.Lost++ })
-	return "lost"
+// canceled tells a cancel, of which this worker had not heard yet, from a loss.
+func (r *run) canceled(ctx context.Context) bool {
+	state, err := r.pool.store.State(ctx, r.lease.TaskID)
+	return err == nil && state == a2a.StateCanceled
 }
 
 // failed ends the task or has it tried again. The error is the reason, for the log.
@@ -85,11 +87,17 @@ func isAgents(err error) bool {
 	return errors.As(err, &failed)
 }
 
+const invalidResponse = "invalid agent response: "
+
 // reasonText is what the record of attempts and the client are told: what the agent says and
 // what this package says of it. The store's errors are for the log.
 func reasonText(err error) string {
 	if !isAgents(err) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
 		return "internal error"
 	}
-	return err.Error()
+	text := err.Error()
+	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && !strings.HasPrefix(text, invalidResponse) {
+		text = invalidResponse + text
+	}
+	return text
 }
