@@ -404,7 +404,7 @@ func (f *fakeOperator) Pushes(_ context.Context, task, tenant, state string, _ i
 }
 
 func (f *fakeOperator) PushAttempts(context.Context, string, int) ([]pushTryRow, error) {
-	return []pushTryRow{{From: 3, Seq: 7, Outcome: "failed", Attempt: 11, StartedAt: f.rows()[0].CreatedAt, Ms: 12, RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error"}}, nil
+	return []pushTryRow{{From: 3, Seq: 7, Outcome: "failed", Attempt: 11, Trigger: "manual", StartedAt: f.rows()[0].CreatedAt, Ms: 12, RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error"}}, nil
 }
 
 func (f *fakeOperator) ReplayPush(context.Context, string, int64) error { return nil }

@@ -89,6 +89,9 @@ func (x *exchange) request(ctx context.Context, url string, body []byte) (*netht
 	h.Set("Idempotency-Key", x.run.Task.ID.String()+":"+epoch)
 	h.Set("A2ad-Epoch", epoch)
 	h.Set("A2ad-Attempt", strconv.Itoa(x.run.Attempt))
+	if x.run.Traceparent != "" {
+		h.Set("Traceparent", string(x.run.Traceparent))
+	}
 	return req, nil
 }
 

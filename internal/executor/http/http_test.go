@@ -122,7 +122,9 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 		_, _ = io.WriteString(w, completed)
 	})
 	c := http.Config{URL: url, Header: nethttp.Header{"Authorization": {"Bearer secret"}, "X-Own": {"1"}, "User-Agent": {"mine"}}}
-	if _, err := collect(t, t.Context(), c, run()); err != nil {
+	r := run()
+	r.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	if _, err := collect(t, t.Context(), c, r); err != nil {
 		t.Fatal(err)
 	}
 	if length != int64(len(body)) || len(encoding) > 0 {
@@ -131,6 +133,7 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 	for k, want := range map[string]string{
 		"Content-Type": "application/json", "Authorization": "Bearer secret", "X-Own": "1", "User-Agent": "mine",
 		"Idempotency-Key": "01000000-0000-0000-0000-000000000000:7", "A2ad-Epoch": "7", "A2ad-Attempt": "2",
+		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"Accept": "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8",
 	} {
 		if got := head.Get(k); got != want {
