@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -153,6 +155,33 @@ func TestFloodIsBounded(t *testing.T) {
 			t.Logf("%d sends beside the flood", others+1)
 			return
 		default:
+		}
+	}
+}
+
+// TestAgentIsToldOfItsExtensions: those of the agent that a request asks for, by either header, and
+// no others, reach the run; clients do not see that they are kept.
+func TestAgentIsToldOfItsExtensions(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const own, other = "https://example.com/own/v1", "https://example.com/other/v1"
+	file := "name: tells\ndescription: Says what it is told.\nextensions: [{uri: " + own + "}, {uri: " + other + "}]\n" +
+		`executor: {exec: {command: [sed, 's/.*],"extensions":\(.*\)}$/<\1>/'], output: text}}` + "\n"
+	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	for _, tc := range []struct {
+		header []string
+		want   string
+	}{
+		{[]string{"A2A-Extensions", own + ", https://a2ad.dev/extensions/resume/v1, https://example.com/unknown"}, `<[\"` + own + `\"]>`},
+		{[]string{"X-A2A-Extensions", own, "A2A-Extensions", other}, `<[\"` + own + `\",\"` + other + `\"]>`},
+		{nil, `\"messages\":[`},
+	} {
+		got := c.post(a, "/agents/tells", message(""), tc.header...)
+		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) || got.code != 0 {
+			t.Errorf("%q: %s, want %s", tc.header, got.body, tc.want)
 		}
 	}
 }

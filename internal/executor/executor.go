@@ -26,7 +26,6 @@ type Run struct {
 	Checkpoint  a2a.Raw         // the last one saved, or nil
 	Deadline    time.Time       // zero if there is none
 	Traceparent a2a.Traceparent // of the client's newest request that had one; for what the agent calls
-	Extensions  []string        // URIs of the agent's extensions that the clients of Messages have activated
 }
 
 // Executor does an agent's work.

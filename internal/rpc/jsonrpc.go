@@ -127,7 +127,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
-		op.Traceparent = traceparent(c.r.Header)
+		op.Traceparent, op.Message.Activated = traceparent(c.r.Header), c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}

@@ -134,7 +134,7 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 		"Content-Type": "application/json", "Authorization": "Bearer secret", "X-Own": "1", "User-Agent": "mine",
 		"Idempotency-Key": "01000000-0000-0000-0000-000000000000:7", "A2ad-Epoch": "7", "A2ad-Attempt": "2",
 		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-		"Accept": "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8",
+		"Accept":      "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8",
 	} {
 		if got := head.Get(k); got != want {
 			t.Errorf("%s: %q, want %q", k, got, want)

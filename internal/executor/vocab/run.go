@@ -14,7 +14,7 @@ func RunOf(r *executor.Run) *Run {
 	}
 	return &Run{
 		Task: &task, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt, Deadline: r.Deadline, Checkpoint: r.Checkpoint,
-		Traceparent: r.Traceparent, Extensions: r.Extensions,
+		Traceparent: r.Traceparent,
 	}
 }
 

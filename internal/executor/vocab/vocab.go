@@ -25,6 +25,7 @@
 package vocab
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,12 +42,11 @@ type Run struct {
 	Deadline    time.Time       // zero: none
 	Checkpoint  a2a.Raw         // nil: none
 	Traceparent a2a.Traceparent // empty: none
-	Extensions  []string        // URIs of those that are active for the new messages
 }
 
 // AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
-// deadline, traceparent, the task and its new messages as 1.0 JSON, checkpoint, extensions.
-// What there is none of is left out. It is one line.
+// deadline, traceparent, the task and its new messages as 1.0 JSON, checkpoint, and the
+// extensions that are active for the new messages. What there is none of is left out. It is one line.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}
@@ -66,7 +66,7 @@ func AppendRun(dst []byte, r *Run) []byte {
 	w.key("messages")
 	w.messages(r.Messages)
 	w.raw("checkpoint", r.Checkpoint)
-	w.strs("extensions", r.Extensions)
+	w.strs("extensions", activated(r.Messages))
 	// In valid JSON a line break is white space between tokens and nothing else.
 	for i := start; i < len(w.b); i++ {
 		if w.b[i] == '\n' || w.b[i] == '\r' {
@@ -74,6 +74,18 @@ func AppendRun(dst []byte, r *Run) []byte {
 		}
 	}
 	return append(w.b, '}')
+}
+
+// activated returns the extensions that are active for messages, each once.
+func activated(messages []a2a.Message) (uris []string) {
+	for i := range messages {
+		for _, uri := range messages[i].Activated {
+			if !slices.Contains(uris, uri) {
+				uris = append(uris, uri)
+			}
+		}
+	}
+	return uris
 }
 
 type writer struct{ b []byte }
