@@ -33,7 +33,7 @@ func TestDocuments(t *testing.T) {
 		needs       string // programs besides those of a2ad
 	}{
 		{"README.md", true, ""},
-		{"docs/agents.md", false, ""},
+		{"docs/agents.md", false, "python3"},
 		{"docs/audit.md", false, ""},
 		{"docs/configuration.md", false, ""},
 		{"docs/webhooks.md", false, "python3 node"},
