@@ -135,7 +135,7 @@ func (m *moved) heads(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
 func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID string) ([]Push, error) {
 	var rows []dbsqlc.PushOfTaskForCallerRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.api).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, ConfigID: configID})
+		rows, err = s.as(c).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID})
 		return err
 	})
 	if err != nil {
@@ -155,14 +155,14 @@ const deletePoll = 20 * time.Millisecond
 // sends nothing. Deleting what is not there is fine, and waits for what an earlier delete may
 // not have waited for.
 func (s *Store) DeletePush(ctx context.Context, c Caller, task a2a.ID, configID string) error {
-	err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner})
+	err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", unavailable(err))
 	}
 	ticker := time.NewTicker(deletePoll)
 	defer ticker.Stop()
 	for {
-		busy, err := dbsqlc.New(s.api).PushBusy(ctx, dbsqlc.PushBusyParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner})
+		busy, err := dbsqlc.New(s.work).PushBusy(ctx, dbsqlc.PushBusyParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		switch {
 		case err == nil && !busy:
 			return nil

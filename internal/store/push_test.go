@@ -843,6 +843,33 @@ func TestRepeatedDeleteWaitsToo(t *testing.T) {
 	}
 }
 
+// Neither a delete nor a sweep that finds nothing may read what was deleted and kept before.
+func TestDeletesAndSweepsDoNotReadWhatIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq, deleted_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 'acme', 'ann', 'words', 'u', 'x', '{}', 3, 0, 1, 1, clock_timestamp() FROM generate_series(1, 2000)`)
+	f.exec(`INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), 0, 1, CASE n % 2 WHEN 0 THEN 'failed' ELSE 'delivered' END, 1, 'auto', clock_timestamp() FROM generate_series(1, 4000) n`)
+	task := f.task()
+	f.setPush(task, "default")
+	s := f.replica("r2")
+	if err := s.DeletePush(f.ctx, ann, task, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SweepPushes(f.ctx, store.PushSweep{Keep: time.Hour, Forget: time.Hour, Batch: 100}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close() // and its backends report what they read
+	f.waitGone("a2ad-r2-worker")
+	f.waitGone("a2ad-r2-api")
+	n := value[int64](f, `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'push%')::bigint
+		+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'push%')::bigint`)
+	if n < 1 || n > 50 {
+		t.Errorf("%d rows and entries were read, want a few", n)
+	}
+}
+
 func TestTraceparentStaysWithTheTask(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -185,7 +185,7 @@ func (q *Queries) PushAttempts(ctx context.Context, pushID pgtype.UUID, max int3
 const pushBusy = `-- name: PushBusy :one
 SELECT EXISTS (
   SELECT FROM a2a.push_configs p
-  WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND p.owner = $4
+  WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean)
     AND p.deleted_at IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy
 `
 
@@ -194,6 +194,7 @@ type PushBusyParams struct {
 	ConfigID string
 	Tenant   string
 	Owner    string
+	Shared   bool
 }
 
 // PushBusy reports whether a deliverer holds a webhook of the caller that was deleted, be it
@@ -204,6 +205,7 @@ func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error
 		arg.ConfigID,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 	)
 	var busy bool
 	err := row.Scan(&busy)
@@ -330,7 +332,7 @@ func (q *Queries) PushClaimLock(ctx context.Context, class int32, chore int32) e
 const pushDelete = `-- name: PushDelete :exec
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
-WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND p.owner = $4 AND p.deleted_at IS NULL
+WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean) AND p.deleted_at IS NULL
 `
 
 type PushDeleteParams struct {
@@ -338,6 +340,7 @@ type PushDeleteParams struct {
 	ConfigID string
 	Tenant   string
 	Owner    string
+	Shared   bool
 }
 
 // PushDelete ends a webhook of the caller. What was claimed before may still be sent: see
@@ -348,6 +351,7 @@ func (q *Queries) PushDelete(ctx context.Context, arg PushDeleteParams) error {
 		arg.ConfigID,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 	)
 	return err
 }
@@ -580,8 +584,8 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
 SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
 FROM a2a.push_configs p
-WHERE p.task_id = $1 AND p.tenant = $2 AND p.owner = $3 AND p.deleted_at IS NULL
-  AND ($4::text = '' OR p.config_id = $4)
+WHERE p.task_id = $1 AND p.tenant = $2 AND (p.owner = $3 OR $4::boolean) AND p.deleted_at IS NULL
+  AND ($5::text = '' OR p.config_id = $5)
 ORDER BY p.created_at, p.id
 `
 
@@ -589,6 +593,7 @@ type PushOfTaskForCallerParams struct {
 	TaskID   pgtype.UUID
 	Tenant   string
 	Owner    string
+	Shared   bool
 	ConfigID string
 }
 
@@ -608,6 +613,7 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 		arg.TaskID,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 		arg.ConfigID,
 	)
 	if err != nil {
