@@ -63,7 +63,7 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 	go func() { served <- srv.Serve(l) }()
 	stop = func() {
 		srv.Close()
-		<-served
+		<-served //nolint:errcheck // it was closed
 	}
 	dir = filepath.Join(b.dir, "plugs")
 	files := map[string]string{
