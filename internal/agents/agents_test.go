@@ -1,8 +1,12 @@
 package agents_test
 
 import (
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -218,7 +222,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,
@@ -360,7 +364,7 @@ func TestExamplesLoad(t *testing.T) {
 // FuzzLoad holds that the loader neither panics nor accepts an incomplete agent, and
 // that each of its faults names the file.
 func FuzzLoad(f *testing.F) {
-	for _, s := range []string{full, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
+	for _, s := range []string{full, research, everything, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
 		f.Add(s, false)
 	}
 	f.Add(`{"name":"a","description":"d","executor":{"exec":{"command":["x"]}}}`, true)
@@ -459,6 +463,48 @@ func TestHeaderFillsInVariables(t *testing.T) {
 	} {
 		if _, err := (agents.Remote{BearerEnv: name}).Header(lookup); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestTLSConfigReadsTheFiles(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	dir := write(t, "ca.pem", string(ca), "junk.pem", "junk")
+	get := func(keys agents.TLS) error {
+		c, err := agents.Remote{TLS: keys}.TLSConfig()
+		if err != nil {
+			return err
+		}
+		transport := &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		keys agents.TLS
+		want string // part of the error
+	}{
+		"trusted":      {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.com"}, ""},
+		"unknown":      {agents.TLS{}, "certificate signed by unknown authority"},
+		"another name": {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.org"}, "not example.org"},
+		"no file":      {agents.TLS{CA: dir + "/none.pem"}, "tls.ca: open "},
+		"junk":         {agents.TLS{CA: dir + "/junk.pem"}, "tls.ca: no certificate in "},
+		"junk key":     {agents.TLS{Cert: dir + "/ca.pem", Key: dir + "/junk.pem"}, "tls.cert and tls.key: "},
+	} {
+		err := get(tc.keys)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 }

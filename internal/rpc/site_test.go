@@ -33,9 +33,16 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // site is a whole server with one agent, which plays scripts.
-type site struct{ *httptest.Server }
+type site struct {
+	*httptest.Server
+	rpc  *rpc.Server
+	pool *worker.Pool
+	path string // of the agent; empty for the one at /
+}
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
+
+func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
@@ -58,17 +65,22 @@ func newSite(t *testing.T) *site {
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: script.New(script.Config{})}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
-	e, err := engine.New(db, follower, engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
+	limits := engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
 		Check:  func(*a2a.PushConfig) error { return nil },
 		Origin: func(url string) string { return url },
 		Seal:   func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
-	}})
+	}}
+	cfg := rpc.Config{
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
+	}
+	if change != nil {
+		change(&limits, &cfg)
+	}
+	cfg.Engine, err = engine.New(db, follower, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := rpc.New(rpc.Config{
-		Engine: e, Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
-	})
+	s, err := rpc.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +96,7 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{server}
+	return &site{Server: server, rpc: s, pool: pool}
 }
 
 // client speaks one version to a site.
@@ -153,7 +165,7 @@ func (c client) message(task, context, ops string, wait bool) string {
 
 func (c client) post(method, params string, header http.Header) *http.Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+c.path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
 	if err != nil {
 		c.t.Fatal(err)
 	}
