@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -161,19 +160,15 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
 			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
 }
 
 func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
-	header, err := spec.Header(func(name string) (string, bool) {
-		for _, kv := range app.Environ {
-			if value, ok := strings.CutPrefix(kv, name+"="); ok {
-				return value, true
-			}
-		}
-		return "", false
-	})
+	env := readEnviron(app.Environ)
+	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil {
 		return nil, err
 	}

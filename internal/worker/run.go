@@ -70,11 +70,7 @@ func (r *run) do(ctx context.Context) {
 		reason = cause // an executor that is stopped may report any error
 	}
 	if errors.Is(reason, store.ErrLeaseLost) {
-		// The log refused what a cancel was quicker than: the agent is told which it was.
-		reason = executor.ErrLeaseLost
-		if r.canceled(ctx) {
-			reason = executor.ErrCanceled
-		}
+		reason = r.whyLost(context.WithoutCancel(ctx))
 		cancel(reason)
 	}
 	cancel(nil)

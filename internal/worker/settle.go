@@ -30,11 +30,7 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
 	case errors.Is(reason, executor.ErrLeaseLost):
-		if r.canceled(ctx) {
-			return "canceled", nil
-		}
-		r.pool.count(func(s *Stats) { s.Lost++ })
-		return "lost", nil
+		return r.lost(ctx), nil
 	case errors.Is(reason, executor.ErrShutdown):
 		r.end()
 		r.pool.release(ctx, []store.Lease{*r.lease})
@@ -48,10 +44,23 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 	return r.failed(ctx, reason)
 }
 
-// canceled tells a cancel, of which this worker had not heard yet, from a loss.
-func (r *run) canceled(ctx context.Context) bool {
-	state, err := r.pool.store.State(ctx, r.lease.TaskID)
-	return err == nil && state == a2a.StateCanceled
+// whyLost tells a cancel, of which this worker had not heard yet, from a loss. The executor is
+// told the same: it may have something to stop elsewhere.
+func (r *run) whyLost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
+	defer cancel()
+	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
+		return executor.ErrCanceled
+	}
+	return executor.ErrLeaseLost
+}
+
+func (r *run) lost(ctx context.Context) string {
+	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
+		return "canceled"
+	}
+	r.pool.count(func(s *Stats) { s.Lost++ })
+	return "lost"
 }
 
 // failed ends the task or has it tried again. The error is the reason, for the log.
