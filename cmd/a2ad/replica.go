@@ -20,6 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
 	"github.com/a2ad/a2ad/internal/executor/exec"
+	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
@@ -156,6 +157,8 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
+	case agents.HTTP:
+		return newHTTP(app, logger, spec)
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
@@ -165,6 +168,22 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
+}
+
+func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
+	env := readEnviron(app.Environ)
+	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		return nil, err
+	}
+	secure, err := spec.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	return httpexec.New(httpexec.Config{
+		URL: spec.URL, CancelURL: spec.CancelURL, Header: header, TLS: secure, ConnectTimeout: spec.ConnectTimeout, FirstByteTimeout: spec.FirstByteTimeout,
+		IdleTimeout: spec.IdleTimeout, UserAgent: "a2ad/" + version, Log: logger,
+	})
 }
 
 func (r *replica) openAPI(ctx context.Context) error {
