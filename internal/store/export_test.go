@@ -12,9 +12,8 @@ func Rescanned(c *Claimer) { setRescan(c, time.Now().Add(time.Hour)) }
 func RescanDue(c *Claimer) { setRescan(c, time.Time{}) }
 
 func setRescan(c *Claimer, at time.Time) {
-	for agent, f := range c.floors {
-		f.rescans = at
-		c.floors[agent] = f
+	for _, pos := range c.queues {
+		pos.rescans = at
 	}
 }
 

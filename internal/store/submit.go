@@ -293,8 +293,8 @@ func tooLarge(limit int64) error {
 // CodeTaskNotCancelable.
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
 	state := a2a.StateCanceled
-	var worker string
-	push := false
+	var worker, of string
+	push, counted := false, false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
@@ -314,7 +314,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		if err != nil {
 			return err
 		}
-		worker = row.Worker
+		worker, counted, of = row.Worker, row.Counted, t.Agent
 		if folds {
 			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
 				return err
@@ -334,6 +334,9 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
+	}
+	if counted {
+		s.cfg.Wake("ready:" + of) // it has made room
 	}
 	return state, nil
 }

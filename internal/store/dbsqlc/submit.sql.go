@@ -114,7 +114,7 @@ WITH n AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, $3::uuid, 1, 102, 2, u.last_at, $4::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -129,7 +129,7 @@ WITH n AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u
 `
 
 type TaskCancelParams struct {
@@ -145,6 +145,7 @@ type TaskCancelParams struct {
 type TaskCancelRow struct {
 	LastSeq int64
 	Worker  string
+	Counted bool
 }
 
 // TaskCancel ends a task that the transaction has locked: whatever its agent does from now
@@ -160,7 +161,7 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		arg.ReadyAt,
 	)
 	var i TaskCancelRow
-	err := row.Scan(&i.LastSeq, &i.Worker)
+	err := row.Scan(&i.LastSeq, &i.Worker, &i.Counted)
 	return i, err
 }
 
