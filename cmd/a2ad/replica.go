@@ -31,6 +31,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
 // replica is one running server: everything of a process, put together.
@@ -48,6 +49,7 @@ type replica struct {
 	follower   *stream.Follower
 	engine     *engine.Engine
 	pool       *worker.Pool
+	workers    *workerapi.API
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
 	policy     push.Policy
@@ -128,13 +130,37 @@ func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
 	r.publisher.Publish(key)
 }
 
-func (r *replica) openWork(app *App) error {
-	def := a2a.Limits{
+// limits are those of agents that set none.
+func (r *replica) limits() a2a.Limits {
+	return a2a.Limits{
 		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
 		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
 	}
+}
+
+// openWorkers makes the API of workers that claim the tasks of some agents from outside.
+func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
+	cfg := workerapi.Config{
+		Authenticator: authenticator, Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, Drain: ctx, Logger: r.logger,
+	}
+	for i := range r.files {
+		if _, ok := r.files[i].Executor.(agents.Pull); ok {
+			cfg.Agents = append(cfg.Agents, &r.files[i].Agent)
+		}
+	}
+	r.workers = workerapi.New(r.store, r.hub, cfg)
+}
+
+func (r *replica) openWork(app *App) error {
+	def := r.limits()
 	var list []worker.Agent
 	for i := range r.files {
+		if _, ok := r.files[i].Executor.(agents.Pull); ok {
+			list = append(list, worker.Agent{Agent: &r.files[i].Agent}) // others do its work: see openWorkers
+			continue
+		}
 		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
 		if err != nil {
 			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
@@ -195,11 +221,12 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.openWorkers(ctx, authenticator)
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: list, PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -253,6 +280,7 @@ func (r *replica) run(ctx context.Context) error {
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	sweeper := &maintenance.Sweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
@@ -267,7 +295,8 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
+			{Name: "batch ids", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

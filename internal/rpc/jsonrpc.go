@@ -85,6 +85,9 @@ func (c *call) carryOut(asked *generation, req *jsonrpc.Request, p *auth.Princip
 	if scope := scopeOf(op); !p.Has(scope) {
 		return c.forbid(scope)
 	}
+	if !p.MayUse(c.agent.agent.Name) {
+		return a2a.Errorf(a2a.CodeForbidden, "the credentials are not for this agent")
+	}
 	if err := c.agreeExtensions(); err != nil {
 		return err
 	}

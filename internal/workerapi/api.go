@@ -29,9 +29,11 @@ type Hub interface {
 // Config sets an API up. Zero durations and sizes take their defaults.
 type Config struct {
 	Authenticator auth.Authenticator
-	Agents        []*a2a.Agent // those whose work is left to workers far away
-	Limits        a2a.Limits   // of agents that set none; LeaseTTL and MaxAttempts must be set
-	Bounds        attempt.Bounds
+	Agents        []*a2a.Agent  // those whose work is left to workers far away
+	Limits        a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
+	MaxBytes      int64         // per task; 0: no limit
+	MaxSeq        int64         // events per task; 0: no limit
+	MaxArtifacts  int           // per task; 0: no limit
 	Poll          time.Duration // how often to look for work without a wake, 1 s
 	MaxBody       int64         // 4 MiB
 	MaxDepth      int           // of JSON, 64
@@ -74,6 +76,7 @@ type API struct {
 	store  *store.Store
 	hub    Hub
 	agents map[string]*agent
+	bounds attempt.Bounds
 	desk   *desk
 	known  known
 	mux    *http.ServeMux
@@ -89,6 +92,7 @@ type agent struct {
 func New(s *store.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
 	a := &API{cfg: cfg, store: s, hub: hub, agents: make(map[string]*agent, len(cfg.Agents))}
+	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
 	for _, x := range cfg.Agents {
 		a.agents[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(cfg.Limits)}
 	}

@@ -58,7 +58,7 @@ func (a *API) gather(ctx context.Context, h *store.Held, req *eventsRequest) (b 
 		}
 		b.Checkpoint = req.checkpoint
 	}
-	if err := a.cfg.Bounds.Admit(&h.Lease, len(b.Events), size, ends); err != nil {
+	if err := a.bounds.Admit(&h.Lease, len(b.Events), size, ends); err != nil {
 		return b, invalid("events", err)
 	}
 	return b, a.admitArtifacts(ctx, h, artifacts)
@@ -73,7 +73,7 @@ func invalid(at string, err error) error {
 // admitArtifacts refuses more artifacts than a task may have. A log that is shorter than that
 // cannot name so many.
 func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) error {
-	limit := a.cfg.Bounds.Artifacts
+	limit := a.bounds.Artifacts
 	if limit == 0 || len(ids) == 0 || h.LastSeq+int64(len(ids)) <= int64(limit) {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) e
 			fresh[id] = true
 		}
 	}
-	if err := a.cfg.Bounds.TooMany(len(all.ids) + len(fresh)); err != nil && len(fresh) > 0 {
+	if err := a.bounds.TooMany(len(all.ids) + len(fresh)); err != nil && len(fresh) > 0 {
 		return invalid("events", err)
 	}
 	return nil
