@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 )
@@ -50,4 +51,22 @@ func (c *combiner[T]) hold() (queued func(n int), release func()) {
 		defer c.mu.Unlock()
 		c.queue[0].done <- true
 	}
+}
+
+// LaneDue makes the next submission that finds a lane full look at the queue.
+func LaneDue(s *Store) {
+	s.laner.mu.Lock()
+	defer s.laner.mu.Unlock()
+	for _, h := range s.laner.heads {
+		h.read = time.Time{}
+	}
+}
+
+// LaneOwners submits for n owners, and returns how many are remembered.
+func LaneOwners(n int) int {
+	l := laner{owners: make(map[laneKey]*[lanes - 1]ring), heads: make(map[string]*laneHeads)}
+	for i := range n {
+		l.choose(laneKey{"a", "t", fmt.Sprint(i)}, true)
+	}
+	return len(l.owners)
 }
