@@ -57,6 +57,9 @@ const maxClaimed = 16 << 20
 // runs writes the runs of a claim. A worker that is gone by then does not keep them.
 func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 	b := []byte(`{"runs":[`)
+	if len(leases) == 0 {
+		return append(b, "]}"...), nil
+	}
 	var size int64
 	for i := range leases {
 		if size += leases[i].Bytes; size > maxClaimed && i > 0 {
@@ -94,7 +97,7 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 			b = a.appendRun(b, l, &in)
 		}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && len(leases) > 0 {
 		a.giveBack(ctx, leases)
 	}
 	return append(b, "]}"...), nil
