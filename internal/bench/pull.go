@@ -178,7 +178,7 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 		}
 		u := after.minus(before)
 		rates = append(rates, float64(tasks)/took.Seconds())
-		cpus = append(cpus, float64((u.server + u.postgres).Microseconds())/float64(tasks))
+		cpus = append(cpus, float64((u.server+u.postgres).Microseconds())/float64(tasks))
 	}
 	f := figure{Name: "pull: runs", Unit: "/s", Target: atLeast(1000).onQuiet()}.series(rates)
 	f.Detail = fmt.Sprintf("16 workers claim 8 at a time, one request with two events ends a run; %.0f µs CPU a run (server and PostgreSQL)", median(cpus))

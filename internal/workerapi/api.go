@@ -9,9 +9,9 @@ package workerapi
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -75,7 +75,7 @@ type API struct {
 	cfg    Config
 	store  *store.Store
 	hub    Hub
-	agents map[string]*agent
+	roster atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
 	bounds attempt.Bounds
 	desk   *desk
 	known  known
@@ -86,19 +86,48 @@ type API struct {
 type agent struct {
 	name   string
 	limits a2a.Limits
+	gone   bool // its runs go on, and there are no new ones
 }
 
 // New returns an API. Claims are answered while Run runs.
 func New(s *store.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
-	a := &API{cfg: cfg, store: s, hub: hub, agents: make(map[string]*agent, len(cfg.Agents))}
+	a := &API{cfg: cfg, store: s, hub: hub}
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
-	for _, x := range cfg.Agents {
-		a.agents[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(cfg.Limits)}
-	}
+	a.SetAgents(cfg.Agents)
 	a.desk = newDesk(a)
 	a.routes()
 	return a
+}
+
+// SetAgents puts other agents in the place of those that there are. The runs of those that are
+// gone may still be reported.
+func (a *API) SetAgents(list []*a2a.Agent) {
+	next := make(map[string]*agent, len(list))
+	for name, x := range a.agents() {
+		left := *x
+		left.gone = true
+		next[name] = &left
+	}
+	for _, x := range list {
+		next[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(a.cfg.Limits)}
+	}
+	a.roster.Store(&next)
+}
+
+func (a *API) agents() map[string]*agent {
+	if m := a.roster.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// limitsOf returns the limits of the agent of a lease.
+func (a *API) limitsOf(name string) a2a.Limits {
+	if x := a.agents()[name]; x != nil {
+		return x.limits
+	}
+	return a.cfg.Limits
 }
 
 // Run hands waiting tasks to waiting claims until ctx is done.
@@ -109,8 +138,8 @@ func (a *API) Run(ctx context.Context) error {
 
 // allowed returns the agents that a caller may work for.
 func (a *API) allowed(p *auth.Principal) map[string]time.Duration {
-	out := make(map[string]time.Duration, len(a.agents))
-	for name, x := range a.agents {
+	out := make(map[string]time.Duration, len(a.agents()))
+	for name, x := range a.agents() {
 		if p.MayUse(name) {
 			out[name] = x.limits.LeaseTTL
 		}
@@ -122,13 +151,14 @@ func (a *API) allowed(p *auth.Principal) map[string]time.Duration {
 // whether there are others.
 func (a *API) choose(p *auth.Principal, names []string) ([]*agent, error) {
 	var out []*agent
+	all := a.agents()
 	for _, name := range names {
 		if !p.MayUse(name) {
 			return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials are not for the agent %s", clip(name))
 		}
-		x := a.agents[name]
-		if x == nil {
-			return nil, notFound("there is no agent %s whose work is left to workers; there are: %v", clip(name), slices.Sorted(maps.Keys(a.allowed(p))))
+		x := all[name]
+		if x == nil || x.gone {
+			return nil, notFound("there is no agent %s whose work is left to workers", clip(name))
 		}
 		if !slices.Contains(out, x) {
 			out = append(out, x)

@@ -721,3 +721,26 @@ func TestDocumentHasTheRoutes(t *testing.T) {
 		t.Errorf("the document has %v", got)
 	}
 }
+
+func TestAgentsChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	f.api.SetAgents([]*a2a.Agent{{Name: "new"}})
+	want(t, f.post("/claim", `{"worker":"w","agents":["words"]}`), 404, "NOT_FOUND")
+	want(t, f.post(r.path+"events", events(completed)), 200, "") // what was begun goes on
+	f.wantState(f.id(r), a2a.StateCompleted)
+	got := make(chan reply, 1)
+	go func() {
+		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["new"],"waitSeconds":60}`)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- r
+	}()
+	f.waitLooked()
+	id := f.submit("new", "ann")
+	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
+		t.Errorf("runs %+v", runs)
+	}
+}

@@ -113,7 +113,7 @@ func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
 	b = append(b[:len(b)-1], `,"leaseExpiresAt":`...)
 	b = appendTime(b, l.Until)
 	b = append(b, `,"leaseSeconds":`...)
-	return append(strconv.AppendFloat(b, a.agents[l.Agent].limits.LeaseTTL.Seconds(), 'f', -1, 64), '}')
+	return append(strconv.AppendFloat(b, a.limitsOf(l.Agent).LeaseTTL.Seconds(), 'f', -1, 64), '}')
 }
 
 // giveBack makes leases available again at once, as if they had not been claimed.

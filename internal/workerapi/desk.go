@@ -22,7 +22,10 @@ type desk struct {
 	dirty   map[string]bool // guarded by mu; queues that may hold tasks
 	open    bool            // guarded by mu; run runs
 
-	turn int // of the goroutine of run: which of its agents a claim gets first
+	// Of the goroutine of run:
+	turn  int             // which of its agents a claim gets first
+	heard map[string]bool // queues whose wakes are listened for
+	wg    sync.WaitGroup  // of those who listen
 }
 
 // claim is one request for work that waits.
@@ -41,7 +44,7 @@ type result struct {
 }
 
 func newDesk(a *API) *desk {
-	return &desk{api: a, kick: make(chan struct{}, 1), dirty: make(map[string]bool)}
+	return &desk{api: a, kick: make(chan struct{}, 1), dirty: make(map[string]bool), heard: make(map[string]bool)}
 }
 
 // enter puts a claim in line. It is false if too many wait. A desk that does not run has
@@ -96,21 +99,9 @@ func (d *desk) look() {
 
 // run hands out tasks until ctx is done; then it sends all away.
 func (d *desk) run(ctx context.Context) {
-	var listening sync.WaitGroup
-	defer listening.Wait()
-	for name := range d.api.agents {
-		wake, stop := d.api.hub.Wait("ready:" + name)
-		listening.Go(func() {
-			defer stop()
-			for {
-				select {
-				case <-wake:
-					d.mark(name)
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
+	defer d.wg.Wait()
+	for name := range d.api.agents() {
+		d.listen(ctx, name)
 	}
 	d.mu.Lock()
 	d.open = true
@@ -130,6 +121,26 @@ func (d *desk) run(ctx context.Context) {
 		}
 		d.serve(ctx, claimer)
 	}
+}
+
+// listen has the wakes of a queue mark it from now on, until ctx is done.
+func (d *desk) listen(ctx context.Context, agent string) {
+	if d.heard[agent] {
+		return
+	}
+	d.heard[agent] = true
+	wake, stop := d.api.hub.Wait("ready:" + agent)
+	d.wg.Go(func() {
+		defer stop()
+		for {
+			select {
+			case <-wake:
+				d.mark(agent)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 }
 
 func (d *desk) close() {
@@ -181,6 +192,9 @@ func (d *desk) serve(ctx context.Context, claimer *store.Claimer) {
 // claim takes for one claim what there is, from its agents in turns.
 func (d *desk) claim(ctx context.Context, claimer *store.Claimer, c *claim) (r result) {
 	d.turn++
+	for _, a := range c.agents {
+		d.listen(ctx, a.name) // before the look, so that nothing falls between
+	}
 	for i := range c.agents {
 		a := c.agents[(d.turn+i)%len(c.agents)]
 		n := c.max - len(r.leases)

@@ -60,6 +60,7 @@ type fixture struct {
 	sql *pgxpool.Pool
 	hub *notify.Hub
 	at  string // base URL of the replica
+	api *workerapi.API
 }
 
 var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
@@ -91,6 +92,7 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 		c(&cfg)
 	}
 	api := workerapi.New(s, hub, cfg)
+	f.api = api
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = api.Run(ctx) })

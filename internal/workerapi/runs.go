@@ -39,7 +39,7 @@ func (a *API) under(ctx context.Context, g store.Grip, speaks bool, do func(h *s
 		if err != nil {
 			return err
 		}
-		limits := a.agents[h.Agent].limits
+		limits := a.limitsOf(h.Agent)
 		if f := expired(h, limits, speaks); f != nil && h.Repeat == nil {
 			a.fail(ctx, &h.Lease, *f)
 			return store.ErrLeaseLost
@@ -226,7 +226,7 @@ func (a *API) fail(ctx context.Context, l *store.Lease, f attempt.Failure) {
 
 func (a *API) settle(ctx context.Context, l *store.Lease, f attempt.Failure) error {
 	a.known.drop(l.TaskID)
-	ended, err := attempt.Fail(ctx, a.store, l, a.agents[l.Agent].limits, f)
+	ended, err := attempt.Fail(ctx, a.store, l, a.limitsOf(l.Agent), f)
 	if err != nil {
 		return err
 	}
