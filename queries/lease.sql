@@ -9,23 +9,19 @@
 -- time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
 -- made a claim read everything that waits for a later time.
 -- name: TaskClaim :many
-WITH room AS (
-  SELECT CASE WHEN sqlc.arg(capacity)::int < 0 THEN sqlc.arg(slots)::int
-    ELSE greatest(least(sqlc.arg(slots), sqlc.arg(capacity) - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = sqlc.arg(queue)::text)), 0)::int END AS n
-), lanes AS (
-  SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor
-), pick AS (
+WITH pick AS (
   SELECT w.place, lanes.lane, w.run_at, w.task_id, w.reason, (SELECT clock_timestamp()) AS now
-  FROM lanes, LATERAL (
+  FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) lanes, LATERAL (
     SELECT q.ctid AS place, q.run_at, q.task_id, q.reason
     FROM a2a.task_ready q
-    WHERE q.queue = sqlc.arg(queue) AND q.priority = lanes.lane
+    WHERE q.queue = sqlc.arg(queue)::text AND q.priority = lanes.lane
       AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= lanes.floor
     ORDER BY q.run_at, q.task_id
-    LIMIT sqlc.arg(slots)
+    LIMIT sqlc.arg(slots)::int
     FOR UPDATE SKIP LOCKED
   ) w
-  LIMIT (SELECT room.n FROM room)
+  LIMIT CASE WHEN sqlc.arg(capacity)::int < 0 THEN sqlc.arg(slots)
+    ELSE greatest(least(sqlc.arg(slots), sqlc.arg(capacity) - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = sqlc.arg(queue))), 0) END
 ), del AS (
   DELETE FROM a2a.task_ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM pick p))
 ), up AS (

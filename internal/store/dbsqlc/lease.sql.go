@@ -542,23 +542,19 @@ func (q *Queries) RunEnded(ctx context.Context, arg RunEndedParams) (RunEndedRow
 }
 
 const taskClaim = `-- name: TaskClaim :many
-WITH room AS (
-  SELECT CASE WHEN $2::int < 0 THEN $3::int
-    ELSE greatest(least($3, $2 - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = $4::text)), 0)::int END AS n
-), lanes AS (
-  SELECT unnest($5::smallint[]) AS lane, unnest($6::timestamptz[]) AS floor
-), pick AS (
+WITH pick AS (
   SELECT w.place, lanes.lane, w.run_at, w.task_id, w.reason, (SELECT clock_timestamp()) AS now
-  FROM lanes, LATERAL (
+  FROM (SELECT unnest($2::smallint[]) AS lane, unnest($3::timestamptz[]) AS floor) lanes, LATERAL (
     SELECT q.ctid AS place, q.run_at, q.task_id, q.reason
     FROM a2a.task_ready q
-    WHERE q.queue = $4 AND q.priority = lanes.lane
+    WHERE q.queue = $4::text AND q.priority = lanes.lane
       AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= lanes.floor
     ORDER BY q.run_at, q.task_id
-    LIMIT $3
+    LIMIT $5::int
     FOR UPDATE SKIP LOCKED
   ) w
-  LIMIT (SELECT room.n FROM room)
+  LIMIT CASE WHEN $6::int < 0 THEN $5
+    ELSE greatest(least($5, $6 - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = $4)), 0) END
 ), del AS (
   DELETE FROM a2a.task_ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM pick p))
 ), up AS (
@@ -576,7 +572,7 @@ WITH room AS (
 ), le AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
   SELECT up.id, up.lease_epoch, $8::text, clock_timestamp() + $1::interval, up.last_user_seq,
-    CASE WHEN $2 >= 0 THEN $4 END
+    CASE WHEN $6 >= 0 THEN $4 END
   FROM up
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue
@@ -596,11 +592,11 @@ ORDER BY up.run_at, up.id
 
 type TaskClaimParams struct {
 	Ttl      interface{}
-	Capacity int32
-	Slots    int32
-	Queue    string
 	Lanes    []int16
 	Floors   []pgtype.Timestamptz
+	Queue    string
+	Slots    int32
+	Capacity int32
 	Deadline pgtype.Interval
 	Worker   string
 }
@@ -641,11 +637,11 @@ type TaskClaimRow struct {
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
 		arg.Ttl,
-		arg.Capacity,
-		arg.Slots,
-		arg.Queue,
 		arg.Lanes,
 		arg.Floors,
+		arg.Queue,
+		arg.Slots,
+		arg.Capacity,
 		arg.Deadline,
 		arg.Worker,
 	)
