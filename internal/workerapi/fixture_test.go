@@ -291,7 +291,7 @@ func (f *fixture) id(r run) a2a.ID {
 
 func (f *fixture) snapshot(id a2a.ID) *a2a.Task {
 	f.t.Helper()
-	task, err := f.Snapshot(f.ctx, id, store.Want{Artifacts: true})
+	task, err := f.SnapshotOfAny(f.ctx, id, store.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatal(err)
 	}
