@@ -143,7 +143,7 @@ func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authentica
 	cfg := workerapi.Config{
 		Authenticator: authenticator, Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
-		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, Drain: ctx, Logger: r.logger,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
 	}
 	for i := range r.files {
 		if _, ok := r.files[i].Executor.(agents.Pull); ok {

@@ -613,7 +613,7 @@ func TestRefusals(t *testing.T) {
 	want(t, f.post("/claims", claim), 404, "NOT_FOUND")
 	want(t, f.ask(f.at, "all", "GET", "/claim", ""), 404, "NOT_FOUND")
 	want(t, f.post("/claim", `{"worker":"`+strings.Repeat("w", 1<<20)+`","agents":["words"]}`), 413, "REQUEST_TOO_LARGE")
-	req, err := http.NewRequestWithContext(f.ctx, "POST", f.at+"/worker/v1/claim", strings.NewReader(claim))
+	req, err := http.NewRequestWithContext(f.ctx, http.MethodPost, f.at+"/worker/v1/claim", strings.NewReader(claim))
 	if err != nil {
 		t.Fatal(err)
 	}

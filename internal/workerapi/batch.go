@@ -2,7 +2,7 @@ package workerapi
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"sync"
 
@@ -28,7 +28,7 @@ func (a *API) gather(ctx context.Context, h *store.Held, req *eventsRequest) (b 
 	for i, data := range req.events {
 		at := "events[" + strconv.Itoa(i) + "]"
 		if ends {
-			return b, invalid(at, fmt.Errorf("nothing may follow the status that ends the turn"))
+			return b, invalid(at, errors.New("nothing may follow the status that ends the turn"))
 		}
 		e, err := d.Decode(data)
 		if err != nil {
@@ -51,11 +51,11 @@ func (a *API) gather(ctx context.Context, h *store.Held, req *eventsRequest) (b 
 		b.Events = append(b.Events, e)
 	}
 	if req.checkpoint != nil {
-		if _, n, err := attempt.Prepare(&a2a.Checkpoint{Body: req.checkpoint}); err != nil {
+		_, n, err := attempt.Prepare(&a2a.Checkpoint{Body: req.checkpoint})
+		if err != nil {
 			return b, invalid("checkpoint", err)
-		} else {
-			size += n
 		}
+		size += n
 		b.Checkpoint = req.checkpoint
 	}
 	if err := a.bounds.Admit(&h.Lease, len(b.Events), size, ends); err != nil {

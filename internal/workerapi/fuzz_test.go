@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func FuzzDecoders(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := httptest.NewRequest("POST", "/", strings.NewReader(string(data)))
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(data)))
 		r.Header.Set("Content-Type", "application/json")
 		body, err := a.readBody(httptest.NewRecorder(), r)
 		if err != nil {
