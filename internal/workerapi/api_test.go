@@ -552,6 +552,11 @@ func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
 	if err := f.sql.QueryRow(f.ctx, `SELECT (SELECT count(*) FROM a2a.task_attempts)::int, (SELECT count(*) FROM a2a.tasks WHERE state = 100)::int`).Scan(&attempts, &completed); err != nil {
 		t.Fatal(err)
 	}
+	var foreign int // events of a worker who had not claimed the task
+	if err := f.sql.QueryRow(f.ctx, `SELECT count(*)::int FROM a2a.task_events e WHERE e.source = 1
+		AND NOT EXISTS (SELECT FROM a2a.task_attempts a WHERE a.task_id = e.task_id AND a.epoch = e.epoch AND a.worker = e.worker)`).Scan(&foreign); err != nil || foreign != 0 {
+		t.Errorf("%d events are of a worker without a claim, %v", foreign, err)
+	}
 	if attempts != tasks || completed != tasks || len(ids) != tasks {
 		t.Errorf("%d tasks, %d attempts, %d completed, want %d of each", len(ids), attempts, completed, tasks)
 	}
