@@ -64,7 +64,7 @@ func LaneDue(s *Store) {
 
 // LaneOwners submits for n owners, and returns how many are remembered.
 func LaneOwners(n int) int {
-	l := laner{owners: make(map[laneKey]*[lanes - 1]ring), heads: make(map[string]*laneHeads)}
+	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range n {
 		l.choose(laneKey{"a", "t", fmt.Sprint(i)}, true)
 	}

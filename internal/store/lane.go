@@ -13,7 +13,8 @@ import (
 // A queue has lanes, and a claim goes through them in order. An owner's first waiting tasks of
 // an agent are in lane 0, the next ones in lane 1, and so on, each lane with room for more: so
 // an owner with very many waiting tasks stands in front of another with a few of them alone.
-// One claim in lastFirst begins with the last lane, so that what waits there is not forgotten
+// Behind tasks that wait in one lane an owner gets no place in an earlier one: its tasks keep
+// their order. One claim in lastFirst begins with the last lane, so that what waits there is not forgotten
 // while others keep the first ones full.
 const (
 	lanes     = 4
@@ -31,8 +32,24 @@ type laneKey struct{ agent, tenant, owner string }
 // in order. Several replicas give an owner so many times the room.
 type laner struct {
 	mu     sync.Mutex
-	owners map[laneKey]*[lanes - 1]ring // guarded by mu
-	heads  map[string]*laneHeads        // guarded by mu
+	owners map[laneKey]*laneOwner // guarded by mu
+	heads  map[string]*laneHeads  // guarded by mu
+}
+
+// laneOwner is what an owner has submitted, by the local clock.
+type laneOwner struct {
+	rings [lanes - 1]ring
+	last  [lanes]time.Time // the newest into each lane
+}
+
+// lane returns the last lane in which the owner has waiting tasks, or 0.
+func (o *laneOwner) lane(h *laneHeads) int {
+	for i := lanes - 1; i > 0; i-- {
+		if o.last[i].After(h.at[i]) {
+			return i
+		}
+	}
+	return 0
 }
 
 // maxLaneOwners bounds the memory: those without waiting tasks are forgotten first.
@@ -82,9 +99,9 @@ func (s *Store) lane(ctx context.Context, key laneKey) int16 {
 	return lane
 }
 
-// choose takes the first lane with room. If one seems to be full and the queue has not been
-// looked at for a while it declines, unless it must not: the caller looks, while others go by
-// what is known.
+// choose takes the first lane with room behind the tasks of the owner that wait. If that is not
+// lane 0 and the queue has not been looked at for a while it declines, unless it must not: the
+// caller looks, while others go by what is known.
 func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 	now := time.Now()
 	l.mu.Lock()
@@ -94,23 +111,27 @@ func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 		heads = &laneHeads{}
 		l.heads[key.agent] = heads
 	}
-	rings := l.owners[key]
-	if rings == nil {
+	o := l.owners[key]
+	if o == nil {
 		l.forget()
-		rings = &[lanes - 1]ring{}
-		l.owners[key] = rings
+		o = &laneOwner{}
+		l.owners[key] = o
 	}
-	for i, room := range laneRoom {
-		if t := rings[i].oldest(room); t.IsZero() || !t.After(heads.at[i]) {
-			rings[i].add(now, room)
-			return int16(i), true
-		}
-		if !must && now.Sub(heads.read) > headAge {
-			heads.read = now
-			return 0, false
+	i := o.lane(heads)
+	for ; i < lanes-1; i++ {
+		if t := o.rings[i].oldest(laneRoom[i]); t.IsZero() || !t.After(heads.at[i]) {
+			break
 		}
 	}
-	return lanes - 1, true
+	if i > 0 && !must && now.Sub(heads.read) > headAge {
+		heads.read = now
+		return 0, false
+	}
+	if i < lanes-1 {
+		o.rings[i].add(now, laneRoom[i])
+	}
+	o.last[i] = now
+	return int16(i), true
 }
 
 // forget makes room for one more owner. mu is held.
@@ -118,10 +139,8 @@ func (l *laner) forget() {
 	if len(l.owners) < maxLaneOwners {
 		return
 	}
-	for key, rings := range l.owners {
-		last := &rings[0]
-		newest := last.times[(last.next+len(last.times)-1)%len(last.times)]
-		if heads := l.heads[key.agent]; heads == nil || !newest.After(heads.at[0]) {
+	for key, o := range l.owners {
+		if h := l.heads[key.agent]; o.lane(h) == 0 && !o.last[0].After(h.at[0]) {
 			delete(l.owners, key)
 		}
 	}

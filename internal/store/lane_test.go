@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,6 +100,38 @@ func TestFloodIsNotForgotten(t *testing.T) {
 	if flooded < 64/8 {
 		t.Errorf("of 64 claims %d were of the owner with 400 waiting tasks, want at least an eighth", flooded)
 	}
+}
+
+// Its own waiting tasks an owner does not overtake, although the first lanes have room again.
+func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	c := f.NewClaimer()
+	var submitted, claimed []a2a.ID
+	claim := func(n int) (got []a2a.ID) {
+		for range n {
+			leases, err := c.Claim(f.ctx, agent, 1, ttl, 0)
+			if err != nil || len(leases) != 1 {
+				t.Fatalf("claimed %d, %v", len(leases), err)
+			}
+			got = append(got, leases[0].TaskID)
+		}
+		return got
+	}
+	for range 400 {
+		submitted = append(submitted, f.task())
+	}
+	before := claim(300) // all of the first lanes, and some of the last
+	for range 20 {
+		store.LaneDue(f.Store)
+		submitted = append(submitted, f.task())
+	}
+	claimed = claim(120)
+	left := slices.DeleteFunc(submitted, func(id a2a.ID) bool { return slices.Contains(before, id) })
+	if !slices.Equal(claimed, left) {
+		t.Error("tasks of one owner were not claimed in the order in which they came")
+	}
+	f.invariants()
 }
 
 // A lane has room again when what was in it has been claimed: an owner whose tasks do not wait

@@ -117,7 +117,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
 	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
-	s.laner = laner{owners: make(map[laneKey]*[lanes - 1]ring), heads: make(map[string]*laneHeads)}
+	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range s.appends {
 		s.appends[i] = &combiner[append_]{flush: s.flushAppends, size: appendSize}
 	}
