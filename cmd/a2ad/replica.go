@@ -39,7 +39,8 @@ type replica struct {
 	cfg    Config
 	logger *slog.Logger
 	name   string
-	files  []agents.File
+	crew   crew
+	reload *reload // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
 	hub        *notify.Hub
@@ -59,7 +60,7 @@ type replica struct {
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
 func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
-	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), files: files, hub: &notify.Hub{}}
+	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -76,9 +77,10 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err = r.openWork(app); err != nil {
+	if r.crew, err = r.hire(app, files); err != nil {
 		return nil, err
 	}
+	r.openWork()
 	return r, r.openAPI(ctx)
 }
 
@@ -141,37 +143,19 @@ func (r *replica) limits() a2a.Limits {
 // openWorkers makes the API of workers that claim the tasks of some agents from outside.
 func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
 	cfg := workerapi.Config{
-		Authenticator: authenticator, Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
 		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
-	}
-	for i := range r.files {
-		if _, ok := r.files[i].Executor.(agents.Pull); ok {
-			cfg.Agents = append(cfg.Agents, &r.files[i].Agent)
-		}
 	}
 	r.workers = workerapi.New(r.store, r.hub, cfg)
 }
 
-func (r *replica) openWork(app *App) error {
+func (r *replica) openWork() {
 	def := r.limits()
-	var list []worker.Agent
-	for i := range r.files {
-		if _, ok := r.files[i].Executor.(agents.Pull); ok {
-			list = append(list, worker.Agent{Agent: &r.files[i].Agent}) // others do its work: see openWorkers
-			continue
-		}
-		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
-		if err != nil {
-			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
-		}
-		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
-	}
 	r.pool = worker.New(r.store, r.hub, worker.Config{
-		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
+		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
 	})
-	return nil
 }
 
 // runGrace leaves a part of the drain time for giving back what did not end in it.
@@ -185,11 +169,15 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
+	case agents.Pull:
+		return nil, nil // workers far away do it: see openWorkers
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
-			Environ: app.Environ, Log: logger,
+			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
 }
@@ -213,10 +201,6 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := make([]*a2a.Agent, len(r.files))
-	for i := range r.files {
-		list[i] = &r.files[i].Agent
-	}
 	authenticator, err := r.authenticator()
 	if err != nil {
 		return err
@@ -226,7 +210,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: list, PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -278,25 +262,31 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
-		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
-	sweeper := &maintenance.Sweeper{Store: r.store, Logger: r.logger}
+	sweeper := &maintenance.WebhookSweeper{
+		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
+	}
+	batches := &maintenance.BatchSweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
-	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
 	if r.admin != nil {
 		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
+	if r.reload != nil {
+		front = append(front, lifecycle.Part{Name: "agent files", Run: r.followFiles})
+	}
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
-			{Name: "batch ids", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -16,6 +16,13 @@ type Agent struct {
 	DedupeByID  bool // dedupe: message_id
 	DirectReply bool // it may answer with a Message instead of a task
 	PushOff     bool
+	Inputs      map[string]Schema // by skill id: what its data parts must fit
+}
+
+// Schema says what a JSON value must fit. It is safe for concurrent use.
+type Schema interface {
+	// Check returns what does not fit, and the path to it from the value, like .a[0]; or two empty texts.
+	Check(v Raw) (path, mismatch string)
 }
 
 // Limits bound the runs of one agent. Zero means the server's default.

@@ -30,7 +30,7 @@
 //	script: {}
 //	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}, max_output: 64MiB}
 //	http: {url: "https://…", cancel_url: "https://…", first_byte_timeout: 30s, idle_timeout: 1m, …}
-//	a2a:  {card: "https://…", version: 1.0, poll_interval: 1s, …}
+//	a2a:  {card: "https://…", version: 1.0, poll_interval: 1s, on_lost_task: retry, …}
 //	pull: {}
 //
 // input is run (the run as JSON, the default) or text; output is events (one JSON
@@ -66,6 +66,7 @@ type File struct {
 	Path     string
 	Agent    a2a.Agent
 	Executor Spec
+	Faults   []Fault // of a file that cannot be used; Load returns none such
 	Warnings []Fault // what is allowed but probably not meant
 }
 
@@ -94,46 +95,62 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Load reads one agent file, or every *.yaml, *.yml and *.json of a directory in the
-// order of their names, hidden files left out. The error is of type Faults.
-func Load(path string) ([]File, error) {
-	paths, err := list(path)
-	if err != nil {
-		return nil, Faults{{Path: path, Text: err.Error()}}
-	}
-	var files []File
+// Load reads agent files, and of directories every *.yaml, *.yml and *.json in the order of their
+// names, hidden files left out. The error is of type Faults.
+func Load(paths ...string) ([]File, error) {
+	files := Check(paths...)
 	var all Faults
-	names, defaults := map[string]string{}, ""
-	for _, p := range paths {
-		d := decoder{path: p}
-		data, err := read(p)
-		if err != nil {
-			all = append(all, Fault{Path: p, Text: err.Error()})
-			continue
-		}
-		file := d.decode(data)
-		if name := file.Agent.Name; name != "" {
-			if other, taken := names[name]; taken {
-				d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
-			} else {
-				names[name] = Fault{Path: p, Line: d.nameLine}.at()
-			}
-		}
-		if file.Agent.Default {
-			if defaults != "" {
-				d.fault(d.defaultLine, "%s is the default agent already; keep default: true in one of the two", defaults)
-			} else {
-				defaults = Fault{Path: p, Line: d.defaultLine}.at()
-			}
-		}
-		slices.SortStableFunc(d.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
-		all = append(all, d.faults...)
-		files = append(files, file)
+	for _, f := range files {
+		all = append(all, f.Faults...)
 	}
 	if len(all) > 0 {
 		return nil, all
 	}
 	return files, nil
+}
+
+// Check is Load, but returns all files, those with faults too. What cannot be read is a file with a fault.
+func Check(paths ...string) []File {
+	var files []File
+	names, defaults := map[string]string{}, ""
+	for _, path := range paths {
+		found, err := list(path)
+		if err != nil {
+			files = append(files, File{Path: path, Faults: []Fault{{Path: path, Text: err.Error()}}})
+		}
+		for _, p := range found {
+			files = append(files, check(p, names, &defaults))
+		}
+	}
+	return files
+}
+
+// check reads one file. names and defaults say what files before it have taken, and where.
+func check(path string, names map[string]string, defaults *string) File {
+	data, err := read(path)
+	if err != nil {
+		return File{Path: path, Faults: []Fault{{Path: path, Text: err.Error()}}}
+	}
+	d := decoder{path: path}
+	file := d.decode(data)
+	if name := file.Agent.Name; name != "" {
+		if other, taken := names[name]; taken {
+			d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
+		} else {
+			names[name] = Fault{Path: path, Line: d.nameLine}.at()
+		}
+	}
+	if file.Agent.Default {
+		if *defaults != "" {
+			d.fault(d.defaultLine, "%s is the default agent already; keep default: true in one of the two", *defaults)
+		} else {
+			*defaults = Fault{Path: path, Line: d.defaultLine}.at()
+		}
+	}
+	slices.SortStableFunc(d.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(d.warnings, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	file.Faults, file.Warnings = d.faults, d.warnings
+	return file
 }
 
 func (f Fault) at() string { return strings.TrimSuffix(f.String(), ": ") }

@@ -1,8 +1,12 @@
 package agents_test
 
 import (
+	"encoding/pem"
 	"errors"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -218,7 +222,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,
@@ -273,14 +277,14 @@ executor:
 		{"two tokens", []string{"a.yaml", "name: a\ndescription: d\nexecutor:\n  http:\n    url: https://h\n    headers: {Authorization: \"${A}\"}\n    bearer_env: B\n"}, []string{
 			`a.yaml:7: bearer_env makes the header Authorization, which headers has too; keep one`}},
 		{"bad a2a", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {a2a: {version: 2.0, url: x}}\n"}, []string{
-			`a.yaml:3: version must be 0.3 or 1.0`, `a.yaml:3: a2a has no key "url"; it takes card, version, poll_interval, headers, bearer_env, tls, connect_timeout`,
+			`a.yaml:3: version must be 0.3 or 1.0`, `a.yaml:3: a2a has no key "url"; it takes card, version, poll_interval, on_lost_task, headers, bearer_env, tls, connect_timeout`,
 			`a.yaml:3: a2a has no card; add card: "http://127.0.0.1:9100/.well-known/agent-card.json"`}},
 		{"twice", []string{"a.yaml", ok + "name: b\n"}, []string{`a.yaml:4: name stands on line 1 already; keep one`}},
 		{"twice in card", []string{"a.yaml", ok + "input_modes: [a/b]\ncard: {description: x, defaultInputModes: [a/b]}\n"}, []string{
 			`a.yaml:5: card.description is given at the top of the file too; keep one`, `a.yaml:5: card.defaultInputModes is given at the top of the file too; keep one`}},
 		{"what the server knows", []string{"a.yaml", ok + "card: {url: http://x, capabilities: {}}\n"}, []string{
 			`a.yaml:4: card.url is filled in by the server from its configuration; leave the line out`,
-			`a.yaml:4: card.capabilities is filled in by the server from its configuration; leave the line out`}},
+			`a.yaml:4: card.capabilities is filled in by the server from what it can do; leave the line out, and name extensions under extensions`}},
 		{"camel case at the top", []string{"a.yaml", ok + "documentationUrl: http://x\n"}, []string{`a.yaml:4: an agent file has no key "documentationUrl"; did you mean documentation_url?`}},
 		{"backoff", []string{"a.yaml", ok + "limits: {backoff: {base: 2s, max: 1s}}\n"}, []string{`a.yaml:4: backoff.max is less than backoff.base; make it at least 2s`}},
 		{"not a mapping", []string{"a.yaml", "- a\n"}, []string{`a.yaml:1: an agent file must be a mapping of keys to values, not a list`}},
@@ -360,7 +364,7 @@ func TestExamplesLoad(t *testing.T) {
 // FuzzLoad holds that the loader neither panics nor accepts an incomplete agent, and
 // that each of its faults names the file.
 func FuzzLoad(f *testing.F) {
-	for _, s := range []string{full, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
+	for _, s := range []string{full, research, everything, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
 		f.Add(s, false)
 	}
 	f.Add(`{"name":"a","description":"d","executor":{"exec":{"command":["x"]}}}`, true)
@@ -407,8 +411,8 @@ func TestLoadReadsRemoteExecutors(t *testing.T) {
 		{"  http:\n    url: https://h/run\n    cancel_url: https://h/stop\n    first_byte_timeout: 30s\n    idle_timeout: 1m" + remote, func(dir string) agents.Spec {
 			return agents.HTTP{Remote: remoteIn(dir), URL: "https://h/run", CancelURL: "https://h/stop", FirstByteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 		}, 0},
-		{"  a2a:\n    card: https://h/card.json\n    version: 1.0\n    poll_interval: 2s" + remote, func(dir string) agents.Spec {
-			return agents.A2A{Remote: remoteIn(dir), Card: "https://h/card.json", Version: "1.0", PollInterval: 2 * time.Second}
+		{"  a2a:\n    card: https://h/card.json\n    version: 1.0\n    poll_interval: 2s\n    on_lost_task: fail" + remote, func(dir string) agents.Spec {
+			return agents.A2A{Remote: remoteIn(dir), Card: "https://h/card.json", Version: "1.0", PollInterval: 2 * time.Second, OnLostTask: "fail"}
 		}, 0},
 		{"  pull: {}\n", func(string) agents.Spec { return agents.Pull{} }, 0},
 		{"  http: {url: \"http://127.0.0.1:1\", bearer_env: T}\n", func(string) agents.Spec {
@@ -459,6 +463,48 @@ func TestHeaderFillsInVariables(t *testing.T) {
 	} {
 		if _, err := (agents.Remote{BearerEnv: name}).Header(lookup); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestTLSConfigReadsTheFiles(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	dir := write(t, "ca.pem", string(ca), "junk.pem", "junk")
+	get := func(keys agents.TLS) error {
+		c, err := agents.Remote{TLS: keys}.TLSConfig()
+		if err != nil {
+			return err
+		}
+		transport := &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		keys agents.TLS
+		want string // part of the error
+	}{
+		"trusted":      {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.com"}, ""},
+		"unknown":      {agents.TLS{}, "certificate signed by unknown authority"},
+		"another name": {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.org"}, "not example.org"},
+		"no file":      {agents.TLS{CA: dir + "/none.pem"}, "tls.ca: open "},
+		"junk":         {agents.TLS{CA: dir + "/junk.pem"}, "tls.ca: no certificate in "},
+		"junk key":     {agents.TLS{Cert: dir + "/ca.pem", Key: dir + "/junk.pem"}, "tls.cert and tls.key: "},
+	} {
+		err := get(tc.keys)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 }

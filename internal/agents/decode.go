@@ -21,6 +21,8 @@ type decoder struct {
 	warnings    []Fault
 	nameLine    int
 	defaultLine int
+	inputs      map[string]a2a.Schema             // of skills, by id
+	note        func(what string, fields []field) // of each mapping that is read; for tests
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
@@ -42,6 +44,9 @@ type field struct {
 // that people may expect why they are not taken.
 func (d *decoder) mapping(n node, what string, fields []field, gone map[string]string) (lines map[string]int) {
 	lines = map[string]int{}
+	if d.note != nil {
+		d.note(what, fields)
+	}
 	if n.kind != kindMap {
 		d.fault(n.line, "%s must be a mapping of keys to values, not %s", what, n.kind)
 		return lines
@@ -252,7 +257,6 @@ func (d *decoder) decode(data []byte) File {
 	d.root(root, &f)
 	if len(d.faults) == 0 {
 		fill(&f)
-		f.Warnings = d.warnings
 	}
 	return f
 }
@@ -264,6 +268,7 @@ func (d *decoder) root(root node, f *File) {
 	describe := d.card(&a.Card)
 	fields := append([]field{
 		{name: "name", read: d.name(&a.Name)},
+		{name: "$schema", read: d.text("$schema", new(string))}, // editors look at it
 		{name: "default", read: d.truth("default", &a.Default)},
 		{name: "card", read: func(n node) { card = n }},
 		{name: "executor", read: func(n node) { f.Executor = d.executor(n) }},
@@ -287,7 +292,7 @@ func (d *decoder) root(root node, f *File) {
 			}
 		}
 	}
-	a.Card.Name = title
+	a.Card.Name, a.Inputs = title, d.inputs
 	for _, key := range []string{"name", "description", "executor"} {
 		if lines[key] == 0 {
 			d.fault(0, "%s is missing; add a line like %s", key, samples[key])

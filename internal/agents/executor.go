@@ -158,11 +158,12 @@ func (d *decoder) http(n node) Spec {
 }
 
 func (d *decoder) a2a(n node) Spec {
-	var a A2A
+	a := A2A{OnLostTask: "retry"}
 	fields := append([]field{
 		{name: "card", read: d.url("card", &a.Card)},
 		{name: "version", read: d.word("version", []string{"0.3", "1.0"}, &a.Version)},
 		{name: "poll_interval", read: d.duration("poll_interval", &a.PollInterval)},
+		{name: "on_lost_task", read: d.word("on_lost_task", []string{"retry", "fail"}, &a.OnLostTask)},
 	}, d.remote(&a.Remote)...)
 	lines := d.mapping(n, "a2a", fields, nil)
 	if n.kind == kindMap && lines["card"] == 0 {

@@ -45,6 +45,7 @@ type A2A struct {
 	Card         string        // URL of its card
 	Version      string        // "0.3" or "1.0"; "": the newest that its card offers and a2ad speaks
 	PollInterval time.Duration // where it does not stream; 0: the executor's default
+	OnLostTask   string        // "retry" or "fail": when it has forgotten the task, or may have one of which nothing was heard
 }
 
 // Pull leaves the work to programs that come and claim it.

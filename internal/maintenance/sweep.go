@@ -9,22 +9,21 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Sweeper forgets what nobody will ask for again: the ids under which workers far away have
-// sent batches.
-type Sweeper struct {
+// WebhookSweeper bounds the tables of webhooks: without it the ledger would keep every failed
+// try, and a client that sets and deletes webhooks would leave a row each time.
+type WebhookSweeper struct {
 	Store  *store.Store
+	Keep   time.Duration // see store.PushSweep
+	Forget time.Duration // see store.PushSweep
+	Every  time.Duration
 	Logger *slog.Logger
 }
 
-const (
-	sweepEvery  = 10 * time.Minute
-	sweepBatch  = 5000
-	batchIDsFor = 24 * time.Hour // a worker that repeats a batch does so at once, or after a crash of its own
-)
+const sweepBatch = 500
 
-// Run sweeps until ctx is done.
-func (s *Sweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(sweepEvery, nil))
+// Run looks every interval until ctx is done.
+func (s *WebhookSweeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
 	defer timer.Stop()
 	for {
 		select {
@@ -32,12 +31,13 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		for n := sweepBatch; n == sweepBatch && ctx.Err() == nil; {
+		for more := true; more && ctx.Err() == nil; {
 			var err error
-			if n, err = s.Store.ForgetBatches(ctx, batchIDsFor, sweepBatch); err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "forget batch ids", "err", err)
+			more, err = s.Store.SweepPushes(ctx, store.PushSweep{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
+			if err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "sweep", "err", err)
 			}
 		}
-		timer.Reset(backoff.Jitter(sweepEvery, nil))
+		timer.Reset(backoff.Jitter(s.Every, nil))
 	}
 }

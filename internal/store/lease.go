@@ -16,22 +16,23 @@ import (
 // Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
 // what the worker appends; they belong to the goroutine that does.
 type Lease struct {
-	TaskID     a2a.ID
-	Agent      string
-	Tenant     string
-	Owner      string
-	Worker     string // empty: this replica
-	Epoch      int64
-	Attempt    int
-	Through    int64         // newest message of the client that this run knows of
-	Read       int64         // newest message of the client that an earlier turn has read
-	Left       time.Duration // to the deadline of the turn, by the database's clock; 0: none
-	Until      time.Time     // when it runs out, unless it is renewed; as of the claim or of Hold
-	Checkpoint a2a.Raw
-	LastSeq    int64
-	Bytes      int64
-	HasPush    bool // the task had webhooks the last time anybody looked
-	Counted    bool // it takes one of the runs that its agent may have at once: its end makes room
+	TaskID      a2a.ID
+	Agent       string
+	Tenant      string
+	Owner       string
+	Worker      string // empty: this replica
+	Epoch       int64
+	Attempt     int
+	Through     int64         // newest message of the client that this run knows of
+	Read        int64         // newest message of the client that an earlier turn has read
+	Left        time.Duration // to the deadline of the turn, by the database's clock; 0: none
+	Until       time.Time     // when it runs out, unless it is renewed; as of the claim or of Hold
+	Checkpoint  a2a.Raw
+	LastSeq     int64
+	Bytes       int64
+	HasPush     bool            // the task had webhooks the last time anybody looked
+	Counted     bool            // it takes one of the runs that its agent may have at once: its end makes room
+	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -108,6 +109,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
 			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: wireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
 			HasPush: r.HasPush, Counted: ask.Running > 0,
+			Traceparent: a2a.Traceparent(r.Traceparent),
 		}
 		if ask.Deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)

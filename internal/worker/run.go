@@ -70,7 +70,8 @@ func (r *run) do(ctx context.Context) {
 		reason = cause // an executor that is stopped may report any error
 	}
 	if errors.Is(reason, store.ErrLeaseLost) {
-		cancel(executor.ErrLeaseLost)
+		reason = r.whyLost(context.WithoutCancel(ctx))
+		cancel(reason)
 	}
 	cancel(nil)
 	abandoned := !r.leave(items, left)
@@ -105,6 +106,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
 		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
+		Traceparent: r.lease.Traceparent,
 	}
 	if r.lease.Left > 0 {
 		in.Deadline = time.Now().Add(r.lease.Left)

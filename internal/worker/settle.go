@@ -43,9 +43,19 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 	return r.failed(ctx, reason)
 }
 
-// lost tells a cancel, of which this worker had not heard yet, from a loss.
-func (r *run) lost(ctx context.Context) string {
+// whyLost tells a cancel, of which this worker had not heard yet, from a loss. The executor is
+// told the same: it may have something to stop elsewhere.
+func (r *run) whyLost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
+	defer cancel()
 	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
+		return executor.ErrCanceled
+	}
+	return executor.ErrLeaseLost
+}
+
+func (r *run) lost(ctx context.Context) string {
+	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
 		return "canceled"
 	}
 	r.pool.count(func(s *Stats) { s.Lost++ })

@@ -105,7 +105,7 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 
 // appendRun appends the run object, and how long its lease is.
 func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
-	run := vocab.Run{Task: &in.Task, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint}
+	run := vocab.Run{Task: &in.Task, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint, Traceparent: l.Traceparent}
 	if l.Left > 0 {
 		run.Deadline = time.Now().Add(l.Left)
 	}
