@@ -11,7 +11,7 @@ WITH i AS (
     unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size,
     unnest(sqlc.arg(taken)::boolean[]) AS taken, unnest(sqlc.arg(claim_uids)::uuid[]) AS claim_uid, unnest(sqlc.arg(ttls)::bigint[]) AS ttl,
     unnest(sqlc.arg(deadlines)::bigint[]) AS deadline,
-    unnest(sqlc.arg(traceparents)::text[]) AS traceparent
+    unnest(sqlc.arg(traceparents)::text[]) AS traceparent, unnest(sqlc.arg(lanes)::smallint[]) AS lane
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
@@ -21,10 +21,10 @@ WITH i AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, '')
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -36,10 +36,10 @@ WITH i AS (
   FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+  SELECT n.agent, n.lane, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
+  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond', 1 FROM n WHERE n.taken
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT n.id, 1, 1, sqlc.arg(worker), n.now FROM n WHERE n.taken
@@ -115,7 +115,7 @@ WITH n AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 102, 2, u.last_at, sqlc.arg(body)::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -130,4 +130,4 @@ WITH n AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u;
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u;

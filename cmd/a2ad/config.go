@@ -169,6 +169,7 @@ type Limits struct {
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
+	MaxClaims    int   `type:"setting" name:"max-claims" def:"1000" min:"1" hidden:"" help:"Claims of workers that pull, waiting at once in one replica."`
 }
 
 // Logs says what is written to stderr.

@@ -48,7 +48,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_LENIENT_03": {"off", "2"}, "A2AD_LENIENT_VERSION": {"on", "x"}, "A2AD_CARD_LEGACY_FIELDS": {"off", "x"}, "A2AD_ERROR_PROFILE": {"1.0.0", "2.0"},
 	"A2AD_MAX_BODY": {"1MiB", "4MB"}, "A2AD_MAX_HEADER": {"8KiB", "1B"}, "A2AD_MAX_JSON_DEPTH": {"32", "1"}, "A2AD_MAX_PARTS": {"5", "0"},
 	"A2AD_MAX_PART": {"2KiB", "0"}, "A2AD_MAX_HISTORY": {"5", "0"}, "A2AD_MAX_ARTIFACTS": {"5", "0"}, "A2AD_MAX_CHUNKS": {"5", "0"},
-	"A2AD_MAX_TASK": {"1GiB", "0"}, "A2AD_MAX_ID": {"128", "1"}, "A2AD_MAX_CURSOR": {"2KiB", "1"},
+	"A2AD_MAX_TASK": {"1GiB", "0"}, "A2AD_MAX_ID": {"128", "1"}, "A2AD_MAX_CURSOR": {"2KiB", "1"}, "A2AD_MAX_CLAIMS": {"5", "0"},
 	"A2AD_LOG_LEVEL": {"debug", "loud"}, "A2AD_LOG_FORMAT": {"text", "xml"},
 	"A2AD_URL": {"https://a.example", "a.example"}, "A2AD_API_KEY": {"a2ad_x", ""},
 }

@@ -41,6 +41,17 @@ func (c crew) agents() []*a2a.Agent {
 	return list
 }
 
+// pulled returns the agents whose tasks workers far away claim.
+func (c crew) pulled() []*a2a.Agent {
+	var list []*a2a.Agent
+	for i := range c {
+		if _, ok := c[i].File.Executor.(agents.Pull); ok {
+			list = append(list, &c[i].Agent)
+		}
+	}
+	return list
+}
+
 func (c crew) find(name string) *member {
 	for i := range c {
 		if c[i].Agent.Name == name {
@@ -152,6 +163,7 @@ func (r *replica) changeAgents(ctx context.Context) {
 		return
 	}
 	r.pool.SetAgents(next.workers())
+	r.workers.SetAgents(next.pulled())
 	added, changed, removed := r.crew.compare(next)
 	r.employ(next)
 	detail := map[string]any{"added": added, "changed": changed, "removed": removed}

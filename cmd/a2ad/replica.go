@@ -33,6 +33,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
 // replica is one running server: everything of a process, put together.
@@ -52,6 +53,7 @@ type replica struct {
 	follower   *stream.Follower
 	engine     *engine.Engine
 	pool       *worker.Pool
+	workers    *workerapi.API
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
 	policy     push.Policy
@@ -135,11 +137,26 @@ func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
 	r.publisher.Publish(key)
 }
 
-func (r *replica) openWork() {
-	def := a2a.Limits{
+// limits are those of agents that set none.
+func (r *replica) limits() a2a.Limits {
+	return a2a.Limits{
 		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
 		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
 	}
+}
+
+// openWorkers makes the API of workers that claim the tasks of some agents from outside.
+func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
+	cfg := workerapi.Config{
+		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
+	}
+	r.workers = workerapi.New(r.store, r.hub, cfg)
+}
+
+func (r *replica) openWork() {
+	def := r.limits()
 	r.pool = worker.New(r.store, r.hub, worker.Config{
 		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
@@ -159,6 +176,8 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		}}), nil
 	case agents.HTTP:
 		return newHTTP(app, logger, spec)
+	case agents.Pull:
+		return nil, nil // workers far away do it: see openWorkers
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
@@ -209,11 +228,12 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.openWorkers(ctx, authenticator)
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -242,7 +262,7 @@ func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, err
 	for i, s := range k.Scopes {
 		scopes[i] = auth.Scope(s)
 	}
-	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes}, err
+	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents}, err
 }
 
 // forgetKeys drops what is remembered of API keys when one was revoked anywhere.
@@ -282,6 +302,7 @@ func (r *replica) run(ctx context.Context) error {
 	sweeper := &maintenance.WebhookSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
+	batches := &maintenance.BatchSweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
@@ -299,7 +320,8 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

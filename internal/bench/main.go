@@ -46,6 +46,7 @@ func experiments() []experiment {
 		{"fanout", "many subscribers of one task", (*bench).fanout},
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
+		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

@@ -39,6 +39,7 @@ func TestDocuments(t *testing.T) {
 		{"docs/webhooks.md", false, "python3 node"},
 		{"examples/llm/README.md", false, "python3"},
 		{"examples/python-http/README.md", false, "python3"},
+		{"examples/python-pull/README.md", false, "python3"},
 		{"examples/shell/README.md", false, ""},
 		{"examples/typescript/README.md", false, "npm"},
 	} {

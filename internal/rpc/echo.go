@@ -50,6 +50,9 @@ func (s *Server) routes() http.Handler {
 	if s.cfg.JWKS != nil {
 		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
 	}
+	if s.cfg.Workers != nil {
+		e.Any("/worker/v1/*", wrap(s.cfg.Workers.ServeHTTP))
+	}
 	return s.observed(s.orREST(e))
 }
 

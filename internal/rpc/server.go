@@ -28,6 +28,7 @@ type Config struct {
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
+	Workers       http.Handler  // answers below /worker/v1; nil: nothing does
 
 	LenientVersion bool // a method of 1.0 needs no A2A-Version
 	PureCard       bool // the card for clients that name no version is that of the newest alone

@@ -62,6 +62,7 @@ type submission struct {
 	digest []byte
 	made   bool
 	waits  bool // in the queue
+	lane   int16
 	at     time.Time
 }
 
@@ -90,6 +91,7 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if sub.id = in.NewTask; sub.id.IsZero() {
 		sub.id = NewTaskID()
 	}
+	sub.lane = s.lane(ctx, laneKey{in.Agent, in.Tenant, in.Owner})
 	group := s.submits
 	if in.Key != "" {
 		group = s.keyed
@@ -119,7 +121,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n),
-		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
+		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.cfg.Replica,
 	}
 	slots := s.take(items)
 	byID := make(map[a2a.ID]*submission, n)
@@ -128,6 +130,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		p.Lanes[i] = it.lane
 		p.Traceparents[i] = string(it.Traceparent)
 		if t := slots[i]; t != nil {
 			t.param(&p, i)
@@ -314,8 +317,8 @@ func tooLarge(limit int64) error {
 // CodeTaskNotCancelable.
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
 	state := a2a.StateCanceled
-	var worker string
-	push := false
+	var worker, of string
+	push, counted := false, false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
@@ -335,7 +338,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		if err != nil {
 			return err
 		}
-		worker = row.Worker
+		worker, counted, of = row.Worker, row.Counted, t.Agent
 		if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
 			return err
 		}
@@ -358,6 +361,9 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
+	}
+	if counted {
+		s.cfg.Wake("ready:" + of) // it has made room
 	}
 	return state, nil
 }

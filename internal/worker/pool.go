@@ -226,10 +226,14 @@ func (p *Pool) claimLoop(ctx, work context.Context) {
 	timer := time.NewTimer(p.cfg.Poll)
 	defer timer.Stop()
 	queues := ears.turn(ctx)
-	for first := 0; ; first++ { // so that no agent is always served first
+	for first := 0; ; { // behind the last agent that was served, so that all are in turn
+		next := first
 		for i := range queues {
-			p.claim(ctx, work, claimer, queues[(first+i)%len(queues)])
+			if at := (first + i) % len(queues); p.claim(ctx, work, claimer, queues[at]) {
+				next = at + 1
+			}
 		}
+		first = next
 		select {
 		case <-kick:
 		case <-p.freed:
@@ -376,10 +380,10 @@ func (p *Pool) Take(agent string) (store.Slot, bool) {
 }
 
 // claim takes as many tasks of one agent as there are slots and starts their runs. Unless
-// tasks had to wait it leaves some slots to those that Take brings meanwhile.
-func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
+// tasks had to wait it leaves some slots to those that Take brings meanwhile. It reports whether there were any.
+func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) bool {
 	if ctx.Err() != nil || !q.dirty.Load() {
-		return
+		return false
 	}
 	p.mu.Lock()
 	n := p.free(q)
@@ -389,11 +393,11 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	p.hold(q, n)
 	p.mu.Unlock()
 	if n == 0 {
-		return
+		return false
 	}
 	q.dirty.Store(false)
 	asked := time.Now()
-	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
+	leases, err := c.ClaimAs(work, store.Ask{Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline})
 	p.claims.Store(err == nil)
 	if err == nil {
 		p.mu.Lock()
@@ -407,10 +411,10 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 		// Should it have been committed after all, nobody renews those leases: the rescue
 		// finds them.
 		p.cfg.Logger.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
-		return
+		return false
 	}
 	if len(leases) == 0 {
-		return
+		return false
 	}
 	if len(leases) == n {
 		q.dirty.Store(true)
@@ -421,11 +425,12 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
 		p.startEach(work, q, leases, asked)
-		return
+		return true
 	}
 	for i := range leases {
 		p.start(work, q, &leases[i], inputs[i], asked)
 	}
+	return true
 }
 
 // startEach reads claimed tasks one by one, so that one that cannot be read does not keep

@@ -47,12 +47,12 @@ WITH k AS (
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
     unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
     unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
-    unnest($13::json[]) AS checkpoint
+    unnest($13::json[]) AS checkpoint, unnest($14::text[]) AS worker
 ), e AS (
-  SELECT generate_subscripts($14::int[], 1) AS ord, unnest($14::int[]) AS pos, unnest($15::int[]) AS place,
-    unnest($16::uuid[]) AS event_uid, unnest($17::smallint[]) AS kind, unnest($18::smallint[]) AS state,
-    unnest($19::json[]) AS body, unnest($20::text[]) AS artifact_id, unnest($21::json[]) AS parts,
-    unnest($22::int[]) AS mplace, unnest($23::text[]) AS message_id, unnest($24::json[]) AS message
+  SELECT generate_subscripts($15::int[], 1) AS ord, unnest($15::int[]) AS pos, unnest($16::int[]) AS place,
+    unnest($17::uuid[]) AS event_uid, unnest($18::smallint[]) AS kind, unnest($19::smallint[]) AS state,
+    unnest($20::json[]) AS body, unnest($21::text[]) AS artifact_id, unnest($22::json[]) AS parts,
+    unnest($23::int[]) AS mplace, unnest($24::text[]) AS message_id, unnest($25::json[]) AS message
 ), l AS (
   SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
   FROM a2a.tasks t
@@ -60,7 +60,7 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, l.has_push, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, l.now, l.has_push, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
@@ -75,8 +75,8 @@ WITH k AS (
     deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
     ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
   FROM j
-  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($25::boolean OR NOT j.has_push)
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($26::boolean OR NOT j.has_push)
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint, j.worker,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
@@ -91,7 +91,7 @@ WITH k AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
 ), x AS (
-  SELECT u.id, u.epoch, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
+  SELECT u.id, u.epoch, u.worker, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
     CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
   FROM e JOIN u ON u.pos = e.pos
 ), mm AS (
@@ -105,7 +105,7 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $26::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
 SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
@@ -126,6 +126,7 @@ type EventAppendParams struct {
 	Said          []bool
 	Folds         []bool
 	Checkpoints   [][]byte
+	Workers       []string
 	Positions     []int32
 	Places        []int32
 	EventUids     []pgtype.UUID
@@ -138,7 +139,6 @@ type EventAppendParams struct {
 	MessageIds    []string
 	Messages      [][]byte
 	WithPush      bool
-	Worker        string
 }
 
 type EventAppendRow struct {
@@ -184,6 +184,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Said,
 		arg.Folds,
 		arg.Checkpoints,
+		arg.Workers,
 		arg.Positions,
 		arg.Places,
 		arg.EventUids,
@@ -196,7 +197,6 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.MessageIds,
 		arg.Messages,
 		arg.WithPush,
-		arg.Worker,
 	)
 	if err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ WITH n AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, $3::uuid, 1, 102, 2, u.last_at, $4::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -132,7 +132,7 @@ WITH n AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u
 `
 
 type TaskCancelParams struct {
@@ -148,6 +148,7 @@ type TaskCancelParams struct {
 type TaskCancelRow struct {
 	LastSeq int64
 	Worker  string
+	Counted bool
 }
 
 // TaskCancel ends a task that the transaction has locked: whatever its agent does from now
@@ -163,7 +164,7 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		arg.ReadyAt,
 	)
 	var i TaskCancelRow
-	err := row.Scan(&i.LastSeq, &i.Worker)
+	err := row.Scan(&i.LastSeq, &i.Worker, &i.Counted)
 	return i, err
 }
 
@@ -258,20 +259,20 @@ WITH i AS (
     unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size,
     unnest($12::boolean[]) AS taken, unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
     unnest($15::bigint[]) AS deadline,
-    unnest($16::text[]) AS traceparent
+    unnest($16::text[]) AS traceparent, unnest($17::smallint[]) AS lane
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
   ON CONFLICT DO NOTHING
   RETURNING task_id
 ), n AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, i.traceparent, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, '')
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -279,17 +280,17 @@ WITH i AS (
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
   SELECT n.id, s.seq, CASE s.seq WHEN 1 THEN n.event_uid ELSE n.claim_uid END, 1, s.seq, 3 - s.seq, s.seq - 1,
-    CASE s.seq WHEN 2 THEN $17::text END, n.now, '{}'
+    CASE s.seq WHEN 2 THEN $18::text END, n.now, '{}'
   FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+  SELECT n.agent, n.lane, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT n.id, 1, $17, n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
+  SELECT n.id, 1, $18, n.now + n.ttl * interval '1 millisecond', 1 FROM n WHERE n.taken
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT n.id, 1, 1, $17, n.now FROM n WHERE n.taken
+  SELECT n.id, 1, 1, $18, n.now FROM n WHERE n.taken
 )
 SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n
 `
@@ -311,6 +312,7 @@ type TaskSubmitParams struct {
 	Ttls         []int64
 	Deadlines    []int64
 	Traceparents []string
+	Lanes        []int16
 	Worker       string
 }
 
@@ -342,6 +344,7 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.Ttls,
 		arg.Deadlines,
 		arg.Traceparents,
+		arg.Lanes,
 		arg.Worker,
 	)
 	if err != nil {
