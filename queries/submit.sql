@@ -7,7 +7,7 @@ WITH i AS (
   SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(tenants)::text[]) AS tenant, unnest(sqlc.arg(owners)::text[]) AS owner,
     unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(context_ids)::text[]) AS context_id, unnest(sqlc.arg(keys)::text[]) AS key,
     unnest(sqlc.arg(digests)::bytea[]) AS digest, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
-    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size
+    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size, unnest(sqlc.arg(undecided)::boolean[]) AS undecided
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
@@ -16,8 +16,10 @@ WITH i AS (
 ), n AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
-  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
-  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
+  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at, reply)
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now,
+    CASE WHEN n.undecided THEN 1 ELSE 0 END
+  FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
   SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
@@ -45,10 +47,15 @@ ON CONFLICT DO NOTHING;
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
 -- decides on its newest version.
 -- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner)
 FOR UPDATE;
+
+-- TaskReveal makes a task of what may still be answered with a message. No row means that it
+-- is decided.
+-- name: TaskReveal :execrows
+UPDATE a2a.tasks SET reply = 0 WHERE id = sqlc.arg(id) AND reply = 1;
 
 -- MessageAdd adds a client's message to a task that the transaction has locked. With
 -- resubmit the task goes back to submitted, with an event, and into the queue.

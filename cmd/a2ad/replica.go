@@ -136,6 +136,9 @@ func (r *replica) openWork(app *App) error {
 		if err != nil {
 			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
 		}
+		if p, ok := e.(*script.Executor); ok {
+			r.files[i].Agent.RepliesTo = p.Replies
+		}
 		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
 	}
 	r.pool = worker.New(r.store, r.hub, worker.Config{

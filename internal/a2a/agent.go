@@ -12,6 +12,13 @@ type Agent struct {
 	OnLostLease OnLostLease
 	DedupeByID  bool // dedupe: message_id
 	PushOff     bool
+	DirectReply bool                // it may answer with a message in place of a task
+	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
+}
+
+// MayReply reports whether the agent may answer m with a message in place of a task.
+func (a *Agent) MayReply(m *Message) bool {
+	return a.DirectReply && (a.RepliesTo == nil || a.RepliesTo(m))
 }
 
 // Limits bound the runs of one agent. Zero means the server's default.

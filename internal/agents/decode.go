@@ -219,10 +219,6 @@ func (d *decoder) file(data []byte) File {
 	return f
 }
 
-var notYet = map[string]string{
-	"direct_reply": "direct_reply is not supported yet; leave the line out",
-}
-
 func (d *decoder) root(root node, f *File) {
 	a := &f.Agent
 	var title string
@@ -237,9 +233,10 @@ func (d *decoder) root(root node, f *File) {
 		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
 		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
+		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
-	lines := d.mapping(root, "an agent file", fields, notYet)
+	lines := d.mapping(root, "an agent file", fields, nil)
 	d.nameLine, d.defaultLine = lines["name"], lines["default"]
 	if lines["card"] != 0 {
 		inner := append([]field{{name: "name", read: d.text("card.name", &title)}}, describe...)

@@ -25,6 +25,7 @@ type Run struct {
 	Attempt    int       // 1 for the first attempt at this turn
 	Checkpoint a2a.Raw   // the last one saved, or nil
 	Deadline   time.Time // zero if there is none
+	MayReply   bool      // a message by itself, as the only event, is an answer
 }
 
 // Executor does an agent's work.

@@ -34,6 +34,9 @@ type Submission struct {
 	MaxSeq    int64    // messages in the history of the task; 0: no limit
 	Push      *NewPush // set in the same transaction, in force from the message on; may be nil
 	MaxPushes int      // of the task; 0: no limit
+	// Undecided says that the agent may answer with a message in place of a new task: nobody can
+	// see the task until it has told something else, or Reveal was called.
+	Undecided bool
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -45,6 +48,7 @@ type Submitted struct {
 	State     a2a.State
 	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
 	Replay    bool      // the key was used before: nothing was written
+	Undecided bool      // it may still be answered with a message
 	At        time.Time // of a new task: its first status
 	UID       a2a.ID    // of a new task: its first event
 }
@@ -98,7 +102,7 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if in.Push != nil {
 		s.cfg.Wake(KeyPush)
 	}
-	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, At: sub.at, UID: sub.uid}, nil
+	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: sub.at, UID: sub.uid}, nil
 }
 
 // flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
@@ -111,13 +115,14 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
+		Undecided: make([]bool, n),
 	}
 	byID := make(map[a2a.ID]*submission, n)
 	for i, it := range items {
 		byID[it.id] = it
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
-		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		p.MessageIds[i], p.Messages[i], p.Sizes[i], p.Undecided[i] = it.Message.ID, it.body, int64(len(it.body)), it.Undecided
 	}
 	tries := 0
 	return s.repeat(ctx, func() error {
@@ -149,7 +154,11 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 			if it.Push == nil {
 				continue
 			}
-			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, 1, false); err != nil {
+			head := int64(1)
+			if it.Undecided {
+				head = 0 // there may be no task to tell of
+			}
+			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false); err != nil {
 				return err
 			}
 		}
@@ -191,7 +200,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if err != nil {
 			return err
 		}
-		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true}
+		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State)}
 		return nil
 	})
 	if err != nil {
@@ -209,7 +218,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
 		if err != nil {
@@ -297,7 +306,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
 		if err != nil {

@@ -33,11 +33,11 @@ type Codec interface {
 
 	// AppendTask appends a task as GetTask and CancelTask answer it.
 	AppendTask(dst []byte, t *a2a.Task) []byte
-	// AppendSent appends the task as SendMessage answers it.
+	// AppendSent appends the task as SendMessage answers it, or what was replied directly.
 	AppendSent(dst []byte, t *a2a.Task) []byte
 	// AppendReply appends a direct reply as SendMessage answers it.
 	AppendReply(dst []byte, m *a2a.Message) []byte
-	// AppendSnapshot appends a task as an item of a stream.
+	// AppendSnapshot appends a task, or what was replied directly, as an item of a stream.
 	AppendSnapshot(dst []byte, t *a2a.Task) []byte
 	// AppendEvent appends one event of a log as an item of a stream. last says that the
 	// stream ends with it.

@@ -24,6 +24,10 @@ type batch struct {
 
 	artifacts    map[string]bool // ids that the task has
 	maxArtifacts int             // 0: no limit
+
+	mayReply bool // a message by itself is an answer
+	told     bool // something was reported that tells of a task
+	reply    bool // the last event is a direct reply
 }
 
 // At most so much is written in one append.
@@ -65,6 +69,13 @@ func (b *batch) add(it item) error {
 		b.pending = c.Body
 		return nil
 	}
+	if m, ok := it.event.(*a2a.Message); ok {
+		if err := b.admitReply(); err != nil {
+			return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
+		}
+		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
+	}
+	b.told = b.told || store.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(err)
 	}
@@ -81,6 +92,18 @@ func (b *batch) add(it item) error {
 // written empties the batch, but for a checkpoint that waits for its event.
 func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due = nil, len(b.pending), false, nil
+}
+
+// admitReply says whether a message may stand by itself: only if its agent is marked so, and
+// only in place of a task, not after parts of one (T-37 in docs/protocol.md).
+func (b *batch) admitReply() error {
+	switch {
+	case !b.mayReply:
+		return errors.New("a message by itself: report a status with it, or set direct_reply")
+	case b.told:
+		return errors.New("a message by itself after other events: report a status with it")
+	}
+	return nil
 }
 
 // admit counts a new artifact.
@@ -129,7 +152,10 @@ func copyEvent(e a2a.Event) (item, error) {
 			return copyArtifact(*e)
 		}
 	case *a2a.Message:
-		return item{}, errors.New("a message by itself: report a status with it")
+		if e != nil {
+			m, n, err := copyMessage(*e)
+			return item{event: m, size: n}, err
+		}
 	}
 	return item{}, fmt.Errorf("an event of type %T without content", e)
 }
@@ -156,20 +182,22 @@ func copyStatus(u a2a.StatusUpdate) (item, error) {
 	case u.Status.Message == nil:
 		return item{event: &u, size: len(u.Metadata)}, nil
 	}
-	m := *u.Status.Message
+	m, n, err := copyMessage(*u.Status.Message)
+	u.Status.Message = m
+	return item{event: &u, size: n + len(u.Metadata)}, err
+}
+
+func copyMessage(m a2a.Message) (_ *a2a.Message, size int, err error) {
 	m.Role = a2a.RoleAgent
 	if m.ID == "" {
 		m.ID = store.NewUID().String()
 	}
 	if err := checkID("messageId", m.ID); err != nil {
-		return item{}, err
+		return nil, 0, err
 	}
 	m.Extensions, m.ReferenceTaskIDs = cleanList(m.Extensions), cleanList(m.ReferenceTaskIDs)
-	var n int
-	var err error
-	m.Parts, n, err = copyParts(m.Parts)
-	u.Status.Message = &m
-	return item{event: &u, size: n + len(u.Metadata) + len(m.Metadata)}, err
+	m.Parts, size, err = copyParts(m.Parts)
+	return &m, size + len(m.Metadata), err
 }
 
 func cleanList(list []string) []string {

@@ -176,7 +176,7 @@ func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
 		{"a nil status", invalid((*a2a.StatusUpdate)(nil)), "invalid agent response"},
 		{"a nil artifact", invalid((*a2a.ArtifactUpdate)(nil)), "invalid agent response"},
 		{"a nil checkpoint", invalid((*a2a.Checkpoint)(nil)), "invalid agent response"},
-		{"a direct reply", invalid(&a2a.Message{ID: "m", Parts: part}), "invalid agent response: a message by itself: report a status with it"},
+		{"a direct reply", invalid(&a2a.Message{ID: "m", Parts: part}), "invalid agent response: a message by itself: report a status with it, or set direct_reply"},
 		{"an artifact without an id", invalid(chunk("", "x")), "invalid agent response: an artifact without an id"},
 		{"an artifact id with NUL", invalid(chunk("a\x00", "x")), "invalid agent response: artifactId"},
 		{"an artifact id that is too long", invalid(chunk(strings.Repeat("x", 257), "x")), "invalid agent response: artifactId"},

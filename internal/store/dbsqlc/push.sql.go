@@ -415,6 +415,7 @@ SET head_seq = t.last_seq,
 FROM (SELECT unnest($2::uuid[]) AS task_id, unnest($3::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = n.task_id
 WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+  AND (t.reply <> 1 OR t.state > 2)
 `
 
 type PushHeadMoveParams struct {
@@ -426,8 +427,9 @@ type PushHeadMoveParams struct {
 // PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 // every transaction that wrote some. In the same statement it would not see a webhook that
 // was set while the append waited for its row lock. Chunks of artifacts gather
-// for a moment; a status goes at once, but never cuts a running backoff short. It returns how
-// many webhooks have something to deliver.
+// for a moment; a status goes at once, but never cuts a running backoff short. What
+// may still be answered with a message has nothing to tell. It returns how many webhooks have
+// something to deliver.
 func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushHeadMove, arg.Gather, arg.TaskIds, arg.Urgent)
 	if err != nil {

@@ -190,7 +190,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
 WHERE t.id = $1 AND t.tenant = $2 AND t.owner = $3
 FOR UPDATE
@@ -214,6 +214,7 @@ type TaskLockForCallerRow struct {
 	HasArtifacts   bool
 	HasPush        bool
 	ReadyAt        pgtype.Timestamptz
+	Reply          int16
 }
 
 // TaskLockForCaller locks one task of the caller, so that what follows in the transaction
@@ -233,8 +234,23 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.HasArtifacts,
 		&i.HasPush,
 		&i.ReadyAt,
+		&i.Reply,
 	)
 	return i, err
+}
+
+const taskReveal = `-- name: TaskReveal :execrows
+UPDATE a2a.tasks SET reply = 0 WHERE id = $1 AND reply = 1
+`
+
+// TaskReveal makes a task of what may still be answered with a message. No row means that it
+// is decided.
+func (q *Queries) TaskReveal(ctx context.Context, id pgtype.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, taskReveal, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const taskSubmit = `-- name: TaskSubmit :many
@@ -242,17 +258,19 @@ WITH i AS (
   SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS tenant, unnest($3::text[]) AS owner,
     unnest($4::text[]) AS agent, unnest($5::text[]) AS context_id, unnest($6::text[]) AS key,
     unnest($7::bytea[]) AS digest, unnest($8::uuid[]) AS event_uid,
-    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size
+    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size, unnest($12::boolean[]) AS undecided
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
   ON CONFLICT DO NOTHING
   RETURNING task_id
 ), n AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.undecided, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
-  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
-  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
+  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at, reply)
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now,
+    CASE WHEN n.undecided THEN 1 ELSE 0 END
+  FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
   SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
@@ -278,6 +296,7 @@ type TaskSubmitParams struct {
 	MessageIds []string
 	Messages   [][]byte
 	Sizes      []int64
+	Undecided  []bool
 }
 
 type TaskSubmitRow struct {
@@ -302,6 +321,7 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.MessageIds,
 		arg.Messages,
 		arg.Sizes,
+		arg.Undecided,
 	)
 	if err != nil {
 		return nil, err

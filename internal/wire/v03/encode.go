@@ -18,11 +18,18 @@ var form = encode.Form{
 // AppendTask appends a bare Task.
 func (Codec) AppendTask(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
 
-// AppendSent appends a bare Task.
-func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
+// AppendSent appends a bare Task, or the bare Message that was replied.
+func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
 
-// AppendSnapshot appends a bare Task.
-func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
+// AppendSnapshot appends a bare Task, or the bare Message that was replied.
+func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
+
+func appendSent(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return Codec{}.AppendReply(dst, m)
+	}
+	return form.AppendTask(dst, t)
+}
 
 // AppendReply appends a bare Message.
 func (Codec) AppendReply(dst []byte, m *a2a.Message) []byte {

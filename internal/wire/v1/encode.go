@@ -23,6 +23,9 @@ func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return appendSnapshot(
 func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return appendSnapshot(dst, t) }
 
 func appendSnapshot(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return Codec{}.AppendReply(dst, m)
+	}
 	return append(form.AppendTask(append(dst, `{"task":`...), t), '}')
 }
 
