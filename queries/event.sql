@@ -119,6 +119,10 @@ WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
 ORDER BY e.seq
 LIMIT sqlc.arg(max)::int;
 
+-- EventCancel reads the event that canceled a task.
+-- name: EventCancel :one
+SELECT e.body FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.state >= 100 AND e.state = 102;
+
 -- EventUID reads the uid of one event, to tell whether a client's resume id is of this log.
 -- name: EventUID :one
 SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.seq = sqlc.arg(seq);

@@ -19,7 +19,7 @@ WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
 -- PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
 -- only that one.
 -- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND p.owner = sqlc.arg(owner) AND p.deleted_at IS NULL
   AND (sqlc.arg(config_id)::text = '' OR p.config_id = sqlc.arg(config_id))

@@ -97,7 +97,7 @@ WITH n AS (
   UPDATE a2a.tasks t
   SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
-    folded = sqlc.arg(folds)::boolean
+    folded = sqlc.arg(folds)::boolean, bytes = t.bytes + sqlc.arg(size)::bigint
   FROM n
   WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at

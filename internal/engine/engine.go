@@ -240,7 +240,7 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, a2a.ErrTaskNotFound
 	}
-	state, err := e.store.Cancel(ctx, c, agent.Name, id)
+	state, err := e.store.CancelWith(ctx, c, agent.Name, id, op.Metadata)
 	repeated := op.RepeatOK && state == a2a.StateCanceled && a2a.CodeOf(err) == a2a.CodeTaskNotCancelable
 	if err != nil && !repeated {
 		return nil, err
@@ -265,7 +265,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	}
 	f := store.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
 	if op.PageToken != "" {
-		pos, err := e.pages.open(op.PageToken, c, &f)
+		pos, err := e.pages.open(op.PageToken, bound(c, &f))
 		if err != nil {
 			return nil, err
 		}
@@ -278,7 +278,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	page := &a2a.Page{PageSize: size, Total: total, Tasks: []a2a.Task{}}
 	if len(found) > size {
 		found = found[:size]
-		page.NextToken = e.pages.seal(found[size-1], c, &f)
+		page.NextToken = e.pages.seal(found[size-1], bound(c, &f))
 	}
 	ids := make([]a2a.ID, len(found))
 	for i, p := range found {

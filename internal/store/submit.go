@@ -301,6 +301,11 @@ func tooLarge(limit int64) error {
 // one agent unless it is empty. If the task has ended already it returns its state and
 // CodeTaskNotCancelable.
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
+	return s.CancelWith(ctx, c, agent, id, nil)
+}
+
+// CancelWith is Cancel by a client that says more: its metadata is that of the last status.
+func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
 	state := a2a.StateCanceled
 	var worker string
 	push := false
@@ -318,7 +323,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		state = a2a.StateCanceled
 		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err

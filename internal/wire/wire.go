@@ -47,7 +47,7 @@ type Codec interface {
 	// AppendPushConfig appends one webhook of a task, without its secrets.
 	AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte
 	// AppendPushConfigs appends the answer to ListPushConfigs.
-	AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte
+	AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte
 	// AppendDeleted appends the answer to DeletePushConfig.
 	AppendDeleted(dst []byte) []byte
 	// AppendError appends the error member of a JSON-RPC response. requestID is put

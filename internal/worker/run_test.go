@@ -364,12 +364,17 @@ func TestCancelEndsTheContextWithinAWake(t *testing.T) {
 	p := f.start(config(nil, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	said := a2a.Raw(`{"why":"late"}`)
+	if _, err := f.CancelWith(f.ctx, ann, "a", task, said); err != nil {
 		t.Fatal(err)
 	}
-	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
+	cause := receive(t, "end", g.ended)
+	wantCause(t, executor.ErrCanceled, cause)
+	ended, end := context.WithCancelCause(t.Context())
+	end(cause)
+	same(t, "what the executor is told", string(said), string(executor.CancelMetadata(ended)))
 	p.stop()
-	same(t, "events", []a2a.Event{status(a2a.StateCanceled)}, f.events(task))
+	same(t, "events", []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}, Metadata: said}}, f.events(task))
 	stats, _ := p.Stats()
 	same(t, "stats", worker.Stats{Claimed: 1}, stats)
 }

@@ -234,6 +234,18 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 	return items, nil
 }
 
+const eventCancel = `-- name: EventCancel :one
+SELECT e.body FROM a2a.task_events e WHERE e.task_id = $1 AND e.state >= 100 AND e.state = 102
+`
+
+// EventCancel reads the event that canceled a task.
+func (q *Queries) EventCancel(ctx context.Context, taskID pgtype.UUID) ([]byte, error) {
+	row := q.db.QueryRow(ctx, eventCancel, taskID)
+	var body []byte
+	err := row.Scan(&body)
+	return body, err
+}
+
 const eventUID = `-- name: EventUID :one
 SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = $1 AND e.seq = $2
 `

@@ -570,7 +570,7 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 }
 
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = $1 AND p.tenant = $2 AND p.owner = $3 AND p.deleted_at IS NULL
   AND ($4::text = '' OR p.config_id = $4)
@@ -585,12 +585,13 @@ type PushOfTaskForCallerParams struct {
 }
 
 type PushOfTaskForCallerRow struct {
-	ID       pgtype.UUID
-	ConfigID string
-	Url      string
-	Schemes  []string
-	State    string
-	Reason   string
+	ID        pgtype.UUID
+	ConfigID  string
+	Url       string
+	Schemes   []string
+	State     string
+	Reason    string
+	CreatedAt pgtype.Timestamptz
 }
 
 // PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
@@ -616,6 +617,7 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 			&i.Schemes,
 			&i.State,
 			&i.Reason,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

@@ -106,13 +106,13 @@ WITH n AS (
   UPDATE a2a.tasks t
   SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
-    folded = $1::boolean
+    folded = $1::boolean, bytes = t.bytes + $2::bigint
   FROM n
-  WHERE t.id = $2::uuid AND t.state < 100
+  WHERE t.id = $3::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT u.id, u.last_seq, $3::uuid, 1, 102, 2, u.last_at, $4::json FROM u
+  SELECT u.id, u.last_seq, $4::uuid, 1, 102, 2, u.last_at, $5::json FROM u
 ), l AS (
   DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
 ), a AS (
@@ -121,7 +121,7 @@ WITH n AS (
 ), q AS (
   -- A claim that holds the row finds the task terminal and drops it.
   SELECT r.queue, r.priority, r.run_at, r.task_id FROM a2a.task_ready r
-  WHERE (r.queue, r.priority, r.run_at, r.task_id) = ($5::text, $6::smallint, $7::timestamptz, $2)
+  WHERE (r.queue, r.priority, r.run_at, r.task_id) = ($6::text, $7::smallint, $8::timestamptz, $3)
   FOR UPDATE SKIP LOCKED
 ), d AS (
   DELETE FROM a2a.task_ready r USING q
@@ -134,6 +134,7 @@ SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u
 
 type TaskCancelParams struct {
 	Folds    bool
+	Size     int64
 	ID       pgtype.UUID
 	EventUid pgtype.UUID
 	Body     []byte
@@ -152,6 +153,7 @@ type TaskCancelRow struct {
 func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCancelRow, error) {
 	row := q.db.QueryRow(ctx, taskCancel,
 		arg.Folds,
+		arg.Size,
 		arg.ID,
 		arg.EventUid,
 		arg.Body,

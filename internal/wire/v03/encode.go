@@ -84,11 +84,11 @@ func (Codec) AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []by
 	return append(dst, "}}"...)
 }
 
-// AppendPushConfigs appends a bare array.
-func (c Codec) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
+// AppendPushConfigs appends a bare array. Its clients ask for no pages.
+func (c Codec) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
 	dst = append(dst, '[')
-	for i := range cs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
+	for i := range p.Configs {
+		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
 	}
 	return append(dst, ']')
 }

@@ -47,7 +47,7 @@ func TestOutputIsValid(t *testing.T) {
 			}
 		}
 		cs := rapid.SliceOfN(a2atest.PushConfig(), 0, 3).Draw(t, "push configs")
-		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", cs))
+		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: cs}))
 		for i := range cs {
 			wiretest.Valid(t, push, codec.AppendPushConfig(nil, a2atest.Name().Draw(t, "task"), &cs[i]))
 		}
