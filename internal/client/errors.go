@@ -55,8 +55,15 @@ func (e *Error) Error() string {
 
 // Reason returns the stable word of the error, such as TASK_NOT_FOUND, or "".
 func (e *Error) Reason() string {
-	s, _ := rawjson.String(rawjson.Get(e.Data, "reason"))
-	return s
+	if s, ok := rawjson.String(rawjson.Get(e.Data, "reason")); ok {
+		return s
+	}
+	for detail := range rawjson.Elements(e.Data) { // as 1.0 has it
+		if s := str(detail, "reason"); s != "" {
+			return s
+		}
+	}
+	return ""
 }
 
 // Temporary reports whether the same request may succeed later.
