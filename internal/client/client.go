@@ -210,7 +210,7 @@ func (c *Client) call(ctx context.Context, o op, params []byte, header http.Head
 		return nil, err
 	}
 	defer closeBody(resp)
-	if !isJSON(resp) || resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK || !isJSON(resp) {
 		return nil, httpError(resp)
 	}
 	body, err := c.readJSON(resp.Body)

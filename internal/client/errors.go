@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -149,9 +150,22 @@ func retryAfter(s string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
+// isJSON reports whether an answer is JSON: by its type or, where that is what servers send that
+// name none (that of a2a-go 0.3 is one), by its first byte.
 func isJSON(resp *http.Response) bool {
 	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err == nil && t == "text/plain" {
+		body := bufio.NewReader(resp.Body)
+		first, _ := body.Peek(1)
+		resp.Body = readCloser{body, resp.Body}
+		return string(first) == "{"
+	}
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json"))
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 func isEventStream(resp *http.Response) bool {

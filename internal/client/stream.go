@@ -183,7 +183,7 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, r
 		return false, err
 	}
 	defer resp.Body.Close()
-	if isJSON(resp) && resp.StatusCode == http.StatusOK {
+	if resp.StatusCode == http.StatusOK && isJSON(resp) {
 		progress, err = f.single(resp, id, yield)
 	} else if !isEventStream(resp) || resp.StatusCode != http.StatusOK {
 		return false, httpError(resp)
