@@ -79,14 +79,14 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		if in.Task.IsZero() && !sub.Replay {
 			return freshTask(&in, &sub, op.HistoryLength), nil
 		}
-		return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+		return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 	}
 	if cursor == nil || sub.Replay {
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
 		defer cursor.Close()
 	}
 	if sub.Replay {
-		return e.awaitTask(ctx, cursor, &sub, op)
+		return e.awaitTask(ctx, c, cursor, &sub, op)
 	}
 	seen, err := e.await(ctx, cursor)
 	if err != nil {
@@ -97,22 +97,22 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 			return t, nil
 		}
 	}
-	return e.tell(ctx, &sub, seen.ended, op)
+	return e.tell(ctx, c, &sub, seen.ended, op)
 }
 
 // tell reads the task for an answer. One of which nobody can know yet is made known first.
-func (e *Engine) tell(ctx context.Context, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
 		if err := e.store.Reveal(ctx, sub.Task); err != nil {
 			return nil, err
 		}
 	}
-	return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // awaitTask waits for a task that an earlier request made. It may have ended its turn before:
 // the cursor starts behind what that request knew, and the state is looked at first.
-func (e *Engine) awaitTask(ctx context.Context, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
 	ended := sub.State.EndsTurn()
 	if !ended {
 		seen, err := e.await(ctx, cursor)
@@ -121,7 +121,7 @@ func (e *Engine) awaitTask(ctx context.Context, cursor *stream.Cursor, sub *stor
 		}
 		ended = seen.ended
 	}
-	return e.tell(ctx, sub, ended, op)
+	return e.tell(ctx, c, sub, ended, op)
 }
 
 // await returns when the turn has ended, the wait has reached its cap, or the server drains:
@@ -218,7 +218,7 @@ func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, id, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.store.Snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // head checks that the caller may see a task, and that it is one of this agent.
@@ -245,7 +245,7 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil && !repeated {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, id, store.Want{Artifacts: true})
+	return e.store.Snapshot(ctx, c, id, store.Want{Artifacts: true})
 }
 
 // Page sizes of ListTasks.
@@ -285,7 +285,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		ids[i] = p.ID
 	}
 	if len(ids) > 0 {
-		page.Tasks, err = e.store.Snapshots(ctx, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+		page.Tasks, err = e.store.Snapshots(ctx, c, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
 	}
 	return page, err
 }

@@ -73,7 +73,7 @@ func TestRescuedTaskStaysUndecided(t *testing.T) {
 	if err := f.Reveal(f.ctx, id); err != nil { // by who waited too long, a moment too late
 		t.Fatal(err)
 	}
-	got, err := f.Snapshot(f.ctx, id, store.Want{})
+	got, err := f.SnapshotOfAny(f.ctx, id, store.Want{})
 	if err != nil || !got.Replied {
 		t.Errorf("the record is %+v, %v, want the reply", got, err)
 	}

@@ -38,6 +38,9 @@ type Config struct {
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
 	// "cancel:<worker>", KeyAPIKeys. It must not block.
 	Wake func(keys ...string)
+	// Take gives a new task of an agent to the worker of this process, if it has room and no
+	// other task waits; nil: never. It must not block.
+	Take func(agent string) (Slot, bool)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
 	Committed func(task a2a.ID, events []a2a.Entry)
@@ -65,6 +68,9 @@ func (c *Config) setDefaults() {
 	if c.Wake == nil {
 		c.Wake = func(...string) {}
 	}
+	if c.Take == nil {
+		c.Take = func(string) (Slot, bool) { return Slot{}, false }
+	}
 	if c.Committed == nil {
 		c.Committed = func(a2a.ID, []a2a.Entry) {}
 	}
@@ -73,8 +79,8 @@ func (c *Config) setDefaults() {
 // Store is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	api     *pgxpool.Pool // reads and decisions for callers
-	work    *pgxpool.Pool // grouped writes, renewals, the log
+	api     *pgxpool.Pool // reads for callers, behind the row policies: see as
+	work    *pgxpool.Pool // grouped writes, renewals, the log, the operator
 	claims  *pgxpool.Pool // claims: one connection, with plans of its own
 	submits *combiner[submission]
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
@@ -89,11 +95,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	api := max(cfg.PoolSize/2, 2)
 	for _, p := range []struct {
 		pool  **pgxpool.Pool
+		name  string
 		role  string
 		size  int
 		plans map[string]string // beside those of all
-	}{{&s.api, "api", api, nil}, {&s.work, "worker", max(cfg.PoolSize-api-1, 2), nil}, {&s.claims, "claim", 1, claimPlans}} {
-		if *p.pool, err = s.pool(ctx, p.role, p.size, p.plans); err != nil {
+	}{
+		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, max(cfg.PoolSize-api-1, 2), nil},
+		{&s.claims, "claim", roleWorker, 1, claimPlans},
+	} {
+		if *p.pool, err = s.pool(ctx, p.name, p.role, p.size, p.plans); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("connect: %w", err)
 		}
@@ -118,7 +128,7 @@ var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_s
 // are quadratic.
 var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
-func (s *Store) pool(ctx context.Context, role string, size int, more map[string]string) (*pgxpool.Pool, error) {
+func (s *Store) pool(ctx context.Context, name, role string, size int, more map[string]string) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(s.cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
@@ -127,13 +137,14 @@ func (s *Store) pool(ctx context.Context, role string, size int, more map[string
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
 	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 	params := pc.ConnConfig.RuntimeParams
-	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
+	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 	params["search_path"] = "pg_catalog"
 	params["statement_timeout"] = ms(s.cfg.StatementTimeout)
 	params["lock_timeout"] = ms(s.cfg.LockTimeout)
 	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
 	maps.Copy(params, plans)
 	maps.Copy(params, more)
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setRole(ctx, conn, role) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,10 @@ import (
 )
 
 // Caller is whose data a method may touch.
-type Caller struct{ Tenant, Owner string }
+type Caller struct {
+	Tenant, Owner string
+	Shared        bool // what others of the tenant own counts as the caller's
+}
 
 // Submission is a client's message for an agent. Task is zero for a new task.
 type Submission struct {
@@ -60,6 +63,7 @@ type submission struct {
 	uid    a2a.ID
 	digest []byte
 	made   bool
+	waits  bool // in the queue
 	at     time.Time
 }
 
@@ -98,7 +102,9 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if !sub.made {
 		return s.replay(ctx, sub)
 	}
-	s.cfg.Wake("ready:" + in.Agent)
+	if sub.waits {
+		s.cfg.Wake("ready:" + in.Agent)
+	}
 	if in.Push != nil {
 		s.cfg.Wake(KeyPush)
 	}
@@ -116,16 +122,21 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
 		Undecided: make([]bool, n),
+		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
 	}
+	slots := s.take(items)
 	byID := make(map[a2a.ID]*submission, n)
 	for i, it := range items {
 		byID[it.id] = it
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i], p.Undecided[i] = it.Message.ID, it.body, int64(len(it.body)), it.Undecided
+		if t := slots[i]; t != nil {
+			t.param(&p, i)
+		}
 	}
 	tries := 0
-	return s.repeat(ctx, func() error {
+	err := s.repeat(ctx, func() error {
 		tries++
 		rows, err := s.submitRows(ctx, items, byID, p)
 		for _, r := range rows {
@@ -138,6 +149,13 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		}
 		return err
 	})
+	for i, t := range slots {
+		if t != nil {
+			s.begin(t, items[i])
+		}
+		items[i].waits = t == nil
+	}
+	return err
 }
 
 // submitRows runs the statement, in a transaction of its own with the webhooks if there are any.
@@ -188,7 +206,7 @@ func (s *Store) submitted(ctx context.Context, items []*submission) error {
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
 	var out Submitted
 	err := s.repeat(ctx, func() error {
-		q := dbsqlc.New(s.api)
+		q := s.as(sub.Caller)
 		k, err := q.TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
 		if err != nil {
 			return err
@@ -196,7 +214,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if !bytes.Equal(k.Digest, sub.digest) {
 			return errKeyReused
 		}
-		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner})
+		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
 		if err != nil {
 			return err
 		}
@@ -217,7 +235,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	sub.id = sub.Task
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
@@ -310,7 +328,7 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 	var worker string
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
