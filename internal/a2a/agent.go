@@ -4,16 +4,17 @@ import "time"
 
 // Agent is one agent as its file describes it, without the program that does the work.
 type Agent struct {
-	Name        string // path segment under /agents/, and the queue of its tasks
-	Default     bool
-	Card        Card
-	Limits      Limits
-	OnBusy      OnBusy
-	OnLostLease OnLostLease
-	DedupeByID  bool // dedupe: message_id
-	PushOff     bool
-	DirectReply bool                // it may answer with a message in place of a task
-	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
+	Name              string // path segment under /agents/, and the queue of its tasks
+	Default           bool
+	Card              Card
+	Limits            Limits
+	OnBusy            OnBusy
+	OnLostLease       OnLostLease
+	DedupeByID        bool // dedupe: message_id
+	PushOff           bool
+	EnforceInputModes bool                // other media types than those of its card are refused
+	DirectReply       bool                // it may answer with a message in place of a task
+	RepliesTo         func(*Message) bool // narrows DirectReply to some messages; nil: any
 }
 
 // MayReply reports whether the agent may answer m with a message in place of a task.

@@ -215,7 +215,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, enforce_input_modes, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: the executor http is not supported yet; use echo, script or exec`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,

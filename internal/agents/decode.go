@@ -234,6 +234,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
 		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
+		{name: "enforce_input_modes", read: d.truth("enforce_input_modes", &a.EnforceInputModes)},
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
 	lines := d.mapping(root, "an agent file", fields, nil)
