@@ -40,8 +40,8 @@ func TestInputModesAreEnforcedWhereTheAgentSaysSo(t *testing.T) {
 			}
 		}
 	}
-	any := &a2a.Agent{Name: words.Name, EnforceInputModes: true, Card: a2a.Card{InputModes: []string{"*/*"}}}
-	if _, err := r.Send(r.ctx, ann, any, send("x", func(op *a2a.SendMessage) { op.Message.Parts[0].MediaType = "made/up" })); err != nil {
+	open := &a2a.Agent{Name: words.Name, EnforceInputModes: true, Card: a2a.Card{InputModes: []string{"*/*"}}}
+	if _, err := r.Send(r.ctx, ann, open, send("x", func(op *a2a.SendMessage) { op.Message.Parts[0].MediaType = "made/up" })); err != nil {
 		t.Errorf("*/*: %v", err)
 	}
 	list, err := r.List(r.ctx, ann, words, &a2a.ListTasks{ContextID: "refused"})

@@ -51,7 +51,7 @@ var (
 type canceledError struct{ metadata a2a.Raw }
 
 func (canceledError) Error() string   { return ErrCanceled.Error() }
-func (canceledError) Is(e error) bool { return e == ErrCanceled } //nolint:errorlint // the sentinel itself
+func (canceledError) Is(e error) bool { return e == ErrCanceled }
 
 // Canceled is ErrCanceled with the metadata that the client gave with its cancel.
 func Canceled(metadata a2a.Raw) error { return canceledError{metadata} }

@@ -84,7 +84,6 @@ type player struct {
 }
 
 type openStream struct {
-	resp *http.Response
 	read *bufio.Reader
 	head string // up to the first event
 }
@@ -96,10 +95,14 @@ func (p *player) play(sections []section) string {
 	for _, s := range sections[1:] {
 		switch s.name {
 		case "request":
-			fmt.Fprintf(&out, "-- request --\n%s-- response --\n%s", s.text, p.name(p.answer(p.request(s.text))))
+			resp := p.request(s.text)
+			fmt.Fprintf(&out, "-- request --\n%s-- response --\n%s", s.text, p.name(p.answer(resp)))
+			resp.Body.Close()
 		case "stream":
 			fmt.Fprintf(&out, "-- stream --\n%s", s.text)
-			p.begin(p.request(s.text))
+			resp := p.request(s.text)
+			defer resp.Body.Close()
+			p.begin(resp)
 		}
 	}
 	if p.open != nil {
@@ -107,7 +110,6 @@ func (p *player) play(sections []section) string {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		p.open.resp.Body.Close()
 		fmt.Fprintf(&out, "-- streamed --\n%s", p.name(p.open.head+string(rest)))
 	}
 	return out.String()
@@ -163,7 +165,6 @@ func head(resp *http.Response) string {
 }
 
 func (p *player) answer(resp *http.Response) string {
-	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		p.t.Fatal(err)
@@ -178,7 +179,7 @@ func (p *player) answer(resp *http.Response) string {
 
 // begin opens a stream and waits for its first event, so that what follows is in it.
 func (p *player) begin(resp *http.Response) {
-	p.open = &openStream{resp: resp, read: bufio.NewReader(resp.Body), head: head(resp)}
+	p.open = &openStream{read: bufio.NewReader(resp.Body), head: head(resp)}
 	for {
 		line, err := p.open.read.ReadString('\n')
 		if err != nil {

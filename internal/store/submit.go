@@ -122,7 +122,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
 		Undecided: make([]bool, n),
-		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
+		Taken:     make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
 	}
 	slots := s.take(items)
 	byID := make(map[a2a.ID]*submission, n)

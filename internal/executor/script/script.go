@@ -254,7 +254,7 @@ func (p *player) reply(o *op) bool {
 		return p.report(o)
 	}
 	m.TaskID, m.ID = "", "" // that of others names the task, of which there is none
-	next := p.at // as behind completed: if the client knows of the task it may have said more
+	next := p.at            // as behind completed: if the client knows of the task it may have said more
 	next.Op, next.Waiting = len(p.program.ops)+1, true
 	p.emit(next, m)
 	return false

@@ -158,7 +158,9 @@ func measure(w io.Writer) error {
 func create(h http.Handler, parts string, now bool) (string, error) {
 	r := httptest.NewRecorder()
 	h.ServeHTTP(r, request("SendMessage", fmt.Sprintf(`{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[%s]},"configuration":{"returnImmediately":%t}}`, time.Now().UnixNano(), parts, now)))
-	var answer struct{ Result struct{ Task struct{ ID string } } }
+	var answer struct {
+		Result struct{ Task struct{ ID string } }
+	}
 	if err := json.Unmarshal(r.Body.Bytes(), &answer); err != nil || answer.Result.Task.ID == "" {
 		return "", fmt.Errorf("SendMessage: %s, %w", r.Body, err)
 	}
