@@ -203,7 +203,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits},
+		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,

@@ -33,13 +33,15 @@ type cards struct {
 // renderCards fills in what the server knows and the author of the agent does not.
 func (s *Server) renderCards(sv *served, root bool) {
 	c := sv.agent.Card
-	url := s.cfg.PublicURL + "/agents/" + sv.agent.Name
+	base := s.cfg.PublicURL + "/agents/" + sv.agent.Name
+	url := base
 	if root {
-		url = s.cfg.PublicURL + "/"
+		base, url = s.cfg.PublicURL, s.cfg.PublicURL+"/"
 	}
 	c.Interfaces = nil
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
-		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: s.generations[i].Version()})
+		v := s.generations[i].Version()
+		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
 	}
 	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
@@ -91,7 +93,7 @@ func appendUnion(dst, first, second []byte) []byte {
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
 	view := agent.cards.all
-	if g, err := s.asked(r); err == nil && g != nil {
+	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g]
 	}
 	h := w.Header()

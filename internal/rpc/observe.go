@@ -18,6 +18,7 @@ import (
 type record struct {
 	id        string
 	method    string
+	route     string // of HTTP+JSON: the path without what is in it
 	version   string
 	task      string
 	principal *auth.Principal
@@ -79,6 +80,9 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 	attrs := []slog.Attr{
 		slog.String("request_id", rec.id), slog.String("http_method", r.Method), slog.String("path", clip(r.URL.Path)),
 		slog.Int("status", status), slog.Float64("ms", float64(took.Microseconds())/1000),
+	}
+	if rec.route != "" {
+		attrs = append(attrs, slog.String("route", rec.route))
 	}
 	if rec.method != "" {
 		attrs = append(attrs, slog.String("method", clip(rec.method)))

@@ -35,7 +35,9 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 // site is a whole server with one agent, which plays scripts.
 type site struct{ *httptest.Server }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
+
+func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
@@ -59,17 +61,22 @@ func newSite(t *testing.T) *site {
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: player}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
-	e, err := engine.New(db, follower, engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
+	limits := engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
 		Check:  func(*a2a.PushConfig) error { return nil },
 		Origin: func(url string) string { return url },
 		Seal:   func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
-	}})
+	}}
+	cfg := rpc.Config{
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
+	}
+	if change != nil {
+		change(&limits, &cfg)
+	}
+	cfg.Engine, err = engine.New(db, follower, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := rpc.New(rpc.Config{
-		Engine: e, Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
-	})
+	s, err := rpc.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,31 +2,41 @@ package rpc
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
 // generation is one version of the protocol as the server speaks it.
-type generation struct {
-	wire.Codec
-	slot int // of its encodings in a stream.Item: of events, and behind it of those that end a stream
+type generation struct{ wire.Codec }
+
+// slot returns the place of an encoding in a stream.Item: each form has two, of events and of
+// those that end a stream.
+func (g *generation) slot(last bool) int {
+	slot := 2 * int(g.Form())
+	if last {
+		slot++
+	}
+	return slot
 }
 
-// slotsEach is how many encodings of an event a generation has.
-const slotsEach = 2
+// A stream.Item has a slot for every encoding.
+var _ [stream.Encodings - 2*wire.Forms]struct{}
 
 // versionName is that of a header, and of a parameter in the query.
 const versionName = "A2A-Version"
 
 // asked returns the generation that a request names, or nil if it names none. It is an error
 // to name one that the server does not speak, or two.
-func (s *Server) asked(r *http.Request) (*generation, error) {
-	versions := r.Header.Values(versionName)
-	if r.URL.RawQuery != "" {
-		versions = append(versions[:len(versions):len(versions)], r.URL.Query()[versionName]...)
+func (s *Server) asked(header http.Header, query string) (*generation, error) {
+	versions := header.Values(versionName)
+	if query != "" {
+		parameters, _ := url.ParseQuery(query) // of a malformed query what can be read counts
+		versions = append(versions[:len(versions):len(versions)], parameters[versionName]...)
 	}
 	var found *generation
 	for _, v := range versions {
@@ -68,24 +78,36 @@ func (s *Server) versions() string {
 }
 
 // route returns the generation that a request is of, which is also that of an answer that
-// refuses it: the one that has its method, and no other may be asked for. A request that asks
-// for none is of the oldest (T-02 in docs/protocol.md).
+// refuses it: the one that has its method, and no other may be asked for.
 func (s *Server) route(asked *generation, method string) (*generation, error) {
-	oldest := s.generations[0]
 	for _, g := range s.generations {
-		switch {
-		case !g.Has(method):
-		case asked == nil && g != oldest && !s.cfg.LenientVersion:
-			return g, a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
-				oldest.Version(), method, g.Version())
-		case asked != nil && asked != g:
-			return asked, a2a.Errorf(a2a.CodeVersionNotSupported, "%s is a method of A2A %s, but the request asks for %s", method, g.Version(), asked.Version())
-		default:
-			return g, nil
+		if !g.Has(method) {
+			continue
 		}
+		if err := s.agree(asked, g, method); err != nil {
+			if asked != nil {
+				g = asked
+			}
+			return g, err
+		}
+		return g, nil
 	}
 	if asked == nil {
-		return oldest, nil
+		return s.generations[0], nil
 	}
 	return asked, nil // the codec knows how to say that there is no such method
+}
+
+// agree refuses a request for something of generation g, a method or a path, that asks for
+// another one. A request that asks for none is of the oldest (T-02 in docs/protocol.md).
+func (s *Server) agree(asked, g *generation, what string) error {
+	oldest := s.generations[0]
+	switch {
+	case asked == nil && g != oldest && !s.cfg.LenientVersion:
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
+			oldest.Version(), what, g.Version())
+	case asked != nil && asked != g:
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s is of A2A %s, but the request asks for %s", what, g.Version(), asked.Version())
+	}
+	return nil
 }
