@@ -256,6 +256,9 @@ func (r *replica) run(ctx context.Context) error {
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	sweeper := &maintenance.WebhookSweeper{
+		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
+	}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
@@ -270,7 +273,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

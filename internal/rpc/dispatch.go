@@ -127,6 +127,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
+		op.Traceparent = traceparent(c.header)
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}
@@ -187,6 +188,15 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 	}
 	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
 	return nil
+}
+
+// traceparent reads where the request stands in a trace. What is not valid counts as absent.
+func traceparent(h http.Header) a2a.Traceparent {
+	lines := h.Values("Traceparent")
+	if len(lines) != 1 {
+		return ""
+	}
+	return a2a.ParseTraceparent(lines[0])
 }
 
 func notPrintable(r rune) bool { return r < 0x20 || r > 0x7e }

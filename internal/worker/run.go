@@ -105,7 +105,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
 		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
-		MayReply: r.queue.DirectReply,
+		Traceparent: r.lease.Traceparent, MayReply: r.queue.DirectReply,
 	}
 	if r.lease.Left > 0 {
 		in.Deadline = time.Now().Add(r.lease.Left)

@@ -18,7 +18,8 @@ import (
 func TestRunGetsTheTaskAndItsEventsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	task := f.submit("a", "hello")
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	task := f.send(store.Submission{Agent: "a", ContextID: "ctx", Message: message("hello"), Traceparent: trace})
 	runs := make(chan executor.Run, 1)
 	p := f.start(config(func(c *worker.Config) { c.Limits.Deadline = time.Hour }, agent("a", agentFunc(func(ctx context.Context, run executor.Run, yield func(a2a.Event, error) bool) {
 		runs <- run
@@ -36,7 +37,7 @@ func TestRunGetsTheTaskAndItsEventsAreKept(t *testing.T) {
 		t.Errorf("the run's task is %+v", run.Task)
 	}
 	run.Task, run.Deadline = a2a.Task{}, time.Time{}
-	same(t, "run", executor.Run{Messages: []a2a.Message{message("hello")}, Agent: "a", Tenant: "acme", Owner: "ann", Epoch: 1, Attempt: 1}, run)
+	same(t, "run", executor.Run{Messages: []a2a.Message{message("hello")}, Agent: "a", Tenant: "acme", Owner: "ann", Epoch: 1, Attempt: 1, Traceparent: trace}, run)
 	same(t, "events", []a2a.Event{chunk("x", "1"), status(a2a.StateWorking, "busy"), status(a2a.StateCompleted, "done")}, f.events(task))
 	same(t, "artifacts", []a2a.Artifact{chunk("x", "1").Artifact}, got.Artifacts)
 	same(t, "outcomes", []string{"completed"}, f.outcomes(task))
