@@ -170,7 +170,7 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 
 // submission turns a decoded message into what the store takes.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
-	if err := checkModes(agent, &op.Message); err != nil {
+	if err := checkInput(agent, &op.Message); err != nil {
 		return store.Submission{}, err
 	}
 	push, err := e.newPush(agent, op.Push)

@@ -90,7 +90,7 @@ func (c *call) serve(ctx context.Context, op a2a.Op) {
 
 // chooseAgent takes the agent of that name in place of the one that the path names.
 func (c *call) chooseAgent(name string) error {
-	named := c.s.agents[name]
+	named := c.s.agent(name)
 	if named == nil {
 		return a2a.InvalidParams("tenant", "there is no agent of this name")
 	}
@@ -124,6 +124,9 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 	e, agent := c.s.cfg.Engine, c.agent.agent
 	switch op := op.(type) {
 	case *a2a.SendMessage:
+		if c.agent.removed {
+			return a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
+		}
 		if err := c.idempotency(op); err != nil {
 			return err
 		}

@@ -404,6 +404,33 @@ func TestCancelIsFoundByTheRenewal(t *testing.T) {
 	p.stop()
 }
 
+// Neither a wake nor a renewal told of the cancel: the refused event does.
+func TestCancelIsFoundByTheRefusedEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) {
+		wake := c.Wake
+		c.Wake = func(keys ...string) {
+			for _, k := range keys {
+				if !strings.HasPrefix(k, "cancel:") {
+					wake(k)
+				}
+			}
+		}
+	})
+	g := newGate()
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = time.Hour }, agent("a", g)))
+	task := f.submit("a", "x")
+	receive(t, "run", g.started)
+	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+		t.Fatal(err)
+	}
+	g.next <- []a2a.Event{status(a2a.StateWorking)}
+	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
+	p.stop()
+	stats, _ := p.Stats()
+	same(t, "stats", worker.Stats{Claimed: 1}, stats)
+}
+
 func TestLostLeaseEndsTheRunAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
