@@ -63,6 +63,9 @@ interop-python: build
 	python3 -m venv bin/interop-python
 	bin/interop-python/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements.txt
 	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python/bin/python -B internal/interop/python/test_a2ad.py -v
+	python3 -m venv bin/interop-python-v1
+	bin/interop-python-v1/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements-v1.txt
+	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python-v1/bin/python -B internal/interop/python/test_v1.py -v
 
 .PHONY: up
 up: ## Start PostgreSQL and a2ad in containers (docker compose)

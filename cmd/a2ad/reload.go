@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -75,6 +76,9 @@ func (r *replica) hire(app *App, files []agents.File) (crew, error) {
 			if m.executor, err = newExecutor(app, r.cfg, r.logger, f.Executor); err != nil {
 				return nil, fmt.Errorf("agent %s: %w", f.Agent.Name, err)
 			}
+		}
+		if p, ok := m.executor.(*script.Executor); ok {
+			m.Agent.RepliesTo = p.Replies
 		}
 		next[i] = m
 	}

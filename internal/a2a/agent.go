@@ -13,11 +13,17 @@ type Agent struct {
 	Limits      Limits
 	OnBusy      OnBusy
 	OnLostLease OnLostLease
-	DedupeByID  bool // dedupe: message_id
-	DirectReply bool // it may answer with a Message instead of a task
+	DedupeByID  bool                // dedupe: message_id
+	DirectReply bool                // it may answer with a message in place of a task
+	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
 	PushOff     bool
 	Retention   Retention         // of what it leaves
 	Inputs      map[string]Schema // by skill id: what its data parts must fit
+}
+
+// MayReply reports whether the agent may answer m with a message in place of a task.
+func (a *Agent) MayReply(m *Message) bool {
+	return a.DirectReply && (a.RepliesTo == nil || a.RepliesTo(m))
 }
 
 // Schema says what a JSON value must fit. It is safe for concurrent use.

@@ -74,6 +74,9 @@ type Task struct {
 	CreatedAt time.Time
 	LastSeq   int64
 	LastUID   ID
+	// Replied says that the message of Status is the whole answer: its agent has replied
+	// directly. Codecs write that message where the task would stand.
+	Replied bool
 }
 
 // Event is what an agent reports: a *StatusUpdate, an *ArtifactUpdate or a *Message,

@@ -217,7 +217,7 @@ func Builtin() []File {
 		{Path: "built in", Executor: Echo{}, Agent: a2a.Agent{Name: "echo", Default: true, Card: a2a.Card{
 			Description: "Answers with one artifact that holds what the message said.",
 		}}},
-		{Path: "built in", Executor: Script{}, Agent: a2a.Agent{Name: "script", Card: a2a.Card{
+		{Path: "built in", Executor: Script{}, Agent: a2a.Agent{Name: "script", DirectReply: true, Card: a2a.Card{
 			Description: `Plays the script in a data part {"script":[…]} of the message; without one it follows the message id prefixes of the A2A conformance kits.`,
 		}}},
 	}

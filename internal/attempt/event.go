@@ -19,6 +19,9 @@ const (
 	maxCheckpoint = 1 << 20
 )
 
+// ErrReply refuses a message by itself of an agent that is not marked for it.
+var ErrReply = errors.New("a message by itself: report a status with it, or set direct_reply")
+
 // Prepare checks an event and returns a copy of it, with what an agent may leave out: the
 // event is the agent's, which may use it again at the same time. bytes is about how large it
 // is. The error says what is wrong with the event; nothing of it may then be used.
@@ -40,7 +43,7 @@ func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
 			return copyArtifact(*e)
 		}
 	case *a2a.Message:
-		return nil, 0, errors.New("a message by itself: report a status with it")
+		return nil, 0, ErrReply
 	}
 	return nil, 0, fmt.Errorf("an event of type %T without content", e)
 }
@@ -67,7 +70,17 @@ func copyStatus(u a2a.StatusUpdate) (a2a.Event, int, error) {
 	case u.Status.Message == nil:
 		return &u, len(u.Metadata), nil
 	}
-	m := *u.Status.Message
+	m, n, err := PrepareReply(u.Status.Message)
+	u.Status.Message = m
+	return &u, n + len(u.Metadata), err
+}
+
+// PrepareReply is Prepare for a message by itself, of an agent that may reply directly.
+func PrepareReply(reply *a2a.Message) (_ *a2a.Message, bytes int, err error) {
+	if reply == nil {
+		return nil, 0, errors.New("a message without content")
+	}
+	m := *reply
 	m.Role = a2a.RoleAgent
 	if m.ID == "" {
 		m.ID = store.NewUID().String()
@@ -76,11 +89,8 @@ func copyStatus(u a2a.StatusUpdate) (a2a.Event, int, error) {
 		return nil, 0, err
 	}
 	m.Extensions, m.ReferenceTaskIDs = cleanList(m.Extensions), cleanList(m.ReferenceTaskIDs)
-	var n int
-	var err error
-	m.Parts, n, err = copyParts(m.Parts)
-	u.Status.Message = &m
-	return &u, n + len(u.Metadata) + len(m.Metadata), err
+	m.Parts, bytes, err = copyParts(m.Parts)
+	return &m, bytes + len(m.Metadata), err
 }
 
 func cleanList(list []string) []string {

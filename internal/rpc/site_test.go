@@ -60,9 +60,10 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(db.Close)
 	logger := slog.New(slog.DiscardHandler)
 	follower = stream.New(db, hub, time.Second, logger)
-	agent := &a2a.Agent{Name: "script", Default: true}
+	player := script.New(script.Config{})
+	agent := &a2a.Agent{Name: "script", Default: true, DirectReply: true, RepliesTo: player.Replies}
 	pool := worker.New(db, hub, worker.Config{
-		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: script.New(script.Config{})}}, Poll: time.Second,
+		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: player}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
 	limits := engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{

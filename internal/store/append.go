@@ -27,6 +27,9 @@ type Batch struct {
 	Checkpoint a2a.Raw
 	Error      string
 	ID         string
+	// Reply says that the last event, which completes the task with a message, is a direct reply:
+	// the message is the answer in place of the task, unless somebody knows of the task already.
+	Reply bool
 }
 
 // Appended says where a batch stands in the log. State is the state that was set, if any:
@@ -221,6 +224,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
 		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
+		Tells: make([]bool, k), Replies: make([]bool, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
 		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Workers: make([]string, k),
@@ -229,6 +233,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
 		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
 		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.cfg.Replica)
+		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
 		for j, r := range it.rows {
 			if r.message != nil {
 				p.MessageCounts[i]++

@@ -3,9 +3,11 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -238,6 +240,18 @@ func (s *Store) State(ctx context.Context, id a2a.ID) (a2a.State, error) {
 		return a2a.StateNone, a2a.ErrTaskNotFound
 	}
 	return a2a.State(rows[0].State), nil
+}
+
+// CancelMetadata returns what the client said that canceled a task, or nil.
+func (s *Store) CancelMetadata(ctx context.Context, id a2a.ID) (a2a.Raw, error) {
+	body, err := dbsqlc.New(s.work).EventCancel(ctx, pgID(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cancel: %w", unavailable(err))
+	}
+	return rawjson.Get(body, "metadata"), nil
 }
 
 // Retry gives a task back after a failed attempt, to be claimed again after delay. reason is

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
 )
 
 // batch is what a run has reported and not yet written. A checkpoint belongs to the event
@@ -21,6 +23,10 @@ type batch struct {
 
 	artifacts map[string]bool // ids that the task has
 	bounds    attempt.Bounds
+
+	mayReply bool // a message by itself is an answer
+	told     bool // something was reported that tells of a task
+	reply    bool // the last event is a direct reply
 }
 
 // At most so much is written in one append.
@@ -62,6 +68,13 @@ func (b *batch) add(it item) error {
 		b.pending = c.Body
 		return nil
 	}
+	if m, ok := it.event.(*a2a.Message); ok {
+		if err := b.admitReply(); err != nil {
+			return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
+		}
+		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
+	}
+	b.told = b.told || store.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(err)
 	}
@@ -80,6 +93,18 @@ func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due = nil, len(b.pending), false, nil
 }
 
+// admitReply says whether a message may stand by itself: only if its agent is marked so, and
+// only in place of a task, not after parts of one (T-37 in docs/protocol.md).
+func (b *batch) admitReply() error {
+	switch {
+	case !b.mayReply:
+		return attempt.ErrReply
+	case b.told:
+		return errors.New("a message by itself after other events: report a status with it")
+	}
+	return nil
+}
+
 // admit counts a new artifact.
 func (b *batch) admit(e a2a.Event) error {
 	u, ok := e.(*a2a.ArtifactUpdate)
@@ -96,7 +121,12 @@ func (b *batch) admit(e a2a.Event) error {
 // prepare makes an item of an event of the executor.
 func prepare(e a2a.Event) (it item) {
 	var err error
-	if it.event, it.size, err = attempt.Prepare(e); err != nil {
+	if m, ok := e.(*a2a.Message); ok {
+		it.event, it.size, err = attempt.PrepareReply(m) // whether it may reply is for add to say
+	} else {
+		it.event, it.size, err = attempt.Prepare(e)
+	}
+	if err != nil {
 		it = item{err: executor.Permanent(fmt.Errorf("invalid agent response: %w", err))}
 	}
 	return it

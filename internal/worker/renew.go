@@ -104,7 +104,11 @@ func (p *Pool) renew(ctx context.Context, runs []*run, ttl, limit time.Duration)
 			return fmt.Errorf("task %s: %w", r.lease.TaskID, err)
 		}
 		if state == a2a.StateCanceled {
-			r.cancel(executor.ErrCanceled)
+			metadata, err := p.store.CancelMetadata(ctx, r.lease.TaskID)
+			if err != nil {
+				p.cfg.Logger.WarnContext(ctx, "cancel without its metadata", "task_id", r.lease.TaskID, "err", err)
+			}
+			r.cancel(executor.Canceled(metadata))
 		} else {
 			r.cancel(executor.ErrLeaseLost)
 		}

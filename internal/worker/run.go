@@ -106,7 +106,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
 		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
-		Traceparent: r.lease.Traceparent,
+		Traceparent: r.lease.Traceparent, MayReply: r.queue.DirectReply,
 	}
 	if r.lease.Left > 0 {
 		in.Deadline = time.Now().Add(r.lease.Left)
@@ -182,7 +182,7 @@ func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items 
 }
 
 func (r *run) recordUntil(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, silence <-chan time.Time, heard func()) error {
-	b := batch{bounds: r.pool.bounds(), artifacts: make(map[string]bool)}
+	b := batch{bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply}
 	for i := range r.input.Task.Artifacts {
 		b.artifacts[r.input.Task.Artifacts[i].ID] = true
 	}
@@ -219,7 +219,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	if b.ends {
 		r.end()
 	}
-	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due})
+	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
 		return executor.Permanent(errors.New("invalid agent response: an event that cannot be stored"))

@@ -47,12 +47,13 @@ WITH k AS (
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
     unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
     unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
-    unnest($13::json[]) AS checkpoint, unnest($14::text[]) AS worker
+    unnest($13::json[]) AS checkpoint, unnest($14::text[]) AS worker,
+    unnest($15::boolean[]) AS tells, unnest($16::boolean[]) AS replies
 ), e AS (
-  SELECT generate_subscripts($15::int[], 1) AS ord, unnest($15::int[]) AS pos, unnest($16::int[]) AS place,
-    unnest($17::uuid[]) AS event_uid, unnest($18::smallint[]) AS kind, unnest($19::smallint[]) AS state,
-    unnest($20::json[]) AS body, unnest($21::text[]) AS artifact_id, unnest($22::json[]) AS parts,
-    unnest($23::int[]) AS mplace, unnest($24::text[]) AS message_id, unnest($25::json[]) AS message
+  SELECT generate_subscripts($17::int[], 1) AS ord, unnest($17::int[]) AS pos, unnest($18::int[]) AS place,
+    unnest($19::uuid[]) AS event_uid, unnest($20::smallint[]) AS kind, unnest($21::smallint[]) AS state,
+    unnest($22::json[]) AS body, unnest($23::text[]) AS artifact_id, unnest($24::json[]) AS parts,
+    unnest($25::int[]) AS mplace, unnest($26::text[]) AS message_id, unnest($27::json[]) AS message
 ), l AS (
   SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
   FROM a2a.tasks t
@@ -60,7 +61,7 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, l.now, l.has_push, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, k.tells, k.replies, l.now, l.has_push, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
@@ -73,9 +74,10 @@ WITH k AS (
     read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
     attempt = CASE WHEN j.asked > 2 AND j.asked <> 101 THEN 0 ELSE t.attempt END,
     deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
+    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END,
+    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN j.replies AND j.state = 100 THEN 2 WHEN j.tells THEN 0 ELSE 1 END
   FROM j
-  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($26::boolean OR NOT j.has_push)
+  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($28::boolean OR NOT j.has_push)
   RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint, j.worker,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
@@ -127,6 +129,8 @@ type EventAppendParams struct {
 	Folds         []bool
 	Checkpoints   [][]byte
 	Workers       []string
+	Tells         []bool
+	Replies       []bool
 	Positions     []int32
 	Places        []int32
 	EventUids     []pgtype.UUID
@@ -167,6 +171,8 @@ type EventAppendRow struct {
 // was lost or that is only now being carried out, and is left out as well.
 // A task that has webhooks is skipped, and says so, unless with_push promises that their heads
 // are moved in the same transaction.
+// What may still be answered with a message is a task from the first batch on that tells its
+// client something, unless that batch replies.
 // Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 // statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
@@ -185,6 +191,8 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Folds,
 		arg.Checkpoints,
 		arg.Workers,
+		arg.Tells,
+		arg.Replies,
 		arg.Positions,
 		arg.Places,
 		arg.EventUids,
@@ -225,6 +233,18 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		return nil, err
 	}
 	return items, nil
+}
+
+const eventCancel = `-- name: EventCancel :one
+SELECT e.body FROM a2a.task_events e WHERE e.task_id = $1 AND e.state >= 100 AND e.state = 102
+`
+
+// EventCancel reads the event that canceled a task.
+func (q *Queries) EventCancel(ctx context.Context, taskID pgtype.UUID) ([]byte, error) {
+	row := q.db.QueryRow(ctx, eventCancel, taskID)
+	var body []byte
+	err := row.Scan(&body)
+	return body, err
 }
 
 const eventUID = `-- name: EventUID :one
