@@ -91,7 +91,7 @@ func appendUnion(dst, first, second []byte) []byte {
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
 	view := agent.cards.all
-	if g, err := s.asked(r); err == nil && g != nil {
+	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g]
 	}
 	h := w.Header()

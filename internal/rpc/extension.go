@@ -46,22 +46,22 @@ func wantsExtension(h http.Header, uri string) bool {
 func (c *call) agreeExtensions() error {
 	declared := c.agent.extensions
 	for _, e := range declared {
-		if e.Required && !wantsExtension(c.r.Header, e.URI) {
+		if e.Required && !wantsExtension(c.header, e.URI) {
 			return a2a.Errorf(a2a.CodeExtensionRequired, "the agent requires the extension %s: name it in the header %s", e.URI, extensionHeaders[0])
 		}
 	}
 	for _, name := range extensionHeaders {
-		if len(c.r.Header.Values(name)) == 0 {
+		if len(c.header.Values(name)) == 0 {
 			continue
 		}
 		var active []string
 		for _, e := range declared {
-			if wants(c.r.Header, name, e.URI) {
+			if wants(c.header, name, e.URI) {
 				active = append(active, e.URI)
 			}
 		}
 		if len(active) > 0 {
-			c.w.Header().Set(name, strings.Join(active, ", "))
+			c.reply.Set(name, strings.Join(active, ", "))
 		}
 	}
 	return nil

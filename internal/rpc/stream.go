@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
-	"github.com/a2ad/a2ad/internal/jsonrpc"
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
@@ -19,19 +17,17 @@ func (c *call) streamMessage(ctx context.Context, op *a2a.SendMessage) error {
 		return err
 	}
 	defer st.Close()
-	c.stream(ctx, st)
-	return nil
+	return c.stream(ctx, st)
 }
 
 func (c *call) subscribe(ctx context.Context, op *a2a.Subscribe) error {
-	op.LastEventID = c.r.Header.Get("Last-Event-ID")
+	op.LastEventID = c.header.Get("Last-Event-ID")
 	st, err := c.s.cfg.Engine.Subscribe(ctx, c.caller, c.agent.agent, op)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	c.stream(ctx, st)
-	return nil
+	return c.stream(ctx, st)
 }
 
 var (
@@ -39,40 +35,45 @@ var (
 	errClosed = errors.New("stream was read to its end")
 )
 
-// stream writes frames until the last one, the client is gone or too slow, or the server
-// drains. An end without a last event tells the client to come back.
-func (c *call) stream(ctx context.Context, st *engine.Stream) {
+// stream sends frames until the last one, the client is gone or too slow, or the server
+// drains. An end without a last event tells the client to come back. It returns an error only
+// if the stream did not begin.
+func (c *call) stream(ctx context.Context, st *engine.Stream) error {
 	c.rec.task = st.TaskID.String()
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.s.cfg.Drain, func() { cancel(engine.ErrDraining) })
 	defer stop()
 	defer cancel(errClosed)
-	// The request has been read; from here on only writes have a deadline, each its own.
-	if err := http.NewResponseController(c.w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		c.rec.err = err
-		return
+	out, err := c.front.open()
+	if err != nil {
+		return err
 	}
-	w := frameWriter{call: c, out: sse.NewWriter(c.w, c.s.cfg.SSEWriteTimeout), prefix: jsonrpc.AppendResultPrefix(nil, c.id)}
+	err = c.frames(ctx, st, out)
+	failed := out.end(err)
+	if errors.Is(err, engine.ErrDraining) {
+		err = nil // nothing to report
+	}
+	c.rec.err = errors.Join(err, failed)
+	return nil
+}
+
+// frames sends what comes, up to the last frame.
+func (c *call) frames(ctx context.Context, st *engine.Stream, out items) error {
 	for {
 		f, err := next(ctx, st, c.s.cfg.SSEPing)
 		switch {
 		case err == nil:
-			err = w.frame(&f)
+			err = c.frame(out, &f)
 			c.rec.events++
 		case errors.Is(err, io.EOF):
-			return
+			return nil
 		case errors.Is(err, errPing):
-			err = w.out.Comment("ping")
+			err = out.ping()
 		case errors.Is(context.Cause(ctx), engine.ErrDraining):
-			if err = w.out.Retry(c.s.cfg.SSERetry); err == nil {
-				err = w.out.Comment("draining")
-			}
-			c.rec.err = err
-			return
+			return engine.ErrDraining
 		}
 		if err != nil {
-			c.rec.err = err
-			return
+			return err
 		}
 	}
 }
@@ -87,34 +88,26 @@ func next(ctx context.Context, st *engine.Stream, ping time.Duration) (engine.Fr
 	return st.Next(wait)
 }
 
-// frameWriter encodes the frames of one stream.
-type frameWriter struct {
-	call   *call
-	out    *sse.Writer
-	prefix []byte // of every response, up to its result
-}
-
-var resultSuffix = []byte(jsonrpc.ResultSuffix)
-
-func (w *frameWriter) frame(f *engine.Frame) error {
+// frame sends one frame. The encoding of an event is shared by all streams of its generation.
+func (c *call) frame(out items, f *engine.Frame) error {
 	seq, uid := f.Seq()
 	var result []byte
 	if f.Task != nil {
 		if f.Gap {
-			if err := w.out.Comment("gap"); err != nil {
+			if err := out.gap(); err != nil {
 				return err
 			}
-			if wantsExtension(w.call.r.Header, ResumeExtension) {
+			if wantsExtension(c.header, ResumeExtension) {
 				markGap(f.Task)
 			}
 		}
-		result = w.call.gen.AppendSnapshot(nil, f.Task)
+		result = c.gen.AppendSnapshot(nil, f.Task)
 	} else {
-		slot := w.call.gen.slot
+		slot := c.gen.slot
 		if f.Last {
 			slot++
 		}
-		result = f.Item.Encoded(slot, func(e *a2a.Entry) []byte { return w.call.gen.AppendEvent(nil, e, f.Last) })
+		result = f.Item.Encoded(slot, func(e *a2a.Entry) []byte { return c.gen.AppendEvent(nil, e, f.Last) })
 	}
-	return w.out.Event(sse.FormatID(seq, uid.Short()), w.prefix, result, resultSuffix)
+	return out.item(sse.FormatID(seq, uid.Short()), result)
 }

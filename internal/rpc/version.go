@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -23,10 +24,11 @@ const versionName = "A2A-Version"
 
 // asked returns the generation that a request names, or nil if it names none. It is an error
 // to name one that the server does not speak, or two.
-func (s *Server) asked(r *http.Request) (*generation, error) {
-	versions := r.Header.Values(versionName)
-	if r.URL.RawQuery != "" {
-		versions = append(versions[:len(versions):len(versions)], r.URL.Query()[versionName]...)
+func (s *Server) asked(header http.Header, query string) (*generation, error) {
+	versions := header.Values(versionName)
+	if query != "" {
+		parameters, _ := url.ParseQuery(query) // of a malformed query what can be read counts
+		versions = append(versions[:len(versions):len(versions)], parameters[versionName]...)
 	}
 	var found *generation
 	for _, v := range versions {

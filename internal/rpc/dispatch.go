@@ -1,0 +1,225 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// This file carries out operations for any binding. A binding (JSON-RPC, REST, gRPC) makes a
+// call for each request, signs its client in, has a codec decode the operation, and hands it
+// over; the outcome comes back through its front:
+//
+//	c := &call{s: s, front: f, rec: rec, agent: agent, gen: gen, header: r.Header, reply: w.Header()}
+//	if err := c.signIn(r); err != nil { c.fail(ctx, err); return }
+//	op, err := c.gen.Decode(method, params)
+//	if err != nil { c.fail(ctx, err); return }
+//	c.serve(ctx, op)
+
+// front is how a binding tells its client what came of a call: by one answer, one failure, or
+// a stream.
+type front interface {
+	// answer sends the result of an operation, one JSON value as the codec wrote it.
+	answer(result []byte)
+	// fail sends an error that is written for callers. What goes beside it into headers or
+	// metadata is in the reply already.
+	fail(e *a2a.Error)
+	// open begins a stream. Nothing need be sent before its first item.
+	open() (items, error)
+}
+
+// items is an open stream towards a client. An error of one of its methods ends it: the
+// client is gone, or too slow.
+type items interface {
+	// item sends one item, as the codec wrote it, under the id that the client can resume behind.
+	item(id string, result []byte) error
+	// gap says that events are missing in front of the next item.
+	gap() error
+	// ping is a sign of life.
+	ping() error
+	// end is called once: with nil behind the last item, with engine.ErrDraining if the client
+	// is to come back later, and else with what went wrong.
+	end(why error) error
+}
+
+// call is one request of a client on its way through the server.
+type call struct {
+	s      *Server
+	front  front
+	rec    *record
+	agent  *served
+	gen    *generation
+	header http.Header // of the request; for gRPC its metadata
+	reply  http.Header // of the answer
+
+	principal auth.Principal
+	caller    store.Caller
+}
+
+// signIn finds out who is calling.
+func (c *call) signIn(r *http.Request) error {
+	p, err := c.s.cfg.Authenticator.Authenticate(r)
+	if err != nil {
+		var refused *auth.Error
+		if errors.As(err, &refused) {
+			refused.SetHeader(c.reply)
+		}
+		return err
+	}
+	c.principal, c.rec.principal = p, &c.principal
+	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner}
+	return nil
+}
+
+// serve carries out an operation, if the caller may, and answers.
+func (c *call) serve(ctx context.Context, op a2a.Op) {
+	if err := c.permit(op); err != nil {
+		c.fail(ctx, err)
+		return
+	}
+	if err := c.do(ctx, op); err != nil {
+		c.fail(ctx, err)
+	}
+}
+
+// chooseAgent takes the agent of that name in place of the one that the path names.
+func (c *call) chooseAgent(name string) error {
+	named := c.s.agents[name]
+	if named == nil {
+		return a2a.InvalidParams("tenant", "there is no agent of this name")
+	}
+	c.agent = named
+	return nil
+}
+
+// permit refuses an operation for which the caller has no scope, and one that does without
+// an extension that the agent requires.
+func (c *call) permit(op a2a.Op) error {
+	if scope := scopeOf(op); !c.principal.Has(scope) {
+		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+		return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+	}
+	return c.agreeExtensions()
+}
+
+// scopeOf says what a caller must be allowed to for an operation.
+func scopeOf(op a2a.Op) auth.Scope {
+	switch op.(type) {
+	case *a2a.SendMessage, *a2a.CancelTask:
+		return auth.ScopeTasksWrite
+	case *a2a.SetPushConfig, *a2a.DeletePushConfig:
+		return auth.ScopePushWrite
+	}
+	return auth.ScopeTasksRead
+}
+
+// do carries out the operation and answers.
+func (c *call) do(ctx context.Context, op a2a.Op) error {
+	e, agent := c.s.cfg.Engine, c.agent.agent
+	switch op := op.(type) {
+	case *a2a.SendMessage:
+		if err := c.idempotency(op); err != nil {
+			return err
+		}
+		if op.Push != nil {
+			op.Push.Generation = c.gen.Version()
+		}
+		if op.Stream {
+			return c.streamMessage(ctx, op)
+		}
+		t, err := e.Send(ctx, c.caller, agent, op)
+		return c.answerTask(t, err, c.gen.AppendSent)
+	case *a2a.GetTask:
+		t, err := e.Get(ctx, c.caller, agent, op)
+		return c.answerTask(t, err, c.gen.AppendTask)
+	case *a2a.CancelTask:
+		t, err := e.Cancel(ctx, c.caller, agent, op)
+		return c.answerTask(t, err, c.gen.AppendTask)
+	case *a2a.ListTasks:
+		page, err := e.List(ctx, c.caller, agent, op)
+		if err != nil {
+			return err
+		}
+		c.front.answer(c.gen.AppendPage(nil, page, op.IncludeArtifacts))
+		return nil
+	case *a2a.Subscribe:
+		return c.subscribe(ctx, op)
+	case *a2a.SetPushConfig:
+		op.Config.Generation = c.gen.Version()
+		cfg, err := e.SetPush(ctx, c.caller, agent, op)
+		return c.answerPush(op.TaskID, cfg, err)
+	case *a2a.GetPushConfig:
+		cfg, err := e.GetPush(ctx, c.caller, agent, op)
+		return c.answerPush(op.TaskID, cfg, err)
+	case *a2a.ListPushConfigs:
+		all, err := e.ListPushes(ctx, c.caller, agent, op)
+		if err != nil {
+			return err
+		}
+		c.front.answer(c.gen.AppendPushConfigs(nil, op.TaskID, all))
+		return nil
+	case *a2a.DeletePushConfig:
+		if err := e.DeletePush(ctx, c.caller, agent, op); err != nil {
+			return err
+		}
+		c.front.answer(c.gen.AppendDeleted(nil))
+		return nil
+	case *a2a.GetExtendedCard:
+		return a2a.Errorf(op.Undeclared, "there is no extended card")
+	}
+	return fmt.Errorf("operation %T is not carried out", op)
+}
+
+// idempotency takes the headers that make a send repeatable.
+func (c *call) idempotency(op *a2a.SendMessage) error {
+	keys := c.header.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return nil
+	}
+	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > 256 || strings.ContainsFunc(keys[0], notPrintable) {
+		return a2a.InvalidParams("Idempotency-Key", "must be one header of 1 to 256 printable ASCII characters")
+	}
+	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
+	return nil
+}
+
+func notPrintable(r rune) bool { return r < 0x20 || r > 0x7e }
+
+func (c *call) answerTask(t *a2a.Task, err error, encode func([]byte, *a2a.Task) []byte) error {
+	if err != nil {
+		return err
+	}
+	c.rec.task = t.ID.String()
+	c.front.answer(encode(nil, t))
+	return nil
+}
+
+func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
+	if err != nil {
+		return err
+	}
+	c.front.answer(c.gen.AppendPushConfig(nil, taskID, cfg))
+	return nil
+}
+
+// fail tells the client of an error. What is not written for callers stays here, in the log.
+func (c *call) fail(ctx context.Context, err error) {
+	c.rec.err = err
+	var e *a2a.Error
+	if !errors.As(err, &e) {
+		e = &a2a.Error{Code: a2a.CodeInternal}
+		if ctx.Err() == nil {
+			c.s.cfg.Logger.ErrorContext(ctx, "internal error", "request_id", c.rec.id, "method", clip(c.rec.method), "err", err)
+		}
+	}
+	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
+		c.reply.Set("Retry-After", "1")
+	}
+	c.front.fail(e)
+}

@@ -1,0 +1,135 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/sse"
+)
+
+// exchange is a request over HTTP and what is written in answer to it: what the bindings on
+// HTTP have in common.
+type exchange struct {
+	s   *Server
+	w   http.ResponseWriter
+	r   *http.Request
+	rec *record
+}
+
+func (x *exchange) write(status int, kind string, body []byte) {
+	h := x.w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.w.WriteHeader(status)
+	if _, err := x.w.Write(body); err != nil && x.rec.err == nil {
+		x.rec.err = err // the client is gone
+	}
+}
+
+// stream begins an event stream, whose items stand between prefix and suffix.
+func (x *exchange) stream(prefix, suffix []byte) (items, error) {
+	// The request has been read; from here on only writes have a deadline, each its own.
+	if err := http.NewResponseController(x.w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	return &eventStream{sse.NewWriter(x.w, x.s.cfg.SSEWriteTimeout), prefix, suffix, x.s.cfg.SSERetry}, nil
+}
+
+// eventStream sends items as server-sent events.
+type eventStream struct {
+	out            *sse.Writer
+	prefix, suffix []byte
+	retry          time.Duration
+}
+
+func (s *eventStream) item(id string, result []byte) error {
+	return s.out.Event(id, s.prefix, result, s.suffix)
+}
+
+func (s *eventStream) gap() error { return s.out.Comment("gap") }
+
+func (s *eventStream) ping() error { return s.out.Comment("ping") }
+
+// end tells the client of a server that drains when to come back. That there is no last event
+// tells it to, whatever went wrong.
+func (s *eventStream) end(why error) error {
+	if !errors.Is(why, engine.ErrDraining) {
+		return nil
+	}
+	if err := s.out.Retry(s.retry); err != nil {
+		return err
+	}
+	return s.out.Comment("draining")
+}
+
+// readBody reads a request whole, within the limits.
+func (x *exchange) readBody() ([]byte, error) {
+	if enc := x.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return nil, a2a.Errorf(a2a.CodeMediaType, "Content-Encoding %q is not supported", clip(enc))
+	}
+	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" && kind != "application/a2a+json" {
+		return nil, a2a.Errorf(a2a.CodeMediaType, "the Content-Type must be application/json")
+	}
+	limit := x.s.cfg.MaxBody
+	if x.r.ContentLength > limit {
+		return nil, x.tooLarge()
+	}
+	var buf bytes.Buffer
+	if x.r.ContentLength > 0 {
+		buf.Grow(int(x.r.ContentLength) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, x.tooLarge()
+	case err != nil:
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			x.w.Header().Set("Connection", "close")
+		}
+		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(err)
+	}
+	return buf.Bytes(), nil
+}
+
+func (x *exchange) tooLarge() error {
+	x.w.Header().Set("Connection", "close")
+	return a2a.Errorf(a2a.CodeTooLarge, "the body is larger than %d bytes", x.s.cfg.MaxBody)
+}
+
+// wantsStream reports whether the client asks for an event stream by name, and not for JSON. The official clients of 0.3 do so
+// where they expect one (that of Python adds */*), and an error that comes as plain JSON is then lost on them: it seems an empty
+// stream, or a broken one.
+func wantsStream(r *http.Request) bool {
+	stream := false
+	for _, line := range r.Header.Values("Accept") {
+		for kind := range strings.SplitSeq(line, ",") {
+			kind, _, _ = strings.Cut(kind, ";")
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "text/event-stream":
+				stream = true
+			case "application/json":
+				return false
+			}
+		}
+	}
+	return stream
+}
+
+// writePlainError answers what is no request of any binding.
+func (s *Server) writePlainError(w http.ResponseWriter, status int) {
+	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + http.StatusText(status) + `"}}`
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	io.WriteString(w, body) //nolint:errcheck // the client is gone
+}
