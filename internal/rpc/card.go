@@ -39,7 +39,9 @@ func (s *Server) renderCards(sv *served, root bool) {
 	}
 	c.Interfaces = nil
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
-		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: s.generations[i].Version()})
+		version := s.generations[i].Version()
+		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: version})
+		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, version)...)
 	}
 	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
@@ -59,6 +61,19 @@ func (s *Server) renderCards(sv *served, root bool) {
 		}
 	}
 	sv.cards.all = newCard(all)
+}
+
+// grpcInterfaces returns where an agent answers on gRPC, if it does. Its address is that of the
+// server: 1.0 names an agent by the tenant, and 0.3 has only the one that answers at /.
+func (s *Server) grpcInterfaces(sv *served, root bool, version string) []a2a.Interface {
+	at := a2a.Interface{URL: s.cfg.GRPCAddress, Binding: "GRPC", Version: version}
+	switch {
+	case at.URL == "", !root && version == "0.3":
+		return nil
+	case !root:
+		at.Tenant = sv.agent.Name
+	}
+	return []a2a.Interface{at}
 }
 
 // appendUnion appends an object with the members of two. Where both have one that of the

@@ -33,9 +33,18 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // site is a whole server with one agent, which plays scripts.
-type site struct{ *httptest.Server }
+type site struct {
+	*httptest.Server
+	api *rpc.Server
+}
 
 func newSite(t *testing.T) *site {
+	t.Helper()
+	return openSite(t, func(*rpc.Config) {})
+}
+
+// openSite is newSite with another configuration.
+func openSite(t *testing.T, change func(*rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
@@ -66,9 +75,11 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := rpc.New(rpc.Config{
+	cfg := rpc.Config{
 		Engine: e, Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
-	})
+	}
+	change(&cfg)
+	s, err := rpc.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +95,7 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{server}
+	return &site{server, s}
 }
 
 // client speaks one version to a site.
