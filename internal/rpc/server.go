@@ -104,9 +104,9 @@ type served struct {
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
 	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents))}
-	for i, codec := range []wire.Codec{cfg.V03, cfg.V1} {
+	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
-			s.generations = append(s.generations, &generation{Codec: codec, slot: i * slotsEach})
+			s.generations = append(s.generations, &generation{codec})
 		}
 	}
 	for _, a := range cfg.Agents {

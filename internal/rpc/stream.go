@@ -88,7 +88,7 @@ func next(ctx context.Context, st *engine.Stream, ping time.Duration) (engine.Fr
 	return st.Next(wait)
 }
 
-// frame sends one frame. The encoding of an event is shared by all streams of its generation.
+// frame sends one frame. The encoding of an event is shared by all streams of its form.
 func (c *call) frame(out items, f *engine.Frame) error {
 	seq, uid := f.Seq()
 	var result []byte
@@ -103,11 +103,7 @@ func (c *call) frame(out items, f *engine.Frame) error {
 		}
 		result = c.gen.AppendSnapshot(nil, f.Task)
 	} else {
-		slot := c.gen.slot
-		if f.Last {
-			slot++
-		}
-		result = f.Item.Encoded(slot, func(e *a2a.Entry) []byte { return c.gen.AppendEvent(nil, e, f.Last) })
+		result = f.Item.Encoded(c.gen.slot(f.Last), func(e *a2a.Entry) []byte { return c.gen.AppendEvent(nil, e, f.Last) })
 	}
 	return out.item(sse.FormatID(seq, uid.Short()), result)
 }

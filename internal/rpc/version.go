@@ -7,17 +7,25 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
 // generation is one version of the protocol as the server speaks it.
-type generation struct {
-	wire.Codec
-	slot int // of its encodings in a stream.Item: of events, and behind it of those that end a stream
+type generation struct{ wire.Codec }
+
+// slot returns the place of an encoding in a stream.Item: each form has two, of events and of
+// those that end a stream.
+func (g *generation) slot(last bool) int {
+	slot := 2 * int(g.Form())
+	if last {
+		slot++
+	}
+	return slot
 }
 
-// slotsEach is how many encodings of an event a generation has.
-const slotsEach = 2
+// A stream.Item has a slot for every encoding.
+var _ [stream.Encodings - 2*wire.Forms]struct{}
 
 // versionName is that of a header, and of a parameter in the query.
 const versionName = "A2A-Version"

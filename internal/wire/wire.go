@@ -7,6 +7,7 @@ package wire
 
 import (
 	"cmp"
+	"net/url"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 )
@@ -16,6 +17,10 @@ import (
 type Codec interface {
 	// Version is "0.3" or "1.0".
 	Version() string
+
+	// Form says which of the forms of a stream's items AppendEvent writes: what one codec has
+	// written serves every other of the same form.
+	Form() Form
 
 	// Has reports whether method is one of this generation, by its name on the wire.
 	Has(method string) bool
@@ -30,6 +35,11 @@ type Codec interface {
 	// as long as the operation is used. The error is an *a2a.Error: CodeMethodNotFound,
 	// CodeInvalidParams, CodeContentTypeNotSupported.
 	Decode(method string, params []byte) (a2a.Op, error)
+
+	// REST translates a request over HTTP+JSON into the method and the params of the same
+	// request over JSON-RPC, and says which codec, of this generation, decodes them and writes
+	// the answer. The error is an *a2a.Error with CodeInvalidParams.
+	REST(r *Resource) (method string, params []byte, as Codec, err error)
 
 	// AppendTask appends a task as GetTask and CancelTask answer it.
 	AppendTask(dst []byte, t *a2a.Task) []byte
@@ -53,8 +63,53 @@ type Codec interface {
 	// AppendError appends the error member of a JSON-RPC response. requestID is put
 	// into its data when the error is CodeInternal and the id is not empty.
 	AppendError(dst []byte, err *a2a.Error, requestID string) []byte
+	// Status is the HTTP status that goes with an error over HTTP+JSON.
+	Status(code a2a.ErrorCode) int
+	// AppendStatus appends the body of an error over HTTP+JSON, which goes with an HTTP status.
+	// requestID is as for AppendError.
+	AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte
 	// AppendCard appends the card of an agent.
 	AppendCard(dst []byte, c *a2a.Card) []byte
+}
+
+// Form is how the items of a stream are written.
+type Form uint8
+
+// The forms there are.
+const (
+	FormV03      Form = iota // bare objects with a kind
+	FormV03REST              // the same, each wrapped in a member that names it
+	FormV03Proto             // ProtoJSON of a2a.v1
+	FormV1
+	Forms = iota // how many there are
+)
+
+// Action is an operation as the HTTP+JSON binding names it: by path and HTTP method.
+type Action uint8
+
+// The actions of the binding, in both generations.
+const (
+	ActionSend Action = iota + 1
+	ActionStream
+	ActionGet
+	ActionList
+	ActionCancel
+	ActionSubscribe
+	ActionSetPush
+	ActionGetPush
+	ActionListPushes
+	ActionDeletePush
+	ActionExtendedCard
+)
+
+// Resource is a request over HTTP+JSON, taken apart. TaskID and ConfigID are those of the
+// path, without escapes, and valid UTF-8.
+type Resource struct {
+	Action   Action
+	TaskID   string
+	ConfigID string
+	Query    url.Values
+	Body     []byte // one trimmed JSON value that has passed rawjson.Check; nil without a body
 }
 
 // Limits bound what a codec takes from a client. Zero means the default.

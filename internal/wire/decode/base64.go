@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// standardBase64 returns the standard form with padding of a text in the standard or
+// Base64 returns the standard form with padding of a text in the standard or
 // the URL alphabet, with or without padding, and how many bytes it stands for. A text
 // in that form already is returned as it is. The alphabets may not be mixed.
-func standardBase64(s string) (text string, size int, ok bool) {
+func Base64(s string) (text string, size int, ok bool) {
 	body := strings.TrimRight(s, "=")
 	if pad := len(s) - len(body); pad > 2 || pad > 0 && len(s)%4 != 0 {
 		return "", 0, false

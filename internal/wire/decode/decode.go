@@ -332,7 +332,7 @@ func (r *Reader) Bytes(member string, v []byte) string {
 	if r.err != nil {
 		return ""
 	}
-	s, size, ok := standardBase64(s)
+	s, size, ok := Base64(s)
 	if !ok {
 		r.Fail(member, "must be base64")
 	}

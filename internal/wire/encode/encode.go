@@ -23,6 +23,7 @@ type Form struct {
 	User, Agent string // the roles, in quotes
 	State       func(a2a.State) string
 	Part        func(dst []byte, p *a2a.Part) []byte
+	Content     string // the name of a Message's parts; empty: parts
 }
 
 // Place is the task and the context that a message or an event belongs to. Zero
@@ -56,14 +57,20 @@ func (f *Form) AppendTask(dst []byte, t *a2a.Task) []byte {
 // AppendPage appends the answer to ListTasks. Tasks have the member artifacts, be it an
 // empty list, if and only if artifacts is set.
 func (f *Form) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
-	dst = append(dst, `{"tasks":[`...)
-	for i := range p.Tasks {
-		dst = f.appendTask(Comma(dst, i), &p.Tasks[i], artifacts)
-	}
-	dst = strconv.AppendInt(append(dst, `],"totalSize":`...), int64(p.Total), 10)
+	dst = append(f.AppendTasks(append(dst, `{"tasks":`...), p, artifacts), `,"totalSize":`...)
+	dst = strconv.AppendInt(dst, int64(p.Total), 10)
 	dst = strconv.AppendInt(append(dst, `,"pageSize":`...), int64(p.PageSize), 10)
 	dst = rawjson.AppendString(append(dst, `,"nextPageToken":`...), p.NextToken)
 	return append(dst, '}')
+}
+
+// AppendTasks appends the list of a page's tasks.
+func (f *Form) AppendTasks(dst []byte, p *a2a.Page, artifacts bool) []byte {
+	dst = append(dst, '[')
+	for i := range p.Tasks {
+		dst = f.appendTask(Comma(dst, i), &p.Tasks[i], artifacts)
+	}
+	return append(dst, ']')
 }
 
 func (f *Form) appendTask(dst []byte, t *a2a.Task, artifacts bool) []byte {
@@ -115,7 +122,7 @@ func (f *Form) AppendMessage(dst []byte, m *a2a.Message, at Place) []byte {
 	} else {
 		dst = append(append(dst, `,"role":`...), f.Agent...)
 	}
-	dst = f.appendParts(dst, m.Parts)
+	dst = f.appendParts(dst, cmp.Or(f.Content, partsMember), m.Parts)
 	if !at.Task.IsZero() {
 		dst = append(ID(append(dst, `,"taskId":"`...), at.Task), '"')
 	} else {
@@ -137,14 +144,16 @@ func (f *Form) appendArtifact(dst []byte, a *a2a.Artifact) []byte {
 	dst = rawjson.AppendString(append(dst, `{"artifactId":`...), a.ID)
 	dst = Text(dst, `,"name":`, a.Name)
 	dst = Text(dst, `,"description":`, a.Description)
-	dst = f.appendParts(dst, a.Parts)
+	dst = f.appendParts(dst, partsMember, a.Parts)
 	dst = Strings(dst, `,"extensions":`, a.Extensions)
 	dst = Raw(dst, `,"metadata":`, a.Metadata)
 	return append(dst, '}')
 }
 
-func (f *Form) appendParts(dst []byte, parts []a2a.Part) []byte {
-	dst = append(dst, `,"parts":[`...)
+const partsMember = "parts"
+
+func (f *Form) appendParts(dst []byte, member string, parts []a2a.Part) []byte {
+	dst = append(append(append(dst, `,"`...), member...), `":[`...)
 	for i := range parts {
 		dst = f.Part(Comma(dst, i), &parts[i])
 	}

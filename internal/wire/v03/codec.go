@@ -24,6 +24,9 @@ var _ wire.Codec = Codec{}
 // Version returns "0.3".
 func (Codec) Version() string { return "0.3" }
 
+// Form returns wire.FormV03.
+func (Codec) Form() wire.Form { return wire.FormV03 }
+
 // methodList is not of 0.3.0: only its dialects know it (L-01).
 const methodList = "tasks/list"
 

@@ -69,12 +69,16 @@ func (c Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 // AppendPushConfig appends a TaskPushNotificationConfig without token and credentials.
 func (Codec) AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte {
 	dst = rawjson.AppendString(append(dst, `{"taskId":`...), taskID)
-	dst = rawjson.AppendString(append(dst, `,"pushNotificationConfig":{"url":`...), c.URL)
+	return append(appendPushConfig(append(dst, `,"pushNotificationConfig":`...), c), '}')
+}
+
+func appendPushConfig(dst []byte, c *a2a.PushConfig) []byte {
+	dst = rawjson.AppendString(append(dst, `{"url":`...), c.URL)
 	dst = encode.Text(dst, `,"id":`, c.ID)
 	if len(c.Schemes) > 0 {
 		dst = append(encode.Strings(dst, `,"authentication":{"schemes":`, c.Schemes), '}')
 	}
-	return append(dst, "}}"...)
+	return append(dst, '}')
 }
 
 // AppendPushConfigs appends a bare array.
@@ -122,20 +126,22 @@ func appendPart(dst []byte, p *a2a.Part) []byte {
 		dst = rawjson.AppendString(append(dst, `{"kind":"file","file":{"uri":`...), p.Text)
 		dst = appendFile(dst, p)
 	case a2a.PartData:
-		dst = append(dst, `{"kind":"data","data":`...)
-		switch rawjson.KindOf(p.Data) {
-		case rawjson.KindObject:
-			dst = append(dst, p.Data...)
-		case rawjson.KindNone:
-			dst = append(dst, "{}"...)
-		default:
-			wrapped = true
-			dst = append(append(append(dst, `{"value":`...), p.Data...), '}')
-		}
+		dst, wrapped = appendData(append(dst, `{"kind":"data","data":`...), p.Data)
 	default:
 		dst = rawjson.AppendString(append(dst, `{"kind":"text","text":`...), p.Text)
 	}
 	return append(appendPartMetadata(dst, p, wrapped), '}')
+}
+
+// appendData appends an object, in which data that is none is wrapped.
+func appendData(dst []byte, data a2a.Raw) (_ []byte, wrapped bool) {
+	switch rawjson.KindOf(data) {
+	case rawjson.KindObject:
+		return append(dst, data...), false
+	case rawjson.KindNone:
+		return append(dst, "{}"...), false
+	}
+	return append(append(append(dst, `{"value":`...), data...), '}'), true
 }
 
 // appendFile ends the member "file".

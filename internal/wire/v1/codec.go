@@ -16,12 +16,18 @@ import (
 )
 
 // Codec is the 1.0 generation. The zero value has the default limits.
-type Codec struct{ Limits wire.Limits }
+type Codec struct {
+	Limits    wire.Limits
+	OldErrors bool // HTTP statuses are those of 1.0.0, not 1.0.1
+}
 
 var _ wire.Codec = Codec{}
 
 // Version returns "1.0".
 func (Codec) Version() string { return "1.0" }
+
+// Form returns wire.FormV1.
+func (Codec) Form() wire.Form { return wire.FormV1 }
 
 // methods has a reader for the params of each method.
 var methods = map[string]func(*decoder, []byte) a2a.Op{

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"net/http"
 	"strconv"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -11,21 +12,29 @@ import (
 // AppendError appends a JSON-RPC error whose data are typed details: an ErrorInfo with the
 // reason, and what else there is to say of the request, as google.rpc has it.
 func (Codec) AppendError(dst []byte, err *a2a.Error, requestID string) []byte {
-	message, field, internal := encode.Visible(err)
+	message, _, _ := encode.Visible(err)
 	dst = strconv.AppendInt(append(dst, `{"code":`...), int64(encode.Number(err.Code)), 10)
 	dst = rawjson.AppendString(append(dst, `,"message":`...), message)
-	dst = append(dst, `,"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":`...)
-	dst = rawjson.AppendString(dst, err.Code.Reason())
-	dst = append(dst, `,"domain":"a2a-protocol.org"}`...)
-	if field != "" {
-		dst = append(dst, `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":`...)
-		dst = rawjson.AppendString(dst, field)
-		dst = rawjson.AppendString(append(dst, `,"description":`...), message)
-		dst = append(dst, "}]}"...)
+	return append(encode.Details(append(dst, `,"data":`...), err, requestID), '}')
+}
+
+// Status returns the HTTP status of an error, by the table of 1.0.1 or that of 1.0.0.
+func (c Codec) Status(code a2a.ErrorCode) int {
+	if c.OldErrors {
+		switch code {
+		case a2a.CodeTaskNotCancelable:
+			return http.StatusConflict
+		case a2a.CodeContentTypeNotSupported:
+			return http.StatusUnsupportedMediaType
+		case a2a.CodeInvalidAgentResponse:
+			return http.StatusBadGateway
+		}
 	}
-	if internal && requestID != "" {
-		dst = append(dst, `,{"@type":"type.googleapis.com/google.rpc.RequestInfo","requestId":`...)
-		dst = append(rawjson.AppendString(dst, requestID), '}')
-	}
-	return append(dst, "]}"...)
+	status, _ := encode.Status(code)
+	return status
+}
+
+// AppendStatus appends {"error": …} with a google.rpc.Status.
+func (Codec) AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte {
+	return append(encode.RPCStatus(append(dst, `{"error":`...), status, err, requestID), '}')
 }

@@ -1,0 +1,474 @@
+package v03
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/decode"
+)
+
+// Proto is 0.3 in the other dialect that it has: the ProtoJSON of a2a.v1, which is spoken over
+// HTTP+JSON and is what gRPC is transcoded to. Its methods have the names of JSON-RPC. A
+// request says which task it is about by id, by taskId, or as the definitions do by a name or
+// parent such as tasks/{id}; the body of a request is a message of a2a.v1.
+//
+// It differs in what a value means where its definitions cannot tell absent from zero: a
+// configuration without blocking does not wait, and a historyLength of 0 is the whole history.
+type Proto struct {
+	Codec
+	// Parts says that the content of a Message is written as parts, as it is called in later
+	// versions of the definitions, of which generated code may be. Either name is read.
+	Parts bool
+}
+
+var _ wire.Codec = Proto{}
+
+// Form returns wire.FormV03Proto.
+func (Proto) Form() wire.Form { return wire.FormV03Proto }
+
+// Has reports whether method is one of the generation's; tasks/list is.
+func (Proto) Has(method string) bool { return protoMethods[method] != nil }
+
+var protoMethods = map[string]func(*protoDecoder, []byte) a2a.Op{
+	"message/send":                        func(d *protoDecoder, params []byte) a2a.Op { return d.send(params, false) },
+	"message/stream":                      func(d *protoDecoder, params []byte) a2a.Op { return d.send(params, true) },
+	"tasks/get":                           (*protoDecoder).get,
+	methodList:                            (*protoDecoder).list,
+	"tasks/cancel":                        (*protoDecoder).cancel,
+	"tasks/resubscribe":                   (*protoDecoder).resubscribe,
+	"tasks/pushNotificationConfig/set":    (*protoDecoder).pushSet,
+	"tasks/pushNotificationConfig/get":    (*protoDecoder).pushGet,
+	"tasks/pushNotificationConfig/list":   (*protoDecoder).pushList,
+	"tasks/pushNotificationConfig/delete": (*protoDecoder).pushDelete,
+	"agent/getAuthenticatedExtendedCard": func(*protoDecoder, []byte) a2a.Op {
+		return &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}
+	},
+}
+
+// protoDecoder reads the params of one request.
+type protoDecoder struct{ decoder }
+
+// Decode reads the params of one request; see wire.Codec.
+func (c Proto) Decode(method string, params []byte) (a2a.Op, error) {
+	read := protoMethods[method]
+	if read == nil {
+		return nil, a2a.Errorf(a2a.CodeMethodNotFound, "unknown method %.64q", method)
+	}
+	d := protoDecoder{decoder{Reader: decode.Reader{Limits: c.Limits.OrDefault(), Proto: true}, lenient: c.Lenient, onLenient: c.OnLenient}}
+	d.Params(params)
+	op := read(&d, params)
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+func (d *protoDecoder) send(params []byte, stream bool) a2a.Op {
+	var message, configuration, metadata []byte
+	for key, v := range rawjson.Members(params) {
+		switch string(key) {
+		case "message":
+			message = v
+		case "request": // the name of the field
+			if message == nil {
+				message = v
+			}
+		case "configuration":
+			configuration = v
+		case "metadata":
+			metadata = v
+		}
+	}
+	d.Need("message", message)
+	op := &a2a.SendMessage{Stream: stream, Blocking: true, Digest: sha256.Sum256(params)}
+	op.LastStatus = true
+	if d.IsObject("message", message) {
+		op.Message = d.message(message)
+	}
+	if d.IsObject("configuration", configuration) {
+		d.configuration(op, configuration)
+	}
+	op.Metadata = d.Raw("metadata", metadata)
+	return op
+}
+
+// configuration reads SendMessageConfiguration: without "blocking" the caller does not wait.
+func (d *protoDecoder) configuration(op *a2a.SendMessage, obj []byte) {
+	d.Enter("configuration", -1)
+	op.Blocking = false
+	for key, v := range rawjson.Members(obj) {
+		switch string(d.Key(obj, key)) {
+		case "blocking":
+			op.Blocking = d.Bool("blocking", v, false)
+		case "historyLength":
+			op.HistoryLength = d.history(v)
+		case "acceptedOutputModes":
+			op.AcceptedModes = d.Strings("acceptedOutputModes", v, decode.MaxName)
+		case "pushNotification", "pushNotificationConfig":
+			if d.IsObject("pushNotification", v) {
+				push := d.pushConfig(v)
+				op.Push = &push
+			}
+		}
+	}
+	d.Leave()
+}
+
+// history reads a historyLength, of which 0 is none given.
+func (d *protoDecoder) history(v []byte) *int {
+	n := d.HistoryLength(v)
+	if n != nil && *n == 0 {
+		return nil
+	}
+	return n
+}
+
+func (d *protoDecoder) message(obj []byte) a2a.Message {
+	d.Enter("message", -1)
+	var found decode.MessageMembers
+	member := "content"
+	for key, v := range rawjson.Members(obj) {
+		name := d.Key(obj, key)
+		switch string(name) {
+		case "content":
+			found.Parts = v
+		case "parts":
+			if found.Parts == nil {
+				found.Parts, member = v, "parts"
+			}
+		default:
+			found.Take(name, v)
+		}
+	}
+	msg := d.Message(&found)
+	msg.Role = d.role(found.Role)
+	d.Need(member, found.Parts)
+	for v := range d.Parts(found.Parts) {
+		msg.Parts = append(msg.Parts, d.part(v))
+	}
+	d.Leave()
+	return msg
+}
+
+func (d *protoDecoder) role(v []byte) a2a.Role {
+	d.Need("role", v)
+	switch enum(v, protoRoles) {
+	case 1:
+		return a2a.RoleUser
+	case 2:
+		return a2a.RoleAgent
+	}
+	d.Fail("role", "must be ROLE_USER or ROLE_AGENT")
+	return 0
+}
+
+func (d *protoDecoder) part(obj []byte) a2a.Part {
+	var text, file, data []byte
+	var part a2a.Part
+	for key, v := range rawjson.Members(obj) {
+		switch string(key) {
+		case "text":
+			text = v
+		case "file":
+			file = v
+		case "data":
+			data = v
+		case "metadata":
+			part.Metadata = d.Raw("metadata", v)
+		}
+	}
+	contents := 0
+	for _, v := range [...][]byte{text, file, data} {
+		if !decode.Absent(v) {
+			contents++
+		}
+	}
+	switch {
+	case contents != 1:
+		d.Fail("", "must have exactly one of text, file and data")
+	case !decode.Absent(text):
+		part.Kind, part.Text = a2a.PartText, d.Content("text", text)
+		d.lift(&part)
+	case !decode.Absent(file):
+		if d.IsObject("file", file) {
+			d.file(&part, file)
+		}
+	default:
+		if d.IsObject("data", data) {
+			d.data(&part, data)
+		}
+	}
+	return part
+}
+
+// data reads a DataPart, which holds its data in a member of the same name.
+func (d *protoDecoder) data(part *a2a.Part, obj []byte) {
+	d.Enter("data", -1)
+	defer d.Leave()
+	v := rawjson.Get(obj, "data")
+	part.Kind, part.Data = a2a.PartData, a2a.Raw("{}")
+	if !decode.Absent(v) {
+		if kind := rawjson.KindOf(v); kind != rawjson.KindObject && !d.lenientData(kind) {
+			d.Fail("data", "must be an object")
+		}
+		part.Data = d.Data("data", v)
+	}
+	d.unwrap(part)
+	d.lift(part)
+}
+
+func (d *protoDecoder) file(part *a2a.Part, obj []byte) {
+	d.Enter("file", -1)
+	defer d.Leave()
+	var uri, content []byte
+	for key, v := range rawjson.Members(obj) {
+		switch string(d.Key(obj, key)) {
+		case "fileWithUri":
+			uri = v
+		case "fileWithBytes":
+			content = v
+		case "mimeType":
+			part.MediaType = d.Text("mimeType", v, decode.MaxName)
+		case "name":
+			part.Filename = d.Text("name", v, decode.MaxName)
+		}
+	}
+	switch {
+	case decode.Absent(uri) == decode.Absent(content):
+		d.Fail("", "must have exactly one of fileWithUri and fileWithBytes")
+	case decode.Absent(content):
+		part.Kind, part.Text = a2a.PartURL, d.URL("fileWithUri", uri)
+	default:
+		part.Kind, part.Text = a2a.PartFile, d.fileBytes(content)
+	}
+}
+
+// fileBytes reads the content of a file. The official clients put its base64 into the field,
+// not its bytes, so that ProtoJSON has it in base64 twice: what is base64 inside is taken for
+// that.
+func (d *protoDecoder) fileBytes(v []byte) string {
+	const member = "fileWithBytes"
+	limit := d.Limits.PartBytes
+	d.Limits.PartBytes = base64.StdEncoding.EncodedLen(limit)
+	outer := d.Bytes(member, v)
+	d.Limits.PartBytes = limit
+	if d.Failed() {
+		return ""
+	}
+	inner, err := base64.StdEncoding.DecodeString(outer)
+	if err != nil {
+		d.Fail(member, "must be base64")
+		return ""
+	}
+	text, size, ok := decode.Base64(string(inner))
+	if !ok {
+		text, size = outer, len(inner)
+	}
+	if size > limit {
+		d.Fail(member, "must not be longer than %d bytes", limit)
+	}
+	return text
+}
+
+// resource are the members by which a request says what it is about.
+type resource struct {
+	task, config            string
+	historyLength, metadata []byte
+	pageSize, pageToken     []byte
+}
+
+// resource reads them. of is how many names a name has: that of a task, or of a webhook too.
+func (d *protoDecoder) resource(params []byte, of int) (r resource) {
+	for key, v := range rawjson.Members(params) {
+		switch name := string(d.Key(params, key)); name {
+		case "id", "taskId":
+			r.task = d.taskID(name, v)
+		case "pushNotificationConfigId":
+			r.config = d.Text(name, v, d.Limits.IDBytes)
+		case "parent":
+			d.splitName(name, v, 1, &r)
+		case "name":
+			d.splitName(name, v, of, &r)
+		case "historyLength":
+			r.historyLength = v
+		case "metadata":
+			r.metadata = v
+		case "pageSize":
+			r.pageSize = v
+		case "pageToken":
+			r.pageToken = v
+		}
+	}
+	if r.task == "" {
+		d.Fail("name", "is required")
+	}
+	return r
+}
+
+// splitName reads a name like tasks/{id}/pushNotificationConfigs/{id}, or the first half of
+// it. An id that is there already is one that the request was sent to, and stays.
+func (d *protoDecoder) splitName(member string, v []byte, of int, r *resource) {
+	name := d.Text(member, v, 2*d.Limits.IDBytes+64)
+	rest, ok := strings.CutPrefix(name, "tasks/")
+	task, config := rest, ""
+	if ok && of == 2 {
+		task, config, ok = strings.Cut(rest, "/pushNotificationConfigs/")
+	}
+	if !ok || task == "" || strings.Contains(task, "/") || strings.Contains(config, "/") {
+		d.Fail(member, "must be a name like %s", [...]string{"", "tasks/{id}", "tasks/{id}/pushNotificationConfigs/{id}"}[of])
+		return
+	}
+	if r.task == "" {
+		r.task = task
+	}
+	if r.config == "" {
+		r.config = config
+	}
+}
+
+func (d *protoDecoder) get(params []byte) a2a.Op {
+	r := d.resource(params, 1)
+	return &a2a.GetTask{ID: r.task, HistoryLength: d.history(r.historyLength)}
+}
+
+func (d *protoDecoder) cancel(params []byte) a2a.Op {
+	r := d.resource(params, 1)
+	return &a2a.CancelTask{ID: r.task, Metadata: d.Raw("metadata", r.metadata)}
+}
+
+func (d *protoDecoder) resubscribe(params []byte) a2a.Op {
+	return &a2a.Subscribe{ID: d.resource(params, 1).task, EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}
+}
+
+func (d *protoDecoder) list(params []byte) a2a.Op {
+	m := d.ListMembers(params)
+	for key, v := range rawjson.Members(params) {
+		if name := string(d.Key(params, key)); (name == "lastUpdatedTime" || name == "lastUpdatedAfter") && m.StatusTimestampAfter == nil {
+			m.StatusTimestampAfter = v
+		}
+	}
+	if n, ok := rawjson.Int(m.PageSize); ok && n == 0 {
+		m.PageSize = nil
+	}
+	op := d.ListTasks(&m)
+	op.HistoryLength = d.history(m.HistoryLength)
+	if !decode.Absent(m.Status) {
+		op.State = d.state("status", m.Status)
+	}
+	return op
+}
+
+// state reads a state in the spelling of the definitions, or of the other dialect.
+func (d *protoDecoder) state(member string, v []byte) a2a.State {
+	if n := enum(v, protoStates); n >= 0 {
+		return protoStateOrder[n]
+	}
+	name, ok := rawjson.String(v)
+	if ok && name == "TASK_STATE_CANCELED" {
+		return a2a.StateCanceled
+	}
+	if state, ok := a2a.ParseState(name); ok {
+		return state
+	}
+	d.Fail(member, "must be a task state, such as TASK_STATE_WORKING")
+	return a2a.StateNone
+}
+
+// pushSet reads a request to add a webhook, whose config may be wrapped in two ways or in none.
+func (d *protoDecoder) pushSet(params []byte) a2a.Op {
+	var r resource
+	var id string
+	body, wrapped := params, false
+	take := func(obj []byte) {
+		for key, v := range rawjson.Members(obj) {
+			switch name := string(d.Key(obj, key)); name {
+			case "taskId":
+				r.task = d.taskID(name, v)
+			case "pushNotificationConfig":
+				body, wrapped = v, true
+			}
+		}
+	}
+	take(params)
+	config := rawjson.Get(params, "config")
+	if d.IsObject("config", config) {
+		take(config)
+	}
+	for _, from := range [...]struct {
+		obj    []byte
+		member string
+		of     int
+	}{{params, "parent", 1}, {params, "name", 2}, {config, "name", 2}} {
+		if v := rawjson.Get(from.obj, from.member); !decode.Absent(v) && string(v) != `""` {
+			d.splitName(from.member, v, from.of, &r)
+		}
+	}
+	for _, key := range [...]string{"configId", "config_id"} {
+		if v := rawjson.Get(params, key); v != nil {
+			id = d.Text("configId", v, d.Limits.IDBytes)
+		}
+	}
+	if r.task == "" {
+		d.Fail("parent", "is required")
+	}
+	op := &a2a.SetPushConfig{TaskID: r.task}
+	if wrapped && !d.IsObject("pushNotificationConfig", body) || !wrapped && config != nil {
+		d.Fail("pushNotificationConfig", "is required")
+		return op
+	}
+	op.Config = d.pushConfig(body)
+	for _, named := range [...]string{id, r.config} {
+		if op.Config.ID == "" {
+			op.Config.ID = named
+		}
+	}
+	return op
+}
+
+func (d *protoDecoder) pushGet(params []byte) a2a.Op {
+	r := d.resource(params, 2)
+	return &a2a.GetPushConfig{TaskID: r.task, ConfigID: r.config}
+}
+
+func (d *protoDecoder) pushList(params []byte) a2a.Op {
+	r := d.resource(params, 1)
+	return &a2a.ListPushConfigs{TaskID: r.task, PageSize: d.Count("pageSize", r.pageSize), PageToken: d.Text("pageToken", r.pageToken, decode.MaxToken)}
+}
+
+func (d *protoDecoder) pushDelete(params []byte) a2a.Op {
+	r := d.resource(params, 2)
+	if r.config == "" {
+		d.Fail("name", "must name a push notification config")
+	}
+	return &a2a.DeletePushConfig{TaskID: r.task, ConfigID: r.config}
+}
+
+// Enumerations of a2a.v1, in the order of their numbers.
+var (
+	protoRoles      = []string{"ROLE_UNSPECIFIED", "ROLE_USER", "ROLE_AGENT"}
+	protoStateOrder = [...]a2a.State{
+		a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
+		a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
+	}
+	protoStates = []string{
+		"TASK_STATE_UNSPECIFIED", "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED", "TASK_STATE_FAILED",
+		"TASK_STATE_CANCELLED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED",
+	}
+)
+
+// enum reads a value of an enumeration, by name or number, and returns its number, or -1.
+func enum(v []byte, names []string) int {
+	if n, ok := rawjson.Int(v); ok && n >= 0 && n < int64(len(names)) {
+		return int(n)
+	}
+	name, ok := rawjson.String(v)
+	if !ok {
+		return -1
+	}
+	return slices.Index(names, name)
+}

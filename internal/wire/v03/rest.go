@@ -1,0 +1,163 @@
+package v03
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/decode"
+	"github.com/a2ad/a2ad/internal/wire/encode"
+)
+
+// This file is 0.3 over HTTP+JSON, which is spoken in two dialects (T-13 in docs/protocol.md):
+// the JSON of 0.3.0's schema and the ProtoJSON of a2a.v1. Who sends a body in one of them is
+// answered in it, all others in the second, which is that of the official clients.
+
+// restMethods are the methods of JSON-RPC that do the same as actions of HTTP+JSON.
+var restMethods = map[wire.Action]string{
+	wire.ActionSend: "message/send", wire.ActionStream: "message/stream", wire.ActionGet: "tasks/get", wire.ActionList: methodList,
+	wire.ActionCancel: "tasks/cancel", wire.ActionSubscribe: "tasks/resubscribe", wire.ActionSetPush: "tasks/pushNotificationConfig/set",
+	wire.ActionGetPush: "tasks/pushNotificationConfig/get", wire.ActionListPushes: "tasks/pushNotificationConfig/list",
+	wire.ActionDeletePush: "tasks/pushNotificationConfig/delete", wire.ActionExtendedCard: "agent/getAuthenticatedExtendedCard",
+}
+
+// REST returns the params of a request over HTTP+JSON: its body, with the id of the path in
+// place of what the body says of it, or its query.
+func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {
+	method, as = restMethods[r.Action], protoREST{Proto{Codec: c}}
+	var p decode.Params
+	switch r.Action {
+	case wire.ActionSend, wire.ActionStream:
+		if isSchema(rawjson.Get(r.Body, "message")) {
+			as = schemaREST{c}
+		}
+		return method, r.Body, as, nil
+	case wire.ActionSetPush:
+		p.Text("taskId", r.TaskID)
+		if rawjson.Get(r.Body, "taskId") != nil {
+			as = schemaREST{c}
+		}
+	case wire.ActionGet, wire.ActionCancel, wire.ActionSubscribe, wire.ActionListPushes:
+		p.Text("id", r.TaskID)
+	case wire.ActionGetPush, wire.ActionDeletePush:
+		p.Text("id", r.TaskID)
+		p.Text("pushNotificationConfigId", r.ConfigID)
+	}
+	switch {
+	case rawjson.KindOf(r.Body) == rawjson.KindObject:
+		p.Members(r.Body, decode.CamelCase)
+	case r.Body != nil:
+		return method, r.Body, as, nil // which no method takes
+	default:
+		bare := len(p.Bytes())
+		err = p.Query(r.Query, parameter(r.Action))
+		if len(p.Bytes()) > bare {
+			as = Proto{Codec: c} // who knows of pages gets one
+		}
+	}
+	return method, p.Bytes(), as, err
+}
+
+// isSchema reports whether a message is in the dialect of the schema.
+func isSchema(message []byte) bool {
+	role := rawjson.Get(message, "role")
+	if word, ok := rawjson.String(role); ok && !strings.HasPrefix(word, "ROLE_") {
+		return true
+	}
+	return role == nil && (rawjson.Get(message, "kind") != nil || rawjson.Get(message, "parts") != nil)
+}
+
+// parameter says what the parameters of an action's query are.
+func parameter(a wire.Action) func(name string) (string, decode.Kind) {
+	return func(name string) (string, decode.Kind) {
+		switch {
+		case a == wire.ActionList:
+			return decode.ListParameter(name)
+		case a == wire.ActionGet && name == "historyLength", a == wire.ActionListPushes && name == "pageSize":
+			return name, decode.KindInteger
+		case a == wire.ActionListPushes && name == "pageToken":
+			return name, decode.KindText
+		}
+		return "", 0
+	}
+}
+
+// Status returns the HTTP status of an error. 0.3.0 has no table of them; these are those of
+// the official server for Python.
+func (Codec) Status(code a2a.ErrorCode) int {
+	switch code {
+	case a2a.CodeInvalidParams, a2a.CodeTaskTerminal:
+		return http.StatusUnprocessableEntity
+	case a2a.CodeTaskNotCancelable:
+		return http.StatusConflict
+	case a2a.CodePushNotSupported, a2a.CodeUnsupportedOperation:
+		return http.StatusNotImplemented
+	case a2a.CodeContentTypeNotSupported:
+		return http.StatusUnsupportedMediaType
+	case a2a.CodeInvalidAgentResponse:
+		return http.StatusBadGateway
+	case a2a.CodeExtendedCardNotConfigured:
+		return http.StatusNotFound
+	}
+	status, _ := encode.Status(code)
+	return status
+}
+
+// AppendStatus appends the error as JSON-RPC has it, as 0.3.0 says nothing of its form, and in
+// a member of it a google.rpc.Status, which the official clients for Go read.
+func (c Codec) AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte {
+	dst = c.AppendError(dst, err, requestID)
+	dst = append(dst[:len(dst)-1], `,"error":`...)
+	return append(encode.RPCStatus(dst, status, err, requestID), '}')
+}
+
+// protoREST answers in ProtoJSON, with lists as 0.3.0 has them: bare arrays.
+type protoREST struct{ Proto }
+
+// AppendPage appends an array of Tasks.
+func (c protoREST) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
+	return c.form().AppendTasks(dst, p, artifacts)
+}
+
+// AppendPushConfigs appends an array of TaskPushNotificationConfigs.
+func (c protoREST) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
+	dst = append(dst, '[')
+	for i := range cs {
+		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
+	}
+	return append(dst, ']')
+}
+
+// schemaREST answers in the JSON of 0.3.0's schema. What may be one of several is wrapped in a
+// member that says which.
+type schemaREST struct{ Codec }
+
+// Form returns wire.FormV03REST.
+func (schemaREST) Form() wire.Form { return wire.FormV03REST }
+
+// AppendSent appends {"task": Task}.
+func (c schemaREST) AppendSent(dst []byte, t *a2a.Task) []byte { return c.AppendSnapshot(dst, t) }
+
+// AppendReply appends {"message": Message}.
+func (c schemaREST) AppendReply(dst []byte, m *a2a.Message) []byte {
+	return append(c.Codec.AppendReply(append(dst, `{"message":`...), m), '}')
+}
+
+// AppendSnapshot appends {"task": Task}.
+func (c schemaREST) AppendSnapshot(dst []byte, t *a2a.Task) []byte {
+	return append(c.Codec.AppendSnapshot(append(dst, `{"task":`...), t), '}')
+}
+
+// AppendEvent appends {"statusUpdate": …}, {"artifactUpdate": …} or {"message": …}.
+func (c schemaREST) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
+	member := `{"message":`
+	switch e.Event.(type) {
+	case *a2a.StatusUpdate:
+		member = `{"statusUpdate":`
+	case *a2a.ArtifactUpdate:
+		member = `{"artifactUpdate":`
+	}
+	return append(c.Codec.AppendEvent(append(dst, member...), e, last), '}')
+}

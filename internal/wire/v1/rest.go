@@ -1,0 +1,59 @@
+package v1
+
+import (
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/decode"
+)
+
+// restMethods are the methods of JSON-RPC that do the same as actions of HTTP+JSON.
+var restMethods = map[wire.Action]string{
+	wire.ActionSend: "SendMessage", wire.ActionStream: "SendStreamingMessage", wire.ActionGet: "GetTask", wire.ActionList: "ListTasks",
+	wire.ActionCancel: "CancelTask", wire.ActionSubscribe: "SubscribeToTask", wire.ActionSetPush: "CreateTaskPushNotificationConfig",
+	wire.ActionGetPush: "GetTaskPushNotificationConfig", wire.ActionListPushes: "ListTaskPushNotificationConfigs",
+	wire.ActionDeletePush: "DeleteTaskPushNotificationConfig", wire.ActionExtendedCard: "GetExtendedAgentCard",
+}
+
+// REST returns the params of a request over HTTP+JSON: its body, with the ids of the path in
+// place of what the body says of them, or its query.
+func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {
+	method = restMethods[r.Action]
+	var p decode.Params
+	switch r.Action {
+	case wire.ActionSend, wire.ActionStream:
+		return method, r.Body, c, nil
+	case wire.ActionGet, wire.ActionCancel, wire.ActionSubscribe:
+		p.Text("id", r.TaskID)
+	case wire.ActionSetPush, wire.ActionListPushes:
+		p.Text("taskId", r.TaskID)
+	case wire.ActionGetPush, wire.ActionDeletePush:
+		p.Text("taskId", r.TaskID)
+		p.Text("id", r.ConfigID)
+	}
+	switch {
+	case rawjson.KindOf(r.Body) == rawjson.KindObject:
+		p.Members(r.Body, decode.CamelCase)
+	case r.Body != nil:
+		return method, r.Body, c, nil // which no method takes
+	default:
+		err = p.Query(r.Query, parameter(r.Action))
+	}
+	return method, p.Bytes(), c, err
+}
+
+// parameter says what the parameters of an action's query are.
+func parameter(a wire.Action) func(name string) (string, decode.Kind) {
+	return func(name string) (string, decode.Kind) {
+		switch {
+		case name == "tenant":
+			return name, decode.KindText
+		case a == wire.ActionList:
+			return decode.ListParameter(name)
+		case a == wire.ActionGet && name == "historyLength", a == wire.ActionListPushes && name == "pageSize":
+			return name, decode.KindInteger
+		case a == wire.ActionListPushes && name == "pageToken":
+			return name, decode.KindText
+		}
+		return "", 0
+	}
+}
