@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/transcode"
 )
 
@@ -38,8 +39,9 @@ type GRPC struct {
 	accepting atomic.Bool
 }
 
-// NewGRPC returns the gRPC binding of s. It listens nowhere yet.
-func (s *Server) NewGRPC() *GRPC {
+// NewGRPC returns the gRPC binding of s, with the services of the generations of codecs, which
+// write ProtoJSON. It listens nowhere yet.
+func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
 	b.server = grpc.NewServer(
 		grpc.MaxRecvMsgSize(int(s.cfg.MaxBody)),
@@ -52,9 +54,9 @@ func (s *Server) NewGRPC() *GRPC {
 		grpc.WaitForHandlers(true),
 	)
 	for _, service := range []*transcode.Service{transcode.V03(), transcode.V1()} {
-		for _, gen := range s.generations {
-			if gen.Version() == service.Version {
-				b.register(service, gen)
+		for _, c := range codecs {
+			if c.Version() == service.Version {
+				b.register(service, &generation{c})
 			}
 		}
 	}

@@ -30,6 +30,8 @@ import (
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/rpc"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
 const (
@@ -48,7 +50,9 @@ func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- s.api.NewGRPC().Serve(ctx, l, 20*time.Second) }()
+	go func() {
+		ended <- s.api.NewGRPC(v03.Proto{Codec: v03.Codec{Lenient: true}, Parts: true}, v1.Codec{}).Serve(ctx, l, 20*time.Second)
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -1,5 +1,5 @@
-// Package transcode carries requests and answers between the messages of gRPC and the JSON
-// that codecs read and write: a second form of the same generations, not a third generation.
+// Package transcode carries requests and answers between the messages of gRPC and the ProtoJSON
+// that codecs read and write, so that gRPC needs no codec of its own.
 //
 // It promises that a request means what the same request in JSON would, and that its JSON has
 // one spelling: equal requests have equal bytes, whatever program made them. It knows neither
@@ -37,16 +37,26 @@ type Method struct {
 	Stream bool   // answers with many messages
 
 	in, out protoreflect.MessageType
-	params  func(proto.Message) ([]byte, error)
-	result  func([]byte) []byte // from what the codec writes to ProtoJSON of out
+	result  func([]byte) []byte // what the codec writes, as ProtoJSON; nil: it is that
 }
 
 // Request returns an empty request.
 func (m *Method) Request() proto.Message { return m.in.New().Interface() }
 
-// Params returns a request as JSON for the codec. The error is an *a2a.Error: the request has
-// a value that JSON has no form for, or a name that is none of a resource.
-func (m *Method) Params(req proto.Message) ([]byte, error) { return m.params(req) }
+// Params returns a request as JSON for the codec, without white space, of which protojson
+// writes more or less by chance. The error is an *a2a.Error: JSON has no form for some value.
+func (m *Method) Params(req proto.Message) ([]byte, error) {
+	text, err := protojson.Marshal(req)
+	if err != nil {
+		return nil, a2a.Error{
+			Code: a2a.CodeInvalidParams, Message: "the request has a value without a kind, a number that is not finite, or a time out of range",
+		}.With(err)
+	}
+	var b bytes.Buffer
+	b.Grow(len(text))
+	err = json.Compact(&b, text)
+	return b.Bytes(), err
+}
 
 // Result returns what the codec wrote, be it an answer or an item of a stream, as a message.
 // A number too large for a double comes as the text of its digits.
@@ -64,16 +74,25 @@ func (m *Method) Result(result []byte) (proto.Message, error) {
 
 var unmarshal = protojson.UnmarshalOptions{DiscardUnknown: true}
 
-// V1 returns the service of 1.0, whose JSON is the ProtoJSON of its messages.
+// V1 returns the service of 1.0.
 func V1() *Service {
-	return service(apb1.File_a2av1_proto, "1.0", func(m *Method) { m.Codec, m.params = m.Name, marshal })
+	return service(apb1.File_a2av1_proto, "1.0", func(m *Method) { m.Codec = m.Name })
 }
 
-// V03 returns the service of 0.3, whose JSON is another than the ProtoJSON of its messages.
+// methods03 has the names of the codec for those of the service.
+var methods03 = map[string]string{
+	"SendMessage": "message/send", "SendStreamingMessage": "message/stream", "GetTask": "tasks/get", "ListTasks": "tasks/list",
+	"CancelTask": "tasks/cancel", "TaskSubscription": "tasks/resubscribe", "GetAgentCard": "agent/getAuthenticatedExtendedCard",
+	"CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set", "GetTaskPushNotificationConfig": "tasks/pushNotificationConfig/get",
+	"ListTaskPushNotificationConfig": "tasks/pushNotificationConfig/list", "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
+}
+
+// V03 returns the service of 0.3, for the codec v03.Proto with Parts.
 func V03() *Service {
 	return service(apb03.File_a2a_proto, "0.3", func(m *Method) {
-		m.Codec = methods03[protoreflect.Name(m.Name)]
-		m.params, m.result = params03, results03[m.out.Descriptor().Name()]
+		if m.Codec = methods03[m.Name]; m.Name == "GetAgentCard" {
+			m.result = card
+		}
 	})
 }
 
@@ -96,21 +115,6 @@ func typeOf(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 		panic(err) // linked in with the service: cannot be
 	}
 	return t
-}
-
-// marshal returns a message as ProtoJSON without white space, of which protojson writes more
-// or less by chance.
-func marshal(m proto.Message) ([]byte, error) {
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return nil, a2a.Error{
-			Code: a2a.CodeInvalidParams, Message: "the request has a value without a kind, a number that is not finite, or a time out of range",
-		}.With(err)
-	}
-	var b bytes.Buffer
-	b.Grow(len(text))
-	err = json.Compact(&b, text)
-	return b.Bytes(), err
 }
 
 // quoteLargeNumbers returns a JSON document in which numbers that are too large for a double
