@@ -46,6 +46,9 @@ func (m *Method) Request() proto.Message { return m.in.New().Interface() }
 // Params returns a request as JSON for the codec, without white space, of which protojson
 // writes more or less by chance. The error is an *a2a.Error: JSON has no form for some value.
 func (m *Method) Params(req proto.Message) ([]byte, error) {
+	if list, ok := req.(*apb1.ListTasksRequest); ok && list.GetPageSize() == 0 {
+		list.PageSize = nil // the official Go client cannot leave it out
+	}
 	text, err := protojson.Marshal(req)
 	if err != nil {
 		return nil, a2a.Error{

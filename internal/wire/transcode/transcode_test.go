@@ -450,6 +450,16 @@ func TestParamsHaveOneSpelling(t *testing.T) {
 	}
 }
 
+func TestPageSizeZeroOf1IsNone(t *testing.T) {
+	t.Parallel()
+	m := method(t, V1(), "ListTasks")
+	for _, size := range []*int32{nil, proto.Int32(0)} {
+		if op := decode[*a2a.ListTasks](t, codec1, m, &apb1.ListTasksRequest{PageSize: size, HistoryLength: proto.Int32(0)}); op.PageSize != 0 || *op.HistoryLength != 0 {
+			t.Errorf("%v: %+v", size, op)
+		}
+	}
+}
+
 func TestLargeNumbersBecomeText(t *testing.T) {
 	t.Parallel()
 	doc := `{"id":"1e999\"1e999","status":{"state":"TASK_STATE_WORKING"},"metadata":{"a":1e999,"b":[-1e999,9007199254740993],"c":"1e999"}}`
