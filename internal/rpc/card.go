@@ -33,15 +33,16 @@ type cards struct {
 // renderCards fills in what the server knows and the author of the agent does not.
 func (s *Server) renderCards(sv *served, root bool) {
 	c := sv.agent.Card
-	url := s.cfg.PublicURL + "/agents/" + sv.agent.Name
+	base := s.cfg.PublicURL + "/agents/" + sv.agent.Name
+	url := base
 	if root {
-		url = s.cfg.PublicURL + "/"
+		base, url = s.cfg.PublicURL, s.cfg.PublicURL+"/"
 	}
 	c.Interfaces = nil
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
-		version := s.generations[i].Version()
-		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: version})
-		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, version)...)
+		v := s.generations[i].Version()
+		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
+		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
 	}
 	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()

@@ -76,10 +76,16 @@ func TestCardViews(t *testing.T) {
 	contains(t, "card", all, newCard)
 	want := []any{
 		map[string]any{"url": "http://h/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+		map[string]any{"url": "http://h", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
 		map[string]any{"url": "http://h/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+		map[string]any{"url": "http://h", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3"},
 	}
 	if diff := cmp.Diff(want, newCard["supportedInterfaces"]); diff != "" {
 		t.Errorf("interfaces: -want +got\n%s", diff)
+	}
+	wantOld := []any{map[string]any{"url": "http://h/", "transport": "JSONRPC"}, map[string]any{"url": "http://h", "transport": "HTTP+JSON"}}
+	if diff := cmp.Diff(wantOld, oldCard["additionalInterfaces"]); diff != "" {
+		t.Errorf("interfaces of 0.3: -want +got\n%s", diff)
 	}
 	if oldCard["protocolVersion"] != "0.3.0" || oldCard["url"] != "http://h/" {
 		t.Errorf("the 0.3 card is %v at %v", oldCard["protocolVersion"], oldCard["url"])

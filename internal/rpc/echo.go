@@ -9,7 +9,8 @@ import (
 
 // This file alone knows the router, so that another can take its place.
 
-// routes registers the handlers. A path with a slash at its end is the same place as one
+// routes registers the handlers but for those of HTTP+JSON, whose paths end in verbs behind a
+// colon and in ids of any form, which is beyond the router. A path with a slash at its end is the same place as one
 // without: conformance kits post to both, and a redirect would lose the body.
 func (s *Server) routes() http.Handler {
 	e := echo.New()
@@ -49,7 +50,7 @@ func (s *Server) routes() http.Handler {
 	if s.cfg.JWKS != nil {
 		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
 	}
-	return s.observed(e)
+	return s.observed(s.orREST(e))
 }
 
 func wrap(h http.HandlerFunc) echo.HandlerFunc {

@@ -70,14 +70,25 @@ func (s *eventStream) end(why error) error {
 	return s.out.Comment("draining")
 }
 
-// readBody reads a request whole, within the limits.
-func (x *exchange) readBody() ([]byte, error) {
+// checkType refuses a body of another type than JSON, as its header says.
+func (x *exchange) checkType() error {
 	if enc := x.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, a2a.Errorf(a2a.CodeMediaType, "Content-Encoding %q is not supported", clip(enc))
+		return a2a.Errorf(a2a.CodeMediaType, "Content-Encoding %q is not supported", clip(enc))
 	}
-	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" && kind != "application/a2a+json" {
-		return nil, a2a.Errorf(a2a.CodeMediaType, "the Content-Type must be application/json")
+	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != jsonType && kind != a2aType {
+		return a2a.Errorf(a2a.CodeMediaType, "the Content-Type must be application/json")
 	}
+	return nil
+}
+
+// The media types of requests and answers.
+const (
+	jsonType = "application/json"
+	a2aType  = "application/a2a+json"
+)
+
+// readBody reads a request whole, within the limit.
+func (x *exchange) readBody() ([]byte, error) {
 	limit := x.s.cfg.MaxBody
 	if x.r.ContentLength > limit {
 		return nil, x.tooLarge()

@@ -40,6 +40,9 @@ func (f *rpcFront) read() (a2a.Op, error) {
 	if err := c.signIn(f.r); err != nil {
 		return nil, err
 	}
+	if err := f.checkType(); err != nil {
+		return nil, err
+	}
 	body, err := f.readBody()
 	if err != nil {
 		return nil, err
@@ -73,8 +76,6 @@ func (f *rpcFront) read() (a2a.Op, error) {
 	}
 	return op, err
 }
-
-const jsonType = "application/json"
 
 func (f *rpcFront) answer(result []byte) {
 	f.write(http.StatusOK, jsonType, jsonrpc.AppendResult(make([]byte, 0, len(result)+len(f.id)+48), f.id, result))

@@ -18,6 +18,7 @@ import (
 type record struct {
 	id        string
 	method    string
+	route     string // of HTTP+JSON: the path without what is in it
 	version   string
 	task      string
 	principal *auth.Principal
@@ -85,6 +86,9 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 
 // attrs returns what is known of a request, whatever it came by.
 func (rec *record) attrs() (attrs []slog.Attr) {
+	if rec.route != "" {
+		attrs = append(attrs, slog.String("route", rec.route))
+	}
 	if rec.method != "" {
 		attrs = append(attrs, slog.String("method", clip(rec.method)))
 	}

@@ -78,24 +78,36 @@ func (s *Server) versions() string {
 }
 
 // route returns the generation that a request is of, which is also that of an answer that
-// refuses it: the one that has its method, and no other may be asked for. A request that asks
-// for none is of the oldest (T-02 in docs/protocol.md).
+// refuses it: the one that has its method, and no other may be asked for.
 func (s *Server) route(asked *generation, method string) (*generation, error) {
-	oldest := s.generations[0]
 	for _, g := range s.generations {
-		switch {
-		case !g.Has(method):
-		case asked == nil && g != oldest && !s.cfg.LenientVersion:
-			return g, a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
-				oldest.Version(), method, g.Version())
-		case asked != nil && asked != g:
-			return asked, a2a.Errorf(a2a.CodeVersionNotSupported, "%s is a method of A2A %s, but the request asks for %s", method, g.Version(), asked.Version())
-		default:
-			return g, nil
+		if !g.Has(method) {
+			continue
 		}
+		if err := s.agree(asked, g, method); err != nil {
+			if asked != nil {
+				g = asked
+			}
+			return g, err
+		}
+		return g, nil
 	}
 	if asked == nil {
-		return oldest, nil
+		return s.generations[0], nil
 	}
 	return asked, nil // the codec knows how to say that there is no such method
+}
+
+// agree refuses a request for something of generation g, a method or a path, that asks for
+// another one. A request that asks for none is of the oldest (T-02 in docs/protocol.md).
+func (s *Server) agree(asked, g *generation, what string) error {
+	oldest := s.generations[0]
+	switch {
+	case asked == nil && g != oldest && !s.cfg.LenientVersion:
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
+			oldest.Version(), what, g.Version())
+	case asked != nil && asked != g:
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s is of A2A %s, but the request asks for %s", what, g.Version(), asked.Version())
+	}
+	return nil
 }

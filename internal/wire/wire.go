@@ -36,6 +36,9 @@ type Codec interface {
 	// CodeInvalidParams, CodeContentTypeNotSupported.
 	Decode(method string, params []byte) (a2a.Op, error)
 
+	// Paths returns what the generation has for itself in the paths of HTTP+JSON: the first
+	// segment of them all, or "", and the one that the extended card is at.
+	Paths() (prefix, card string)
 	// REST translates a request over HTTP+JSON into the method and the params of the same
 	// request over JSON-RPC, and says which codec, of this generation, decodes them and writes
 	// the answer. The error is an *a2a.Error with CodeInvalidParams.

@@ -23,6 +23,9 @@ var restMethods = map[wire.Action]string{
 	wire.ActionDeletePush: "tasks/pushNotificationConfig/delete", wire.ActionExtendedCard: "agent/getAuthenticatedExtendedCard",
 }
 
+// Paths returns that paths begin with v1: that is what 0.3 calls itself there.
+func (Codec) Paths() (prefix, card string) { return "v1", "card" }
+
 // REST returns the params of a request over HTTP+JSON: its body, with the id of the path in
 // place of what the body says of it, or its query.
 func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {

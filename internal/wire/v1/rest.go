@@ -14,6 +14,9 @@ var restMethods = map[wire.Action]string{
 	wire.ActionDeletePush: "DeleteTaskPushNotificationConfig", wire.ActionExtendedCard: "GetExtendedAgentCard",
 }
 
+// Paths returns that paths have no prefix.
+func (Codec) Paths() (prefix, card string) { return "", "extendedAgentCard" }
+
 // REST returns the params of a request over HTTP+JSON: its body, with the ids of the path in
 // place of what the body says of them, or its query.
 func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {
