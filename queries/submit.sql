@@ -1,13 +1,16 @@
 -- TaskSubmit makes new tasks, one per array element, with their first message, their first
 -- event and their place in the queue. It returns the ids of those it made: an element whose
 -- idempotency key is taken makes nothing, and TaskKeyed tells by whom. Keys are inserted in
--- one order, so that two batches cannot deadlock.
+-- one order, so that two batches cannot deadlock. A task that is taken does not wait in the
+-- queue: it is claimed here, by the worker of this process, as TaskClaim would have done.
 -- name: TaskSubmit :many
 WITH i AS (
   SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(tenants)::text[]) AS tenant, unnest(sqlc.arg(owners)::text[]) AS owner,
     unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(context_ids)::text[]) AS context_id, unnest(sqlc.arg(keys)::text[]) AS key,
     unnest(sqlc.arg(digests)::bytea[]) AS digest, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
-    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size
+    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size,
+    unnest(sqlc.arg(taken)::boolean[]) AS taken, unnest(sqlc.arg(claim_uids)::uuid[]) AS claim_uid, unnest(sqlc.arg(ttls)::bigint[]) AS ttl,
+    unnest(sqlc.arg(deadlines)::bigint[]) AS deadline
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
@@ -16,17 +19,29 @@ WITH i AS (
 ), n AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
-  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
-  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
+  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at)
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
+    n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now
+  FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
   SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
 ), e AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT n.id, 1, n.event_uid, 1, 1, 2, n.now, '{}' FROM n
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
+  SELECT n.id, s.seq, CASE s.seq WHEN 1 THEN n.event_uid ELSE n.claim_uid END, 1, s.seq, 3 - s.seq, s.seq - 1,
+    CASE s.seq WHEN 2 THEN sqlc.arg(worker)::text END, n.now, '{}'
+  FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n
+  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+), le AS (
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
+  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+), a AS (
+  INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
+  SELECT n.id, 1, 1, sqlc.arg(worker), n.now FROM n WHERE n.taken
 )
 SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n;
 

@@ -79,7 +79,8 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
-  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz
   AND (t.status_at, t.id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::uuid)
@@ -91,7 +92,8 @@ LIMIT sqlc.arg(max)::int;
 SELECT count(*)
 FROM a2a.tasks t
 WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
-  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz;
 

@@ -99,7 +99,7 @@ type Access struct {
 type Work struct {
 	Agents           string        `type:"setting" name:"agents" placeholder:"PATH" help:"Agent file, or directory of agent files."`
 	DefaultAgent     string        `type:"setting" name:"default-agent" auto:"the file with default: true, else the only one, else echo" placeholder:"NAME" help:"Agent that answers at /."`
-	Workers          int           `type:"setting" name:"workers" def:"16" min:"0" help:"Runs at once in this replica; 0 only serves."`
+	Workers          int           `type:"setting" name:"workers" def:"16" min:"0" help:"Agents at work at once; 0 only serves."`
 	Replica          string        `type:"setting" name:"replica" auto:"host name, pid and a random word" placeholder:"NAME" help:"Name of this replica in leases and connections."`
 	LeaseTTL         time.Duration `type:"setting" name:"lease-ttl" def:"30s" min:"300ms" help:"How long a run is held without a sign of life; renewed at a third of it."`
 	PollInterval     time.Duration `type:"setting" name:"poll-interval" def:"1s" min:"1ms" hidden:"" help:"How often work and events are looked for when no wake arrives."`

@@ -100,7 +100,7 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 	r.store, err = store.Open(ctx, store.Config{
 		URL: r.cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: r.cfg.DBPool, Logger: r.logger,
 		StatementTimeout: r.cfg.StatementTimeout, LockTimeout: r.cfg.LockTimeout, IdleTxTimeout: r.cfg.IdleTxTimeout, AcquireTimeout: r.cfg.PoolTimeout,
-		Wake: r.wake, Committed: r.committed,
+		Wake: r.wake, Take: r.take, Committed: r.committed,
 	})
 	if err != nil {
 		return err
@@ -123,6 +123,9 @@ func (r *replica) wake(keys ...string) {
 	r.hub.Wake(keys...)
 	r.publisher.Publish(keys...)
 }
+
+// take finds room for a new task in the worker of this replica.
+func (r *replica) take(agent string) (store.Slot, bool) { return r.pool.Take(agent) }
 
 // committed hands new events to those who follow the task here, and tells the other replicas.
 func (r *replica) committed(task a2a.ID, events []a2a.Entry) {

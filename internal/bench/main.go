@@ -59,6 +59,7 @@ type options struct {
 	streams int
 	limit   time.Duration
 	params  paramFlag
+	set     paramFlag
 	pglog   string
 	server  string
 	sql     bool
@@ -77,6 +78,7 @@ func main() {
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
 	flag.StringVar(&o.server, "server", "", "run this a2ad `binary`, an older one say, and not one built from here; its schema must be ours")
 	flag.BoolVar(&o.sql, "statements", false, "show the statements that took longest, by pg_stat_statements (which costs some time itself)")
+	flag.Var(&o.set, "set", "`A2AD_NAME=value` setting for the server, repeatable")
 	flag.Var(&o.params, "pg", "`name=value` setting for PostgreSQL, repeatable")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "bench measures a2ad. Experiments:")

@@ -80,7 +80,11 @@ func (b *bench) environ(database string, extra ...string) []string {
 		}
 	}
 	env = append(env, "A2AD_DATABASE_URL="+database, "A2AD_AGENTS="+filepath.Join(b.dir, "agents"))
-	return append(env, extra...)
+	env = append(env, extra...)
+	for name, value := range b.opts.set {
+		env = append(env, name+"="+value)
+	}
+	return env
 }
 
 // key makes an API key, so that requests are signed in as they are in production.

@@ -129,7 +129,7 @@ func (a *arrivals) read(c *httpConn, id string) error {
 	err = eachEvent(body, func(seq int64, _ string, data []byte) error {
 		a.at[seq] = time.Now()
 		if a.task == "" {
-			a.task = stringAfter(data, `"id":"`, 36)
+			a.task = stringAfter(data, `"kind":"task","id":"`, 36)
 		}
 		ended = bytes.Contains(data, completed)
 		return nil

@@ -38,6 +38,9 @@ type Config struct {
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
 	// "cancel:<worker>", KeyAPIKeys. It must not block.
 	Wake func(keys ...string)
+	// Take gives a new task of an agent to the worker of this process, if it has room and no
+	// other task waits; nil: never. It must not block.
+	Take func(agent string) (Slot, bool)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
 	Committed func(task a2a.ID, events []a2a.Entry)
@@ -64,6 +67,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Wake == nil {
 		c.Wake = func(...string) {}
+	}
+	if c.Take == nil {
+		c.Take = func(string) (Slot, bool) { return Slot{}, false }
 	}
 	if c.Committed == nil {
 		c.Committed = func(a2a.ID, []a2a.Entry) {}

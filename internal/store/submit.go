@@ -56,6 +56,7 @@ type submission struct {
 	uid    a2a.ID
 	digest []byte
 	made   bool
+	waits  bool // in the queue
 	at     time.Time
 }
 
@@ -94,7 +95,9 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if !sub.made {
 		return s.replay(ctx, sub)
 	}
-	s.cfg.Wake("ready:" + in.Agent)
+	if sub.waits {
+		s.cfg.Wake("ready:" + in.Agent)
+	}
 	if in.Push != nil {
 		s.cfg.Wake(KeyPush)
 	}
@@ -111,16 +114,21 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
+		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
 	}
+	slots := s.take(items)
 	byID := make(map[a2a.ID]*submission, n)
 	for i, it := range items {
 		byID[it.id] = it
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		if t := slots[i]; t != nil {
+			t.param(&p, i)
+		}
 	}
 	tries := 0
-	return s.repeat(ctx, func() error {
+	err := s.repeat(ctx, func() error {
 		tries++
 		rows, err := s.submitRows(ctx, items, byID, p)
 		for _, r := range rows {
@@ -133,6 +141,13 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		}
 		return err
 	})
+	for i, t := range slots {
+		if t != nil {
+			s.begin(t, items[i])
+		}
+		items[i].waits = t == nil
+	}
+	return err
 }
 
 // submitRows runs the statement, in a transaction of its own with the webhooks if there are any.

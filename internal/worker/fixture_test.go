@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,7 @@ type gate struct {
 	started chan executor.Run // a run has begun
 	next    chan []a2a.Event  // what it is to report now
 	ended   chan error        // the cause with which its context ended
+	working atomic.Int64      // runs that have begun and not ended
 }
 
 func newGate() *gate {
@@ -96,6 +98,8 @@ func newGate() *gate {
 
 func (g *gate) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
+		g.working.Add(1)
+		defer g.working.Add(-1)
 		g.started <- run
 		for {
 			select {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,7 @@ type Agent struct {
 // Config sets a Pool up.
 type Config struct {
 	Worker       string // the name of this replica, as the store has it
-	Slots        int    // runs at once; 0: none
+	Slots        int    // executors at once; 0: none
 	Agents       []Agent
 	Limits       a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
 	Poll         time.Duration // how often to look for work without a wake
@@ -57,9 +58,12 @@ type Pool struct {
 	claims atomic.Bool   // the last claim went through
 
 	mu      sync.Mutex
-	running map[a2a.ID]*run // guarded by mu
-	stats   Stats           // guarded by mu
-	wg      sync.WaitGroup  // of runs; Add by the claim loop alone
+	running map[a2a.ID]*run                                                 // guarded by mu
+	working int                                                             // guarded by mu; slots of runs whose executor has not ended
+	held    int                                                             // guarded by mu; slots promised to runs that are about to start
+	begin   func(q *queue, l *store.Lease, in store.Input, asked time.Time) // guarded by mu; starts a run in a slot that is held; nil unless Run claims
+	stats   Stats                                                           // guarded by mu
+	wg      sync.WaitGroup                                                  // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -71,8 +75,9 @@ type Stats struct {
 type queue struct {
 	Agent
 	limits  a2a.Limits
-	dirty   atomic.Bool  // may hold tasks
-	running atomic.Int64 // runs of this agent here
+	dirty   atomic.Bool // may hold tasks
+	running int         // guarded by the pool's mu; slots of this agent, with those held
+	backlog bool        // guarded by the pool's mu; more may wait than there was room for
 }
 
 // New returns a Pool that does nothing until Run.
@@ -82,7 +87,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	}
 	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
 	for _, a := range cfg.Agents {
-		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits)})
+		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits), backlog: true})
 	}
 	return p
 }
@@ -152,7 +157,13 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer stopListening()
 	renewing.Go(func() { p.renewLoop(renew, canceled) })
 
+	p.mu.Lock()
+	p.begin = func(q *queue, l *store.Lease, in store.Input, asked time.Time) { p.start(work, q, l, in, asked) }
+	p.mu.Unlock()
 	p.claimLoop(ctx, work)
+	p.mu.Lock()
+	p.begin = nil
+	p.mu.Unlock()
 	p.drain(stop)
 	stopRenewing()
 	renewing.Wait()
@@ -217,26 +228,99 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// free returns how many runs of q may start now.
+// settling is how many runs, in slots, there may be when executors end faster than what they
+// reported can be written.
+const settling = 4
+
+// free returns how many runs of q may start now. The caller holds mu.
 func (p *Pool) free(q *queue) int {
-	p.mu.Lock()
-	n := p.cfg.Slots - len(p.running)
-	p.mu.Unlock()
+	n := min(p.cfg.Slots-p.working, settling*p.cfg.Slots-len(p.running)) - p.held
 	if q.limits.Concurrency > 0 {
-		n = min(n, q.limits.Concurrency-int(q.running.Load()))
+		n = min(n, q.limits.Concurrency-q.running)
 	}
-	return n
+	if p.begin == nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
-// claim takes as many tasks of one agent as there are slots and starts their runs.
+// hold promises n slots to runs of q that are about to start. The caller holds mu.
+func (p *Pool) hold(q *queue, n int) {
+	p.held += n
+	q.running += n
+	p.wg.Add(n)
+}
+
+// leave gives slots back that were held and are not needed.
+func (p *Pool) leave(q *queue, n int) {
+	p.mu.Lock()
+	p.held -= n
+	q.running -= n
+	p.wg.Add(-n)
+	p.mu.Unlock()
+	signal(p.freed)
+}
+
+// Take holds a slot for a new task of an agent, so that the task need not wait in the queue
+// and be claimed from there. It refuses while more tasks of the agent may wait than there was
+// room for: they came first. What is just on its way into the queue may be overtaken. It also
+// refuses for an agent with a limit of its own, which the claim keeps.
+func (p *Pool) Take(agent string) (store.Slot, bool) {
+	i := slices.IndexFunc(p.queues, func(q *queue) bool { return q.Name == agent })
+	if i < 0 || p.queues[i].limits.Concurrency > 0 {
+		return store.Slot{}, false
+	}
+	q := p.queues[i]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.backlog = q.backlog || p.free(q) == 0
+	if q.backlog {
+		return store.Slot{}, false
+	}
+	p.hold(q, 1)
+	begin, asked := p.begin, time.Now()
+	return store.Slot{
+		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
+		Start: func(l store.Lease, in store.Input) {
+			if time.Since(asked) > staleAfter(q.limits.LeaseTTL) {
+				p.leave(q, 1) // the commit took so long that the lease may be over: the rescue has the task
+				return
+			}
+			p.count(func(s *Stats) { s.Claimed++ })
+			begin(q, &l, in, asked)
+		},
+		Leave: func() { p.leave(q, 1) },
+	}, true
+}
+
+// claim takes as many tasks of one agent as there are slots and starts their runs. Unless
+// tasks had to wait it leaves some slots to those that Take brings meanwhile.
 func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
-	n := p.free(q)
-	if n <= 0 || ctx.Err() != nil || !q.dirty.Swap(false) {
+	if ctx.Err() != nil || !q.dirty.Load() {
 		return
 	}
+	p.mu.Lock()
+	n := p.free(q)
+	if !q.backlog {
+		n = (n + 1) / 2
+	}
+	p.hold(q, n)
+	p.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	q.dirty.Store(false)
 	asked := time.Now()
 	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
 	p.claims.Store(err == nil)
+	if err == nil {
+		p.mu.Lock()
+		q.backlog = len(leases) == n
+		p.mu.Unlock()
+	}
+	if len(leases) < n {
+		p.leave(q, n-len(leases))
+	}
 	if err != nil {
 		// Should it have been committed after all, nobody renews those leases: the rescue
 		// finds them.
@@ -273,10 +357,12 @@ func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, a
 			p.start(work, q, &leases[i], in[0], asked)
 		case a2a.CodeOf(err) == a2a.CodeUnavailable:
 			p.release(work, leases[i:i+1])
+			p.leave(q, 1)
 		default:
 			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
 			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
 			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
+			p.leave(q, 1)
 		}
 	}
 }
@@ -293,7 +379,8 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 	p.count(func(s *Stats) { s.Released += int64(len(held)) })
 }
 
-// start begins a run. The claim was asked for at asked: its lease may run from then on.
+// start runs a task in a slot that is held for it. The claim was asked for at asked: its
+// lease may run from then on.
 func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input, asked time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
 	r := p.newRun(q, l, in, cancel, asked)
@@ -302,12 +389,30 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 		old.cancel(executor.ErrLeaseLost) // no renewal will tell it: it has lost its place here
 	}
 	p.running[l.TaskID] = r
+	p.held--
+	p.working++
 	p.mu.Unlock()
-	q.running.Add(1)
-	p.wg.Go(func() {
+	go func() {
+		defer p.wg.Done()
 		defer p.finish(r)
 		r.do(ctx)
-	})
+	}()
+}
+
+// idle frees the slot of a run whose executor has ended: slots bound the work of agents, and
+// what is left to do, to write down the end, is not theirs.
+func (p *Pool) idle(r *run) {
+	p.mu.Lock()
+	first := !r.idle
+	if first {
+		r.idle = true
+		p.working--
+		r.queue.running--
+	}
+	p.mu.Unlock()
+	if first {
+		signal(p.freed)
+	}
 }
 
 func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc, asked time.Time) *run {
@@ -319,7 +424,7 @@ func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.C
 
 func (p *Pool) finish(r *run) {
 	r.cancel(nil)
-	r.queue.running.Add(-1)
+	p.idle(r)
 	p.mu.Lock()
 	// A task that was lost may be back here already, in another run.
 	if p.running[r.lease.TaskID] == r {

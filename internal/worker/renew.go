@@ -34,6 +34,10 @@ func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
 	}
 }
 
+// staleAfter is how long a lease is trusted without a renewal: who has not renewed for two
+// thirds of the time stops by its own clock, while the lease still keeps others out.
+func staleAfter(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
+
 func (p *Pool) renewAll(ctx context.Context, limit time.Duration) {
 	byTTL := make(map[time.Duration][]*run)
 	p.mu.Lock()
@@ -47,10 +51,8 @@ func (p *Pool) renewAll(ctx context.Context, limit time.Duration) {
 		if err := p.renew(ctx, runs, ttl, limit); err != nil && ctx.Err() == nil {
 			p.cfg.Logger.WarnContext(ctx, "renew leases", "runs", len(runs), "err", err)
 		}
-		// Who has not renewed for two thirds of the time stops by its own clock, while the
-		// lease still keeps others out.
 		for _, r := range runs {
-			if r.stale(ttl * 2 / 3) {
+			if r.stale(staleAfter(ttl)) {
 				r.cancel(executor.ErrLeaseLost)
 			}
 		}

@@ -23,6 +23,8 @@ type run struct {
 	cancel context.CancelCauseFunc // ends the run, with one of the executor's causes
 	log    *slog.Logger
 
+	idle bool // guarded by the pool's mu; the executor has ended, and the slot is free
+
 	mu      sync.Mutex
 	renewed time.Time // guarded by mu; when the last good renewal was asked for, by the local clock
 	ending  bool      // guarded by mu; its last write is on the way, and behind it the lease is gone
@@ -117,6 +119,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	}
 	go func() {
 		defer close(items)
+		defer r.pool.idle(r)
 		defer func() {
 			if v := recover(); v != nil {
 				r.log.ErrorContext(ctx, "agent panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))

@@ -242,26 +242,40 @@ WITH i AS (
   SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS tenant, unnest($3::text[]) AS owner,
     unnest($4::text[]) AS agent, unnest($5::text[]) AS context_id, unnest($6::text[]) AS key,
     unnest($7::bytea[]) AS digest, unnest($8::uuid[]) AS event_uid,
-    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size
+    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size,
+    unnest($12::boolean[]) AS taken, unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
+    unnest($15::bigint[]) AS deadline
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
   ON CONFLICT DO NOTHING
   RETURNING task_id
 ), n AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
-  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
-  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, n.size, n.now FROM n
+  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at)
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
+    n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now
+  FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
   SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
 ), e AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT n.id, 1, n.event_uid, 1, 1, 2, n.now, '{}' FROM n
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
+  SELECT n.id, s.seq, CASE s.seq WHEN 1 THEN n.event_uid ELSE n.claim_uid END, 1, s.seq, 3 - s.seq, s.seq - 1,
+    CASE s.seq WHEN 2 THEN $16::text END, n.now, '{}'
+  FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n
+  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+), le AS (
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
+  SELECT n.id, 1, $16, n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+), a AS (
+  INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
+  SELECT n.id, 1, 1, $16, n.now FROM n WHERE n.taken
 )
 SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n
 `
@@ -278,6 +292,11 @@ type TaskSubmitParams struct {
 	MessageIds []string
 	Messages   [][]byte
 	Sizes      []int64
+	Taken      []bool
+	ClaimUids  []pgtype.UUID
+	Ttls       []int64
+	Deadlines  []int64
+	Worker     string
 }
 
 type TaskSubmitRow struct {
@@ -288,7 +307,8 @@ type TaskSubmitRow struct {
 // TaskSubmit makes new tasks, one per array element, with their first message, their first
 // event and their place in the queue. It returns the ids of those it made: an element whose
 // idempotency key is taken makes nothing, and TaskKeyed tells by whom. Keys are inserted in
-// one order, so that two batches cannot deadlock.
+// one order, so that two batches cannot deadlock. A task that is taken does not wait in the
+// queue: it is claimed here, by the worker of this process, as TaskClaim would have done.
 func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskSubmitRow, error) {
 	rows, err := q.db.Query(ctx, taskSubmit,
 		arg.Ids,
@@ -302,6 +322,11 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.MessageIds,
 		arg.Messages,
 		arg.Sizes,
+		arg.Taken,
+		arg.ClaimUids,
+		arg.Ttls,
+		arg.Deadlines,
+		arg.Worker,
 	)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,8 @@ const taskCountForCaller = `-- name: TaskCountForCaller :one
 SELECT count(*)
 FROM a2a.tasks t
 WHERE t.tenant = $1 AND t.owner = $2 AND t.agent = $3
-  AND ($4::text = '' OR t.context_id = $4)
+  AND ($4::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND c.owner = $2 AND c.context_id = $4)))
   AND ($5::smallint = 0 OR t.state = $5)
   AND t.status_at >= $6::timestamptz
 `
@@ -256,7 +257,8 @@ const taskPageForCaller = `-- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = $1 AND t.owner = $2 AND t.agent = $3
-  AND ($4::text = '' OR t.context_id = $4)
+  AND ($4::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND c.owner = $2 AND c.context_id = $4)))
   AND ($5::smallint = 0 OR t.state = $5)
   AND t.status_at >= $6::timestamptz
   AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"slices"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Slot is room for one run in the worker of this process, held for a task that is about to be
+// made. One of its functions is called, once; neither may block.
+type Slot struct {
+	TTL      time.Duration // of the lease
+	Deadline time.Duration // of the turn; 0: none
+	Start    func(Lease, Input)
+	Leave    func() // the task was not made, or nobody knows
+}
+
+// taken is a new task that goes to a worker in the statement that makes it, without having
+// waited in the queue.
+type taken struct {
+	slot Slot
+	uid  a2a.ID // of the event by which the claim shows
+}
+
+// take asks for room for new tasks. Those with webhooks take the way over the queue: the
+// webhooks are set behind the statement, and the claim must tell them.
+func (s *Store) take(items []*submission) []*taken {
+	slots := make([]*taken, len(items))
+	for i, it := range items {
+		if it.Push != nil {
+			continue
+		}
+		if slot, ok := s.cfg.Take(it.Agent); ok {
+			slots[i] = &taken{slot: slot, uid: NewUID()}
+		}
+	}
+	return slots
+}
+
+func (t *taken) param(p *dbsqlc.TaskSubmitParams, i int) {
+	p.Taken[i], p.ClaimUids[i] = true, pgID(t.uid)
+	p.Ttls[i], p.Deadlines[i] = t.slot.TTL.Milliseconds(), t.slot.Deadline.Milliseconds()
+}
+
+// begin hands the task over, if it was made.
+func (s *Store) begin(t *taken, it *submission) {
+	if !it.made {
+		t.slot.Leave()
+		return
+	}
+	// What the run sees is what a claim would have read from the tables.
+	m := it.Message
+	m.ContextID, m.TaskID, m.Parts = "", "", slices.Clone(m.Parts)
+	working := a2a.Status{State: a2a.StateWorking, Time: it.at}
+	const seq = 2
+	s.cfg.Committed(it.id, []a2a.Entry{{TaskID: it.id, Seq: seq, UID: t.uid, Time: it.at, Event: &a2a.StatusUpdate{Status: working}}})
+	t.slot.Start(Lease{
+		TaskID: it.id, Agent: it.Agent, Tenant: it.Tenant, Owner: it.Owner, Epoch: 1, Attempt: 1, Through: 1,
+		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)),
+	}, Input{
+		Task: a2a.Task{
+			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m}, CreatedAt: it.at, LastSeq: seq, LastUID: t.uid,
+		},
+		Messages: []a2a.Message{m},
+	})
+}
