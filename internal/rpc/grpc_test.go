@@ -470,7 +470,8 @@ func TestGRPCDrain(t *testing.T) {
 	for _, d := range grpcDialects {
 		c := caller{t, conn, d.service}
 		s := c.follow(t.Context(), "SendStreamingMessage", d.send("", `{"op":"chunk","id":"a","n":1},{"op":"hang"}`, true))
-		for item := s.next(); item["artifactUpdate"] == nil; item = s.next() {
+		for s.next()["artifactUpdate"] == nil {
+			continue
 		}
 		streams = append(streams, s)
 	}
