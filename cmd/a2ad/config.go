@@ -150,7 +150,7 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
-	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Error table to answer with."`
+	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
 
 // Limits bound what clients and agents may store.
