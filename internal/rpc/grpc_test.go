@@ -689,12 +689,13 @@ func TestGRPCSlowReader(t *testing.T) {
 // eventually waits for what the test has no other way to learn of.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(time.Minute)
 	defer tick.Stop()
+	defer limit.Stop()
 	for !so() {
 		select {
 		case <-tick.C:
-		case <-t.Context().Done():
+		case <-limit.C:
 			t.Fatal("never: " + what)
 		}
 	}
