@@ -19,7 +19,7 @@ WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
 -- name: PushOfTaskForCaller :many
 SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
 FROM a2a.push_configs p
-WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND p.owner = sqlc.arg(owner) AND p.deleted_at IS NULL
+WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL
   AND (sqlc.arg(config_id)::text = '' OR p.config_id = sqlc.arg(config_id))
 ORDER BY p.created_at, p.id;
 
@@ -50,7 +50,7 @@ UPDATE a2a.tasks SET has_push = true WHERE id = sqlc.arg(id) AND NOT has_push;
 -- name: PushDelete :one
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
-WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND p.owner = sqlc.arg(owner) AND p.deleted_at IS NULL
+WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL
 RETURNING p.id, (p.lease_until IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy;
 
 -- PushBusy reports whether a webhook is held by a deliverer.

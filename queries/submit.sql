@@ -62,7 +62,7 @@ ON CONFLICT DO NOTHING;
 -- name: TaskLockForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner)
+WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
 FOR UPDATE;
 
 -- MessageAdd adds a client's message to a task that the transaction has locked. With

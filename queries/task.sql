@@ -2,7 +2,7 @@
 -- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner);
+WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean);
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 -- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
@@ -78,9 +78,9 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 -- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
-WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
+WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
   AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner) AND c.context_id = sqlc.arg(context_id))))
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz
   AND (t.status_at, t.id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::uuid)
@@ -91,9 +91,9 @@ LIMIT sqlc.arg(max)::int;
 -- name: TaskCountForCaller :one
 SELECT count(*)
 FROM a2a.tasks t
-WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.agent = sqlc.arg(agent)
+WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
   AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner) AND c.context_id = sqlc.arg(context_id))))
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz;
 
@@ -127,3 +127,8 @@ ORDER BY a.epoch;
 -- SchemaVersion reads the newest migration that was applied.
 -- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied;
+
+-- LoginIsSuperuser reports whether the connection logged in as somebody whom no policy holds,
+-- whatever role it has taken on since.
+-- name: LoginIsSuperuser :one
+SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super;

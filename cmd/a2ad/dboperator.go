@@ -113,7 +113,7 @@ func (o *dbOperator) Task(ctx context.Context, id string) (taskDetail, error) {
 	if err != nil {
 		return taskDetail{}, err
 	}
-	task, err := o.store.Snapshot(ctx, t, store.Want{Artifacts: true})
+	task, err := o.store.SnapshotOfAny(ctx, t, store.Want{Artifacts: true})
 	if err != nil {
 		return taskDetail{}, err
 	}
@@ -140,7 +140,7 @@ func (o *dbOperator) Watch(ctx context.Context, id string, after int64) iter.Seq
 			yield(watched{}, err)
 			return
 		}
-		task, err := o.store.Snapshot(ctx, t, store.Want{Artifacts: true})
+		task, err := o.store.SnapshotOfAny(ctx, t, store.Want{Artifacts: true})
 		if err != nil {
 			yield(watched{}, fmt.Errorf("task %s: %w", id, err))
 			return

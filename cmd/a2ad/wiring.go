@@ -25,11 +25,23 @@ func runServe(ctx context.Context, app *App, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := r.store.CheckSchema(ctx); err != nil {
+	if err := r.checkDatabase(ctx); err != nil {
 		r.close()
 		return err
 	}
 	return r.run(ctx)
+}
+
+// checkDatabase refuses a schema that is too old, and warns of a login that may too much.
+func (r *replica) checkDatabase(ctx context.Context) error {
+	if err := r.store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	login, super, err := r.store.SuperuserLogin(ctx)
+	if super {
+		r.logger.WarnContext(ctx, "A2AD_DATABASE_URL logs in as a superuser; a member of a2a_app and a2a_worker suffices", "login", login)
+	}
+	return err
 }
 
 // runDev is a whole server on this machine: database, schema and demo agents too.

@@ -77,14 +77,14 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		if in.Task.IsZero() && !sub.Replay {
 			return freshTask(&in, &sub, op.HistoryLength), nil
 		}
-		return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+		return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 	}
 	if cursor == nil || sub.Replay {
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
 		defer cursor.Close()
 	}
 	if sub.Replay {
-		return e.awaitTask(ctx, cursor, &sub, op)
+		return e.awaitTask(ctx, c, cursor, &sub, op)
 	}
 	seen, err := e.await(ctx, cursor)
 	if err != nil {
@@ -95,19 +95,19 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 			return t, nil
 		}
 	}
-	return e.store.Snapshot(ctx, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // awaitTask waits for a task that an earlier request made. It may have ended its turn before:
 // the cursor starts behind what that request knew, and the state is looked at first.
-func (e *Engine) awaitTask(ctx context.Context, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
 	want := store.Want{History: op.HistoryLength, Artifacts: true}
 	if !sub.State.EndsTurn() {
 		if _, err := e.await(ctx, cursor); err != nil {
 			return nil, err
 		}
 	}
-	return e.store.Snapshot(ctx, sub.Task, want)
+	return e.store.Snapshot(ctx, c, sub.Task, want)
 }
 
 // await returns when the turn has ended, the wait has reached its cap, or the server drains:
@@ -203,7 +203,7 @@ func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, id, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.store.Snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // head checks that the caller may see a task, and that it is one of this agent.
@@ -230,7 +230,7 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil && !repeated {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, id, store.Want{Artifacts: true})
+	return e.store.Snapshot(ctx, c, id, store.Want{Artifacts: true})
 }
 
 // Page sizes of ListTasks.
@@ -270,7 +270,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		ids[i] = p.ID
 	}
 	if len(ids) > 0 {
-		page.Tasks, err = e.store.Snapshots(ctx, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+		page.Tasks, err = e.store.Snapshots(ctx, c, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
 	}
 	return page, err
 }

@@ -134,7 +134,7 @@ func TestSendAnswersWhatAReadWould(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			want, err := s.Snapshot(t.Context(), got.ID, store.Want{History: history, Artifacts: true})
+			want, err := s.SnapshotOfAny(t.Context(), got.ID, store.Want{History: history, Artifacts: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestSendKnowsOfMessagesThatItHasNotSeen(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	want, err := s.Snapshot(t.Context(), id, store.Want{Artifacts: true})
+	want, err := s.SnapshotOfAny(t.Context(), id, store.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func (r *rig) append(l *store.Lease, events ...a2a.Event) {
 
 func (r *rig) snapshot(id a2a.ID) *a2a.Task {
 	r.t.Helper()
-	t, err := r.store.Snapshot(r.ctx, id, store.Want{Artifacts: true})
+	t, err := r.store.SnapshotOfAny(r.ctx, id, store.Want{Artifacts: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}

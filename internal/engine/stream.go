@@ -181,7 +181,7 @@ func hasEnded(state a2a.State) error {
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
 // status follows as the last event where clients wait for one (T-04 in docs/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
-	t, err := e.store.Snapshot(ctx, s.TaskID, store.Want{History: s.history, Artifacts: true})
+	t, err := e.store.SnapshotOfAny(ctx, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if s.rules.ResumeAsTask {
 		want = store.Want{History: s.history, Artifacts: true}
 	}
-	t, err := e.store.Snapshot(ctx, s.TaskID, want)
+	t, err := e.store.SnapshotOfAny(ctx, s.TaskID, want)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	pb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -30,10 +31,32 @@ type newPeer struct {
 
 func dialNew(t *testing.T) *newPeer {
 	t.Helper()
-	return dialNewWith(t, httpClient(t))
+	return dialNewWith(t, httpClient(t), overJSONRPC)
 }
 
-func dialNewWith(t *testing.T, h *http.Client) *newPeer {
+// transport makes a client speak one binding, and one version, alone.
+type transport func(h *http.Client) a2aclient.FactoryOption
+
+func overJSONRPC(h *http.Client) a2aclient.FactoryOption { return a2aclient.WithJSONRPCTransport(h) }
+
+func overREST(h *http.Client) a2aclient.FactoryOption { return a2aclient.WithRESTTransport(h) }
+
+func overOldREST(h *http.Client) a2aclient.FactoryOption {
+	return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: h})
+}
+
+// eachBinding runs a test for the official client over every binding of 1.0 that it speaks.
+func eachBinding(t *testing.T, test func(t *testing.T, over transport)) {
+	t.Parallel()
+	for name, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, over)
+		})
+	}
+}
+
+func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
 	t.Helper()
 	ctx := testContext(t)
 	card, err := agentcard.NewResolver(h).Resolve(ctx, "http://"+sharedReplica(t).api+scriptAgent)
@@ -43,7 +66,7 @@ func dialNewWith(t *testing.T, h *http.Client) *newPeer {
 	if i := card.SupportedInterfaces[0]; i.ProtocolVersion != "1.0" || i.ProtocolBinding != a2a.TransportProtocolJSONRPC {
 		t.Errorf("the card prefers %+v", i)
 	}
-	c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithJSONRPCTransport(h))
+	c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), over(h))
 	if err != nil {
 		t.Fatalf("make a client from the card: %v", err)
 	}
@@ -135,9 +158,10 @@ func sameJSON(t *testing.T, what string, want, got any) {
 	}
 }
 
-func TestNewClientHoldsAConversation(t *testing.T) {
-	t.Parallel()
-	p := dialNew(t)
+func TestNewClientHoldsAConversation(t *testing.T) { eachBinding(t, newClientHoldsAConversation) }
+
+func newClientHoldsAConversation(t *testing.T, over transport) {
+	p := dialNewWith(t, httpClient(t), over)
 	asked := p.send(newScript("", chunks("a", 3), op{"op": "input", "text": "more?"}))
 	if asked.Status.State != a2a.TaskStateInputRequired {
 		t.Fatalf("the task is %s", asked.Status.State)
@@ -155,9 +179,10 @@ func TestNewClientHoldsAConversation(t *testing.T) {
 	sameJSON(t, "the task in the list", done, list.Tasks[0])
 }
 
-func TestNewClientSubscribes(t *testing.T) {
-	t.Parallel()
-	p, g := dialNew(t), newGate(t)
+func TestNewClientSubscribes(t *testing.T) { eachBinding(t, newClientSubscribes) }
+
+func newClientSubscribes(t *testing.T, over transport) {
+	p, g := dialNewWith(t, httpClient(t), over), newGate(t)
 	req := newScript("", chunks("a", 3), g.op(), chunks("a", 2), op{"op": "complete"})
 	req.Config = &a2a.SendMessageConfig{ReturnImmediately: true}
 	made := p.send(req)
@@ -181,12 +206,13 @@ func TestNewClientSubscribes(t *testing.T) {
 
 // TestNewClientResumes: a stream of 1.0 that is taken up again behind an event starts with the
 // Task as of it, so that it needs nothing of what was seen before.
-func TestNewClientResumes(t *testing.T) {
-	t.Parallel()
+func TestNewClientResumes(t *testing.T) { eachBinding(t, newClientResumes) }
+
+func newClientResumes(t *testing.T, over transport) {
 	h, g := httpClient(t), newGate(t)
 	ids := &eventIDs{next: h.Transport}
 	h.Transport = ids
-	p := dialNewWith(t, h)
+	p := dialNewWith(t, h, over)
 	var task a2a.TaskID
 	seen := 0
 	for event, err := range p.SendStreamingMessage(testContext(t), newScript("", chunks("a", 5), g.op(), chunks("b", 2), op{"op": "complete"})) {
@@ -214,9 +240,10 @@ func firstNewError(stream iter.Seq2[a2a.Event, error]) error {
 	return nil
 }
 
-func TestErrorsAreThoseOfTheNewClient(t *testing.T) {
-	t.Parallel()
-	p := dialNew(t)
+func TestErrorsAreThoseOfTheNewClient(t *testing.T) { eachBinding(t, errorsAreThoseOfTheNewClient) }
+
+func errorsAreThoseOfTheNewClient(t *testing.T, over transport) {
+	p := dialNewWith(t, httpClient(t), over)
 	ended, unknown, negative := p.send(newScript("", op{"op": "complete"})), a2a.NewTaskID(), -1
 	for name, row := range map[string]struct {
 		want error
@@ -338,12 +365,17 @@ func TestAnswersAreProtoJSON(t *testing.T) {
 // exchange makes one request of version 1.0.
 func exchange(t *testing.T, method, url, body string) []byte {
 	t.Helper()
+	return exchangeAs(t, "1.0", method, url, body)
+}
+
+func exchangeAs(t *testing.T, version, method, url, body string) []byte {
+	t.Helper()
 	req, err := http.NewRequestWithContext(testContext(t), method, url, bytes.NewReader([]byte(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("A2A-Version", "1.0")
+	req.Header.Set("A2A-Version", version)
 	resp, err := httpClient(t).Do(req)
 	if err != nil {
 		t.Fatal(err)

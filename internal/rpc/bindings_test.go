@@ -435,7 +435,6 @@ type httpFeed struct {
 
 func newFeed(t *testing.T, resp *http.Response, w words, member string) feed {
 	t.Helper()
-	t.Cleanup(func() { resp.Body.Close() })
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
 		body, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s %s", kind, body)
@@ -526,7 +525,9 @@ func (s overRPC) do(t *testing.T, op *operation) (any, string) {
 func (s overRPC) follow(t *testing.T, op *operation) feed {
 	t.Helper()
 	method, params := s.request(op)
-	return newFeed(t, client{s.site, t, s.dialect}.post(method, params, op.header()), s.words(), "result")
+	resp := client{s.site, t, s.dialect}.post(method, params, op.header())
+	t.Cleanup(func() { resp.Body.Close() })
+	return newFeed(t, resp, s.words(), "result")
 }
 
 // overREST speaks HTTP+JSON.
@@ -622,5 +623,6 @@ func (s overREST) do(t *testing.T, op *operation) (any, string) {
 func (s overREST) follow(t *testing.T, op *operation) feed {
 	t.Helper()
 	resp, w := s.send(t, op)
+	t.Cleanup(func() { resp.Body.Close() })
 	return newFeed(t, resp, w, "")
 }

@@ -40,10 +40,10 @@ const (
 	resumeURI = "https://a2ad.dev/extensions/resume/v1"
 )
 
-// openGRPC is openSite with a listener for gRPC. stop ends it and returns when it has ended.
+// openGRPC is newSiteWith with a listener for gRPC. stop ends it and returns when it has ended.
 func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption) (s *site, conn *grpc.ClientConn, stop func()) {
 	t.Helper()
-	s = openSite(t, change)
+	s = newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { change(c) })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -663,13 +663,12 @@ func TestGRPCTenants(t *testing.T) {
 // TestGRPCSlowReader: who reads nothing is cut off, and can go on from where it is.
 func TestGRPCSlowReader(t *testing.T) {
 	t.Parallel()
-	var e *engine.Engine
-	_, conn, _ := openGRPC(t, func(c *rpc.Config) { c.SSEWriteTimeout, e = 200*time.Millisecond, c.Engine }, grpc.WithInitialWindowSize(64<<10))
+	site, conn, _ := openGRPC(t, func(c *rpc.Config) { c.SSEWriteTimeout = 200 * time.Millisecond }, grpc.WithInitialWindowSize(64<<10))
 	for _, d := range grpcDialects {
 		c := caller{t, conn, d.service}
 		s := c.follow(t.Context(), "SendStreamingMessage", d.send("", `{"op":"chunk","id":"a","n":200,"bytes":20000},{"op":"complete"}`, true))
 		made := object(t, s.next()["task"])
-		eventually(t, "the stream is cut off", func() bool { return e.Streams() == 0 })
+		eventually(t, "the stream is cut off", func() bool { return site.engine.Streams() == 0 })
 		n := 1 + len(s.all())
 		wantStatus(t, "who reads nothing", s.end, codes.Unavailable, "UNAVAILABLE")
 		for s.end.Code() == codes.Unavailable { // more than once, on a machine that is busy
@@ -707,14 +706,13 @@ func eventually(t *testing.T, what string, so func() bool) {
 // TestGRPCClientGone: the end of a client ends its stream and nothing else.
 func TestGRPCClientGone(t *testing.T) {
 	t.Parallel()
-	var e *engine.Engine
-	_, conn, _ := openGRPC(t, func(c *rpc.Config) { e = c.Engine })
+	site, conn, _ := openGRPC(t, func(*rpc.Config) {})
 	ctx, leave := context.WithCancel(t.Context())
 	c, d := caller{t, conn, service1}, grpcDialects[1]
 	s := c.follow(ctx, "SendStreamingMessage", d.send("", `{"op":"chunk","id":"a","n":1},{"op":"hang"}`, true))
 	made := object(t, s.next()["task"])
 	leave()
-	eventually(t, "the stream ends", func() bool { return e.Streams() == 0 })
+	eventually(t, "the stream ends", func() bool { return site.engine.Streams() == 0 })
 	if state(t, c.call("GetTask", d.ref(id(made)))) == d.canceled {
 		t.Error("the task is canceled")
 	}

@@ -108,17 +108,20 @@ func (f *restFront) document(optional bool) ([]byte, error) {
 	if optional && f.r.ContentLength == 0 {
 		return nil, nil
 	}
-	if !optional || f.r.ContentLength > 0 {
+	unsure := optional && f.r.ContentLength < 0 // whether there is a body
+	if !unsure {
 		if err := f.checkType(); err != nil {
 			return nil, err
 		}
 	}
 	body, err := f.readBody()
-	if err != nil || optional && len(body) == 0 {
+	if err != nil || unsure && len(body) == 0 {
 		return nil, err
 	}
-	if err := f.checkType(); err != nil {
-		return nil, err
+	if unsure {
+		if err := f.checkType(); err != nil {
+			return nil, err
+		}
 	}
 	err = rawjson.Check(body, f.s.cfg.MaxDepth)
 	body = rawjson.Trim(body)

@@ -224,7 +224,7 @@ func TestRESTErrorBodies(t *testing.T) {
 		"/message:send": `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"message: is required","details":[` +
 			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},` +
 			`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message","description":"message: is required"}]}]}}`,
-		"/v1/message:send": `{"code":-32602,"message":"message: is required","data":{"reason":"INVALID_PARAMS","field":"message"},` +
+		"/v1/message:send": `{"code":-32602,"message":"message: is required","data":{"reason":"INVALID_PARAMS","field":"message"},"type":"InvalidParamsError",` +
 			`"error":{"code":422,"status":"INVALID_ARGUMENT","message":"message: is required","details":[` +
 			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},` +
 			`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message","description":"message: is required"}]}]}}`,

@@ -35,16 +35,14 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 // site is a whole server with one agent, which plays scripts.
 type site struct {
 	*httptest.Server
-	api *rpc.Server
+	api    *rpc.Server
+	engine *engine.Engine
 }
 
-func newSite(t *testing.T) *site {
-	t.Helper()
-	return openSite(t, func(*rpc.Config) {})
-}
+func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
 
-// openSite is newSite with another configuration.
-func openSite(t *testing.T, change func(*rpc.Config)) *site {
+// newSiteWith is newSite with another configuration.
+func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
@@ -67,18 +65,21 @@ func openSite(t *testing.T, change func(*rpc.Config)) *site {
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: script.New(script.Config{})}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
-	e, err := engine.New(db, follower, engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
+	limits := engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
 		Check:  func(*a2a.PushConfig) error { return nil },
 		Origin: func(url string) string { return url },
 		Seal:   func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
-	}})
+	}}
+	cfg := rpc.Config{
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
+	}
+	if change != nil {
+		change(&limits, &cfg)
+	}
+	cfg.Engine, err = engine.New(db, follower, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := rpc.Config{
-		Engine: e, Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
-	}
-	change(&cfg)
 	s, err := rpc.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func openSite(t *testing.T, change func(*rpc.Config)) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{server, s}
+	return &site{server, s, cfg.Engine}
 }
 
 // client speaks one version to a site.

@@ -83,7 +83,7 @@ type Attempt struct {
 
 // Attempts returns every claim of a task, oldest first.
 func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
-	rows, err := dbsqlc.New(s.api).AttemptsOfTask(ctx, pgID(id))
+	rows, err := dbsqlc.New(s.work).AttemptsOfTask(ctx, pgID(id))
 	if err != nil {
 		return nil, fmt.Errorf("list attempts: %w", err)
 	}
@@ -99,7 +99,7 @@ func (s *Store) Attempts(ctx context.Context, id a2a.ID) ([]Attempt, error) {
 
 // Owner returns whose a task is, or a2a.ErrTaskNotFound.
 func (s *Store) Owner(ctx context.Context, id a2a.ID) (Caller, error) {
-	r, err := dbsqlc.New(s.api).TaskOwner(ctx, pgID(id))
+	r, err := dbsqlc.New(s.work).TaskOwner(ctx, pgID(id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Caller{}, a2a.ErrTaskNotFound
 	}
@@ -112,6 +112,15 @@ func (s *Store) Owner(ctx context.Context, id a2a.ID) (Caller, error) {
 // CheckSchema reports whether the database has the schema that this binary was made for.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	have, err := dbsqlc.New(s.work).SchemaVersion(ctx)
+	if isCode(err, "42501") { // from before the roles
+		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
+				return err
+			}
+			have, err = dbsqlc.New(tx).SchemaVersion(ctx)
+			return err
+		})
+	}
 	if isCode(err, "42P01") {
 		have, err = 0, nil
 	}
@@ -122,4 +131,15 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		return fmt.Errorf("the schema is at version %d and must be at %d: run a2ad migrate up", have, want)
 	}
 	return nil
+}
+
+// SuperuserLogin returns the login of the database URL if it is a superuser's: the roles that
+// the server takes on bound what its statements may do, but a login that may do anything may
+// also take on any role.
+func (s *Store) SuperuserLogin(ctx context.Context) (login string, is bool, err error) {
+	r, err := dbsqlc.New(s.work).LoginIsSuperuser(ctx)
+	if err != nil {
+		return "", false, fmt.Errorf("read login: %w", unavailable(err))
+	}
+	return r.Login, r.Super, nil
 }

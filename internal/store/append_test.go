@@ -375,7 +375,7 @@ func TestMessagesOfStatusesMoveIntoHistoryInOrder(t *testing.T) {
 			t.Errorf("history %v, want %v", got, want)
 		}
 		for n := range len(snap.History) + 1 {
-			part, err := f.Snapshot(f.ctx, task, store.Want{History: &n})
+			part, err := f.SnapshotOfAny(f.ctx, task, store.Want{History: &n})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -222,7 +222,7 @@ func texts(text ...string) []a2a.Part {
 
 func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 	f.t.Helper()
-	t, err := f.Snapshot(f.ctx, task, store.Want{Artifacts: true})
+	t, err := f.SnapshotOfAny(f.ctx, task, store.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatalf("snapshot: %v", err)
 	}

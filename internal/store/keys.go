@@ -49,7 +49,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (ti
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.repeat(ctx, func() (err error) {
-		r, err = dbsqlc.New(s.api).APIKeyByID(ctx, id)
+		r, err = dbsqlc.New(s.work).APIKeyByID(ctx, id)
 		return err
 	})
 	switch {
@@ -68,7 +68,7 @@ func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [
 
 // APIKeys lists all keys, oldest first, for the operator.
 func (s *Store) APIKeys(ctx context.Context) ([]APIKey, error) {
-	rows, err := dbsqlc.New(s.api).APIKeyList(ctx)
+	rows, err := dbsqlc.New(s.work).APIKeyList(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list API keys: %w", err)
 	}
@@ -129,7 +129,7 @@ const signingPrefix = "signing/"
 
 // SigningKeys reads the signing keys, oldest first, and the database's time.
 func (s *Store) SigningKeys(ctx context.Context) (keys []SigningKey, now time.Time, err error) {
-	rows, err := dbsqlc.New(s.api).ServerKeys(ctx, signingPrefix)
+	rows, err := dbsqlc.New(s.work).ServerKeys(ctx, signingPrefix)
 	if err != nil {
 		return nil, now, fmt.Errorf("read signing keys: %w", unavailable(err))
 	}

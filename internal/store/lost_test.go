@@ -361,7 +361,7 @@ func TestReadsSurviveARestart(t *testing.T) {
 	s, p := f.behindProxy(t)
 	reads := map[string]func() error{
 		"Head":     func() error { _, err := s.Head(f.ctx, ann, l.TaskID); return err },
-		"Snapshot": func() error { _, err := s.Snapshot(f.ctx, l.TaskID, store.Want{}); return err },
+		"Snapshot": func() error { _, err := s.SnapshotOfAny(f.ctx, l.TaskID, store.Want{}); return err },
 		"Inputs":   func() error { _, err := s.Inputs(f.ctx, []store.Lease{*l}); return err },
 		"EventUID": func() error { _, _, err := s.EventUID(f.ctx, l.TaskID, 1); return err },
 		"Events":   func() error { _, err := s.EventsAfter(f.ctx, l.TaskID, 0, 1); return err },

@@ -135,7 +135,7 @@ func (m *moved) heads(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
 func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID string) ([]Push, error) {
 	var rows []dbsqlc.PushOfTaskForCallerRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.api).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, ConfigID: configID})
+		rows, err = s.as(c).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID})
 		return err
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ const deletePoll = 20 * time.Millisecond
 // DeletePush ends a webhook. When it returns no request to it starts any more: it waits for
 // a delivery that is under way, which its lease bounds. Deleting what is not there is fine.
 func (s *Store) DeletePush(ctx context.Context, c Caller, task a2a.ID, configID string) error {
-	row, err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner})
+	row, err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (s *Store) DeletePush(ctx context.Context, c Caller, task a2a.ID, configID 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if busy, err = dbsqlc.New(s.api).PushBusy(ctx, row.ID); err != nil && !lost(err) {
+		if busy, err = dbsqlc.New(s.work).PushBusy(ctx, row.ID); err != nil && !lost(err) {
 			return fmt.Errorf("delete webhook: %w", err)
 		}
 	}

@@ -47,7 +47,7 @@ type PushFilter struct {
 
 // ListPushes returns webhooks, newest first.
 func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
-	rows, err := dbsqlc.New(s.api).PushList(ctx, dbsqlc.PushListParams{
+	rows, err := dbsqlc.New(s.work).PushList(ctx, dbsqlc.PushListParams{
 		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, State: f.State, Max: int32(f.Limit),
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ type PushTry struct {
 
 // PushTries returns the ledger of a webhook, newest first.
 func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry, error) {
-	rows, err := dbsqlc.New(s.api).PushAttempts(ctx, pgID(row), int32(limit))
+	rows, err := dbsqlc.New(s.work).PushAttempts(ctx, pgID(row), int32(limit))
 	if err != nil {
 		return nil, fmt.Errorf("list attempts of a webhook: %w", err)
 	}

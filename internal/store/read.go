@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
@@ -27,7 +26,7 @@ type Head struct {
 func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 	var h Head
 	err := s.repeat(ctx, func() error {
-		r, err := dbsqlc.New(s.api).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
+		r, err := s.as(c).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return a2a.ErrTaskNotFound
 		}
@@ -48,10 +47,10 @@ type Want struct {
 
 const allHistory = int64(1) << 60
 
-// Snapshots reads tasks as of one moment, in the order of ids; a task that does not exist is
-// left out. Whoever calls it has checked that the caller may see them.
-func (s *Store) Snapshots(ctx context.Context, ids []a2a.ID, w Want) ([]a2a.Task, error) {
-	read, err := s.snapshots(ctx, s.api, ids, w)
+// Snapshots reads tasks of the caller as of one moment, in the order of ids; one that does
+// not exist, or is somebody else's, is left out.
+func (s *Store) Snapshots(ctx context.Context, c Caller, ids []a2a.ID, w Want) ([]a2a.Task, error) {
+	read, err := s.snapshots(ctx, s.as(c), ids, w)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +63,11 @@ func (s *Store) Snapshots(ctx context.Context, ids []a2a.ID, w Want) ([]a2a.Task
 	return tasks, nil
 }
 
-func (s *Store) snapshots(ctx context.Context, pool *pgxpool.Pool, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
+func (s *Store) snapshots(ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
 	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(pool).TaskSnapshots(ctx, p)
+		rows, err = q.TaskSnapshots(ctx, p)
 		return err
 	})
 	if err != nil {
@@ -104,16 +103,26 @@ func (w *Want) messages() int64 {
 	return int64(*w.History)
 }
 
-// Snapshot reads one task, or returns a2a.ErrTaskNotFound.
-func (s *Store) Snapshot(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
-	tasks, err := s.Snapshots(ctx, []a2a.ID{id}, w)
+// Snapshot reads one task of the caller, or returns a2a.ErrTaskNotFound.
+func (s *Store) Snapshot(ctx context.Context, c Caller, id a2a.ID, w Want) (*a2a.Task, error) {
+	return s.snapshot(ctx, s.as(c), id, w)
+}
+
+// SnapshotOfAny reads one task, whosever it is, or returns a2a.ErrTaskNotFound: for the
+// operator, and for streams, which have checked that the caller may see it.
+func (s *Store) SnapshotOfAny(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
+	return s.snapshot(ctx, dbsqlc.New(s.work), id, w)
+}
+
+func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Want) (*a2a.Task, error) {
+	read, err := s.snapshots(ctx, q, []a2a.ID{id}, w)
 	if err != nil {
 		return nil, err
 	}
-	if len(tasks) == 0 {
+	if read[id] == nil {
 		return nil, a2a.ErrTaskNotFound
 	}
-	return &tasks[0], nil
+	return read[id].task, nil
 }
 
 // SnapshotAt reads one task as it was when event seq was its newest one, or returns
@@ -202,7 +211,7 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 	for i := range leases {
 		ids[i] = leases[i].TaskID
 	}
-	read, err := s.snapshots(ctx, s.work, ids, Want{Artifacts: true})
+	read, err := s.snapshots(ctx, dbsqlc.New(s.work), ids, Want{Artifacts: true})
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +257,7 @@ type Position struct {
 // how many there are over all pages.
 func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, error) {
 	p := dbsqlc.TaskPageForCallerParams{
-		Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
+		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
 		Since: pgTime(f.Since), BeforeAt: pgTime(f.BeforeAt), BeforeID: pgID(f.BeforeID), Max: int32(f.Limit),
 	}
 	if f.Since.IsZero() {
@@ -260,12 +269,12 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 	var rows []dbsqlc.TaskPageForCallerRow
 	var total int64
 	err := s.repeat(ctx, func() error {
-		return s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		return s.searchAs(ctx, c, func(q *dbsqlc.Queries) (err error) {
 			if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
 				return err
 			}
 			total, err = q.TaskCountForCaller(ctx, dbsqlc.TaskCountForCallerParams{
-				Tenant: c.Tenant, Owner: c.Owner, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
+				Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
 			})
 			return err
 		})
@@ -282,10 +291,12 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 
 // search runs statements whose best plan depends on their arguments.
 func (s *Store) search(ctx context.Context, f func(q *dbsqlc.Queries) error) error {
-	return s.inTx(ctx, s.api, func(q *dbsqlc.Queries) error {
-		if err := q.PlanForArguments(ctx); err != nil {
-			return err
-		}
-		return f(q)
-	})
+	return s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error { return searchIn(ctx, q, f) })
+}
+
+func searchIn(ctx context.Context, q *dbsqlc.Queries, f func(q *dbsqlc.Queries) error) error {
+	if err := q.PlanForArguments(ctx); err != nil {
+		return err
+	}
+	return f(q)
 }

@@ -140,7 +140,7 @@ func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 		{"one message", store.Want{History: ptr(1)}, 1, 0},
 		{"more than there are", store.Want{History: ptr(1 << 40)}, 2, 0},
 	} {
-		got, err := f.Snapshot(f.ctx, l.TaskID, tt.want)
+		got, err := f.SnapshotOfAny(f.ctx, l.TaskID, tt.want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 			t.Errorf("%s: %d messages, %d artifacts, status message %+v", tt.name, len(got.History), len(got.Artifacts), got.Status.Message)
 		}
 	}
-	_, err := f.Snapshot(f.ctx, store.NewTaskID(), store.Want{})
+	_, err := f.SnapshotOfAny(f.ctx, store.NewTaskID(), store.Want{})
 	wantCode(t, err, a2a.CodeTaskNotFound)
 }
 
@@ -167,7 +167,7 @@ func TestSnapshotsKeepTheOrderAskedFor(t *testing.T) {
 		want = append([]a2a.ID{l.TaskID}, want...)
 	}
 	asked := slices.Insert(slices.Clone(want), 3, store.NewTaskID())
-	tasks, err := f.Snapshots(f.ctx, asked, store.Want{Artifacts: true})
+	tasks, err := f.Snapshots(f.ctx, ann, asked, store.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}

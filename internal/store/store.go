@@ -79,8 +79,8 @@ func (c *Config) setDefaults() {
 // Store is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	api     *pgxpool.Pool // reads and decisions for callers
-	work    *pgxpool.Pool // grouped writes, renewals, the log
+	api     *pgxpool.Pool // reads for callers, behind the row policies: see as
+	work    *pgxpool.Pool // grouped writes, renewals, the log, the operator
 	claims  *pgxpool.Pool // claims: one connection, with plans of its own
 	submits *combiner[submission]
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
@@ -95,11 +95,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	api := max(cfg.PoolSize/2, 2)
 	for _, p := range []struct {
 		pool  **pgxpool.Pool
+		name  string
 		role  string
 		size  int
 		plans map[string]string // beside those of all
-	}{{&s.api, "api", api, nil}, {&s.work, "worker", max(cfg.PoolSize-api-1, 2), nil}, {&s.claims, "claim", 1, claimPlans}} {
-		if *p.pool, err = s.pool(ctx, p.role, p.size, p.plans); err != nil {
+	}{
+		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, max(cfg.PoolSize-api-1, 2), nil},
+		{&s.claims, "claim", roleWorker, 1, claimPlans},
+	} {
+		if *p.pool, err = s.pool(ctx, p.name, p.role, p.size, p.plans); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("connect: %w", err)
 		}
@@ -124,7 +128,7 @@ var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_s
 // are quadratic.
 var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
-func (s *Store) pool(ctx context.Context, role string, size int, more map[string]string) (*pgxpool.Pool, error) {
+func (s *Store) pool(ctx context.Context, name, role string, size int, more map[string]string) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(s.cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
@@ -133,13 +137,14 @@ func (s *Store) pool(ctx context.Context, role string, size int, more map[string
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
 	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 	params := pc.ConnConfig.RuntimeParams
-	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
+	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 	params["search_path"] = "pg_catalog"
 	params["statement_timeout"] = ms(s.cfg.StatementTimeout)
 	params["lock_timeout"] = ms(s.cfg.LockTimeout)
 	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
 	maps.Copy(params, plans)
 	maps.Copy(params, more)
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setRole(ctx, conn, role) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, err

@@ -330,7 +330,7 @@ func (s *stress) finish(t *testing.T) {
 	for id := range s.tasks {
 		ids = append(ids, id)
 	}
-	tasks, err := s.Snapshots(s.ctx, ids, store.Want{Artifacts: true})
+	tasks, err := s.Snapshots(s.ctx, ann, ids, store.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,10 @@ import (
 )
 
 // Caller is whose data a method may touch.
-type Caller struct{ Tenant, Owner string }
+type Caller struct {
+	Tenant, Owner string
+	Shared        bool // what others of the tenant own counts as the caller's
+}
 
 // Submission is a client's message for an agent. Task is zero for a new task.
 type Submission struct {
@@ -194,7 +197,7 @@ func (s *Store) submitted(ctx context.Context, items []*submission) error {
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
 	var out Submitted
 	err := s.repeat(ctx, func() error {
-		q := dbsqlc.New(s.api)
+		q := s.as(sub.Caller)
 		k, err := q.TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
 		if err != nil {
 			return err
@@ -202,7 +205,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if !bytes.Equal(k.Digest, sub.digest) {
 			return errKeyReused
 		}
-		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner})
+		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
 		if err != nil {
 			return err
 		}
@@ -223,7 +226,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	sub.id = sub.Task
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
 			return a2a.ErrTaskNotFound
 		}
@@ -311,7 +314,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	var worker string
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
 			return a2a.ErrTaskNotFound
 		}

@@ -209,7 +209,7 @@ func chunk(id string, text ...string) *a2a.ArtifactUpdate {
 
 func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 	f.t.Helper()
-	t, err := f.Snapshot(f.ctx, task, store.Want{Artifacts: true})
+	t, err := f.SnapshotOfAny(f.ctx, task, store.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatalf("snapshot: %v", err)
 	}

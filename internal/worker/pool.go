@@ -50,20 +50,23 @@ type Config struct {
 
 // Pool is the worker of one process. Use New.
 type Pool struct {
-	cfg    Config
-	store  *store.Store
-	hub    Hub
-	queues []*queue
-	freed  chan struct{} // capacity 1: a slot is free again
-	claims atomic.Bool   // the last claim went through
+	cfg     Config
+	store   *store.Store
+	hub     Hub
+	queues  []*queue
+	freed   chan struct{} // capacity 1: a slot is free again
+	recheck chan struct{} // capacity 1: a cancel may have come before its run was known here
+	claims  atomic.Bool   // the last claim went through
 
 	mu      sync.Mutex
-	running map[a2a.ID]*run                                                 // guarded by mu
-	working int                                                             // guarded by mu; slots of runs whose executor has not ended
-	held    int                                                             // guarded by mu; slots promised to runs that are about to start
-	begin   func(q *queue, l *store.Lease, in store.Input, asked time.Time) // guarded by mu; starts a run in a slot that is held; nil unless Run claims
-	stats   Stats                                                           // guarded by mu
-	wg      sync.WaitGroup                                                  // of slots that are held or run; Add under mu while begin is not nil
+	running map[a2a.ID]*run // guarded by mu
+	working int             // guarded by mu; slots of runs whose executor has not ended
+	held    int             // guarded by mu; slots promised to runs that are about to start
+	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
+	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
+	wished time.Time      // guarded by mu; when a cancel was last heard of
+	stats  Stats          // guarded by mu
+	wg     sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -85,7 +88,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	if cfg.Abandon == 0 {
 		cfg.Abandon = 5 * time.Second
 	}
-	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
+	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
 	for _, a := range cfg.Agents {
 		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits), backlog: true})
 	}
@@ -391,7 +394,11 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	p.running[l.TaskID] = r
 	p.held--
 	p.working++
+	late := p.wished.After(asked)
 	p.mu.Unlock()
+	if late {
+		signal(p.recheck)
+	}
 	go func() {
 		defer p.wg.Done()
 		defer p.finish(r)

@@ -27,6 +27,10 @@ func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-canceled: // a task that runs here was canceled: the renewal tells which
+			p.mu.Lock()
+			p.wished = time.Now()
+			p.mu.Unlock()
+		case <-p.recheck:
 		case <-timer.C:
 			timer.Reset(every)
 		}

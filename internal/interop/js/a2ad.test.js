@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import {
   ClientFactory,
   JsonRpcTransport,
+  RestTransport,
   AuthenticatedExtendedCardNotConfiguredError,
   TaskNotCancelableError,
   TaskNotFoundError,
@@ -270,4 +271,27 @@ test('parts and metadata come back as they were sent', limit, async () => {
   assert.deepEqual(task.history, [{ ...params.message, taskId: task.id }]);
   assert.deepEqual(task.artifacts[0].parts, parts);
   assert.deepEqual(fold(stream), task);
+});
+
+test('HTTP+JSON says the same', limit, async () => {
+  const [client, other] = [new RestTransport({ endpoint: new URL('/agents/script', shared.url).href }), await script()];
+  const asked = await client.sendMessage(play(chunks('a', 3), { op: 'input', text: 'more?' }));
+  assert.equal(asked.status.state, 'input-required');
+  // It adds empty lists to what it reads in ProtoJSON, and drops that a piece is to be appended.
+  const plain = (v) => JSON.parse(JSON.stringify(v, (k, x) => (Array.isArray(x) && !x.length ? undefined : x)));
+  assert.deepEqual(plain(asked), await other.getTask({ id: asked.id }));
+  const done = fold(await collect(client.sendMessageStream(say('', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }))));
+  assert.deepEqual(plain(done), await other.getTask({ id: asked.id }));
+  assert.deepEqual(plain(await client.getTask({ id: asked.id })), plain(done));
+  assert.deepEqual((await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']);
+  const id = randomUUID();
+  await assert.rejects(client.getTask({ id }), TaskNotFoundError);
+  await assert.rejects(client.cancelTask({ id: asked.id }), TaskNotCancelableError);
+  await assert.rejects(client.resubscribeTask({ id }).next(), TaskNotFoundError);
+  await assert.rejects(client.getExtendedAgentCard(), AuthenticatedExtendedCardNotConfiguredError);
+  const config = { taskId: asked.id, pushNotificationConfig: { id: 'one', url: 'http://127.0.0.1:1/x', authentication: { schemes: ['Bearer'], credentials: '' } } };
+  assert.deepEqual(plain(await client.setTaskPushNotificationConfig(config)), config);
+  assert.deepEqual(plain(await client.listTaskPushNotificationConfig({ id: asked.id })), [config]);
+  await client.deleteTaskPushNotificationConfig({ id: asked.id, pushNotificationConfigId: 'one' });
+  assert.deepEqual(await client.listTaskPushNotificationConfig({ id: asked.id }), []);
 });

@@ -312,7 +312,7 @@ func (q *Queries) PushClaimLock(ctx context.Context, class int32, chore int32) e
 const pushDelete = `-- name: PushDelete :one
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
-WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND p.owner = $4 AND p.deleted_at IS NULL
+WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean) AND p.deleted_at IS NULL
 RETURNING p.id, (p.lease_until IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy
 `
 
@@ -321,6 +321,7 @@ type PushDeleteParams struct {
 	ConfigID string
 	Tenant   string
 	Owner    string
+	Shared   bool
 }
 
 type PushDeleteRow struct {
@@ -336,6 +337,7 @@ func (q *Queries) PushDelete(ctx context.Context, arg PushDeleteParams) (PushDel
 		arg.ConfigID,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 	)
 	var i PushDeleteRow
 	err := row.Scan(&i.ID, &i.Busy)
@@ -570,8 +572,8 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
 SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
 FROM a2a.push_configs p
-WHERE p.task_id = $1 AND p.tenant = $2 AND p.owner = $3 AND p.deleted_at IS NULL
-  AND ($4::text = '' OR p.config_id = $4)
+WHERE p.task_id = $1 AND p.tenant = $2 AND (p.owner = $3 OR $4::boolean) AND p.deleted_at IS NULL
+  AND ($5::text = '' OR p.config_id = $5)
 ORDER BY p.created_at, p.id
 `
 
@@ -579,6 +581,7 @@ type PushOfTaskForCallerParams struct {
 	TaskID   pgtype.UUID
 	Tenant   string
 	Owner    string
+	Shared   bool
 	ConfigID string
 }
 
@@ -598,6 +601,7 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 		arg.TaskID,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 		arg.ConfigID,
 	)
 	if err != nil {

@@ -192,7 +192,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 const taskLockForCaller = `-- name: TaskLockForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
-WHERE t.id = $1 AND t.tenant = $2 AND t.owner = $3
+WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
 FOR UPDATE
 `
 
@@ -200,6 +200,7 @@ type TaskLockForCallerParams struct {
 	ID     pgtype.UUID
 	Tenant string
 	Owner  string
+	Shared bool
 }
 
 type TaskLockForCallerRow struct {
@@ -219,7 +220,12 @@ type TaskLockForCallerRow struct {
 // TaskLockForCaller locks one task of the caller, so that what follows in the transaction
 // decides on its newest version.
 func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerParams) (TaskLockForCallerRow, error) {
-	row := q.db.QueryRow(ctx, taskLockForCaller, arg.ID, arg.Tenant, arg.Owner)
+	row := q.db.QueryRow(ctx, taskLockForCaller,
+		arg.ID,
+		arg.Tenant,
+		arg.Owner,
+		arg.Shared,
+	)
 	var i TaskLockForCallerRow
 	err := row.Scan(
 		&i.Agent,

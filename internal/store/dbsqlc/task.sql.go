@@ -57,6 +57,24 @@ func (q *Queries) AttemptsOfTask(ctx context.Context, taskID pgtype.UUID) ([]Att
 	return items, nil
 }
 
+const loginIsSuperuser = `-- name: LoginIsSuperuser :one
+SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super
+`
+
+type LoginIsSuperuserRow struct {
+	Login string
+	Super bool
+}
+
+// LoginIsSuperuser reports whether the connection logged in as somebody whom no policy holds,
+// whatever role it has taken on since.
+func (q *Queries) LoginIsSuperuser(ctx context.Context) (LoginIsSuperuserRow, error) {
+	row := q.db.QueryRow(ctx, loginIsSuperuser)
+	var i LoginIsSuperuserRow
+	err := row.Scan(&i.Login, &i.Super)
+	return i, err
+}
+
 const planForArguments = `-- name: PlanForArguments :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)
 `
@@ -83,16 +101,17 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 const taskCountForCaller = `-- name: TaskCountForCaller :one
 SELECT count(*)
 FROM a2a.tasks t
-WHERE t.tenant = $1 AND t.owner = $2 AND t.agent = $3
-  AND ($4::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND c.owner = $2 AND c.context_id = $4)))
-  AND ($5::smallint = 0 OR t.state = $5)
-  AND t.status_at >= $6::timestamptz
+WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+  AND ($5::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
+  AND ($6::smallint = 0 OR t.state = $6)
+  AND t.status_at >= $7::timestamptz
 `
 
 type TaskCountForCallerParams struct {
 	Tenant    string
 	Owner     string
+	Shared    bool
 	Agent     string
 	ContextID string
 	State     int16
@@ -104,6 +123,7 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 	row := q.db.QueryRow(ctx, taskCountForCaller,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 		arg.Agent,
 		arg.ContextID,
 		arg.State,
@@ -117,13 +137,14 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq
 FROM a2a.tasks t
-WHERE t.id = $1 AND t.tenant = $2 AND t.owner = $3
+WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
 `
 
 type TaskHeadForCallerParams struct {
 	ID     pgtype.UUID
 	Tenant string
 	Owner  string
+	Shared bool
 }
 
 type TaskHeadForCallerRow struct {
@@ -135,7 +156,12 @@ type TaskHeadForCallerRow struct {
 
 // TaskHeadForCaller reads what decides about a request for a task of the caller.
 func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerParams) (TaskHeadForCallerRow, error) {
-	row := q.db.QueryRow(ctx, taskHeadForCaller, arg.ID, arg.Tenant, arg.Owner)
+	row := q.db.QueryRow(ctx, taskHeadForCaller,
+		arg.ID,
+		arg.Tenant,
+		arg.Owner,
+		arg.Shared,
+	)
 	var i TaskHeadForCallerRow
 	err := row.Scan(
 		&i.Agent,
@@ -256,19 +282,20 @@ func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, 
 const taskPageForCaller = `-- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
-WHERE t.tenant = $1 AND t.owner = $2 AND t.agent = $3
-  AND ($4::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND c.owner = $2 AND c.context_id = $4)))
-  AND ($5::smallint = 0 OR t.state = $5)
-  AND t.status_at >= $6::timestamptz
-  AND (t.status_at, t.id) < ($7::timestamptz, $8::uuid)
+WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+  AND ($5::text = '' OR t.id = ANY (ARRAY(
+    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
+  AND ($6::smallint = 0 OR t.state = $6)
+  AND t.status_at >= $7::timestamptz
+  AND (t.status_at, t.id) < ($8::timestamptz, $9::uuid)
 ORDER BY t.status_at DESC, t.id DESC
-LIMIT $9::int
+LIMIT $10::int
 `
 
 type TaskPageForCallerParams struct {
 	Tenant    string
 	Owner     string
+	Shared    bool
 	Agent     string
 	ContextID string
 	State     int16
@@ -289,6 +316,7 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 	rows, err := q.db.Query(ctx, taskPageForCaller,
 		arg.Tenant,
 		arg.Owner,
+		arg.Shared,
 		arg.Agent,
 		arg.ContextID,
 		arg.State,

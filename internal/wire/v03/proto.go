@@ -253,9 +253,9 @@ func (d *protoDecoder) file(part *a2a.Part, obj []byte) {
 	}
 }
 
-// fileBytes reads the content of a file. The official clients put its base64 into the field,
-// not its bytes, so that ProtoJSON has it in base64 twice: what is base64 inside is taken for
-// that.
+// fileBytes reads the content of a file. The official clients for Go and Python put its base64
+// into the field, not its bytes, so that ProtoJSON has it in base64 twice: what is base64 inside
+// is taken for that. They cannot read a task at all in which it is not so.
 func (d *protoDecoder) fileBytes(v []byte) string {
 	const member = "fileWithBytes"
 	limit := d.Limits.PartBytes

@@ -176,7 +176,7 @@ func TestProtoResources(t *testing.T) {
 }
 
 // TestProtoFileBytes: what is base64 once is taken as bytes, what is base64 twice as the
-// official clients mean it, and either may be as large as any part.
+// official clients for Go and Python mean it, and either may be as large as any part.
 func TestProtoFileBytes(t *testing.T) {
 	t.Parallel()
 	twice := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -54,9 +54,8 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 	case r.Body != nil:
 		return method, r.Body, as, nil // which no method takes
 	default:
-		bare := len(p.Bytes())
 		err = p.Query(r.Query, parameter(r.Action))
-		if len(p.Bytes()) > bare {
+		if r.Action == wire.ActionList && string(p.Bytes()) != "{}" {
 			as = Proto{Codec: c} // who knows of pages gets one
 		}
 	}
@@ -108,29 +107,31 @@ func (Codec) Status(code a2a.ErrorCode) int {
 	return status
 }
 
-// AppendStatus appends the error as JSON-RPC has it, as 0.3.0 says nothing of its form, and in
-// a member of it a google.rpc.Status, which the official clients for Go read.
+// errorTypes are the names that 0.3.0 has for its errors.
+var errorTypes = map[int]string{
+	-32700: "JSONParseError", -32600: "InvalidRequestError", -32601: "MethodNotFoundError", -32602: "InvalidParamsError", -32603: "InternalError",
+	-32001: "TaskNotFoundError", -32002: "TaskNotCancelableError", -32003: "PushNotificationNotSupportedError", -32004: "UnsupportedOperationError",
+	-32005: "ContentTypeNotSupportedError", -32006: "InvalidAgentResponseError", -32007: "AuthenticatedExtendedCardNotConfiguredError",
+}
+
+// AppendStatus appends the error as JSON-RPC has it, which the official client for JavaScript
+// reads, as 0.3.0 says nothing of its form. Beside it are the type by which the one for Python
+// tells errors apart, and a google.rpc.Status, which the one for Go reads.
 func (c Codec) AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte {
 	dst = c.AppendError(dst, err, requestID)
-	dst = append(dst[:len(dst)-1], `,"error":`...)
+	dst = encode.Text(dst[:len(dst)-1], `,"type":`, errorTypes[number(err.Code)])
+	dst = append(dst, `,"error":`...)
 	return append(encode.RPCStatus(dst, status, err, requestID), '}')
 }
 
-// protoREST answers in ProtoJSON, with lists as 0.3.0 has them: bare arrays.
+// protoREST answers in ProtoJSON. Its definitions know no list of tasks: that is a bare array,
+// as the specification says. It says so of the list of webhooks too, but in ProtoJSON that is a
+// message, and the official client for JavaScript takes an array for none at all.
 type protoREST struct{ Proto }
 
 // AppendPage appends an array of Tasks.
 func (c protoREST) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	return c.form().AppendTasks(dst, p, artifacts)
-}
-
-// AppendPushConfigs appends an array of TaskPushNotificationConfigs.
-func (c protoREST) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
-	dst = append(dst, '[')
-	for i := range cs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
-	}
-	return append(dst, ']')
 }
 
 // schemaREST answers in the JSON of 0.3.0's schema. What may be one of several is wrapped in a

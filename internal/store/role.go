@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Roles of the database, made by the migrations. Under roleApp the row policies show what
+// belongs to the caller that a transaction names, and nothing to one that names none.
+const (
+	roleApp    = "a2a_app"
+	roleWorker = "a2a_worker"
+)
+
+// setRole gives a new connection its role, whoever it logged in as.
+func setRole(ctx context.Context, conn *pgx.Conn, role string) error {
+	_, err := conn.Exec(ctx, "SET ROLE "+role)
+	switch {
+	case isCode(err, "22023"):
+		return fmt.Errorf("the database has no role %s: run a2ad migrate up", role)
+	case isCode(err, "42501"):
+		return fmt.Errorf("the login may not be %s: as an administrator, GRANT %s, %s TO %q", role, roleApp, roleWorker, conn.Config().User)
+	}
+	return err
+}
+
+// as returns what queries for a caller run on: the row policies show them the caller's rows
+// alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
+func (s *Store) as(c Caller) *dbsqlc.Queries { return dbsqlc.New(callerDB{s.api, c}) }
+
+// callerDB sends each query behind the settings that the row policies read. Without a BEGIN
+// the two are one transaction, and the settings end with it.
+type callerDB struct {
+	pool *pgxpool.Pool
+	Caller
+}
+
+const setCaller = "SELECT set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+
+func (c Caller) settings() []any {
+	sharing := "owner"
+	if c.Shared {
+		sharing = "tenant"
+	}
+	return []any{c.Tenant, c.Owner, sharing}
+}
+
+var errCallersRead = errors.New("a caller's queries only read")
+
+// Exec is not for callers: what they write is written by the worker role, with tenant and
+// owner bound.
+func (callerDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errCallersRead
+}
+
+// Query runs a query. The connection is free when the rows are closed.
+func (d callerDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	var b pgx.Batch
+	b.Queue(setCaller, d.settings()...)
+	b.Queue(sql, args...)
+	res := d.pool.SendBatch(ctx, &b)
+	if _, err := res.Exec(); err != nil {
+		res.Close()
+		return nil, err
+	}
+	rows, err := res.Query() //nolint:rowserrcheck // whoever reads the rows does
+	if err != nil {
+		res.Close()
+		return nil, err
+	}
+	return callerRows{rows, res}, nil
+}
+
+// QueryRow runs a query for one row.
+func (d callerDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := d.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
+	return callerRow{rows, err}
+}
+
+// callerRows frees the connection with the rows.
+type callerRows struct {
+	pgx.Rows
+	batch pgx.BatchResults
+}
+
+func (r callerRows) Close() {
+	r.Rows.Close()
+	r.batch.Close()
+}
+
+// callerRow is the first of the rows.
+type callerRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+// Scan reads the row, or returns pgx.ErrNoRows.
+func (r callerRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+// searchAs is search for a caller.
+func (s *Store) searchAs(ctx context.Context, c Caller, f func(q *dbsqlc.Queries) error) error {
+	return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
+			return err
+		}
+		return searchIn(ctx, dbsqlc.New(tx), f)
+	})
+}

@@ -1,0 +1,281 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// What requests may read at all; each holds rows of a caller after full.
+var readable = []string{"tasks", "messages", "task_events", "artifacts", "artifact_parts", "context_tasks", "idempotency_keys", "push_configs"}
+
+// full makes ann a task with a row in every readable table.
+func (f *fixture) full() a2a.ID {
+	f.t.Helper()
+	sub := f.submit(store.Submission{
+		Caller: ann, Agent: agent, ContextID: "talk", Key: "h:k",
+		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
+	})
+	f.setPush(sub.Task, "hook")
+	l := f.claimTask(sub.Task)
+	for i := range 40 { // so many that they are folded
+		f.append(l, whole("a", fmt.Sprint(i)))
+	}
+	f.append(l, status(a2a.StateCompleted, "done"))
+	return sub.Task
+}
+
+// asApp runs f on a connection of the role that serves requests.
+func (f *fixture) asApp(do func(conn *pgx.Conn)) {
+	f.t.Helper()
+	conn, err := pgx.Connect(f.ctx, f.url)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close(f.ctx)
+	if _, err := conn.Exec(f.ctx, "SET ROLE a2a_app"); err != nil {
+		f.t.Fatal(err)
+	}
+	do(conn)
+}
+
+func (f *fixture) rowsSeen(conn *pgx.Conn, table string, settings ...string) (n int) {
+	f.t.Helper()
+	err := pgx.BeginFunc(f.ctx, conn, func(tx pgx.Tx) error {
+		for i, name := range []string{"tenant", "owner", "sharing"}[:len(settings)] {
+			if _, err := tx.Exec(f.ctx, "SELECT set_config($1, $2, true)", "a2a."+name, settings[i]); err != nil {
+				return err
+			}
+		}
+		return tx.QueryRow(f.ctx, "SELECT count(*) FROM a2a."+table).Scan(&n)
+	})
+	if err != nil {
+		f.t.Fatalf("%s: %v", table, err)
+	}
+	return n
+}
+
+func TestRowsAreSeenByTheirCallerAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.full()
+	f.asApp(func(conn *pgx.Conn) {
+		for _, table := range readable {
+			tests := []struct {
+				name     string
+				settings []string
+				seen     bool
+			}{
+				{"nobody", nil, false},
+				{"the owner", []string{"acme", "ann", "owner"}, true},
+				// The settings of the transaction before are empty now, and not missing.
+				{"nobody, afterwards", nil, false},
+				{"an empty caller", []string{"", "", "owner"}, false},
+				{"another owner", []string{"acme", "bob", "owner"}, false},
+				{"another tenant", []string{"other", "ann", "owner"}, false},
+				{"another tenant that shares", []string{"other", "ann", "tenant"}, false},
+				// What a key stands for is its owner's business in any case.
+				{"another owner who shares", []string{"acme", "bob", "tenant"}, table != "idempotency_keys"},
+			}
+			for _, tt := range tests {
+				if n := f.rowsSeen(conn, table, tt.settings...); (n > 0) != tt.seen {
+					t.Errorf("%s: %s sees %d rows", table, tt.name, n)
+				}
+			}
+		}
+	})
+}
+
+func TestRequestsMayOnlyReadAndNotEverything(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	tables := f.column("SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p')")
+	f.asApp(func(conn *pgx.Conn) {
+		for _, table := range tables {
+			may := func(what string) (ok bool) {
+				if err := conn.QueryRow(f.ctx, "SELECT has_table_privilege('a2a.' || $1, $2)", table, what).Scan(&ok); err != nil {
+					t.Fatal(err)
+				}
+				return ok
+			}
+			if may("INSERT") || may("UPDATE") || may("DELETE") || may("TRUNCATE") {
+				t.Errorf("requests may write to %s", table)
+			}
+			if want := strings.Contains(" "+strings.Join(readable, " ")+" ", " "+table+" "); may("SELECT") != want {
+				t.Errorf("requests may read %s: %v, want %v", table, !want, want)
+			}
+		}
+	})
+}
+
+// A migration that makes a table must put it behind the wall.
+func TestEveryTableHasItsOwnerAndPolicies(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, wrong := range f.column(`
+		SELECT c.relname || ': ' || concat_ws(', ',
+		  CASE WHEN NOT c.relrowsecurity THEN 'no row security' END, CASE WHEN NOT c.relforcerowsecurity THEN 'not forced' END,
+		  CASE WHEN pg_get_userbyid(c.relowner) <> 'a2a_owner' THEN 'owned by another' END,
+		  CASE WHEN NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'server') THEN 'no policy for the server' END,
+		  CASE WHEN NOT has_table_privilege('a2a_worker', c.oid, 'SELECT, INSERT, UPDATE, DELETE') THEN 'not for a2a_worker' END)
+		FROM pg_class c WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p')
+		  AND (NOT c.relrowsecurity OR NOT c.relforcerowsecurity OR pg_get_userbyid(c.relowner) <> 'a2a_owner'
+		    OR NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'server')
+		    OR NOT has_table_privilege('a2a_worker', c.oid, 'SELECT, INSERT, UPDATE, DELETE'))
+		UNION ALL
+		SELECT 'view ' || c.relname || ' is not the owner''s, or not for auditors' FROM pg_class c
+		WHERE c.relnamespace = 'audit'::regnamespace AND c.relkind = 'v'
+		  AND (pg_get_userbyid(c.relowner) <> 'a2a_owner' OR NOT has_table_privilege('a2a_audit', c.oid, 'SELECT'))
+		UNION ALL
+		SELECT 'auditors may read table ' || c.relname FROM pg_class c
+		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND has_table_privilege('a2a_audit', c.oid, 'SELECT')
+		UNION ALL
+		SELECT r.rolname || ' may too much' FROM pg_roles r
+		WHERE r.rolname IN ('a2a_owner', 'a2a_app', 'a2a_worker', 'a2a_audit')
+		  AND (r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolbypassrls AND r.rolname <> 'a2a_worker')`) {
+		t.Error(wrong)
+	}
+}
+
+// A query that forgets whose task it is about still finds nothing.
+func TestSnapshotIsForTheCaller(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.full()
+	for _, c := range []store.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "other", Owner: "ann", Shared: true}, {}} {
+		_, err := f.Snapshot(f.ctx, c, task, store.Want{Artifacts: true})
+		wantCode(t, err, a2a.CodeTaskNotFound)
+	}
+	whole, err := f.SnapshotOfAny(f.ctx, task, store.Want{Artifacts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []store.Caller{ann, {Tenant: "acme", Owner: "bob", Shared: true}} {
+		got, err := f.Snapshot(f.ctx, c, task, store.Want{Artifacts: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "task", whole, got)
+	}
+}
+
+// A tenant that shares: its members find, continue and cancel each other's tasks, which stay
+// those of who made them.
+func TestSharedTasksAreForTheTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	bob, eve := store.Caller{Tenant: "acme", Owner: "bob", Shared: true}, store.Caller{Tenant: "other", Owner: "eve", Shared: true}
+	task := f.task()
+	f.setPush(task, "hook")
+	for c, want := range map[store.Caller]int{bob: 1, eve: 0, {Tenant: "acme", Owner: "bob"}: 0} {
+		found, total, err := f.Page(f.ctx, c, store.Filter{Agent: agent, Limit: 10})
+		if err != nil || len(found) != want || total != want {
+			t.Errorf("%+v finds %d of %d tasks, %v; want %d", c, len(found), total, err, want)
+		}
+		hooks, err := f.Pushes(f.ctx, c, task, "")
+		if err != nil || len(hooks) != want {
+			t.Errorf("%+v finds %d webhooks, %v; want %d", c, len(hooks), err, want)
+		}
+	}
+	_, err := f.Cancel(f.ctx, eve, "", task)
+	wantCode(t, err, a2a.CodeTaskNotFound)
+	if _, err := f.Submit(f.ctx, store.Submission{Caller: bob, Agent: agent, Task: task, Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "y"}}}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Cancel(f.ctx, bob, "", task); err != nil {
+		t.Error(err)
+	}
+	if o, err := f.Owner(f.ctx, task); err != nil || o != ann {
+		t.Errorf("the task is %+v's, %v", o, err)
+	}
+}
+
+// Neither who migrates nor who serves needs to be a superuser.
+func TestOrdinaryLoginsSuffice(t *testing.T) {
+	t.Parallel()
+	f := &fixture{t: t, ctx: migrateContext(t)}
+	db := storetest.NewEmpty(t)
+	f.url, f.sql = db.URL, db.Pool(t)
+	storetest.New(t) // the roles are there
+	name := fmt.Sprintf("t%d", time.Now().UnixNano())
+	owner, server := name+"_owner", name+"_server"
+	f.exec("CREATE ROLE " + owner + " LOGIN IN ROLE a2a_owner, a2a_app, a2a_worker")
+	f.exec("CREATE ROLE " + server + " LOGIN NOINHERIT IN ROLE a2a_app, a2a_worker")
+	var database string
+	if err := f.sql.QueryRow(f.ctx, "SELECT current_database()").Scan(&database); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // roles are of the cluster
+		ctx := context.WithoutCancel(f.ctx)
+		conn, err := pgx.Connect(ctx, db.URL)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(ctx)
+		both := owner + ", " + server
+		for _, query := range []string{"REASSIGN OWNED BY " + both + " TO CURRENT_USER", "DROP OWNED BY " + both, "DROP ROLE " + both} {
+			if _, err := conn.Exec(ctx, query); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	f.exec("ALTER DATABASE " + database + " OWNER TO " + owner)
+	f.exec("GRANT CREATE ON SCHEMA public TO " + owner)
+	as := func(user string) string {
+		u, err := url.Parse(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("user", user)
+		u.RawQuery = q.Encode()
+		u.User = nil
+		return u.String()
+	}
+	if err := store.MigrateUp(f.ctx, as(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.MigrateDown(f.ctx, as(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.MigrateUp(f.ctx, as(owner)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(f.ctx, store.Config{URL: as(server), Replica: "r1", PoolSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.CheckSchema(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	f.Store = s
+	task := f.task()
+	if got, err := s.Snapshot(f.ctx, ann, task, store.Want{}); err != nil || got.ID != task {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// column runs a query of one text column.
+func (f *fixture) column(query string) []string {
+	f.t.Helper()
+	rows, err := f.sql.Query(f.ctx, query)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out
+}
