@@ -22,9 +22,12 @@ ORDER BY k.created_at, k.id;
 UPDATE a2a.api_keys SET last_used_at = clock_timestamp()
 WHERE id = sqlc.arg(id) AND (last_used_at IS NULL OR last_used_at < clock_timestamp() - interval '1 minute');
 
--- APIKeyRevoke ends a key; no row means that there is none.
--- name: APIKeyRevoke :execrows
-UPDATE a2a.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE id = sqlc.arg(id);
+-- APIKeyRevoke ends a key, and says whether it had ended before; no row means that there is none.
+-- name: APIKeyRevoke :one
+UPDATE a2a.api_keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
+FROM (SELECT b.id, b.revoked_at FROM a2a.api_keys b WHERE b.id = sqlc.arg(id) FOR UPDATE) b
+WHERE k.id = b.id
+RETURNING k.tenant, k.owner, (b.revoked_at IS NOT NULL)::boolean AS before;
 
 -- ServerKeyMake stores a key under a name unless another replica was first.
 -- name: ServerKeyMake :exec

@@ -60,7 +60,7 @@ ON CONFLICT DO NOTHING;
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
 -- decides on its newest version.
 -- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
 FOR UPDATE;

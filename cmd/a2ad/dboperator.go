@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
+	"os/user"
 	"slices"
 	"time"
 
@@ -36,7 +38,7 @@ func openOperator(ctx context.Context, url string) (operator, error) {
 	}
 	var err error
 	o.store, err = store.Open(ctx, store.Config{
-		URL: url, Replica: operatorName, PoolSize: 4, Wake: tell,
+		URL: url, Replica: operatorName, PoolSize: 4, Wake: tell, Actor: actor(),
 		Committed: func(task a2a.ID, _ []a2a.Entry) { tell("task:" + task.String()) },
 	})
 	if err != nil {
@@ -47,6 +49,19 @@ func openOperator(ctx context.Context, url string) (operator, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// actor is the person at the terminal, for the audit log.
+func actor() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return operatorName + " " + name + "@" + host
 }
 
 func (o *dbOperator) Close() { o.store.Close() }

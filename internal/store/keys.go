@@ -35,8 +35,15 @@ var ErrNoKey = errors.New("no such API key")
 
 // CreateAPIKey stores a new key with the SHA-256 of its secret, and returns when it was made.
 func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (time.Time, error) {
-	at, err := dbsqlc.New(s.work).APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
-		ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
+	var at pgtype.Timestamptz
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
+		at, err = q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
+			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
+		})
+		if err != nil {
+			return err
+		}
+		return s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": k.ID, "scopes": k.Scopes}})
 	})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("create API key: %w", err)
@@ -91,12 +98,18 @@ func timeOrZero(t pgtype.Timestamptz) time.Time {
 
 // RevokeAPIKey ends a key, or returns ErrNoKey. Replicas are told at once.
 func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
-	n, err := dbsqlc.New(s.work).APIKeyRevoke(ctx, id)
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		k, err := q.APIKeyRevoke(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNoKey
+		}
+		if err != nil || k.Before {
+			return err
+		}
+		return s.record(ctx, q, Action{Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id}})
+	})
 	if err != nil {
 		return fmt.Errorf("revoke API key: %w", err)
-	}
-	if n == 0 {
-		return ErrNoKey
 	}
 	s.cfg.Wake(KeyAPIKeys)
 	return nil

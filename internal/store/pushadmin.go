@@ -98,12 +98,18 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 // ReplayPush delivers again what follows event after, or what is still to be delivered if
 // that is less, and makes a dead or disabled webhook active.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
-	n, err := dbsqlc.New(s.work).PushReplay(ctx, after, pgID(row))
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		n, err := q.PushReplay(ctx, after, pgID(row))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return ErrNoPush
+		}
+		return s.record(ctx, q, Action{Name: ActionPushReplay, Detail: map[string]any{"webhook": row.String(), "after": after}})
+	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", err)
-	}
-	if n == 0 {
-		return ErrNoPush
 	}
 	s.cfg.Wake(KeyPush)
 	return nil
@@ -112,7 +118,13 @@ func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 // EnableDestination lets a destination that rests or is disabled be called again at once. It
 // reports whether there was anything to mend.
 func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
-	n, err := dbsqlc.New(s.work).DestinationEnable(ctx, tenant, origin)
+	var n int64
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
+		if n, err = q.DestinationEnable(ctx, tenant, origin); err != nil || n == 0 {
+			return err
+		}
+		return s.record(ctx, q, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
+	})
 	if err != nil {
 		return false, fmt.Errorf("enable destination: %w", err)
 	}

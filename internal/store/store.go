@@ -38,6 +38,9 @@ type Config struct {
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
 	// "cancel:<worker>", KeyAPIKeys. It must not block.
 	Wake func(keys ...string)
+	// Actor is who is behind what nobody else is named for in the audit log; default
+	// "replica " and the name of the replica.
+	Actor string
 	// Take gives a new task of an agent to the worker of this process, if it has room and no
 	// other task waits; nil: never. It must not block.
 	Take func(agent string) (Slot, bool)
@@ -64,6 +67,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Actor == "" {
+		c.Actor = "replica " + c.Replica
 	}
 	if c.Wake == nil {
 		c.Wake = func(...string) {}

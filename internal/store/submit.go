@@ -19,7 +19,8 @@ import (
 // Caller is whose data a method may touch.
 type Caller struct {
 	Tenant, Owner string
-	Shared        bool // what others of the tenant own counts as the caller's
+	Shared        bool   // what others of the tenant own counts as the caller's
+	Actor         string // who this is to the audit log, "key <id>" say
 }
 
 // Submission is a client's message for an agent. Task is zero for a new task.
@@ -333,6 +334,9 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 			return err
 		}
 		worker = row.Worker
+		if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
+			return err
+		}
 		if folds {
 			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
 				return err

@@ -127,17 +127,25 @@ func (q *Queries) APIKeyList(ctx context.Context) ([]APIKeyListRow, error) {
 	return items, nil
 }
 
-const aPIKeyRevoke = `-- name: APIKeyRevoke :execrows
-UPDATE a2a.api_keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE id = $1
+const aPIKeyRevoke = `-- name: APIKeyRevoke :one
+UPDATE a2a.api_keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
+FROM (SELECT b.id, b.revoked_at FROM a2a.api_keys b WHERE b.id = $1 FOR UPDATE) b
+WHERE k.id = b.id
+RETURNING k.tenant, k.owner, (b.revoked_at IS NOT NULL)::boolean AS before
 `
 
-// APIKeyRevoke ends a key; no row means that there is none.
-func (q *Queries) APIKeyRevoke(ctx context.Context, id string) (int64, error) {
-	result, err := q.db.Exec(ctx, aPIKeyRevoke, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type APIKeyRevokeRow struct {
+	Tenant string
+	Owner  string
+	Before bool
+}
+
+// APIKeyRevoke ends a key, and says whether it had ended before; no row means that there is none.
+func (q *Queries) APIKeyRevoke(ctx context.Context, id string) (APIKeyRevokeRow, error) {
+	row := q.db.QueryRow(ctx, aPIKeyRevoke, id)
+	var i APIKeyRevokeRow
+	err := row.Scan(&i.Tenant, &i.Owner, &i.Before)
+	return i, err
 }
 
 const aPIKeyUsed = `-- name: APIKeyUsed :exec

@@ -3,3 +3,18 @@
 //   sqlc v1.31.1
 
 package dbsqlc
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+type A2aAuditLog struct {
+	ID     int64
+	At     pgtype.Timestamptz
+	Actor  string
+	Action string
+	Tenant string
+	Owner  string
+	TaskID pgtype.UUID
+	Detail []byte
+}

@@ -190,7 +190,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
 FROM a2a.tasks t
 WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
 FOR UPDATE
@@ -204,6 +204,8 @@ type TaskLockForCallerParams struct {
 }
 
 type TaskLockForCallerRow struct {
+	Tenant         string
+	Owner          string
 	Agent          string
 	ContextID      string
 	State          int16
@@ -228,6 +230,8 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 	)
 	var i TaskLockForCallerRow
 	err := row.Scan(
+		&i.Tenant,
+		&i.Owner,
 		&i.Agent,
 		&i.ContextID,
 		&i.State,

@@ -1,0 +1,82 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+func (f *fixture) actions() (list []string) {
+	f.t.Helper()
+	found, err := f.Actions(f.ctx, store.ActionFilter{Limit: 100})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, a := range found {
+		line := a.Actor + " " + a.Name + " " + a.Tenant + "/" + a.Owner
+		if string(a.Detail) != "{}" {
+			line += " " + string(a.Detail)
+		}
+		list = append([]string{line}, list...)
+	}
+	return list
+}
+
+func TestWhatPeopleDoIsRecorded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
+	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second one changes nothing
+		if err := f.RevokeAPIKey(f.ctx, "k1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.RevokeAPIKey(f.ctx, "k2"); !errors.Is(err, store.ErrNoKey) {
+		t.Errorf("revoke of no key: %v", err)
+	}
+	task := f.task()
+	caller := ann
+	caller.Actor = "key k9"
+	if _, err := f.Cancel(f.ctx, caller, agent, task); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Cancel(f.ctx, caller, agent, task) // refused: nothing was done
+	wantCode(t, err, a2a.CodeTaskNotCancelable)
+	if err := f.Record(f.ctx, store.Action{Actor: "address 192.0.2.1", Name: store.ActionSignInFailed, Detail: map[string]any{"method": "api_key"}}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "actions", []string{
+		`operator ann@desk key.create acme/ann {"key":"k1","scopes":["tasks:read"]}`,
+		`operator ann@desk key.revoke acme/ann {"key":"k1"}`,
+		`key k9 task.cancel acme/ann`,
+		`address 192.0.2.1 signin.failed / {"method":"api_key"}`,
+	}, f.actions())
+	found, err := f.Actions(f.ctx, store.ActionFilter{Task: task, Limit: 5})
+	if err != nil || len(found) != 1 || found[0].Name != store.ActionTaskCancel {
+		t.Errorf("actions on the task: %+v, %v", found, err)
+	}
+}
+
+func TestTheAuditLogIsAppendOnlyForTheServer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	conn, err := pgx.Connect(f.ctx, f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(f.ctx)
+	if _, err := conn.Exec(f.ctx, "SET ROLE a2a_worker"); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{"UPDATE a2a.audit_log SET actor = 'x'", "DELETE FROM a2a.audit_log", "TRUNCATE a2a.audit_log"} {
+		if _, err := conn.Exec(f.ctx, query); err == nil {
+			t.Errorf("the server may %s", query)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+-- ActionInsert notes who did what. It is part of the transaction that does it, where there is one.
+-- name: ActionInsert :exec
+INSERT INTO a2a.audit_log (actor, action, tenant, owner, task_id, detail)
+VALUES (sqlc.arg(actor), sqlc.arg(action), sqlc.arg(tenant), sqlc.arg(owner), sqlc.narg(task_id), sqlc.arg(detail));
+
+-- ActionList reads what was done, newest first, for the operator. Empty filters select all.
+-- name: ActionList :many
+SELECT l.id, l.at, l.actor, l.action, l.tenant, l.owner, l.task_id, l.detail
+FROM a2a.audit_log l
+WHERE (sqlc.narg(task_id)::uuid IS NULL OR l.task_id = sqlc.narg(task_id)) AND (sqlc.arg(action)::text = '' OR l.action = sqlc.arg(action))
+  AND (sqlc.arg(before)::bigint = 0 OR l.id < sqlc.arg(before))
+ORDER BY l.id DESC
+LIMIT sqlc.arg(max)::int;
