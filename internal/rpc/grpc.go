@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -44,6 +46,7 @@ type GRPC struct {
 func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
 	b.server = grpc.NewServer(
+		grpc.ForceServerCodecV2(grpcCodec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(int(s.cfg.MaxBody)),
 		grpc.MaxHeaderListSize(uint32(s.cfg.MaxHeader)),
 		grpc.MaxConcurrentStreams(maxConnStreams),
@@ -167,7 +170,10 @@ func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) e
 	}
 	b.server.Stop()
 	<-stopped
-	return <-failed
+	if err := <-failed; !errors.Is(err, grpc.ErrServerStopped) { // it was told to stop before it had begun
+		return err
+	}
+	return nil
 }
 
 // inFlight counts calls.

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
@@ -549,6 +550,32 @@ func TestGRPCLimits(t *testing.T) {
 	}
 	_, _, st := c.try("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":`+strings.Repeat("[", 20)+strings.Repeat("]", 20)+`}]}}`)
 	wantStatus(t, "deep data", st, codes.InvalidArgument, "INVALID_PARAMS")
+}
+
+// TestGRPCMalformed: what is no message is the caller's fault, and so is a text that is not UTF-8.
+func TestGRPCMalformed(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := openGRPC(t, func(*rpc.Config) {})
+	path, _, resp := caller{t, conn, service03}.method("GetTask")
+	err := conn.Invoke(t.Context(), path, wrapperspb.Bytes([]byte{0xff}), resp) // in place of the name
+	wantStatus(t, "a name that is no text", status.Convert(err), codes.InvalidArgument, "PARSE_ERROR")
+}
+
+// TestGRPCStopsBeforeItBegins: the signal to stop may come first.
+func TestGRPCStopsBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.api.NewGRPC(v1.Codec{}).Serve(ctx, l, time.Second); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // keyring knows callers by the text of their key.

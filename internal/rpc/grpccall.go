@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -71,12 +72,13 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	if asked != nil && asked.Version() != c.gen.Version() {
 		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is that of A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
 	}
+	var body unread
+	if err := read(&body); err != nil { // gRPC has told the client already
+		return nil, a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err)
+	}
 	req := f.m.Request()
-	if err := read(req); err != nil {
-		if status.Code(err) == codes.ResourceExhausted {
-			return nil, a2a.Error{Code: a2a.CodeTooLarge, Message: "the request is too large"}.With(err)
-		}
-		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request could not be read"}.With(err)
+	if err := proto.Unmarshal(body, req); err != nil {
+		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request is not a message of the method"}.With(err)
 	}
 	params, err := f.m.Params(req)
 	if err != nil {
@@ -93,6 +95,21 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 		err = c.chooseAgent(name)
 	}
 	return op, err
+}
+
+// unread is a request as it came.
+type unread []byte
+
+// grpcCodec is that of protobuf, but leaves requests unread: gRPC would call one that is no
+// message an internal error.
+type grpcCodec struct{ encoding.CodecV2 }
+
+func (c grpcCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	if body, ok := v.(*unread); ok {
+		*body = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // reply returns what goes beside the answer.
