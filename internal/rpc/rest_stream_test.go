@@ -1,13 +1,17 @@
 package rpc_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,6 +79,36 @@ func TestRESTStreamHeaders(t *testing.T) {
 	got := askREST(t, s.Server, "GET", "/tasks/"+id(object(t, made)), "", http.Header{"Accept": {"application/a2a+json"}})
 	if got.status != 200 || got.header.Get("Content-Type") != "application/a2a+json" || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("get: %d %v", got.status, got.header)
+	}
+}
+
+// TestStreamsSayGoodbyeWhenTheServerDrains: they tell the client when to come back, and invent
+// no last event, over every binding.
+func TestStreamsSayGoodbyeWhenTheServerDrains(t *testing.T) {
+	t.Parallel()
+	drain, stop := context.WithCancel(t.Context())
+	defer stop()
+	s := newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { c.Drain, c.SSERetry = drain, 1234*time.Millisecond })
+	op := &operation{name: "SendStreamingMessage", script: `{"op":"chunk","id":"a","n":1},{"op":"hang"}`}
+	rest, _ := overREST{s, "", wordsV1}.send(t, op)
+	defer rest.Body.Close()
+	method, params := overRPC{s, dialects[0]}.request(op)
+	enveloped := client{s, t, dialects[0]}.post(method, params, nil)
+	defer enveloped.Body.Close()
+	var open []*bufio.Reader
+	for _, resp := range []*http.Response{rest, enveloped} {
+		buf := bufio.NewReader(resp.Body)
+		if line, err := buf.ReadString('\n'); err != nil || !strings.HasPrefix(line, "id: 1-") {
+			t.Fatalf("%v: %q", err, line)
+		}
+		open = append(open, buf)
+	}
+	stop()
+	for _, buf := range open {
+		tail, err := io.ReadAll(buf)
+		if err != nil || !strings.HasSuffix(string(tail), "retry: 1234\n\n: draining\n\n") || strings.Contains(string(tail), `"final":true`) {
+			t.Errorf("%v\n%s", err, tail)
+		}
 	}
 }
 
