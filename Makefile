@@ -51,6 +51,7 @@ bench: ## Measure, and print each figure beside its baseline
 interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs node and npm), Python (where there is one)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
+	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
 	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi

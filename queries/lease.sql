@@ -25,7 +25,7 @@ WITH pick AS (
   FROM pick
   WHERE t.id = pick.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
+    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
@@ -40,7 +40,7 @@ WITH pick AS (
   SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, sqlc.arg(worker), up.last_at, up.body FROM up
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, coalesce(up.traceparent, '')::text AS traceparent, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id;

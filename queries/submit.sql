@@ -10,7 +10,8 @@ WITH i AS (
     unnest(sqlc.arg(digests)::bytea[]) AS digest, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
     unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size,
     unnest(sqlc.arg(taken)::boolean[]) AS taken, unnest(sqlc.arg(claim_uids)::uuid[]) AS claim_uid, unnest(sqlc.arg(ttls)::bigint[]) AS ttl,
-    unnest(sqlc.arg(deadlines)::bigint[]) AS deadline
+    unnest(sqlc.arg(deadlines)::bigint[]) AS deadline,
+    unnest(sqlc.arg(traceparents)::text[]) AS traceparent
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
@@ -20,10 +21,10 @@ WITH i AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, '')
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -73,6 +74,7 @@ WITH n AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + sqlc.arg(size)::bigint,
+    traceparent = coalesce(nullif(sqlc.arg(traceparent)::text, ''), t.traceparent),
     last_seq = t.last_seq + CASE WHEN sqlc.arg(resubmit)::boolean THEN 1 ELSE 0 END,
     last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(n.now, t.last_at) ELSE t.last_at END,
     state = CASE WHEN sqlc.arg(resubmit) THEN 1 ELSE t.state END,

@@ -39,7 +39,8 @@ type replica struct {
 	cfg    Config
 	logger *slog.Logger
 	name   string
-	files  []agents.File
+	crew   crew
+	reload *reload // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
 	grpc       net.Listener // nil when it is off
@@ -60,7 +61,7 @@ type replica struct {
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
 func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
-	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), files: files, hub: &notify.Hub{}}
+	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -82,9 +83,10 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err = r.openWork(app); err != nil {
+	if r.crew, err = r.hire(app, files); err != nil {
 		return nil, err
 	}
+	r.openWork()
 	return r, r.openAPI(ctx)
 }
 
@@ -136,24 +138,15 @@ func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
 	r.publisher.Publish(key)
 }
 
-func (r *replica) openWork(app *App) error {
+func (r *replica) openWork() {
 	def := a2a.Limits{
 		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
 		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
 	}
-	var list []worker.Agent
-	for i := range r.files {
-		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
-		if err != nil {
-			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
-		}
-		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
-	}
 	r.pool = worker.New(r.store, r.hub, worker.Config{
-		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
+		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
 	})
-	return nil
 }
 
 // runGrace leaves a part of the drain time for giving back what did not end in it.
@@ -170,8 +163,10 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
-			Environ: app.Environ, Log: logger,
+			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
 }
@@ -195,10 +190,6 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := make([]*a2a.Agent, len(r.files))
-	for i := range r.files {
-		list[i] = &r.files[i].Agent
-	}
 	authenticator, err := r.authenticator()
 	if err != nil {
 		return err
@@ -208,7 +199,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	old, current := v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -280,14 +271,17 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
-		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+	}
+	sweeper := &maintenance.WebhookSweeper{
+		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
-	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
 	if r.calls != nil {
 		where = append(where, "grpc", r.grpc.Addr().String())
 		front = append(front, lifecycle.Part{Name: "grpc", Run: func(ctx context.Context) error { return r.calls.Serve(ctx, r.grpc, r.cfg.DrainTimeout) }})
@@ -297,10 +291,13 @@ func (r *replica) run(ctx context.Context) error {
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
+	if r.reload != nil {
+		front = append(front, lifecycle.Part{Name: "agent files", Run: r.followFiles})
+	}
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

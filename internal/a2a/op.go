@@ -17,8 +17,9 @@ type SendMessage struct {
 	AcceptedModes []string
 	Push          *PushConfig
 	Metadata      Raw
-	Digest        [32]byte // SHA-256 of the params as sent
-	Idempotency   string   // Idempotency-Key header; the binding fills it in
+	Digest        [32]byte    // SHA-256 of the params as sent
+	Idempotency   string      // Idempotency-Key header; the binding fills it in
+	Traceparent   Traceparent // of the request; the binding fills it in
 }
 
 // StreamRules is what generations ask of a stream of events.

@@ -155,6 +155,9 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 
 // submission turns a decoded message into what the store takes.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
+	if err := checkInput(agent, &op.Message); err != nil {
+		return store.Submission{}, err
+	}
 	push, err := e.newPush(agent, op.Push)
 	if err != nil {
 		return store.Submission{}, err
@@ -162,7 +165,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 	in := store.Submission{
 		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
-		Push: push, MaxPushes: e.cfg.Push.Max,
+		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
 	}
 	in.Message.Role = a2a.RoleUser // whatever the client calls itself: that is what reads say
 	switch {

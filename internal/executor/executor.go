@@ -16,15 +16,16 @@ import (
 
 // Run is one attempt at one turn of a task.
 type Run struct {
-	Task       a2a.Task      // as of the start of the run, history and artifacts included
-	Messages   []a2a.Message // what the client sent and no finished turn has read, oldest first
-	Agent      string
-	Tenant     string
-	Owner      string
-	Epoch      int64     // rises with every run of the task
-	Attempt    int       // 1 for the first attempt at this turn
-	Checkpoint a2a.Raw   // the last one saved, or nil
-	Deadline   time.Time // zero if there is none
+	Task        a2a.Task      // as of the start of the run, history and artifacts included
+	Messages    []a2a.Message // what the client sent and no finished turn has read, oldest first
+	Agent       string
+	Tenant      string
+	Owner       string
+	Epoch       int64           // rises with every run of the task
+	Attempt     int             // 1 for the first attempt at this turn
+	Checkpoint  a2a.Raw         // the last one saved, or nil
+	Deadline    time.Time       // zero if there is none
+	Traceparent a2a.Traceparent // of the client's newest request that had one; for what the agent calls
 }
 
 // Executor does an agent's work.

@@ -52,7 +52,7 @@ func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.api.NewGRPC(v03.Proto{Codec: v03.Codec{Lenient: true}, Parts: true}, v1.Codec{}).Serve(ctx, l, 20*time.Second)
+		ended <- s.rpc.NewGRPC(v03.Proto{Codec: v03.Codec{Lenient: true}, Parts: true}, v1.Codec{}).Serve(ctx, l, 20*time.Second)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -572,7 +572,7 @@ func TestGRPCStopsBeforeItBegins(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.api.NewGRPC(v1.Codec{}).Serve(ctx, l, time.Second); err != nil {
+		if err := s.rpc.NewGRPC(v1.Codec{}).Serve(ctx, l, time.Second); err != nil {
 			t.Error(err)
 		}
 	}

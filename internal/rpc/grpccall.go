@@ -37,7 +37,7 @@ type grpcFront struct {
 func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, read func(any) error) {
 	f.ctx = ctx
 	f.c = &call{
-		s: f.b.s, front: f, rec: rec, agent: f.b.s.root, gen: gen,
+		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
 		header: headerOf(ctx), reply: http.Header{"X-Request-Id": {rec.id}},
 	}
 	if op, err := f.read(ctx, read); err != nil {

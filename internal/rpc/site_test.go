@@ -35,7 +35,9 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 // site is a whole server with one agent, which plays scripts.
 type site struct {
 	*httptest.Server
-	api    *rpc.Server
+	rpc    *rpc.Server
+	pool   *worker.Pool
+	path   string // of the agent; empty for the one at /
 	engine *engine.Engine
 }
 
@@ -96,7 +98,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{server, s, cfg.Engine}
+	return &site{Server: server, rpc: s, pool: pool, engine: cfg.Engine}
 }
 
 // client speaks one version to a site.
@@ -165,7 +167,7 @@ func (c client) message(task, context, ops string, wait bool) string {
 
 func (c client) post(method, params string, header http.Header) *http.Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+c.path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -15,19 +15,20 @@ import (
 // Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
 // what the worker appends; they belong to the goroutine that does.
 type Lease struct {
-	TaskID     a2a.ID
-	Agent      string
-	Tenant     string
-	Owner      string
-	Epoch      int64
-	Attempt    int
-	Through    int64         // newest message of the client that this run knows of
-	Read       int64         // newest message of the client that an earlier turn has read
-	Left       time.Duration // to the deadline of the turn, by the database's clock; 0: none
-	Checkpoint a2a.Raw
-	LastSeq    int64
-	Bytes      int64
-	HasPush    bool // the task had webhooks the last time anybody looked
+	TaskID      a2a.ID
+	Agent       string
+	Tenant      string
+	Owner       string
+	Epoch       int64
+	Attempt     int
+	Through     int64         // newest message of the client that this run knows of
+	Read        int64         // newest message of the client that an earlier turn has read
+	Left        time.Duration // to the deadline of the turn, by the database's clock; 0: none
+	Checkpoint  a2a.Raw
+	LastSeq     int64
+	Bytes       int64
+	HasPush     bool            // the task had webhooks the last time anybody looked
+	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -80,6 +81,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 		leases[i] = Lease{
 			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
 			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush,
+			Traceparent: a2a.Traceparent(r.Traceparent),
 		}
 		if deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)

@@ -26,18 +26,19 @@ type Caller struct {
 // Submission is a client's message for an agent. Task is zero for a new task.
 type Submission struct {
 	Caller
-	Agent     string
-	Task      a2a.ID
-	NewTask   a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
-	ContextID string // of a new task; for an existing one it must be its own, or empty
-	Message   a2a.Message
-	Digest    [32]byte // of the request
-	Key       string   // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
-	Reject    bool     // refuse the message if the task is being worked on
-	MaxBytes  int64    // of the task; 0: no limit
-	MaxSeq    int64    // messages in the history of the task; 0: no limit
-	Push      *NewPush // set in the same transaction, in force from the message on; may be nil
-	MaxPushes int      // of the task; 0: no limit
+	Agent       string
+	Task        a2a.ID
+	NewTask     a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
+	ContextID   string // of a new task; for an existing one it must be its own, or empty
+	Message     a2a.Message
+	Digest      [32]byte        // of the request
+	Key         string          // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
+	Reject      bool            // refuse the message if the task is being worked on
+	MaxBytes    int64           // of the task; 0: no limit
+	MaxSeq      int64           // messages in the history of the task; 0: no limit
+	Push        *NewPush        // set in the same transaction, in force from the message on; may be nil
+	MaxPushes   int             // of the task; 0: no limit
+	Traceparent a2a.Traceparent // of the request; empty: what the task has stays
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -117,7 +118,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 	p := dbsqlc.TaskSubmitParams{
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
-		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
+		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n),
 		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
 	}
 	slots := s.take(items)
@@ -127,6 +128,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		p.Traceparents[i] = string(it.Traceparent)
 		if t := slots[i]; t != nil {
 			t.param(&p, i)
 		}
@@ -254,7 +256,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		}
 		seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
 			ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
-			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid),
+			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid), Traceparent: string(sub.Traceparent),
 		})
 		if err != nil {
 			return err

@@ -65,7 +65,8 @@ type Config struct {
 	Dir     string // default: that of the server
 	Env     map[string]string
 	// Environ is the environment of the server. The command sees PATH, HOME and LANG of
-	// it, and Env: credentials of the server are not the agent's business.
+	// it, and Env: credentials of the server are not the agent's business. TRACEPARENT is set
+	// for a run that has one.
 	Environ   []string
 	Grace     time.Duration // between SIGTERM and SIGKILL, and before SIGTERM behind the last event; default 2 s
 	Lull      time.Duration // silence after which output is given up once the command has ended; default 1 s
@@ -180,6 +181,9 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 func (e *Executor) start(ctx context.Context, run *executor.Run, log *slog.Logger) (*process, error) {
 	cmd := osexec.Command(e.c.Command[0], e.c.Command[1:]...)
 	cmd.Dir, cmd.Env = e.c.Dir, e.env
+	if run.Traceparent != "" { // in front: of two values the last one counts, and that is the operator's
+		cmd.Env = append([]string{"TRACEPARENT=" + string(run.Traceparent)}, e.env...)
+	}
 	p, err := startProcess(ctx, cmd, e.input(run), e.c, log)
 	if err == nil {
 		return p, nil
@@ -211,6 +215,7 @@ func (e *Executor) input(run *executor.Run) []byte {
 	}
 	return append(vocab.AppendRun(nil, &vocab.Run{
 		Task: &task, Messages: run.Messages, Epoch: run.Epoch, Attempt: run.Attempt, Deadline: run.Deadline, Checkpoint: run.Checkpoint,
+		Traceparent: run.Traceparent,
 	}), '\n')
 }
 

@@ -33,16 +33,17 @@ import (
 
 // Run is what an agent is told of its run.
 type Run struct {
-	Task       *a2a.Task
-	Messages   []a2a.Message
-	Epoch      int64
-	Attempt    int
-	Deadline   time.Time // zero: none
-	Checkpoint a2a.Raw   // nil: none
+	Task        *a2a.Task
+	Messages    []a2a.Message
+	Epoch       int64
+	Attempt     int
+	Deadline    time.Time       // zero: none
+	Checkpoint  a2a.Raw         // nil: none
+	Traceparent a2a.Traceparent // empty: none
 }
 
 // AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
-// deadline, the task and its new messages as 1.0 JSON, checkpoint. It is one line.
+// deadline, traceparent, the task and its new messages as 1.0 JSON, checkpoint. It is one line.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}
@@ -56,6 +57,7 @@ func AppendRun(dst []byte, r *Run) []byte {
 	if !r.Deadline.IsZero() {
 		w.time("deadline", r.Deadline)
 	}
+	w.optional("traceparent", string(r.Traceparent))
 	w.key("task")
 	w.task(r.Task)
 	w.key("messages")

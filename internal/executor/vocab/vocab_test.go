@@ -36,6 +36,7 @@ func TestAppendRun(t *testing.T) {
 			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
 		},
 		Messages: []a2a.Message{asked}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	const message = `{"messageId":"m1","contextId":"c","taskId":"x","role":"ROLE_USER","parts":[` +
 		`{"text":"a\n\"b\"","mediaType":"text/plain"},` +
@@ -43,6 +44,7 @@ func TestAppendRun(t *testing.T) {
 		`{"raw":"dGNr","filename":"f"},{"url":"https://example.com/"}],` +
 		`"metadata":{"k":12345678901234567890},"extensions":["e1","e2"],"referenceTaskIds":["r"]}`
 	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
+		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",` +
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
 		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
 		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
