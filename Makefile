@@ -53,6 +53,7 @@ interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs no
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
 	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
 	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
+	A2AD_TEST_NPM=1 $(GO) test ./internal/doctest -count=1 -run TestDocuments/examples/typescript
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 

@@ -40,7 +40,7 @@ ORDER BY 1, 2, 3, 4;
 -- calls it has checked that the caller may see the task.
 -- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, e.event_uid
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = sqlc.arg(id)::uuid AND e.task_id = sqlc.arg(id) AND e.seq = sqlc.arg(seq)::bigint
 ), s AS (
@@ -63,10 +63,18 @@ SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, 
 FROM t, m
 WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
 UNION ALL
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+FROM t JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE sqlc.arg(artifacts)::boolean AND a.task_id = sqlc.arg(id) AND t.first_seq > 1
+UNION ALL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE sqlc.arg(artifacts) AND p.task_id = sqlc.arg(id) AND t.first_seq > 1
+UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
 FROM a2a.task_events e
-WHERE sqlc.arg(artifacts)::boolean AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3;
+WHERE sqlc.arg(artifacts) AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
+ORDER BY 2, 3, 4;
 
 -- PlanForArguments has the statements of the rest of the transaction planned for their
 -- arguments: which of the filters of a list are in use decides on the index.

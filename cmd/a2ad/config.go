@@ -111,7 +111,9 @@ type Work struct {
 	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:"" help:"Longest wait between two attempts."`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:"" help:"How often runs whose lease has ended are looked for."`
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:"" help:"How often rows that are old enough to be removed are looked for."`
-	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" unused:"retention" help:"Age at which finished tasks are deleted, or never."`
+	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" help:"Time after its end at which a task is deleted, or never."`
+	LogRetention     Retention     `type:"setting" name:"log-retention" def:"never" hidden:"" help:"Time after its end at which the events of a task are removed, or never."`
+	RetireInterval   time.Duration `type:"setting" name:"retire-interval" def:"1m" min:"1ms" hidden:"" help:"How often tasks that are old enough to be deleted are looked for."`
 }
 
 // Streams says how long callers wait and how streams are kept alive.

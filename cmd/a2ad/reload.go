@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -152,7 +153,11 @@ func (r *replica) changeAgents(ctx context.Context) {
 	}
 	r.pool.SetAgents(next.workers())
 	added, changed, removed := r.crew.compare(next)
-	r.crew = next
+	r.employ(next)
+	detail := map[string]any{"added": added, "changed": changed, "removed": removed}
+	if err := r.store.Record(ctx, store.Action{Name: store.ActionConfigReload, Detail: detail}); err != nil {
+		r.logger.WarnContext(ctx, "record the reload of agent files", "err", err)
+	}
 	r.logger.InfoContext(ctx, "agent files reloaded", "agents", len(next), "added", added, "changed", changed, "removed", removed)
 }
 
@@ -178,6 +183,12 @@ func (r *replica) readCrew(ctx context.Context) (crew, error) {
 		}
 	}
 	return r.hire(r.reload.app, files)
+}
+
+func (r *replica) employ(c crew) {
+	list := c.agents()
+	r.crew = c
+	r.served.Store(&list)
 }
 
 // compare returns the names of agents that are new, others than before, and gone.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
 	"github.com/a2ad/a2ad/internal/executor/exec"
+	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
@@ -40,7 +42,8 @@ type replica struct {
 	logger *slog.Logger
 	name   string
 	crew   crew
-	reload *reload // nil: the agents stay as they are
+	served atomic.Pointer[[]*a2a.Agent] // of crew, for who reads while it changes
+	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
 	grpc       net.Listener // nil when it is off
@@ -83,9 +86,11 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if r.crew, err = r.hire(app, files); err != nil {
+	first, err := r.hire(app, files)
+	if err != nil {
 		return nil, err
 	}
+	r.employ(first)
 	r.openWork()
 	return r, r.openAPI(ctx)
 }
@@ -160,6 +165,8 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
+	case agents.HTTP:
+		return newHTTP(app, logger, spec)
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
@@ -169,6 +176,22 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
+}
+
+func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
+	env := readEnviron(app.Environ)
+	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		return nil, err
+	}
+	secure, err := spec.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	return httpexec.New(httpexec.Config{
+		URL: spec.URL, CancelURL: spec.CancelURL, Header: header, TLS: secure, ConnectTimeout: spec.ConnectTimeout, FirstByteTimeout: spec.FirstByteTimeout,
+		IdleTimeout: spec.IdleTimeout, UserAgent: "a2ad/" + version, Log: logger,
+	})
 }
 
 func (r *replica) openAPI(ctx context.Context) error {
@@ -267,12 +290,24 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 	}
 }
 
+// retention says how long what agents' tasks leave is kept.
+func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention)}
+	rules = make(map[string]a2a.Retention)
+	for _, a := range *r.served.Load() {
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}
+
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	retirer := &maintenance.Retirer{Store: r.store, Rules: r.retention, Every: r.cfg.RetireInterval, Logger: r.logger}
 	sweeper := &maintenance.WebhookSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
@@ -297,7 +332,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

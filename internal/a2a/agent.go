@@ -16,6 +16,7 @@ type Agent struct {
 	DedupeByID  bool // dedupe: message_id
 	DirectReply bool // it may answer with a Message instead of a task
 	PushOff     bool
+	Retention   Retention         // of what it leaves
 	Inputs      map[string]Schema // by skill id: what its data parts must fit
 }
 

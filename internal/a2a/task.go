@@ -41,6 +41,7 @@ type Message struct {
 	TaskID           string // as the sender wrote it; empty for a new task
 	ReferenceTaskIDs []string
 	Extensions       []string
+	Activated        []string // of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
 	Metadata         Raw
 }
 

@@ -20,6 +20,7 @@
 //	limits: {concurrency: 8, max_attempts: 5, backoff: 1s, lease_ttl: 30s, deadline: 1h, idle_timeout: 5m}
 //	on_busy: queue               # or reject
 //	on_lost_lease: retry         # or fail, or input-required
+//	retention: 720h              # or never, or {completed: 24h, failed: never, canceled: 1h, rejected: 1h, log: 1h}
 //	dedupe: message_id
 //	direct_reply: false          # or true: it may answer with a Message instead of a task
 //	push: on                     # or off: no webhooks

@@ -51,6 +51,7 @@ on_busy: reject
 on_lost_lease: input-required
 dedupe: message_id
 direct_reply: true
+retention: {completed: 24h, failed: never, log: 1h}
 push: off
 `
 
@@ -73,6 +74,7 @@ func fullFile(path string) agents.File {
 			Limits: a2a.Limits{Concurrency: 8, MaxAttempts: 5, BackoffBase: time.Second, BackoffMax: time.Minute,
 				LeaseTTL: 30 * time.Second, Deadline: time.Hour, IdleTimeout: 5 * time.Minute},
 			OnBusy: a2a.OnBusyReject, OnLostLease: a2a.LostLeaseInputRequired, DedupeByID: true, DirectReply: true, PushOff: true,
+			Retention: a2a.Retention{Completed: 24 * time.Hour, Failed: -1, Log: time.Hour},
 		},
 		Executor: agents.Exec{Command: []string{"wc", "-w", ""}, Input: "text", Output: "text", Dir: filepath.Join(filepath.Dir(path), "work"),
 			Env: map[string]string{"LANG": "C", "N": "0x10", "T": "true", "E": ""}, MaxOutput: 2 << 20},
@@ -221,7 +223,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, retention, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,

@@ -277,6 +277,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
 		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
+		{name: "retention", read: func(n node) { d.retention(n, &a.Retention) }},
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
 	lines := d.mapping(root, "an agent file", fields, nil)
@@ -343,6 +344,34 @@ func (d *decoder) name(dst *string) func(node) {
 		default:
 			*dst = name
 		}
+	}
+}
+
+// retention reads how long what has ended is kept: one duration for every end, or one for each.
+func (d *decoder) retention(n node, r *a2a.Retention) {
+	if n.kind != kindMap {
+		var all time.Duration
+		d.keep("retention", &all)(n)
+		*r = a2a.Retention{Completed: all, Failed: all, Canceled: all, Rejected: all}
+		return
+	}
+	d.mapping(n, "retention", []field{
+		{name: "completed", read: d.keep("retention.completed", &r.Completed)},
+		{name: "failed", read: d.keep("retention.failed", &r.Failed)},
+		{name: "canceled", read: d.keep("retention.canceled", &r.Canceled)},
+		{name: "rejected", read: d.keep("retention.rejected", &r.Rejected)},
+		{name: "log", read: d.keep("retention.log", &r.Log)},
+	}, nil)
+}
+
+// keep reads a duration or never, which is negative.
+func (d *decoder) keep(what string, dst *time.Duration) func(node) {
+	return func(n node) {
+		if n.kind == kindString && n.text == "never" {
+			*dst = -1
+			return
+		}
+		d.duration(what, dst)(n)
 	}
 }
 

@@ -56,6 +56,7 @@ skills: [{id: s}]
 extensions: [{uri: "urn:x"}]
 card: {version: 1.2.3}
 limits: {backoff: {base: 1s}}
+retention: {log: 1h}
 executor:
   echo: {}
   script: {}
@@ -89,7 +90,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 		}
 	}
 	got, faults := agents.Keys("everything.yaml", []byte(everything))
-	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 11) { // several executors
+	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 12) { // several executors
 		t.Fatalf("faults %v", faults)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -140,7 +141,7 @@ func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 	const ok = head + "executor: {echo: {}}\n"
 	for i, text := range []string{
 		"description: d\nexecutor: {echo: {}}\n", "name: a\nexecutor: {echo: {}}\n", head, "name: v1\ndescription: d\nexecutor: {echo: {}}\n", "name: a/b\ndescription: d\nexecutor: {echo: {}}\n",
-		ok + "frobnicate: 1\n", ok + "on_busy: drop\n", ok + "on_lost_lease: stop\n", ok + "dedupe: true\n", ok + "default: 1\n", ok + "push: maybe\n", ok + "version: 1.0\n",
+		ok + "frobnicate: 1\n", ok + "on_busy: drop\n", ok + "on_lost_lease: stop\n", ok + "dedupe: true\n", ok + "default: 1\n", ok + "push: maybe\n", ok + "retention: 30\n", ok + "retention: {working: 1h}\n", ok + "version: 1.0\n",
 		ok + "limits: {deadline: 30}\n", ok + "limits: {deadline: soon}\n", ok + "limits: {concurrency: 0}\n", ok + "limits: {concurrency: 10001}\n", ok + "limits: {max_attempt: 1}\n",
 		ok + "limits: {backoff: {bse: 1s}}\n", ok + "skills: []\n", ok + "skills: [{name: x}]\n", ok + "skills: [{id: a, tags: b}]\n", ok + "skills: [{id: a, inputSchema: []}]\n",
 		ok + "provider: {organization: x}\n", ok + "input_modes: [text]\n", ok + "input_modes: []\n", ok + "icon_url: /x\n", ok + "card: {url: 'http://x'}\n", ok + "extensions: [{uri: 'a b'}]\n",

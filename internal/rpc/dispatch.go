@@ -130,7 +130,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
-		op.Traceparent = traceparent(c.header)
+		op.Traceparent, op.Message.Activated = traceparent(c.header), c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}

@@ -71,6 +71,17 @@ func (c *call) agreeExtensions() error {
 	return nil
 }
 
+// activated returns the extensions of the agent itself that the request asks for. Those of the
+// server are none of the agent's business.
+func (c *call) activated() (uris []string) {
+	for _, e := range c.agent.agent.Card.Extensions {
+		if wantsExtension(c.header, e.URI) {
+			uris = append(uris, e.URI)
+		}
+	}
+	return uris
+}
+
 // markGap says in a Task that events before it are missing from the stream.
 func markGap(t *a2a.Task) {
 	mark := append(rawjson.AppendString(nil, ResumeExtension), `:{"gap":true}`...)

@@ -207,6 +207,7 @@ type Policy struct {
 const (
 	choreClass  = 0x61326164 // "a2ad"
 	choreRescue = 1
+	choreRetire = 4
 )
 
 // Rescue takes up to batch tasks from workers that are no longer heard of and returns how

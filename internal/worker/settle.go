@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -28,7 +29,7 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 		return "finished", nil
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
-	case errors.Is(reason, executor.ErrLeaseLost), errors.Is(reason, store.ErrLeaseLost):
+	case errors.Is(reason, executor.ErrLeaseLost):
 		return r.lost(ctx), nil
 	case errors.Is(reason, executor.ErrShutdown):
 		r.end()
@@ -95,11 +96,17 @@ func isAgents(err error) bool {
 	return errors.As(err, &failed)
 }
 
+const invalidResponse = "invalid agent response: "
+
 // reasonText is what the record of attempts and the client are told: what the agent says and
 // what this package says of it. The store's errors are for the log.
 func reasonText(err error) string {
 	if !isAgents(err) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
 		return "internal error"
 	}
-	return err.Error()
+	text := err.Error()
+	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && !strings.HasPrefix(text, invalidResponse) {
+		text = invalidResponse + text
+	}
+	return text
 }

@@ -280,6 +280,18 @@ func (q *Queries) LeaseRetry(ctx context.Context, arg LeaseRetryParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const now = `-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// Now reads the database's clock, which alone decides about age.
+func (q *Queries) Now(ctx context.Context) (pgtype.Timestamptz, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now pgtype.Timestamptz
+	err := row.Scan(&now)
+	return now, err
+}
+
 const taskClaim = `-- name: TaskClaim :many
 WITH pick AS (
   SELECT q.ctid AS place, q.run_at, q.task_id, q.reason, (SELECT clock_timestamp()) AS now

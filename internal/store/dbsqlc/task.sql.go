@@ -345,7 +345,7 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 
 const taskSnapshotAt = `-- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, e.event_uid
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
 ), s AS (
@@ -368,10 +368,18 @@ SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, 
 FROM t, m
 WHERE m.seq > m.newest - $3::bigint - 1 OR m.of_status
 UNION ALL
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+FROM t JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE $4::boolean AND a.task_id = $1 AND t.first_seq > 1
+UNION ALL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE $4 AND p.task_id = $1 AND t.first_seq > 1
+UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
 FROM a2a.task_events e
-WHERE $4::boolean AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3
+WHERE $4 AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
+ORDER BY 2, 3, 4
 `
 
 type TaskSnapshotAtParams struct {
@@ -440,7 +448,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.first_seq FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
