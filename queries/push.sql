@@ -1,8 +1,9 @@
 -- PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 -- every transaction that wrote some. In the same statement it would not see a webhook that
 -- was set while the append waited for its row lock. Chunks of artifacts gather
--- for a moment; a status goes at once, but never cuts a running backoff short. It returns how
--- many webhooks have something to deliver.
+-- for a moment; a status goes at once, but never cuts a running backoff short. What
+-- may still be answered with a message has nothing to tell. It returns how many webhooks have
+-- something to deliver.
 -- name: PushHeadMove :execrows
 UPDATE a2a.push_configs p
 SET head_seq = t.last_seq,
@@ -12,12 +13,13 @@ SET head_seq = t.last_seq,
     ELSE p.next_attempt_at END
 FROM (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(urgent)::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = n.task_id
-WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq;
+WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+  AND (t.reply <> 1 OR t.state > 2);
 
 -- PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
 -- only that one.
 -- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL
   AND (sqlc.arg(config_id)::text = '' OR p.config_id = sqlc.arg(config_id))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/a2ad/a2ad/internal/agents"
 )
 
 // APIKeyCmd is `a2ad apikey`.
@@ -23,6 +25,7 @@ type APIKeyCreateCmd struct {
 	Tenant   string   `required:"" placeholder:"T" help:"Organisation that the key belongs to."`
 	Owner    string   `required:"" placeholder:"O" help:"User or program that the key stands for; tasks belong to it."`
 	Scopes   []string `default:"tasks:read,tasks:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default tasks:read,tasks:write)."`
+	Agents   []string `placeholder:"AGENT" help:"The only agents that the key is for (default all)."`
 	Name     string   `placeholder:"TEXT" help:"A note to find it again."`
 	Database `group:"database"`
 	Output
@@ -35,6 +38,11 @@ func (c *APIKeyCreateCmd) Validate() error {
 			return fmt.Errorf("--scopes: there is no scope %q, there are %s", s, strings.Join(scopes, ", "))
 		}
 	}
+	for _, a := range c.Agents {
+		if !agents.ValidName(a) {
+			return fmt.Errorf("--agents: %q cannot be the name of an agent", a)
+		}
+	}
 	if c.Tenant == "" || c.Owner == "" || len(c.Tenant) > 200 || len(c.Owner) > 200 {
 		return errors.New("--tenant and --owner are from 1 to 200 bytes long")
 	}
@@ -44,8 +52,9 @@ func (c *APIKeyCreateCmd) Validate() error {
 // Run makes the key.
 func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
 	slices.Sort(c.Scopes)
+	slices.Sort(c.Agents)
 	return c.withOperator(ctx, app, func(op operator) error {
-		key, err := op.CreateKey(ctx, keySpec{Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: slices.Compact(c.Scopes)})
+		key, err := op.CreateKey(ctx, keySpec{Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: slices.Compact(c.Scopes), Agents: slices.Compact(c.Agents)})
 		if err != nil {
 			return err
 		}
@@ -53,13 +62,21 @@ func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
 			return printJSON(app.Stdout, key)
 		}
 		w := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nkey\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), key.Key)
+		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nagents\t%s\nkey\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), keyAgents(key.Agents), key.Key)
 		if err := w.Flush(); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(app.Stderr, "The key is not kept and cannot be shown again. Send it as \"Authorization: Bearer …\", or put it into A2AD_API_KEY.")
 		return err
 	})
+}
+
+// keyAgents says which agents a key is for.
+func keyAgents(names []string) string {
+	if names == nil {
+		return "all"
+	}
+	return strings.Join(names, ",")
 }
 
 // APIKeyLsCmd is `a2ad apikey ls`.
@@ -76,10 +93,10 @@ func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "NAME", "CREATED", "LAST USED", "REVOKED"}
+		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "AGENTS", "NAME", "CREATED", "LAST USED", "REVOKED"}
 		return printRows(app.Stdout, c.json(), head, rows, func(r keyRow) []string {
 			return []string{
-				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(r.Name),
+				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(keyAgents(r.Agents)), cell(r.Name),
 				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.RevokedAt),
 			}
 		})

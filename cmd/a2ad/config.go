@@ -77,8 +77,9 @@ type Admin struct {
 type Listeners struct {
 	Listen Listen `type:"setting" name:"listen" def:"127.0.0.1:8080" help:"Address of the API."`
 	Admin
-	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" hidden:"" unused:"gRPC" help:"Address of the gRPC binding, or off."`
+	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" help:"Address of the API over gRPC, or off."`
 	PublicURL         BaseURL       `type:"setting" name:"public-url" auto:"from the listener" help:"What agent cards say about where the server is."`
+	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" auto:"from the listener" hidden:"" placeholder:"HOST:PORT" help:"Where agent cards say that gRPC is; else at the host of A2AD_PUBLIC_URL and the port of the listener."`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
 	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
 	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
@@ -110,7 +111,9 @@ type Work struct {
 	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:"" help:"Longest wait between two attempts."`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:"" help:"How often runs whose lease has ended are looked for."`
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:"" help:"How often rows that are old enough to be removed are looked for."`
-	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" unused:"retention" help:"Age at which finished tasks are deleted, or never."`
+	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" help:"Time after its end at which a task is deleted, or never."`
+	LogRetention     Retention     `type:"setting" name:"log-retention" def:"never" hidden:"" help:"Time after its end at which the events of a task are removed, or never."`
+	RetireInterval   time.Duration `type:"setting" name:"retire-interval" def:"1m" min:"1ms" hidden:"" help:"How often tasks that are old enough to be deleted are looked for."`
 }
 
 // Streams says how long callers wait and how streams are kept alive.
@@ -151,7 +154,7 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
-	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which HTTP status an error of 1.0 has."`
+	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
 
 // Limits bound what clients and agents may store.
@@ -168,6 +171,7 @@ type Limits struct {
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
+	MaxClaims    int   `type:"setting" name:"max-claims" def:"1000" min:"1" hidden:"" help:"Claims of workers that pull, waiting at once in one replica."`
 	MaxInFlight  int   `type:"setting" name:"max-tasks-in-flight" def:"10000" min:"0" hidden:"" help:"Tasks of one owner that wait for an agent or are with one; 0: any number."`
 	MaxPending   int   `type:"setting" name:"max-pending" def:"512" min:"1" hidden:"" help:"Reads, and as many writes, of one replica that may be under way in the database or wait for it."`
 	Rates
@@ -219,6 +223,9 @@ func (c *Config) check() []fault {
 	}
 	if c.Listen == c.AdminListen && !strings.HasSuffix(string(c.Listen), ":0") {
 		bad("A2AD_ADMIN_LISTEN", "is the address of the API too: choose another port")
+	}
+	if c.GRPCListen != "" && (c.GRPCListen == c.Listen || c.GRPCListen == c.AdminListen) && !strings.HasSuffix(string(c.GRPCListen), ":0") {
+		bad("A2AD_GRPC_LISTEN", "is the address of another listener too: choose another port")
 	}
 	if c.RetryBackoffMax < c.RetryBackoffBase {
 		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))

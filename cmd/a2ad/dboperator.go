@@ -218,11 +218,11 @@ func (o *dbOperator) CreateKey(ctx context.Context, k keySpec) (createdKey, erro
 	if err != nil {
 		return createdKey{}, err
 	}
-	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes}, key.SecretHash())
+	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents}, key.SecretHash())
 	if err != nil {
 		return createdKey{}, err
 	}
-	return createdKey{ID: key.ID(), Key: key.Reveal(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: at}, nil
+	return createdKey{ID: key.ID(), Key: key.Reveal(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, CreatedAt: at}, nil
 }
 
 func (o *dbOperator) Keys(ctx context.Context, tenant string) ([]keyRow, error) {
@@ -241,7 +241,7 @@ func (o *dbOperator) Keys(ctx context.Context, tenant string) ([]keyRow, error) 
 
 func newKeyRow(k store.APIKey) keyRow {
 	return keyRow{
-		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: k.CreatedAt,
+		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, CreatedAt: k.CreatedAt,
 		LastUsedAt: orNil(k.UsedAt), RevokedAt: orNil(k.RevokedAt),
 	}
 }

@@ -96,6 +96,7 @@ type watched struct {
 type keySpec struct {
 	Tenant, Owner, Name string
 	Scopes              []string
+	Agents              []string // nil: all
 }
 
 // keyRow is an API key without its secret.
@@ -105,6 +106,7 @@ type keyRow struct {
 	Owner      string     `json:"owner"`
 	Name       string     `json:"name,omitempty"`
 	Scopes     []string   `json:"scopes"`
+	Agents     []string   `json:"agents,omitempty"` // nil: all
 	CreatedAt  time.Time  `json:"createdAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
 	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
@@ -118,5 +120,6 @@ type createdKey struct {
 	Owner     string    `json:"owner"`
 	Name      string    `json:"name,omitempty"`
 	Scopes    []string  `json:"scopes"`
+	Agents    []string  `json:"agents,omitempty"` // nil: all
 	CreatedAt time.Time `json:"createdAt"`
 }

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
 	"github.com/a2ad/a2ad/internal/executor/exec"
+	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
@@ -31,6 +34,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
 // replica is one running server: everything of a process, put together.
@@ -38,9 +42,12 @@ type replica struct {
 	cfg    Config
 	logger *slog.Logger
 	name   string
-	files  []agents.File
+	crew   crew
+	served atomic.Pointer[[]*a2a.Agent] // of crew, for who reads while it changes
+	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
+	grpc       net.Listener // nil when it is off
 	hub        *notify.Hub
 	publisher  *notify.Publisher
 	listener   *notify.Listener
@@ -48,7 +55,9 @@ type replica struct {
 	follower   *stream.Follower
 	engine     *engine.Engine
 	pool       *worker.Pool
+	workers    *workerapi.API
 	server     *rpc.Server
+	calls      *rpc.GRPC  // nil when gRPC is off
 	keys       *auth.Keys // nil without authentication
 	policy     push.Policy
 	pushKeys   *push.Keys
@@ -57,7 +66,7 @@ type replica struct {
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
 func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
-	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), files: files, hub: &notify.Hub{}}
+	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -65,6 +74,11 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	}()
 	if r.api, err = net.Listen("tcp", string(cfg.Listen)); err != nil {
 		return nil, fmt.Errorf("A2AD_LISTEN: %w", err)
+	}
+	if cfg.GRPCListen != "" {
+		if r.grpc, err = net.Listen("tcp", string(cfg.GRPCListen)); err != nil {
+			return nil, fmt.Errorf("A2AD_GRPC_LISTEN: %w", err)
+		}
 	}
 	if cfg.AdminListen != "" {
 		if r.admin, err = net.Listen("tcp", string(cfg.AdminListen)); err != nil {
@@ -74,9 +88,12 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err = r.openWork(app); err != nil {
+	first, err := r.hire(app, files)
+	if err != nil {
 		return nil, err
 	}
+	r.employ(first)
+	r.openWork()
 	return r, r.openAPI(ctx)
 }
 
@@ -128,24 +145,30 @@ func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
 	r.publisher.Publish(key)
 }
 
-func (r *replica) openWork(app *App) error {
-	def := a2a.Limits{
+// limits are those of agents that set none.
+func (r *replica) limits() a2a.Limits {
+	return a2a.Limits{
 		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
 		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
 	}
-	var list []worker.Agent
-	for i := range r.files {
-		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
-		if err != nil {
-			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
-		}
-		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
+}
+
+// openWorkers makes the API of workers that claim the tasks of some agents from outside.
+func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
+	cfg := workerapi.Config{
+		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
 	}
+	r.workers = workerapi.New(r.store, r.hub, cfg)
+}
+
+func (r *replica) openWork() {
+	def := r.limits()
 	r.pool = worker.New(r.store, r.hub, worker.Config{
-		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
+		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
 	})
-	return nil
 }
 
 // runGrace leaves a part of the drain time for giving back what did not end in it.
@@ -159,13 +182,35 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
+	case agents.HTTP:
+		return newHTTP(app, logger, spec)
+	case agents.Pull:
+		return nil, nil // workers far away do it: see openWorkers
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
-			Environ: app.Environ, Log: logger,
+			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
+}
+
+func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
+	env := readEnviron(app.Environ)
+	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		return nil, err
+	}
+	secure, err := spec.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	return httpexec.New(httpexec.Config{
+		URL: spec.URL, CancelURL: spec.CancelURL, Header: header, TLS: secure, ConnectTimeout: spec.ConnectTimeout, FirstByteTimeout: spec.FirstByteTimeout,
+		IdleTimeout: spec.IdleTimeout, UserAgent: "a2ad/" + version, Log: logger,
+	})
 }
 
 func (r *replica) openAPI(ctx context.Context) error {
@@ -187,35 +232,53 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := make([]*a2a.Agent, len(r.files))
-	for i := range r.files {
-		list[i] = &r.files[i].Agent
-	}
 	authenticator, err := r.authenticator()
 	if err != nil {
 		return err
 	}
+	r.openWorkers(ctx, authenticator)
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
+	old, current := v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
 	})
+	if err == nil && r.grpc != nil {
+		r.calls = r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)
+	}
 	return err
 }
 
 // limits are the rates as the server takes them.
-func (r *Rates) limits() rpc.Rates {
+func (c *Rates) limits() rpc.Rates {
 	return rpc.Rates{
-		Reads: rpc.Rate(r.RateReads), Sends: rpc.Rate(r.RateSends), Streams: rpc.Rate(r.RateStreams),
-		PushWrites: rpc.Rate(r.RatePushWrites), SignIns: rpc.Rate(r.RateSignIns),
+		Reads: rpc.Rate(c.RateReads), Sends: rpc.Rate(c.RateSends), Streams: rpc.Rate(c.RateStreams),
+		PushWrites: rpc.Rate(c.RatePushWrites), SignIns: rpc.Rate(c.RateSignIns),
 	}
+}
+
+// grpcAddress returns where cards say that gRPC is, or "" if it is off.
+func (r *replica) grpcAddress() string {
+	if r.grpc == nil {
+		return ""
+	}
+	if r.cfg.GRPCPublicAddress != "" {
+		return string(r.cfg.GRPCPublicAddress)
+	}
+	listens := r.grpc.Addr().String()
+	public, err := url.Parse(string(r.cfg.PublicURL))
+	_, port, splitErr := net.SplitHostPort(listens)
+	if err != nil || splitErr != nil || public.Hostname() == "" {
+		return listens
+	}
+	return net.JoinHostPort(public.Hostname(), port)
 }
 
 // authenticator says who may call. Revoked keys are forgotten when the store says so.
@@ -237,7 +300,7 @@ func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, err
 	for i, s := range k.Scopes {
 		scopes[i] = auth.Scope(s)
 	}
-	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes}, err
+	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents}, err
 }
 
 // forgetKeys drops what is remembered of API keys when one was revoked anywhere.
@@ -256,30 +319,51 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 	}
 }
 
+// retention says how long what agents' tasks leave is kept.
+func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention)}
+	rules = make(map[string]a2a.Retention)
+	for _, a := range *r.served.Load() {
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}
+
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
-		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	retirer := &maintenance.Retirer{Store: r.store, Rules: r.retention, Every: r.cfg.RetireInterval, Logger: r.logger}
 	sweeper := &maintenance.WebhookSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
+	batches := &maintenance.BatchSweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
-	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
+	if r.calls != nil {
+		where = append(where, "grpc", r.grpc.Addr().String())
+		front = append(front, lifecycle.Part{Name: "grpc", Run: func(ctx context.Context) error { return r.calls.Serve(ctx, r.grpc, r.cfg.DrainTimeout) }})
+	}
 	if r.admin != nil {
 		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
+	if r.reload != nil {
+		front = append(front, lifecycle.Part{Name: "agent files", Run: r.followFiles})
+	}
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)
@@ -299,7 +383,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 		{Name: "database", Test: r.store.Ping},
 		{Name: "schema", Test: r.store.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {
-			if !r.server.Accepting() {
+			if !r.server.Accepting() || r.calls != nil && !r.calls.Accepting() {
 				return errNotAccepting
 			}
 			return nil
@@ -314,7 +398,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 }
 
 func (r *replica) close() {
-	for _, l := range []net.Listener{r.api, r.admin} {
+	for _, l := range []net.Listener{r.api, r.grpc, r.admin} {
 		if l != nil {
 			l.Close()
 		}

@@ -33,10 +33,14 @@ type Skill struct {
 	Examples    []string
 	InputModes  []string
 	OutputModes []string
+	// JSON Schemas, for clients to read. They are no part of any version's skill: see Extension.
+	InputSchema  Raw
+	OutputSchema Raw
 }
 
 // Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".
-type Interface struct{ URL, Binding, Version string }
+// Tenant is what requests of 1.0 must name there; empty: nothing.
+type Interface struct{ URL, Binding, Version, Tenant string }
 
 // SecurityScheme is one way to sign in, named Name in the card.
 type SecurityScheme struct {

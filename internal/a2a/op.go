@@ -74,7 +74,7 @@ type GetPushConfig struct{ TaskID, ConfigID string }
 // ListPushConfigs reads the webhooks of a task.
 type ListPushConfigs struct {
 	TaskID    string
-	PageSize  int
+	PageSize  int // 0: all
 	PageToken string
 }
 
@@ -104,6 +104,12 @@ type PushConfig struct {
 	Token       string
 	Schemes     []string
 	Credentials string
+}
+
+// PushPage is the answer to ListPushConfigs, oldest first.
+type PushPage struct {
+	Configs   []PushConfig
+	NextToken string // empty on the last page
 }
 
 // Page is the answer to ListTasks.

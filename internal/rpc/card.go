@@ -42,12 +42,19 @@ func (s *Server) renderCards(sv *served, root bool) {
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
 		v := s.generations[i].Version()
 		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
+		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
 	}
 	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
 	})
+	if params := skillSchemas(c.Skills); params != nil {
+		c.Extensions = append(c.Extensions, a2a.Extension{
+			URI: SchemaExtension, Params: params,
+			Description: "JSON Schemas of skills. A data part is for the skill that its metadata, or that of its message, names under skillId.",
+		})
+	}
 	sv.extensions = c.Extensions
 	sv.cards.of = make(map[*generation]card, len(s.generations))
 	var all []byte
@@ -61,6 +68,50 @@ func (s *Server) renderCards(sv *served, root bool) {
 		}
 	}
 	sv.cards.all = newCard(all)
+}
+
+// grpcInterfaces returns where an agent answers on gRPC, if it does. Its address is that of the
+// server: 1.0 names an agent by the tenant, and 0.3 has only the one that answers at /.
+func (s *Server) grpcInterfaces(sv *served, root bool, version string) []a2a.Interface {
+	at := a2a.Interface{URL: s.cfg.GRPCAddress, Binding: "GRPC", Version: version}
+	switch {
+	case at.URL == "", !root && version == "0.3":
+		return nil
+	case !root:
+		at.Tenant = sv.agent.Name
+	}
+	return []a2a.Interface{at}
+}
+
+// skillSchemas returns the params of SchemaExtension, or nil if no skill has a schema.
+func skillSchemas(skills []a2a.Skill) a2a.Raw {
+	var dst []byte
+	for i := range skills {
+		s := &skills[i]
+		if s.InputSchema == nil && s.OutputSchema == nil {
+			continue
+		}
+		if dst == nil {
+			dst = append(dst, `{"skillSchemas":{`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(rawjson.AppendString(dst, s.ID), ":{"...)
+		if s.InputSchema != nil {
+			dst = append(append(dst, `"inputSchema":`...), s.InputSchema...)
+		}
+		if s.OutputSchema != nil {
+			if s.InputSchema != nil {
+				dst = append(dst, ',')
+			}
+			dst = append(append(dst, `"outputSchema":`...), s.OutputSchema...)
+		}
+		dst = append(dst, '}')
+	}
+	if dst == nil {
+		return nil
+	}
+	return append(dst, "}}"...)
 }
 
 // appendUnion appends an object with the members of two. Where both have one that of the
@@ -92,6 +143,10 @@ func appendUnion(dst, first, second []byte) []byte {
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	if agent.removed {
+		s.writePlainError(w, http.StatusNotFound)
+		return
+	}
 	view := agent.cards.all
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g]

@@ -94,7 +94,7 @@ func (c *call) serve(ctx context.Context, op a2a.Op) {
 
 // chooseAgent takes the agent of that name in place of the one that the path names.
 func (c *call) chooseAgent(name string) error {
-	named := c.s.agents[name]
+	named := c.s.agent(name)
 	if named == nil {
 		return a2a.InvalidParams("tenant", "there is no agent of this name")
 	}
@@ -102,12 +102,15 @@ func (c *call) chooseAgent(name string) error {
 	return nil
 }
 
-// permit refuses an operation for which the caller has no scope, and one that does without
-// an extension that the agent requires.
+// permit refuses an operation for which the caller has no scope, or a key for other agents, and
+// one that does without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
 	if scope := scopeOf(op); !c.principal.Has(scope) {
 		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 		return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+	}
+	if !c.principal.MayUse(c.agent.agent.Name) {
+		return a2a.Errorf(a2a.CodeForbidden, "the credentials are not for this agent")
 	}
 	return c.agreeExtensions()
 }
@@ -128,10 +131,13 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 	e, agent := c.s.cfg.Engine, c.agent.agent
 	switch op := op.(type) {
 	case *a2a.SendMessage:
+		if c.agent.removed {
+			return a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
+		}
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
-		op.Traceparent = traceparent(c.header)
+		op.Traceparent, op.Message.Activated = traceparent(c.header), c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}

@@ -32,10 +32,11 @@ const (
 
 // Push is a webhook as its client may see it: without secrets.
 type Push struct {
-	Row      a2a.ID
-	ConfigID string
-	URL      string
-	Schemes  []string
+	Row       a2a.ID
+	ConfigID  string
+	URL       string
+	Schemes   []string
+	CreatedAt time.Time // with Row its place in the list
 }
 
 // KeyPush is woken when a webhook has something to deliver.
@@ -143,7 +144,7 @@ func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID stri
 	}
 	out := make([]Push, len(rows))
 	for i, r := range rows {
-		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes}
+		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes, CreatedAt: r.CreatedAt.Time.UTC()}
 	}
 	return out, nil
 }

@@ -33,7 +33,6 @@ import (
 	"log/slog"
 	"os"
 	osexec "os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -209,14 +208,7 @@ func (e *Executor) input(run *executor.Run) []byte {
 		}
 		return []byte(strings.Join(texts, "\n"))
 	}
-	task := run.Task
-	if task.Agent == "" {
-		task.Agent = run.Agent
-	}
-	return append(vocab.AppendRun(nil, &vocab.Run{
-		Task: &task, Messages: run.Messages, Epoch: run.Epoch, Attempt: run.Attempt, Deadline: run.Deadline, Checkpoint: run.Checkpoint,
-		Traceparent: run.Traceparent,
-	}), '\n')
+	return append(vocab.AppendRun(nil, vocab.RunOf(run)), '\n')
 }
 
 // exitAgain is EX_TEMPFAIL of sysexits.h: not now, but perhaps later.
@@ -248,15 +240,10 @@ type sink interface {
 var errTurnOver = errors.New("a status ended the turn")
 
 func (e *Executor) sink(run *executor.Run, emit func(a2a.Event) error, last func()) sink {
-	_, fresh := executor.Conversation(*run)
-	turn := strconv.Itoa(fresh + 1)
 	if e.c.Output == OutputText {
-		return &textSink{emit: emit, id: "stdout-" + turn, maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
+		return &textSink{emit: emit, id: "stdout-" + vocab.Turn(run), maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
 	}
-	return &eventSink{
-		emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput,
-		decoder: vocab.Decoder{TaskID: run.Task.ID.String(), ContextID: run.Task.ContextID, Prefix: turn + "-"},
-	}
+	return &eventSink{emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput, decoder: vocab.NewDecoder(run)}
 }
 
 // invalid is the error of a run whose program does not keep to the rules.

@@ -324,7 +324,7 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 		t.Skip("no setsid here")
 	}
 	w = newWitness(t)
-	events, err = collect(t, exec.Config{Command: sh(`exec 9>"$W"; setsid sh -c 'echo $$; sleep 1000' & read x; echo hi`), Env: map[string]string{"W": w.path},
+	events, err = collect(t, exec.Config{Command: sh(`exec 9>"$W"; setsid sh -c 'echo $$; : >"$W.up"; sleep 1000' & until [ -e "$W.up" ]; do sleep 0.01; done; echo hi`), Env: map[string]string{"W": w.path},
 		Input: exec.InputText, Output: exec.OutputText}, runOf(message("x\n")))
 	if err != nil || len(events) != 2 {
 		t.Fatalf("outside the group: error %v, events %v", err, events)

@@ -429,6 +429,7 @@ SET head_seq = t.last_seq,
 FROM (SELECT unnest($2::uuid[]) AS task_id, unnest($3::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = n.task_id
 WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+  AND (t.reply <> 1 OR t.state > 2)
 `
 
 type PushHeadMoveParams struct {
@@ -440,8 +441,9 @@ type PushHeadMoveParams struct {
 // PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 // every transaction that wrote some. In the same statement it would not see a webhook that
 // was set while the append waited for its row lock. Chunks of artifacts gather
-// for a moment; a status goes at once, but never cuts a running backoff short. It returns how
-// many webhooks have something to deliver.
+// for a moment; a status goes at once, but never cuts a running backoff short. What
+// may still be answered with a message has nothing to tell. It returns how many webhooks have
+// something to deliver.
 func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushHeadMove, arg.Gather, arg.TaskIds, arg.Urgent)
 	if err != nil {
@@ -582,7 +584,7 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 }
 
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = $1 AND p.tenant = $2 AND (p.owner = $3 OR $4::boolean) AND p.deleted_at IS NULL
   AND ($5::text = '' OR p.config_id = $5)
@@ -598,12 +600,13 @@ type PushOfTaskForCallerParams struct {
 }
 
 type PushOfTaskForCallerRow struct {
-	ID       pgtype.UUID
-	ConfigID string
-	Url      string
-	Schemes  []string
-	State    string
-	Reason   string
+	ID        pgtype.UUID
+	ConfigID  string
+	Url       string
+	Schemes   []string
+	State     string
+	Reason    string
+	CreatedAt pgtype.Timestamptz
 }
 
 // PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
@@ -630,6 +633,7 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 			&i.Schemes,
 			&i.State,
 			&i.Reason,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
