@@ -78,6 +78,9 @@ func (s overGRPC) metadata(op *operation) (pairs []string) {
 	if op.key != "" {
 		pairs = append(pairs, "idempotency-key", op.key)
 	}
+	if op.apiKey != "" {
+		pairs = append(pairs, "x-api-key", op.apiKey)
+	}
 	return pairs
 }
 

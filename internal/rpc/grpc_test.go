@@ -45,6 +45,13 @@ const (
 func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption) (s *site, conn *grpc.ClientConn, stop func()) {
 	t.Helper()
 	s = newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { change(c) })
+	conn, stop = serveGRPC(t, s, options...)
+	return s, conn, stop
+}
+
+// serveGRPC opens the gRPC binding of a site.
+func serveGRPC(t *testing.T, s *site, options ...grpc.DialOption) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +72,7 @@ func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(); stop() })
-	return s, conn, stop
+	return conn, stop
 }
 
 // caller speaks one version over gRPC, in ProtoJSON.

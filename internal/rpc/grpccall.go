@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -59,10 +60,18 @@ func headerOf(ctx context.Context) http.Header {
 	return h
 }
 
+// peerOf returns the address that a call comes from.
+func peerOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
 func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, error) {
 	c := f.c
 	asked, unspoken := c.s.asked(c.header, "")
-	if err := c.signIn((&http.Request{Header: c.header}).WithContext(ctx)); err != nil {
+	if err := c.signIn((&http.Request{Header: c.header, RemoteAddr: peerOf(ctx)}).WithContext(ctx)); err != nil {
 		return nil, err
 	}
 	if unspoken != nil {

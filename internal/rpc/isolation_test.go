@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
@@ -41,13 +47,15 @@ type told struct {
 }
 
 // tellers are the clients of every version and binding. A new binding joins the matrix here.
-func tellers(s *site) map[string]teller {
+func tellers(s *site, conn *grpc.ClientConn) map[string]teller {
 	return map[string]teller{
 		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
 		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
 		"1.0 REST":        overREST{s, "", wordsV1},
 		"0.3 REST":        overREST{s, "/v1", wordsSchema},
 		"0.3 REST, proto": overREST{s, "/v1", wordsProto},
+		"1.0 gRPC":        overGRPC{conn, service1, wordsV1},
+		"0.3 gRPC":        overGRPC{conn, service03, wordsProto},
 	}
 }
 
@@ -82,9 +90,71 @@ func (s overREST) tell(t *testing.T, op *operation, brief bool) told {
 	return tellHTTP(t, resp, brief)
 }
 
+func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
+	t.Helper()
+	c := caller{t, s.conn, s.service}
+	method, params := s.request(op)
+	if op.name == "GetExtendedAgentCard" {
+		method, params = map[bool]string{true: "GetExtendedAgentCard", false: "GetAgentCard"}[s.modern()], "{}"
+	}
+	var raw strings.Builder
+	var beside reply
+	var end *status.Status
+	if op.name == "SubscribeToTask" || op.name == "SendStreamingMessage" {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		m := c.follow(ctx, method, params, s.metadata(op)...)
+		for item := m.next(); item != nil; item = m.next() {
+			raw.Write(sorted(t, item))
+			if brief {
+				m.end = status.New(codes.OK, "")
+				break
+			}
+		}
+		end = m.end
+		if !brief || end.Code() != codes.OK {
+			beside.trailer = m.stream.Trailer()
+		}
+	} else {
+		var answer map[string]any
+		if answer, beside, end = c.try(method, params, s.metadata(op)...); end.Code() == codes.OK {
+			raw.Write(sorted(t, answer))
+		}
+	}
+	if end.Code() != codes.OK {
+		fmt.Fprintf(&raw, "%s %s %v\n", end.Code(), end.Message(), end.Details())
+	}
+	header := make(http.Header)
+	for name, values := range metadata.Join(beside.header, beside.trailer) {
+		if name != "x-request-id" && name != "content-type" {
+			header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	var text strings.Builder
+	fmt.Fprintln(&text, map[codes.Code]int{codes.OK: 200, codes.ResourceExhausted: 429}[end.Code()])
+	if err := header.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	text.WriteString(raw.String())
+	return told{
+		failed: end.Code() != codes.OK, unsigned: end.Code() == codes.Unauthenticated, notFound: grpcReason(end) == "TASK_NOT_FOUND",
+		raw: raw.String(), text: numbered(text.String()),
+	}
+}
+
+// sorted writes an answer that has no order of its own.
+func sorted(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(text, '\n')
+}
+
 var (
 	anyTime    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	anyEventID = regexp.MustCompile(`(?m)^(id: ?\d+)-[0-9a-f]{8}$`)
+	anyEventID = regexp.MustCompile(`(?m)((?:^id: ?|^Last-Event-Id: |"eventId":")\d+)-[0-9a-f]{8}("|\r?$)`)
 	firstItem  = regexp.MustCompile(`(?m)^data:.*\n\n`)
 	anyToken   = regexp.MustCompile(`("next_?[pP]age_?[tT]oken": ?)"[^"]+"`)
 )
@@ -134,7 +204,7 @@ func numbered(text string) string {
 		}
 		return fmt.Sprint("#", slices.Index(ids, id))
 	})
-	text = anyEventID.ReplaceAllString(anyTime.ReplaceAllString(text, "time"), "$1-uid")
+	text = anyEventID.ReplaceAllString(anyTime.ReplaceAllString(text, "time"), "$1-uid$2")
 	return anyToken.ReplaceAllString(text, `$1"token"`)
 }
 
@@ -229,6 +299,7 @@ var probes = []probe{
 // matrix is a site where callers sign in.
 type matrix struct {
 	*site
+	conn *grpc.ClientConn
 	keys map[string]string // of each caller, by who that is
 }
 
@@ -269,8 +340,11 @@ func newMatrix(t *testing.T, changes ...func(*engine.Config, *rpc.Config)) *matr
 			change(e, c)
 		}
 	})
+	m.conn, _ = serveGRPC(t, m.site)
 	return m
 }
+
+func (m *matrix) tellers() map[string]teller { return tellers(m.site, m.conn) }
 
 // make has somebody make a task with everything that a task can have, in a context with a
 // second one, so that its list has a second page.
@@ -333,11 +407,11 @@ func (m *matrix) sight(t *testing.T, as teller, x thing) string {
 // TestNobodyLearnsOfWhatIsAnothers is the matrix: callers × operations × bindings.
 func TestNobodyLearnsOfWhatIsAnothers(t *testing.T) {
 	t.Parallel()
-	for _, binding := range slices.Sorted(maps.Keys(tellers(nil))) {
+	for _, binding := range slices.Sorted(maps.Keys(tellers(nil, nil))) {
 		t.Run(binding, func(t *testing.T) {
 			t.Parallel()
 			m := newMatrix(t)
-			as := tellers(m.site)[binding]
+			as := m.tellers()[binding]
 			x := m.make(t, as, "owner")
 			before := m.sight(t, as, x)
 			for _, who := range []string{"no key", "bad key", "unknown key", "revoked"} {

@@ -42,6 +42,8 @@ func TestOwnersAreHeldBack(t *testing.T) {
 		"1.0 REST":        `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"too many reads","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMITED","domain":"a2a-protocol.org"}]}}`,
 		"0.3 REST":        old,
 		"0.3 REST, proto": old,
+		"1.0 gRPC":        `ResourceExhausted too many reads`,
+		"0.3 gRPC":        `ResourceExhausted too many reads`,
 	}
 	for binding, body := range bodies {
 		t.Run(binding, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestOwnersAreHeldBack(t *testing.T) {
 			m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) {
 				c.Rates = rpc.Rates{Reads: slow(5), Sends: slow(4), Streams: slow(3), PushWrites: slow(2)}
 			})
-			as := tellers(m.site)[binding]
+			as := m.tellers()[binding]
 			x := m.make(t, as, "owner") // a message, a stream, a webhook and a list
 			for _, tt := range []struct {
 				left   int
@@ -76,7 +78,7 @@ func TestOwnersAreHeldBack(t *testing.T) {
 				if h.Get("Ratelimit-Policy") != fmt.Sprintf(`"%s";q=%d;w=%d`, tt.bucket, tt.window/100, tt.window) || h.Get("Ratelimit") != fmt.Sprintf(`"%s";r=0;t=%d`, tt.bucket, wait) {
 					t.Errorf("%s: %v", tt.op.name, h)
 				}
-				if tt.bucket == "reads" && got != body {
+				if tt.bucket == "reads" && got != body && (!strings.HasSuffix(binding, "gRPC") || !strings.HasPrefix(got, body)) {
 					t.Errorf("it is told\n%s\nwant\n%s", got, body)
 				}
 			}
@@ -105,7 +107,7 @@ func TestOwnersAreHeldBack(t *testing.T) {
 func TestRoomComesBack(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) { c.Rates.Reads = rpc.Rate{PerSecond: 20, Burst: 1} })
-	as := tellers(m.site)["1.0 JSON-RPC"]
+	as := m.tellers()["1.0 JSON-RPC"]
 	op := operation{name: "ListTasks", size: "1", apiKey: m.keys["owner"]}
 	refused := 0
 	for answered := 0; answered < 3; {
@@ -221,7 +223,7 @@ func TestWhoNeedNotSignInIsNotLimited(t *testing.T) {
 func TestTasksInFlightAreBoundedPerOwner(t *testing.T) {
 	t.Parallel()
 	m := newMatrix(t, func(e *engine.Config, _ *rpc.Config) { e.MaxInFlight = 3 })
-	for binding, as := range tellers(m.site) {
+	for binding, as := range m.tellers() {
 		who := operation{apiKey: m.keys["owner"]}
 		var hung []string
 		for range 3 {
