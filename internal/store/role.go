@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
@@ -33,12 +34,12 @@ func setRole(ctx context.Context, conn *pgx.Conn, role string) error {
 
 // as returns what queries for a caller run on: the row policies show them the caller's rows
 // alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
-func (s *Store) as(c Caller) *dbsqlc.Queries { return dbsqlc.New(callerDB{s.api, c}) }
+func (s *Store) as(c Caller) *dbsqlc.Queries { return dbsqlc.New(callerDB{s, c}) }
 
 // callerDB sends each query behind the settings that the row policies read. Without a BEGIN
 // the two are one transaction, and the settings end with it.
 type callerDB struct {
-	pool *pgxpool.Pool
+	store *Store
 	Caller
 }
 
@@ -65,17 +66,34 @@ func (d callerDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	var b pgx.Batch
 	b.Queue(setCaller, d.settings()...)
 	b.Queue(sql, args...)
-	res := d.pool.SendBatch(ctx, &b)
-	if _, err := res.Exec(); err != nil {
-		res.Close()
+	conn, err := d.store.acquire(ctx, d.store.api)
+	if err != nil {
 		return nil, err
 	}
-	rows, err := res.Query() //nolint:rowserrcheck // whoever reads the rows does
+	res := conn.SendBatch(ctx, &b)
+	_, err = res.Exec()
+	var rows pgx.Rows
+	if err == nil {
+		rows, err = res.Query() //nolint:rowserrcheck // whoever reads the rows does
+	}
 	if err != nil {
 		res.Close()
+		conn.Release()
 		return nil, err
 	}
-	return callerRows{rows, res}, nil
+	return callerRows{rows, res, conn}, nil
+}
+
+// acquire takes a connection. A caller who has to wait for one for too long is told so, instead
+// of waiting for as long as the request lives.
+func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, s.cfg.AcquireTimeout)
+	defer cancel()
+	conn, err := pool.Acquire(wait)
+	if err != nil && wait.Err() != nil && ctx.Err() == nil {
+		err = a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is busy"}.With(fmt.Errorf("no free connection: %w", err))
+	}
+	return conn, err
 }
 
 // QueryRow runs a query for one row.
@@ -88,11 +106,13 @@ func (d callerDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 type callerRows struct {
 	pgx.Rows
 	batch pgx.BatchResults
+	conn  *pgxpool.Conn
 }
 
 func (r callerRows) Close() {
 	r.Rows.Close()
 	r.batch.Close()
+	r.conn.Release()
 }
 
 // callerRow is the first of the rows.
@@ -122,7 +142,12 @@ func (r callerRow) Scan(dest ...any) error {
 
 // searchAs is search for a caller.
 func (s *Store) searchAs(ctx context.Context, c Caller, f func(q *dbsqlc.Queries) error) error {
-	return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
+	conn, err := s.acquire(ctx, s.api)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
 			return err
 		}

@@ -1,0 +1,103 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// A reader that finds every connection taken is told so in good time, and those that have one
+// get their answer.
+func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.PoolSize, c.AcquireTimeout = 4, 300*time.Millisecond }) // two of them for readers
+	task := f.task()
+	lock, err := f.sql.Begin(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(f.ctx, "LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			if h, err := f.Head(f.ctx, ann, task); err != nil || h.LastSeq != 1 {
+				t.Errorf("a reader with a connection: %+v, %v", h, err)
+			}
+		})
+	}
+	for waiting := 0; waiting < 2; {
+		if err := f.sql.QueryRow(f.ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, read := range map[string]func() error{
+		"one task": func() error { _, err := f.Head(f.ctx, ann, task); return err },
+		"a list":   func() error { _, _, err := f.Page(f.ctx, ann, store.Filter{Agent: agent, Limit: 1}); return err },
+	} {
+		start := time.Now()
+		err := read()
+		var e *a2a.Error
+		if !errors.As(err, &e) || e.Code != a2a.CodeUnavailable || e.Message != "the server is busy" {
+			t.Errorf("%s without a connection: %v", what, err)
+		}
+		if took := time.Since(start); took > 4*time.Second { // lock_timeout ends the others after five
+			t.Errorf("%s was refused after %v", what, took)
+		}
+	}
+	if err := lock.Rollback(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	readers.Wait()
+}
+
+// The count of what is in flight reads those alone, whatever else there is.
+func TestTasksInFlightAreTheOwnersUnfinishedOnes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.submitMany(5)
+	other := ann
+	other.Owner = "somebody else"
+	count := func(c store.Caller, most, want int) {
+		t.Helper()
+		if n, err := f.TasksInFlight(f.ctx, c, most); err != nil || n != want {
+			t.Errorf("%d of at most %d, %v, want %d", n, most, err, want)
+		}
+	}
+	count(ann, 100, 5)
+	count(ann, 3, 3)
+	count(other, 100, 0)
+	f.claim(2)
+	count(ann, 100, 5)
+	done := f.task()
+	if _, err := f.Cancel(f.ctx, ann, "", done); err != nil {
+		t.Fatal(err)
+	}
+	count(ann, 100, 5)
+
+	conn, err := f.sql.Acquire(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(f.ctx, `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+		PREPARE n (text, text, int) AS SELECT count(*) FROM (SELECT 1 FROM a2a.tasks t WHERE t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2) LIMIT $3) n`); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.Query(f.ctx, "EXPLAIN EXECUTE n ('a', 'b', 100)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || !strings.Contains(strings.Join(plan, " "), "tasks_in_flight") {
+		t.Errorf("%v: %v", plan, err)
+	}
+}
