@@ -200,7 +200,7 @@ func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 		})
 	}
 	until(t, "a read and a write are held up", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'a2ad-a-api' AND wait_event_type = 'Lock'`) == 2
+		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
 	})
 	for _, body := range []string{get, message} {
 		got := c.post(a, "/agents/script", body)
