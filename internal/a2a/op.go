@@ -101,9 +101,9 @@ type PushConfig struct {
 	ID          string // empty: the default one
 	Generation  string // of the protocol that its client speaks; the binding fills it in
 	URL         string
-	Token       string
+	Token       Secret
 	Schemes     []string
-	Credentials string
+	Credentials Secret
 }
 
 // PushPage is the answer to ListPushConfigs, oldest first.

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/a2ad/a2ad/internal/a2a"
 )
 
 // Version is the protocol generation in which a receiver is spoken to, as it is stored.
@@ -43,15 +45,15 @@ func (v Version) mediaType() string {
 type Request struct {
 	URL         string
 	Version     Version
-	ID          string // webhook-id, and jti of a token
-	Task        string // sub and taskId of a token
-	Body        []byte // sent as it is
-	Token       string // for both token headers; empty: none
+	ID          string     // webhook-id, and jti of a token
+	Task        string     // sub and taskId of a token
+	Body        []byte     // sent as it is
+	Token       a2a.Secret // for both token headers; empty: none
 	Schemes     []string
-	Credentials string  // sent with the first of Schemes; empty: a token of Issuer's if Bearer is one of Schemes
-	Traceparent string  // of the step that this request is; empty: none
-	Signer      *Signer // nil: no signature
-	Issuer      *Issuer // nil: no tokens
+	Credentials a2a.Secret // sent with the first of Schemes; empty: a token of Issuer's if Bearer is one of Schemes
+	Traceparent string     // of the step that this request is; empty: none
+	Signer      *Signer    // nil: no signature
+	Issuer      *Issuer    // nil: no tokens
 	// Held is asked before each write to the receiver. Once it reports false nothing more is
 	// sent, and the attempt ends with ClassCanceled. nil: always.
 	Held func() bool
@@ -143,7 +145,7 @@ func (c *Client) attempt(ctx context.Context, r *Request, seen *sighting) Result
 		return Result{Class: ClassBadURL, Reason: err.Error()}
 	}
 	_, token, _ := strings.Cut(authorization, " ")
-	secrets := newRedactor(r.Token, r.Credentials, token)
+	secrets := newRedactor(string(r.Token), string(r.Credentials), token)
 	// The transport, not an http.Client: that one brings redirects, cookies and user info.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
@@ -169,7 +171,7 @@ func (r *Request) authorization(u *url.URL, now time.Time) (string, error) {
 		if len(r.Schemes) == 0 {
 			return "", nil
 		}
-		return r.Schemes[0] + " " + r.Credentials, nil
+		return r.Schemes[0] + " " + string(r.Credentials), nil
 	}
 	for _, s := range r.Schemes {
 		if strings.EqualFold(s, "Bearer") && r.Issuer != nil {
@@ -196,8 +198,8 @@ func (c *Client) newRequest(ctx context.Context, r *Request, u *url.URL, now tim
 		{"A2A-Version", r.Version.String()},
 		{"User-Agent", c.cfg.UserAgent},
 		{"Authorization", authorization},
-		{"X-A2A-Notification-Token", r.Token}, // 0.3, Python, Java
-		{"A2A-Notification-Token", r.Token},   // Go
+		{"X-A2A-Notification-Token", string(r.Token)}, // 0.3, Python, Java
+		{"A2A-Notification-Token", string(r.Token)},   // Go
 		{"Webhook-Id", r.ID},
 		{"Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10)},
 		{"Webhook-Signature", signature},

@@ -37,10 +37,10 @@ func CheckConfig(c *a2a.PushConfig, policy Policy, limits Limits) error {
 	if _, err := policy.CheckURL(c.URL); err != nil {
 		return a2a.InvalidParams("url", "%w", err)
 	}
-	if err := checkSecret("token", c.Token, limits.Secret); err != nil {
+	if err := checkSecret("token", string(c.Token), limits.Secret); err != nil {
 		return err
 	}
-	if err := checkSecret("authentication.credentials", c.Credentials, limits.Secret); err != nil {
+	if err := checkSecret("authentication.credentials", string(c.Credentials), limits.Secret); err != nil {
 		return err
 	}
 	if len(c.Schemes) > limits.Schemes {

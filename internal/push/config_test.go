@@ -15,7 +15,7 @@ func TestConfigsThatAreTaken(t *testing.T) {
 	t.Parallel()
 	for _, c := range []a2a.PushConfig{
 		{URL: "https://example.com/hook"},
-		{URL: "https://example.com/hook", Token: strings.Repeat("t", 4<<10), Schemes: []string{"Bearer"}, Credentials: strings.Repeat("c", 4<<10)},
+		{URL: "https://example.com/hook", Token: a2a.Secret(strings.Repeat("t", 4<<10)), Schemes: []string{"Bearer"}, Credentials: a2a.Secret(strings.Repeat("c", 4<<10))},
 		{URL: "https://example.com/" + strings.Repeat("a", 2<<10-20), Schemes: []string{"Basic", "Bearer"}, Token: "a b\tc é"},
 	} {
 		if err := CheckConfig(&c, Policy{}, Limits{}); err != nil {
@@ -40,12 +40,12 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		"LF in the token":        {"token", func(c *a2a.PushConfig) { c.Token = secret + "\nX: y" }},
 		"NUL in the token":       {"token", func(c *a2a.PushConfig) { c.Token = secret + "\x00" }},
 		"space before the token": {"token", func(c *a2a.PushConfig) { c.Token = " " + secret }},
-		"long token":             {"token", func(c *a2a.PushConfig) { c.Token = strings.Repeat("t", 4<<10+1) }},
+		"long token":             {"token", func(c *a2a.PushConfig) { c.Token = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
 		"CR in credentials":      {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = secret + "\r" }},
 		"NUL in credentials":     {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = "\x00" + secret }},
 		"DEL in credentials":     {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = "\x7f" + secret }},
 		"tab after credentials":  {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = secret + "\t" }},
-		"long credentials":       {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = strings.Repeat("t", 4<<10+1) }},
+		"long credentials":       {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
 		"empty scheme":           {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{""} }},
 		"space in a scheme":      {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer", "Bearer " + secret} }},
 		"CR LF in a scheme":      {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer\r\n"} }},
@@ -89,8 +89,8 @@ func TestTakenSecretsArrive(t *testing.T) {
 	client := newClient(t, ClientConfig{Policy: dev})
 	rapid.Check(t, func(t *rapid.T) {
 		c := a2a.PushConfig{
-			URL: s.URL, Token: rapid.String().Draw(t, "token"), Schemes: []string{rapid.StringMatching(`[A-Za-z0-9!#$%&'*+.^_|~-]{1,20}`).Draw(t, "scheme")},
-			Credentials: rapid.String().Draw(t, "credentials"),
+			URL: s.URL, Token: a2a.Secret(rapid.String().Draw(t, "token")), Schemes: []string{rapid.StringMatching(`[A-Za-z0-9!#$%&'*+.^_|~-]{1,20}`).Draw(t, "scheme")},
+			Credentials: a2a.Secret(rapid.String().Draw(t, "credentials")),
 		}
 		if CheckConfig(&c, dev, Limits{}) != nil {
 			t.SkipNow()
@@ -102,11 +102,11 @@ func TestTakenSecretsArrive(t *testing.T) {
 		}
 		all := s.requests()
 		got := all[len(all)-1].header
-		want := c.Schemes[0] + " " + c.Credentials
+		want := c.Schemes[0] + " " + string(c.Credentials)
 		if c.Credentials == "" {
 			want = ""
 		}
-		if got.Get("X-A2A-Notification-Token") != c.Token || got.Get("A2A-Notification-Token") != c.Token || got.Get("Authorization") != want {
+		if got.Get("X-A2A-Notification-Token") != string(c.Token) || got.Get("A2A-Notification-Token") != string(c.Token) || got.Get("Authorization") != want {
 			t.Fatalf("got %v for %+v", got, c)
 		}
 	})

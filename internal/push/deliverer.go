@@ -226,7 +226,7 @@ func Reseal(ring seal.Ring, row a2a.ID, token, credentials []byte) (newToken, ne
 	return newToken, newCredentials, changed, err
 }
 
-func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (string, error) {
+func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (a2a.Secret, error) {
 	if len(sealed) == 0 {
 		return "", nil
 	}
@@ -234,7 +234,7 @@ func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (str
 	if err != nil {
 		return "", fmt.Errorf("open the %s of the webhook: %w", column, err)
 	}
-	return string(plain), nil
+	return a2a.Secret(plain), nil
 }
 
 // request builds what is sent. Its id and body are the same on every try.

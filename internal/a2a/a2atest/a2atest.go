@@ -255,8 +255,8 @@ func Entry() *rapid.Generator[a2a.Entry] {
 func PushConfig() *rapid.Generator[a2a.PushConfig] {
 	return rapid.Custom(func(t *rapid.T) a2a.PushConfig {
 		return a2a.PushConfig{
-			ID: maybe(t, Name(), "id"), URL: "https://" + Name().Draw(t, "url"), Token: maybe(t, Name(), "token"),
-			Schemes: maybe(t, rapid.SliceOfN(Name(), 1, 3), "schemes"), Credentials: maybe(t, Name(), "credentials"),
+			ID: maybe(t, Name(), "id"), URL: "https://" + Name().Draw(t, "url"), Token: a2a.Secret(maybe(t, Name(), "token")),
+			Schemes: maybe(t, rapid.SliceOfN(Name(), 1, 3), "schemes"), Credentials: a2a.Secret(maybe(t, Name(), "credentials")),
 		}
 	})
 }

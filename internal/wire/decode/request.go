@@ -170,7 +170,7 @@ func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMe
 		case "url":
 			url = member
 		case "token":
-			c.Token = r.Text("token", member, r.Limits.TokenSize)
+			c.Token = a2a.Secret(r.Text("token", member, r.Limits.TokenSize))
 		case "authentication":
 			authentication = member
 		case "taskId":
@@ -183,7 +183,7 @@ func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMe
 			case scheme:
 				m.Scheme = member
 			case "credentials":
-				c.Credentials = r.Text("authentication.credentials", member, r.Limits.TokenSize)
+				c.Credentials = a2a.Secret(r.Text("authentication.credentials", member, r.Limits.TokenSize))
 			}
 		}
 		r.Need("authentication."+scheme, m.Scheme)
