@@ -1,0 +1,243 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// canaries are secrets that must be nowhere but where they belong, by what they are.
+type canaries map[string]string
+
+func (c canaries) new(what string) string {
+	c[what] = "canary" + strings.ToLower(rand.Text()[:16])
+	return c[what]
+}
+
+// in reports the canaries that are in a text, also as hex and in base64.
+func (c canaries) in(t *testing.T, where, text string) {
+	t.Helper()
+	for what, canary := range c {
+		for _, form := range []string{canary, fmt.Sprintf("%x", canary), base64.StdEncoding.EncodeToString([]byte(canary))} {
+			if at := strings.Index(text, form); at >= 0 {
+				t.Errorf("%s shows %s: …%s…", where, what, text[max(0, at-200):min(len(text), at+100)])
+			}
+		}
+	}
+}
+
+// watchDatabase collects what every connection says that it does, and all wakes, until stop
+// is called.
+func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	var queries, wakes strings.Builder
+	conn, err := pgx.Connect(ctx, c.url)
+	if err == nil {
+		_, err = conn.Exec(ctx, `LISTEN a2ad`)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	parts.Go(func() {
+		defer conn.Close(context.Background())
+		for {
+			n, err := conn.WaitForNotification(ctx)
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(&wakes, n.Channel, n.Payload)
+		}
+	})
+	parts.Go(func() {
+		seen := map[string]bool{}
+		for ctx.Err() == nil {
+			rows, err := c.db.Query(ctx, `SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
+			if err != nil {
+				continue
+			}
+			list, _ := pgx.CollectRows(rows, pgx.RowTo[string]) // what there is
+			for _, q := range list {
+				if !seen[q] {
+					seen[q] = true
+					fmt.Fprintln(&queries, q)
+				}
+			}
+		}
+	})
+	return func() (string, string) {
+		cancel()
+		parts.Wait()
+		return queries.String(), wakes.String()
+	}
+}
+
+// TestSecretsShowNowhere plays everything that can go wrong with secrets in all places, at the
+// most talkative log level, and looks for them afterwards.
+func TestSecretsShowNowhere(t *testing.T) {
+	t.Parallel()
+	secret := canaries{}
+	c := newCluster(t)
+	at, err := url.Parse(c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, own := at.User.Password()
+	if !own { // whoever may log in without one may do so with any
+		password = secret.new("password of the database")
+		at.User = url.UserPassword(at.User.Username(), password)
+	} else {
+		secret["password of the database"] = password
+	}
+	sealing := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef" + secret.new("key for secrets")[:16]))
+	secret["key for secrets"] = sealing
+	signing := base64.StdEncoding.EncodeToString([]byte(secret.new("key for signatures") + "xx"))
+	secret["key for signatures"] = signing
+	// A receiver that fails at first, and repeats what it got.
+	tries := make(chan struct{}, 100)
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if len(tries) < cap(tries) {
+			tries <- struct{}{}
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, "%v %s", r.Header["X-A2a-Notification-Token"], body)
+	}))
+	defer sink.Close()
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
+		"A2AD_PUSH_SIGNING_SECRETS=whsec_"+signing, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_RETRY=0,50ms,50ms", "A2AD_RATE_SIGN_INS=0.01,4")
+	a.log.expectErrors()
+	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")
+	secret["API key"] = key[:len(key)-9] // without its checksum
+	stop := c.watchDatabase()
+	signed := []string{"Authorization", "Bearer " + key}
+	text, metadata, token, credentials := secret.new("text of a message"), secret.new("metadata"), secret.new("token of a webhook"), secret.new("credentials of a webhook")
+	query, odd := secret.new("query"), secret.new("header")
+	var told strings.Builder // of what went wrong
+	fails := func(what string, got httpAnswer) {
+		t.Helper()
+		if got.status == http.StatusOK && got.code == 0 {
+			t.Errorf("%s went well: %s", what, got.body)
+		}
+		fmt.Fprintf(&told, "%s %d %v %s\n", what, got.status, got.header, got.body)
+	}
+	send := func(more string, header ...string) httpAnswer {
+		return c.post(a, "/agents/script?key="+query, request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"status"},{"op":"complete"}]}}],"metadata":{"k":"`+metadata+`"}}`+more+`}`),
+			append(header, "X-Custom", odd, "Cookie", odd)...)
+	}
+	hook := `{"url":"` + sink.URL + `/hook","token":"` + token + `","authentication":{"schemes":["Bearer"],"credentials":"` + credentials + `"}}`
+	if got := send(`,"configuration":{"blocking":true,"pushNotificationConfig":`+hook+`}`, signed...); got.code != 0 || got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	} else {
+		for what := range map[string]string{"token of a webhook": token, "credentials of a webhook": credentials, "API key": key} {
+			if strings.Contains(string(got.body), secret[what]) {
+				t.Errorf("the answer has the %s", what)
+			}
+		}
+	}
+	<-tries
+	<-tries
+	<-tries
+
+	bearer := secret.new("bearer token")
+	fails("no key", send(""))
+	fails("a bad bearer token", send("", "Authorization", "Bearer "+bearer))
+	fails("a bad key", send("", "X-API-Key", "a2ad_live_"+bearer))
+	fails("basic", send("", "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("u:"+bearer))))
+	for range 4 {
+		fails("bad keys", send("", "X-API-Key", bearer))
+	}
+	fails("a body that ends early", c.post(a, "/agents/script", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"text":"`+text, signed...))
+	fails("bytes that are no text", c.post(a, "/agents/script", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":"`+text+"\xff"+`"}`, signed...))
+	fails("params of another kind", c.post(a, "/agents/script", request("message/send", `"`+text+`"`), signed...))
+	fails("a message of another kind", c.post(a, "/agents/script", request("message/send", `{"message":"`+text+`"}`), signed...))
+	fails("a role", c.post(a, "/agents/script", request("message/send", `{"message":{"messageId":"m","role":"`+text+`","parts":[{"kind":"text","text":"x"}]}}`), signed...))
+	fails("a part", c.post(a, "/agents/script", withPart(`{"kind":"`+text+`","text":"`+text+`"}`), signed...))
+	fails("a task", c.post(a, "/agents/script", message(`,"taskId":"`+text+`"`), signed...))
+	fails("a page token", c.post(a, "/agents/script", request("tasks/list", `{"pageToken":"`+token+`"}`), signed...))
+	fails("a webhook with a bad URL", send(`,"configuration":{"pushNotificationConfig":{"url":"ftp://u:`+credentials+`@h/","token":"`+token+`"}}`, signed...))
+	fails("a webhook with a bad token", send(`,"configuration":{"pushNotificationConfig":{"url":"`+sink.URL+`","token":"`+token+`\n"}}`, signed...))
+	fails("an idempotency key", send("", append(signed, "Idempotency-Key", strings.Repeat(token, 20))...))
+	c.post(a, "/agents/script", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"panic"}]}}]}}`), signed...)
+	c.post(a, "/agents/script", request("message/stream", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"error"}]}}]}}`), signed...)
+
+	// Statements that fail, with the values in the detail of the error.
+	for _, broken := range []struct{ name, do, undo string }{
+		{"a constraint", `ALTER TABLE a2a.messages ADD CONSTRAINT canary CHECK (seq < 0) NOT VALID`, `ALTER TABLE a2a.messages DROP CONSTRAINT canary`},
+		{"a table that is not there", `ALTER TABLE a2a.messages RENAME TO gone`, `ALTER TABLE a2a.gone RENAME TO messages`},
+	} {
+		if _, err := c.db.Exec(bounded(t), broken.do); err != nil {
+			t.Fatal(err)
+		}
+		fails(broken.name, send(`,"configuration":{"pushNotificationConfig":`+hook+`}`, signed...))
+		if _, err := c.db.Exec(bounded(t), broken.undo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.db.Exec(bounded(t), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it serves again", func() bool { return send("", signed...).status == http.StatusOK })
+	c.key = key
+	c.settle()
+
+	queries, wakes := stop()
+	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes, "an answer to what went wrong": told.String()} {
+		if text == "" {
+			t.Errorf("nothing was seen of %s", where)
+		}
+		secret.in(t, where, text)
+	}
+	if !strings.Contains(queries, "TaskSubmit") || !strings.Contains(wakes, "task:") {
+		t.Errorf("nothing was seen of the work: %s\n%s", queries, wakes)
+	}
+	secret.in(t, "the log", a.log.all())
+	for _, page := range []string{"/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/readyz"} {
+		resp, err := http.Get(a.admin + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret.in(t, page, string(body))
+	}
+	delete(secret, "text of a message") // what was said is kept, as are metadata and the URL that a client gave
+	delete(secret, "metadata")
+	for _, table := range []string{"push_configs", "push_attempts", "push_destinations", "api_keys", "audit_log", "server_keys", "tasks", "task_events", "messages", "task_attempts", "idempotency_keys"} {
+		secret.in(t, "the table "+table, one[string](c, `SELECT coalesce(string_agg(t::text, E'\n'), '') FROM a2a.`+table+` t`))
+	}
+	for name, env := range map[string][]string{"config": nil, "config -v": {"-v"}, "config json": {"-o", "json"}} {
+		secret.in(t, name, c.configOf(a, env...))
+	}
+}
+
+// configOf is what a2ad config prints with the settings of a replica.
+func (c *cluster) configOf(r *replica, args ...string) string {
+	c.t.Helper()
+	binary, err := build()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(bounded(c.t), binary, append([]string{"config"}, args...)...)
+	cmd.Env = r.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Errorf("config: %v: %s", err, out)
+	}
+	return string(out)
+}
