@@ -48,6 +48,8 @@ func experiments() []experiment {
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
+		{"starve", "reads beside many who wait, on a small pool", (*bench).starve},
+		{"timing", "whether the time of a refusal tells what there is", (*bench).timing},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

@@ -80,6 +80,8 @@ func (b *bench) environ(database string, extra ...string) []string {
 		}
 	}
 	env = append(env, "A2AD_DATABASE_URL="+database, "A2AD_AGENTS="+filepath.Join(b.dir, "agents"))
+	// One owner is the whole load.
+	env = append(env, "A2AD_RATE_READS=off", "A2AD_RATE_SENDS=off", "A2AD_RATE_STREAMS=off", "A2AD_RATE_PUSH_WRITES=off")
 	env = append(env, extra...)
 	for name, value := range b.opts.set {
 		env = append(env, name+"="+value)
@@ -89,10 +91,14 @@ func (b *bench) environ(database string, extra ...string) []string {
 
 // key makes an API key, so that requests are signed in as they are in production.
 func (b *bench) key(ctx context.Context, database string) (string, error) {
+	return b.keyOf(ctx, database, benchOwner)
+}
+
+func (b *bench) keyOf(ctx context.Context, database, owner string) (string, error) {
 	if err := b.build(ctx); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, b.a2ad, "apikey", "create", "--tenant", benchTenant, "--owner", benchOwner, "-o", "json")
+	cmd := exec.CommandContext(ctx, b.a2ad, "apikey", "create", "--tenant", benchTenant, "--owner", owner, "-o", "json")
 	cmd.Env = b.environ(database)
 	out, err := cmd.Output()
 	if err != nil {
