@@ -79,9 +79,7 @@ func startProxy(t *testing.T, at []fixed) *proxied {
 	for i, f := range at {
 		name := fmt.Sprintf("a2ad-%d", i+1)
 		_, port, _ := strings.Cut(f.admin, ":")
-		for from, to := range map[string]string{"8080": f.api, "8081": f.grpc} {
-			replace = append(replace, "server "+name+" "+name+":"+from, "server "+name+" "+to+" port "+port)
-		}
+		replace = append(replace, "server "+name+" "+name+":8080", "server "+name+" "+f.api+" port "+port, "server "+name+" "+name+":8081", "server "+name+" "+f.grpc)
 	}
 	path := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(path, []byte(strings.NewReplacer(replace...).Replace(string(data))), 0o600); err != nil {
@@ -125,7 +123,7 @@ func TestBehindTheProxy(t *testing.T) {
 	g := newGate(t)
 	task := submit(t, c.client(proxy.replica, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
 	events := follow(t, c.client(proxy.replica, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		if atChunk("a", 2)(ev) {
+		if atLast(ev, "a", 2) {
 			g.open()
 		}
 		return false
