@@ -180,7 +180,7 @@ func TestCompose(t *testing.T) {
 		} else {
 			checkCommand(t, got[2:])
 		}
-		longerThanDrain(t, name, s.Grace, s.Environment["A2AD_DRAIN_TIMEOUT"])
+		longerThanDrain(t, name, s.Grace, s.Environment)
 		if s.Environment["A2AD_REPLICA"] != name {
 			t.Errorf("%s calls itself %s", name, s.Environment["A2AD_REPLICA"])
 		}
@@ -191,19 +191,18 @@ func TestCompose(t *testing.T) {
 	checkProxy(t, c)
 }
 
-// longerThanDrain checks that who stops a replica waits for it.
-func longerThanDrain(t *testing.T, where, grace, drain string) {
+// longerThanDrain checks that who stops a replica waits for it, and that it waits for the proxy.
+func longerThanDrain(t *testing.T, where, grace string, env map[string]string) {
 	t.Helper()
-	g, err := time.ParseDuration(grace)
-	if err != nil {
-		t.Fatalf("%s: %v", where, err)
+	var all [3]time.Duration
+	for i, text := range []string{grace, env["A2AD_DRAIN_TIMEOUT"], env["A2AD_DRAIN_DELAY"]} {
+		var err error
+		if all[i], err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
 	}
-	d, err := time.ParseDuration(drain)
-	if err != nil {
-		t.Fatalf("%s: %v", where, err)
-	}
-	if g < d+10*time.Second {
-		t.Errorf("%s is killed after %s, and its drain takes %s", where, g, d)
+	if g, drain, delay := all[0], all[1], all[2]; g < delay+drain+10*time.Second || delay < 3*time.Second {
+		t.Errorf("%s is killed after %s; its drain takes %s and %s", where, g, delay, drain)
 	}
 }
 

@@ -50,7 +50,7 @@ func freePort(t *testing.T) string {
 type fixed struct{ api, grpc, admin string }
 
 func (f fixed) env() []string {
-	return []string{"A2AD_LISTEN=" + f.api, "A2AD_GRPC_LISTEN=" + f.grpc, "A2AD_ADMIN_LISTEN=" + f.admin}
+	return []string{"A2AD_DRAIN_DELAY=3s", "A2AD_LISTEN=" + f.api, "A2AD_GRPC_LISTEN=" + f.grpc, "A2AD_ADMIN_LISTEN=" + f.admin}
 }
 
 // proxied is a proxy, to be called as if it were a replica.
