@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -95,10 +100,16 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 	return srv
 }
 
-// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its standby: all that
-// was acknowledged is there, with the same event ids, and the same processes go on.
-func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
-	t.Parallel()
+// pair is a primary and its standby, at one URL.
+type pair struct {
+	t             *testing.T
+	first, second *devpg.Server
+	url, db       string
+	port          string // of the standby
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
 	first, host, port := primary(t, nil)
 	name, err := pgxpool.ParseConfig(storetest.NewOn(t, first).URL)
 	if err != nil {
@@ -109,9 +120,34 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := standby(t, first, "host="+host+" port="+port+" user="+user+" application_name=s2", port2)
+	return &pair{
+		t: t, first: first, second: standby(t, first, "host="+host+" port="+port+" user="+user+" application_name=s2", port2), db: db, port: port2,
+		url: "postgres://" + user + "@" + host + ":" + port + "," + host + ":" + port2 + "/" + db + "?target_session_attrs=read-write",
+	}
+}
 
-	c := clusterOn(t, &storetest.DB{URL: "postgres://" + user + "@" + host + ":" + port + "," + host + ":" + port2 + "/" + db + "?target_session_attrs=read-write"})
+// failOver kills the primary and promotes its standby.
+func (p *pair) failOver() {
+	p.t.Helper()
+	if err := p.first.Kill(syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+	conn, err := pgx.Connect(bounded(p.t), p.second.URL(p.db))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close(bounded(p.t))
+	if _, err := conn.Exec(bounded(p.t), `SELECT pg_promote(true)`); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its standby: all that
+// was acknowledged is there, with the same event ids, and the same processes go on.
+func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	c := clusterOn(t, &storetest.DB{URL: p.url})
 	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
 	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = 's2'`, `SELECT pg_reload_conf()`} {
 		if _, err := c.db.Exec(bounded(t), statement); err != nil {
@@ -126,17 +162,7 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	l.progress(30)
 	a.log.expectErrors()
 	b.log.expectErrors()
-	if err := first.Kill(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	direct, err := pgxpool.New(bounded(t), second.URL(db))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer direct.Close()
-	if _, err := direct.Exec(bounded(t), `SELECT pg_promote(true)`); err != nil {
-		t.Fatal(err)
-	}
+	p.failOver()
 	c.db.Reset()
 	within(t, "the first answers after the failover", l.progress(8), 5*time.Second)
 	l.progress(30)
@@ -146,7 +172,59 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 		}
 	}
 	l.finish()
-	if got := one[string](c, `SELECT current_setting('port')`); got != port2 {
-		t.Errorf("the fault did not happen: the database is at port %s, not %s", got, port2)
+	if got := one[string](c, `SELECT current_setting('port')`); got != p.port {
+		t.Errorf("the fault did not happen: the database is at port %s, not %s", got, p.port)
+	}
+}
+
+// TestFailoverThatLosesEventsSaysSo has a standby that lags behind when the primary dies. What it has not got is lost; who has seen
+// it and resumes is told of the gap, and never gets other events under the numbers that it has seen.
+func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	c := clusterOn(t, &storetest.DB{URL: p.url})
+	a, b := c.start("a"), c.start("b")
+	// Not those of the cluster: what they see is lost, which its checkers do not forgive.
+	reader := func(r *replica) *client.Client {
+		return &client.Client{URL: r.base + "/agents/script", HTTP: &http.Client{Transport: c.http}, Retry: c.retry}
+	}
+	g := newGate(t)
+	task := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":5},{"op":"complete","text":"done"}`))
+	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool { return atLast(ev, "a", 2) })
+	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
+	until(t, "the standby has what there is so far", func() bool {
+		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
+	})
+	sender := one[int32](c, `SELECT pid FROM pg_stat_replication`)
+	if err := syscall.Kill(int(sender), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the sender is in state T", func() bool { return procState(int(sender)) == "T" })
+
+	g.open()
+	lost := follow(t, reader(b).Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
+	endsWith(t, lost, a2a.StateCompleted)
+	a.log.expectErrors()
+	b.log.expectErrors()
+	if err := syscall.Kill(int(sender), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.failOver()
+	c.db.Reset()
+	until(t, "the task runs again", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.attempt WHERE task_id::text = $1`, task)
+		return err == nil && n == 2
+	})
+	c.awaitState(task, "COMPLETED")
+	for _, r := range []*replica{a, b} {
+		events := follow(t, reader(r).Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: lost[len(lost)-1].ID}), nil)
+		if len(events) == 0 || !events[0].Gap {
+			t.Errorf("%s continues behind %s, which is lost, without a word: %+v", r.name, lost[len(lost)-1].ID, events)
+			continue
+		}
+		endsWith(t, events, a2a.StateCompleted)
+		if diff := cmp.Diff(chunkTexts("b", 5), chunks(events, "b")); diff != "" {
+			t.Errorf("chunks of %s (-want +got):\n%s", r.name, diff)
+		}
 	}
 }
