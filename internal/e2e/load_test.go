@@ -31,6 +31,12 @@ func (s *replicas) replace(i int, r *replica) {
 	s.list[i] = r
 }
 
+func (s *replicas) add(more ...*replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, more...)
+}
+
 // load is clients that act until they are told to stop. Whatever is acknowledged to them is
 // held against the database at the end.
 type load struct {
