@@ -47,8 +47,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	l := c.startLoadOn(8, set)
 	l.progress(40)
 	hook(olds[0])
-	waiting := newGate(t) // a run of the old version that the migration and the new version find at work
-	long := submit(t, c.client(olds[0], "script"), play(waiting.op()+`,{"op":"chunk","id":"a","n":3}`))
+	const chunks = `{"op":"chunk","id":"a","n":100,"every_ms":100}` // the migration and the new version find it at work
+	long := submit(t, c.client(olds[0], "script"), play(chunks))
 	c.runner(long)
 
 	binary, err := build()
@@ -83,13 +83,13 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	set.replace(0, news[0])
 	set.replace(1, news[1])
 	l.progress(20)
-	for _, r := range olds { // one drains while the run is still at work: it is handed over
+	for _, r := range olds { // what still runs there is handed over
 		r.stop()
 	}
-	waiting.open()
 	l.progress(40)
 	l.finish()
 	c.awaitState(long, "COMPLETED")
+	c.checkScript(news[1], "script", long, 5, "["+chunks+"]")
 	c.hooksSettled()
 	sink.judge()
 }
