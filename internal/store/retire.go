@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -130,7 +132,9 @@ func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, 
 		return err
 	}
 	out.Deleted = len(gone)
-	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": ids[0].String(), "to": ids[len(ids)-1].String()}})
+	byID := func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
+	from, to := slices.MinFunc(ids, byID), slices.MaxFunc(ids, byID)
+	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from.String(), "to": to.String()}})
 }
 
 // idAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.
