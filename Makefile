@@ -16,7 +16,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 SQLC_VERSION := v1.31.1
 GOLANGCI_VERSION := v2.15.0
 SQLC := bin/sqlc-$(SQLC_VERSION)
+GOVULN_VERSION := v1.9.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+GOVULN := bin/govulncheck-$(GOVULN_VERSION)
 
 PKGS ?= ./...
 TESTFLAGS ?=
@@ -100,6 +102,11 @@ vet: ## Check format, go vet, and that go.mod is tidy
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 
+# Apart from verify: it asks the database of the Go project, which not every build machine reaches.
+.PHONY: vuln
+vuln: $(GOVULN) ## Look for known weaknesses in what the code uses; needs the network
+	$(GOVULN) ./...
+
 .PHONY: verify
 verify: vet lint sqlc-diff ## All checks that are not tests
 
@@ -115,6 +122,11 @@ $(SQLC):
 	@mkdir -p bin
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)
 	@mv bin/sqlc $@
+
+$(GOVULN):
+	@mkdir -p bin
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULN_VERSION)
+	@mv bin/govulncheck $@
 
 $(GOLANGCI):
 	@mkdir -p bin
