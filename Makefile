@@ -16,7 +16,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 SQLC_VERSION := v1.31.1
 GOLANGCI_VERSION := v2.15.0
 SQLC := bin/sqlc-$(SQLC_VERSION)
-GOVULN_VERSION := v1.9.0
+GOVULN_VERSION := v1.8.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 GOVULN := bin/govulncheck-$(GOVULN_VERSION)
 
