@@ -104,7 +104,7 @@ func (s *Server) agree(asked, g *generation, what string) error {
 	oldest := s.generations[0]
 	switch {
 	case asked == nil && g != oldest && !s.cfg.LenientVersion:
-		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: say A2A-Version: %s",
 			oldest.Version(), what, g.Version())
 	case asked != nil && asked != g:
 		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s is of A2A %s, but the request asks for %s", what, g.Version(), asked.Version())
