@@ -231,6 +231,15 @@ func (s *scenario) run() []string {
 	s.read("live", live)
 	s.read("other", other)
 
+	// A direct reply makes no task: the list below has none of it.
+	reply := object(s.t, s.must(operation{name: "SendMessage", context: ctx, script: `{"op":"reply","text":"hi"}`}))
+	if reply["role"] != "ROLE_AGENT" || reply["contextId"] != ctx || reply["taskId"] != nil {
+		s.t.Errorf("a direct reply: %v", reply)
+	}
+	if ids := s.read("reply", s.follow(s.t, &operation{name: "SendStreamingMessage", context: ctx, script: `{"op":"reply","text":"hi"}`})); len(ids) != 1 {
+		s.t.Errorf("the stream of a direct reply has %d items", len(ids))
+	}
+
 	page, _ := s.do(s.t, &operation{name: "ListTasks", context: ctx, size: "1"})
 	token := object(s.t, page)["nextPageToken"].(string)
 	page = s.must(operation{name: "ListTasks", context: ctx, size: "1", token: token})
@@ -383,8 +392,10 @@ func (w words) answer(t *testing.T, name string, result []byte) any {
 		}
 		return list
 	}
-	if wrapped, ok := object(t, v)["task"]; ok {
-		return wrapped
+	for _, member := range []string{"task", "message"} {
+		if wrapped, ok := object(t, v)[member]; ok {
+			return wrapped
+		}
 	}
 	return v
 }
@@ -410,7 +421,7 @@ func (w words) item(t *testing.T, result []byte) map[string]any {
 	kind, bare := item["kind"].(string)
 	w.plain(item)
 	if bare { // 0.3 over JSON-RPC does not wrap
-		item = map[string]any{map[string]string{"task": "task", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}[kind]: item}
+		item = map[string]any{map[string]string{"task": "task", "message": "message", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}[kind]: item}
 	}
 	return item
 }
