@@ -441,16 +441,17 @@ func (op *operation) header() http.Header {
 type httpFeed struct {
 	words
 	reader *sse.Reader
+	name   string // of the operation
 	member string // in which a result is; empty: it is bare
 }
 
-func newFeed(t *testing.T, resp *http.Response, w words, member string) feed {
+func newFeed(t *testing.T, resp *http.Response, w words, name, member string) feed {
 	t.Helper()
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
 		body, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s %s", kind, body)
 	}
-	return &httpFeed{w, sse.NewReader(resp.Body, sse.ReaderOptions{}), member}
+	return &httpFeed{w, sse.NewReader(resp.Body, sse.ReaderOptions{}), name, member}
 }
 
 func (f *httpFeed) next(t *testing.T) (map[string]any, string) {
@@ -462,6 +463,7 @@ func (f *httpFeed) next(t *testing.T) (map[string]any, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.valid(t, f.name, f.member != "", ev.Data)
 	result := ev.Data
 	if f.member != "" {
 		result = rawjson.Get(ev.Data, f.member)
@@ -521,6 +523,7 @@ func (s overRPC) do(t *testing.T, op *operation) (any, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.words().valid(t, op.name, true, body)
 	if failure := rawjson.Get(body, "error"); failure != nil {
 		data := rawjson.Get(failure, "data")
 		for first := range rawjson.Elements(data) {
@@ -538,7 +541,7 @@ func (s overRPC) follow(t *testing.T, op *operation) feed {
 	method, params := s.request(op)
 	resp := client{s.site, t, s.dialect}.post(method, params, op.header())
 	t.Cleanup(func() { resp.Body.Close() })
-	return newFeed(t, resp, s.words(), "result")
+	return newFeed(t, resp, s.words(), op.name, "result")
 }
 
 // overREST speaks HTTP+JSON.
@@ -628,6 +631,7 @@ func (s overREST) do(t *testing.T, op *operation) (any, string) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, reason(string(body))
 	}
+	w.valid(t, op.name, false, body)
 	return w.answer(t, op.name, body), ""
 }
 
@@ -635,5 +639,5 @@ func (s overREST) follow(t *testing.T, op *operation) feed {
 	t.Helper()
 	resp, w := s.send(t, op)
 	t.Cleanup(func() { resp.Body.Close() })
-	return newFeed(t, resp, w, "")
+	return newFeed(t, resp, w, op.name, "")
 }
