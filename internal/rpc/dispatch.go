@@ -37,7 +37,7 @@ type front interface {
 // items is an open stream towards a client. An error of one of its methods ends it: the
 // client is gone, or too slow.
 type items interface {
-	// item sends one item, as the codec wrote it, under the id that the client can resume behind.
+	// item sends one item, as the generation packs it, under the id that the client can resume behind.
 	item(id string, result []byte) error
 	// gap says that events are missing in front of the next item.
 	gap() error
