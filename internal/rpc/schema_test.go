@@ -1,7 +1,6 @@
 package rpc_test
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 	"testing"
@@ -93,20 +92,7 @@ func TestCardsOverHTTPFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for version, schemas := range map[string]*wiretest.Schemas{"0.3": schemas03, "1.0": schemas1} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/.well-known/agent-card.json", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("A2A-Version", version)
-		resp, err := s.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		card, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wiretest.Valid(t, schemas.Get(t, "AgentCard"), card)
+		got := send(t, s.Server, http.MethodGet, cardPath, "", http.Header{"A2a-Version": {version}})
+		wiretest.Valid(t, schemas.Get(t, "AgentCard"), []byte(got.body))
 	}
 }

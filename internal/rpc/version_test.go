@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,12 +49,10 @@ func send(t *testing.T, server *httptest.Server, method, path, body string, head
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		req.Header[name] = values // as the test spells it
-	}
-	if method == http.MethodPost {
+	if method == http.MethodPost || body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	maps.Copy(req.Header, header) // as the test spells it
 	resp, err := server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"mime"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -153,25 +152,13 @@ func (d *protoDecoder) message(obj []byte) a2a.Message {
 		}
 	}
 	msg := d.Message(&found)
-	msg.Role = d.role(found.Role)
+	msg.Role = d.Role(found.Role)
 	d.Need(member, found.Parts)
 	for v := range d.Parts(found.Parts) {
 		msg.Parts = append(msg.Parts, d.part(v))
 	}
 	d.Leave()
 	return msg
-}
-
-func (d *protoDecoder) role(v []byte) a2a.Role {
-	d.Need("role", v)
-	switch enum(v, protoRoles) {
-	case 1:
-		return a2a.RoleUser
-	case 2:
-		return a2a.RoleAgent
-	}
-	d.Fail("role", "must be ROLE_USER or ROLE_AGENT")
-	return 0
 }
 
 func (d *protoDecoder) part(obj []byte) a2a.Part {
@@ -400,7 +387,7 @@ func (d *protoDecoder) list(params []byte) a2a.Op {
 
 // state reads a state in the spelling of the definitions, or of the other dialect.
 func (d *protoDecoder) state(member string, v []byte) a2a.State {
-	if n := enum(v, protoStates); n >= 0 {
+	if n := decode.Enum(v, protoStates); n >= 0 {
 		return protoStateOrder[n]
 	}
 	name, ok := rawjson.String(v)
@@ -485,7 +472,6 @@ func (d *protoDecoder) pushDelete(params []byte) a2a.Op {
 
 // Enumerations of a2a.v1, in the order of their numbers.
 var (
-	protoRoles      = []string{"ROLE_UNSPECIFIED", "ROLE_USER", "ROLE_AGENT"}
 	protoStateOrder = [...]a2a.State{
 		a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
 		a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
@@ -495,15 +481,3 @@ var (
 		"TASK_STATE_CANCELLED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED",
 	}
 )
-
-// enum reads a value of an enumeration, by name or number, and returns its number, or -1.
-func enum(v []byte, names []string) int {
-	if n, ok := rawjson.Int(v); ok && n >= 0 && n < int64(len(names)) {
-		return int(n)
-	}
-	name, ok := rawjson.String(v)
-	if !ok {
-		return -1
-	}
-	return slices.Index(names, name)
-}
