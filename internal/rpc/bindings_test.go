@@ -46,13 +46,14 @@ type operation struct {
 	config                string // id of a webhook
 	lastID, key           string // Last-Event-ID, Idempotency-Key
 	noParts               bool
+	hook                  bool // with a webhook in the configuration
 }
 
 // TestEveryBindingSaysTheSame runs one script over every version and binding: what comes back
 // is the same but for the words of the version.
 func TestEveryBindingSaysTheSame(t *testing.T) {
 	t.Parallel()
-	names, speakers := everySpeaker(t)
+	names, speakers := everySpeaker(t, func(*rpc.Config) {})
 	first := (&scenario{t: t, speaker: speakers[names[0]]}).run()
 	for _, name := range names[1:] {
 		t.Run(name, func(t *testing.T) {
@@ -64,9 +65,9 @@ func TestEveryBindingSaysTheSame(t *testing.T) {
 }
 
 // everySpeaker opens a site and returns a client of every version and binding.
-func everySpeaker(t *testing.T) (names []string, speakers map[string]speaker) {
+func everySpeaker(t *testing.T, change func(*rpc.Config)) (names []string, speakers map[string]speaker) {
 	t.Helper()
-	s, conn, _ := openGRPC(t, func(*rpc.Config) {})
+	s, conn, _ := openGRPC(t, change)
 	return []string{"1.0 JSON-RPC", "0.3 JSON-RPC", "1.0 REST", "0.3 REST", "0.3 REST, proto", "1.0 gRPC", "0.3 gRPC"}, map[string]speaker{
 		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
 		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
@@ -78,10 +79,42 @@ func everySpeaker(t *testing.T) (names []string, speakers map[string]speaker) {
 	}
 }
 
+// TestPushOffIsSaidOverEveryBinding: an agent without webhooks refuses all that has to do with
+// them, and makes no task for a message that comes with one.
+func TestPushOffIsSaidOverEveryBinding(t *testing.T) {
+	t.Parallel()
+	names, speakers := everySpeaker(t, func(c *rpc.Config) { c.Agents[0].PushOff = true })
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			ctx := "context of " + name
+			answer, reason := speakers[name].do(t, &operation{name: "SendMessage", context: ctx, script: `{"op":"complete"}`})
+			if reason != "" {
+				t.Fatal(reason)
+			}
+			task := id(object(t, answer))
+			for _, op := range []operation{
+				{name: "SendMessage", context: ctx, script: `{"op":"complete"}`, hook: true},
+				{name: "CreateTaskPushNotificationConfig", task: task},
+				{name: "GetTaskPushNotificationConfig", task: task, config: "one"},
+				{name: "ListTaskPushNotificationConfigs", task: task},
+				{name: "DeleteTaskPushNotificationConfig", task: task, config: "one"},
+			} {
+				if answer, reason := speakers[name].do(t, &op); reason != "PUSH_NOTIFICATION_NOT_SUPPORTED" {
+					t.Errorf("%s: %v, %q", op.name, answer, reason)
+				}
+			}
+			page, _ := speakers[name].do(t, &operation{name: "ListTasks", context: ctx, size: "10"})
+			if tasks := object(t, page)["tasks"].([]any); len(tasks) != 1 {
+				t.Errorf("there are %d tasks, want 1", len(tasks))
+			}
+		})
+	}
+}
+
 // TestEveryPairOfBindings: what one client has made every other one reads, follows and goes on with, and all see the same.
 func TestEveryPairOfBindings(t *testing.T) {
 	t.Parallel()
-	names, speakers := everySpeaker(t)
+	names, speakers := everySpeaker(t, func(*rpc.Config) {})
 	must := func(t *testing.T, who string, op operation) any {
 		t.Helper()
 		answer, reason := speakers[who].do(t, &op)
@@ -309,6 +342,11 @@ func (w words) message(op *operation) string {
 	}
 	if op.context != "" {
 		m += `,"contextId":"` + op.context + `"`
+	}
+	if op.hook {
+		m += `},"configuration":{` + [...]string{
+			`"taskPushNotificationConfig":{"url":"https://h/x"}`, `"pushNotificationConfig":{"url":"https://h/x"}`, `"pushNotification":{"url":"https://h/x"}`,
+		}[w]
 	}
 	return `{"message":` + m + `},"metadata":{"k":1}}`
 }
