@@ -251,3 +251,37 @@ func TestExtensions(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryMethodAsksWhoIsCalling: without credentials no method of JSON-RPC is carried out, nor its
+// params looked at, and with too few of them neither; the HTTP status says so.
+func TestEveryMethodAsksWhoIsCalling(t *testing.T) {
+	t.Parallel()
+	keys := newBare(t, func(c *rpc.Config) { c.Authenticator = refusing(t) })
+	none := newBare(t, func(c *rpc.Config) { c.Authenticator, c.V03 = noScopes{}, v03.Codec{Lenient: true} })
+	const (
+		message = `{"message":{"kind":"message","messageId":"m","role":"%s","parts":[{"kind":"text","text":"x"}]}}`
+		read    = "tasks:read"
+		write   = "tasks:write"
+		push    = "push:write"
+	)
+	for i, d := range dialects {
+		body := strings.Replace(message, "%s", d.role, 1)
+		for method, want := range map[string]struct{ params, scope string }{
+			d.send: {body, write}, d.stream: {body, write}, d.cancel: {`{"id":"x"}`, write},
+			d.get: {`{"id":"x"}`, read}, d.subscribe: {`{"id":"x"}`, read}, d.list: {`{}`, read},
+			d.pushSet: {d.pushConfig("x", `"url":"https://h"`, "Bearer"), push}, d.pushDelete: {d.pushParams("x", "y"), push},
+			d.pushGet: {d.pushParams("x", "y"), read}, d.pushList: {d.pushParams("x", ""), read},
+			[]string{oldMethod, newMethod}[i]: {`{}`, read},
+		} {
+			header := http.Header{"A2a-Version": {d.version}}
+			got := send(t, keys, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":[]}`, header)
+			if got.status != http.StatusUnauthorized || !strings.Contains(got.body, "UNAUTHENTICATED") || !strings.Contains(got.header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("%s without credentials: %d %v %s", method, got.status, got.header, got.body)
+			}
+			got = send(t, none, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+want.params+`}`, header)
+			if got.status != http.StatusForbidden || !strings.Contains(got.body, "FORBIDDEN") || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="`+want.scope+`"`) {
+				t.Errorf("%s without scopes: %d %v %s", method, got.status, got.header, got.body)
+			}
+		}
+	}
+}
