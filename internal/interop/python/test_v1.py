@@ -1,5 +1,6 @@
 """a2ad as the official Python client of A2A 1.0 sees it."""
 
+import logging
 import unittest
 import uuid
 
@@ -204,4 +205,5 @@ class Interop(unittest.IsolatedAsyncioTestCase):
 
 
 if __name__ == '__main__':
+    logging.getLogger('asyncio').setLevel(logging.ERROR)  # it warns of every step that takes 0.1 s
     unittest.main()
