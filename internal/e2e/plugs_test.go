@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,6 +183,29 @@ func TestAgentIsToldOfItsExtensions(t *testing.T) {
 		got := c.post(a, "/agents/tells", message(""), tc.header...)
 		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) || got.code != 0 {
 			t.Errorf("%q: %s, want %s", tc.header, got.body, tc.want)
+		}
+	}
+}
+
+// TestAgentIsToldOfRequestMetadata: what stands beside the message in a request reaches the run, byte for
+// byte and in either generation, and stays in the store.
+func TestAgentIsToldOfRequestMetadata(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	file := "name: tells\ndescription: Says what it is told.\n" +
+		`executor: {exec: {command: [sed, 's/.*"requestMetadata":\(.*\)}$/<\1>/'], output: text}}` + "\n"
+	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},"metadata":{"n": 9007199254740993}}`
+	for _, tc := range []struct{ body, version string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + fmt.Sprintf(params, `"user"`, `"kind":"text",`) + `}`, "0.3"},
+		{`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + fmt.Sprintf(params, `"ROLE_USER"`, "") + `}`, "1.0"},
+	} {
+		got := c.post(a, "/agents/tells", tc.body, "A2A-Version", tc.version)
+		if want := `<[{\"n\": 9007199254740993}]>`; !strings.Contains(string(got.body), want) || strings.Contains(string(got.body), `"requestMetadata"`) {
+			t.Errorf("%s: %s, want %s", tc.version, got.body, want)
 		}
 	}
 }

@@ -105,6 +105,7 @@ var errCallerStopped = errors.New("nobody reads the events any more")
 // Execute relays one turn. A cancel, or the end of the deadline, is passed on once.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
+		ctx := context.WithValue(ctx, traceKey{}, run.Traceparent)
 		stopped := false
 		s := newSession(e, &run, func(event a2a.Event) error {
 			if err := context.Cause(ctx); err != nil {
@@ -120,13 +121,21 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 		if cause := context.Cause(ctx); cause != nil && !s.over {
 			err = cause
 			if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
-				s.cancel(ctx)
+				if err := s.cancel(ctx); err != nil {
+					s.log.Warn("cancel at the upstream", "err", err)
+				}
 			}
 		}
 		if err != nil && !stopped {
 			yield(nil, err)
 		}
 	}
+}
+
+// Cancel passes on that a task was canceled. One that the upstream has ended, or no longer knows, needs none.
+func (e *Executor) Cancel(ctx context.Context, run executor.Run) error {
+	s := newSession(e, &run, nil)
+	return s.cancel(context.WithValue(ctx, traceKey{}, run.Traceparent))
 }
 
 // invalid is the error of a run whose upstream does not keep to the rules.
