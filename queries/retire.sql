@@ -58,6 +58,8 @@ WITH t AS (
   DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY (sqlc.arg(ids))
 ), b AS (
   DELETE FROM a2a.task_batches b WHERE b.task_id = ANY (sqlc.arg(ids))
+), tc AS (
+  DELETE FROM a2a.task_cancels tc WHERE tc.task_id = ANY (sqlc.arg(ids))
 ), p AS (
   DELETE FROM a2a.push_configs p WHERE p.task_id = ANY (sqlc.arg(ids))
   RETURNING p.id

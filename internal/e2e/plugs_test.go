@@ -112,13 +112,45 @@ func TestCancelReachesTheAgent(t *testing.T) {
 	c.checkRuns(f, task)
 }
 
+// TestCancelReachesAnUpstreamThatWaits: the task waits for its client, so no run is there to pass the cancel on, and
+// the one server that could do so is down.
+func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	up := c.start("up")
+	file := fmt.Sprintf("name: front\ndescription: Plays scripts elsewhere.\nexecutor: {a2a: {card: %q}}\n", up.base+"/agents/script/.well-known/agent-card.json")
+	if err := os.WriteFile(filepath.Join(c.agents, "front.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	b := c.start("b", "A2AD_WORKERS=0")
+	task := submit(t, c.client(b, "front"), play(`{"op":"input","text":"which?"}`))
+	c.awaitState(task, "INPUT_REQUIRED")
+	upstream := one[string](c, `SELECT id::text FROM audit.task WHERE agent = 'script'`)
+	a.kill()
+	if got, err := c.client(b, "front").Cancel(bounded(t), task); err != nil || got.State != a2a.StateCanceled {
+		t.Fatalf("cancel: %s, %v", got.State, err)
+	}
+	if state := c.state(upstream); state != "INPUT_REQUIRED" {
+		t.Fatalf("the task elsewhere is %s before anybody could say so", state)
+	}
+	c.restart(a)
+	c.awaitState(upstream, "CANCELED")
+	up.stop() // it cannot show the tasks of the front, whose file came later
+}
+
 // TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the
 // reason, and others go on meanwhile.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
+	floodIsBounded(t, 3000, "the task would have more than 3000 events", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
+}
+
+func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
+	t.Helper()
 	c := newCluster(t)
 	c.outside()
-	a := c.start("a", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
+	a := c.start("a", env...)
 	var flooding sync.WaitGroup
 	for _, agent := range []string{"web", "command"} {
 		cl := c.client(a, agent)
@@ -126,10 +158,10 @@ func TestFloodIsBounded(t *testing.T) {
 		flooding.Go(func() {
 			c.awaitState(task, "FAILED")
 			got, err := cl.Get(bounded(t), task, -1)
-			if err != nil || !strings.Contains(string(got.Raw), "the task would have more than 3000 events") {
+			if err != nil || !strings.Contains(string(got.Raw), reason) {
 				t.Errorf("%s: the task fails with %.500s, %v", agent, got.Raw, err)
 			}
-			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > 3001 {
+			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > events+1 {
 				t.Errorf("%s: the task has %d events", agent, n)
 			}
 			if diff := cmp.Diff([]string{"a failed"}, c.attempts(task)); diff != "" {

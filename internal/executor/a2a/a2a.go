@@ -121,7 +121,7 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 		if cause := context.Cause(ctx); cause != nil && !s.over {
 			err = cause
 			if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
-				if err := s.cancel(ctx); err != nil {
+				if err := s.cancel(context.WithoutCancel(ctx), executor.CancelMetadata(ctx)); err != nil {
 					s.log.Warn("cancel at the upstream", "err", err)
 				}
 			}
@@ -132,10 +132,15 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 	}
 }
 
+var _ executor.Canceler = (*Executor)(nil)
+
 // Cancel passes on that a task was canceled. One that the upstream has ended, or no longer knows, needs none.
-func (e *Executor) Cancel(ctx context.Context, run executor.Run) error {
+func (e *Executor) Cancel(ctx context.Context, run executor.Run, metadata a2a.Raw) error {
 	s := newSession(e, &run, nil)
-	return s.cancel(context.WithValue(ctx, traceKey{}, run.Traceparent))
+	if err := s.cancel(context.WithValue(ctx, traceKey{}, run.Traceparent), metadata); err != nil {
+		return s.verdict(err)
+	}
+	return nil
 }
 
 // invalid is the error of a run whose upstream does not keep to the rules.

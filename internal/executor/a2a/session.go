@@ -327,12 +327,11 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // cancel tells the upstream, once, that its work is not wanted any more.
-func (s *session) cancel(ctx context.Context) (err error) {
+func (s *session) cancel(ctx context.Context, metadata a2a.Raw) (err error) {
 	if s.pos.Task == "" || s.pos.Status.State.Terminal() {
 		return nil
 	}
-	metadata := executor.CancelMetadata(ctx)
-	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelTimeout, errSlow)
+	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout, errSlow)
 	defer stop()
 	if s.at == nil {
 		if s.at, err = s.e.cards.get(ctx); err != nil {

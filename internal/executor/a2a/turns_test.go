@@ -177,28 +177,27 @@ func TestTaskThatDoesNotRunIsCanceledByItsCheckpoint(t *testing.T) {
 		k.say("go")
 		k.finish()
 		run := executor.Run{Task: a2a.Task{ID: k.task.ID}, Agent: "up", Tenant: "t", Owner: "o", Checkpoint: k.checkpoint}
-		ctx, cancel := context.WithCancelCause(bounded(t))
-		cancel(executor.Canceled(a2a.Raw(`{"why":1}`)))
-		if err := k.exec.Cancel(ctx, run); err != nil {
+		ctx := bounded(t)
+		if err := k.exec.Cancel(ctx, run, a2a.Raw(`{"why":1}`)); err != nil {
 			t.Fatal(err)
 		}
 		if _, n := f.count(); n != 1 {
 			t.Errorf("%d cancels were sent, want 1", n)
 		}
 		checkTexts(t, "metadata", f.metadata, []string{`{"why":1}`})
-		if err := k.exec.Cancel(ctx, run); err != nil {
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
 			t.Errorf("a task that has ended: %v", err)
 		}
 		f.forget()
-		if err := k.exec.Cancel(ctx, run); err != nil {
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
 			t.Errorf("a task that is forgotten: %v", err)
 		}
 		f.locked(func() { f.down = true })
-		if err := k.exec.Cancel(ctx, run); err == nil {
+		if err := k.exec.Cancel(ctx, run, nil); err == nil {
 			t.Error("an upstream that is away is told nothing, and there is no error")
 		}
 		run.Checkpoint = nil
-		if err := k.exec.Cancel(ctx, run); err != nil {
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
 			t.Errorf("a task that the upstream has never seen: %v", err)
 		}
 	})

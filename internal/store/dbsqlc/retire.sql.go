@@ -315,6 +315,8 @@ WITH t AS (
   DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY ($1)
 ), b AS (
   DELETE FROM a2a.task_batches b WHERE b.task_id = ANY ($1)
+), tc AS (
+  DELETE FROM a2a.task_cancels tc WHERE tc.task_id = ANY ($1)
 ), p AS (
   DELETE FROM a2a.push_configs p WHERE p.task_id = ANY ($1)
   RETURNING p.id
