@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/wire/answer"
 )
 
@@ -270,7 +271,7 @@ func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 		if err == nil {
 			err = s.catchUp(&t)
 		}
-		if context.Cause(ctx) != nil || errors.Is(err, errCallerStopped) {
+		if context.Cause(ctx) != nil || errors.Is(err, executor.ErrUnread) {
 			return err
 		}
 		if err != nil {
