@@ -79,6 +79,10 @@ WITH t AS (
 DELETE FROM a2a.task_events e USING t
 WHERE e.task_id = ANY (sqlc.arg(ids)::uuid[]) AND e.task_id = t.id AND e.seq < t.last_seq;
 
+-- StatementsMayTake gives the statements of the rest of the transaction so many milliseconds each.
+-- name: StatementsMayTake :exec
+SELECT set_config('statement_timeout', sqlc.arg(ms)::text, true);
+
 -- LogUnfolded names those of the tasks whose artifacts are still in the log.
 -- name: LogUnfolded :many
 SELECT t.id FROM a2a.tasks t WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) AND t.has_artifacts AND NOT t.folded;

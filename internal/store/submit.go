@@ -344,7 +344,7 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
-		folds := t.HasArtifacts && t.LastSeq >= foldEvents
+		folds := t.HasArtifacts && folds(t.LastSeq+1, t.Bytes)
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
 			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
