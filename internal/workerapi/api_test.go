@@ -64,7 +64,7 @@ func TestRunSaysWhatCameWithItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"traceparent":"` + trace + `"`, `"requestMetadata":[{"n": 1.50}]`} {
-		if !strings.Contains(string(got.body), want) {
+		if !strings.Contains(got.body, want) {
 			t.Errorf("%s: want %s", got.body, want)
 		}
 	}
