@@ -198,12 +198,7 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 }
 
 func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
-	env := readEnviron(app.Environ)
-	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-	if err != nil {
-		return nil, err
-	}
-	secure, err := spec.TLSConfig()
+	header, secure, err := connection(app, spec.Remote)
 	if err != nil {
 		return nil, err
 	}
