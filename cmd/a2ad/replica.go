@@ -228,7 +228,9 @@ func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, err
 	for i, s := range k.Scopes {
 		scopes[i] = auth.Scope(s)
 	}
-	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes}, err
+	return auth.StoredKey{
+		SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents, ExpiresAt: k.ExpiresAt,
+	}, err
 }
 
 // forgetKeys drops what is remembered of API keys when one was revoked anywhere.

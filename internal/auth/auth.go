@@ -20,13 +20,19 @@ type Principal struct {
 	Tenant string // the organisation; never empty
 	Owner  string // whose tasks these are within the tenant; never empty
 	Kind   Kind
-	Scopes []Scope // may be shared: not to be changed
+	Scopes []Scope  // may be shared: not to be changed
+	Agents []string // the only ones that it is for; nil: all. May be shared: not to be changed
 	Method Method
 	KeyID  string // of an API key; it is not secret
 }
 
 // Has reports whether the principal was granted scope.
 func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scope) }
+
+// MayUse reports whether the credential is for an agent.
+func (p Principal) MayUse(agent string) bool {
+	return p.Agents == nil || slices.Contains(p.Agents, agent)
+}
 
 // LogValue names the principal in logs.
 func (p Principal) LogValue() slog.Value {

@@ -28,6 +28,7 @@ type StoredKey struct {
 	Owner      string
 	Kind       Kind
 	Scopes     []Scope
+	Agents     []string  // nil: all
 	ExpiresAt  time.Time // zero: never. Compared with this machine's clock
 	RevokedAt  time.Time // zero: not revoked
 }
@@ -127,7 +128,7 @@ func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 		return Principal{}, err
 	}
 	return Principal{
-		Tenant: key.Tenant, Owner: key.Owner, Kind: key.Kind, Scopes: key.Scopes, Method: MethodAPIKey, KeyID: id,
+		Tenant: key.Tenant, Owner: key.Owner, Kind: key.Kind, Scopes: key.Scopes, Agents: key.Agents, Method: MethodAPIKey, KeyID: id,
 	}, nil
 }
 
@@ -155,7 +156,7 @@ func (k *Keys) find(ctx context.Context, id string, hash [sha256.Size]byte) (Sto
 	if err := check(key, id); err != nil {
 		return StoredKey{}, err
 	}
-	key.Scopes = slices.Clone(key.Scopes)
+	key.Scopes, key.Agents = slices.Clone(key.Scopes), slices.Clone(key.Agents)
 	k.remember(epoch, id, key)
 	if k.cfg.Used != nil {
 		k.cfg.Used(id)
