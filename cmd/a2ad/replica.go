@@ -199,7 +199,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Agents: list, PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: list, PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,

@@ -24,6 +24,7 @@ type Principal struct {
 	Agents []string // the only ones that it is for; nil: all. May be shared: not to be changed
 	Method Method
 	KeyID  string // of an API key; it is not secret
+	Name   string // of a token or certificate: its subject; not secret
 }
 
 // Has reports whether the principal was granted scope.
@@ -32,6 +33,20 @@ func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scop
 // MayUse reports whether the credential is for an agent.
 func (p Principal) MayUse(agent string) bool {
 	return p.Agents == nil || slices.Contains(p.Agents, agent)
+}
+
+// Actor is who this is to the audit log: "key <id>", "jwt <subject>", "cert <subject>" or
+// "anonymous".
+func (p Principal) Actor() string {
+	switch p.Method {
+	case MethodAPIKey:
+		return "key " + p.KeyID
+	case MethodJWT:
+		return "jwt " + p.Name
+	case MethodCert:
+		return "cert " + p.Name
+	}
+	return "anonymous"
 }
 
 // LogValue names the principal in logs.
@@ -44,6 +59,9 @@ func (p Principal) LogValue() slog.Value {
 	}
 	if p.KeyID != "" {
 		attrs = append(attrs, slog.String("key_id", p.KeyID))
+	}
+	if p.Name != "" {
+		attrs = append(attrs, slog.String("name", p.Name))
 	}
 	return slog.GroupValue(attrs...)
 }
@@ -68,6 +86,8 @@ type Method string
 const (
 	MethodNone   Method = "none"
 	MethodAPIKey Method = "api_key"
+	MethodJWT    Method = "jwt"
+	MethodCert   Method = "mtls"
 )
 
 // Scope is one thing that a credential permits. The words are stored; one that this

@@ -52,13 +52,7 @@ type operation struct {
 func TestEveryBindingSaysTheSame(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	speakers := map[string]speaker{
-		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
-		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
-		"1.0 REST":        overREST{s, "", wordsV1},
-		"0.3 REST":        overREST{s, "/v1", wordsSchema},
-		"0.3 REST, proto": overREST{s, "/v1", wordsProto},
-	}
+	speakers := speakersOf(s)
 	names := []string{"1.0 JSON-RPC", "0.3 JSON-RPC", "1.0 REST", "0.3 REST", "0.3 REST, proto"}
 	first := (&scenario{t: t, speaker: speakers[names[0]]}).run()
 	for _, name := range names[1:] {

@@ -73,7 +73,7 @@ func (c *call) signIn(r *http.Request) error {
 		return err
 	}
 	c.principal, c.rec.principal = p, &c.principal
-	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner}
+	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
 	return nil
 }
 
@@ -98,12 +98,15 @@ func (c *call) chooseAgent(name string) error {
 	return nil
 }
 
-// permit refuses an operation for which the caller has no scope, and one that does without
-// an extension that the agent requires.
+// permit refuses an operation for which the caller has no scope or whose agent the credentials
+// are not for, and one that does without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
 	if scope := scopeOf(op); !c.principal.Has(scope) {
 		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 		return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+	}
+	if !c.principal.MayUse(c.agent.agent.Name) {
+		return a2a.Errorf(a2a.CodeForbidden, "the credentials are not for this agent")
 	}
 	return c.agreeExtensions()
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Authenticator auth.Authenticator
 	V03           wire.Codec
 	V1            wire.Codec    // nil: 0.3 alone is spoken
+	Shared        bool          // the owners of a tenant see each other's tasks
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
