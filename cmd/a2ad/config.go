@@ -43,6 +43,7 @@ type Config struct {
 	Pool      `group:"database"`
 	Listeners `group:"listeners"`
 	Access    `group:"access"`
+	OIDC      `group:"access"`
 	Work      `group:"work"`
 	Streams   `group:"streams"`
 	Webhooks  `group:"webhooks"`
@@ -92,6 +93,32 @@ type Access struct {
 	Auth    string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
 	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
 	Keys    seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+}
+
+// OIDC says which tokens of an identity provider are taken, and what they mean.
+type OIDC struct {
+	OIDCIssuer      Issuer `type:"setting" name:"oidc-issuer" help:"Identity provider whose tokens sign callers in, as tokens name it in iss."`
+	OIDCAudience    string `type:"setting" name:"oidc-audience" placeholder:"TEXT" help:"What tokens for this server have in aud."`
+	OIDCJWKSURL     Issuer `type:"setting" name:"oidc-jwks-url" auto:"discovered" hidden:"" help:"Where the keys of the issuer are."`
+	OIDCTenantClaim string `type:"setting" name:"oidc-tenant-claim" placeholder:"CLAIM" help:"Claim that names the tenant; without it all tokens are of A2AD_OIDC_TENANT."`
+	OIDCTenant      string `type:"setting" name:"oidc-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of all tokens where no claim names it."`
+	OIDCOwnerClaim  Words  `type:"setting" name:"oidc-owner-claim" def:"sub,client_id" hidden:"" placeholder:"CLAIMS" help:"Claims of which the first that a token has names the owner."`
+	OIDCScopeClaim  Words  `type:"setting" name:"oidc-scope-claim" def:"scope,scp" hidden:"" placeholder:"CLAIMS" help:"Claims that name scopes, as tasks:read, in one text or a list."`
+	OIDCScopes      Scopes `type:"setting" name:"oidc-scopes" placeholder:"SCOPES" help:"Scopes that every token has besides."`
+}
+
+func (o *OIDC) check() []fault {
+	var faults []fault
+	bad := func(name, text string) { faults = append(faults, fault{Name: name, Text: text}) }
+	switch {
+	case o.OIDCIssuer == "" && o.OIDCAudience != "":
+		bad("A2AD_OIDC_AUDIENCE", "set A2AD_OIDC_ISSUER too: it says whose tokens these are")
+	case o.OIDCIssuer == "" && o.OIDCJWKSURL != "":
+		bad("A2AD_OIDC_JWKS_URL", "set A2AD_OIDC_ISSUER too: it says whose keys these are")
+	case o.OIDCIssuer != "" && o.OIDCAudience == "":
+		bad("A2AD_OIDC_AUDIENCE", "say what tokens for this server have in aud, for example https://agents.example.org: without it a token for any other service would do")
+	}
+	return faults
 }
 
 // Work says which agents there are and how their runs are held.
@@ -210,7 +237,7 @@ func (c *Config) check() []fault {
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
 	}
-	return append(faults, c.Database.check()...)
+	return append(append(faults, c.OIDC.check()...), c.Database.check()...)
 }
 
 // replicaName leaves room for "a2ad-" and the role in application_name, which holds 63 bytes.

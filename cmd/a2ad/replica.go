@@ -50,6 +50,7 @@ type replica struct {
 	pool       *worker.Pool
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
+	tokens     *auth.JWT  // nil without an identity provider
 	policy     push.Policy
 	pushKeys   *push.Keys
 	deliverer  *push.Deliverer
@@ -209,46 +210,6 @@ func (r *replica) openAPI(ctx context.Context) error {
 	return err
 }
 
-// authenticator says who may call. Revoked keys are forgotten when the store says so.
-func (r *replica) authenticator() (auth.Authenticator, error) {
-	if r.cfg.Auth == AuthNone {
-		return auth.Anonymous{}, nil
-	}
-	var err error
-	r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey})
-	return auth.Chain{r.keys}, err
-}
-
-func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
-	k, secret, err := r.store.LookupAPIKey(ctx, id)
-	if errors.Is(err, store.ErrNoKey) {
-		return auth.StoredKey{}, auth.ErrUnknownKey
-	}
-	scopes := make([]auth.Scope, len(k.Scopes))
-	for i, s := range k.Scopes {
-		scopes[i] = auth.Scope(s)
-	}
-	return auth.StoredKey{
-		SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents, ExpiresAt: k.ExpiresAt,
-	}, err
-}
-
-// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
-func (r *replica) forgetKeys(ctx context.Context) error {
-	wake, stop := r.hub.Wait(store.KeyAPIKeys)
-	defer stop()
-	for {
-		select {
-		case <-wake:
-			if r.keys != nil {
-				r.keys.ForgetAll()
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
@@ -269,7 +230,7 @@ func (r *replica) run(ctx context.Context) error {
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -43,9 +43,10 @@ type SecurityScheme struct {
 	Name        string
 	Kind        SecurityKind
 	Description string
-	Header      string // SecurityAPIKey: the header
-	Format      string // SecurityBearer: a hint at the token's form
-	URL         string // SecurityOIDC: discovery document
+	Header      string   // SecurityAPIKey: the header
+	Format      string   // SecurityBearer: a hint at the token's form
+	URL         string   // SecurityOIDC: discovery document
+	Scopes      []string // what a client should ask for
 }
 
 // SecurityKind says what a SecurityScheme is.

@@ -146,11 +146,15 @@ func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{}, refusal.with(c.Challenges())
 }
 
-// Challenges returns those of all members.
+// Challenges returns those of all members, each once.
 func (c Chain) Challenges() []string {
 	var all []string
 	for _, a := range c {
-		all = append(all, a.Challenges()...)
+		for _, challenge := range a.Challenges() {
+			if !slices.Contains(all, challenge) {
+				all = append(all, challenge)
+			}
+		}
 	}
 	return all
 }

@@ -1,10 +1,18 @@
 package e2e_test
 
 import (
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
@@ -76,4 +84,70 @@ func TestTenantSharesWhereThatIsSet(t *testing.T) {
 		t.Errorf("canceled by %q", actor)
 	}
 	c.key = ann
+}
+
+// TestTokensOfAnIdentityProviderSignIn at a server that finds the provider by itself, and while it is away.
+func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
+	t.Parallel()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := jose.JSONWebKey{Key: private, KeyID: "k", Algorithm: string(jose.EdDSA)}
+	mux := http.NewServeMux()
+	idp := httptest.NewServer(mux)
+	t.Cleanup(idp.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, idp.URL, idp.URL+"/keys")
+	})
+	read := make(chan struct{}, 100)
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}) //nolint:errcheck // the test will see
+		read <- struct{}{}
+	})
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(org, sub, scope string) string {
+		text, err := jwt.Signed(signer).Claims(map[string]any{
+			"iss": idp.URL, "aud": "a2ad-test", "org": org, "sub": sub, "scope": scope, "exp": time.Now().Add(time.Hour).Unix(),
+		}).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_OIDC_ISSUER="+idp.URL, "A2AD_OIDC_AUDIENCE=a2ad-test", "A2AD_OIDC_TENANT_CLAIM=org")
+	<-read
+	idp.Close()
+	cl := c.client(a, "script")
+	bearer := token("acme", "ann", "tasks:read tasks:write")
+	cl.APIKey = bearer
+	task := send(t, cl, play(`{"op":"input"}`)).TaskID
+	for name, tc := range map[string]struct {
+		token  string
+		status int
+		code   int
+	}{
+		"another owner":  {token("acme", "bob", "tasks:read"), 200, taskNotFound},
+		"another tenant": {token("other", "ann", "tasks:read"), 200, taskNotFound},
+		"no scope":       {token("acme", "ann", ""), 403, 0},
+		"no tenant":      {token("", "ann", "tasks:read"), 401, 0},
+	} {
+		got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+task+`"}`), "Authorization", "Bearer "+tc.token)
+		if got.status != tc.status || tc.code != 0 && got.code != tc.code {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	// An API key of the same tenant and owner is the same caller.
+	cl.APIKey = c.apiKey("acme", "ann", "tasks:read,tasks:write")
+	if _, err := cl.Cancel(bounded(t), task); err != nil {
+		t.Error(err)
+	}
+	c.key = cl.APIKey
+	if strings.Contains(a.log.all(), bearer) {
+		t.Error("a token is in the log")
+	}
 }

@@ -70,9 +70,9 @@ func skill(dst []byte, s *a2a.Skill) []byte {
 
 // Security appends the member "securitySchemes", whose values scheme writes, and behind
 // it a list, under key, of one requirement for each scheme, as any one of them is enough:
-// what stands before the name of the scheme and behind it is up to the generation. A card
+// what stands around the name of the scheme and its scopes is up to the generation. A card
 // without schemes has neither.
-func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, key, before, behind string) []byte {
+func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, key, before, between, behind string) []byte {
 	if len(schemes) == 0 {
 		return dst
 	}
@@ -85,7 +85,7 @@ func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a
 	dst = append(dst, `":[`...)
 	for i := range schemes {
 		dst = rawjson.AppendString(append(Comma(dst, i), before...), schemes[i].Name)
-		dst = append(dst, behind...)
+		dst = append(List(append(dst, between...), schemes[i].Scopes), behind...)
 	}
 	return append(dst, ']')
 }

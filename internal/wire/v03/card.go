@@ -16,7 +16,7 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	dst = encode.Card(dst, c)
 	dst = encode.Capabilities(dst, c)
 	dst = append(dst, `,"stateTransitionHistory":false}`...)
-	dst = encode.Security(dst, c.Security, appendScheme, "security", `{`, `:[]}`)
+	dst = encode.Security(dst, c.Security, appendScheme, "security", `{`, `:`, `}`)
 	dst = strconv.AppendBool(append(dst, `,"supportsAuthenticatedExtendedCard":`...), c.ExtendedCard)
 	return append(dst, '}')
 }

@@ -25,7 +25,7 @@ func TestAppendCard(t *testing.T) {
 		Streaming: true, ExtendedCard: true,
 		Security: []a2a.SecurityScheme{
 			{Name: "key", Kind: a2a.SecurityAPIKey, Header: "X-API-Key", Description: "k"}, {Name: "bearer", Kind: a2a.SecurityBearer, Format: "JWT"},
-			{Name: "oidc", Kind: a2a.SecurityOIDC, URL: "https://i/.well-known/openid-configuration"}, {Name: "mtls", Kind: a2a.SecurityMTLS},
+			{Name: "oidc", Kind: a2a.SecurityOIDC, URL: "https://i/.well-known/openid-configuration", Scopes: []string{"a", "b"}}, {Name: "mtls", Kind: a2a.SecurityMTLS},
 		},
 		Extensions: []a2a.Extension{{URI: "https://x", Description: "x", Params: a2a.Raw(`{"p":1}`)}, {URI: "https://y", Required: true}},
 	}
@@ -39,7 +39,7 @@ func TestAppendCard(t *testing.T) {
 		`{"uri":"https://x","description":"x","required":false,"params":{"p":1}},{"uri":"https://y","required":true}],"stateTransitionHistory":false},` +
 		`"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"X-API-Key","description":"k"},"bearer":{"type":"http","scheme":"bearer","bearerFormat":"JWT"},` +
 		`"oidc":{"type":"openIdConnect","openIdConnectUrl":"https://i/.well-known/openid-configuration"},"mtls":{"type":"mutualTLS"}},` +
-		`"security":[{"key":[]},{"bearer":[]},{"oidc":[]},{"mtls":[]}],"supportsAuthenticatedExtendedCard":true}`
+		`"security":[{"key":[]},{"bearer":[]},{"oidc":["a","b"]},{"mtls":[]}],"supportsAuthenticatedExtendedCard":true}`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -19,7 +19,7 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	dst = encode.Card(append(dst, ']'), c)
 	dst = encode.Capabilities(dst, c)
 	dst = append(strconv.AppendBool(append(dst, `,"extendedAgentCard":`...), c.ExtendedCard), '}')
-	dst = encode.Security(dst, c.Security, appendScheme, "securityRequirements", `{"schemes":{`, `:{"list":[]}}}`)
+	dst = encode.Security(dst, c.Security, appendScheme, "securityRequirements", `{"schemes":{`, `:{"list":`, `}}}`)
 	return append(dst, '}')
 }
 
