@@ -51,7 +51,9 @@ bench: ## Measure, and print each figure beside its baseline
 interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs node and npm), Python (where there is one)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
+	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
 	cd internal/interop/js && npm ci --ignore-scripts --no-audit --no-fund && A2AD_BIN='$(CURDIR)/bin/a2ad' npm test
+	A2AD_TEST_NPM=1 $(GO) test ./internal/doctest -count=1 -run TestDocuments/examples/typescript
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 
@@ -61,6 +63,9 @@ interop-python: build
 	python3 -m venv bin/interop-python
 	bin/interop-python/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements.txt
 	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python/bin/python -B internal/interop/python/test_a2ad.py -v
+	python3 -m venv bin/interop-python-v1
+	bin/interop-python-v1/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements-v1.txt
+	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python-v1/bin/python -B internal/interop/python/test_v1.py -v
 
 .PHONY: up
 up: ## Start PostgreSQL and a2ad in containers (docker compose)

@@ -11,6 +11,8 @@
 -- was lost or that is only now being carried out, and is left out as well.
 -- A task that has webhooks is skipped, and says so, unless with_push promises that their heads
 -- are moved in the same transaction.
+-- What may still be answered with a message is a task from the first batch on that tells its
+-- client something, unless that batch replies.
 -- Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 -- statistics say can turn a lookup into a read of all tasks.
 -- name: EventAppend :many
@@ -19,7 +21,8 @@ WITH k AS (
     unnest(sqlc.arg(counts)::int[]) AS n, unnest(sqlc.arg(message_counts)::int[]) AS m, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
     unnest(sqlc.arg(artifacts)::boolean[]) AS art, unnest(sqlc.arg(throughs)::bigint[]) AS through, unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(errors)::text[]) AS error,
     unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said, unnest(sqlc.arg(folds)::boolean[]) AS folds,
-    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint
+    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint, unnest(sqlc.arg(workers)::text[]) AS worker,
+    unnest(sqlc.arg(tells)::boolean[]) AS tells, unnest(sqlc.arg(replies)::boolean[]) AS replies
 ), e AS (
   SELECT generate_subscripts(sqlc.arg(positions)::int[], 1) AS ord, unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS place,
     unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid, unnest(sqlc.arg(kinds)::smallint[]) AS kind, unnest(sqlc.arg(states)::smallint[]) AS state,
@@ -32,7 +35,7 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, l.has_push, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, k.tells, k.replies, l.now, l.has_push, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
@@ -45,10 +48,11 @@ WITH k AS (
     read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
     attempt = CASE WHEN j.asked > 2 AND j.asked <> 101 THEN 0 ELSE t.attempt END,
     deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
+    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END,
+    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN j.replies AND j.state = 100 THEN 2 WHEN j.tells THEN 0 ELSE 1 END
   FROM j
   WHERE t.id = j.id AND t.lease_epoch = j.epoch AND (sqlc.arg(with_push)::boolean OR NOT j.has_push)
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint, j.worker,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
@@ -63,7 +67,7 @@ WITH k AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
 ), x AS (
-  SELECT u.id, u.epoch, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
+  SELECT u.id, u.epoch, u.worker, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
     CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
   FROM e JOIN u ON u.pos = e.pos
 ), mm AS (
@@ -77,7 +81,7 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, sqlc.arg(worker)::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
 SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
@@ -115,6 +119,10 @@ FROM a2a.task_events e
 WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
 ORDER BY e.seq
 LIMIT sqlc.arg(max)::int;
+
+-- EventCancel reads the event that canceled a task.
+-- name: EventCancel :one
+SELECT e.body FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.state >= 100 AND e.state = 102;
 
 -- EventUID reads the uid of one event, to tell whether a client's resume id is of this log.
 -- name: EventUID :one

@@ -1,19 +1,27 @@
 -- TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
--- acted on after the commit. floor is the run_at below which this caller has seen no live
+-- acted on after the commit. A floor is the run_at below which this caller has seen no live
 -- row: behind it lie dead index entries that a held snapshot keeps. It runs on
 -- connections that know index plans alone, and what it has locked it deletes by place, not by
--- key: no statistics of the queue, which say nothing, can make it read the whole index. The
+-- key: no statistics of the queue, which say nothing, can make it read the whole index. It goes
+-- through the lanes in the order given, each oldest first, and stops when it has enough; what
+-- it does not take it has not locked. capacity is how many runs of the agent there may be at
+-- once, or negative: the caller holds the agent's lock (AgentLock) where it is not. The
 -- time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
 -- made a claim read everything that waits for a later time.
 -- name: TaskClaim :many
 WITH pick AS (
-  SELECT q.ctid AS place, q.run_at, q.task_id, q.reason, (SELECT clock_timestamp()) AS now
-  FROM a2a.task_ready q
-  WHERE q.queue = sqlc.arg(queue)::text AND q.priority = sqlc.arg(priority)::smallint
-    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= sqlc.arg(floor)::timestamptz
-  ORDER BY q.run_at, q.task_id
-  LIMIT sqlc.arg(slots)::int
-  FOR UPDATE SKIP LOCKED
+  SELECT w.place, lanes.lane, w.run_at, w.task_id, w.reason, (SELECT clock_timestamp()) AS now
+  FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) lanes, LATERAL (
+    SELECT q.ctid AS place, q.run_at, q.task_id, q.reason
+    FROM a2a.task_ready q
+    WHERE q.queue = sqlc.arg(queue)::text AND q.priority = lanes.lane
+      AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= lanes.floor
+    ORDER BY q.run_at, q.task_id
+    LIMIT sqlc.arg(slots)::int
+    FOR UPDATE SKIP LOCKED
+  ) w
+  LIMIT CASE WHEN sqlc.arg(capacity)::int < 0 THEN sqlc.arg(slots)
+    ELSE greatest(least(sqlc.arg(slots), sqlc.arg(capacity) - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = sqlc.arg(queue))), 0) END
 ), del AS (
   DELETE FROM a2a.task_ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM pick p))
 ), up AS (
@@ -25,13 +33,16 @@ WITH pick AS (
   FROM pick
   WHERE t.id = pick.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
+    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT up.id, up.lease_epoch, sqlc.arg(worker)::text, clock_timestamp() + sqlc.arg(ttl)::interval FROM up
-  ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  SELECT up.id, up.lease_epoch, sqlc.arg(worker)::text, clock_timestamp() + sqlc.arg(ttl)::interval, up.last_user_seq,
+    CASE WHEN sqlc.arg(capacity) >= 0 THEN sqlc.arg(queue) END
+  FROM up
+  ON CONFLICT (task_id) DO UPDATE
+  SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT up.id, up.lease_epoch, up.attempt, sqlc.arg(worker), clock_timestamp() FROM up
@@ -40,10 +51,86 @@ WITH pick AS (
   SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, sqlc.arg(worker), up.last_at, up.body FROM up
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, coalesce(up.traceparent, '')::text AS traceparent, up.lane::smallint AS lane, up.run_at, up.uid::uuid AS uid, (clock_timestamp() + sqlc.arg(ttl))::timestamptz AS lease_until, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id;
+
+-- AgentLock has the claims of an agent whose runs are counted follow each other: the count of
+-- the next one must see the leases of this one. It does not wait.
+-- name: AgentLock :one
+SELECT pg_try_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(agent)::text));
+
+-- LeaseHold extends the lease of a worker far away, if it is held by this epoch and has not
+-- run out, and reads what the worker's process would know of the run. Only agents that are
+-- named are looked at. A batch that was written under this id before comes with it.
+-- name: LeaseHold :one
+WITH p AS (
+  SELECT unnest(sqlc.arg(agents)::text[]) AS agent, unnest(sqlc.arg(ttls)::bigint[]) AS ttl
+), h AS (
+  SELECT l.task_id, p.ttl
+  FROM a2a.task_leases l
+  JOIN a2a.tasks t ON t.id = l.task_id AND t.lease_epoch = l.epoch AND t.state < 100
+  JOIN p ON p.agent = t.agent
+  WHERE l.task_id = sqlc.arg(task_id)::uuid AND l.epoch = sqlc.arg(epoch)::bigint AND l.lease_until > clock_timestamp()
+  FOR UPDATE OF l
+), u AS (
+  UPDATE a2a.task_leases l
+  SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond'
+  FROM h
+  WHERE l.task_id = h.task_id AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
+  RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
+)
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, u.worker, u.lease_until,
+  coalesce(u.through, t.last_user_seq)::bigint AS through, (u.queue IS NOT NULL)::boolean AS counted,
+  (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms,
+  coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms, (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
+  coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
+FROM u
+JOIN a2a.tasks t ON t.id = u.task_id
+LEFT JOIN a2a.task_batches b ON b.task_id = u.task_id AND b.epoch = u.epoch AND b.batch_id = sqlc.arg(batch_id)::text;
+
+-- RunEnded tells how a run ended that holds no lease any more, with the batch of this id.
+-- name: RunEnded :one
+SELECT a.outcome, a.ended_at, t.last_seq, coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
+FROM a2a.task_attempts a
+JOIN a2a.tasks t ON t.id = a.task_id
+LEFT JOIN a2a.task_batches b ON b.task_id = a.task_id AND b.epoch = a.epoch AND b.batch_id = sqlc.arg(batch_id)::text
+WHERE a.task_id = sqlc.arg(task_id)::uuid AND a.epoch = sqlc.arg(epoch)::bigint AND a.ended_at IS NOT NULL AND t.agent = ANY (sqlc.arg(agents)::text[]);
+
+-- BatchesAdd notes what was written under an id: the second statement of the transaction that
+-- wrote it.
+-- name: BatchesAdd :exec
+INSERT INTO a2a.task_batches (task_id, epoch, batch_id, last_seq, lease_until)
+SELECT unnest(sqlc.arg(task_ids)::uuid[]), unnest(sqlc.arg(epochs)::bigint[]), unnest(sqlc.arg(batch_ids)::text[]), unnest(sqlc.arg(last_seqs)::bigint[]),
+  unnest(sqlc.arg(lease_untils)::timestamptz[]);
+
+-- BatchesDelete forgets ids that nobody will send again.
+-- name: BatchesDelete :execrows
+DELETE FROM a2a.task_batches b
+WHERE b.ctid = ANY (ARRAY(
+  SELECT x.ctid FROM a2a.task_batches x
+  WHERE x.made_at < clock_timestamp() - sqlc.arg(older)::interval
+  ORDER BY x.made_at
+  LIMIT sqlc.arg(batch)::int
+  FOR UPDATE SKIP LOCKED));
+
+-- ArtifactIDs lists the artifacts that a task's log names behind one event.
+-- name: ArtifactIDs :many
+SELECT DISTINCT e.artifact_id::text
+FROM a2a.task_events e
+WHERE e.task_id = sqlc.arg(task_id)::uuid AND e.seq > sqlc.arg(after)::bigint AND e.artifact_id IS NOT NULL;
+
+-- LaneHeads tells how long the first task of each lane has waited, in milliseconds; a lane
+-- that is missing holds none that is due.
+-- name: LaneHeads :many
+SELECT x.lane::smallint AS lane, w.run_at, (extract(epoch FROM clock_timestamp() - w.run_at) * 1000)::bigint AS waited_ms
+FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) x,
+LATERAL (
+  SELECT q.run_at FROM a2a.task_ready q
+  WHERE q.queue = sqlc.arg(queue)::text AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= (SELECT clock_timestamp())
+  ORDER BY q.run_at LIMIT 1
+) w;
 
 -- LeaseRenew extends the leases that are still held by these epochs and returns them; an id
 -- that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
@@ -178,3 +265,7 @@ DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY(sqlc.arg(task_ids)::uui
 -- ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
 -- name: ChoreLock :one
 SELECT pg_try_advisory_xact_lock(sqlc.arg(class)::int, sqlc.arg(chore)::int);
+
+-- Now reads the database's clock, which alone decides about age.
+-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now;

@@ -1,8 +1,9 @@
 -- PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 -- every transaction that wrote some. In the same statement it would not see a webhook that
 -- was set while the append waited for its row lock. Chunks of artifacts gather
--- for a moment; a status goes at once, but never cuts a running backoff short. It returns how
--- many webhooks have something to deliver.
+-- for a moment; a status goes at once, but never cuts a running backoff short. What
+-- may still be answered with a message has nothing to tell. It returns how many webhooks have
+-- something to deliver.
 -- name: PushHeadMove :execrows
 UPDATE a2a.push_configs p
 SET head_seq = t.last_seq,
@@ -12,12 +13,13 @@ SET head_seq = t.last_seq,
     ELSE p.next_attempt_at END
 FROM (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(urgent)::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = n.task_id
-WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq;
+WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+  AND (t.reply <> 1 OR t.state > 2);
 
 -- PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
 -- only that one.
 -- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = sqlc.arg(task_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL
   AND (sqlc.arg(config_id)::text = '' OR p.config_id = sqlc.arg(config_id))
@@ -45,17 +47,20 @@ WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
 -- name: TaskHasPush :exec
 UPDATE a2a.tasks SET has_push = true WHERE id = sqlc.arg(id) AND NOT has_push;
 
--- PushDelete ends a webhook of the caller and says until when a request that was claimed
--- before may still start. No row means that there was none.
--- name: PushDelete :one
+-- PushDelete ends a webhook of the caller. What was claimed before may still be sent: see
+-- PushBusy.
+-- name: PushDelete :exec
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
-WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL
-RETURNING p.id, (p.lease_until IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy;
+WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND p.deleted_at IS NULL;
 
--- PushBusy reports whether a webhook is held by a deliverer.
+-- PushBusy reports whether a deliverer holds a webhook of the caller that was deleted, be it
+-- by this request or by one before whose answer nobody waited for.
 -- name: PushBusy :one
-SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = sqlc.arg(id) AND p.lease_until > clock_timestamp())::boolean AS busy;
+SELECT EXISTS (
+  SELECT FROM a2a.push_configs p
+  WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
+    AND p.deleted_at IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy;
 
 -- PushClaimLock lets one claim decide at a time, so that the cap per destination is exact. It
 -- is a statement of its own: the claim takes its snapshot after it.
@@ -103,11 +108,12 @@ SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c
 FROM pick
 WHERE c.id = pick.id
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
-  c.cursor_seq, c.attempt, c.lease_epoch;
+  c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual;
 
 -- PushTarget settles what claimed webhooks deliver next: events up to the next state that a
 -- consumer must not miss, or up to the newest. What was chosen for a failed try stays. It runs
--- after the claim in its transaction, so that it sees every event up to the heads.
+-- after the claim in its transaction, so that it sees every event up to the heads. With it
+-- comes the trace that the request is a part of.
 -- name: PushTarget :many
 WITH n AS (
   SELECT p.id, coalesce(
@@ -120,7 +126,8 @@ UPDATE a2a.push_configs p
 SET target_seq = coalesce(p.target_seq, n.seq)
 FROM n
 WHERE p.id = n.id
-RETURNING p.id, p.target_seq::bigint AS target_seq;
+RETURNING p.id, p.target_seq::bigint AS target_seq,
+  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = p.task_id), '')::text AS traceparent;
 
 -- PushDelivered records a delivery and moves the cursor. No row means that the lease was lost.
 -- name: PushDelivered :one
@@ -196,12 +203,14 @@ ORDER BY a.id DESC
 LIMIT sqlc.arg(max)::int;
 
 -- PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
--- and makes it active: what follows is delivered again.
+-- and makes it active: what follows is delivered again, and up to the present head the ledger
+-- says that this was asked for. A request under way keeps its lease, so that a delete waits for
+-- it and nothing overtakes it; it is not recorded, because the target is gone.
 -- name: PushReplay :execrows
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
-  lease_epoch = p.lease_epoch + 1, lease_until = NULL, next_attempt_at = clock_timestamp()
+  replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
 
 -- PushSecrets reads what is sealed, for the change of keys.
@@ -216,3 +225,46 @@ LIMIT sqlc.arg(max)::int;
 UPDATE a2a.push_configs p
 SET token = sqlc.narg(token), credentials = sqlc.narg(credentials)
 WHERE p.id = sqlc.arg(id) AND p.token IS NOT DISTINCT FROM sqlc.narg(old_token) AND p.credentials IS NOT DISTINCT FROM sqlc.narg(old_credentials);
+
+-- PushSweepTries removes the failed tries from the ledger that are older than keep, and the
+-- answers of the others: what is left is one short line for each notification that was
+-- settled. It returns how many rows it found.
+-- name: PushSweepTries :one
+WITH old AS (
+  SELECT a.id, a.outcome
+  FROM a2a.push_attempts a
+  WHERE (a.outcome = 'failed' OR a.answer IS NOT NULL) AND a.started_at < (SELECT clock_timestamp()) - sqlc.arg(keep)::interval
+  ORDER BY a.started_at
+  LIMIT sqlc.arg(max)::int
+  FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM a2a.push_attempts a USING old WHERE a.id = old.id AND old.outcome = 'failed'
+), bare AS (
+  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = old.id AND old.outcome <> 'failed'
+)
+SELECT count(*) FROM old;
+
+-- PushSweepDeleted removes webhooks that were deleted longer ago than keep, with their ledger.
+-- None of them is held. It returns how many there were.
+-- name: PushSweepDeleted :one
+WITH old AS (
+  SELECT p.id
+  FROM a2a.push_configs p
+  WHERE p.deleted_at < (SELECT clock_timestamp()) - sqlc.arg(keep)::interval AND (p.lease_until IS NULL OR p.lease_until < clock_timestamp())
+  ORDER BY p.deleted_at
+  LIMIT sqlc.arg(max)::int
+  FOR UPDATE SKIP LOCKED
+), a AS (
+  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = old.id
+), p AS (
+  DELETE FROM a2a.push_configs p USING old WHERE p.id = old.id
+)
+SELECT count(*) FROM old;
+
+-- PushSweepDestinations forgets destinations that are well, and those that nobody has called
+-- for so long that they would else be disabled: their breaker begins anew. What is disabled
+-- stays until an operator enables it.
+-- name: PushSweepDestinations :execrows
+DELETE FROM a2a.push_destinations d
+WHERE d.disabled_at IS NULL AND (d.open_until IS NULL OR d.open_until < clock_timestamp())
+  AND (d.fails = 0 OR d.first_failure_at < clock_timestamp() - sqlc.arg(forget)::interval);

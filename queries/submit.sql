@@ -10,7 +10,8 @@ WITH i AS (
     unnest(sqlc.arg(digests)::bytea[]) AS digest, unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid,
     unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message, unnest(sqlc.arg(sizes)::bigint[]) AS size,
     unnest(sqlc.arg(taken)::boolean[]) AS taken, unnest(sqlc.arg(claim_uids)::uuid[]) AS claim_uid, unnest(sqlc.arg(ttls)::bigint[]) AS ttl,
-    unnest(sqlc.arg(deadlines)::bigint[]) AS deadline
+    unnest(sqlc.arg(deadlines)::bigint[]) AS deadline,
+    unnest(sqlc.arg(traceparents)::text[]) AS traceparent, unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(undecided)::boolean[]) AS undecided
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
@@ -20,10 +21,10 @@ WITH i AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane, CASE WHEN n.undecided THEN 1 ELSE 0 END
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -35,10 +36,10 @@ WITH i AS (
   FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+  SELECT n.agent, n.lane, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
+  SELECT n.id, 1, sqlc.arg(worker), n.now + n.ttl * interval '1 millisecond', 1 FROM n WHERE n.taken
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT n.id, 1, 1, sqlc.arg(worker), n.now FROM n WHERE n.taken
@@ -60,10 +61,15 @@ ON CONFLICT DO NOTHING;
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
 -- decides on its newest version.
 -- name: TaskLockForCaller :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
 FOR UPDATE;
+
+-- TaskReveal makes a task of what may still be answered with a message. No row means that it
+-- is decided.
+-- name: TaskReveal :execrows
+UPDATE a2a.tasks SET reply = 0 WHERE id = sqlc.arg(id) AND reply = 1;
 
 -- MessageAdd adds a client's message to a task that the transaction has locked. With
 -- resubmit the task goes back to submitted, with an event, and into the queue.
@@ -73,6 +79,7 @@ WITH n AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + sqlc.arg(size)::bigint,
+    traceparent = coalesce(nullif(sqlc.arg(traceparent)::text, ''), t.traceparent),
     last_seq = t.last_seq + CASE WHEN sqlc.arg(resubmit)::boolean THEN 1 ELSE 0 END,
     last_at = CASE WHEN sqlc.arg(resubmit) THEN greatest(n.now, t.last_at) ELSE t.last_at END,
     state = CASE WHEN sqlc.arg(resubmit) THEN 1 ELSE t.state END,
@@ -105,7 +112,7 @@ WITH n AS (
   UPDATE a2a.tasks t
   SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
-    folded = sqlc.arg(folds)::boolean
+    folded = sqlc.arg(folds)::boolean, bytes = t.bytes + sqlc.arg(size)::bigint
   FROM n
   WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at
@@ -113,7 +120,7 @@ WITH n AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 102, 2, u.last_at, sqlc.arg(body)::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -128,4 +135,4 @@ WITH n AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u;
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u;

@@ -1,6 +1,6 @@
 -- TaskHeadForCaller reads what decides about a request for a task of the caller.
 -- name: TaskHeadForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
 WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean);
 
@@ -14,22 +14,22 @@ WITH t AS (
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
-  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2)::boolean AS replied
 FROM t
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
 FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY (sqlc.arg(ids))
   AND (m.seq > t.last_message_seq - sqlc.arg(history)::bigint - 1 OR m.seq = t.status_message_seq)
 UNION ALL
-SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
 FROM a2a.artifacts a
 WHERE sqlc.arg(artifacts)::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
 FROM a2a.artifact_parts p
 WHERE sqlc.arg(artifacts) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
 WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4;
@@ -40,7 +40,7 @@ ORDER BY 1, 2, 3, 4;
 -- calls it has checked that the caller may see the task.
 -- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = sqlc.arg(id)::uuid AND e.task_id = sqlc.arg(id) AND e.seq = sqlc.arg(seq)::bigint
 ), s AS (
@@ -56,17 +56,25 @@ WITH t AS (
 )
 SELECT t.id AS task_id, 0::smallint AS part, sqlc.arg(seq)::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
   coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
-  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2 AND s.state = 100)::boolean AS replied
 FROM t, s
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
 FROM t, m
 WHERE m.seq > m.newest - sqlc.arg(history)::bigint - 1 OR m.of_status
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
+FROM t JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE sqlc.arg(artifacts)::boolean AND a.task_id = sqlc.arg(id) AND t.first_seq > 1
+UNION ALL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
+FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE sqlc.arg(artifacts) AND p.task_id = sqlc.arg(id) AND t.first_seq > 1
+UNION ALL
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
-WHERE sqlc.arg(artifacts)::boolean AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3;
+WHERE sqlc.arg(artifacts) AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
+ORDER BY 2, 3, 4;
 
 -- PlanForArguments has the statements of the rest of the transaction planned for their
 -- arguments: which of the filters of a list are in use decides on the index.
@@ -83,6 +91,7 @@ WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(sha
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
   AND t.status_at >= sqlc.arg(since)::timestamptz
+  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
   AND (t.status_at, t.id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::uuid)
 ORDER BY t.status_at DESC, t.id DESC
 LIMIT sqlc.arg(max)::int;
@@ -95,6 +104,7 @@ WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(sha
   AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
+  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
   AND t.status_at >= sqlc.arg(since)::timestamptz;
 
 -- TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts

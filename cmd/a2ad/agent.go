@@ -1,26 +1,46 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/a2ad/a2ad/internal/agents"
 )
 
 // AgentCmd is `a2ad agent`.
 type AgentCmd struct {
-	Check AgentCheckCmd `cmd:"" group:"commands" help:"Check agent files and show every fault."`
+	Check  AgentCheckCmd  `cmd:"" group:"commands" help:"Check agent files and show every fault."`
+	Schema AgentSchemaCmd `cmd:"" group:"commands" help:"Print the JSON Schema of agent files, for editors."`
+}
+
+// AgentSchemaCmd is `a2ad agent schema`.
+type AgentSchemaCmd struct{}
+
+// Help is shown below the usage line.
+func (*AgentSchemaCmd) Help() string {
+	return `Put it into a file, and name that in the first line of an agent file:
+
+  # yaml-language-server: $schema=agent.schema.json`
+}
+
+// Run prints.
+func (*AgentSchemaCmd) Run(app *App) error {
+	_, err := app.Stdout.Write(agents.FormSchema)
+	return err
 }
 
 // AgentCheckCmd is `a2ad agent check`.
 type AgentCheckCmd struct {
-	Path string `arg:"" help:"Agent file, or directory of agent files."`
+	Paths []string `arg:"" name:"path" help:"Agent files, and directories of agent files. They are checked as one set: names must differ."`
 	Output
 }
 
 // Help is shown below the usage line.
 func (*AgentCheckCmd) Help() string {
-	return `Starts nothing. The exit code is 1 when there is a fault; warnings do not count.`
+	return `Starts nothing. The exit code is 1 when there is a fault; warnings do not count. What is missing on this machine (a program, a variable, a key file) is a warning, because the server may run on another one.`
 }
 
 // checkedLine is one line of `a2ad agent check -o json`.
@@ -34,44 +54,145 @@ type checkedLine struct {
 
 // Run checks.
 func (c *AgentCheckCmd) Run(app *App) error {
-	files, err := agents.Load(c.Path)
-	var faults agents.Faults
-	if err != nil && !errors.As(err, &faults) {
-		return err
-	}
-	for _, f := range faults {
-		if err := c.print(app, checkedLine{Path: f.Path, Line: f.Line, Level: "fault", Text: f.Text}); err != nil {
-			return err
-		}
-	}
+	files := agents.Check(c.Paths...)
+	faults, warnings := 0, 0
 	for _, f := range files {
-		for _, w := range f.Warnings {
-			if err := c.print(app, checkedLine{Path: w.Path, Line: w.Line, Level: "warning", Agent: f.Agent.Name, Text: w.Text}); err != nil {
-				return err
-			}
+		var lines []checkedLine
+		for _, fault := range f.Faults {
+			lines = append(lines, checkedLine{Path: fault.Path, Line: fault.Line, Level: "fault", Agent: f.Agent.Name, Text: fault.Text})
 		}
-		if err := c.print(app, checkedLine{Path: f.Path, Level: "ok", Agent: f.Agent.Name}); err != nil {
+		if len(f.Faults) == 0 {
+			f.Warnings = append(f.Warnings, app.missing(f)...)
+		}
+		for _, w := range f.Warnings {
+			lines = append(lines, checkedLine{Path: w.Path, Line: w.Line, Level: "warning", Agent: f.Agent.Name, Text: w.Text})
+		}
+		if len(f.Faults) == 0 {
+			lines = append(lines, checkedLine{Path: f.Path, Level: "ok", Agent: f.Agent.Name})
+		}
+		faults, warnings = faults+len(f.Faults), warnings+len(f.Warnings)
+		if err := c.print(app, lines); err != nil {
 			return err
 		}
 	}
-	if len(faults) > 0 {
+	if !c.json() && faults+warnings > 0 {
+		fmt.Fprintf(app.Stdout, "%s in %s\n", painter(app.Color).bold(count(faults, "fault")+", "+count(warnings, "warning")), count(len(files), "file"))
+	}
+	if faults > 0 {
 		return &exitError{code: exitFailure}
 	}
 	return nil
 }
 
-func (c *AgentCheckCmd) print(app *App, l checkedLine) error {
-	if c.json() {
-		return printJSON(app.Stdout, l)
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
 	}
-	if l.Level == "ok" {
-		_, err := fmt.Fprintf(app.Stdout, "%s: ok, agent %s\n", l.Path, l.Agent)
-		return err
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// print shows what is to be said of one file; to a person with the lines of the file that are meant.
+func (c *AgentCheckCmd) print(app *App, lines []checkedLine) error {
+	p := painter(app.Color)
+	var source []string
+	for _, l := range lines {
+		switch {
+		case c.json():
+			if err := printJSON(app.Stdout, l); err != nil {
+				return err
+			}
+			continue
+		case l.Level == "ok":
+			fmt.Fprintf(app.Stdout, "%s: %s, agent %s\n", l.Path, p.sgr("32", "ok"), l.Agent)
+			continue
+		}
+		at, colour := l.Path, map[string]string{"fault": "1;31", "warning": "1;33"}[l.Level]
+		if l.Line > 0 {
+			at = fmt.Sprintf("%s:%d", l.Path, l.Line)
+		}
+		fmt.Fprintf(app.Stdout, "%s: %s: %s\n", p.bold(at), p.sgr(colour, l.Level), harmless(l.Text))
+		if !app.Terminal || l.Line == 0 {
+			continue
+		}
+		if source == nil {
+			source = append([]string{""}, sourceLines(l.Path)...)
+		}
+		if l.Line < len(source) {
+			fmt.Fprintln(app.Stdout, p.dim(fmt.Sprintf("%5d │ %s", l.Line, source[l.Line])))
+		}
 	}
-	at := l.Path
-	if l.Line > 0 {
-		at = fmt.Sprintf("%s:%d", l.Path, l.Line)
+	return nil
+}
+
+// sourceLines returns the lines of a file that was just read, fit for a terminal.
+func sourceLines(path string) []string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
 	}
-	_, err := fmt.Fprintf(app.Stdout, "%s: %s: %s\n", at, l.Level, l.Text)
-	return err
+	lines := strings.Split(strings.ToValidUTF8(string(data), "\uFFFD"), "\n")
+	for i, l := range lines {
+		lines[i] = harmless(l)
+		if r := []rune(l); len(r) > 160 {
+			lines[i] = harmless(string(r[:160])) + "…"
+		}
+	}
+	return lines
+}
+
+// harmless takes out what would steer a terminal.
+func harmless(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, line)
+}
+
+// missing returns what an agent needs that this machine does not have.
+func (app *App) missing(f agents.File) (warnings []agents.Fault) {
+	warn := func(format string, args ...any) {
+		warnings = append(warnings, agents.Fault{Path: f.Path, Text: fmt.Sprintf(format, args...)})
+	}
+	var remote agents.Remote
+	switch spec := f.Executor.(type) {
+	case agents.Exec:
+		program := spec.Command[0]
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			program = filepath.Join(spec.Dir, program)
+		}
+		if _, err := osexec.LookPath(program); err != nil {
+			warn("there is no program %s here that can be run; install it, or give the path of another", spec.Command[0])
+		}
+		if info, err := os.Stat(spec.Dir); err != nil || !info.IsDir() {
+			warn("there is no directory %s here; make it", spec.Dir)
+		}
+		return warnings
+	case agents.HTTP:
+		remote = spec.Remote
+	case agents.A2A:
+		remote = spec.Remote
+	default:
+		return nil
+	}
+	for _, name := range remote.Variables() {
+		if v, ok := app.lookupEnv(name); !ok || v == "" {
+			warn("the variable %s is not set here; set it where the server runs", name)
+		}
+	}
+	if _, err := remote.TLSConfig(); err != nil {
+		warn("%s", err)
+	}
+	return warnings
+}
+
+// lookupEnv looks into the environment of the process, without what is secret of the server's own.
+func (app *App) lookupEnv(name string) (string, bool) {
+	for _, kv := range app.Environ {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
 }

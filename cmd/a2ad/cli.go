@@ -156,7 +156,11 @@ func (o Output) json() bool { return o.Output == "json" }
 type ServeCmd struct{ Config }
 
 // Help is shown below the usage line.
-func (*ServeCmd) Help() string { return moreSettings }
+func (*ServeCmd) Help() string {
+	return `SIGHUP has it read the agent files again, without dropping anything that is under way.
+
+` + moreSettings
+}
 
 // Run serves until the context ends.
 func (c *ServeCmd) Run(ctx context.Context, app *App) error { return runServe(ctx, app, c.Config) }

@@ -136,7 +136,10 @@ type Work struct {
 	RetryBackoffBase time.Duration `type:"setting" name:"retry-backoff-base" def:"1s" min:"0s" hidden:"" help:"Wait before the second attempt; doubles from there, with jitter."`
 	RetryBackoffMax  time.Duration `type:"setting" name:"retry-backoff-max" def:"1m" min:"0s" hidden:"" help:"Longest wait between two attempts."`
 	RescueInterval   time.Duration `type:"setting" name:"rescue-interval" def:"1s" min:"1ms" hidden:"" help:"How often runs whose lease has ended are looked for."`
-	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" unused:"retention" help:"Age at which finished tasks are deleted, or never."`
+	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:"" help:"How often rows that are old enough to be removed are looked for."`
+	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" help:"Time after its end at which a task is deleted, or never."`
+	LogRetention     Retention     `type:"setting" name:"log-retention" def:"never" hidden:"" help:"Time after its end at which the events of a task are removed, or never."`
+	RetireInterval   time.Duration `type:"setting" name:"retire-interval" def:"1m" min:"1ms" hidden:"" help:"How often tasks that are old enough to be deleted are looked for."`
 }
 
 // Streams says how long callers wait and how streams are kept alive.
@@ -163,7 +166,8 @@ type Webhooks struct {
 	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"256" min:"1" hidden:"" help:"Deliveries at once of this replica."`
 	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"8" min:"1" hidden:"" help:"Deliveries at once to one destination, of all replicas."`
 	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"2s" min:"1ms" hidden:"" help:"How often due webhooks are looked for when no wake arrives."`
-	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:"" help:"Size of a notification; a larger task goes without its history, then without its artifacts."`
+	PushRetention      Retention      `type:"setting" name:"push-retention" def:"2160h" hidden:"" help:"Age at which failed tries, answers and deleted webhooks are removed, or never."`
+	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:"" help:"Size of a notification; a larger task goes without its history, then its artifacts, then its status message."`
 	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" help:"Webhooks of one task."`
 	MaxPushURL         Bytes          `type:"setting" name:"max-push-url" def:"2KiB" min:"1" hidden:"" help:"Length of a webhook's URL."`
 	MaxPushSecret      Bytes          `type:"setting" name:"max-push-secret" def:"4KiB" min:"1" hidden:"" help:"Length of a webhook's token or credentials."`
@@ -192,6 +196,7 @@ type Limits struct {
 	MaxTask      Bytes `type:"setting" name:"max-task" def:"64MiB" min:"1KiB" hidden:"" help:"Size of one task."`
 	MaxID        Bytes `type:"setting" name:"max-id" def:"256" min:"36" hidden:"" help:"Length of the ids that clients choose."`
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
+	MaxClaims    int   `type:"setting" name:"max-claims" def:"1000" min:"1" hidden:"" help:"Claims of workers that pull, waiting at once in one replica."`
 }
 
 // Logs says what is written to stderr.

@@ -55,7 +55,7 @@ func (o *dbOperator) PushAttempts(ctx context.Context, id string, limit int) ([]
 	rows := make([]pushTryRow, len(found))
 	for i, t := range found {
 		rows[i] = pushTryRow{
-			From: t.From, Seq: t.Seq, Outcome: t.Outcome, Attempt: t.Attempt, StartedAt: t.StartedAt, Ms: t.Took.Milliseconds(), RemoteIP: t.RemoteIP,
+			From: t.From, Seq: t.Seq, Outcome: t.Outcome, Attempt: t.Attempt, Trigger: t.Trigger, StartedAt: t.StartedAt, Ms: t.Took.Milliseconds(), RemoteIP: t.RemoteIP,
 			Status: t.Status, Class: t.Class, Reason: t.Reason, Answer: string(t.Answer),
 		}
 	}

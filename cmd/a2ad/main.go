@@ -64,6 +64,7 @@ type App struct {
 	ColorNotes bool // the same of stderr
 
 	openOperator func(ctx context.Context, url string) (operator, error)
+	hangups      func() (signals <-chan os.Signal, stop func())
 
 	settings []value // of the selected command, for `a2ad config`
 	faults   []fault // of a command that reports them itself
@@ -81,6 +82,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		ColorNotes: isTerminal(stderr) && !plain,
 
 		openOperator: openOperator,
+		hangups:      hangups,
 	}
 	return finish(app, runCommand(ctx, app, args, env))
 }
@@ -98,6 +100,13 @@ func finish(app *App, err error) int {
 		fmt.Fprintln(app.Stderr, "a2ad: "+coded.err.Error())
 	}
 	return coded.code
+}
+
+// hangups returns what SIGHUP sends. Only a server asks: other commands end with their terminal.
+func hangups() (signals <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c, func() { signal.Stop(c) }
 }
 
 func runCommand(ctx context.Context, app *App, args []string, env environment) error {

@@ -78,7 +78,7 @@ func TestHelp(t *testing.T) {
 		{"task", "--help"}, {"task", "ls", "--help"}, {"task", "show", "--help"}, {"task", "watch", "--help"}, {"task", "cancel", "--help"},
 		{"apikey", "--help"}, {"apikey", "create", "--help"}, {"apikey", "ls", "--help"}, {"apikey", "revoke", "--help"},
 		{"migrate", "--help"}, {"migrate", "up", "--help"}, {"migrate", "down", "--help"}, {"migrate", "status", "--help"},
-		{"agent", "--help"}, {"agent", "check", "--help"}, {"version", "--help"},
+		{"agent", "--help"}, {"agent", "check", "--help"}, {"agent", "schema", "--help"}, {"version", "--help"},
 	} {
 		name := "help" + strings.Join(append([]string{""}, args[:len(args)-1]...), "-")
 		t.Run(name, func(t *testing.T) {

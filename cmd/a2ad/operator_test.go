@@ -167,6 +167,8 @@ func (f *fakeOperator) use(app *App) {
 	}
 }
 
+const pushID = "019a9d40-0000-7000-8000-0000000000a1"
+
 var onDatabase = []string{"A2AD_DATABASE_URL=postgres://h/d"}
 
 // TestOperatorScreens are what a person, or with -o json a program, sees.
@@ -185,6 +187,9 @@ func TestOperatorScreens(t *testing.T) {
 		{"apikey-create-bounded", []string{"apikey", "create", "--tenant", "acme", "--owner", "ci", "--agents", "words,echo,words", "--expires-in", "12h", "--env", "test"}},
 		{"apikey-ls", []string{"apikey", "ls"}}, {"apikey-ls-json", []string{"apikey", "ls", "-o", "json"}},
 		{"apikey-revoke", []string{"apikey", "revoke", "k1", "k3"}},
+		{"push-ls", []string{"push", "ls"}}, {"push-ls-json", []string{"push", "ls", "--state", "dead", "-o", "json"}},
+		{"push-attempts", []string{"push", "attempts", pushID}}, {"push-attempts-json", []string{"push", "attempts", pushID, "-o", "json"}},
+		{"push-replay", []string{"push", "replay", pushID, "--after", "3"}}, {"push-enable", []string{"push", "enable", "--tenant", "acme", "https://hooks.example:443"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -404,7 +409,7 @@ func (f *fakeOperator) Pushes(_ context.Context, task, tenant, state string, _ i
 	at := f.rows()[0].CreatedAt
 	rows := []pushRow{
 		{
-			ID: "019a9d40-0000-7000-8000-0000000000a1", TaskID: f.rows()[0].ID, ConfigID: "default", Tenant: "acme", Owner: "ann", URL: "https://hooks.example/a2a",
+			ID: pushID, TaskID: f.rows()[0].ID, ConfigID: "default", Tenant: "acme", Owner: "ann", URL: "https://hooks.example/a2a",
 			Origin: "https://hooks.example:443", State: "dead", Reason: "11 tries failed, the last one with: 500", Cursor: 3, Head: 7, Attempt: 11, CreatedAt: at,
 		},
 		{ID: "019a9d40-0000-7000-8000-0000000000a2", TaskID: f.rows()[0].ID, ConfigID: "b", Tenant: "acme", Owner: "ann", URL: "https://b.example/", Origin: "https://b.example:443", State: "done", Cursor: 7, Head: 7, CreatedAt: at},
@@ -415,7 +420,7 @@ func (f *fakeOperator) Pushes(_ context.Context, task, tenant, state string, _ i
 }
 
 func (f *fakeOperator) PushAttempts(context.Context, string, int) ([]pushTryRow, error) {
-	return []pushTryRow{{From: 3, Seq: 7, Outcome: "failed", Attempt: 11, StartedAt: f.rows()[0].CreatedAt, Ms: 12, RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error"}}, nil
+	return []pushTryRow{{From: 3, Seq: 7, Outcome: "failed", Attempt: 11, Trigger: "manual", StartedAt: f.rows()[0].CreatedAt, Ms: 12, RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error"}}, nil
 }
 
 func (f *fakeOperator) ReplayPush(context.Context, string, int64) error { return nil }

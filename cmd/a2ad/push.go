@@ -43,6 +43,7 @@ type pushTryRow struct {
 	Seq       int64     `json:"seq"`  // up to Seq
 	Outcome   string    `json:"outcome"`
 	Attempt   int       `json:"attempt"`
+	Trigger   string    `json:"trigger"` // auto, or manual: an operator asked for it
 	StartedAt time.Time `json:"startedAt"`
 	Ms        int64     `json:"ms"`
 	RemoteIP  string    `json:"remoteIp,omitempty"`
@@ -107,14 +108,14 @@ func (c *PushAttemptsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		head := []string{"STARTED", "EVENTS", "TRY", "OUTCOME", "STATUS", "MS", "REASON"}
+		head := []string{"STARTED", "EVENTS", "TRY", "TRIGGER", "OUTCOME", "STATUS", "MS", "REASON"}
 		return printRows(app.Stdout, c.json(), head, rows, func(r pushTryRow) []string {
 			status := "-"
 			if r.Status != 0 {
 				status = strconv.Itoa(r.Status)
 			}
 			return []string{
-				moment(r.StartedAt), fmt.Sprintf("%d-%d", r.From+1, r.Seq), strconv.Itoa(r.Attempt), r.Outcome, status, strconv.FormatInt(r.Ms, 10), cell(r.Reason),
+				moment(r.StartedAt), fmt.Sprintf("%d-%d", r.From+1, r.Seq), strconv.Itoa(r.Attempt), r.Trigger, r.Outcome, status, strconv.FormatInt(r.Ms, 10), cell(r.Reason),
 			}
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
 	"github.com/a2ad/a2ad/internal/executor/exec"
+	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
@@ -31,6 +33,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
 // replica is one running server: everything of a process, put together.
@@ -38,7 +41,9 @@ type replica struct {
 	cfg    Config
 	logger *slog.Logger
 	name   string
-	files  []agents.File
+	crew   crew
+	served atomic.Pointer[[]*a2a.Agent] // of crew, for who reads while it changes
+	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
 	hub        *notify.Hub
@@ -48,6 +53,7 @@ type replica struct {
 	follower   *stream.Follower
 	engine     *engine.Engine
 	pool       *worker.Pool
+	workers    *workerapi.API
 	server     *rpc.Server
 	keys       *auth.Keys // nil without authentication
 	tokens     *auth.JWT  // nil without an identity provider
@@ -58,7 +64,7 @@ type replica struct {
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
 func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
-	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), files: files, hub: &notify.Hub{}}
+	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -75,9 +81,12 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
-	if err = r.openWork(app); err != nil {
+	first, err := r.hire(app, files)
+	if err != nil {
 		return nil, err
 	}
+	r.employ(first)
+	r.openWork()
 	return r, r.openAPI(ctx)
 }
 
@@ -129,24 +138,30 @@ func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
 	r.publisher.Publish(key)
 }
 
-func (r *replica) openWork(app *App) error {
-	def := a2a.Limits{
+// limits are those of agents that set none.
+func (r *replica) limits() a2a.Limits {
+	return a2a.Limits{
 		MaxAttempts: r.cfg.MaxAttempts, BackoffBase: r.cfg.RetryBackoffBase, BackoffMax: r.cfg.RetryBackoffMax,
 		LeaseTTL: r.cfg.LeaseTTL, Deadline: r.cfg.RunDeadline, IdleTimeout: r.cfg.IdleTimeout,
 	}
-	var list []worker.Agent
-	for i := range r.files {
-		e, err := newExecutor(app, r.cfg, r.logger, r.files[i].Executor)
-		if err != nil {
-			return fmt.Errorf("agent %s: %w", r.files[i].Agent.Name, err)
-		}
-		list = append(list, worker.Agent{Agent: &r.files[i].Agent, Executor: e})
+}
+
+// openWorkers makes the API of workers that claim the tasks of some agents from outside.
+func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
+	cfg := workerapi.Config{
+		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
 	}
+	r.workers = workerapi.New(r.store, r.hub, cfg)
+}
+
+func (r *replica) openWork() {
+	def := r.limits()
 	r.pool = worker.New(r.store, r.hub, worker.Config{
-		Worker: r.name, Slots: r.cfg.Workers, Agents: list, Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
+		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
 	})
-	return nil
 }
 
 // runGrace leaves a part of the drain time for giving back what did not end in it.
@@ -160,13 +175,35 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 		return script.New(script.Config{Allow: func(a netip.Addr) bool {
 			return slices.ContainsFunc(cfg.PushAllowCIDRs, func(p netip.Prefix) bool { return p.Contains(a) })
 		}}), nil
+	case agents.HTTP:
+		return newHTTP(app, logger, spec)
+	case agents.Pull:
+		return nil, nil // workers far away do it: see openWorkers
 	case agents.Exec:
 		return exec.New(exec.Config{
 			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
-			Environ: app.Environ, Log: logger,
+			Environ: app.Environ, Log: logger, MaxOutput: spec.MaxOutput,
 		})
+	case agents.A2A:
+		return newUpstream(app, cfg, logger, spec)
 	}
 	return nil, fmt.Errorf("executor %T is not known", spec)
+}
+
+func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
+	env := readEnviron(app.Environ)
+	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		return nil, err
+	}
+	secure, err := spec.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
+	return httpexec.New(httpexec.Config{
+		URL: spec.URL, CancelURL: spec.CancelURL, Header: header, TLS: secure, ConnectTimeout: spec.ConnectTimeout, FirstByteTimeout: spec.FirstByteTimeout,
+		IdleTimeout: spec.IdleTimeout, UserAgent: "a2ad/" + version, Log: logger,
+	})
 }
 
 func (r *replica) openAPI(ctx context.Context) error {
@@ -188,19 +225,16 @@ func (r *replica) openAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := make([]*a2a.Agent, len(r.files))
-	for i := range r.files {
-		list[i] = &r.files[i].Agent
-	}
 	authenticator, err := r.authenticator()
 	if err != nil {
 		return err
 	}
+	r.openWorkers(ctx, authenticator)
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: list, PublicURL: public,
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public,
 		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -210,27 +244,47 @@ func (r *replica) openAPI(ctx context.Context) error {
 	return err
 }
 
+// retention says how long what agents' tasks leave is kept.
+func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention)}
+	rules = make(map[string]a2a.Retention)
+	for _, a := range *r.served.Load() {
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}
+
 // run serves until ctx is done and everything has stopped.
 func (r *replica) run(ctx context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
-		Store: r.store, Policies: r.pool.Policies(), MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
+		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
 	}
+	retirer := &maintenance.Retirer{Store: r.store, Rules: r.retention, Every: r.cfg.RetireInterval, Logger: r.logger}
+	sweeper := &maintenance.WebhookSweeper{
+		Store: r.store, Keep: time.Duration(r.cfg.PushRetention), Forget: max(time.Duration(r.cfg.PushRetention), r.cfg.PushDisableAfter), Every: r.cfg.SweepInterval, Logger: r.logger,
+	}
+	batches := &maintenance.BatchSweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
-	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.files)}
+	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
 	if r.admin != nil {
 		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
+	if r.reload != nil {
+		front = append(front, lifecycle.Part{Name: "agent files", Run: r.followFiles})
+	}
 	r.logger.InfoContext(ctx, "ready", where...)
 	err := lifecycle.New(
 		back,
-		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer},
+		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -49,6 +49,8 @@ type SendCmd struct {
 func (*SendCmd) Help() string {
 	return `What the agent says goes to stdout, all else to stderr. Ctrl-C stops following; the task goes on.
 
+It speaks A2A 1.0 where the agent's card offers that, else 0.3.
+
 With -o json each event is one line on stdout: {"id":…,"event":…}, the event as the server sent it.
 
 A2AD_API_KEY, or a file named by A2AD_API_KEY_FILE, holds the key to sign in with.`
@@ -85,16 +87,25 @@ func (c *SendCmd) Run(ctx context.Context, app *App) error {
 		cmd: c, app: app, screen: newScreen(app),
 		client: &client.Client{URL: c.agentURL(), APIKey: c.APIKey.Reveal(), HTTP: &http.Client{Transport: transport}},
 	}
+	var msg a2a.Message
+	var err error
+	if c.sends() {
+		if msg, err = c.message(app); err != nil {
+			return err
+		}
+	}
+	if err := s.client.Negotiate(ctx); err != nil {
+		if ctx.Err() != nil {
+			return &exitError{code: exitInterrupted}
+		}
+		return s.explain(err)
+	}
 	if c.Cancel != "" {
 		res, err := s.client.Cancel(ctx, c.Cancel)
 		return s.result(ctx, res, err)
 	}
 	if c.Resume != "" {
 		return s.follow(ctx, c.Resume)
-	}
-	msg, err := c.message(app)
-	if err != nil {
-		return err
 	}
 	params := client.SendParams{Message: msg, NoWait: !c.Blocking, IdempotencyKey: c.IdempotencyKey}
 	if !c.Stream || !c.Blocking {
@@ -267,7 +278,7 @@ func (s *sending) show(ev client.Event) error {
 	case client.KindTask:
 		s.showTask(ev, first && !known)
 	case client.KindStatus:
-		s.screen.setState(ev.State, ev.Parts, rawjson.Get(ev.Raw, "metadata"))
+		s.screen.setState(ev.State, ev.Parts, ev.Metadata)
 	case client.KindArtifact:
 		s.screen.chunk(ev.Artifact, ev.Append, ev.LastChunk)
 	case client.KindMessage:

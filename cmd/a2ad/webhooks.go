@@ -60,7 +60,7 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 			Fails: r.cfg.PushBreaker.Failures, FirstOpen: r.cfg.PushBreaker.First, MaxOpen: r.cfg.PushBreaker.Longest, DisableAfter: r.cfg.PushDisableAfter,
 		},
 		Render: map[int16]push.Render{
-			store.PushV03: func(t *a2a.Task) []byte { return old.AppendTask(nil, t) },
+			store.PushV03: func(t *a2a.Task) []byte { return old.AppendSnapshot(nil, t) },
 			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
 		},
 		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: r.cfg.PushPoll, MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger,

@@ -17,14 +17,20 @@ import (
 
 // runServe is the long-running service: on a database and agents that somebody set up.
 func runServe(ctx context.Context, app *App, cfg Config) error {
-	files, err := loadAgents(app, cfg, nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	reload := app.newReload(stop)
+	defer reload.close()
+	files, err := loadAgents(cfg, nil)
 	if err != nil {
 		return err
 	}
+	printWarnings(app.Stderr, files)
 	r, err := openReplica(ctx, app, cfg, files)
 	if err != nil {
 		return err
 	}
+	r.reload, reload.load = reload, func() ([]agents.File, error) { return loadAgents(cfg, nil) }
 	if err := r.checkDatabase(ctx); err != nil {
 		r.close()
 		return err
@@ -46,10 +52,15 @@ func (r *replica) checkDatabase(ctx context.Context) error {
 
 // runDev is a whole server on this machine: database, schema and demo agents too.
 func runDev(ctx context.Context, app *App, cfg Config) (err error) {
-	files, err := loadAgents(app, cfg, agents.Builtin())
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	reload := app.newReload(stop)
+	defer reload.close()
+	files, err := loadAgents(cfg, agents.Builtin())
 	if err != nil {
 		return err
 	}
+	printWarnings(app.Stderr, files)
 	logger := cfg.Logger(app)
 	if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
 		return fmt.Errorf("A2AD_DATA_DIR: %w", err)
@@ -82,6 +93,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	r.reload, reload.load = reload, func() ([]agents.File, error) { return loadAgents(cfg, agents.Builtin()) }
 	printWelcome(app.Stdout, r)
 	return r.run(ctx)
 }
@@ -90,17 +102,12 @@ const devStopTimeout = 20 * time.Second
 
 // loadAgents reads the agent files, adds the built-in agents whose names are free, and
 // settles which one is the default.
-func loadAgents(app *App, cfg Config, builtin []agents.File) ([]agents.File, error) {
+func loadAgents(cfg Config, builtin []agents.File) ([]agents.File, error) {
 	var files []agents.File
 	if cfg.Agents != "" {
 		var err error
 		if files, err = agents.Load(cfg.Agents); err != nil {
 			return nil, &exitError{code: exitUsage, err: err}
-		}
-		for _, f := range files {
-			for _, w := range f.Warnings {
-				fmt.Fprintln(app.Stderr, "a2ad: warning: "+w.String())
-			}
 		}
 	}
 	taken := make(map[string]bool)
@@ -115,6 +122,14 @@ func loadAgents(app *App, cfg Config, builtin []agents.File) ([]agents.File, err
 		}
 	}
 	return files, chooseDefault(files, own, cfg.DefaultAgent)
+}
+
+func printWarnings(w io.Writer, files []agents.File) {
+	for _, f := range files {
+		for _, warning := range f.Warnings {
+			fmt.Fprintln(w, "a2ad: warning: "+warning.String())
+		}
+	}
 }
 
 // chooseDefault marks the agent that answers at /: the one that was asked for, else the one
@@ -145,12 +160,12 @@ func chooseDefault(files []agents.File, own int, wanted string) error {
 func printWelcome(w io.Writer, r *replica) {
 	base := "http://" + r.api.Addr().String()
 	fmt.Fprintf(w, "\na2ad %s, development mode: no authentication, loopback only\n\n", version)
-	for _, f := range r.files {
-		at := base + "/agents/" + f.Agent.Name
-		if f.Agent.Default {
+	for _, m := range r.crew {
+		at := base + "/agents/" + m.Agent.Name
+		if m.Agent.Default {
 			at = base + "/"
 		}
-		fmt.Fprintf(w, "  %-10s %s\n", f.Agent.Name, at)
+		fmt.Fprintf(w, "  %-10s %s\n", m.Agent.Name, at)
 	}
 	if r.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())

@@ -1,6 +1,9 @@
 package a2a
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Agent is one agent as its file describes it, without the program that does the work.
 type Agent struct {
@@ -10,8 +13,23 @@ type Agent struct {
 	Limits      Limits
 	OnBusy      OnBusy
 	OnLostLease OnLostLease
-	DedupeByID  bool // dedupe: message_id
+	DedupeByID  bool                // dedupe: message_id
+	DirectReply bool                // it may answer with a message in place of a task
+	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
 	PushOff     bool
+	Retention   Retention         // of what it leaves
+	Inputs      map[string]Schema // by skill id: what its data parts must fit
+}
+
+// MayReply reports whether the agent may answer m with a message in place of a task.
+func (a *Agent) MayReply(m *Message) bool {
+	return a.DirectReply && (a.RepliesTo == nil || a.RepliesTo(m))
+}
+
+// Schema says what a JSON value must fit. It is safe for concurrent use.
+type Schema interface {
+	// Check returns what does not fit, and the path to it from the value, like .a[0]; or two empty texts.
+	Check(v Raw) (path, mismatch string)
 }
 
 // Limits bound the runs of one agent. Zero means the server's default.
@@ -23,6 +41,15 @@ type Limits struct {
 	LeaseTTL    time.Duration
 	Deadline    time.Duration // of one turn, over all its attempts
 	IdleTimeout time.Duration // between two events of a run
+}
+
+// Or returns the limits with those of def where l sets none.
+func (l Limits) Or(def Limits) Limits {
+	return Limits{
+		Concurrency: cmp.Or(l.Concurrency, def.Concurrency), MaxAttempts: cmp.Or(l.MaxAttempts, def.MaxAttempts),
+		BackoffBase: cmp.Or(l.BackoffBase, def.BackoffBase), BackoffMax: cmp.Or(l.BackoffMax, def.BackoffMax),
+		LeaseTTL: cmp.Or(l.LeaseTTL, def.LeaseTTL), Deadline: cmp.Or(l.Deadline, def.Deadline), IdleTimeout: cmp.Or(l.IdleTimeout, def.IdleTimeout),
+	}
 }
 
 // OnBusy says what becomes of a message to a task that is being worked on.

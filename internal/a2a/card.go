@@ -33,6 +33,9 @@ type Skill struct {
 	Examples    []string
 	InputModes  []string
 	OutputModes []string
+	// JSON Schemas, for clients to read. They are no part of any version's skill: see Extension.
+	InputSchema  Raw
+	OutputSchema Raw
 }
 
 // Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".

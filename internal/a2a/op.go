@@ -17,8 +17,9 @@ type SendMessage struct {
 	AcceptedModes []string
 	Push          *PushConfig
 	Metadata      Raw
-	Digest        [32]byte // SHA-256 of the params as sent
-	Idempotency   string   // Idempotency-Key header; the binding fills it in
+	Digest        [32]byte    // SHA-256 of the params as sent
+	Idempotency   string      // Idempotency-Key header; the binding fills it in
+	Traceparent   Traceparent // of the request; the binding fills it in
 }
 
 // StreamRules is what generations ask of a stream of events.
@@ -73,7 +74,7 @@ type GetPushConfig struct{ TaskID, ConfigID string }
 // ListPushConfigs reads the webhooks of a task.
 type ListPushConfigs struct {
 	TaskID    string
-	PageSize  int
+	PageSize  int // 0: all
 	PageToken string
 }
 
@@ -103,6 +104,12 @@ type PushConfig struct {
 	Token       string
 	Schemes     []string
 	Credentials string
+}
+
+// PushPage is the answer to ListPushConfigs, oldest first.
+type PushPage struct {
+	Configs   []PushConfig
+	NextToken string // empty on the last page
 }
 
 // Page is the answer to ListTasks.

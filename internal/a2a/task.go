@@ -41,6 +41,7 @@ type Message struct {
 	TaskID           string // as the sender wrote it; empty for a new task
 	ReferenceTaskIDs []string
 	Extensions       []string
+	Activated        []string // of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
 	Metadata         Raw
 }
 
@@ -73,6 +74,9 @@ type Task struct {
 	CreatedAt time.Time
 	LastSeq   int64
 	LastUID   ID
+	// Replied says that the message of Status is the whole answer: its agent has replied
+	// directly. Codecs write that message where the task would stand.
+	Replied bool
 }
 
 // Event is what an agent reports: a *StatusUpdate, an *ArtifactUpdate or a *Message,

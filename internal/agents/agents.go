@@ -16,20 +16,33 @@
 //	  - {id: count, name: Count words, description: …, tags: [text], examples: […], input_modes: […], output_modes: […]}
 //	input_modes, output_modes    # media types; the default goes by the executor
 //	default: true                # the agent that answers at /
-//	executor: {echo: {}}         # or {script: {}} or {exec: {…}}; required
+//	executor: {echo: {}}         # or script, exec, http, a2a, pull; required
 //	limits: {concurrency: 8, max_attempts: 5, backoff: 1s, lease_ttl: 30s, deadline: 1h, idle_timeout: 5m}
 //	on_busy: queue               # or reject
 //	on_lost_lease: retry         # or fail, or input-required
+//	retention: 720h              # or never, or {completed: 24h, failed: never, canceled: 1h, rejected: 1h, log: 1h}
 //	dedupe: message_id
+//	direct_reply: false          # or true: it may answer with a Message instead of a task
 //	push: on                     # or off: no webhooks
 //
 // backoff is the first wait between two attempts, or {base: 1s, max: 5m}.
 //
-//	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}}
+//	echo: {}
+//	script: {}
+//	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}, max_output: 64MiB}
+//	http: {url: "https://…", cancel_url: "https://…", first_byte_timeout: 30s, idle_timeout: 1m, …}
+//	a2a:  {card: "https://…", version: 1.0, poll_interval: 1s, on_lost_task: retry, …}
+//	pull: {}
 //
 // input is run (the run as JSON, the default) or text; output is events (one JSON
-// event per line, the default) or text. dir, and so a command with a slash, is taken
-// from the directory of the file.
+// event per line, the default) or text. http and a2a have these too:
+//
+//	headers: {X-Team: words, X-Key: "${WORDS_KEY}"}   # ${NAME} is a variable of the environment
+//	bearer_env: WORDS_TOKEN
+//	tls: {ca: ca.pem, cert: client.pem, key: client.key, server_name: words.internal}
+//	connect_timeout: 5s
+//
+// Paths, and so a command with a slash, are taken from the directory of the file.
 //
 // What describes the agent may also stand under card, in the member names of an A2A 1.0
 // AgentCard (documentationUrl, defaultInputModes, …), but each thing in one place only.
@@ -54,30 +67,9 @@ type File struct {
 	Path     string
 	Agent    a2a.Agent
 	Executor Spec
+	Faults   []Fault // of a file that cannot be used; Load returns none such
 	Warnings []Fault // what is allowed but probably not meant
 }
-
-// Spec says which executor does the agent's work: Echo, Script or Exec.
-type Spec interface{ spec() }
-
-// Echo is the built-in agent that answers with what it was told.
-type Echo struct{}
-
-// Script is the built-in agent that plays what its message says.
-type Script struct{}
-
-// Exec is a command per run.
-type Exec struct {
-	Command []string // program and arguments; no shell is involved
-	Input   string   // "run" or "text"
-	Output  string   // "events" or "text"
-	Dir     string   // working directory
-	Env     map[string]string
-}
-
-func (Echo) spec()   {}
-func (Script) spec() {}
-func (Exec) spec()   {}
 
 // Fault is one thing that is wrong with an agent file, and what to do about it.
 type Fault struct {
@@ -104,46 +96,62 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Load reads one agent file, or every *.yaml, *.yml and *.json of a directory in the
-// order of their names, hidden files left out. The error is of type Faults.
-func Load(path string) ([]File, error) {
-	paths, err := list(path)
-	if err != nil {
-		return nil, Faults{{Path: path, Text: err.Error()}}
-	}
-	var files []File
+// Load reads agent files, and of directories every *.yaml, *.yml and *.json in the order of their
+// names, hidden files left out. The error is of type Faults.
+func Load(paths ...string) ([]File, error) {
+	files := Check(paths...)
 	var all Faults
-	names, defaults := map[string]string{}, ""
-	for _, p := range paths {
-		d := decoder{path: p}
-		data, err := read(p)
-		if err != nil {
-			all = append(all, Fault{Path: p, Text: err.Error()})
-			continue
-		}
-		file := d.file(data)
-		if name := file.Agent.Name; name != "" {
-			if other, taken := names[name]; taken {
-				d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
-			} else {
-				names[name] = Fault{Path: p, Line: d.nameLine}.at()
-			}
-		}
-		if file.Agent.Default {
-			if defaults != "" {
-				d.fault(d.defaultLine, "%s is the default agent already; keep default: true in one of the two", defaults)
-			} else {
-				defaults = Fault{Path: p, Line: d.defaultLine}.at()
-			}
-		}
-		slices.SortStableFunc(d.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
-		all = append(all, d.faults...)
-		files = append(files, file)
+	for _, f := range files {
+		all = append(all, f.Faults...)
 	}
 	if len(all) > 0 {
 		return nil, all
 	}
 	return files, nil
+}
+
+// Check is Load, but returns all files, those with faults too. What cannot be read is a file with a fault.
+func Check(paths ...string) []File {
+	var files []File
+	names, defaults := map[string]string{}, ""
+	for _, path := range paths {
+		found, err := list(path)
+		if err != nil {
+			files = append(files, File{Path: path, Faults: []Fault{{Path: path, Text: err.Error()}}})
+		}
+		for _, p := range found {
+			files = append(files, check(p, names, &defaults))
+		}
+	}
+	return files
+}
+
+// check reads one file. names and defaults say what files before it have taken, and where.
+func check(path string, names map[string]string, defaults *string) File {
+	data, err := read(path)
+	if err != nil {
+		return File{Path: path, Faults: []Fault{{Path: path, Text: err.Error()}}}
+	}
+	d := decoder{path: path}
+	file := d.decode(data)
+	if name := file.Agent.Name; name != "" {
+		if other, taken := names[name]; taken {
+			d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
+		} else {
+			names[name] = Fault{Path: path, Line: d.nameLine}.at()
+		}
+	}
+	if file.Agent.Default {
+		if *defaults != "" {
+			d.fault(d.defaultLine, "%s is the default agent already; keep default: true in one of the two", *defaults)
+		} else {
+			*defaults = Fault{Path: path, Line: d.defaultLine}.at()
+		}
+	}
+	slices.SortStableFunc(d.faults, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(d.warnings, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	file.Faults, file.Warnings = d.faults, d.warnings
+	return file
 }
 
 func (f Fault) at() string { return strings.TrimSuffix(f.String(), ": ") }
@@ -209,7 +217,7 @@ func Builtin() []File {
 		{Path: "built in", Executor: Echo{}, Agent: a2a.Agent{Name: "echo", Default: true, Card: a2a.Card{
 			Description: "Answers with one artifact that holds what the message said.",
 		}}},
-		{Path: "built in", Executor: Script{}, Agent: a2a.Agent{Name: "script", Card: a2a.Card{
+		{Path: "built in", Executor: Script{}, Agent: a2a.Agent{Name: "script", DirectReply: true, Card: a2a.Card{
 			Description: `Plays the script in a data part {"script":[…]} of the message; without one it follows the message id prefixes of the A2A conformance kits.`,
 		}}},
 	}

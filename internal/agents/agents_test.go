@@ -1,9 +1,14 @@
 package agents_test
 
 import (
+	"encoding/pem"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +45,13 @@ input_modes: [text/plain, "image/*"]
 output_modes: [text/plain]
 default: true
 executor:
-  exec: {command: [wc, -w, ""], input: text, output: text, dir: work, env: {LANG: C, N: 0x10, T: true, E: }}
+  exec: {command: [wc, -w, ""], input: text, output: text, dir: work, env: {LANG: C, N: 0x10, T: true, E: }, max_output: 2MiB}
 limits: {concurrency: 8, max_attempts: 5, backoff: {base: 1s, max: 1m}, lease_ttl: 30s, deadline: 1h, idle_timeout: 5m}
 on_busy: reject
 on_lost_lease: input-required
 dedupe: message_id
+direct_reply: true
+retention: {completed: 24h, failed: never, log: 1h}
 push: off
 `
 
@@ -66,10 +73,11 @@ func fullFile(path string) agents.File {
 			},
 			Limits: a2a.Limits{Concurrency: 8, MaxAttempts: 5, BackoffBase: time.Second, BackoffMax: time.Minute,
 				LeaseTTL: 30 * time.Second, Deadline: time.Hour, IdleTimeout: 5 * time.Minute},
-			OnBusy: a2a.OnBusyReject, OnLostLease: a2a.LostLeaseInputRequired, DedupeByID: true, PushOff: true,
+			OnBusy: a2a.OnBusyReject, OnLostLease: a2a.LostLeaseInputRequired, DedupeByID: true, DirectReply: true, PushOff: true,
+			Retention: a2a.Retention{Completed: 24 * time.Hour, Failed: -1, Log: time.Hour},
 		},
 		Executor: agents.Exec{Command: []string{"wc", "-w", ""}, Input: "text", Output: "text", Dir: filepath.Join(filepath.Dir(path), "work"),
-			Env: map[string]string{"LANG": "C", "N": "0x10", "T": "true", "E": ""}},
+			Env: map[string]string{"LANG": "C", "N": "0x10", "T": "true", "E": ""}, MaxOutput: 2 << 20},
 	}
 }
 
@@ -192,7 +200,7 @@ on_busy: drop
 dedupe: true
 icon_url: /icon.png
 default: yes
-direct_reply: true
+direct_reply: maybe
 frobnicate: 1
 `, "b.yaml", ok + "default: true\n", "c.json", "{\"name\": \"ok\",\n \"description\": \"d\",\n \"executor\": {\"http\": {}},\n \"default\": true}"}, []string{
 			`a.yaml: description is missing; add a line like description: Counts the words of a text.`,
@@ -214,28 +222,70 @@ frobnicate: 1
 			`a.yaml:11: dedupe must be message_id`,
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
-			`a.yaml:14: direct_reply is not supported yet; leave the line out`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, default, card, executor, limits, on_busy, on_lost_lease, dedupe, push, description, version, documentation_url, icon_url, provider, skills, input_modes, output_modes`,
+			`a.yaml:14: direct_reply must be true or false, not text`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, retention, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
-			`c.json:3: the executor http is not supported yet; use echo, script or exec`,
+			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,
 		}},
 		{"no executor", []string{"a.yaml", "name: a\ndescription: d\n"}, []string{`a.yaml: executor is missing; add a line like executor: {exec: {command: ["wc", "-w"], input: text, output: text}}`}},
-		{"two executors", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {echo: {}, script: {}}\n"}, []string{`a.yaml:3: executor must name exactly one of echo, script and exec`}},
+		{"two executors", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {echo: {}, script: {}}\n"}, []string{`a.yaml:3: executor must name exactly one of echo, script, exec, http, a2a or pull`}},
 		{"executor as a word", []string{"a.yaml", "name: a\ndescription: d\nexecutor: echo\n"}, []string{`a.yaml:3: executor must be a mapping; write executor: {echo: {}}`}},
-		{"unknown executor", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {lambda: {}}\n"}, []string{`a.yaml:3: executor has no key "lambda"; it takes echo, script, exec`}},
+		{"unknown executor", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {lambda: {}}\n"}, []string{`a.yaml:3: executor has no key "lambda"; it takes echo, script, exec, http, a2a, pull`}},
 		{"keys for echo", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {echo: {x: 1}}\n"}, []string{`a.yaml:3: echo takes no keys; write echo: {}`}},
 		{"no command", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {exec: {}}\n"}, []string{`a.yaml:3: exec has no command; add command: ["wc", "-w"]`}},
 		{"empty program", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {exec: {command: [\"\", 1]}}\n"}, []string{
 			`a.yaml:3: each of command is empty; write a text or leave the line out`, `a.yaml:3: each of command must be text, and 1 without quotes is a number; write "1"`}},
 		{"bad environment", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {exec: {command: [x], env: {A=B: c, D: [], E: 1, E: 2}}}\n"}, []string{
 			`a.yaml:3: env: "A=B" cannot be the name of a variable`, `a.yaml:3: env: D must be text, not a list`, `a.yaml:3: env: E stands there already; keep one`}},
+		{"bad sizes", []string{"a.yaml", "name: a\ndescription: d\nexecutor:\n  exec:\n    command: [x]\n    max_output: 2GiB\n", "b.yaml", "name: b\ndescription: d\nexecutor: {exec: {command: [x], max_output: 1MB}}\n"}, []string{
+			`a.yaml:6: max_output must be a size like 512KiB or 64MiB, at most 1024MiB`, `b.yaml:3: max_output must be a size like 512KiB or 64MiB, at most 1024MiB`}},
+		{"bad http", []string{"a.yaml", `name: a
+description: d
+executor:
+  http:
+    url: http://u:p@h/x#f
+    cancel_url: h
+    headers:
+      Content-Type: x
+      a b: x
+      X-A: "${A"
+      x-a: y
+      X-B: []
+      X-C: "a\nb"
+      X-D: $HOME
+      Authorization: Bearer x
+    bearer_env: my-token
+    tls: {cert: c.pem, insecure_skip_verify: true}
+    idle_timeout: 5
+`}, []string{
+			`a.yaml:5: url must hold no user or password; use headers or bearer_env`,
+			`a.yaml:5: url must hold no fragment; leave out #f`,
+			`a.yaml:5: url is http, and tls is for https; change one of the two`,
+			`a.yaml:6: cancel_url: "h" is not a URL; write one that starts with https:// or http://`,
+			`a.yaml:8: headers: Content-Type is set by the server; leave the line out`,
+			`a.yaml:9: headers: "a b" cannot be the name of a header`,
+			`a.yaml:10: headers: X-A: a reference to a variable is written ${NAME}, and a $ that is none $$`,
+			`a.yaml:11: headers: X-A stands there already; keep one`,
+			`a.yaml:12: headers: X-B must be text, not a list`,
+			`a.yaml:13: headers: X-C must not hold a line break or another control character`,
+			`a.yaml:14: headers: X-D: a reference to a variable is written ${NAME}, and a $ that is none $$`,
+			`a.yaml:16: bearer_env names the variable that holds the token, like MY_AGENT_TOKEN; it is not the token itself`,
+			`a.yaml:17: tls has no insecure_skip_verify; name the certificate of the server's authority, or its own, under ca`,
+			`a.yaml:17: tls: cert and key belong together; name both or none`,
+			`a.yaml:18: idle_timeout: 5 has no unit; write a duration like 30s, 5m or 1h`,
+		}},
+		{"two tokens", []string{"a.yaml", "name: a\ndescription: d\nexecutor:\n  http:\n    url: https://h\n    headers: {Authorization: \"${A}\"}\n    bearer_env: B\n"}, []string{
+			`a.yaml:7: bearer_env makes the header Authorization, which headers has too; keep one`}},
+		{"bad a2a", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {a2a: {version: 2.0, url: x}}\n"}, []string{
+			`a.yaml:3: version must be 0.3 or 1.0`, `a.yaml:3: a2a has no key "url"; it takes card, version, poll_interval, on_lost_task, headers, bearer_env, tls, connect_timeout`,
+			`a.yaml:3: a2a has no card; add card: "http://127.0.0.1:9100/.well-known/agent-card.json"`}},
 		{"twice", []string{"a.yaml", ok + "name: b\n"}, []string{`a.yaml:4: name stands on line 1 already; keep one`}},
 		{"twice in card", []string{"a.yaml", ok + "input_modes: [a/b]\ncard: {description: x, defaultInputModes: [a/b]}\n"}, []string{
 			`a.yaml:5: card.description is given at the top of the file too; keep one`, `a.yaml:5: card.defaultInputModes is given at the top of the file too; keep one`}},
 		{"what the server knows", []string{"a.yaml", ok + "card: {url: http://x, capabilities: {}}\n"}, []string{
 			`a.yaml:4: card.url is filled in by the server from its configuration; leave the line out`,
-			`a.yaml:4: card.capabilities is filled in by the server from its configuration; leave the line out`}},
+			`a.yaml:4: card.capabilities is filled in by the server from what it can do; leave the line out, and name extensions under extensions`}},
 		{"camel case at the top", []string{"a.yaml", ok + "documentationUrl: http://x\n"}, []string{`a.yaml:4: an agent file has no key "documentationUrl"; did you mean documentation_url?`}},
 		{"backoff", []string{"a.yaml", ok + "limits: {backoff: {base: 2s, max: 1s}}\n"}, []string{`a.yaml:4: backoff.max is less than backoff.base; make it at least 2s`}},
 		{"not a mapping", []string{"a.yaml", "- a\n"}, []string{`a.yaml:1: an agent file must be a mapping of keys to values, not a list`}},
@@ -315,7 +365,7 @@ func TestExamplesLoad(t *testing.T) {
 // FuzzLoad holds that the loader neither panics nor accepts an incomplete agent, and
 // that each of its faults names the file.
 func FuzzLoad(f *testing.F) {
-	for _, s := range []string{full, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
+	for _, s := range []string{full, research, everything, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d", "%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {
 		f.Add(s, false)
 	}
 	f.Add(`{"name":"a","description":"d","executor":{"exec":{"command":["x"]}}}`, true)
@@ -343,4 +393,119 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("incomplete: %+v", files[0])
 		}
 	})
+}
+
+func TestLoadReadsRemoteExecutors(t *testing.T) {
+	t.Parallel()
+	const head = "name: a\ndescription: d\nexecutor:\n"
+	const remote = `
+    headers: {x-team: words, X-Key: "a${KEY}b$$c"}
+    bearer_env: TOKEN
+    tls: {ca: ca.pem, cert: /c.pem, key: c.key, server_name: words.internal}
+    connect_timeout: 5s
+`
+	for _, tc := range []struct {
+		text     string
+		want     func(dir string) agents.Spec
+		warnings int
+	}{
+		{"  http:\n    url: https://h/run\n    cancel_url: https://h/stop\n    first_byte_timeout: 30s\n    idle_timeout: 1m" + remote, func(dir string) agents.Spec {
+			return agents.HTTP{Remote: remoteIn(dir), URL: "https://h/run", CancelURL: "https://h/stop", FirstByteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+		}, 0},
+		{"  a2a:\n    card: https://h/card.json\n    version: 1.0\n    poll_interval: 2s\n    on_lost_task: fail" + remote, func(dir string) agents.Spec {
+			return agents.A2A{Remote: remoteIn(dir), Card: "https://h/card.json", Version: "1.0", PollInterval: 2 * time.Second, OnLostTask: "fail"}
+		}, 0},
+		{"  pull: {}\n", func(string) agents.Spec { return agents.Pull{} }, 0},
+		{"  http: {url: \"http://127.0.0.1:1\", bearer_env: T}\n", func(string) agents.Spec {
+			return agents.HTTP{URL: "http://127.0.0.1:1", Remote: agents.Remote{BearerEnv: "T"}}
+		}, 0},
+		{"  http: {url: \"http://h\", headers: {Authorization: Basic x}}\n", func(string) agents.Spec {
+			return agents.HTTP{URL: "http://h", Remote: agents.Remote{Headers: map[string]string{"Authorization": "Basic x"}}}
+		}, 2},
+	} {
+		dir := write(t, "a.yaml", head+tc.text)
+		files, err := agents.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want(dir), files[0].Executor); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.text, diff)
+		}
+		if len(files[0].Warnings) != tc.warnings {
+			t.Errorf("%s: warnings %v, want %d", tc.text, files[0].Warnings, tc.warnings)
+		}
+	}
+}
+
+func remoteIn(dir string) agents.Remote {
+	return agents.Remote{
+		Headers: map[string]string{"X-Team": "words", "X-Key": "a${KEY}b$$c"}, BearerEnv: "TOKEN", ConnectTimeout: 5 * time.Second,
+		TLS: agents.TLS{CA: filepath.Join(dir, "ca.pem"), Cert: "/c.pem", Key: filepath.Join(dir, "c.key"), ServerName: "words.internal"},
+	}
+}
+
+func TestHeaderFillsInVariables(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"KEY": "k", "TOKEN": "t", "EMPTY": "", "LINES": "a\nb"}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	r := remoteIn("/")
+	got, err := r.Header(lookup)
+	if want := (http.Header{"X-Team": {"words"}, "X-Key": {"akb$c"}, "Authorization": {"Bearer t"}}); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	names := r.Variables()
+	slices.Sort(names)
+	if !slices.Equal(names, []string{"KEY", "TOKEN"}) {
+		t.Errorf("variables %v", names)
+	}
+	for name, want := range map[string]string{
+		"NONE": "bearer_env: the variable NONE is not set", "EMPTY": "bearer_env: the variable EMPTY is not set",
+		"LINES": "bearer_env: the variable LINES holds a line break or another character that a header cannot",
+	} {
+		if _, err := (agents.Remote{BearerEnv: name}).Header(lookup); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
+func TestTLSConfigReadsTheFiles(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	srv.StartTLS()
+	defer srv.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	dir := write(t, "ca.pem", string(ca), "junk.pem", "junk")
+	get := func(keys agents.TLS) error {
+		c, err := agents.Remote{TLS: keys}.TLSConfig()
+		if err != nil {
+			return err
+		}
+		transport := &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		keys agents.TLS
+		want string // part of the error
+	}{
+		"trusted":      {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.com"}, ""},
+		"unknown":      {agents.TLS{}, "certificate signed by unknown authority"},
+		"another name": {agents.TLS{CA: dir + "/ca.pem", ServerName: "example.org"}, "not example.org"},
+		"no file":      {agents.TLS{CA: dir + "/none.pem"}, "tls.ca: open "},
+		"junk":         {agents.TLS{CA: dir + "/junk.pem"}, "tls.ca: no certificate in "},
+		"junk key":     {agents.TLS{Cert: dir + "/ca.pem", Key: dir + "/junk.pem"}, "tls.cert and tls.key: "},
+	} {
+		err := get(tc.keys)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
 }

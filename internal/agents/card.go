@@ -10,11 +10,12 @@ import (
 var byServer = func() map[string]string {
 	all := map[string]string{}
 	for _, key := range []string{
-		"supportedInterfaces", "url", "preferredTransport", "additionalInterfaces", "protocolVersion", "capabilities",
+		"supportedInterfaces", "url", "preferredTransport", "additionalInterfaces", "protocolVersion",
 		"securitySchemes", "securityRequirements", "security", "signatures", "supportsAuthenticatedExtendedCard",
 	} {
 		all[key] = "card." + key + " is filled in by the server from its configuration; leave the line out"
 	}
+	all["capabilities"] = "card.capabilities is filled in by the server from what it can do; leave the line out, and name extensions under extensions"
 	return all
 }()
 
@@ -27,6 +28,7 @@ func (d *decoder) card(c *a2a.Card) []field {
 		{"icon_url", "iconUrl", d.url("icon_url", &c.IconURL)},
 		{"provider", "", func(n node) { d.provider(n, c) }},
 		{"skills", "", func(n node) { d.skills(n, c) }},
+		{"extensions", "", func(n node) { d.extensions(n, c) }},
 		{"input_modes", "defaultInputModes", d.modes("input_modes", &c.InputModes)},
 		{"output_modes", "defaultOutputModes", d.modes("output_modes", &c.OutputModes)},
 	}
@@ -73,6 +75,7 @@ func (d *decoder) skills(n node, c *a2a.Card) {
 
 func (d *decoder) skill(n node) a2a.Skill {
 	var s a2a.Skill
+	var in schema
 	lines := d.mapping(n, "a skill", []field{
 		{"id", "", d.text("id", &s.ID)},
 		{"name", "", d.text("name", &s.Name)},
@@ -81,12 +84,17 @@ func (d *decoder) skill(n node) a2a.Skill {
 		{"examples", "", d.texts("examples", &s.Examples)},
 		{"input_modes", "inputModes", d.modes("input_modes", &s.InputModes)},
 		{"output_modes", "outputModes", d.modes("output_modes", &s.OutputModes)},
-	}, map[string]string{
-		"inputSchema":  "inputSchema is not supported yet; leave the line out",
-		"outputSchema": "outputSchema is not supported yet; leave the line out",
-	})
+		{"input_schema", "inputSchema", d.schema("input_schema", &s.InputSchema, &in)},
+		{"output_schema", "outputSchema", d.schema("output_schema", &s.OutputSchema, new(schema))},
+	}, nil)
 	if n.kind == kindMap && lines["id"] == 0 {
 		d.fault(n.line, "a skill has no id; add one, like id: count")
+	}
+	if in.compiled != nil {
+		if d.inputs == nil {
+			d.inputs = make(map[string]a2a.Schema)
+		}
+		d.inputs[s.ID] = in
 	}
 	return s
 }
@@ -132,16 +140,18 @@ func fill(f *File) {
 
 // modes returns the default input and output modes of an executor.
 func modes(s Spec) (in, out []string) {
-	e, ok := s.(Exec)
-	if !ok {
-		return anything, textAndJSON
+	switch e := s.(type) {
+	case Exec:
+		in, out = textAndJSON, textAndJSON
+		if e.Input == "text" {
+			in = textOnly
+		}
+		if e.Output == "text" {
+			out = textOnly
+		}
+		return in, out
+	case HTTP, Pull:
+		return textAndJSON, textAndJSON
 	}
-	in, out = textAndJSON, textAndJSON
-	if e.Input == "text" {
-		in = textOnly
-	}
-	if e.Output == "text" {
-		out = textOnly
-	}
-	return in, out
+	return anything, textAndJSON // the built-in ones take what they get, and an agent elsewhere decides itself
 }

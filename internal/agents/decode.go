@@ -21,10 +21,16 @@ type decoder struct {
 	warnings    []Fault
 	nameLine    int
 	defaultLine int
+	inputs      map[string]a2a.Schema             // of skills, by id
+	note        func(what string, fields []field) // of each mapping that is read; for tests
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
 	d.faults = append(d.faults, Fault{Path: d.path, Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+func (d *decoder) warn(line int, format string, args ...any) {
+	d.warnings = append(d.warnings, Fault{Path: d.path, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
 // field is one key that a mapping may have; alias is its name in a 1.0 card, if that differs.
@@ -38,6 +44,9 @@ type field struct {
 // that people may expect why they are not taken.
 func (d *decoder) mapping(n node, what string, fields []field, gone map[string]string) (lines map[string]int) {
 	lines = map[string]int{}
+	if d.note != nil {
+		d.note(what, fields)
+	}
 	if n.kind != kindMap {
 		d.fault(n.line, "%s must be a mapping of keys to values, not %s", what, n.kind)
 		return lines
@@ -172,6 +181,30 @@ func (d *decoder) duration(what string, dst *time.Duration) func(node) {
 	}
 }
 
+var sizeUnits = []struct {
+	suffix string
+	bytes  int
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
+
+// size reads a number of bytes, with or without a unit.
+func (d *decoder) size(what string, most int, dst *int) func(node) {
+	return func(n node) {
+		for _, u := range sizeUnits {
+			digits, ok := strings.CutSuffix(n.text, u.suffix)
+			if !ok {
+				continue
+			}
+			v, err := strconv.Atoi(strings.TrimSpace(digits))
+			if (n.kind == kindNumber || n.kind == kindString) && err == nil && v > 0 && v <= most/u.bytes {
+				*dst = v * u.bytes
+				return
+			}
+			break
+		}
+		d.fault(n.line, "%s must be a size like 512KiB or 64MiB, at most %dMiB", what, most>>20)
+	}
+}
+
 // choice reads one of some words; set is called with its index.
 func (d *decoder) choice(what string, words []string, set func(int)) func(node) {
 	return func(n node) {
@@ -184,6 +217,16 @@ func (d *decoder) choice(what string, words []string, set func(int)) func(node) 
 	}
 }
 
+// word reads one of some words into dst. One that looks like a number is taken without quotes too.
+func (d *decoder) word(what string, words []string, dst *string) func(node) {
+	return func(n node) {
+		if n.kind == kindNumber {
+			n.kind = kindString
+		}
+		d.choice(what, words, func(i int) { *dst = words[i] })(n)
+	}
+}
+
 func either(words []string) string {
 	if len(words) == 1 {
 		return words[0]
@@ -191,7 +234,7 @@ func either(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-func (d *decoder) file(data []byte) File {
+func (d *decoder) decode(data []byte) File {
 	f := File{Path: d.path}
 	parse := parseYAML
 	if filepath.Ext(d.path) == ".json" {
@@ -214,13 +257,8 @@ func (d *decoder) file(data []byte) File {
 	d.root(root, &f)
 	if len(d.faults) == 0 {
 		fill(&f)
-		f.Warnings = d.warnings
 	}
 	return f
-}
-
-var notYet = map[string]string{
-	"direct_reply": "direct_reply is not supported yet; leave the line out",
 }
 
 func (d *decoder) root(root node, f *File) {
@@ -230,6 +268,7 @@ func (d *decoder) root(root node, f *File) {
 	describe := d.card(&a.Card)
 	fields := append([]field{
 		{name: "name", read: d.name(&a.Name)},
+		{name: "$schema", read: d.text("$schema", new(string))}, // editors look at it
 		{name: "default", read: d.truth("default", &a.Default)},
 		{name: "card", read: func(n node) { card = n }},
 		{name: "executor", read: func(n node) { f.Executor = d.executor(n) }},
@@ -237,9 +276,11 @@ func (d *decoder) root(root node, f *File) {
 		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
 		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
+		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
+		{name: "retention", read: func(n node) { d.retention(n, &a.Retention) }},
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
-	lines := d.mapping(root, "an agent file", fields, notYet)
+	lines := d.mapping(root, "an agent file", fields, nil)
 	d.nameLine, d.defaultLine = lines["name"], lines["default"]
 	if lines["card"] != 0 {
 		inner := append([]field{{name: "name", read: d.text("card.name", &title)}}, describe...)
@@ -252,15 +293,14 @@ func (d *decoder) root(root node, f *File) {
 			}
 		}
 	}
-	a.Card.Name = title
+	a.Card.Name, a.Inputs = title, d.inputs
 	for _, key := range []string{"name", "description", "executor"} {
 		if lines[key] == 0 {
 			d.fault(0, "%s is missing; add a line like %s", key, samples[key])
 		}
 	}
 	if v := a.Card.Version; v != "" && !plainVersion.MatchString(v) {
-		d.warnings = append(d.warnings, Fault{Path: d.path, Line: lines["version"],
-			Text: fmt.Sprintf("version %q is not of the form 1.2.3; some clients insist on that", v)})
+		d.warn(lines["version"], "version %q is not of the form 1.2.3; some clients insist on that", v)
 	}
 }
 
@@ -307,6 +347,34 @@ func (d *decoder) name(dst *string) func(node) {
 	}
 }
 
+// retention reads how long what has ended is kept: one duration for every end, or one for each.
+func (d *decoder) retention(n node, r *a2a.Retention) {
+	if n.kind != kindMap {
+		var all time.Duration
+		d.keep("retention", &all)(n)
+		*r = a2a.Retention{Completed: all, Failed: all, Canceled: all, Rejected: all}
+		return
+	}
+	d.mapping(n, "retention", []field{
+		{name: "completed", read: d.keep("retention.completed", &r.Completed)},
+		{name: "failed", read: d.keep("retention.failed", &r.Failed)},
+		{name: "canceled", read: d.keep("retention.canceled", &r.Canceled)},
+		{name: "rejected", read: d.keep("retention.rejected", &r.Rejected)},
+		{name: "log", read: d.keep("retention.log", &r.Log)},
+	}, nil)
+}
+
+// keep reads a duration or never, which is negative.
+func (d *decoder) keep(what string, dst *time.Duration) func(node) {
+	return func(n node) {
+		if n.kind == kindString && n.text == "never" {
+			*dst = -1
+			return
+		}
+		d.duration(what, dst)(n)
+	}
+}
+
 func (d *decoder) limits(n node, l *a2a.Limits) {
 	d.mapping(n, "limits", []field{
 		{name: "concurrency", read: d.count("concurrency", 10_000, &l.Concurrency)},
@@ -330,114 +398,4 @@ func (d *decoder) backoff(n node, l *a2a.Limits) {
 	if l.BackoffMax != 0 && l.BackoffMax < l.BackoffBase {
 		d.fault(n.line, "backoff.max is less than backoff.base; make it at least %s", l.BackoffBase)
 	}
-}
-
-var later = map[string]string{
-	"http": "the executor http is not supported yet; use echo, script or exec",
-	"a2a":  "the executor a2a is not supported yet; use echo, script or exec",
-	"pull": "the executor pull is not supported yet; use echo, script or exec",
-}
-
-func (d *decoder) executor(n node) Spec {
-	if n.kind == kindString {
-		d.fault(n.line, "executor must be a mapping; write executor: {%s: {}}", n.text)
-		return nil
-	}
-	var specs []Spec
-	empty := func(s Spec, what string) func(node) {
-		return func(n node) {
-			if n.kind != kindNull {
-				d.mapping(n, what, nil, nil)
-			}
-			specs = append(specs, s)
-		}
-	}
-	before := len(d.faults)
-	d.mapping(n, "executor", []field{
-		{name: "echo", read: empty(Echo{}, "echo")},
-		{name: "script", read: empty(Script{}, "script")},
-		{name: "exec", read: func(n node) { specs = append(specs, d.exec(n)) }},
-	}, later)
-	if len(specs) == 1 {
-		return specs[0]
-	}
-	if len(d.faults) == before {
-		d.fault(n.line, "executor must name exactly one of echo, script and exec")
-	}
-	return nil
-}
-
-func (d *decoder) exec(n node) Spec {
-	e := Exec{Input: "run", Output: "events", Dir: filepath.Dir(d.path)}
-	lines := d.mapping(n, "exec", []field{
-		{name: "command", read: func(n node) { d.command(n, &e.Command) }},
-		{name: "input", read: d.choice("input", []string{"run", "text"}, func(i int) { e.Input = [...]string{"run", "text"}[i] })},
-		{name: "output", read: d.choice("output", []string{"events", "text"}, func(i int) { e.Output = [...]string{"events", "text"}[i] })},
-		{name: "dir", read: func(n node) { d.dir(n, &e.Dir) }},
-		{name: "env", read: func(n node) { d.env(n, &e.Env) }},
-	}, nil)
-	if n.kind == kindMap && lines["command"] == 0 {
-		d.fault(n.line, `exec has no command; add command: ["wc", "-w"]`)
-	}
-	return e
-}
-
-func (d *decoder) command(n node, dst *[]string) {
-	if n.kind == kindString {
-		words := strings.Fields(n.text)
-		for i, w := range words {
-			words[i] = strconv.Quote(w)
-		}
-		d.fault(n.line, "command is a list, because no shell takes it apart; write [%s]", strings.Join(words, ", "))
-		return
-	}
-	if n.kind != kindList || len(n.list) == 0 {
-		d.fault(n.line, `command must be a list of texts with the program first, like ["wc", "-w"]`)
-		return
-	}
-	for i, e := range n.list {
-		switch {
-		case e.kind == kindString && strings.ContainsRune(e.text, 0):
-			d.fault(e.line, "an argument of command must not hold a zero byte")
-		case e.kind == kindString && (i > 0 || e.text != ""):
-			*dst = append(*dst, e.text) // an empty argument is an argument
-		default:
-			d.text("each of command", new(string))(e)
-		}
-	}
-}
-
-func (d *decoder) dir(n node, dst *string) {
-	var dir string
-	if d.text("dir", &dir)(n); dir == "" {
-		return
-	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(d.path), dir)
-	}
-	*dst = dir
-}
-
-func (d *decoder) env(n node, dst *map[string]string) {
-	if n.kind != kindMap {
-		d.fault(n.line, "env must be a mapping of names to texts, not %s", n.kind)
-		return
-	}
-	env := map[string]string{}
-	for _, m := range n.members {
-		_, twice := env[m.key]
-		switch {
-		case m.key == "" || strings.ContainsAny(m.key, "=\x00"):
-			d.fault(m.line, "env: %q cannot be the name of a variable", m.key)
-		case twice:
-			d.fault(m.line, "env: %s stands there already; keep one", m.key)
-		case m.value.kind == kindList || m.value.kind == kindMap:
-			d.fault(m.line, "env: %s must be text, not %s", m.key, m.value.kind)
-		case strings.ContainsRune(m.value.text, 0):
-			d.fault(m.line, "env: %s must not hold a zero byte", m.key)
-		default:
-			env[m.key] = m.value.text
-		}
-	}
-	*dst = env
 }

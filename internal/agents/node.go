@@ -45,8 +45,8 @@ type member struct {
 	value node
 }
 
-// maxDepth bounds nesting; the form needs four levels.
-const maxDepth = 32
+// maxDepth bounds nesting; the form needs four levels, and schemas go deeper.
+const maxDepth = 64
 
 // lineError is what is wrong with a document, and where.
 type lineError struct {

@@ -45,6 +45,9 @@ func experiments() []experiment {
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
+		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
+		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
+		{"answer", "what answers cost, against the official Go server", (*bench).answer},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

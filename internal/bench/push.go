@@ -88,7 +88,85 @@ func (b *bench) push(ctx context.Context) error {
 	f := figure{Name: "webhooks to one sink: rate", Unit: "/s", Target: atLeast(800).onQuiet()}.series(rates)
 	f.Detail = "one event each, queued beforehand; 8 requests at once, as the default is"
 	b.report.add(f)
-	return b.pushDelay(ctx)
+	if err := b.pushDelay(ctx); err != nil {
+		return err
+	}
+	return b.pushFree(ctx)
+}
+
+// pushFree compares the life of a task without webhooks where there are many of other tasks
+// with the same where there are none.
+func (b *bench) pushFree(ctx context.Context) error {
+	var life [2]func(ctx context.Context, n int64) error
+	for i, webhooks := range []int{b.number(20_000, 2000), 0} {
+		url, drop, err := b.database(ctx)
+		if err != nil {
+			return err
+		}
+		defer drop()
+		s, err := b.store(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := fillPush(ctx, s, webhooks, "http://127.0.0.1:1"); err != nil {
+			return err
+		}
+		// They wait for their receiver, and their tasks for nobody.
+		for _, statement := range []string{"DELETE FROM a2a.task_ready", "VACUUM ANALYZE"} {
+			if err := b.exec(ctx, url, statement); err != nil {
+				return err
+			}
+		}
+		claims := s.NewClaimer()
+		life[i] = func(ctx context.Context, n int64) error { return liveWithout(ctx, s, claims, n) }
+	}
+	const lives = 200
+	var ratios, alone []float64
+	for round := range b.number(9, 5) + 1 {
+		var took [2][]float64
+		for n := range lives {
+			for k := range life {
+				i := (k + n) % 2 // who goes second pays for what the first one left
+				start := time.Now()
+				if err := life[i](ctx, int64(n)); err != nil {
+					return err
+				}
+				took[i] = append(took[i], ms(time.Since(start)))
+			}
+		}
+		if round > 0 { // plans, caches and connections warm up
+			ratios, alone = append(ratios, median(took[0])/median(took[1])), append(alone, median(took[1]))
+		}
+	}
+	f := figure{Name: "life of a task without webhooks: beside many / beside none", Unit: "×", Target: atMost(1.05).onQuiet()}.series(ratios)
+	f.Baseline = fmt.Sprintf("beside none: %s ms", number(median(alone)))
+	f.Detail = fmt.Sprintf("5 events each; %d rounds of %d each, in turns; medians; %d webhooks of others are due", len(ratios), lives, b.number(20_000, 2000))
+	b.report.add(f)
+	return nil
+}
+
+// liveWithout takes a task without webhooks through its life, of five events.
+func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n int64) error {
+	if _, err := s.Submit(ctx, submission(n)); err != nil {
+		return err
+	}
+	leases, err := claims.Claim(ctx, benchAgent, 1, time.Hour, 0)
+	if err != nil {
+		return err
+	}
+	if len(leases) != 1 {
+		return errors.New("void: the task could not be claimed")
+	}
+	for _, e := range []a2a.Event{
+		&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}}},
+		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}},
+	} {
+		if _, err := s.Append(ctx, &leases[0], store.Batch{Events: []a2a.Event{e}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillPush submits tasks with a webhook.

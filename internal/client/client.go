@@ -1,4 +1,4 @@
-// Package client is a client of A2A 0.3 agents over JSON-RPC: for `a2ad send`, for our
+// Package client is a client of A2A agents, of 1.0 and of 0.3, over JSON-RPC: for `a2ad send`, for our
 // tests and for our benchmarks.
 //
 // It keeps what the server says as raw JSON and decodes only what a terminal or a test
@@ -42,6 +42,7 @@ var DefaultRetry = backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Se
 // be called from several goroutines at once.
 type Client struct {
 	URL      string       // of the agent: that of the server, or that and /agents/<name>
+	Version  Version      // of the protocol; Negotiate finds out
 	APIKey   string       // sent as a bearer token; empty: none
 	HTTP     *http.Client // nil: http.DefaultClient. It must have no timeout of its own
 	MaxBytes int          // 0: DefaultMaxBytes
@@ -69,7 +70,7 @@ func (c *Client) Send(ctx context.Context, p SendParams) (Result, error) {
 	if p.Message.ID == "" {
 		p.Message.ID = NewMessageID()
 	}
-	raw, err := c.call(ctx, "message/send", p.append(nil, p.NoWait), p.header())
+	raw, err := c.call(ctx, opSend, p.append(nil, c.Version, p.NoWait), p.header())
 	if err != nil {
 		return Result{}, err
 	}
@@ -82,7 +83,7 @@ func (c *Client) Get(ctx context.Context, taskID string, history int) (Result, e
 	if history >= 0 {
 		params = strconv.AppendInt(append(params, `,"historyLength":`...), int64(history), 10)
 	}
-	raw, err := c.call(ctx, "tasks/get", append(params, '}'), nil)
+	raw, err := c.call(ctx, opGet, append(params, '}'), nil)
 	if err != nil {
 		return Result{}, err
 	}
@@ -91,7 +92,7 @@ func (c *Client) Get(ctx context.Context, taskID string, history int) (Result, e
 
 // Cancel ends a task and returns it.
 func (c *Client) Cancel(ctx context.Context, taskID string) (Result, error) {
-	raw, err := c.call(ctx, "tasks/cancel", append(appendMember([]byte{'{'}, "id", taskID), '}'), nil)
+	raw, err := c.call(ctx, opCancel, append(appendMember([]byte{'{'}, "id", taskID), '}'), nil)
 	if err != nil {
 		return Result{}, err
 	}
@@ -117,7 +118,7 @@ type Page struct {
 
 // List reads a page of the caller's tasks.
 func (c *Client) List(ctx context.Context, p ListParams) (Page, error) {
-	raw, err := c.call(ctx, "tasks/list", p.append(nil), nil)
+	raw, err := c.call(ctx, opList, p.append(nil, c.Version), nil)
 	if err != nil {
 		return Page{}, err
 	}
@@ -135,13 +136,17 @@ func (c *Client) List(ctx context.Context, p ListParams) (Page, error) {
 	return page, nil
 }
 
-func (p *ListParams) append(dst []byte) []byte {
+func (p *ListParams) append(dst []byte, v Version) []byte {
 	dst = append(dst, '{')
 	if p.ContextID != "" {
 		dst = append(appendMember(dst, "contextId", p.ContextID), ',')
 	}
 	if p.State != a2a.StateNone {
-		dst = append(appendMember(dst, "status", p.State.String()), ',')
+		name := p.State.String()
+		if v == V10 {
+			name = stateName10(p.State)
+		}
+		dst = append(appendMember(dst, "status", name), ',')
 	}
 	if p.PageToken != "" {
 		dst = append(appendMember(dst, "pageToken", p.PageToken), ',')
@@ -159,8 +164,9 @@ type Card struct {
 	Name        string
 	Description string
 	Version     string
-	Protocol    string
-	URL         string
+	Protocol    string      // of 0.3
+	URL         string      // of 0.3
+	Interfaces  []Interface // in the agent's order; those of 0.3 last
 	Streaming   bool
 	Push        bool
 }
@@ -187,7 +193,7 @@ func (c *Client) Card(ctx context.Context) (Card, error) {
 		s, _ := rawjson.String(rawjson.Get(raw, key))
 		return s
 	}
-	card := Card{Raw: raw, Name: str("name"), Description: str("description"), Version: str("version"), Protocol: str("protocolVersion"), URL: str("url")}
+	card := Card{Raw: raw, Name: str("name"), Description: str("description"), Version: str("version"), Protocol: str("protocolVersion"), URL: str("url"), Interfaces: interfaces(raw)}
 	capabilities := rawjson.Get(raw, "capabilities")
 	card.Streaming, _ = rawjson.Bool(rawjson.Get(capabilities, "streaming"))
 	card.Push, _ = rawjson.Bool(rawjson.Get(capabilities, "pushNotifications"))
@@ -195,33 +201,33 @@ func (c *Client) Card(ctx context.Context) (Card, error) {
 }
 
 // call does one request with one answer and returns the result.
-func (c *Client) call(ctx context.Context, method string, params []byte, header http.Header) ([]byte, error) {
-	resp, id, sent, err := c.post(ctx, method, params, header, "application/json")
+func (c *Client) call(ctx context.Context, o op, params []byte, header http.Header) ([]byte, error) {
+	resp, id, sent, err := c.post(ctx, o, params, header, "application/json")
 	if err != nil {
-		if sent && method == "message/send" {
+		if sent && o == opSend {
 			err = unknown(err)
 		}
 		return nil, err
 	}
 	defer closeBody(resp)
-	if !isJSON(resp) || resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK || !isJSON(resp) {
 		return nil, httpError(resp)
 	}
 	body, err := c.readJSON(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the answer to %s: %w", method, err)
+		return nil, fmt.Errorf("read the answer to %s: %w", c.Version.method(o), err)
 	}
 	return open(body, id)
 }
 
 // post sends one JSON-RPC request; id is what the answer must carry. sent says that
 // there was a connection, so that the server may have seen the request.
-func (c *Client) post(ctx context.Context, method string, params []byte, header http.Header, accept string) (resp *http.Response, id int64, sent bool, err error) {
+func (c *Client) post(ctx context.Context, o op, params []byte, header http.Header, accept string) (resp *http.Response, id int64, sent bool, err error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	id = c.lastID.Add(1)
 	body := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
-	body = append(appendMember(append(body, ','), "method", method), `,"params":`...)
+	body = append(appendMember(append(body, ','), "method", c.Version.method(o)), `,"params":`...)
 	body = append(append(body, params...), '}')
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
 	if err != nil {
@@ -229,6 +235,9 @@ func (c *Client) post(ctx context.Context, method string, params []byte, header 
 	}
 	for k, v := range header {
 		req.Header[k] = v
+	}
+	if c.Version == V10 {
+		req.Header.Set("A2A-Version", "1.0")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)

@@ -136,7 +136,8 @@ func TestCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	card.Raw = nil
-	if diff := cmp.Diff(client.Card{Name: "words", Description: "d", Version: "1", Protocol: "0.3.0", URL: "https://x", Streaming: true}, card); diff != "" {
+	if diff := cmp.Diff(client.Card{Name: "words", Description: "d", Version: "1", Protocol: "0.3.0", URL: "https://x", Streaming: true,
+		Interfaces: []client.Interface{{URL: "https://x", Binding: "JSONRPC", Version: "0.3.0"}}}, card); diff != "" {
 		t.Errorf("card (-want +got):\n%s", diff)
 	}
 	if h.got.URL.Path != "/.well-known/agent-card.json" {
@@ -229,5 +230,88 @@ func TestLeavingAStreamClosesIt(t *testing.T) {
 	<-gone
 	if !errors.Is(last, context.Canceled) {
 		t.Errorf("err = %v, want that of the context", last)
+	}
+}
+
+const taskAnswer10 = `{"jsonrpc":"2.0","id":$ID,"result":{"task":{"id":"t1","contextId":"c1",
+	"status":{"state":"TASK_STATE_COMPLETED","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"ROLE_AGENT","messageId":"m","parts":[{"text":"done"}]}},
+	"artifacts":[{"artifactId":"a","name":"out","parts":[{"text":"x"},{"data":{"n": 1.0}},{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}]}]}}}`
+
+func TestSendSpeaksBothVersions(t *testing.T) {
+	t.Parallel()
+	old, _ := serve(t, taskAnswer)
+	want, err := old.Send(t.Context(), client.SendParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, h := serve(t, taskAnswer10)
+	c.Version = client.V10
+	res, err := c.Send(t.Context(), client.SendParams{
+		Message: a2a.Message{ID: "m1", TaskID: "t1", Parts: []a2a.Part{
+			{Kind: a2a.PartText, Text: "hi"},
+			{Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1.0}`), Metadata: a2a.Raw(`{"x":[]}`)},
+			{Kind: a2a.PartFile, Text: "aGk=", MediaType: "text/plain", Filename: "hi.txt"},
+			{Kind: a2a.PartURL, Text: "https://x"},
+		}}, NoWait: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_USER","messageId":"m1","parts":[` +
+		`{"text":"hi"},{"data":{"n": 1.0},"metadata":{"x":[]}},{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}],` +
+		`"taskId":"t1"},"configuration":{"returnImmediately":true}}}`
+	if diff := cmp.Diff(request, h.body); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if got := h.got.Header.Get("A2A-Version"); got != "1.0" {
+		t.Errorf("A2A-Version: %q", got)
+	}
+	want.Raw, res.Raw = nil, nil
+	if diff := cmp.Diff(want, res); diff != "" {
+		t.Errorf("what is read in both versions (-0.3 +1.0):\n%s", diff)
+	}
+}
+
+func TestNegotiateGoesByTheCard(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		card    string
+		version client.Version
+		path    string // of the URL afterwards
+	}{
+		"both, the older first": {`{"supportedInterfaces":[{"url":"$/v0","protocolBinding":"JSONRPC","protocolVersion":"0.3"},{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/v1"},
+		"a patch number":        {`{"supportedInterfaces":[{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0.1"}]}`, client.V10, "/v1"},
+		"0.3 alone":             {`{"url":"$/a2a","preferredTransport":"JSONRPC","protocolVersion":"0.3.0"}`, client.V03, "/a2a"},
+		"0.3 beside":            {`{"url":"$/rest","preferredTransport":"HTTP+JSON","protocolVersion":"0.3.0","additionalInterfaces":[{"url":"$/rpc","transport":"JSONRPC"}]}`, client.V03, "/rpc"},
+		"a union card":          {`{"url":"$/","protocolVersion":"0.3.0","supportedInterfaces":[{"url":"$/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/"},
+		"a version to come":     {`{"supportedInterfaces":[{"url":"$/v2","protocolBinding":"JSONRPC","protocolVersion":"2.0"},{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/v1"},
+		"another server":        {`{"supportedInterfaces":[{"url":"https://elsewhere.example/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, ""},
+		"other bindings":        {`{"supportedInterfaces":[{"url":"$/g","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, client.V03, ""},
+		"no card":               {"", client.V03, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var base string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if tc.card == "" || r.URL.Path != "/agents/x/.well-known/agent-card.json" {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
+				_, _ = io.WriteString(w, strings.ReplaceAll(tc.card, "$", base))
+			}))
+			defer srv.Close()
+			base = srv.URL
+			c := &client.Client{URL: srv.URL + "/agents/x", HTTP: srv.Client()}
+			if err := c.Negotiate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := srv.URL + tc.path
+			if tc.path == "" {
+				want = srv.URL + "/agents/x"
+			}
+			if c.Version != tc.version || c.URL != want {
+				t.Errorf("version %d at %s, want %d at %s", c.Version, c.URL, tc.version, want)
+			}
+		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-// Kind is what a result or an event is, as its member "kind" says.
+// Kind is what a result or an event is, in the words of 0.3.
 type Kind string
 
 // The kinds that a server may answer.
@@ -30,6 +30,7 @@ type Result struct {
 	Timestamp string     // of a Task's status
 	Parts     []a2a.Part // of the Message, or of the message in a Task's status
 	Artifacts []Artifact // of a Task
+	Metadata  []byte     // of a status-update; nil if there is none
 }
 
 // Artifact is one artifact of a Task.
@@ -61,8 +62,9 @@ func Text(parts []a2a.Part) string {
 	return strings.Join(texts, "\n")
 }
 
-func decodeResult(raw []byte) (Result, error) {
-	r := Result{Raw: raw, Kind: kindOf(raw), ContextID: str(raw, "contextId")}
+func decodeResult(whole []byte) (Result, error) {
+	raw, kind := unwrap(whole)
+	r := Result{Raw: whole, Kind: kind, ContextID: str(raw, "contextId")}
 	switch r.Kind {
 	case KindMessage:
 		r.TaskID = str(raw, "taskId")
@@ -81,17 +83,18 @@ func decodeResult(raw []byte) (Result, error) {
 	return r, nil
 }
 
-func decodeEvent(raw []byte, id string) (Event, error) {
-	ev := Event{ID: id, Result: Result{Raw: raw, Kind: kindOf(raw), ContextID: str(raw, "contextId")}}
+func decodeEvent(whole []byte, id string) (Event, error) {
+	raw, kind := unwrap(whole)
+	ev := Event{ID: id, Result: Result{Raw: whole, Kind: kind, ContextID: str(raw, "contextId")}}
 	if seq, _, ok := sse.ParseID(id); ok {
 		ev.Seq = seq
 	}
 	var err error
 	switch ev.Kind {
 	case KindTask, KindMessage:
-		ev.Result, err = decodeResult(raw)
+		ev.Result, err = decodeResult(whole)
 	case KindStatus:
-		ev.TaskID = str(raw, "taskId")
+		ev.TaskID, ev.Metadata = str(raw, "taskId"), rawjson.Get(raw, "metadata")
 		ev.Final, _ = rawjson.Bool(rawjson.Get(raw, "final"))
 		err = ev.decodeStatus(rawjson.Get(raw, "status"))
 	case KindArtifact:
@@ -107,9 +110,9 @@ func decodeEvent(raw []byte, id string) (Event, error) {
 
 func (r *Result) decodeStatus(status []byte) error {
 	name := str(status, "state")
-	state, ok := a2a.ParseState(name)
-	if !ok && name != "unknown" {
-		return fmt.Errorf("the server names a state %q that A2A 0.3 does not have", name)
+	state, ok := parseState(name)
+	if !ok {
+		return fmt.Errorf("the server names a state %q that A2A does not have", name)
 	}
 	r.State = state
 	r.Timestamp = str(status, "timestamp")
@@ -144,6 +147,9 @@ func decodeParts(list []byte) []a2a.Part {
 	for raw := range rawjson.Elements(list) {
 		file := rawjson.Get(raw, "file")
 		p := a2a.Part{MediaType: str(file, "mimeType"), Filename: str(file, "name")}
+		if file == nil { // as 1.0 has it
+			p.MediaType, p.Filename = str(raw, "mediaType"), str(raw, "filename")
+		}
 		switch {
 		case rawjson.Get(raw, "text") != nil:
 			p.Kind, p.Text = a2a.PartText, str(raw, "text")
@@ -151,6 +157,10 @@ func decodeParts(list []byte) []a2a.Part {
 			p.Kind, p.Text = a2a.PartFile, str(file, "bytes")
 		case file != nil:
 			p.Kind, p.Text = a2a.PartURL, str(file, "uri")
+		case rawjson.Get(raw, "raw") != nil:
+			p.Kind, p.Text = a2a.PartFile, str(raw, "raw")
+		case rawjson.Get(raw, "url") != nil:
+			p.Kind, p.Text = a2a.PartURL, str(raw, "url")
 		default:
 			p.Kind, p.Data = a2a.PartData, rawjson.Get(raw, "data")
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -55,8 +56,15 @@ func (e *Error) Error() string {
 
 // Reason returns the stable word of the error, such as TASK_NOT_FOUND, or "".
 func (e *Error) Reason() string {
-	s, _ := rawjson.String(rawjson.Get(e.Data, "reason"))
-	return s
+	if s, ok := rawjson.String(rawjson.Get(e.Data, "reason")); ok {
+		return s
+	}
+	for detail := range rawjson.Elements(e.Data) { // as 1.0 has it
+		if s := str(detail, "reason"); s != "" {
+			return s
+		}
+	}
+	return ""
 }
 
 // Temporary reports whether the same request may succeed later.
@@ -142,9 +150,22 @@ func retryAfter(s string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
+// isJSON reports whether an answer is JSON: by its type or, where that is what servers send that
+// name none (that of a2a-go 0.3 is one), by its first byte.
 func isJSON(resp *http.Response) bool {
 	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err == nil && t == "text/plain" {
+		body := bufio.NewReader(resp.Body)
+		first, _ := body.Peek(1)
+		resp.Body = readCloser{body, resp.Body}
+		return string(first) == "{"
+	}
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json"))
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 func isEventStream(resp *http.Response) bool {

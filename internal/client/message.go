@@ -20,12 +20,15 @@ func (p *SendParams) header() http.Header {
 	return h
 }
 
-// append writes the params of message/send and message/stream. Without a wish the
-// configuration is left out, and the server waits.
-func (p *SendParams) append(dst []byte, noWait bool) []byte {
-	dst = appendMessage(append(dst, `{"message":`...), &p.Message)
+// append writes the params of a send or a stream. Without a wish the configuration is left
+// out, and the server waits.
+func (p *SendParams) append(dst []byte, v Version, noWait bool) []byte {
+	dst = appendMessage(append(dst, `{"message":`...), v, &p.Message)
 	var conf []byte
-	if noWait {
+	switch {
+	case noWait && v == V10:
+		conf = append(conf, `,"returnImmediately":true`...)
+	case noWait:
 		conf = append(conf, `,"blocking":false`...)
 	}
 	if p.HistoryLength != nil {
@@ -35,7 +38,7 @@ func (p *SendParams) append(dst []byte, noWait bool) []byte {
 		conf = appendStrings(append(conf, `,"acceptedOutputModes":`...), p.AcceptedModes)
 	}
 	if conf != nil {
-		if !noWait {
+		if !noWait && v == V03 {
 			conf = append(conf, `,"blocking":true`...) // absent would mean false to some servers
 		}
 		dst = append(append(append(dst, `,"configuration":{`...), conf[1:]...), '}')
@@ -46,15 +49,20 @@ func (p *SendParams) append(dst []byte, noWait bool) []byte {
 	return append(dst, '}')
 }
 
-func appendMessage(dst []byte, m *a2a.Message) []byte {
-	dst = append(dst, `{"kind":"message","role":"user",`...)
+func appendMessage(dst []byte, v Version, m *a2a.Message) []byte {
+	part := appendPart
+	if v == V10 {
+		dst, part = append(dst, `{"role":"ROLE_USER",`...), appendPart10
+	} else {
+		dst = append(dst, `{"kind":"message","role":"user",`...)
+	}
 	dst = appendMember(dst, "messageId", m.ID)
 	dst = append(dst, `,"parts":[`...)
 	for i := range m.Parts {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendPart(dst, &m.Parts[i])
+		dst = part(dst, &m.Parts[i])
 	}
 	dst = append(dst, ']')
 	if m.TaskID != "" {
@@ -91,6 +99,26 @@ func appendPart(dst []byte, p *a2a.Part) []byte {
 		dst = append(dst, '}')
 	default:
 		dst = appendMember(append(dst, `{"kind":"text",`...), "text", p.Text)
+	}
+	return append(appendMetadata(dst, p.Metadata), '}')
+}
+
+func appendPart10(dst []byte, p *a2a.Part) []byte {
+	switch p.Kind {
+	case a2a.PartData:
+		dst = append(append(dst, `{"data":`...), p.Data...)
+	case a2a.PartFile:
+		dst = appendMember(append(dst, '{'), "raw", p.Text)
+	case a2a.PartURL:
+		dst = appendMember(append(dst, '{'), "url", p.Text)
+	default:
+		dst = appendMember(append(dst, '{'), "text", p.Text)
+	}
+	if p.MediaType != "" {
+		dst = appendMember(append(dst, ','), "mediaType", p.MediaType)
+	}
+	if p.Filename != "" {
+		dst = appendMember(append(dst, ','), "filename", p.Filename)
 	}
 	return append(appendMetadata(dst, p.Metadata), '}')
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // errBadStream is a server that does not speak the protocol.
-var errBadStream = errors.New("the stream is not A2A 0.3")
+var errBadStream = errors.New("the stream is not A2A")
 
 // StreamOptions says how to follow a task. The zero value works.
 type StreamOptions struct {
@@ -30,7 +30,7 @@ type StreamOptions struct {
 }
 
 // Stream sends a message and yields what happens, until the task ends or waits for its
-// client. A cut is mended by tasks/resubscribe; only an error that ends the stream is
+// client. A cut is mended by a subscription; only an error that ends the stream is
 // yielded, as the last item. The task goes on when the caller stops reading.
 func (c *Client) Stream(ctx context.Context, p SendParams, o StreamOptions) iter.Seq2[Event, error] {
 	if p.Message.ID == "" {
@@ -41,7 +41,7 @@ func (c *Client) Stream(ctx context.Context, p SendParams, o StreamOptions) iter
 		if p.IdempotencyKey != "" {
 			f.resumeAfter(o.LastEventID)
 		}
-		f.begin = &request{method: "message/stream", params: p.append(nil, false), header: p.header(), repeatable: p.IdempotencyKey != ""}
+		f.begin = &request{op: opStream, params: p.append(nil, c.Version, false), header: p.header(), repeatable: p.IdempotencyKey != ""}
 		f.run(ctx, yield)
 	}
 }
@@ -57,7 +57,7 @@ func (c *Client) Resubscribe(ctx context.Context, taskID string, o StreamOptions
 }
 
 type request struct {
-	method     string
+	op         op
 	params     []byte
 	header     http.Header
 	repeatable bool // the server takes it once, however often it is sent
@@ -168,7 +168,7 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, r
 	defer cancel() // ends the connection of a stream that is left before its end
 	req := f.begin
 	if req == nil {
-		req = &request{method: "tasks/resubscribe", params: append(appendMember([]byte{'{'}, "id", f.taskID), '}')}
+		req = &request{op: opSubscribe, params: append(appendMember([]byte{'{'}, "id", f.taskID), '}')}
 	}
 	header := maps.Clone(req.header)
 	if header == nil {
@@ -177,20 +177,48 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, r
 	if f.lastID != "" {
 		header.Set("Last-Event-ID", f.lastID)
 	}
-	resp, id, sent, err := f.c.post(ctx, req.method, req.params, header, "text/event-stream")
+	resp, id, sent, err := f.c.post(ctx, req.op, req.params, header, "text/event-stream")
 	f.sent = f.sent || sent
 	if err != nil {
 		return false, err
 	}
 	defer resp.Body.Close()
-	if isJSON(resp) && resp.StatusCode == http.StatusOK {
-		return f.single(resp, id, yield)
-	}
-	if !isEventStream(resp) || resp.StatusCode != http.StatusOK {
+	if resp.StatusCode == http.StatusOK && isJSON(resp) {
+		progress, err = f.single(resp, id, yield)
+	} else if !isEventStream(resp) || resp.StatusCode != http.StatusOK {
 		return false, httpError(resp)
+	} else {
+		progress, err = f.read(resp.Body, id, yield, resumed && f.yielded || f.lastID != "")
 	}
-	return f.read(resp.Body, id, yield, resumed && f.yielded || f.lastID != "")
+	if hasEnded(err) && f.begin == nil && f.c.Version == V10 {
+		return f.last(ctx, yield)
+	}
+	return progress, err
 }
+
+// codeEnded is what 1.0 says to a subscription to a task that has ended.
+const codeEnded = -32004
+
+func hasEnded(err error) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.Code == codeEnded
+}
+
+// last yields a task that has ended where it cannot be followed: 1.0 has no stream for it.
+func (f *follower) last(ctx context.Context, yield func(Event, error) bool) (bool, error) {
+	res, err := f.c.Get(ctx, f.taskID, -1)
+	if err != nil {
+		return false, err
+	}
+	if !res.State.Terminal() {
+		return false, errNotFollowed
+	}
+	f.ended = true
+	f.take(Event{Result: res, Gap: f.yielded || f.lastID != ""}, yield)
+	return true, nil
+}
+
+var errNotFollowed = errors.New("the server follows no tasks")
 
 // single takes an answer that is no stream: an error, or one event.
 func (f *follower) single(resp *http.Response, id int64, yield func(Event, error) bool) (bool, error) {
@@ -230,6 +258,9 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 		ev, err := decodeItem(item, id)
 		if err != nil {
 			return progress, err
+		}
+		if ev.Kind == KindTask && !gap && ev.ID != "" && ev.ID == f.lastID {
+			continue // 1.0 begins with the Task as of the event that the caller has
 		}
 		// On a resumed connection a Task stands in for events that the server no longer
 		// has, whether it says so or does not know Last-Event-ID at all.

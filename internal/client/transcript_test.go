@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestTranscripts plays the files of testdata: prose, what the client is asked to do,
 // then one connection after the other, then what the client's caller sees.
 //
-//	do stream [key=K] [after=ID]      or  do resubscribe [after=ID]
+//	do stream [key=K] [after=ID]      or  do resubscribe [after=ID]; with v=1.0 of that version
 //	> METHOD [Last-Event-ID]          the request that the server expects
 //	< STATUS TYPE [Header: value]     its answer
 //	| line                            of the body; R{…} is a JSON-RPC response with that result
@@ -132,6 +132,9 @@ func (tr *transcript) serve(t *testing.T, next <-chan conn) http.Handler {
 		if err != nil {
 			t.Errorf("request: %v", err)
 		}
+		if strings.Contains(cn.method, "/") != (r.Header.Get("A2A-Version") == "") {
+			t.Errorf("%s with A2A-Version %q", cn.method, r.Header.Get("A2A-Version"))
+		}
 		if req.Method != cn.method || r.Header.Get("Last-Event-ID") != cn.lastEventID {
 			t.Errorf("request %s %q, want %s %q", req.Method, r.Header.Get("Last-Event-ID"), cn.method, cn.lastEventID)
 		}
@@ -176,6 +179,8 @@ func (tr *transcript) play(t *testing.T) []string {
 		switch k, v, _ := strings.Cut(arg, "="); k {
 		case "key":
 			params.IdempotencyKey = v
+		case "v":
+			c.Version = client.V10
 		case "after":
 			opts.LastEventID = v
 		default:

@@ -99,7 +99,7 @@ func steps(t *testing.T, file string) []block {
 func documents(t *testing.T) []string {
 	t.Helper()
 	files := []string{"README.md", "AGENTS.md", "CHANGELOG.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -79,7 +80,7 @@ func newShell(t *testing.T, ownDatabase bool) *shell {
 	// The user that runs PostgreSQL for root passes through.
 	for _, err := range []error{
 		os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(s.dir, "bin"), 0o755),
-		os.Symlink(binary, filepath.Join(s.dir, "bin", "a2ad")), os.Symlink(filepath.Join(repo, "examples"), filepath.Join(s.dir, "examples")),
+		os.Symlink(binary, filepath.Join(s.dir, "bin", "a2ad")),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -90,8 +91,42 @@ func newShell(t *testing.T, ownDatabase bool) *shell {
 	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} {
 		s.replace = append(s.replace, other, freePort(t))
 	}
+	s.copyExamples(t, filepath.Join(repo, "examples"))
 	s.start(t, api, admin, ownDatabase)
 	return s
+}
+
+// copyExamples copies those of the repository, with what stands for their addresses here.
+func (s *shell) copyExamples(t *testing.T, from string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(s.dir, "examples", rel)
+		if e.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if e.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, []byte(s.here(string(text))), info.Mode().Perm())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exampleDatabase is how the documents write the URL of a database.

@@ -44,6 +44,7 @@ var agentFiles = map[string]string{
 	"single.yaml":   scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
 	"asks.yaml":     scriptAgent("asks", "on_lost_lease: input-required\n"),
 	"hookless.yaml": scriptAgent("hookless", "push: off\n"),
+	"traced.yaml":   "name: traced\ndescription: Says where it stands in a trace.\nskills: [{id: say, name: Say, description: Says, tags: [test]}]\nexecutor: {exec: {command: [/bin/sh, -c, 'echo \"<$TRACEPARENT>\"'], output: text}}\n",
 }
 
 func scriptAgent(name, more string) string {

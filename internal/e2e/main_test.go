@@ -14,6 +14,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if mode := os.Getenv(agentMode); mode != "" {
+		os.Exit(agentMain(mode))
+	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
 			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays

@@ -1,17 +1,32 @@
 package e2e_test
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/a2ad/a2ad/internal/seal"
 )
@@ -131,9 +146,10 @@ func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
 	return task.ID
 }
 
-// hooksSettled waits until every webhook has delivered what there is.
+// hooksSettled waits until all tasks have come to rest and every webhook has delivered what there is.
 func (c *cluster) hooksSettled() {
 	c.t.Helper()
+	c.settle()
 	until(c.t, "all webhooks are delivered", func() bool {
 		n, err := query[int](c, `SELECT count(*) FROM audit.delivery WHERE state = 'pending'`)
 		return err == nil && n == 0
@@ -168,20 +184,35 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	}
 }
 
-// TestWebhooksSurviveKills: 40 tasks of 8 events with three webhooks each, while the replicas
-// that work and deliver are killed and the receiver refuses every tenth.
+// TestWebhooksSurviveKills: tasks of 8 events with three webhooks each, while the replicas that
+// work and deliver are killed at any moment, to the very end, and the receiver refuses every tenth.
 func TestWebhooksSurviveKills(t *testing.T) {
 	t.Parallel()
-	const tasks = 40
+	tasks := 200
+	if raceEnabled || testing.Short() {
+		tasks = 40
+	}
 	c := newCluster(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	keys := seal.Generate("k1")
 	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%10 == 9 })
-	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0")...)
-	list := []*replica{c.start("a", hooking(keys)...), c.start("b", hooking(keys)...)}
+	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "A2AD_PUSH_PER_DESTINATION=64")...)
+	many := append(hooking(keys), "A2AD_PUSH_PER_DESTINATION=64") // all go to one, and requests should be many
+	list := []*replica{c.start("a", many...), c.start("b", many...)}
+	kills := 0
+	kill := func() {
+		k := draw.IntN(len(list))
+		list[k].kill()
+		list[k] = c.restart(list[k])
+		kills++
+	}
+	tenth, at := tasks/10, 0
 	for i := range tasks {
+		if i%tenth == 0 { // one kill in each, somewhere
+			at = i + draw.IntN(tenth)
+		}
 		task := c.sendHooked(front, `{"id":"one","url":"`+sink.URL+`/one","token":"tok"}`, `{"op":"chunk","id":"a","n":5,"every_ms":100}`)
 		for _, id := range []string{"two", "three"} {
 			got := c.rpc(front, "script", "tasks/pushNotificationConfig/set", `{"taskId":"`+task+`","pushNotificationConfig":{"id":"`+id+`","url":"`+sink.URL+`/`+id+`"}}`)
@@ -189,21 +220,81 @@ func TestWebhooksSurviveKills(t *testing.T) {
 				t.Fatalf("set: %s", got.body)
 			}
 		}
-		if i%10 == 9 {
-			k := draw.IntN(2)
-			list[k].kill()
-			list[k] = c.restart(list[k])
+		if i == at {
+			kill()
 		}
 	}
-	c.settle()
+	pending := func() bool {
+		return one[bool](c, `SELECT EXISTS (SELECT FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) OR EXISTS (SELECT FROM audit.delivery WHERE state = 'pending')`)
+	}
+	for kills < 25 && pending() {
+		next := len(sink.all()) + draw.IntN(60)
+		until(t, "some more are delivered, or all", func() bool { return len(sink.all()) >= next || !pending() })
+		kill()
+	}
 	c.hooksSettled()
 	if n := one[int](c, `SELECT count(*) FROM audit.delivery WHERE state <> 'delivered'`); n != 0 {
 		t.Errorf("%d events are given up", n)
 	}
-	if n := one[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'done'`); n != 3*tasks {
+	if n := one[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'done' AND cursor_seq = head_seq`); n != 3*tasks {
 		t.Errorf("%d webhooks are done, want %d", n, 3*tasks)
 	}
-	t.Logf("%d requests, %d duplicates", len(sink.all()), sink.judge())
+	if n := one[int](c, `SELECT count(*) FROM (SELECT FROM audit.event GROUP BY task_id HAVING count(*) >= 8) t`); n != tasks {
+		t.Errorf("%d tasks have their 8 events, want %d", n, tasks)
+	}
+	hit := one[int](c, `SELECT count(*) FROM audit.attempt WHERE outcome = 'expired'`)
+	if hit == 0 {
+		t.Errorf("%d kills hit %d runs: nothing was withstood", kills, hit)
+	}
+	duplicates := sink.judge()
+	t.Logf("%d kills hit %d runs; %d requests, %d duplicates", kills, hit, len(sink.all()), duplicates)
+	if duplicates > 64*kills { // what was under way, and no more
+		t.Errorf("%d duplicates come of %d kills", duplicates, kills)
+	}
+}
+
+// TestFrozenReplicaSendsNothingBehindADelete: it is stopped in the handshake before its request,
+// and goes on when a delete by another replica has been answered.
+func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
+	t.Parallel()
+	entered, opened := make(chan struct{}), make(chan struct{})
+	first, open := sync.OnceFunc(func() { close(entered) }), sync.OnceFunc(func() { close(opened) })
+	defer open()
+	var came atomic.Int32
+	sink := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	sink.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	sink.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		first()
+		<-opened
+		return nil, nil
+	}}
+	sink.StartTLS()
+	t.Cleanup(sink.Close)
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sink.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t)
+	a := c.start("a", append(hooking(""), "SSL_CERT_FILE="+trusted)...)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`"}`, `{"op":"complete"}`)
+	<-entered
+	a.freeze()
+	b := c.start("b", hooking("")...)
+	if got := c.rpc(b, "script", "tasks/pushNotificationConfig/delete", `{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
+		t.Errorf("delete: %s", got.body)
+	}
+	if one[bool](c, `SELECT lease_until > clock_timestamp() FROM a2a.push_configs WHERE task_id = $1`, task) {
+		t.Error("the delete did not wait for the lease")
+	}
+	open()
+	a.thaw()
+	until(t, "the frozen replica gives the webhook back", func() bool {
+		free, err := query[bool](c, `SELECT lease_until IS NULL FROM a2a.push_configs WHERE task_id = $1`, task)
+		return err == nil && free
+	})
+	if n := came.Load(); n != 0 {
+		t.Errorf("%d requests came behind the delete", n)
+	}
 }
 
 func TestWebhooksOverTheWire(t *testing.T) {
@@ -322,6 +413,124 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	for _, l := range a.log.lines {
 		if text := fmt.Sprint(l); strings.Contains(text, canary) {
 			t.Errorf("log: %s", text)
+		}
+	}
+}
+
+// TestTraceOfTheClientGoesOn: to the agent as it is, and to the webhook as a step of its own.
+func TestTraceOfTheClientGoesOn(t *testing.T) {
+	t.Parallel()
+	const trace, parent = "00-0af7651916cd43dd8448eb211c80319c-", "b7ad6b7169203331"
+	c := newCluster(t)
+	a := c.start("a", hooking("")...)
+	sink := newHookSink(t, nil)
+	body := func(method, role, text, config string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"m","role":"` + role + `","parts":[` + text + `]},"configuration":` + config + `}}`
+	}
+	old := func(hook string) string {
+		return body("message/send", "user", `{"kind":"text","text":"x"}`, `{"blocking":true,"pushNotificationConfig":{"url":"`+hook+`"}}`)
+	}
+	current := func(hook string) string {
+		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
+	}
+	rest := func(hook string) string {
+		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"taskPushNotificationConfig":{"url":"` + hook + `"}}}`
+	}
+	for i, tt := range []struct {
+		to     string
+		body   func(hook string) string
+		header []string
+		want   string
+	}{
+		{"", old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{"", current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
+		{"/message:send", rest, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{"", old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
+		{"", old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
+		{"", old, nil, ""},
+	} {
+		path := "/" + itoa(i)
+		if got := c.post(a, "/agents/traced"+tt.to, tt.body(sink.URL+path), tt.header...); got.code != 0 || !strings.Contains(string(got.body), "<"+tt.want+">") {
+			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
+		}
+		c.hooksSettled()
+		came := 0
+		for _, h := range sink.all() {
+			if h.path != path {
+				continue
+			}
+			came++
+			got := h.header.Get("Traceparent")
+			if tt.want == "" && got == "" {
+				continue
+			}
+			if tt.want == "" || !strings.HasPrefix(got, trace) || !strings.HasSuffix(got, tt.want[len(tt.want)-3:]) || len(got) != len(tt.want) || got == tt.want {
+				t.Errorf("%v: the webhook has traceparent %q", tt.header, got)
+			}
+		}
+		if came == 0 {
+			t.Errorf("%v: no webhook came", tt.header)
+		}
+	}
+}
+
+// TestReceiversVerifyWhatArrives: by the library of Standard Webhooks with a secret, and with
+// the keys that the server publishes.
+func TestReceiversVerifyWhatArrives(t *testing.T) {
+	t.Parallel()
+	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
+	c := newCluster(t)
+	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_PUSH_SIGNING_SECRETS="+current+","+old)...)
+	sink := newHookSink(t, nil)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","authentication":{"schemes":["Bearer"]}}`, `{"op":"complete"}`)
+	c.hooksSettled()
+	got := sink.all()
+	if len(got) == 0 {
+		t.Fatal("nothing was delivered")
+	}
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(c.do(a, http.MethodGet, "/.well-known/jwks.json", nil).body, &set); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range got {
+		for _, secret := range []string{current, old} { // each receiver has one of them while they change
+			hook, err := standardwebhooks.NewWebhook(secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := hook.Verify([]byte(h.body), h.header); err != nil {
+				t.Errorf("%s: %v", h.id, err)
+			}
+			if err := hook.Verify([]byte(h.body+" "), h.header); err == nil {
+				t.Errorf("%s verifies with another body", h.id)
+			}
+		}
+		signed := []byte(h.id + "." + h.header.Get("Webhook-Timestamp") + "." + h.body)
+		if !slices.ContainsFunc(strings.Fields(h.header.Get("Webhook-Signature")), func(s string) bool {
+			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "v1a,"))
+			return err == nil && slices.ContainsFunc(set.Keys, func(k jose.JSONWebKey) bool {
+				key, ok := k.Key.(ed25519.PublicKey)
+				return ok && ed25519.Verify(key, signed, raw)
+			})
+		}) {
+			t.Errorf("%s: no published key fits %q", h.id, h.header.Get("Webhook-Signature"))
+		}
+		token, err := jwt.ParseSigned(strings.TrimPrefix(h.header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.EdDSA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var claims struct {
+			jwt.Claims
+			TaskID string `json:"taskId"`
+			Body   string `json:"request_body_sha256"`
+		}
+		if err := token.Claims(set, &claims); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte(h.body))
+		if err := claims.Validate(jwt.Expected{Issuer: a.base, AnyAudience: jwt.Audience{sink.URL}, Subject: task, ID: h.id, Time: time.Now()}); err != nil ||
+			claims.TaskID != task || claims.Body != hex.EncodeToString(sum[:]) {
+			t.Errorf("claims %+v: %v", claims, err)
 		}
 	}
 }

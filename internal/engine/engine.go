@@ -56,12 +56,14 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 }
 
 // Send submits a message and returns the task: at once, or when it has ended or waits for
-// its client if op.Blocking.
+// its client if op.Blocking. An agent that is asked so, and marked for it, may have replied
+// directly: see a2a.Task.Replied.
 func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*a2a.Task, error) {
 	in, err := e.submission(c, agent, op)
 	if err != nil {
 		return nil, err
 	}
+	in.Undecided = op.Blocking && in.Task.IsZero() && agent.MayReply(&op.Message)
 	var cursor *stream.Cursor
 	if op.Blocking && in.Task.IsZero() {
 		// The cursor is there before the task, so that it need not read what it missed.
@@ -90,9 +92,19 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	if err != nil {
 		return nil, err
 	}
-	if in.Task.IsZero() {
+	if in.Task.IsZero() && !in.Undecided {
 		if t, ok := seen.task(&in, &sub, op.HistoryLength); ok {
 			return t, nil
+		}
+	}
+	return e.tell(ctx, c, &sub, seen.ended, op)
+}
+
+// tell reads the task for an answer. One of which nobody can know yet is made known first.
+func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
+	if sub.Undecided && !ended {
+		if err := e.store.Reveal(ctx, sub.Task); err != nil {
+			return nil, err
 		}
 	}
 	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
@@ -101,13 +113,15 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 // awaitTask waits for a task that an earlier request made. It may have ended its turn before:
 // the cursor starts behind what that request knew, and the state is looked at first.
 func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
-	want := store.Want{History: op.HistoryLength, Artifacts: true}
-	if !sub.State.EndsTurn() {
-		if _, err := e.await(ctx, cursor); err != nil {
+	ended := sub.State.EndsTurn()
+	if !ended {
+		seen, err := e.await(ctx, cursor)
+		if err != nil {
 			return nil, err
 		}
+		ended = seen.ended
 	}
-	return e.store.Snapshot(ctx, c, sub.Task, want)
+	return e.tell(ctx, c, sub, ended, op)
 }
 
 // await returns when the turn has ended, the wait has reached its cap, or the server drains:
@@ -132,6 +146,7 @@ func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error
 		s.add(items)
 		for _, it := range items {
 			if it.State().EndsTurn() {
+				s.ended = true
 				return &s, nil
 			}
 		}
@@ -155,6 +170,9 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 
 // submission turns a decoded message into what the store takes.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
+	if err := checkInput(agent, &op.Message); err != nil {
+		return store.Submission{}, err
+	}
 	push, err := e.newPush(agent, op.Push)
 	if err != nil {
 		return store.Submission{}, err
@@ -162,7 +180,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 	in := store.Submission{
 		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
-		Push: push, MaxPushes: e.cfg.Push.Max,
+		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
 	}
 	in.Message.Role = a2a.RoleUser // whatever the client calls itself: that is what reads say
 	switch {
@@ -225,7 +243,7 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, a2a.ErrTaskNotFound
 	}
-	state, err := e.store.Cancel(ctx, c, agent.Name, id)
+	state, err := e.store.CancelWith(ctx, c, agent.Name, id, op.Metadata)
 	repeated := op.RepeatOK && state == a2a.StateCanceled && a2a.CodeOf(err) == a2a.CodeTaskNotCancelable
 	if err != nil && !repeated {
 		return nil, err
@@ -250,7 +268,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	}
 	f := store.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
 	if op.PageToken != "" {
-		pos, err := e.pages.open(op.PageToken, c, &f)
+		pos, err := e.pages.open(op.PageToken, bound(c, &f))
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +281,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	page := &a2a.Page{PageSize: size, Total: total, Tasks: []a2a.Task{}}
 	if len(found) > size {
 		found = found[:size]
-		page.NextToken = e.pages.seal(found[size-1], c, &f)
+		page.NextToken = e.pages.seal(found[size-1], bound(c, &f))
 	}
 	ids := make([]a2a.ID, len(found))
 	for i, p := range found {

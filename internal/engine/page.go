@@ -43,15 +43,20 @@ func bound(c store.Caller, f *store.Filter) []byte {
 	}, "|"))
 }
 
-func (p *pageSealer) seal(pos store.Position, c store.Caller, f *store.Filter) string {
+// boundPush is the same for the webhooks of a task.
+func boundPush(c store.Caller, task a2a.ID) []byte {
+	return []byte(strings.Join([]string{"push", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), task.String()}, "|"))
+}
+
+func (p *pageSealer) seal(pos store.Position, bound []byte) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(pos.At.UnixMicro()))
 	plain = append(plain, pos.ID[:]...)
-	return base64.RawURLEncoding.EncodeToString(p.gcm.Seal(nil, nil, plain, bound(c, f)))
+	return base64.RawURLEncoding.EncodeToString(p.gcm.Seal(nil, nil, plain, bound))
 }
 
 var errBadToken = a2a.InvalidParams("pageToken", "not a page token of this list")
 
-func (p *pageSealer) open(token string, c store.Caller, f *store.Filter) (pos store.Position, err error) {
+func (p *pageSealer) open(token string, bound []byte) (pos store.Position, err error) {
 	if len(token) > p.max {
 		return pos, errBadToken
 	}
@@ -59,7 +64,7 @@ func (p *pageSealer) open(token string, c store.Caller, f *store.Filter) (pos st
 	if err != nil || strings.ContainsAny(token, "\r\n") { // which the decoder skips
 		return pos, errBadToken
 	}
-	plain, err := p.gcm.Open(nil, nil, sealed, bound(c, f))
+	plain, err := p.gcm.Open(nil, nil, sealed, bound)
 	if err != nil || len(plain) != positionSize {
 		return pos, errBadToken
 	}

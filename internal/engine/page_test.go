@@ -199,3 +199,67 @@ func FuzzPageToken(f *testing.F) {
 		}
 	})
 }
+
+func TestPagesOfWebhooks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *engine.Config) {
+		c.Push = engine.PushRules{
+			Check: func(*a2a.PushConfig) error { return nil }, Origin: func(string) string { return "o" },
+			Seal: func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
+		}
+	})
+	id := r.task("x").String()
+	var want []string // oldest first
+	for i := range 5 {
+		want = append(want, fmt.Sprint("hook-", i))
+		if _, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id, Config: a2a.PushConfig{ID: want[i], URL: "https://x"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := func(size int, token string) (ids []string, next string) {
+		p, err := r.ListPushes(r.ctx, ann, words, &a2a.ListPushConfigs{TaskID: id, PageSize: size, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range p.Configs {
+			ids = append(ids, c.ID)
+		}
+		return ids, p.NextToken
+	}
+	for _, size := range []int{0, 1, 2, 5, 1000} {
+		var got []string
+		for token := ""; ; {
+			ids, next := page(size, token)
+			if size > 0 && len(ids) > size {
+				t.Errorf("a page of %d has %d", size, len(ids))
+			}
+			if got, token = append(got, ids...), next; token == "" {
+				break
+			}
+		}
+		same(t, fmt.Sprint("walk by ", size), want, got)
+	}
+	// Where the last one of a page is gone, the list goes on behind its place.
+	_, token := page(2, "")
+	if err := r.DeletePush(r.ctx, ann, words, &a2a.DeletePushConfig{TaskID: id, ConfigID: "hook-1"}); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := page(0, token)
+	same(t, "behind a webhook that is gone", want[2:], rest)
+	// A token is of one task, and of one kind of list.
+	other := r.task("y").String()
+	r.task("z")
+	tasks, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, op := range map[string]*a2a.ListPushConfigs{
+		"of another task": {TaskID: other, PageToken: token}, "of tasks": {TaskID: id, PageToken: tasks.NextToken},
+		"made up": {TaskID: id, PageToken: "x"}, "size": {TaskID: id, PageSize: -1},
+	} {
+		_, err := r.ListPushes(r.ctx, ann, words, op)
+		wantCode(t, name, err, a2a.CodeInvalidParams)
+	}
+	_, err = r.List(r.ctx, ann, words, &a2a.ListTasks{PageToken: token})
+	wantCode(t, "a token of webhooks for tasks", err, a2a.CodeInvalidParams)
+}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -74,39 +76,63 @@ func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 
 // GetPush reads one webhook. Without an id it is the default one, else the oldest.
 func (e *Engine) GetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
-	all, err := e.pushes(ctx, c, agent, op.TaskID, op.ConfigID)
+	_, rows, err := e.pushes(ctx, c, agent, op.TaskID, op.ConfigID)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
+	if len(rows) == 0 {
 		return nil, &a2a.Error{Code: a2a.CodeTaskNotFound, Message: "push notification config not found"}
 	}
-	i := max(slices.IndexFunc(all, func(p a2a.PushConfig) bool { return p.ID == DefaultPushID }), 0)
-	return &all[i], nil
+	i := max(slices.IndexFunc(rows, func(p store.Push) bool { return p.ConfigID == DefaultPushID }), 0)
+	return &configs(rows[i : i+1])[0], nil
 }
 
-// ListPushes reads the webhooks of a task, oldest first.
-func (e *Engine) ListPushes(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) ([]a2a.PushConfig, error) {
-	return e.pushes(ctx, c, agent, op.TaskID, "")
+func configs(rows []store.Push) []a2a.PushConfig {
+	list := make([]a2a.PushConfig, len(rows))
+	for i, r := range rows {
+		list[i] = a2a.PushConfig{ID: r.ConfigID, URL: r.URL, Schemes: r.Schemes}
+	}
+	return list
 }
 
-func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID, configID string) ([]a2a.PushConfig, error) {
+// ListPushes reads a page of the webhooks of a task, oldest first. They are few: pages are cut
+// from all of them.
+func (e *Engine) ListPushes(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
+	if op.PageSize < 0 {
+		return nil, a2a.InvalidParams("pageSize", "must not be negative")
+	}
+	id, rows, err := e.pushes(ctx, c, agent, op.TaskID, "")
+	if err != nil {
+		return nil, err
+	}
+	if op.PageToken != "" {
+		last, err := e.pages.open(op.PageToken, boundPush(c, id))
+		if err != nil {
+			return nil, err
+		}
+		rows = slices.DeleteFunc(rows, func(p store.Push) bool {
+			return cmp.Or(p.CreatedAt.Compare(last.At), bytes.Compare(p.Row[:], last.ID[:])) <= 0
+		})
+	}
+	page := &a2a.PushPage{}
+	if n := op.PageSize; n > 0 && n < len(rows) {
+		page.NextToken = e.pages.seal(store.Position{At: rows[n-1].CreatedAt, ID: rows[n-1].Row}, boundPush(c, id))
+		rows = rows[:n]
+	}
+	page.Configs = configs(rows)
+	return page, nil
+}
+
+func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID, configID string) (a2a.ID, []store.Push, error) {
 	if !e.Pushes(agent) {
-		return nil, errNoPush
+		return a2a.ID{}, nil, errNoPush
 	}
 	id, _, err := e.head(ctx, c, agent, taskID)
 	if err != nil {
-		return nil, err
+		return id, nil, err
 	}
 	rows, err := e.store.Pushes(ctx, c, id, configID)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]a2a.PushConfig, len(rows))
-	for i, r := range rows {
-		all[i] = a2a.PushConfig{ID: r.ConfigID, URL: r.URL, Schemes: r.Schemes}
-	}
-	return all, nil
+	return id, rows, err
 }
 
 // DeletePush ends a webhook: when it returns no request to it starts any more. One that does

@@ -12,6 +12,7 @@ type seen struct {
 	items []*stream.Item
 	bytes int
 	many  bool // more than is kept: the task must be read
+	ended bool // the turn
 }
 
 // What is kept for the time of the wait.

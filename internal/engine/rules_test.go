@@ -518,6 +518,28 @@ func TestAgentThatRejectsWhenBusy(t *testing.T) {
 	wantCode(t, "stream", err, a2a.CodeUnsupportedOperation)
 }
 
+func TestCancelKeepsWhatItsClientSays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.task("x")
+	s, err := r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{ID: id.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	same(t, "before", "task@1 …", frames(t, s, "task@1 …"))
+	said := a2a.Raw(`{"why":  "\u0000", "n":9007199254740993}`)
+	if _, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id.String(), Metadata: said}); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := next(t, s).Item.Event.(*a2a.StatusUpdate); !ok || string(e.Metadata) != string(said) {
+		t.Errorf("the event of the cancel is %+v, want the metadata %s", e, said)
+	}
+	if got, err := r.store.CancelMetadata(r.ctx, id); err != nil || string(got) != string(said) {
+		t.Errorf("CancelMetadata = %s, %v", got, err)
+	}
+}
+
 func TestCancelAnswersTheTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

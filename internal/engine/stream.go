@@ -38,6 +38,7 @@ type Stream struct {
 	ready  []Frame // to be delivered before the cursor is asked
 	items  []*stream.Item
 	cursor *stream.Cursor // nil: nothing comes after ready
+	open   *undecided     // nil: it is the stream of a task
 	ends   func(a2a.State) bool
 	done   bool
 	leave  func()
@@ -46,6 +47,11 @@ type Stream struct {
 // Next returns the next frame, or waits for it until ctx is done. Behind the last one it
 // returns io.EOF.
 func (s *Stream) Next(ctx context.Context) (Frame, error) {
+	if s.open != nil {
+		if err := s.decide(ctx); err != nil {
+			return Frame{}, err
+		}
+	}
 	if len(s.ready) > 0 {
 		f := s.ready[0]
 		s.ready = s.ready[1:]
@@ -101,15 +107,16 @@ func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 		return nil, err
 	}
 	s := &Stream{rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
-	if err := e.openMessageStream(ctx, s, &in, op); err != nil {
+	if err := e.openMessageStream(ctx, s, agent, &in, op); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Submission, op *a2a.SendMessage) error {
+func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Agent, in *store.Submission, op *a2a.SendMessage) error {
 	if in.Task.IsZero() {
+		in.Undecided = agent.MayReply(&op.Message)
 		in.NewTask = store.NewTaskID()
 		s.cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 	}
@@ -120,6 +127,9 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 	s.TaskID = sub.Task
 	if in.Task.IsZero() && !sub.Replay {
 		s.ready = []Frame{{Task: freshTask(in, &sub, op.HistoryLength)}}
+		if sub.Undecided {
+			e.leaveOpen(s)
+		}
 		return nil
 	}
 	if s.cursor != nil {
@@ -127,6 +137,12 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, in *store.Sub
 		s.cursor = nil
 	}
 	switch {
+	case sub.Undecided: // and a replay
+		if err := e.openAt(ctx, s, sub.After, sub.After); err != nil {
+			return err
+		}
+		e.leaveOpen(s)
+		return nil
 	case sub.Replay && s.rules.LastEventID != "":
 		return e.resume(ctx, s)
 	case sub.Resumed:
@@ -186,6 +202,10 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 		return err
 	}
 	s.ready = []Frame{{Task: t, Gap: gap}}
+	if t.Replied {
+		s.ready = []Frame{{Task: t, Last: true}}
+		return nil
+	}
 	if !s.ends(t.Status.State) {
 		s.cursor = e.follower.Follow(t.ID, t.ContextID, t.LastSeq, t.LastSeq)
 		return nil
@@ -227,6 +247,9 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	t, err := e.store.SnapshotOfAny(ctx, s.TaskID, want)
 	if err != nil {
 		return err
+	}
+	if t.Replied {
+		return e.openSnapshot(ctx, s, false)
 	}
 	if s.ends(t.Status.State) && seq >= t.LastSeq {
 		if !s.endedOK {

@@ -16,15 +16,17 @@ import (
 
 // Run is one attempt at one turn of a task.
 type Run struct {
-	Task       a2a.Task      // as of the start of the run, history and artifacts included
-	Messages   []a2a.Message // what the client sent and no finished turn has read, oldest first
-	Agent      string
-	Tenant     string
-	Owner      string
-	Epoch      int64     // rises with every run of the task
-	Attempt    int       // 1 for the first attempt at this turn
-	Checkpoint a2a.Raw   // the last one saved, or nil
-	Deadline   time.Time // zero if there is none
+	Task        a2a.Task      // as of the start of the run, history and artifacts included
+	Messages    []a2a.Message // what the client sent and no finished turn has read, oldest first
+	Agent       string
+	Tenant      string
+	Owner       string
+	Epoch       int64           // rises with every run of the task
+	Attempt     int             // 1 for the first attempt at this turn
+	Checkpoint  a2a.Raw         // the last one saved, or nil
+	Deadline    time.Time       // zero if there is none
+	Traceparent a2a.Traceparent // of the client's newest request that had one; for what the agent calls
+	MayReply    bool            // a message by itself, as the only event, is an answer
 }
 
 // Executor does an agent's work.
@@ -38,7 +40,7 @@ type Executor interface {
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 
-// Causes with which the context of a run may end; branch on context.Cause.
+// Causes with which the context of a run may end: errors.Is of context.Cause.
 var (
 	ErrCanceled  = errors.New("task canceled")
 	ErrLeaseLost = errors.New("lease lost")
@@ -46,6 +48,24 @@ var (
 	ErrDeadline  = errors.New("deadline exceeded")
 	ErrIdle      = errors.New("agent reported nothing for too long")
 )
+
+type canceledError struct{ metadata a2a.Raw }
+
+func (canceledError) Error() string   { return ErrCanceled.Error() }
+func (canceledError) Is(e error) bool { return e == ErrCanceled }
+
+// Canceled is ErrCanceled with the metadata that the client gave with its cancel.
+func Canceled(metadata a2a.Raw) error { return canceledError{metadata} }
+
+// CancelMetadata returns the metadata of the cancel that ended ctx, or nil: for executors
+// that pass a cancel on.
+func CancelMetadata(ctx context.Context) a2a.Raw {
+	var c canceledError
+	if errors.As(context.Cause(ctx), &c) {
+		return c.metadata
+	}
+	return nil
+}
 
 type permanentError struct{ error }
 

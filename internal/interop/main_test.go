@@ -28,6 +28,10 @@ type suite struct {
 }
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(oldCounterEnv); address != "" {
+		fmt.Fprintln(os.Stderr, "stopped:", serveOldCounter(address))
+		os.Exit(1)
+	}
 	code, err := runAll(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)

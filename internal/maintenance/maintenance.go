@@ -15,8 +15,8 @@ import (
 // Rescuer frees tasks whose lease ran out.
 type Rescuer struct {
 	Store       *store.Store
-	Policies    []store.Policy
-	MaxAttempts int // of agents without a policy
+	Policies    func() []store.Policy // asked each time, because agents change
+	MaxAttempts int                   // of agents without a policy
 	Every       time.Duration
 	Logger      *slog.Logger
 }
@@ -35,7 +35,7 @@ func (r *Rescuer) Run(ctx context.Context) error {
 		}
 		for n := rescueBatch; n == rescueBatch; {
 			var err error
-			n, err = r.Store.Rescue(ctx, r.Policies, r.MaxAttempts, rescueBatch)
+			n, err = r.Store.Rescue(ctx, r.Policies(), r.MaxAttempts, rescueBatch)
 			switch {
 			case err != nil && ctx.Err() == nil:
 				r.Logger.WarnContext(ctx, "rescue", "err", err)

@@ -48,10 +48,13 @@ type Request struct {
 	Body        []byte // sent as it is
 	Token       string // for both token headers; empty: none
 	Schemes     []string
-	Credentials string // sent with the first of Schemes; empty: a token of Issuer's if Bearer is one of Schemes
-	TraceParent string
+	Credentials string  // sent with the first of Schemes; empty: a token of Issuer's if Bearer is one of Schemes
+	Traceparent string  // of the step that this request is; empty: none
 	Signer      *Signer // nil: no signature
 	Issuer      *Issuer // nil: no tokens
+	// Held is asked before each write to the receiver. Once it reports false nothing more is
+	// sent, and the attempt ends with ClassCanceled. nil: always.
+	Held func() bool
 }
 
 // Format keeps what r holds of secrets out of whatever prints it.
@@ -77,7 +80,7 @@ const (
 	ClassTLS         Class = "tls"          // no handshake, or not the right certificate
 	ClassBlocked     Class = "blocked"      // the Policy permits none of its addresses: permanent
 	ClassBadURL      Class = "bad_url"      // it cannot be sent as it is configured: permanent
-	ClassCanceled    Class = "canceled"     // the caller's context ended: says nothing about the receiver
+	ClassCanceled    Class = "canceled"     // the caller's context or lease ended: says nothing about the receiver
 	ClassInternal    Class = "internal"     // a fault of ours
 )
 
@@ -132,7 +135,8 @@ func (c *Client) attempt(ctx context.Context, r *Request, seen *sighting) Result
 	if err != nil {
 		return Result{Class: ClassInternal, Reason: err.Error()}
 	}
-	req, err := c.newRequest(httptrace.WithClientTrace(ctx, seen.trace()), r, u, now, authorization)
+	ctx = httptrace.WithClientTrace(httptrace.WithClientTrace(ctx, fence(r.Held)), seen.trace())
+	req, err := c.newRequest(ctx, r, u, now, authorization)
 	if errors.Is(err, ErrBadID) {
 		return Result{Class: ClassInternal, Reason: err.Error()}
 	} else if err != nil {
@@ -197,7 +201,7 @@ func (c *Client) newRequest(ctx context.Context, r *Request, u *url.URL, now tim
 		{"Webhook-Id", r.ID},
 		{"Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10)},
 		{"Webhook-Signature", signature},
-		{"Traceparent", r.TraceParent},
+		{"Traceparent", r.Traceparent},
 	} {
 		if h[1] == "" {
 			continue
@@ -280,6 +284,8 @@ func (c *Client) classify(ctx context.Context, err error, seen *sighting) (Class
 	var dns *net.DNSError
 	var netErr net.Error
 	switch cause := context.Cause(ctx); {
+	case errors.Is(err, errNotHeld):
+		return ClassCanceled, errNotHeld.Error()
 	case errors.Is(err, ErrBlocked):
 		return ClassBlocked, err.Error()
 	case errors.Is(cause, errTimeout):

@@ -43,7 +43,7 @@ func TestRequestIsWhatTheConfigAsksFor(t *testing.T) {
 		"0.3": {func(*Request) {}, map[string]string{"Content-Type": "application/json", "A2a-Version": "0.3"}},
 		"1.0": {func(r *Request) { r.Version = V10 }, map[string]string{"Content-Type": "application/a2a+json", "A2a-Version": "1.0"}},
 		"secrets": {func(r *Request) {
-			r.Token, r.Schemes, r.Credentials, r.TraceParent = "tok en", []string{"bAsic", "Bearer"}, "dXNlcjpwYXNz", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+			r.Token, r.Schemes, r.Credentials, r.Traceparent = "tok en", []string{"bAsic", "Bearer"}, "dXNlcjpwYXNz", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		}, map[string]string{
 			"Content-Type": "application/json", "A2a-Version": "0.3", "X-A2a-Notification-Token": "tok en", "A2a-Notification-Token": "tok en",
 			"Authorization": "bAsic dXNlcjpwYXNz", "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

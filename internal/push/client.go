@@ -84,7 +84,7 @@ func newTransport(cfg *ClientConfig) *http.Transport {
 	protocols.SetHTTP1(true)
 	t := &http.Transport{
 		Proxy:                  nil, // not the environment's: a proxy would be the only address the guard sees
-		DialContext:            guarded.DialContext,
+		DialContext:            fenced(guarded.DialContext),
 		Protocols:              &protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
 		TLSHandshakeTimeout:    cfg.TLSTimeout,
@@ -98,7 +98,7 @@ func newTransport(cfg *ClientConfig) *http.Transport {
 	}
 	if cfg.Proxy != nil {
 		t.Proxy = http.ProxyURL(cfg.Proxy)
-		t.DialContext = (&net.Dialer{Timeout: cfg.DialTimeout, Resolver: cfg.Resolver}).DialContext
+		t.DialContext = fenced((&net.Dialer{Timeout: cfg.DialTimeout, Resolver: cfg.Resolver}).DialContext)
 	}
 	return t
 }

@@ -37,7 +37,8 @@ type DelivererConfig struct {
 	Slots     int              // requests at once of this process
 	PerOrigin int              // requests at once to one destination, of all processes
 	Poll      time.Duration    // how often to look without a wake
-	MaxBody   int              // bytes; a larger task goes without history, then without artifacts
+	MaxBody   int              // bytes; a larger task goes without history, then without artifacts, then without its status message
+	Now       func() time.Time // nil: time.Now; by which leases are held
 	Logger    *slog.Logger
 }
 
@@ -54,6 +55,9 @@ type Deliverer struct {
 
 // NewDeliverer returns a Deliverer that does nothing until Run.
 func NewDeliverer(cfg DelivererConfig) *Deliverer {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	// A request that is under way when its lease runs out would be made twice at once.
 	return &Deliverer{cfg: cfg, lease: 2*cfg.Timeout + 5*time.Second, freed: make(chan struct{}, 1)}
 }
@@ -85,7 +89,7 @@ func (d *Deliverer) claim(ctx context.Context) {
 		if n <= 0 {
 			return
 		}
-		claimed := time.Now()
+		claimed := d.cfg.Now()
 		due, err := d.cfg.Store.ClaimPushes(ctx, n, d.cfg.PerOrigin, d.lease)
 		if err != nil {
 			d.cfg.Logger.WarnContext(ctx, "claim webhooks", "err", err)
@@ -136,14 +140,15 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	if err != nil {
 		return errors.Join(err, d.cfg.Store.ReleasePush(ctx, due))
 	}
-	req, err := d.request(due, task)
+	held := heldUntil(d.cfg.Now, claimed, d.lease)
+	req, err := d.request(due, task, held)
 	if err != nil {
 		// Another try would fail in the same way: somebody took a key out of the ring.
 		t := store.Try{Class: "secret", Reason: err.Error()}
 		_, failed := d.cfg.Store.Failed(ctx, due, &t, store.Failure{Fate: "dead"})
 		return errors.Join(err, failed)
 	}
-	if time.Since(claimed) > d.lease/2 {
+	if d.cfg.Now().Sub(claimed) > d.lease/2 {
 		return d.cfg.Store.ReleasePush(ctx, due) // this process stood still: the webhook may be another's, or deleted
 	}
 	res := d.cfg.Client.Attempt(ctx, *req)
@@ -233,7 +238,7 @@ func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (str
 }
 
 // request builds what is sent. Its id and body are the same on every try.
-func (d *Deliverer) request(due *store.Delivery, task *a2a.Task) (*Request, error) {
+func (d *Deliverer) request(due *store.Delivery, task *a2a.Task, held func() bool) (*Request, error) {
 	token, err := d.open(due, due.Token, columnToken)
 	if err != nil {
 		return nil, err
@@ -245,7 +250,7 @@ func (d *Deliverer) request(due *store.Delivery, task *a2a.Task) (*Request, erro
 	return &Request{
 		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), URL: due.URL, Version: Version(due.Version), Task: due.Task.String(),
 		Body: d.body(due.Version, task), Token: token, Schemes: due.Schemes, Credentials: credentials,
-		Signer: d.cfg.Keys.Signer(), Issuer: d.cfg.Keys.Issuer(),
+		Signer: d.cfg.Keys.Signer(), Issuer: d.cfg.Keys.Issuer(), Traceparent: string(due.Traceparent.Next()), Held: held,
 	}, nil
 }
 
@@ -258,9 +263,13 @@ func (d *Deliverer) body(version int16, task *a2a.Task) []byte {
 	}
 	short := *task
 	short.History = nil
-	if body = render(&short); len(body) > d.cfg.MaxBody {
-		short.Artifacts = nil
-		body = render(&short)
+	if body = render(&short); len(body) <= d.cfg.MaxBody {
+		return body
 	}
-	return body
+	short.Artifacts = nil
+	if body = render(&short); len(body) <= d.cfg.MaxBody {
+		return body
+	}
+	short.Status.Message = nil
+	return render(&short)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -377,6 +378,58 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 	got := s.requests()
 	if len(got) != 1 || len(got[0].body) > 2000 || !strings.Contains(got[0].body, `"completed"`) || strings.Contains(got[0].body, "xxx") {
 		t.Errorf("%d requests, the first with %d bytes: %.300s", len(got), len(got[0].body), got[0].body)
+	}
+}
+
+// A status message is a part of the task like the others: where it alone is too large, the
+// receiver still learns the state.
+func TestBodyKeepsTheLimitWithoutTheStatusMessage(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	s := newSink(t, ok)
+	task := b.task(a2a.PushConfig{URL: s.URL})
+	done := status(a2a.StateCompleted)
+	done.Status.Message = &a2a.Message{ID: "m2", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", 3000)}}}
+	b.run(task, done)
+	b.deliver(func(c *DelivererConfig) { c.MaxBody = 2000 })
+	b.awaitState(task, "done")
+	got := s.requests()
+	if len(got) != 1 || len(got[0].body) > 2000 || !strings.Contains(got[0].body, `"completed"`) {
+		t.Errorf("%d requests, the first with %d bytes: %.300s", len(got), len(got[0].body), got[0].body)
+	}
+}
+
+// Every request is a step of its own in the client's trace.
+func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	s := newSink(t, times(func(n int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{500, 200}[n]) }))
+	in := store.Submission{
+		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
+		Push: b.newPush(a2a.PushConfig{URL: s.URL}), Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+	out, err := b.Submit(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.deliver()
+	b.settled(out.Task, 1)
+	form := regexp.MustCompile("^00-0af7651916cd43dd8448eb211c80319c-([0-9a-f]{16})-01$")
+	parents := map[string]bool{"b7ad6b7169203331": true}
+	for _, r := range s.requests() {
+		m := form.FindStringSubmatch(r.header.Get("Traceparent"))
+		if m == nil || parents[m[1]] {
+			t.Fatalf("traceparent %q behind those of %v", r.header.Get("Traceparent"), parents)
+		}
+		parents[m[1]] = true
+	}
+	if len(parents) != 3 {
+		t.Errorf("%d requests, want 2", len(parents)-1)
+	}
+	without := newSink(t, ok)
+	b.settled(b.task(a2a.PushConfig{URL: without.URL}), 1)
+	if h := without.requests()[0].header; h.Get("Traceparent") != "" {
+		t.Errorf("a task without a trace gives %q", h.Get("Traceparent"))
 	}
 }
 

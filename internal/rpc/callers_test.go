@@ -36,7 +36,7 @@ func (s *site) as(t *testing.T, who string) *site {
 		s.Config.Handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return &site{server}
+	return &site{Server: server}
 }
 
 // speakersOf are all versions and bindings, to one site.

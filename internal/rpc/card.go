@@ -48,6 +48,12 @@ func (s *Server) renderCards(sv *served, root bool) {
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
 	})
+	if params := skillSchemas(c.Skills); params != nil {
+		c.Extensions = append(c.Extensions, a2a.Extension{
+			URI: SchemaExtension, Params: params,
+			Description: "JSON Schemas of skills. A data part is for the skill that its metadata, or that of its message, names under skillId.",
+		})
+	}
 	sv.extensions = c.Extensions
 	sv.cards.of = make(map[*generation]card, len(s.generations))
 	var all []byte
@@ -61,6 +67,37 @@ func (s *Server) renderCards(sv *served, root bool) {
 		}
 	}
 	sv.cards.all = newCard(all)
+}
+
+// skillSchemas returns the params of SchemaExtension, or nil if no skill has a schema.
+func skillSchemas(skills []a2a.Skill) a2a.Raw {
+	var dst []byte
+	for i := range skills {
+		s := &skills[i]
+		if s.InputSchema == nil && s.OutputSchema == nil {
+			continue
+		}
+		if dst == nil {
+			dst = append(dst, `{"skillSchemas":{`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(rawjson.AppendString(dst, s.ID), ":{"...)
+		if s.InputSchema != nil {
+			dst = append(append(dst, `"inputSchema":`...), s.InputSchema...)
+		}
+		if s.OutputSchema != nil {
+			if s.InputSchema != nil {
+				dst = append(dst, ',')
+			}
+			dst = append(append(dst, `"outputSchema":`...), s.OutputSchema...)
+		}
+		dst = append(dst, '}')
+	}
+	if dst == nil {
+		return nil
+	}
+	return append(dst, "}}"...)
 }
 
 // appendUnion appends an object with the members of two. Where both have one that of the
@@ -92,6 +129,10 @@ func appendUnion(dst, first, second []byte) []byte {
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	if agent.removed {
+		s.writePlainError(w, http.StatusNotFound)
+		return
+	}
 	view := agent.cards.all
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g]

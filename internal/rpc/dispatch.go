@@ -90,7 +90,7 @@ func (c *call) serve(ctx context.Context, op a2a.Op) {
 
 // chooseAgent takes the agent of that name in place of the one that the path names.
 func (c *call) chooseAgent(name string) error {
-	named := c.s.agents[name]
+	named := c.s.agent(name)
 	if named == nil {
 		return a2a.InvalidParams("tenant", "there is no agent of this name")
 	}
@@ -127,9 +127,13 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 	e, agent := c.s.cfg.Engine, c.agent.agent
 	switch op := op.(type) {
 	case *a2a.SendMessage:
+		if c.agent.removed {
+			return a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
+		}
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
+		op.Traceparent, op.Message.Activated = traceparent(c.header), c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}
@@ -190,6 +194,15 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 	}
 	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
 	return nil
+}
+
+// traceparent reads where the request stands in a trace. What is not valid counts as absent.
+func traceparent(h http.Header) a2a.Traceparent {
+	lines := h.Values("Traceparent")
+	if len(lines) != 1 {
+		return ""
+	}
+	return a2a.ParseTraceparent(lines[0])
 }
 
 func notPrintable(r rune) bool { return r < 0x20 || r > 0x7e }

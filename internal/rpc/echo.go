@@ -26,11 +26,11 @@ func (s *Server) routes() http.Handler {
 		s.writePlainError(c.Response(), code)
 	}
 	root := func(h func(http.ResponseWriter, *http.Request, *served)) echo.HandlerFunc {
-		return wrap(func(w http.ResponseWriter, r *http.Request) { h(w, r, s.root) })
+		return wrap(func(w http.ResponseWriter, r *http.Request) { h(w, r, s.root()) })
 	}
 	named := func(h func(http.ResponseWriter, *http.Request, *served)) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			sv := s.agents[c.Param("agent")]
+			sv := s.agent(c.Param("agent"))
 			if sv == nil {
 				return echo.ErrNotFound
 			}
@@ -49,6 +49,9 @@ func (s *Server) routes() http.Handler {
 	}
 	if s.cfg.JWKS != nil {
 		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
+	}
+	if s.cfg.Workers != nil {
+		e.Any("/worker/v1/*", wrap(s.cfg.Workers.ServeHTTP))
 	}
 	return s.observed(s.orREST(e))
 }

@@ -12,6 +12,10 @@ import (
 // ids, Last-Event-ID is honoured, and a gap is marked in the metadata of the Task.
 const ResumeExtension = "https://a2ad.dev/extensions/resume/v1"
 
+// SchemaExtension is the URI of the extension by which a card publishes the JSON Schemas of its
+// skills (L-18 in docs/protocol.md). It is data only: there is nothing to activate.
+const SchemaExtension = "https://a2ad.dev/extensions/skill-schemas/v1"
+
 // extensionHeaders are the names by which clients ask for extensions: that of 1.0, and that
 // of 0.3. Either is taken in any version, and answered by the same name.
 var extensionHeaders = [...]string{"A2A-Extensions", "X-A2A-Extensions"}
@@ -65,6 +69,17 @@ func (c *call) agreeExtensions() error {
 		}
 	}
 	return nil
+}
+
+// activated returns the extensions of the agent itself that the request asks for. Those of the
+// server are none of the agent's business.
+func (c *call) activated() (uris []string) {
+	for _, e := range c.agent.agent.Card.Extensions {
+		if wantsExtension(c.header, e.URI) {
+			uris = append(uris, e.URI)
+		}
+	}
+	return uris
 }
 
 // markGap says in a Task that events before it are missing from the stream.

@@ -41,7 +41,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request, p *restPath) 
 	rec.route, rec.version = p.route, p.gen.Version()
 	c := &call{s: s, rec: rec, agent: p.agent, gen: p.gen, header: r.Header, reply: w.Header()}
 	if c.agent == nil {
-		c.agent = s.root
+		c.agent = s.root()
 	}
 	f := &restFront{exchange: exchange{s, w, r, rec}, c: c, kind: jsonType}
 	c.front = f

@@ -50,7 +50,7 @@ func (s *Server) restPath(escaped string) *restPath {
 	segments := strings.Split(strings.Trim(escaped, "/"), "/")
 	p := &restPath{}
 	if segments[0] == "agents" && len(segments) > 2 {
-		if p.agent = s.agents[unescape(segments[1])]; p.agent == nil {
+		if p.agent = s.agent(unescape(segments[1])); p.agent == nil {
 			return nil
 		}
 		segments = segments[2:]
@@ -71,7 +71,7 @@ func (s *Server) restPath(escaped string) *restPath {
 		}
 		// Where paths have no prefix they may have a tenant there, which is an agent.
 		if prefix == "" && p.agent == nil && p.resource(rest[1:], "/{tenant}", card) {
-			p.agent = s.agents[unescape(rest[0])]
+			p.agent = s.agent(unescape(rest[0]))
 			if p.agent != nil {
 				return p
 			}

@@ -16,8 +16,9 @@ import (
 
 // pathServer knows two agents, and enough to take paths apart.
 func pathServer() *Server {
-	s := &Server{generations: []*generation{{v03.Codec{}}, {v1.Codec{}}}, agents: map[string]*served{"a": {}, "b": {}}}
-	s.root = s.agents["a"]
+	s := &Server{generations: []*generation{{v03.Codec{}}, {v1.Codec{}}}}
+	known := map[string]*served{"a": {}, "b": {}}
+	s.directory.Store(&directory{agents: known, root: known["a"]})
 	return s
 }
 
@@ -45,7 +46,7 @@ func TestRESTPathHoldsAnyID(t *testing.T) {
 				if p == nil || p.taskID != task || p.configID != tc.config || p.actions[tc.method] != tc.want {
 					t.Fatalf("%s: %+v", path, p)
 				}
-				if old := strings.HasSuffix(prefix, "/v1"); old != (p.gen == s.generations[0]) || (p.agent == s.agents["b"]) != strings.Contains(prefix, "b") {
+				if old := strings.HasSuffix(prefix, "/v1"); old != (p.gen == s.generations[0]) || (p.agent == s.agent("b")) != strings.Contains(prefix, "b") {
 					t.Fatalf("%s: %s of %p", path, p.gen.Version(), p.agent)
 				}
 			}

@@ -29,6 +29,7 @@ type Config struct {
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
+	Workers       http.Handler  // answers below /worker/v1; nil: nothing does
 
 	LenientVersion bool // a method of 1.0 needs no A2A-Version
 	PureCard       bool // the card for clients that name no version is that of the newest alone
@@ -86,10 +87,16 @@ func (c *Config) setDefaults() {
 type Server struct {
 	cfg         Config
 	generations []*generation // the oldest first: it is what a request without a version is of
-	agents      map[string]*served
-	root        *served // answers at /
+	directory   atomic.Pointer[directory]
 	handler     http.Handler
 	accepting   atomic.Bool
+}
+
+// directory is who is served. It is replaced as a whole and never changed, so that a request
+// deals with the agents of one moment.
+type directory struct {
+	agents map[string]*served
+	root   *served // answers at /
 }
 
 // served is one agent with what is made of it once.
@@ -97,33 +104,60 @@ type served struct {
 	agent      *a2a.Agent
 	extensions []a2a.Extension
 	cards      cards
+	removed    bool // its tasks can be read and canceled, and that is all
 }
 
 // New returns a Server that listens nowhere yet.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
-	s := &Server{cfg: cfg, agents: make(map[string]*served, len(cfg.Agents))}
+	s := &Server{cfg: cfg}
 	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
 			s.generations = append(s.generations, &generation{codec})
 		}
 	}
-	for _, a := range cfg.Agents {
-		sv := &served{agent: a}
-		s.agents[a.Name] = sv
-		if a.Default {
-			s.root = sv
-		}
-	}
-	if s.root == nil {
-		return nil, errors.New("no default agent")
-	}
-	for _, sv := range s.agents {
-		s.renderCards(sv, sv == s.root)
+	if err := s.SetAgents(cfg.Agents); err != nil {
+		return nil, err
 	}
 	s.handler = s.routes()
 	return s, nil
 }
+
+// SetAgents has the server answer for these agents from the next request on; one of them has Default
+// set. What is under way goes on with the agents it began with. An agent that is no longer there has no
+// card and takes no messages, but its tasks can be read, followed and canceled at its own path, until
+// this process ends: their clients have no other place to ask. It is not for concurrent use.
+func (s *Server) SetAgents(list []*a2a.Agent) error {
+	next := &directory{agents: make(map[string]*served, len(list))}
+	for _, a := range list {
+		sv := &served{agent: a}
+		next.agents[a.Name] = sv
+		if a.Default {
+			next.root = sv
+		}
+	}
+	if next.root == nil {
+		return errors.New("no default agent")
+	}
+	for _, sv := range next.agents {
+		s.renderCards(sv, sv == next.root)
+	}
+	if now := s.directory.Load(); now != nil {
+		for name, sv := range now.agents {
+			if next.agents[name] == nil {
+				next.agents[name] = &served{agent: sv.agent, extensions: sv.extensions, removed: true}
+			}
+		}
+	}
+	s.directory.Store(next)
+	return nil
+}
+
+// agent returns the agent of that name, or nil.
+func (s *Server) agent(name string) *served { return s.directory.Load().agents[name] }
+
+// root returns the agent that answers at /.
+func (s *Server) root() *served { return s.directory.Load().root }
 
 // Handler returns the whole API as one handler.
 func (s *Server) Handler() http.Handler { return s.handler }

@@ -33,7 +33,12 @@ import (
 func TestMain(m *testing.M) { storetest.Main(m) }
 
 // site is a whole server with one agent, which plays scripts.
-type site struct{ *httptest.Server }
+type site struct {
+	*httptest.Server
+	rpc  *rpc.Server
+	pool *worker.Pool
+	path string // of the agent; empty for the one at /
+}
 
 func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
 
@@ -55,9 +60,10 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(db.Close)
 	logger := slog.New(slog.DiscardHandler)
 	follower = stream.New(db, hub, time.Second, logger)
-	agent := &a2a.Agent{Name: "script", Default: true}
+	player := script.New(script.Config{})
+	agent := &a2a.Agent{Name: "script", Default: true, DirectReply: true, RepliesTo: player.Replies}
 	pool := worker.New(db, hub, worker.Config{
-		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: script.New(script.Config{})}}, Poll: time.Second,
+		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: player}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
 	limits := engine.Config{PageKey: make([]byte, 32), Push: engine.PushRules{
@@ -91,7 +97,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{server}
+	return &site{Server: server, rpc: s, pool: pool}
 }
 
 // client speaks one version to a site.
@@ -160,7 +166,7 @@ func (c client) message(task, context, ops string, wait bool) string {
 
 func (c client) post(method, params string, header http.Header) *http.Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+c.path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,16 @@ import (
 var ErrLeaseLost = errors.New("lease lost")
 
 // Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last
-// event may end the turn. Error is the reason of a failure, for the record of attempts.
+// event may end the turn. Error is the reason of a failure, for the record of attempts. ID,
+// where there is one, is noted with the newest seq and the lease's Until: see Hold.
 type Batch struct {
 	Events     []a2a.Event // no *a2a.Checkpoint among them
 	Checkpoint a2a.Raw
 	Error      string
+	ID         string
+	// Reply says that the last event, which completes the task with a message, is a direct reply:
+	// the message is the answer in place of the task, unless somebody knows of the task already.
+	Reply bool
 }
 
 // Appended says where a batch stands in the log. State is the state that was set, if any:
@@ -94,7 +100,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	if n > 0 {
 		s.cfg.Committed(lease.TaskID, a.entries())
 	}
-	if a.out.Requeued {
+	if a.out.Requeued || lease.Counted && a.ends() {
 		s.cfg.Wake("ready:" + lease.Agent)
 	}
 	return Appended{Base: a.out.Base, At: wireTime(a.out.LastAt), State: a2a.State(a.out.State), Requeued: a.out.Requeued}, nil
@@ -170,7 +176,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	defer cancel()
 	p := s.appendParams(items)
 	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
-	rows, err := s.appendRows(ctx, p)
+	rows, err := s.appendRows(ctx, items, p)
 	if err != nil {
 		return err
 	}
@@ -194,6 +200,12 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	return nil
 }
 
+// ends reports whether the batch ends the turn.
+func (a *append_) ends() bool {
+	n := len(a.rows)
+	return n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
+}
+
 // foldEvents is how many events a log has when its artifacts are folded at the end of the
 // task. Those of a shorter one cost more to write again than to put together for a reader.
 const foldEvents = 32
@@ -212,14 +224,16 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	p := dbsqlc.EventAppendParams{
 		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
 		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
+		Tells: make([]bool, k), Replies: make([]bool, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
-		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Worker: s.cfg.Replica,
+		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Workers: make([]string, k),
 	}
 	for i, it := range items {
 		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
 		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
-		p.Folds[i] = it.folds()
+		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.cfg.Replica)
+		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
 		for j, r := range it.rows {
 			if r.message != nil {
 				p.MessageCounts[i]++
@@ -245,9 +259,10 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 }
 
 // appendRows runs the statement: by itself, or with what must be in the same transaction
-// where artifacts are folded or tasks have webhooks.
-func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
-	if !p.WithPush {
+// where artifacts are folded, tasks have webhooks or batches have ids.
+func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
+	named := slices.ContainsFunc(items, func(it *append_) bool { return it.batch.ID != "" })
+	if !p.WithPush && !named {
 		return dbsqlc.New(s.work).EventAppend(ctx, p)
 	}
 	push := false
@@ -268,6 +283,11 @@ func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (row
 				return err
 			}
 		}
+		if named {
+			if err := q.BatchesAdd(ctx, batchIDs(items, rows)); err != nil {
+				return err
+			}
+		}
 		push, err = m.heads(ctx, q)
 		return err
 	})
@@ -275,6 +295,20 @@ func (s *Store) appendRows(ctx context.Context, p dbsqlc.EventAppendParams) (row
 		s.cfg.Wake(KeyPush)
 	}
 	return rows, err
+}
+
+// batchIDs are the ids of the batches that were written, with their answers.
+func batchIDs(items []*append_, rows []dbsqlc.EventAppendRow) (p dbsqlc.BatchesAddParams) {
+	for i := range rows {
+		it := items[rows[i].Pos-1]
+		if rows[i].Skipped || it.batch.ID == "" {
+			continue
+		}
+		p.TaskIds, p.Epochs, p.BatchIds = append(p.TaskIds, pgID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch), append(p.BatchIds, it.batch.ID)
+		p.LastSeqs = append(p.LastSeqs, rows[i].Base+int64(len(it.rows)))
+		p.LeaseUntils = append(p.LeaseUntils, pgTime(it.lease.Until))
+	}
+	return p
 }
 
 // EventsAfter reads up to limit events behind seq after. Whoever calls it has checked that

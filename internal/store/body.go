@@ -22,6 +22,7 @@ func appendMessage(b []byte, m *a2a.Message) []byte {
 	b = appendParts(b, m.Parts)
 	b = appendStrings(b, `,"referenceTaskIds":`, m.ReferenceTaskIDs)
 	b = appendStrings(b, `,"extensions":`, m.Extensions)
+	b = appendStrings(b, `,"activated":`, m.Activated)
 	b = appendRaw(b, `,"metadata":`, m.Metadata)
 	return append(b, '}')
 }
@@ -120,6 +121,8 @@ func decodeMessage(body []byte, role a2a.Role) a2a.Message {
 			m.ReferenceTaskIDs = decodeStrings(v)
 		case "extensions":
 			m.Extensions = decodeStrings(v)
+		case "activated":
+			m.Activated = decodeStrings(v)
 		case "metadata":
 			m.Metadata = a2a.Raw(v)
 		}

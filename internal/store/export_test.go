@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"runtime"
 	"time"
 )
@@ -12,9 +13,8 @@ func Rescanned(c *Claimer) { setRescan(c, time.Now().Add(time.Hour)) }
 func RescanDue(c *Claimer) { setRescan(c, time.Time{}) }
 
 func setRescan(c *Claimer, at time.Time) {
-	for agent, f := range c.floors {
-		f.rescans = at
-		c.floors[agent] = f
+	for _, pos := range c.queues {
+		pos.rescans = at
 	}
 }
 
@@ -51,4 +51,22 @@ func (c *combiner[T]) hold() (queued func(n int), release func()) {
 		defer c.mu.Unlock()
 		c.queue[0].done <- true
 	}
+}
+
+// LaneDue makes the next submission that finds a lane full look at the queue.
+func LaneDue(s *Store) {
+	s.laner.mu.Lock()
+	defer s.laner.mu.Unlock()
+	for _, h := range s.laner.heads {
+		h.read = time.Time{}
+	}
+}
+
+// LaneOwners submits for n owners, and returns how many are remembered.
+func LaneOwners(n int) int {
+	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
+	for i := range n {
+		l.choose(laneKey{"a", "t", fmt.Sprint(i)}, true)
+	}
+	return len(l.owners)
 }

@@ -341,8 +341,8 @@ func (f *fixture) attempts(task a2a.ID) []attempt {
 // same compares, where an empty list is like none.
 func same[T any](t rapid.TB, what string, want, got T) {
 	t.Helper()
-	// The log does not hold the number of messages that the writer of an event tells.
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(a2a.Entry{}, "Messages")); diff != "" {
+	// The log does not hold the number of messages that the writer of an event tells, and nobody foresees when a lease runs out.
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(a2a.Entry{}, "Messages"), cmpopts.IgnoreFields(store.Lease{}, "Until")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -356,14 +356,14 @@ func wantCode(t rapid.TB, err error, code a2a.ErrorCode) {
 
 // bad lists what must never be so in the database. Each query returns tasks.
 var bad = []struct{ name, query string }{
-	{"events are not 1..last_seq", `SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_events e ON e.task_id = t.id GROUP BY t.id
-		HAVING count(e.seq) <> t.last_seq OR min(e.seq) <> 1 OR max(e.seq) <> t.last_seq`},
+	{"events are not first_seq..last_seq", `SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_events e ON e.task_id = t.id GROUP BY t.id
+		HAVING count(e.seq) <> t.last_seq - t.first_seq + 1 OR min(e.seq) <> t.first_seq OR max(e.seq) <> t.last_seq`},
 	{"messages are not 1..last_message_seq", `SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.messages m ON m.task_id = t.id GROUP BY t.id
 		HAVING count(m.seq) <> t.last_message_seq OR min(m.seq) <> 1 OR max(m.seq) <> t.last_message_seq
 			OR max(m.seq) FILTER (WHERE m.role = 1) <> t.last_user_seq`},
 	{"messages do not stand in the order of their events", `SELECT m.task_id FROM (SELECT *, lag(at_seq) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.messages) m
 		JOIN a2a.tasks t ON t.id = m.task_id WHERE m.at_seq < m.before OR m.at_seq < 1 OR m.at_seq > t.last_seq + 1
-			OR m.role = 2 AND NOT EXISTS (SELECT FROM a2a.task_events e WHERE e.task_id = m.task_id AND e.seq = m.at_seq AND e.kind = 1 AND e.body::text LIKE '%"message"%')`},
+			OR m.role = 2 AND NOT EXISTS (SELECT FROM a2a.task_events e WHERE e.task_id = m.task_id AND e.seq = m.at_seq AND e.kind = 1 AND e.body::text LIKE '%"message"%') AND m.at_seq >= t.first_seq`},
 	{"an event behind the terminal one", `SELECT e.task_id FROM a2a.task_events e JOIN a2a.tasks t ON t.id = e.task_id
 		WHERE e.state >= 100 AND e.seq <> t.last_seq`},
 	{"the state is not that of the last status", `SELECT t.id FROM a2a.tasks t
@@ -378,8 +378,8 @@ var bad = []struct{ name, query string }{
 		WHERE e.source = 1 AND e.epoch < e.newest`},
 	{"an event without a claim", `SELECT e.task_id FROM a2a.task_events e WHERE e.source = 1
 		AND NOT EXISTS (SELECT FROM a2a.task_attempts a WHERE a.task_id = e.task_id AND a.epoch = e.epoch AND a.worker = e.worker)`},
-	{"an illegal transition", `SELECT e.task_id FROM (SELECT task_id, state, lag(state) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.task_events WHERE kind = 1) e
-		WHERE e.before >= 100 OR e.state = 1 AND e.before = 2 OR e.state = 1 AND e.before = 1 OR e.state IN (3, 4) AND e.before IN (3, 4) OR e.before IS NULL AND e.state <> 1`},
+	{"an illegal transition", `SELECT e.task_id FROM (SELECT task_id, seq, state, lag(state) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.task_events WHERE kind = 1) e
+		WHERE e.before >= 100 OR e.state = 1 AND e.before = 2 OR e.state = 1 AND e.before = 1 OR e.state IN (3, 4) AND e.before IN (3, 4) OR e.before IS NULL AND e.state <> 1 AND e.seq = 1`},
 	{"ready_at without its row, or a row without it", `SELECT coalesce(t.id, r.task_id) FROM (SELECT * FROM a2a.tasks WHERE ready_at IS NOT NULL) t
 		FULL JOIN a2a.task_ready r ON r.task_id = t.id AND r.run_at = t.ready_at AND r.queue = t.agent AND r.priority = t.priority AND r.tenant = t.tenant
 		WHERE t.id IS NULL OR r.task_id IS NULL`},

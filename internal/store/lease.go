@@ -1,10 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -15,19 +18,23 @@ import (
 // Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
 // what the worker appends; they belong to the goroutine that does.
 type Lease struct {
-	TaskID     a2a.ID
-	Agent      string
-	Tenant     string
-	Owner      string
-	Epoch      int64
-	Attempt    int
-	Through    int64         // newest message of the client that this run knows of
-	Read       int64         // newest message of the client that an earlier turn has read
-	Left       time.Duration // to the deadline of the turn, by the database's clock; 0: none
-	Checkpoint a2a.Raw
-	LastSeq    int64
-	Bytes      int64
-	HasPush    bool // the task had webhooks the last time anybody looked
+	TaskID      a2a.ID
+	Agent       string
+	Tenant      string
+	Owner       string
+	Worker      string // empty: this replica
+	Epoch       int64
+	Attempt     int
+	Through     int64         // newest message of the client that this run knows of
+	Read        int64         // newest message of the client that an earlier turn has read
+	Left        time.Duration // to the deadline of the turn, by the database's clock; 0: none
+	Until       time.Time     // when it runs out, unless it is renewed; as of the claim or of Hold
+	Checkpoint  a2a.Raw
+	LastSeq     int64
+	Bytes       int64
+	HasPush     bool            // the task had webhooks the last time anybody looked
+	Counted     bool            // it takes one of the runs that its agent may have at once: its end makes room
+	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
 // Claimer claims tasks of several agents for one worker. It remembers how far it has read
@@ -35,12 +42,14 @@ type Lease struct {
 // concurrent use.
 type Claimer struct {
 	store  *Store
-	floors map[string]floor
+	queues map[string]*position
 }
 
-type floor struct {
-	at      time.Time
+// position is where a claimer stands in one queue.
+type position struct {
+	floors  [lanes]time.Time
 	rescans time.Time // next scan from the start, by the local clock
+	claims  int
 }
 
 // The floor stays so far behind the newest row claimed, for transactions that commit late
@@ -52,48 +61,123 @@ const (
 
 // NewClaimer returns a Claimer for one worker; a process needs one.
 func (s *Store) NewClaimer() *Claimer {
-	return &Claimer{store: s, floors: make(map[string]floor)}
+	return &Claimer{store: s, queues: make(map[string]*position)}
 }
 
-// Claim gives the worker up to slots tasks of agent that wait, oldest first, each with a
-// lease of ttl. The turn of a task must end within deadline of its first claim, if that is
-// not 0. The tasks are durably the worker's when it returns.
+// Ask is what a worker wants to have.
+type Ask struct {
+	Agent    string
+	Worker   string        // who will do the work; empty: this replica
+	Slots    int           // at most so many tasks
+	Running  int           // how many runs of the agent there may be at once, over all workers; 0: no limit
+	TTL      time.Duration // of the leases
+	Deadline time.Duration // in which the turn must end, from its first claim on; 0: none
+}
+
+// Claim is ClaimAs for this replica, without a limit of runs.
 func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadline time.Duration) ([]Lease, error) {
-	f := c.floors[agent]
-	from := f.at
-	if now := time.Now(); now.After(f.rescans) {
-		from, f.rescans = time.Time{}, now.Add(floorRescan)
+	return c.ClaimAs(ctx, Ask{Agent: agent, Slots: slots, TTL: ttl, Deadline: deadline})
+}
+
+// ClaimAs gives a worker tasks of an agent that wait: each owner's first ones before the many
+// of another (see lanes), and else the oldest. They are durably the worker's when it returns.
+// Where runs are limited and another process is about to claim, there may be fewer than could
+// be had.
+func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
+	pos := c.queues[ask.Agent]
+	if pos == nil {
+		pos = &position{}
+		c.queues[ask.Agent] = pos
 	}
 	p := dbsqlc.TaskClaimParams{
-		Queue: agent, Floor: pgtype.Timestamptz{Time: from, Valid: true}, Slots: int32(slots),
-		Deadline: pgInterval(deadline), Worker: c.store.cfg.Replica, Ttl: pgInterval(ttl),
+		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: pgInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.cfg.Replica), Ttl: pgInterval(ask.TTL),
 	}
-	if from.IsZero() {
-		p.Floor = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+	p.Lanes, p.Floors = pos.order()
+	var rows []dbsqlc.TaskClaimRow
+	var err error
+	if ask.Running > 0 {
+		p.Capacity = int32(ask.Running)
+		rows, err = c.store.claimCounted(ctx, p)
+	} else {
+		rows, err = dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
 	}
-	rows, err := dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
 	}
 	leases := make([]Lease, len(rows))
+	var seen [lanes]bool
 	for i, r := range rows {
 		leases[i] = Lease{
-			TaskID: r.ID.Bytes, Agent: agent, Tenant: r.Tenant, Owner: r.Owner, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush,
+			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: wireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			HasPush: r.HasPush, Counted: ask.Running > 0,
+			Traceparent: a2a.Traceparent(r.Traceparent),
 		}
-		if deadline > 0 {
+		if ask.Deadline > 0 {
 			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
 		}
-		if at := r.RunAt.Time.Add(-floorMargin); at.After(f.at) && i == 0 {
-			f.at = at
+		if lane := r.Lane; !seen[lane] { // the oldest of its lane
+			seen[lane] = true
+			if at := r.RunAt.Time.Add(-floorMargin); at.After(pos.floors[lane]) {
+				pos.floors[lane] = at
+			}
 		}
 	}
-	c.floors[agent] = f
 	c.store.claimedPushes(ctx, rows)
 	for i := range rows {
 		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
 	}
 	return leases, nil
+}
+
+// order returns the lanes in the order in which this claim goes through them, with their floors.
+func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
+	whole := false
+	if now := time.Now(); now.After(p.rescans) {
+		whole, p.rescans = true, now.Add(floorRescan)
+	}
+	p.claims++
+	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
+	for i := range order {
+		lane := i
+		if p.claims%lastFirst == 0 {
+			lane = lanes - 1 - i
+		}
+		order[i], floors[i] = int16(lane), pgtype.Timestamptz{Time: p.floors[lane], Valid: true}
+		if whole || p.floors[lane].IsZero() {
+			floors[i] = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+		}
+	}
+	return order, floors
+}
+
+// claimCounted claims where runs are counted: one process at a time, since the count must see
+// the leases of the claim before. If another is at it, and stays so for a while, there is
+// nothing: the next look finds what is left.
+func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) (rows []dbsqlc.TaskClaimRow, err error) {
+	const tries = 20
+	wait := time.NewTicker(2 * time.Millisecond)
+	defer wait.Stop()
+	for range tries {
+		busy := false
+		err = s.inTx(ctx, s.claims, func(q *dbsqlc.Queries) error {
+			free, err := q.AgentLock(ctx, agentClass, p.Queue)
+			if busy = !free; err != nil || busy {
+				return err
+			}
+			rows, err = q.TaskClaim(ctx, p)
+			return err
+		})
+		if err != nil || !busy {
+			return rows, err
+		}
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, nil
 }
 
 // claimedPushes tells webhooks of claims. Unlike other events, that of a claim need not do so
@@ -158,6 +242,18 @@ func (s *Store) State(ctx context.Context, id a2a.ID) (a2a.State, error) {
 	return a2a.State(rows[0].State), nil
 }
 
+// CancelMetadata returns what the client said that canceled a task, or nil.
+func (s *Store) CancelMetadata(ctx context.Context, id a2a.ID) (a2a.Raw, error) {
+	body, err := dbsqlc.New(s.work).EventCancel(ctx, pgID(id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cancel: %w", unavailable(err))
+	}
+	return rawjson.Get(body, "metadata"), nil
+}
+
 // Retry gives a task back after a failed attempt, to be claimed again after delay. reason is
 // for the record and for the client. It returns ErrLeaseLost if the lease is no longer held.
 func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.Duration) error {
@@ -170,7 +266,7 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 	if n == 0 {
 		return ErrLeaseLost
 	}
-	if delay <= 0 {
+	if delay <= 0 || l.Counted {
 		s.cfg.Wake("ready:" + l.Agent)
 	}
 	return nil
@@ -205,6 +301,9 @@ type Policy struct {
 const (
 	choreClass  = 0x61326164 // "a2ad"
 	choreRescue = 1
+	choreRetire = 4
+
+	agentClass = 0x61326177 // "a2aw": of the claims of one agent
 )
 
 // Rescue takes up to batch tasks from workers that are no longer heard of and returns how
@@ -254,11 +353,10 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		s.cfg.Wake(KeyPush)
 	}
 	for _, r := range rows {
-		if r.Fate == "retry" {
-			s.cfg.Wake("ready:" + r.Agent)
-			continue
+		s.cfg.Wake("ready:" + r.Agent) // it waits again, or has made room
+		if r.Fate != "retry" {
+			s.cfg.Committed(r.ID.Bytes, nil)
 		}
-		s.cfg.Committed(r.ID.Bytes, nil)
 	}
 	return len(rows), nil
 }

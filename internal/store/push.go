@@ -32,10 +32,11 @@ const (
 
 // Push is a webhook as its client may see it: without secrets.
 type Push struct {
-	Row      a2a.ID
-	ConfigID string
-	URL      string
-	Schemes  []string
+	Row       a2a.ID
+	ConfigID  string
+	URL       string
+	Schemes   []string
+	CreatedAt time.Time // with Row its place in the list
 }
 
 // KeyPush is woken when a webhook has something to deliver.
@@ -144,39 +145,38 @@ func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID stri
 	}
 	out := make([]Push, len(rows))
 	for i, r := range rows {
-		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes}
+		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes, CreatedAt: r.CreatedAt.Time.UTC()}
 	}
 	return out, nil
 }
 
 const deletePoll = 20 * time.Millisecond
 
-// DeletePush ends a webhook. When it returns no request to it starts any more: it waits for
-// a delivery that is under way, which its lease bounds. Deleting what is not there is fine.
+// DeletePush ends a webhook. When it returns no request to it starts any more: it waits until
+// a delivery that is under way is recorded, or its lease has run out, after which its deliverer
+// sends nothing. Deleting what is not there is fine, and waits for what an earlier delete may
+// not have waited for.
 func (s *Store) DeletePush(ctx context.Context, c Caller, task a2a.ID, configID string) error {
-	row, err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
+	err := dbsqlc.New(s.work).PushDelete(ctx, dbsqlc.PushDeleteParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 	if err != nil {
 		return fmt.Errorf("delete webhook: %w", unavailable(err))
 	}
-	if !row.Busy {
-		return nil
-	}
 	ticker := time.NewTicker(deletePoll)
 	defer ticker.Stop()
-	for busy := true; busy; {
+	for {
+		busy, err := dbsqlc.New(s.work).PushBusy(ctx, dbsqlc.PushBusyParams{TaskID: pgID(task), ConfigID: configID, Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+		switch {
+		case err == nil && !busy:
+			return nil
+		case err != nil && !lost(err):
+			return fmt.Errorf("delete webhook: %w", err)
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if busy, err = dbsqlc.New(s.work).PushBusy(ctx, row.ID); err != nil && !lost(err) {
-			return fmt.Errorf("delete webhook: %w", err)
-		}
 	}
-	return nil
 }
 
 // Delivery is one webhook with what it has to deliver: its task as of Seq.
@@ -197,6 +197,8 @@ type Delivery struct {
 	Seq         int64 // the delivery covers the events behind Cursor up to it; the same on every retry
 	Attempt     int   // failed tries so far
 	Epoch       int64
+	Manual      bool            // an operator asked for it
+	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
 const chorePushClaim = 2
@@ -221,16 +223,17 @@ func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease tim
 		if err != nil {
 			return err
 		}
-		seqs := make(map[a2a.ID]int64, len(targets))
-		for _, t := range targets {
-			seqs[t.ID.Bytes] = t.TargetSeq
+		target := make(map[a2a.ID]*dbsqlc.PushTargetRow, len(targets))
+		for i := range targets {
+			target[targets[i].ID.Bytes] = &targets[i]
 		}
 		out = make([]Delivery, len(rows))
 		for i, r := range rows {
+			t := target[r.ID.Bytes]
 			out[i] = Delivery{
 				Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, URL: r.Url, Origin: r.Origin,
 				Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Version: r.WireVersion, Cursor: r.CursorSeq,
-				Seq: seqs[r.ID.Bytes], Attempt: int(r.Attempt), Epoch: r.LeaseEpoch,
+				Seq: t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual, Traceparent: a2a.Traceparent(t.Traceparent),
 			}
 		}
 		return nil
@@ -240,6 +243,12 @@ func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease tim
 	}
 	return out, nil
 }
+
+// What made a try: the schedule, or an operator who asked for a replay.
+const (
+	TriggerAuto   = "auto"
+	TriggerManual = "manual"
+)
 
 // Try is what one request to a webhook came to, for the ledger.
 type Try struct {
@@ -253,8 +262,14 @@ type Try struct {
 
 func (s *Store) writeTry(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t *Try, outcome string) error {
 	p := dbsqlc.PushAttemptInsertParams{
-		PushID: pgID(d.Row), TaskID: pgID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome, Attempt: int32(d.Attempt + 1), Trigger: "auto",
-		DurationMs: int32(t.Took.Milliseconds()), Answer: t.Answer,
+		PushID: pgID(d.Row), TaskID: pgID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome, Attempt: int32(d.Attempt + 1), Trigger: TriggerAuto,
+		DurationMs: int32(t.Took.Milliseconds()),
+	}
+	if d.Manual {
+		p.Trigger = TriggerManual
+	}
+	if len(t.Answer) > 0 {
+		p.Answer = t.Answer
 	}
 	set := func(dst **string, v string) {
 		if v != "" {
@@ -303,6 +318,7 @@ func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool,
 		return fmt.Errorf("record delivery: %w", unavailable(err))
 	}
 	if replaced {
+		s.cfg.Wake(KeyPush)
 		return ErrLeaseLost
 	}
 	if more {
@@ -361,6 +377,7 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))
 	}
 	if replaced {
+		s.cfg.Wake(KeyPush)
 		return false, ErrLeaseLost
 	}
 	return disabled, nil

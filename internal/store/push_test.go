@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -696,7 +697,9 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "replayed", place{"active", 0, 0, 3, true}, f.place(task, "default"))
-	f.delivered(f.duePush(), true)
+	again := f.duePush()
+	same(t, "the schedule begins anew", 0, again.Attempt)
+	f.delivered(again, true)
 	same(t, "done", place{"done", 0, 3, 3, false}, f.place(task, "default"))
 
 	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); err != nil {
@@ -706,13 +709,19 @@ func TestReplay(t *testing.T) {
 	if err := f.ReplayPush(f.ctx, d.Row, 2); err != nil {
 		t.Fatal(err)
 	}
-	again := f.duePush()
+	again = f.duePush()
 	same(t, "behind 2", []int64{2, 3}, []int64{again.Cursor, again.Seq})
 	f.delivered(again, true)
 	tries, err := f.PushTries(f.ctx, d.Row, 10)
 	if err != nil || len(tries) != 3 || tries[0].From != 2 || tries[2].Outcome != "failed" || tries[2].Status != 500 {
 		t.Errorf("ledger %+v, %v", tries, err)
 	}
+	for i, want := range []string{store.TriggerManual, store.TriggerManual, store.TriggerAuto} {
+		if tries[i].Trigger != want {
+			t.Errorf("try %d was made by %s, want %s", i, tries[i].Trigger, want)
+		}
+	}
+	same(t, "manual tries", []int{1, 1, 2}, f.manualTries(task))
 	if err := f.ReplayPush(f.ctx, store.NewTaskID(), 0); !errors.Is(err, store.ErrNoPush) {
 		t.Errorf("replay of none: %v", err)
 	}
@@ -737,5 +746,273 @@ func TestAuditTellsWhatBecameOfEachEvent(t *testing.T) {
 	same(t, "deleted", []string{"1 skipped 0 answered 400", "2 cancelled 0 "}, f.deliveries(task, "a"))
 	if got := value[int64](f, "SELECT deleted_after_seq FROM audit.push_config WHERE task_id = $1 AND id = 'a'", task); got != 2 {
 		t.Errorf("deleted after %d, want 2", got)
+	}
+}
+
+// manualTries returns, for each event of a task with one webhook, how often an operator asked for it.
+func (f *fixture) manualTries(task a2a.ID) []int {
+	f.t.Helper()
+	return value[[]int](f, "SELECT array_agg(manual_tries ORDER BY seq) FROM audit.delivery WHERE task_id = $1", task)
+}
+
+// What comes behind that which was there when the operator asked is the schedule's again.
+func TestReplayMarksWhatItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	d := f.duePush()
+	f.delivered(d, false)
+	if err := f.ReplayPush(f.ctx, d.Row, 0); err != nil {
+		t.Fatal(err)
+	}
+	d = f.duePush()
+	same(t, "manual", []any{int64(1), true}, []any{d.Seq, d.Manual})
+	f.failed(d, store.Failure{})
+	f.claimTask(task) // meanwhile the log grows
+	d = f.duePush()
+	same(t, "the retry", []any{int64(1), 1, true}, []any{d.Seq, d.Attempt, d.Manual})
+	f.delivered(d, false)
+	d = f.duePush()
+	same(t, "what came since", []any{int64(2), false}, []any{d.Seq, d.Manual})
+	f.delivered(d, false)
+	same(t, "ledger", []string{"1 delivered 3 ", "2 delivered 1 "}, f.deliveries(task, "default"))
+	same(t, "manual tries", []int{2, 0}, f.manualTries(task))
+}
+
+// A replay must not free a webhook whose request is under way: the next request would overtake
+// it, and a delete would not wait for it.
+func TestReplayWaitsForARequestUnderWay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	d := f.duePush()
+	if err := f.ReplayPush(f.ctx, d.Row, 0); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "due beside it", 0, len(f.claimPushes(10)))
+	f.takeWakes()
+	if err := f.Delivered(f.ctx, d, &store.Try{Status: 200}, false); !errors.Is(err, store.ErrLeaseLost) {
+		t.Errorf("%v, want the lease lost: what was under way is not what was asked for", err)
+	}
+	same(t, "wakes", []string{store.KeyPush}, f.takeWakes())
+	same(t, "due behind it", []any{int64(1), true}, []any{f.duePush().Seq, true})
+	if err := f.ReplayPush(f.ctx, d.Row, 0); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "busy", true, f.deleteWaits(task))
+}
+
+// deleteWaits deletes the webhook of a task for a client that waits for a moment, and reports
+// whether that was too short.
+func (f *fixture) deleteWaits(task a2a.ID) bool {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond)
+	defer cancel()
+	err := f.DeletePush(ctx, ann, task, "default")
+	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// A client whose delete was cut off repeats it. The request under way is still under way.
+func TestRepeatedDeleteWaitsToo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("default")
+	in.Push = &p
+	task := f.submit(in).Task
+	d := f.duePush()
+	same(t, "the first one was cut off", true, f.deleteWaits(task))
+	same(t, "and so was the second", true, f.deleteWaits(task))
+	if err := f.DeletePush(f.ctx, store.Caller{Tenant: "acme", Owner: "bob"}, task, "default"); err != nil {
+		t.Errorf("somebody else waits: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.DeletePush(f.ctx, ann, task, "default") }()
+	f.exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp()") // its deliverer is dead
+	if err := <-done; err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if err := f.ReleasePush(f.ctx, d); err != nil {
+		t.Error(err)
+	}
+}
+
+// Neither a delete nor a sweep that finds nothing may read what was deleted and kept before.
+func TestDeletesAndSweepsDoNotReadWhatIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq, deleted_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 'acme', 'ann', 'words', 'u', 'x', '{}', 3, 0, 1, 1, clock_timestamp() FROM generate_series(1, 2000)`)
+	f.exec(`INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), 0, 1, CASE n % 2 WHEN 0 THEN 'failed' ELSE 'delivered' END, 1, 'auto', clock_timestamp() FROM generate_series(1, 4000) n`)
+	task := f.task()
+	f.setPush(task, "default")
+	s := f.replica("r2")
+	if err := s.DeletePush(f.ctx, ann, task, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SweepPushes(f.ctx, store.PushSweep{Keep: time.Hour, Forget: time.Hour, Batch: 100}); err != nil {
+		t.Fatal(err)
+	}
+	s.Close() // and its backends report what they read
+	f.waitGone("a2ad-r2-worker")
+	f.waitGone("a2ad-r2-api")
+	n := value[int64](f, `SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'push%')::bigint
+		+ (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'push%')::bigint`)
+	if n < 1 || n > 50 {
+		t.Errorf("%d rows and entries were read, want a few", n)
+	}
+}
+
+func TestTraceparentStaysWithTheTask(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const first, second = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-11111111111111111111111111111111-2222222222222222-00"
+	in := submission("hello")
+	p := newPush("default")
+	in.Push, in.Traceparent = &p, first
+	task := f.submit(in).Task
+	l := f.claimTask(task)
+	same(t, "the run's", a2a.Traceparent(first), l.Traceparent)
+	d := f.duePush()
+	same(t, "the webhook's", a2a.Traceparent(first), d.Traceparent)
+	f.delivered(d, false)
+	f.append(l, status(a2a.StateInputRequired))
+	f.say(task, "without one")
+	l = f.claimTask(task)
+	same(t, "the next run's", a2a.Traceparent(first), l.Traceparent)
+	f.append(l, status(a2a.StateInputRequired))
+	in = submission("with one")
+	in.Task, in.ContextID, in.Traceparent = task, "", second
+	f.submit(in)
+	same(t, "the last run's", a2a.Traceparent(second), f.claimTask(task).Traceparent)
+	same(t, "the last webhook's", a2a.Traceparent(second), f.duePush().Traceparent)
+	same(t, "of a task without one", a2a.Traceparent(""), f.running().Traceparent)
+}
+
+func TestSweepRemovesWhatIsOldAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in := submission("hello")
+	p := newPush("kept")
+	in.Push = &p
+	task := f.submit(in).Task
+	f.setPush(task, "deleted")
+	f.failed(f.duePush(), store.Failure{Breaker: &store.Breaker{Fails: 100, FirstOpen: time.Second, MaxOpen: time.Second, DisableAfter: 240 * time.Hour}})
+	if err := f.Delivered(f.ctx, f.duePush(), &store.Try{Status: 200, Answer: []byte("thank you")}, false); err != nil {
+		t.Fatal(err)
+	}
+	f.claimTask(task)
+	d := f.claimPushes(10)
+	for i := range d {
+		f.failed(&d[i], store.Failure{})
+	}
+	if err := f.DeletePush(f.ctx, ann, task, "deleted"); err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(keep, forget time.Duration, batch int) bool {
+		t.Helper()
+		more, err := f.SweepPushes(f.ctx, store.PushSweep{Keep: keep, Forget: forget, Batch: batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return more
+	}
+	count := func() []int64 {
+		t.Helper()
+		return []int64{
+			value[int64](f, "SELECT count(*) FROM a2a.push_configs"), value[int64](f, "SELECT count(*) FROM a2a.push_attempts WHERE outcome = 'failed'"),
+			value[int64](f, "SELECT count(*) FROM a2a.push_attempts WHERE outcome = 'delivered'"), value[int64](f, "SELECT count(*) FROM a2a.push_attempts WHERE answer IS NOT NULL"),
+			value[int64](f, "SELECT count(*) FROM a2a.push_destinations"),
+		}
+	}
+	f.exec("UPDATE a2a.push_destinations SET fails = 3, first_failure_at = clock_timestamp() - interval '1 day'")
+	f.exec("UPDATE a2a.push_attempts SET started_at = started_at - interval '1 day'")
+	f.exec("UPDATE a2a.push_configs SET deleted_at = deleted_at - interval '1 day'")
+	before := count()
+	same(t, "rows", []int64{2, 3, 1, 1, 1}, before)
+	sweep(48*time.Hour, 48*time.Hour, 10)
+	same(t, "when nothing is old", before, count())
+	sweep(0, 48*time.Hour, 10)
+	same(t, "when all is kept", before, count())
+
+	f.exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp() + interval '1 hour' WHERE deleted_at IS NOT NULL")
+	same(t, "more than a batch", true, sweep(time.Hour, 48*time.Hour, 2))
+	same(t, "more than two batches", true, sweep(time.Hour, 48*time.Hour, 2))
+	same(t, "the rest", false, sweep(time.Hour, 48*time.Hour, 2))
+	same(t, "without what is held", []int64{2, 0, 1, 0, 1}, count())
+	f.exec("UPDATE a2a.push_configs SET lease_until = NULL")
+	sweep(time.Hour, time.Hour, 10)
+	same(t, "at last", []int64{1, 0, 1, 0, 0}, count())
+	same(t, "what was settled stays", "1 delivered 1 ", f.deliveries(task, "kept")[0])
+}
+
+// Breakers of destinations that are well are no use; one that is disabled is an operator's.
+func TestSweepKeepsDestinationsThatAreDisabled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO a2a.push_destinations (tenant, origin, fails, first_failure_at, open_until, disabled_at) VALUES
+		('acme', 'well', 0, NULL, NULL, NULL), ('acme', 'failing', 3, clock_timestamp() - interval '1 hour', NULL, NULL),
+		('acme', 'rests', 5, clock_timestamp() - interval '9 days', clock_timestamp() + interval '1 minute', NULL),
+		('acme', 'forgotten', 5, clock_timestamp() - interval '9 days', clock_timestamp() - interval '8 days', NULL),
+		('acme', 'disabled', 99, clock_timestamp() - interval '90 days', NULL, clock_timestamp() - interval '80 days')`)
+	if _, err := f.SweepPushes(f.ctx, store.PushSweep{Forget: 120 * time.Hour, Batch: 10}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "left", []string{"disabled", "failing", "rests"}, value[[]string](f, "SELECT array_agg(origin ORDER BY origin) FROM a2a.push_destinations"))
+}
+
+// A task without webhooks pays for them with one boolean in a row that it reads anyway: from
+// its submission to its end no table of webhooks is looked at.
+func TestTaskWithoutWebhooksTouchesNoneOfTheirTables(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.replica("r2")
+	lives := func(push *store.NewPush) {
+		t.Helper()
+		in := submission("hello")
+		in.Push = push
+		out, err := s.Submit(f.ctx, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, err := s.NewClaimer().Claim(f.ctx, agent, 1, ttl, time.Hour)
+		if err != nil || len(leases) != 1 || leases[0].TaskID != out.Task {
+			t.Fatalf("claimed %v, %v", leases, err)
+		}
+		for _, e := range []a2a.Event{chunk("a", "x"), status(a2a.StateWorking), status(a2a.StateCompleted)} {
+			if _, err := s.Append(f.ctx, &leases[0], store.Batch{Events: []a2a.Event{e}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	touched := func() int64 {
+		t.Helper()
+		s.Close() // and its backends report what they did
+		f.waitGone("a2ad-r2-worker")
+		f.waitGone("a2ad-r2-claim")
+		return value[int64](f, `SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0) + n_tup_ins + n_tup_upd), 0)::bigint FROM pg_stat_user_tables
+			WHERE schemaname = 'a2a' AND relname LIKE 'push%'`)
+	}
+	for range 20 {
+		lives(nil)
+	}
+	if n := touched(); n != 0 {
+		t.Errorf("tables of webhooks were touched %d times", n)
+	}
+	if n := value[int64](f, "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'task_events'"); n != 20*5 {
+		t.Errorf("%d events are in the statistics, want %d: they say nothing", n, 20*5)
+	}
+	s = f.replica("r2")
+	p := newPush("default")
+	lives(&p)
+	if touched() == 0 {
+		t.Error("a task with a webhook touched none either: the statistics say nothing")
 	}
 }

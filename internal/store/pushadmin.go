@@ -72,7 +72,7 @@ type PushTry struct {
 	From, Seq int64 // it covers the events behind From up to Seq
 	Outcome   string
 	Attempt   int
-	Trigger   string
+	Trigger   string // TriggerAuto or TriggerManual
 	StartedAt time.Time
 	Try
 }
@@ -96,7 +96,9 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 }
 
 // ReplayPush delivers again what follows event after, or what is still to be delivered if
-// that is less, and makes a dead or disabled webhook active.
+// that is less, and makes a dead or disabled webhook active. The ledger marks tries at what
+// there is now as TriggerManual; the schedule begins anew. A request that is under way is
+// waited for, and not recorded.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		n, err := q.PushReplay(ctx, after, pgID(row))
@@ -130,6 +132,43 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 	}
 	s.cfg.Wake(KeyPush)
 	return n > 0, nil
+}
+
+const chorePushSweep = 3
+
+// PushSweep says what SweepPushes removes.
+type PushSweep struct {
+	Keep   time.Duration // age of failed tries, answers and deleted webhooks; 0: for ever
+	Forget time.Duration // age of the first failure of a destination that is no longer called
+	Batch  int           // rows of each kind at once
+}
+
+// SweepPushes removes a batch of what is old: failed tries, the answers to others, webhooks
+// that were deleted, and the breakers of destinations that are well or no longer called. It
+// reports whether there may be more. What is under way or settled stays. If another process
+// is at it already it does nothing.
+func (s *Store) SweepPushes(ctx context.Context, w PushSweep) (more bool, err error) {
+	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		more = false
+		free, err := q.ChoreLock(ctx, choreClass, chorePushSweep)
+		if err != nil || !free {
+			return err
+		}
+		if _, err := q.PushSweepDestinations(ctx, pgInterval(w.Forget)); err != nil || w.Keep <= 0 {
+			return err
+		}
+		tries, err := q.PushSweepTries(ctx, pgInterval(w.Keep), int32(w.Batch))
+		if err != nil {
+			return err
+		}
+		deleted, err := q.PushSweepDeleted(ctx, pgInterval(w.Keep), int32(w.Batch))
+		more = tries == int64(w.Batch) || deleted == int64(w.Batch)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("sweep webhooks: %w", unavailable(err))
+	}
+	return more, nil
 }
 
 // ResealPushes hands every sealed secret to reseal, which returns what to store in its

@@ -22,12 +22,16 @@ type Head struct {
 }
 
 // Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound: a task of
-// somebody else is like one that does not exist.
+// somebody else is like one that does not exist, and so is one that was answered with a
+// message, or may still be.
 func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 	var h Head
 	err := s.repeat(ctx, func() error {
 		r, err := s.as(c).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) {
+			return a2a.ErrTaskNotFound
+		}
+		if err == nil && hidden(r.Reply, r.State) {
 			return a2a.ErrTaskNotFound
 		}
 		h = Head{Agent: r.Agent, ContextID: r.ContextID, State: a2a.State(r.State), LastSeq: r.LastSeq}
@@ -171,7 +175,7 @@ func (b *taskBuilder) add(r *dbsqlc.TaskSnapshotsRow) {
 		t.Agent, t.ContextID, t.Metadata, t.CreatedAt = r.Agent, r.Name, r.Body, wireTime(r.CreatedAt)
 		t.Status = a2a.Status{State: a2a.State(r.State), Time: wireTime(r.At)}
 		t.LastSeq, t.LastUID = r.Seq, r.Uid.Bytes
-		b.statusSeq = r.Idx
+		b.statusSeq, t.Replied = r.Idx, r.Replied
 	case 1:
 		m := decodeMessage(r.Body, a2a.Role(r.State))
 		if r.Seq == b.statusSeq {

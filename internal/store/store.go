@@ -91,6 +91,7 @@ type Store struct {
 	submits *combiner[submission]
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
+	laner   laner
 }
 
 // Open connects. It fails if the database cannot be reached, but does not look at the schema.
@@ -116,6 +117,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
 	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
+	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range s.appends {
 		s.appends[i] = &combiner[append_]{flush: s.flushAppends, size: appendSize}
 	}

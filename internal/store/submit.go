@@ -26,18 +26,22 @@ type Caller struct {
 // Submission is a client's message for an agent. Task is zero for a new task.
 type Submission struct {
 	Caller
-	Agent     string
-	Task      a2a.ID
-	NewTask   a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
-	ContextID string // of a new task; for an existing one it must be its own, or empty
-	Message   a2a.Message
-	Digest    [32]byte // of the request
-	Key       string   // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
-	Reject    bool     // refuse the message if the task is being worked on
-	MaxBytes  int64    // of the task; 0: no limit
-	MaxSeq    int64    // messages in the history of the task; 0: no limit
-	Push      *NewPush // set in the same transaction, in force from the message on; may be nil
-	MaxPushes int      // of the task; 0: no limit
+	Agent       string
+	Task        a2a.ID
+	NewTask     a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
+	ContextID   string // of a new task; for an existing one it must be its own, or empty
+	Message     a2a.Message
+	Digest      [32]byte        // of the request
+	Key         string          // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
+	Reject      bool            // refuse the message if the task is being worked on
+	MaxBytes    int64           // of the task; 0: no limit
+	MaxSeq      int64           // messages in the history of the task; 0: no limit
+	Push        *NewPush        // set in the same transaction, in force from the message on; may be nil
+	MaxPushes   int             // of the task; 0: no limit
+	Traceparent a2a.Traceparent // of the request; empty: what the task has stays
+	// Undecided says that the agent may answer with a message in place of a new task: nobody can
+	// see the task until it has told something else, or Reveal was called.
+	Undecided bool
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -49,6 +53,7 @@ type Submitted struct {
 	State     a2a.State
 	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
 	Replay    bool      // the key was used before: nothing was written
+	Undecided bool      // it may still be answered with a message
 	At        time.Time // of a new task: its first status
 	UID       a2a.ID    // of a new task: its first event
 }
@@ -61,6 +66,7 @@ type submission struct {
 	digest []byte
 	made   bool
 	waits  bool // in the queue
+	lane   int16
 	at     time.Time
 }
 
@@ -89,6 +95,7 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if sub.id = in.NewTask; sub.id.IsZero() {
 		sub.id = NewTaskID()
 	}
+	sub.lane = s.lane(ctx, laneKey{in.Agent, in.Tenant, in.Owner})
 	group := s.submits
 	if in.Key != "" {
 		group = s.keyed
@@ -105,7 +112,7 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if in.Push != nil {
 		s.cfg.Wake(KeyPush)
 	}
-	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, At: sub.at, UID: sub.uid}, nil
+	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: sub.at, UID: sub.uid}, nil
 }
 
 // flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
@@ -117,8 +124,8 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 	p := dbsqlc.TaskSubmitParams{
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
-		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n),
-		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Worker: s.cfg.Replica,
+		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n), Undecided: make([]bool, n),
+		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.cfg.Replica,
 	}
 	slots := s.take(items)
 	byID := make(map[a2a.ID]*submission, n)
@@ -127,6 +134,8 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		p.Lanes[i] = it.lane
+		p.Traceparents[i], p.Undecided[i] = string(it.Traceparent), it.Undecided
 		if t := slots[i]; t != nil {
 			t.param(&p, i)
 		}
@@ -168,7 +177,11 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 			if it.Push == nil {
 				continue
 			}
-			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, 1, false); err != nil {
+			head := int64(1)
+			if it.Undecided {
+				head = 0 // there may be no task to tell of
+			}
+			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false); err != nil {
 				return err
 			}
 		}
@@ -210,7 +223,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if err != nil {
 			return err
 		}
-		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true}
+		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State)}
 		return nil
 	})
 	if err != nil {
@@ -228,7 +241,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 	push := false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != sub.Agent {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
 		if err != nil {
@@ -254,7 +267,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		}
 		seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
 			ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
-			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid),
+			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid), Traceparent: string(sub.Traceparent),
 		})
 		if err != nil {
 			return err
@@ -311,12 +324,17 @@ func tooLarge(limit int64) error {
 // one agent unless it is empty. If the task has ended already it returns its state and
 // CodeTaskNotCancelable.
 func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
+	return s.CancelWith(ctx, c, agent, id, nil)
+}
+
+// CancelWith is Cancel by a client that says more: its metadata is that of the last status.
+func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
 	state := a2a.StateCanceled
-	var worker string
-	push := false
+	var worker, of string
+	push, counted := false, false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && t.Agent != agent {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
 			return a2a.ErrTaskNotFound
 		}
 		if err != nil {
@@ -328,12 +346,12 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 		state = a2a.StateCanceled
 		folds := t.HasArtifacts && t.LastSeq >= foldEvents
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: []byte("{}"), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
+			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
-		worker = row.Worker
+		worker, counted, of = row.Worker, row.Counted, t.Agent
 		if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
 			return err
 		}
@@ -356,6 +374,9 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
+	}
+	if counted {
+		s.cfg.Wake("ready:" + of) // it has made room
 	}
 	return state, nil
 }

@@ -58,7 +58,7 @@ func (s *Store) begin(t *taken, it *submission) {
 	s.cfg.Committed(it.id, []a2a.Entry{{TaskID: it.id, Seq: seq, UID: t.uid, Time: it.at, Event: &a2a.StatusUpdate{Status: working}}})
 	t.slot.Start(Lease{
 		TaskID: it.id, Agent: it.Agent, Tenant: it.Tenant, Owner: it.Owner, Epoch: 1, Attempt: 1, Through: 1,
-		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)),
+		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)), Traceparent: it.Traceparent,
 	}, Input{
 		Task: a2a.Task{
 			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m}, CreatedAt: it.at, LastSeq: seq, LastUID: t.uid,

@@ -47,6 +47,7 @@ func TestNewTaskGoesToAWorkerAtOnce(t *testing.T) {
 	f := newFixture(t, withRoom(r))
 	in := submission("hello")
 	in.Message.ContextID, in.Message.Metadata = in.ContextID, a2a.Raw(`{"n":1.0}`)
+	in.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	out := f.submit(in)
 	if out.State != a2a.StateSubmitted || len(r.leases) != 1 || r.left != 0 {
 		t.Fatalf("submitted as %s, %d runs started, %d slots left", out.State, len(r.leases), r.left)

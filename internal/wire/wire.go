@@ -46,11 +46,11 @@ type Codec interface {
 
 	// AppendTask appends a task as GetTask and CancelTask answer it.
 	AppendTask(dst []byte, t *a2a.Task) []byte
-	// AppendSent appends the task as SendMessage answers it.
+	// AppendSent appends the task as SendMessage answers it, or what was replied directly.
 	AppendSent(dst []byte, t *a2a.Task) []byte
 	// AppendReply appends a direct reply as SendMessage answers it.
 	AppendReply(dst []byte, m *a2a.Message) []byte
-	// AppendSnapshot appends a task as an item of a stream.
+	// AppendSnapshot appends a task, or what was replied directly, as an item of a stream.
 	AppendSnapshot(dst []byte, t *a2a.Task) []byte
 	// AppendEvent appends one event of a log as an item of a stream. last says that the
 	// stream ends with it.
@@ -60,7 +60,7 @@ type Codec interface {
 	// AppendPushConfig appends one webhook of a task, without its secrets.
 	AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte
 	// AppendPushConfigs appends the answer to ListPushConfigs.
-	AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte
+	AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte
 	// AppendDeleted appends the answer to DeletePushConfig.
 	AppendDeleted(dst []byte) []byte
 	// AppendError appends the error member of a JSON-RPC response. requestID is put

@@ -3,10 +3,9 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
 )
@@ -22,8 +21,12 @@ type batch struct {
 	due     a2a.Raw // newest checkpoint that may be saved with events
 	pending a2a.Raw // checkpoint whose event has not come yet
 
-	artifacts    map[string]bool // ids that the task has
-	maxArtifacts int             // 0: no limit
+	artifacts map[string]bool // ids that the task has
+	bounds    attempt.Bounds
+
+	mayReply bool // a message by itself is an answer
+	told     bool // something was reported that tells of a task
+	reply    bool // the last event is a direct reply
 }
 
 // At most so much is written in one append.
@@ -65,6 +68,13 @@ func (b *batch) add(it item) error {
 		b.pending = c.Body
 		return nil
 	}
+	if m, ok := it.event.(*a2a.Message); ok {
+		if err := b.admitReply(); err != nil {
+			return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
+		}
+		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
+	}
+	b.told = b.told || store.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(err)
 	}
@@ -83,127 +93,41 @@ func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due = nil, len(b.pending), false, nil
 }
 
+// admitReply says whether a message may stand by itself: only if its agent is marked so, and
+// only in place of a task, not after parts of one (T-37 in docs/protocol.md).
+func (b *batch) admitReply() error {
+	switch {
+	case !b.mayReply:
+		return attempt.ErrReply
+	case b.told:
+		return errors.New("a message by itself after other events: report a status with it")
+	}
+	return nil
+}
+
 // admit counts a new artifact.
 func (b *batch) admit(e a2a.Event) error {
 	u, ok := e.(*a2a.ArtifactUpdate)
 	if !ok || b.artifacts[u.Artifact.ID] {
 		return nil
 	}
-	if b.maxArtifacts > 0 && len(b.artifacts) >= b.maxArtifacts {
-		return fmt.Errorf("the task would have more than %d artifacts", b.maxArtifacts)
+	if err := b.bounds.TooMany(len(b.artifacts) + 1); err != nil {
+		return err
 	}
 	b.artifacts[u.Artifact.ID] = true
 	return nil
 }
 
-// Limits of one event.
-const (
-	maxParts = 1000
-	maxPart  = 1 << 20
-	maxID    = 256
-)
-
-// prepare checks an event and makes an item of a copy of it, with what an agent may leave
-// out: the event is the executor's, which may yield it in another run at the same time. The
-// size is about that of the event in bytes.
-func prepare(e a2a.Event) item {
-	it, err := copyEvent(e)
+// prepare makes an item of an event of the executor.
+func prepare(e a2a.Event) (it item) {
+	var err error
+	if m, ok := e.(*a2a.Message); ok {
+		it.event, it.size, err = attempt.PrepareReply(m) // whether it may reply is for add to say
+	} else {
+		it.event, it.size, err = attempt.Prepare(e)
+	}
 	if err != nil {
-		it.err = executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
+		it = item{err: executor.Permanent(fmt.Errorf("invalid agent response: %w", err))}
 	}
 	return it
-}
-
-func copyEvent(e a2a.Event) (item, error) {
-	switch e := e.(type) {
-	case *a2a.Checkpoint:
-		if e != nil {
-			return item{event: &a2a.Checkpoint{Body: e.Body}, size: len(e.Body)}, nil
-		}
-	case *a2a.StatusUpdate:
-		if e != nil {
-			return copyStatus(*e)
-		}
-	case *a2a.ArtifactUpdate:
-		if e != nil {
-			return copyArtifact(*e)
-		}
-	case *a2a.Message:
-		return item{}, errors.New("a message by itself: report a status with it")
-	}
-	return item{}, fmt.Errorf("an event of type %T without content", e)
-}
-
-func copyArtifact(u a2a.ArtifactUpdate) (item, error) {
-	a := &u.Artifact
-	if a.ID == "" {
-		return item{}, errors.New("an artifact without an id")
-	}
-	if err := checkID("artifactId", a.ID); err != nil {
-		return item{}, err
-	}
-	a.Name, a.Description, a.Extensions = cleanText(a.Name), cleanText(a.Description), cleanList(a.Extensions)
-	var n int
-	var err error
-	a.Parts, n, err = copyParts(a.Parts)
-	return item{event: &u, size: n + len(u.Metadata) + len(a.Metadata)}, err
-}
-
-func copyStatus(u a2a.StatusUpdate) (item, error) {
-	switch s := u.Status.State; {
-	case s == a2a.StateSubmitted || s == a2a.StateCanceled || !s.Valid():
-		return item{}, fmt.Errorf("an agent cannot set the state %q", s)
-	case u.Status.Message == nil:
-		return item{event: &u, size: len(u.Metadata)}, nil
-	}
-	m := *u.Status.Message
-	m.Role = a2a.RoleAgent
-	if m.ID == "" {
-		m.ID = store.NewUID().String()
-	}
-	if err := checkID("messageId", m.ID); err != nil {
-		return item{}, err
-	}
-	m.Extensions, m.ReferenceTaskIDs = cleanList(m.Extensions), cleanList(m.ReferenceTaskIDs)
-	var n int
-	var err error
-	m.Parts, n, err = copyParts(m.Parts)
-	u.Status.Message = &m
-	return item{event: &u, size: n + len(u.Metadata) + len(m.Metadata)}, err
-}
-
-func cleanList(list []string) []string {
-	list = slices.Clone(list)
-	for i := range list {
-		list[i] = cleanText(list[i])
-	}
-	return list
-}
-
-func checkID(what, id string) error {
-	if len(id) > maxID || cleanText(id) != id {
-		return fmt.Errorf("%s is longer than %d bytes, not UTF-8 or has a NUL: %.40q", what, maxID, id)
-	}
-	return nil
-}
-
-func copyParts(parts []a2a.Part) (_ []a2a.Part, n int, err error) {
-	if len(parts) == 0 || len(parts) > maxParts {
-		return nil, 0, fmt.Errorf("%d parts: must be 1 to %d", len(parts), maxParts)
-	}
-	parts = slices.Clone(parts)
-	for i := range parts {
-		p := &parts[i]
-		if p.Kind < a2a.PartText || p.Kind > a2a.PartData || p.Kind == a2a.PartData && len(p.Data) == 0 {
-			return nil, 0, fmt.Errorf("part %d has no content", i)
-		}
-		p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
-		p.MediaType, p.Filename = cleanText(p.MediaType), cleanText(p.Filename)
-		size := len(p.Text) + len(p.Data) + len(p.Metadata)
-		if size > maxPart {
-			return nil, 0, fmt.Errorf("part %d is larger than %d bytes", i, maxPart)
-		}
-		n += size
-	}
-	return parts, n, nil
 }

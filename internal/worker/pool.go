@@ -10,12 +10,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
@@ -27,7 +29,8 @@ type Hub interface {
 	Wake(keys ...string)
 }
 
-// Agent is one agent with the program that does its work.
+// Agent is one agent with the program that does its work. Without an executor its tasks are
+// left to workers far away.
 type Agent struct {
 	*a2a.Agent
 	Executor executor.Executor
@@ -53,15 +56,19 @@ type Pool struct {
 	cfg     Config
 	store   *store.Store
 	hub     Hub
-	queues  []*queue
 	freed   chan struct{} // capacity 1: a slot is free again
 	recheck chan struct{} // capacity 1: a cancel may have come before its run was known here
+	changed chan struct{} // capacity 1: queues are others, for the claim loop
+	retimed chan struct{} // capacity 1: the same, for the renewals
 	claims  atomic.Bool   // the last claim went through
 
-	mu      sync.Mutex
-	running map[a2a.ID]*run // guarded by mu
-	working int             // guarded by mu; slots of runs whose executor has not ended
-	held    int             // guarded by mu; slots promised to runs that are about to start
+	mu       sync.Mutex
+	queues   []*queue                // guarded by mu; replaced and never changed
+	places   map[string]*place       // guarded by mu; of every agent that there was
+	policies map[string]store.Policy // guarded by mu; of every agent that there was
+	running  map[a2a.ID]*run         // guarded by mu
+	working  int                     // guarded by mu; slots of runs whose executor has not ended
+	held     int                     // guarded by mu; slots promised to runs that are about to start
 	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
 	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
 	wished time.Time      // guarded by mu; when a cancel was last heard of
@@ -74,10 +81,16 @@ type Stats struct {
 	Claimed, Finished, Retried, Released, Lost, Abandoned int64
 }
 
-// queue is one agent's waiting tasks as the claim loop sees them.
+// queue is one agent's waiting tasks as the claim loop sees them. When the agent changes
+// another one takes its place; runs stay with the one that they began in.
 type queue struct {
 	Agent
-	limits  a2a.Limits
+	limits a2a.Limits
+	*place
+}
+
+// place is what the queues of one name have in common.
+type place struct {
 	dirty   atomic.Bool // may hold tasks
 	running int         // guarded by the pool's mu; slots of this agent, with those held
 	backlog bool        // guarded by the pool's mu; more may wait than there was room for
@@ -88,40 +101,69 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	if cfg.Abandon == 0 {
 		cfg.Abandon = 5 * time.Second
 	}
-	p := &Pool{cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), running: make(map[a2a.ID]*run)}
-	for _, a := range cfg.Agents {
-		p.queues = append(p.queues, &queue{Agent: a, limits: merge(a.Limits, cfg.Limits), backlog: true})
+	p := &Pool{
+		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), changed: make(chan struct{}, 1), retimed: make(chan struct{}, 1),
+		places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
 	}
+	p.set(cfg.Agents)
 	return p
 }
 
-func merge(l, def a2a.Limits) a2a.Limits {
-	for _, d := range []struct{ v, def *time.Duration }{
-		{&l.BackoffBase, &def.BackoffBase}, {&l.BackoffMax, &def.BackoffMax}, {&l.LeaseTTL, &def.LeaseTTL},
-		{&l.Deadline, &def.Deadline}, {&l.IdleTimeout, &def.IdleTimeout},
-	} {
-		if *d.v == 0 {
-			*d.v = *d.def
+// SetAgents has the pool work for these agents from now on. Runs that have begun go on as they are, also
+// those of agents that are no longer there; what waits for such an agent goes on waiting.
+func (p *Pool) SetAgents(list []Agent) {
+	p.set(list)
+	signal(p.changed)
+	signal(p.retimed)
+}
+
+func (p *Pool) set(list []Agent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := make(map[string]bool, len(p.queues))
+	for _, q := range p.queues {
+		before[q.Name] = true
+	}
+	var queues []*queue
+	for _, a := range list {
+		q := &queue{Agent: a, limits: a.Limits.Or(p.cfg.Limits), place: p.places[a.Name]}
+		if q.place == nil {
+			q.place = new(place)
+			p.places[a.Name] = q.place
 		}
+		p.policies[a.Name] = store.Policy{Agent: a.Name, Fate: fates[a.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
+		if a.Executor == nil {
+			continue // others claim its tasks
+		}
+		q.backlog = q.backlog || !before[a.Name]
+		queues = append(queues, q)
 	}
-	if l.Concurrency == 0 {
-		l.Concurrency = def.Concurrency
-	}
-	if l.MaxAttempts == 0 {
-		l.MaxAttempts = def.MaxAttempts
-	}
-	return l
+	p.queues = queues
+}
+
+// current returns the queues to claim from.
+func (p *Pool) current() []*queue {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queues
+}
+
+func (p *Pool) bounds() attempt.Bounds {
+	return attempt.Bounds{Bytes: p.cfg.MaxBytes, Events: p.cfg.MaxSeq, Artifacts: p.cfg.MaxArtifacts}
 }
 
 var fates = map[a2a.OnLostLease]string{
 	a2a.LostLeaseRetry: "retry", a2a.LostLeaseFail: "fail", a2a.LostLeaseInputRequired: "input-required",
 }
 
-// Policies returns what becomes of the agents' tasks whose worker is lost.
+// Policies returns what becomes of the agents' tasks whose worker is lost, wherever it was. An agent
+// that is no longer there keeps its policy: its tasks may run yet.
 func (p *Pool) Policies() []store.Policy {
-	out := make([]store.Policy, len(p.queues))
-	for i, q := range p.queues {
-		out[i] = store.Policy{Agent: q.Name, Fate: fates[q.OnLostLease], MaxAttempts: q.limits.MaxAttempts}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]store.Policy, 0, len(p.policies))
+	for _, name := range slices.Sorted(maps.Keys(p.policies)) {
+		out = append(out, p.policies[name])
 	}
 	return out
 }
@@ -140,13 +182,15 @@ func (p *Pool) count(f func(*Stats)) {
 }
 
 // Healthy reports whether the last try to claim went through.
-func (p *Pool) Healthy() bool { return p.cfg.Slots == 0 || p.claims.Load() }
+func (p *Pool) Healthy() bool {
+	return p.cfg.Slots == 0 || p.claims.Load() || len(p.current()) == 0
+}
 
 // Run claims and runs tasks until ctx is done. Then it claims no more, lets runs go on for
 // the drain time, ends the rest and gives their tasks back. It returns when all that has
 // happened; only executors that ignore their context may be left behind.
 func (p *Pool) Run(ctx context.Context) error {
-	if p.cfg.Slots == 0 || len(p.queues) == 0 {
+	if p.cfg.Slots == 0 {
 		<-ctx.Done()
 		return nil
 	}
@@ -176,28 +220,27 @@ func (p *Pool) Run(ctx context.Context) error {
 // claimLoop looks for work whenever a queue was woken, a slot came free or the poll is due.
 func (p *Pool) claimLoop(ctx, work context.Context) {
 	kick := make(chan struct{}, 1)
-	var listening sync.WaitGroup
-	defer listening.Wait()
-	for _, q := range p.queues {
-		wake, stop := p.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
-		listening.Go(func() {
-			defer stop()
-			p.listen(ctx, q, wake, kick)
-		})
-	}
+	ears := ears{pool: p, kick: kick, stops: make(map[string]context.CancelFunc)}
+	defer ears.close()
 	claimer := p.store.NewClaimer()
 	timer := time.NewTimer(p.cfg.Poll)
 	defer timer.Stop()
-	p.lookEverywhere()
-	for first := 0; ; first++ { // so that no agent is always served first
-		for i := range p.queues {
-			p.claim(ctx, work, claimer, p.queues[(first+i)%len(p.queues)])
+	queues := ears.turn(ctx)
+	for first := 0; ; { // behind the last agent that was served, so that all are in turn
+		next := first
+		for i := range queues {
+			if at := (first + i) % len(queues); p.claim(ctx, work, claimer, queues[at]) {
+				next = at + 1
+			}
 		}
+		first = next
 		select {
 		case <-kick:
 		case <-p.freed:
+		case <-p.changed:
+			queues = ears.turn(ctx)
 		case <-timer.C:
-			p.lookEverywhere()
+			lookEverywhere(queues)
 			timer.Reset(backoff.Jitter(p.cfg.Poll, nil))
 		case <-ctx.Done():
 			return
@@ -205,12 +248,52 @@ func (p *Pool) claimLoop(ctx, work context.Context) {
 	}
 }
 
-// listen marks a queue when it was woken.
-func (p *Pool) listen(ctx context.Context, q *queue, wake <-chan struct{}, kick chan<- struct{}) {
+// ears listen for wakes of the agents that there are. They belong to the claim loop.
+type ears struct {
+	pool  *Pool
+	kick  chan<- struct{}
+	stops map[string]context.CancelFunc // by agent
+	wg    sync.WaitGroup
+}
+
+// turn listens to the agents of now, and to no others, and has all of them looked at.
+func (e *ears) turn(ctx context.Context) []*queue {
+	queues := e.pool.current()
+	gone := maps.Clone(e.stops)
+	for _, q := range queues {
+		delete(gone, q.Name)
+		if e.stops[q.Name] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		e.stops[q.Name] = cancel
+		wake, stop := e.pool.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
+		e.wg.Go(func() {
+			defer stop()
+			listen(ctx, q.place, wake, e.kick)
+		})
+	}
+	for name, stop := range gone {
+		stop()
+		delete(e.stops, name)
+	}
+	lookEverywhere(queues)
+	return queues
+}
+
+func (e *ears) close() {
+	for _, stop := range e.stops {
+		stop()
+	}
+	e.wg.Wait()
+}
+
+// listen marks an agent's place when it was woken.
+func listen(ctx context.Context, at *place, wake <-chan struct{}, kick chan<- struct{}) {
 	for {
 		select {
 		case <-wake:
-			q.dirty.Store(true)
+			at.dirty.Store(true)
 			signal(kick)
 		case <-ctx.Done():
 			return
@@ -218,8 +301,8 @@ func (p *Pool) listen(ctx context.Context, q *queue, wake <-chan struct{}, kick 
 	}
 }
 
-func (p *Pool) lookEverywhere() {
-	for _, q := range p.queues {
+func lookEverywhere(queues []*queue) {
+	for _, q := range queues {
 		q.dirty.Store(true)
 	}
 }
@@ -269,13 +352,13 @@ func (p *Pool) leave(q *queue, n int) {
 // room for: they came first. What is just on its way into the queue may be overtaken. It also
 // refuses for an agent with a limit of its own, which the claim keeps.
 func (p *Pool) Take(agent string) (store.Slot, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.queues, func(q *queue) bool { return q.Name == agent })
 	if i < 0 || p.queues[i].limits.Concurrency > 0 {
 		return store.Slot{}, false
 	}
 	q := p.queues[i]
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	q.backlog = q.backlog || p.free(q) == 0
 	if q.backlog {
 		return store.Slot{}, false
@@ -297,10 +380,10 @@ func (p *Pool) Take(agent string) (store.Slot, bool) {
 }
 
 // claim takes as many tasks of one agent as there are slots and starts their runs. Unless
-// tasks had to wait it leaves some slots to those that Take brings meanwhile.
-func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
+// tasks had to wait it leaves some slots to those that Take brings meanwhile. It reports whether there were any.
+func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) bool {
 	if ctx.Err() != nil || !q.dirty.Load() {
-		return
+		return false
 	}
 	p.mu.Lock()
 	n := p.free(q)
@@ -310,11 +393,11 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	p.hold(q, n)
 	p.mu.Unlock()
 	if n == 0 {
-		return
+		return false
 	}
 	q.dirty.Store(false)
 	asked := time.Now()
-	leases, err := c.Claim(work, q.Name, n, q.limits.LeaseTTL, q.limits.Deadline)
+	leases, err := c.ClaimAs(work, store.Ask{Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline})
 	p.claims.Store(err == nil)
 	if err == nil {
 		p.mu.Lock()
@@ -328,10 +411,10 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 		// Should it have been committed after all, nobody renews those leases: the rescue
 		// finds them.
 		p.cfg.Logger.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
-		return
+		return false
 	}
 	if len(leases) == 0 {
-		return
+		return false
 	}
 	if len(leases) == n {
 		q.dirty.Store(true)
@@ -342,11 +425,12 @@ func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) {
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
 		p.startEach(work, q, leases, asked)
-		return
+		return true
 	}
 	for i := range leases {
 		p.start(work, q, &leases[i], inputs[i], asked)
 	}
+	return true
 }
 
 // startEach reads claimed tasks one by one, so that one that cannot be read does not keep

@@ -15,11 +15,7 @@ import (
 
 // renewLoop keeps the leases of all runs, and ends runs whose lease it could not keep.
 func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
-	every := p.cfg.Limits.LeaseTTL
-	for _, q := range p.queues {
-		every = min(every, q.limits.LeaseTTL)
-	}
-	every /= 3
+	every := p.renewEvery()
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
@@ -31,11 +27,29 @@ func (p *Pool) renewLoop(ctx context.Context, canceled <-chan struct{}) {
 			p.wished = time.Now()
 			p.mu.Unlock()
 		case <-p.recheck:
+		case <-p.retimed: // an agent may have a shorter lease now
+			every = p.renewEvery()
+			timer.Reset(every)
 		case <-timer.C:
+			every = p.renewEvery()
 			timer.Reset(every)
 		}
 		p.renewAll(ctx, every)
 	}
+}
+
+// renewEvery is a third of the shortest lease that there is or may be before it is asked again.
+func (p *Pool) renewEvery() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shortest := p.cfg.Limits.LeaseTTL
+	for _, q := range p.queues {
+		shortest = min(shortest, q.limits.LeaseTTL)
+	}
+	for _, r := range p.running { // also of agents that are gone
+		shortest = min(shortest, r.queue.limits.LeaseTTL)
+	}
+	return shortest / 3
 }
 
 // staleAfter is how long a lease is trusted without a renewal: who has not renewed for two
@@ -90,7 +104,11 @@ func (p *Pool) renew(ctx context.Context, runs []*run, ttl, limit time.Duration)
 			return fmt.Errorf("task %s: %w", r.lease.TaskID, err)
 		}
 		if state == a2a.StateCanceled {
-			r.cancel(executor.ErrCanceled)
+			metadata, err := p.store.CancelMetadata(ctx, r.lease.TaskID)
+			if err != nil {
+				p.cfg.Logger.WarnContext(ctx, "cancel without its metadata", "task_id", r.lease.TaskID, "err", err)
+			}
+			r.cancel(executor.Canceled(metadata))
 		} else {
 			r.cancel(executor.ErrLeaseLost)
 		}

@@ -70,7 +70,8 @@ func (r *run) do(ctx context.Context) {
 		reason = cause // an executor that is stopped may report any error
 	}
 	if errors.Is(reason, store.ErrLeaseLost) {
-		cancel(executor.ErrLeaseLost)
+		reason = r.whyLost(context.WithoutCancel(ctx))
+		cancel(reason)
 	}
 	cancel(nil)
 	abandoned := !r.leave(items, left)
@@ -105,6 +106,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
 		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
+		Traceparent: r.lease.Traceparent, MayReply: r.queue.DirectReply,
 	}
 	if r.lease.Left > 0 {
 		in.Deadline = time.Now().Add(r.lease.Left)
@@ -180,7 +182,7 @@ func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items 
 }
 
 func (r *run) recordUntil(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, silence <-chan time.Time, heard func()) error {
-	b := batch{maxArtifacts: r.pool.cfg.MaxArtifacts, artifacts: make(map[string]bool)}
+	b := batch{bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply}
 	for i := range r.input.Task.Artifacts {
 		b.artifacts[r.input.Task.Artifacts[i].ID] = true
 	}
@@ -211,16 +213,13 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	if len(b.events) == 0 && b.due == nil {
 		return nil
 	}
-	if limit := r.pool.cfg.MaxSeq; limit > 0 && r.lease.LastSeq+int64(len(b.events)) > limit && !b.ends {
-		return executor.Permanent(fmt.Errorf("the task would have more than %d events", limit))
-	}
-	if limit := r.pool.cfg.MaxBytes; limit > 0 && r.lease.Bytes+int64(b.bytes) > limit {
-		return executor.Permanent(fmt.Errorf("the task would be larger than %d bytes", limit))
+	if err := b.bounds.Admit(r.lease, len(b.events), b.bytes, b.ends); err != nil {
+		return executor.Permanent(err)
 	}
 	if b.ends {
 		r.end()
 	}
-	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due})
+	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
 		return executor.Permanent(errors.New("invalid agent response: an event that cannot be stored"))

@@ -18,7 +18,8 @@ import (
 func TestRunGetsTheTaskAndItsEventsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	task := f.submit("a", "hello")
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	task := f.send(store.Submission{Agent: "a", ContextID: "ctx", Message: message("hello"), Traceparent: trace})
 	runs := make(chan executor.Run, 1)
 	p := f.start(config(func(c *worker.Config) { c.Limits.Deadline = time.Hour }, agent("a", agentFunc(func(ctx context.Context, run executor.Run, yield func(a2a.Event, error) bool) {
 		runs <- run
@@ -36,7 +37,7 @@ func TestRunGetsTheTaskAndItsEventsAreKept(t *testing.T) {
 		t.Errorf("the run's task is %+v", run.Task)
 	}
 	run.Task, run.Deadline = a2a.Task{}, time.Time{}
-	same(t, "run", executor.Run{Messages: []a2a.Message{message("hello")}, Agent: "a", Tenant: "acme", Owner: "ann", Epoch: 1, Attempt: 1}, run)
+	same(t, "run", executor.Run{Messages: []a2a.Message{message("hello")}, Agent: "a", Tenant: "acme", Owner: "ann", Epoch: 1, Attempt: 1, Traceparent: trace}, run)
 	same(t, "events", []a2a.Event{chunk("x", "1"), status(a2a.StateWorking, "busy"), status(a2a.StateCompleted, "done")}, f.events(task))
 	same(t, "artifacts", []a2a.Artifact{chunk("x", "1").Artifact}, got.Artifacts)
 	same(t, "outcomes", []string{"completed"}, f.outcomes(task))
@@ -176,7 +177,7 @@ func TestPermanentErrorsAreNotTriedAgain(t *testing.T) {
 		{"a nil status", invalid((*a2a.StatusUpdate)(nil)), "invalid agent response"},
 		{"a nil artifact", invalid((*a2a.ArtifactUpdate)(nil)), "invalid agent response"},
 		{"a nil checkpoint", invalid((*a2a.Checkpoint)(nil)), "invalid agent response"},
-		{"a direct reply", invalid(&a2a.Message{ID: "m", Parts: part}), "invalid agent response: a message by itself: report a status with it"},
+		{"a direct reply", invalid(&a2a.Message{ID: "m", Parts: part}), "invalid agent response: a message by itself: report a status with it, or set direct_reply"},
 		{"an artifact without an id", invalid(chunk("", "x")), "invalid agent response: an artifact without an id"},
 		{"an artifact id with NUL", invalid(chunk("a\x00", "x")), "invalid agent response: artifactId"},
 		{"an artifact id that is too long", invalid(chunk(strings.Repeat("x", 257), "x")), "invalid agent response: artifactId"},
@@ -364,12 +365,17 @@ func TestCancelEndsTheContextWithinAWake(t *testing.T) {
 	p := f.start(config(nil, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	said := a2a.Raw(`{"why":"late"}`)
+	if _, err := f.CancelWith(f.ctx, ann, "a", task, said); err != nil {
 		t.Fatal(err)
 	}
-	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
+	cause := receive(t, "end", g.ended)
+	wantCause(t, executor.ErrCanceled, cause)
+	ended, end := context.WithCancelCause(t.Context())
+	end(cause)
+	same(t, "what the executor is told", string(said), string(executor.CancelMetadata(ended)))
 	p.stop()
-	same(t, "events", []a2a.Event{status(a2a.StateCanceled)}, f.events(task))
+	same(t, "events", []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}, Metadata: said}}, f.events(task))
 	stats, _ := p.Stats()
 	same(t, "stats", worker.Stats{Claimed: 1}, stats)
 }
@@ -396,6 +402,33 @@ func TestCancelIsFoundByTheRenewal(t *testing.T) {
 	}
 	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
 	p.stop()
+}
+
+// Neither a wake nor a renewal told of the cancel: the refused event does.
+func TestCancelIsFoundByTheRefusedEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) {
+		wake := c.Wake
+		c.Wake = func(keys ...string) {
+			for _, k := range keys {
+				if !strings.HasPrefix(k, "cancel:") {
+					wake(k)
+				}
+			}
+		}
+	})
+	g := newGate()
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = time.Hour }, agent("a", g)))
+	task := f.submit("a", "x")
+	receive(t, "run", g.started)
+	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+		t.Fatal(err)
+	}
+	g.next <- []a2a.Event{status(a2a.StateWorking)}
+	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
+	p.stop()
+	stats, _ := p.Stats()
+	same(t, "stats", worker.Stats{Claimed: 1}, stats)
 }
 
 func TestLostLeaseEndsTheRunAndWritesNothing(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
 )
@@ -22,17 +22,14 @@ var errSettleTimeout = errors.New("database took too long to settle the run")
 func (r *run) settle(ctx context.Context, reason error) (outcome string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
 	defer cancel()
-	var failed agentError
-	if errors.As(reason, &failed) {
-		return r.failed(ctx, failed)
-	}
 	switch {
+	case isAgents(reason): // whatever it wraps
 	case errors.Is(reason, errTurnEnded):
 		r.pool.count(func(s *Stats) { s.Finished++ })
 		return "finished", nil
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
-	case errors.Is(reason, executor.ErrLeaseLost), errors.Is(reason, store.ErrLeaseLost):
+	case errors.Is(reason, executor.ErrLeaseLost):
 		return r.lost(ctx), nil
 	case errors.Is(reason, executor.ErrShutdown):
 		r.end()
@@ -43,86 +40,73 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 		// runs out, and the next attempt starts from what is there.
 		r.pool.count(func(s *Stats) { s.Lost++ })
 		return "lost", reason
-	case errors.Is(reason, executor.ErrDeadline):
-		return "failed", r.fail(ctx, reason)
 	}
 	return r.failed(ctx, reason)
 }
 
-// failed tries again while attempts are left, unless the reason says that it is no use.
-func (r *run) failed(ctx context.Context, reason error) (outcome string, err error) {
-	if executor.IsPermanent(reason) || r.lease.Attempt >= r.queue.limits.MaxAttempts {
-		return "failed", r.fail(ctx, reason)
+// whyLost tells a cancel, of which this worker had not heard yet, from a loss. The executor is
+// told the same: it may have something to stop elsewhere.
+func (r *run) whyLost(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
+	defer cancel()
+	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
+		return executor.ErrCanceled
 	}
-	return "retry", r.retry(ctx, reason)
+	return executor.ErrLeaseLost
 }
 
-// lost tells a cancel, of which this worker had not heard yet, from a loss.
 func (r *run) lost(ctx context.Context) string {
-	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
+	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
 		return "canceled"
 	}
 	r.pool.count(func(s *Stats) { s.Lost++ })
 	return "lost"
 }
 
-// fail ends the task. It returns the reason, for the log.
-func (r *run) fail(ctx context.Context, reason error) error {
+// failed ends the task or has it tried again. The error is the reason, for the log.
+func (r *run) failed(ctx context.Context, reason error) (outcome string, err error) {
 	r.end()
-	text := reasonText(reason)
-	if !errors.Is(reason, executor.ErrDeadline) && !executor.IsPermanent(reason) {
-		text = fmt.Sprintf("attempt %d of %d: %s", r.lease.Attempt, r.queue.limits.MaxAttempts, text)
+	deadline := errors.Is(reason, executor.ErrDeadline) && !isAgents(reason)
+	ended, err := attempt.Fail(ctx, r.pool.store, r.lease, r.queue.limits, attempt.Failure{
+		Text: reasonText(reason), Final: executor.IsPermanent(reason) || deadline, Delay: executor.RetryDelay(reason),
+	})
+	outcome = "retry"
+	if ended.Failed {
+		outcome = "failed"
 	}
-	status := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{
-		ID: store.NewUID().String(), Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},
-	}}}
-	_, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: []a2a.Event{status}, Error: text})
 	switch {
 	case errors.Is(err, store.ErrLeaseLost):
-		return err
+		return outcome, err
 	case err != nil:
-		return fmt.Errorf("%w, after: %w", err, reason)
-	}
-	r.pool.count(func(s *Stats) { s.Finished++ })
-	return reason
-}
-
-// retry gives the task back for another attempt. It returns the reason, for the log.
-func (r *run) retry(ctx context.Context, reason error) error {
-	delay := executor.RetryDelay(reason)
-	if delay == 0 {
-		delay = backoff.Policy{Base: r.queue.limits.BackoffBase, Max: r.queue.limits.BackoffMax}.Delay(r.lease.Attempt, nil)
-	}
-	r.end()
-	switch err := r.pool.store.Retry(ctx, r.lease, reasonText(reason), delay); {
-	case errors.Is(err, store.ErrLeaseLost):
-		return err
-	case err != nil:
-		return fmt.Errorf("%w, after: %w", err, reason)
+		return outcome, fmt.Errorf("%w, after: %w", err, reason)
+	case ended.Failed:
+		r.pool.count(func(s *Stats) { s.Finished++ })
+		return outcome, reason
 	}
 	r.pool.count(func(s *Stats) { s.Retried++ })
 	// The poll would find the task too, but up to an interval late.
 	key := "ready:" + r.lease.Agent
-	time.AfterFunc(delay, func() { r.pool.hub.Wake(key) })
-	return reason
+	time.AfterFunc(ended.Again, func() { r.pool.hub.Wake(key) })
+	return outcome, reason
 }
+
+// isAgents reports whether the error is one of the executor, whatever it wraps.
+func isAgents(err error) bool {
+	var failed agentError
+	return errors.As(err, &failed)
+}
+
+const invalidResponse = "invalid agent response: "
 
 // reasonText is what the record of attempts and the client are told: what the agent says and
 // what this package says of it. The store's errors are for the log.
 func reasonText(err error) string {
-	const limit = 1 << 10
-	var failed agentError
-	if !errors.As(err, &failed) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
+	if !isAgents(err) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
 		return "internal error"
 	}
-	text := cleanText(err.Error())
-	if len(text) > limit {
-		text = cleanText(text[:limit]) + "…"
+	text := err.Error()
+	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && !strings.HasPrefix(text, invalidResponse) {
+		text = invalidResponse + text
 	}
 	return text
-}
-
-// cleanText makes text of a program fit to be stored: valid UTF-8 without NUL.
-func cleanText(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

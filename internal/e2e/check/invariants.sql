@@ -10,6 +10,7 @@ FROM (
   WHERE e.kind = 'status'
 ) s
 WHERE CASE
+  WHEN s.seq > 1 AND s.before IS NULL THEN false -- the log was retired; I3a says what else may be missing
   WHEN s.before IS NULL THEN s.state <> 'SUBMITTED'
   WHEN s.before IN ('SUBMITTED', 'WORKING') THEN s.state = 'SUBMITTED'
   WHEN s.before IN ('INPUT_REQUIRED', 'AUTH_REQUIRED') THEN s.state IN ('INPUT_REQUIRED', 'AUTH_REQUIRED')
@@ -37,15 +38,15 @@ LEFT JOIN (
 ) n ON n.task_id = t.id
 WHERE n.state IS DISTINCT FROM t.state;
 
--- invariant: I3a events are numbered from 1 to last_seq, each once
+-- invariant: I3a events are numbered from first_seq (1, unless the log was retired) to last_seq, each once
 SELECT n.task_id::text, format('place %s of %s has seq %s, last_seq is %s', n.place, n.events, coalesce(n.seq::text, '(none)'), n.last_seq)
 FROM (
-  SELECT t.id AS task_id, t.last_seq, e.seq, row_number() OVER w AS place, count(e.seq) OVER (PARTITION BY t.id) AS events
+  SELECT t.id AS task_id, t.first_seq, t.last_seq, e.seq, row_number() OVER w + t.first_seq - 1 AS place, count(e.seq) OVER (PARTITION BY t.id) AS events
   FROM audit.task t
   LEFT JOIN audit.event e ON e.task_id = t.id
   WINDOW w AS (PARTITION BY t.id ORDER BY e.seq)
 ) n
-WHERE n.seq IS DISTINCT FROM n.place OR n.events <> n.last_seq;
+WHERE n.seq IS DISTINCT FROM n.place OR n.events <> n.last_seq - n.first_seq + 1;
 
 -- invariant: I3a no event without its task
 SELECT e.task_id::text, format('seq %s', e.seq)

@@ -33,7 +33,6 @@ import (
 	"log/slog"
 	"os"
 	osexec "os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -65,7 +64,8 @@ type Config struct {
 	Dir     string // default: that of the server
 	Env     map[string]string
 	// Environ is the environment of the server. The command sees PATH, HOME and LANG of
-	// it, and Env: credentials of the server are not the agent's business.
+	// it, and Env: credentials of the server are not the agent's business. TRACEPARENT is set
+	// for a run that has one.
 	Environ   []string
 	Grace     time.Duration // between SIGTERM and SIGKILL, and before SIGTERM behind the last event; default 2 s
 	Lull      time.Duration // silence after which output is given up once the command has ended; default 1 s
@@ -180,6 +180,9 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 func (e *Executor) start(ctx context.Context, run *executor.Run, log *slog.Logger) (*process, error) {
 	cmd := osexec.Command(e.c.Command[0], e.c.Command[1:]...)
 	cmd.Dir, cmd.Env = e.c.Dir, e.env
+	if run.Traceparent != "" { // in front: of two values the last one counts, and that is the operator's
+		cmd.Env = append([]string{"TRACEPARENT=" + string(run.Traceparent)}, e.env...)
+	}
 	p, err := startProcess(ctx, cmd, e.input(run), e.c, log)
 	if err == nil {
 		return p, nil
@@ -205,13 +208,7 @@ func (e *Executor) input(run *executor.Run) []byte {
 		}
 		return []byte(strings.Join(texts, "\n"))
 	}
-	task := run.Task
-	if task.Agent == "" {
-		task.Agent = run.Agent
-	}
-	return append(vocab.AppendRun(nil, &vocab.Run{
-		Task: &task, Messages: run.Messages, Epoch: run.Epoch, Attempt: run.Attempt, Deadline: run.Deadline, Checkpoint: run.Checkpoint,
-	}), '\n')
+	return append(vocab.AppendRun(nil, vocab.RunOf(run)), '\n')
 }
 
 // exitAgain is EX_TEMPFAIL of sysexits.h: not now, but perhaps later.
@@ -243,15 +240,10 @@ type sink interface {
 var errTurnOver = errors.New("a status ended the turn")
 
 func (e *Executor) sink(run *executor.Run, emit func(a2a.Event) error, last func()) sink {
-	_, fresh := executor.Conversation(*run)
-	turn := strconv.Itoa(fresh + 1)
 	if e.c.Output == OutputText {
-		return &textSink{emit: emit, id: "stdout-" + turn, maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
+		return &textSink{emit: emit, id: "stdout-" + vocab.Turn(run), maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
 	}
-	return &eventSink{
-		emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput,
-		decoder: vocab.Decoder{TaskID: run.Task.ID.String(), ContextID: run.Task.ContextID, Prefix: turn + "-"},
-	}
+	return &eventSink{emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput, decoder: vocab.NewDecoder(run)}
 }
 
 // invalid is the error of a run whose program does not keep to the rules.

@@ -324,7 +324,7 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 		t.Skip("no setsid here")
 	}
 	w = newWitness(t)
-	events, err = collect(t, exec.Config{Command: sh(`exec 9>"$W"; setsid sh -c 'echo $$; sleep 1000' & read x; echo hi`), Env: map[string]string{"W": w.path},
+	events, err = collect(t, exec.Config{Command: sh(`exec 9>"$W"; setsid sh -c 'echo $$; : >"$W.up"; sleep 1000' & until [ -e "$W.up" ]; do sleep 0.01; done; echo hi`), Env: map[string]string{"W": w.path},
 		Input: exec.InputText, Output: exec.OutputText}, runOf(message("x\n")))
 	if err != nil || len(events) != 2 {
 		t.Fatalf("outside the group: error %v, events %v", err, events)
@@ -377,6 +377,9 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	if all := strings.Join(lines, " "); strings.Contains(all, "secret") || strings.Contains(all, "PATHX") || strings.Contains(all, "LANG=de") {
 		t.Errorf("the environment is %q", lines)
 	}
+	if strings.Contains(strings.Join(lines, " "), "TRACEPARENT") {
+		t.Errorf("a run without a trace has the environment %q", lines)
+	}
 	c.Command = []string{"/bin/pwd"}
 	if events, err = collect(t, c, runOf(message("x"))); err != nil || events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text != dir+"\n" {
 		t.Errorf("events %v, error %v, want %s", events, err, dir)
@@ -412,5 +415,29 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := exec.New(c); err == nil {
 			t.Errorf("New(%+v) works", c)
 		}
+	}
+}
+
+func TestRunHandsItsTraceOn(t *testing.T) {
+	t.Parallel()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	run := runOf(message("x"))
+	run.Traceparent = trace
+	for name, c := range map[string]exec.Config{
+		"environment": {Command: sh(`echo $TRACEPARENT`), Output: exec.OutputText},
+		"run object":  {Command: sh(`sed 's/.*"traceparent":"\([^"]*\)".*/\1/'`), Output: exec.OutputText},
+	} {
+		events, err := collect(t, c, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text; got != trace+"\n" {
+			t.Errorf("%s: %q, want %s", name, got, trace)
+		}
+	}
+	own := exec.Config{Command: sh(`echo $TRACEPARENT`), Output: exec.OutputText, Env: map[string]string{"TRACEPARENT": "own"}}
+	events, err := collect(t, own, run)
+	if err != nil || events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text != "own\n" {
+		t.Errorf("with one of its own: %v, %v", events, err)
 	}
 }

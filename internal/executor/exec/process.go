@@ -145,27 +145,52 @@ var (
 // or too much. The deadline alone would not do: it is set at the exit, and what is in the
 // pipe then may be read much later when its reader is slow.
 func (o *output) Read(b []byte) (int, error) {
-	for {
-		n, err := o.file.Read(b)
-		if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
-			if o.again {
-				return 0, errAbandoned
-			}
-			o.ended, o.again = true, true
-			if err := o.file.SetReadDeadline(time.Now().Add(o.lull)); err != nil {
-				return 0, err
-			}
-			continue
+	n, err := o.file.Read(b)
+	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		if o.again {
+			n, err = o.rest(b)
+			break
 		}
-		o.again = false
-		if o.ended {
-			o.late -= n
+		o.ended, o.again = true, true
+		if err := o.file.SetReadDeadline(time.Now().Add(o.lull)); err != nil {
+			return 0, err
 		}
-		if o.late < 0 {
-			return 0, errAbandoned
-		}
-		return n, err
+		n, err = o.file.Read(b)
 	}
+	o.again = false
+	if o.ended {
+		o.late -= n
+	}
+	if o.late < 0 {
+		return 0, errAbandoned
+	}
+	return n, err
+}
+
+// rest reads what is in the pipe now. On a busy machine the read before may have met its
+// deadline on the way there, and then it has not looked.
+func (o *output) rest(b []byte) (n int, err error) {
+	conn, err := o.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	refused := conn.Control(func(fd uintptr) {
+		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+			n, err = syscall.Read(int(fd), b)
+		}
+	})
+	if refused != nil {
+		return 0, refused
+	}
+	switch {
+	case n > 0:
+		return n, nil
+	case err == nil:
+		return 0, io.EOF
+	case errors.Is(err, syscall.EAGAIN):
+		return 0, errAbandoned
+	}
+	return 0, err
 }
 
 // line returns the next line without its end, in memory of its own. The error is io.EOF

@@ -15,7 +15,7 @@ import (
 type eventSink struct {
 	emit      func(a2a.Event) error
 	last      func() // called before the event that ends the turn
-	decoder   vocab.Decoder
+	decoder   *vocab.Decoder
 	maxLine   int
 	maxOutput int
 }

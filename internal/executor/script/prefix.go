@@ -18,8 +18,7 @@ import (
 //	tck-artifact-file            artifact with the file output.txt, completed
 //	tck-artifact-file-url        artifact with https://example.com/output.txt, completed
 //	tck-artifact-data            artifact {"key":"value","count":42}, completed
-//	tck-message-response         completed, with the message "Direct message response"; a bare
-//	                             Message in place of the task, which the kit means, is not possible yet
+//	tck-message-response         the message "Direct message response" in place of a task
 //	tck-input-required           input-required
 //	tck-reject-task              rejected, with the message "rejected"
 //	tck-stream-001               working, artifact "Stream hello from TCK", completed
@@ -61,7 +60,7 @@ func prefixes(c Config) []prefixRow {
 		{"tck-artifact-file-url", []op{artifact(link), completed}},
 		{"tck-artifact-file", []op{artifact(file), completed}},
 		{"tck-artifact-data", []op{artifact(data), completed}},
-		{"tck-message-response", []op{says(a2a.StateCompleted, "Direct message response")}},
+		{"tck-message-response", []op{{kind: opReply, state: a2a.StateCompleted, text: "Direct message response"}}},
 		{"tck-input-required", []op{says(a2a.StateInputRequired, "")}},
 		{"tck-reject-task", []op{says(a2a.StateRejected, "rejected")}},
 		{"tck-stream-001", []op{working, artifact(text("Stream hello from TCK")), completed}},

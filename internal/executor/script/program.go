@@ -39,6 +39,7 @@ const (
 	opHang
 	opIgnoreCancel
 	opEffect
+	opReply
 )
 
 // op is one step of a program.
@@ -82,6 +83,12 @@ func (e *Executor) programOf(m *a2a.Message) (program, error) {
 	return program{ops: e.byPrefix(m.ID)}, nil
 }
 
+// Replies reports whether what m asks for may be answered with a message in place of a task.
+func (e *Executor) Replies(m *a2a.Message) bool {
+	p, err := e.programOf(m)
+	return err == nil && slices.ContainsFunc(p.ops, func(o op) bool { return o.kind == opReply })
+}
+
 // parse reads a script. The error says which op is wrong and why.
 func parse(list []byte) ([]op, error) {
 	if rawjson.KindOf(list) != rawjson.KindArray {
@@ -115,7 +122,7 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-var names = []string{"status", "chunk", "artifact", "sleep", "input", "auth", "complete", "fail", "reject", "error", "panic", "hang", "ignore_cancel", "effect"}
+var names = []string{"status", "chunk", "artifact", "sleep", "input", "auth", "complete", "fail", "reject", "error", "panic", "hang", "ignore_cancel", "effect", "reply"}
 
 var ends = map[string]a2a.State{
 	"input": a2a.StateInputRequired, "auth": a2a.StateAuthRequired,
@@ -135,6 +142,9 @@ func (r *reader) op() op {
 	case "input", "auth", "complete", "fail", "reject":
 		r.only("text")
 		return op{kind: opStatus, state: ends[name], text: r.text("text", false)}
+	case "reply":
+		r.only("text")
+		return op{kind: opReply, state: a2a.StateCompleted, text: r.text("text", true)}
 	case "chunk":
 		r.only("id", "n", "bytes", "every_ms")
 		return op{kind: opArtifact, id: r.id(), n: int(r.number("n", 1, maxN, -1)), bytes: int(r.number("bytes", 0, maxBytes, 0)), wait: r.ms("every_ms", 0)}

@@ -12,6 +12,7 @@
 //	{"op":"sleep","ms":M}                                  wait
 //	{"op":"input","text":t}   {"op":"auth","text":t}       end the turn; the next message goes on after this op
 //	{"op":"complete"|"fail"|"reject","text":t}             end the task
+//	{"op":"reply","text":t}                                a message in place of a task, as the first event; else as complete
 //	{"op":"error","text":t,"times":k}                      an error worth another try, on the first k attempts (default 1)
 //	{"op":"panic"}   {"op":"hang"}                         misbehave
 //	{"op":"ignore_cancel","ms":M}                          wait, and begin the op after it, whatever becomes of the context
@@ -189,6 +190,8 @@ func (p *player) step(ctx context.Context, o *op) bool {
 	switch o.kind {
 	case opStatus:
 		return p.report(o)
+	case opReply:
+		return p.reply(o)
 	case opArtifact:
 		return p.produce(ctx, o)
 	case opError:
@@ -242,6 +245,19 @@ func (p *player) report(o *op) bool {
 		next.Waiting = true
 	}
 	return p.emit(next, p.status(o)) && !next.Waiting
+}
+
+// reply does a reply op. Where a message by itself is no answer it completes the task.
+func (p *player) reply(o *op) bool {
+	m := p.status(o).Status.Message
+	if !p.run.MayReply || m == nil {
+		return p.report(o)
+	}
+	m.TaskID, m.ID = "", "" // that of others names the task, of which there is none
+	next := p.at            // as behind completed: if the client knows of the task it may have said more
+	next.Op, next.Waiting = len(p.program.ops)+1, true
+	p.emit(next, m)
+	return false
 }
 
 // produce does what is left of a chunk or artifact op.

@@ -313,7 +313,7 @@ func TestBadScripts(t *testing.T) {
 		{`5`, `script must be an array of ops`},
 		{`[5]`, `script[0] must be an object with a member op`},
 		{`[{}]`, `script[0].op must be a string`},
-		{`[{"op":"input"},{"op":"dance"}]`, `script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, reject, error, panic, hang, ignore_cancel, effect`},
+		{`[{"op":"input"},{"op":"dance"}]`, `script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, reject, error, panic, hang, ignore_cancel, effect, reply`},
 		{`[{"op":"sleep"}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":86400001}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":-1}]`, `script[0].ms must be a whole number from 0 to 86400000`},

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -147,14 +148,15 @@ func (r *reader) status(v []byte, path string, s *a2a.Status) {
 
 func (r *reader) state(v []byte, path string) a2a.State {
 	name := r.text(v, path)
-	for s, n := range stateNames {
-		if n == name {
-			return s
-		}
-	}
-	s, ok := a2a.ParseState(name)
+	s, ok := stateByName[name]
 	if !ok {
+		s, ok = a2a.ParseState(name)
+	}
+	switch {
+	case !ok:
 		r.fail(path, "%q is not a state; one is TASK_STATE_COMPLETED", name)
+	case s == a2a.StateSubmitted || s == a2a.StateCanceled:
+		r.fail(path, "%q is not for an agent to set", name)
 	}
 	return s
 }
@@ -342,8 +344,11 @@ func (r *reader) texts(v []byte, path string) []string {
 
 func (r *reader) id(v []byte, path string) string {
 	s := r.text(v, path)
-	if len(s) > maxID {
+	switch {
+	case len(s) > maxID:
 		r.fail(path, "is longer than %d bytes", maxID)
+	case strings.ContainsRune(s, 0):
+		r.fail(path, "must not hold a NUL")
 	}
 	return s
 }

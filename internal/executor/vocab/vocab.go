@@ -14,7 +14,8 @@
 //	{"message":        {"parts": [{"text": "…"}]}}
 //	{"checkpoint":     any JSON value}
 //
-// States may also have their 0.3 names (working, input-required). taskId and contextId
+// States may also have their 0.3 names (working, input-required); submitted and canceled are
+// not for an agent to set. taskId and contextId
 // may be left out and must be those of the run if they are not. A messageId and an
 // artifactId that are left out are made up: an artifact without append gets a new one,
 // one with append goes to the artifact of the event before. A role that is left out is
@@ -24,6 +25,7 @@
 package vocab
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,16 +35,18 @@ import (
 
 // Run is what an agent is told of its run.
 type Run struct {
-	Task       *a2a.Task
-	Messages   []a2a.Message
-	Epoch      int64
-	Attempt    int
-	Deadline   time.Time // zero: none
-	Checkpoint a2a.Raw   // nil: none
+	Task        *a2a.Task
+	Messages    []a2a.Message
+	Epoch       int64
+	Attempt     int
+	Deadline    time.Time       // zero: none
+	Checkpoint  a2a.Raw         // nil: none
+	Traceparent a2a.Traceparent // empty: none
 }
 
 // AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
-// deadline, the task and its new messages as 1.0 JSON, checkpoint. It is one line.
+// deadline, traceparent, the task and its new messages as 1.0 JSON, checkpoint, and the
+// extensions that are active for the new messages. What there is none of is left out. It is one line.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}
@@ -56,11 +60,13 @@ func AppendRun(dst []byte, r *Run) []byte {
 	if !r.Deadline.IsZero() {
 		w.time("deadline", r.Deadline)
 	}
+	w.optional("traceparent", string(r.Traceparent))
 	w.key("task")
 	w.task(r.Task)
 	w.key("messages")
 	w.messages(r.Messages)
 	w.raw("checkpoint", r.Checkpoint)
+	w.strs("extensions", activated(r.Messages))
 	// In valid JSON a line break is white space between tokens and nothing else.
 	for i := start; i < len(w.b); i++ {
 		if w.b[i] == '\n' || w.b[i] == '\r' {
@@ -68,6 +74,18 @@ func AppendRun(dst []byte, r *Run) []byte {
 		}
 	}
 	return append(w.b, '}')
+}
+
+// activated returns the extensions that are active for messages, each once.
+func activated(messages []a2a.Message) (uris []string) {
+	for i := range messages {
+		for _, uri := range messages[i].Activated {
+			if !slices.Contains(uris, uri) {
+				uris = append(uris, uri)
+			}
+		}
+	}
+	return uris
 }
 
 type writer struct{ b []byte }
@@ -215,6 +233,14 @@ var stateNames = map[a2a.State]string{
 	a2a.StateCompleted: "TASK_STATE_COMPLETED", a2a.StateFailed: "TASK_STATE_FAILED",
 	a2a.StateCanceled: "TASK_STATE_CANCELED", a2a.StateRejected: "TASK_STATE_REJECTED",
 }
+
+var stateByName = func() map[string]a2a.State {
+	m := make(map[string]a2a.State, len(stateNames))
+	for s, n := range stateNames {
+		m[n] = s
+	}
+	return m
+}()
 
 func stateName(s a2a.State) string {
 	if n, ok := stateNames[s]; ok {

@@ -26,7 +26,7 @@ func TestAppendRun(t *testing.T) {
 		{Kind: a2a.PartData, Data: a2a.Raw("{\"n\": 1e131071,\n\t\"n2\":[1.0,  -0]}"), Metadata: a2a.Raw(`{"b":1,"a":2}`)},
 		{Kind: a2a.PartFile, Text: "dGNr", Filename: "f"},
 		{Kind: a2a.PartURL, Text: "https://example.com/"},
-	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"}, ReferenceTaskIDs: []string{"r"}}
+	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"}, ReferenceTaskIDs: []string{"r"}, Activated: []string{"https://example.com/e"}}
 	answered := a2a.Message{ID: "m2", Role: a2a.RoleAgent, Parts: text("?")}
 	run := vocab.Run{
 		Task: &a2a.Task{
@@ -35,7 +35,8 @@ func TestAppendRun(t *testing.T) {
 			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
 			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
 		},
-		Messages: []a2a.Message{asked}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"}, Parts: text("y")}}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	const message = `{"messageId":"m1","contextId":"c","taskId":"x","role":"ROLE_USER","parts":[` +
 		`{"text":"a\n\"b\"","mediaType":"text/plain"},` +
@@ -43,10 +44,11 @@ func TestAppendRun(t *testing.T) {
 		`{"raw":"dGNr","filename":"f"},{"url":"https://example.com/"}],` +
 		`"metadata":{"k":12345678901234567890},"extensions":["e1","e2"],"referenceTaskIds":["r"]}`
 	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
+		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",` +
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
 		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
 		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
-		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `],"checkpoint":[1,  2]}`
+		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
 	got := string(vocab.AppendRun([]byte(">"), &run))
 	if diff := cmp.Diff(">"+want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -70,7 +72,7 @@ func TestDecode(t *testing.T) {
 	}{
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}`, status(a2a.StateWorking)},
 		{` {"statusUpdate" : {"taskId":"t","contextId":"c","status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z","message":null}}} `, status(a2a.StateInputRequired)},
-		{`{"statusUpdate":{"status":{"state":"cancelled"},"metadata":{"k":1e400}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}, Metadata: a2a.Raw(`{"k":1e400}`)}},
+		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"k":1e400}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"k":1e400}`)}},
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_FAILED","message":{"parts":[{"text":"no"}]}}}}`, &a2a.StatusUpdate{Status: a2a.Status{
 			State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"), TaskID: "t", ContextID: "c"}}}},
 		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
@@ -127,6 +129,9 @@ func TestDecodeNamesTheFault(t *testing.T) {
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`, `statusUpdate.status.state "TASK_STATE_UNSPECIFIED" is not a state; one is TASK_STATE_COMPLETED`},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_CANCELED"}}}`, `statusUpdate.status.state "TASK_STATE_CANCELED" is not for an agent to set`},
+		{`{"statusUpdate":{"status":{"state":"submitted"}}}`, `statusUpdate.status.state "submitted" is not for an agent to set`},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a\u0000","parts":[{"text":"x"}]}}}`, `artifactUpdate.artifact.artifactId must not hold a NUL`},
 		{`{"statusUpdate":{"status":{"state":3}}}`, `statusUpdate.status.state must be a string`},
 		{`{"statusUpdate":{"status":{"state":"working"},"final":true}}`, `statusUpdate.final is unknown`},
 		{`{"statusUpdate":{"status":{"state":"working"},"taskId":"other"}}`, `statusUpdate.taskId is not that of this run`},

@@ -47,12 +47,13 @@ WITH k AS (
     unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
     unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
     unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
-    unnest($13::json[]) AS checkpoint
+    unnest($13::json[]) AS checkpoint, unnest($14::text[]) AS worker,
+    unnest($15::boolean[]) AS tells, unnest($16::boolean[]) AS replies
 ), e AS (
-  SELECT generate_subscripts($14::int[], 1) AS ord, unnest($14::int[]) AS pos, unnest($15::int[]) AS place,
-    unnest($16::uuid[]) AS event_uid, unnest($17::smallint[]) AS kind, unnest($18::smallint[]) AS state,
-    unnest($19::json[]) AS body, unnest($20::text[]) AS artifact_id, unnest($21::json[]) AS parts,
-    unnest($22::int[]) AS mplace, unnest($23::text[]) AS message_id, unnest($24::json[]) AS message
+  SELECT generate_subscripts($17::int[], 1) AS ord, unnest($17::int[]) AS pos, unnest($18::int[]) AS place,
+    unnest($19::uuid[]) AS event_uid, unnest($20::smallint[]) AS kind, unnest($21::smallint[]) AS state,
+    unnest($22::json[]) AS body, unnest($23::text[]) AS artifact_id, unnest($24::json[]) AS parts,
+    unnest($25::int[]) AS mplace, unnest($26::text[]) AS message_id, unnest($27::json[]) AS message
 ), l AS (
   SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
   FROM a2a.tasks t
@@ -60,7 +61,7 @@ WITH k AS (
   ORDER BY t.id
   FOR UPDATE
 ), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, l.now, l.has_push, nullif(k.asked, 0) AS asked,
+  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, k.tells, k.replies, l.now, l.has_push, nullif(k.asked, 0) AS asked,
     CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
   FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
 ), u AS (
@@ -73,10 +74,11 @@ WITH k AS (
     read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
     attempt = CASE WHEN j.asked > 2 AND j.asked <> 101 THEN 0 ELSE t.attempt END,
     deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END
+    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END,
+    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN j.replies AND j.state = 100 THEN 2 WHEN j.tells THEN 0 ELSE 1 END
   FROM j
-  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($25::boolean OR NOT j.has_push)
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint,
+  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($28::boolean OR NOT j.has_push)
+  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint, j.worker,
     t.folded, t.agent, t.priority, t.tenant, t.ready_at
 ), lo AS (
   SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
@@ -91,7 +93,7 @@ WITH k AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
 ), x AS (
-  SELECT u.id, u.epoch, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
+  SELECT u.id, u.epoch, u.worker, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
     CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
   FROM e JOIN u ON u.pos = e.pos
 ), mm AS (
@@ -105,7 +107,7 @@ WITH k AS (
   DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, $26::text, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
 SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
@@ -126,6 +128,9 @@ type EventAppendParams struct {
 	Said          []bool
 	Folds         []bool
 	Checkpoints   [][]byte
+	Workers       []string
+	Tells         []bool
+	Replies       []bool
 	Positions     []int32
 	Places        []int32
 	EventUids     []pgtype.UUID
@@ -138,7 +143,6 @@ type EventAppendParams struct {
 	MessageIds    []string
 	Messages      [][]byte
 	WithPush      bool
-	Worker        string
 }
 
 type EventAppendRow struct {
@@ -167,6 +171,8 @@ type EventAppendRow struct {
 // was lost or that is only now being carried out, and is left out as well.
 // A task that has webhooks is skipped, and says so, unless with_push promises that their heads
 // are moved in the same transaction.
+// What may still be answered with a message is a task from the first batch on that tells its
+// client something, unless that batch replies.
 // Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
 // statistics say can turn a lookup into a read of all tasks.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
@@ -184,6 +190,9 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Said,
 		arg.Folds,
 		arg.Checkpoints,
+		arg.Workers,
+		arg.Tells,
+		arg.Replies,
 		arg.Positions,
 		arg.Places,
 		arg.EventUids,
@@ -196,7 +205,6 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.MessageIds,
 		arg.Messages,
 		arg.WithPush,
-		arg.Worker,
 	)
 	if err != nil {
 		return nil, err
@@ -225,6 +233,18 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		return nil, err
 	}
 	return items, nil
+}
+
+const eventCancel = `-- name: EventCancel :one
+SELECT e.body FROM a2a.task_events e WHERE e.task_id = $1 AND e.state >= 100 AND e.state = 102
+`
+
+// EventCancel reads the event that canceled a task.
+func (q *Queries) EventCancel(ctx context.Context, taskID pgtype.UUID) ([]byte, error) {
+	row := q.db.QueryRow(ctx, eventCancel, taskID)
+	var body []byte
+	err := row.Scan(&body)
+	return body, err
 }
 
 const eventUID = `-- name: EventUID :one

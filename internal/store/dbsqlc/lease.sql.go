@@ -11,6 +11,92 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const agentLock = `-- name: AgentLock :one
+SELECT pg_try_advisory_xact_lock($1::int, hashtext($2::text))
+`
+
+// AgentLock has the claims of an agent whose runs are counted follow each other: the count of
+// the next one must see the leases of this one. It does not wait.
+func (q *Queries) AgentLock(ctx context.Context, class int32, agent string) (bool, error) {
+	row := q.db.QueryRow(ctx, agentLock, class, agent)
+	var pg_try_advisory_xact_lock bool
+	err := row.Scan(&pg_try_advisory_xact_lock)
+	return pg_try_advisory_xact_lock, err
+}
+
+const artifactIDs = `-- name: ArtifactIDs :many
+SELECT DISTINCT e.artifact_id::text
+FROM a2a.task_events e
+WHERE e.task_id = $1::uuid AND e.seq > $2::bigint AND e.artifact_id IS NOT NULL
+`
+
+// ArtifactIDs lists the artifacts that a task's log names behind one event.
+func (q *Queries) ArtifactIDs(ctx context.Context, taskID pgtype.UUID, after int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, artifactIDs, taskID, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var e_artifact_id string
+		if err := rows.Scan(&e_artifact_id); err != nil {
+			return nil, err
+		}
+		items = append(items, e_artifact_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const batchesAdd = `-- name: BatchesAdd :exec
+INSERT INTO a2a.task_batches (task_id, epoch, batch_id, last_seq, lease_until)
+SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::bigint[]),
+  unnest($5::timestamptz[])
+`
+
+type BatchesAddParams struct {
+	TaskIds     []pgtype.UUID
+	Epochs      []int64
+	BatchIds    []string
+	LastSeqs    []int64
+	LeaseUntils []pgtype.Timestamptz
+}
+
+// BatchesAdd notes what was written under an id: the second statement of the transaction that
+// wrote it.
+func (q *Queries) BatchesAdd(ctx context.Context, arg BatchesAddParams) error {
+	_, err := q.db.Exec(ctx, batchesAdd,
+		arg.TaskIds,
+		arg.Epochs,
+		arg.BatchIds,
+		arg.LastSeqs,
+		arg.LeaseUntils,
+	)
+	return err
+}
+
+const batchesDelete = `-- name: BatchesDelete :execrows
+DELETE FROM a2a.task_batches b
+WHERE b.ctid = ANY (ARRAY(
+  SELECT x.ctid FROM a2a.task_batches x
+  WHERE x.made_at < clock_timestamp() - $1::interval
+  ORDER BY x.made_at
+  LIMIT $2::int
+  FOR UPDATE SKIP LOCKED))
+`
+
+// BatchesDelete forgets ids that nobody will send again.
+func (q *Queries) BatchesDelete(ctx context.Context, older pgtype.Interval, batch int32) (int64, error) {
+	result, err := q.db.Exec(ctx, batchesDelete, older, batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const checkpointsDelete = `-- name: CheckpointsDelete :exec
 DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY($1::uuid[])
 `
@@ -33,6 +119,139 @@ func (q *Queries) ChoreLock(ctx context.Context, class int32, chore int32) (bool
 	var pg_try_advisory_xact_lock bool
 	err := row.Scan(&pg_try_advisory_xact_lock)
 	return pg_try_advisory_xact_lock, err
+}
+
+const laneHeads = `-- name: LaneHeads :many
+SELECT x.lane::smallint AS lane, w.run_at, (extract(epoch FROM clock_timestamp() - w.run_at) * 1000)::bigint AS waited_ms
+FROM (SELECT unnest($1::smallint[]) AS lane, unnest($2::timestamptz[]) AS floor) x,
+LATERAL (
+  SELECT q.run_at FROM a2a.task_ready q
+  WHERE q.queue = $3::text AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= (SELECT clock_timestamp())
+  ORDER BY q.run_at LIMIT 1
+) w
+`
+
+type LaneHeadsParams struct {
+	Lanes  []int16
+	Floors []pgtype.Timestamptz
+	Queue  string
+}
+
+type LaneHeadsRow struct {
+	Lane     int16
+	RunAt    pgtype.Timestamptz
+	WaitedMs int64
+}
+
+// LaneHeads tells how long the first task of each lane has waited, in milliseconds; a lane
+// that is missing holds none that is due.
+func (q *Queries) LaneHeads(ctx context.Context, arg LaneHeadsParams) ([]LaneHeadsRow, error) {
+	rows, err := q.db.Query(ctx, laneHeads, arg.Lanes, arg.Floors, arg.Queue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LaneHeadsRow
+	for rows.Next() {
+		var i LaneHeadsRow
+		if err := rows.Scan(&i.Lane, &i.RunAt, &i.WaitedMs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const leaseHold = `-- name: LeaseHold :one
+WITH p AS (
+  SELECT unnest($2::text[]) AS agent, unnest($3::bigint[]) AS ttl
+), h AS (
+  SELECT l.task_id, p.ttl
+  FROM a2a.task_leases l
+  JOIN a2a.tasks t ON t.id = l.task_id AND t.lease_epoch = l.epoch AND t.state < 100
+  JOIN p ON p.agent = t.agent
+  WHERE l.task_id = $4::uuid AND l.epoch = $5::bigint AND l.lease_until > clock_timestamp()
+  FOR UPDATE OF l
+), u AS (
+  UPDATE a2a.task_leases l
+  SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond'
+  FROM h
+  WHERE l.task_id = h.task_id AND l.epoch = $5 AND l.lease_until > clock_timestamp()
+  RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
+)
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, u.worker, u.lease_until,
+  coalesce(u.through, t.last_user_seq)::bigint AS through, (u.queue IS NOT NULL)::boolean AS counted,
+  (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms,
+  coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms, (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
+  coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
+FROM u
+JOIN a2a.tasks t ON t.id = u.task_id
+LEFT JOIN a2a.task_batches b ON b.task_id = u.task_id AND b.epoch = u.epoch AND b.batch_id = $1::text
+`
+
+type LeaseHoldParams struct {
+	BatchID string
+	Agents  []string
+	Ttls    []int64
+	TaskID  pgtype.UUID
+	Epoch   int64
+}
+
+type LeaseHoldRow struct {
+	Agent        string
+	Tenant       string
+	Owner        string
+	ContextID    string
+	Attempt      int32
+	LastSeq      int64
+	Bytes        int64
+	HasPush      bool
+	Worker       string
+	LeaseUntil   pgtype.Timestamptz
+	Through      int64
+	Counted      bool
+	SilentMs     int64
+	DeadlineInMs int64
+	HasDeadline  bool
+	BatchSeq     int64
+	BatchUntil   pgtype.Timestamptz
+}
+
+// LeaseHold extends the lease of a worker far away, if it is held by this epoch and has not
+// run out, and reads what the worker's process would know of the run. Only agents that are
+// named are looked at. A batch that was written under this id before comes with it.
+func (q *Queries) LeaseHold(ctx context.Context, arg LeaseHoldParams) (LeaseHoldRow, error) {
+	row := q.db.QueryRow(ctx, leaseHold,
+		arg.BatchID,
+		arg.Agents,
+		arg.Ttls,
+		arg.TaskID,
+		arg.Epoch,
+	)
+	var i LeaseHoldRow
+	err := row.Scan(
+		&i.Agent,
+		&i.Tenant,
+		&i.Owner,
+		&i.ContextID,
+		&i.Attempt,
+		&i.LastSeq,
+		&i.Bytes,
+		&i.HasPush,
+		&i.Worker,
+		&i.LeaseUntil,
+		&i.Through,
+		&i.Counted,
+		&i.SilentMs,
+		&i.DeadlineInMs,
+		&i.HasDeadline,
+		&i.BatchSeq,
+		&i.BatchUntil,
+	)
+	return i, err
 }
 
 const leaseRelease = `-- name: LeaseRelease :many
@@ -280,15 +499,74 @@ func (q *Queries) LeaseRetry(ctx context.Context, arg LeaseRetryParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const now = `-- name: Now :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// Now reads the database's clock, which alone decides about age.
+func (q *Queries) Now(ctx context.Context) (pgtype.Timestamptz, error) {
+	row := q.db.QueryRow(ctx, now)
+	var now pgtype.Timestamptz
+	err := row.Scan(&now)
+	return now, err
+}
+
+const runEnded = `-- name: RunEnded :one
+SELECT a.outcome, a.ended_at, t.last_seq, coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
+FROM a2a.task_attempts a
+JOIN a2a.tasks t ON t.id = a.task_id
+LEFT JOIN a2a.task_batches b ON b.task_id = a.task_id AND b.epoch = a.epoch AND b.batch_id = $1::text
+WHERE a.task_id = $2::uuid AND a.epoch = $3::bigint AND a.ended_at IS NOT NULL AND t.agent = ANY ($4::text[])
+`
+
+type RunEndedParams struct {
+	BatchID string
+	TaskID  pgtype.UUID
+	Epoch   int64
+	Agents  []string
+}
+
+type RunEndedRow struct {
+	Outcome    *string
+	EndedAt    pgtype.Timestamptz
+	LastSeq    int64
+	BatchSeq   int64
+	BatchUntil pgtype.Timestamptz
+}
+
+// RunEnded tells how a run ended that holds no lease any more, with the batch of this id.
+func (q *Queries) RunEnded(ctx context.Context, arg RunEndedParams) (RunEndedRow, error) {
+	row := q.db.QueryRow(ctx, runEnded,
+		arg.BatchID,
+		arg.TaskID,
+		arg.Epoch,
+		arg.Agents,
+	)
+	var i RunEndedRow
+	err := row.Scan(
+		&i.Outcome,
+		&i.EndedAt,
+		&i.LastSeq,
+		&i.BatchSeq,
+		&i.BatchUntil,
+	)
+	return i, err
+}
+
 const taskClaim = `-- name: TaskClaim :many
 WITH pick AS (
-  SELECT q.ctid AS place, q.run_at, q.task_id, q.reason, (SELECT clock_timestamp()) AS now
-  FROM a2a.task_ready q
-  WHERE q.queue = $1::text AND q.priority = $2::smallint
-    AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= $3::timestamptz
-  ORDER BY q.run_at, q.task_id
-  LIMIT $4::int
-  FOR UPDATE SKIP LOCKED
+  SELECT w.place, lanes.lane, w.run_at, w.task_id, w.reason, (SELECT clock_timestamp()) AS now
+  FROM (SELECT unnest($2::smallint[]) AS lane, unnest($3::timestamptz[]) AS floor) lanes, LATERAL (
+    SELECT q.ctid AS place, q.run_at, q.task_id, q.reason
+    FROM a2a.task_ready q
+    WHERE q.queue = $4::text AND q.priority = lanes.lane
+      AND q.run_at <= (SELECT clock_timestamp()) AND q.run_at >= lanes.floor
+    ORDER BY q.run_at, q.task_id
+    LIMIT $5::int
+    FOR UPDATE SKIP LOCKED
+  ) w
+  LIMIT CASE WHEN $6::int < 0 THEN $5
+    ELSE greatest(least($5, $6 - (SELECT count(*) FROM a2a.task_leases l WHERE l.queue = $4)), 0) END
 ), del AS (
   DELETE FROM a2a.task_ready r WHERE r.ctid = ANY (ARRAY(SELECT p.place FROM pick p))
 ), up AS (
@@ -296,39 +574,43 @@ WITH pick AS (
   SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
     last_at = greatest(pick.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
-    deadline_at = coalesce(t.deadline_at, clock_timestamp() + $5::interval)
+    deadline_at = coalesce(t.deadline_at, clock_timestamp() + $7::interval)
   FROM pick
   WHERE t.id = pick.task_id AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.deadline_at, pick.run_at, gen_random_uuid() AS uid,
+    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT up.id, up.lease_epoch, $6::text, clock_timestamp() + $7::interval FROM up
-  ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  SELECT up.id, up.lease_epoch, $8::text, clock_timestamp() + $1::interval, up.last_user_seq,
+    CASE WHEN $6 >= 0 THEN $4 END
+  FROM up
+  ON CONFLICT (task_id) DO UPDATE
+  SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT up.id, up.lease_epoch, up.attempt, $6, clock_timestamp() FROM up
+  SELECT up.id, up.lease_epoch, up.attempt, $8, clock_timestamp() FROM up
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
-  SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $6, up.last_at, up.body FROM up
+  SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $8, up.last_at, up.body FROM up
 )
 SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
-  up.last_at, up.has_artifacts, up.has_push, up.bytes, up.run_at, up.uid::uuid AS uid, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
+  up.last_at, up.has_artifacts, up.has_push, up.bytes, coalesce(up.traceparent, '')::text AS traceparent, up.lane::smallint AS lane, up.run_at, up.uid::uuid AS uid, (clock_timestamp() + $1)::timestamptz AS lease_until, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
   (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id
 `
 
 type TaskClaimParams struct {
+	Ttl      interface{}
+	Lanes    []int16
+	Floors   []pgtype.Timestamptz
 	Queue    string
-	Priority int16
-	Floor    pgtype.Timestamptz
 	Slots    int32
+	Capacity int32
 	Deadline pgtype.Interval
 	Worker   string
-	Ttl      pgtype.Interval
 }
 
 type TaskClaimRow struct {
@@ -345,29 +627,36 @@ type TaskClaimRow struct {
 	HasArtifacts bool
 	HasPush      bool
 	Bytes        int64
+	Traceparent  string
+	Lane         int16
 	RunAt        pgtype.Timestamptz
 	Uid          pgtype.UUID
+	LeaseUntil   pgtype.Timestamptz
 	Body         []byte
 	DeadlineInMs int64
 	Checkpoint   []byte
 }
 
 // TaskClaim gives up to slots waiting tasks of one agent to a worker. Its rows may only be
-// acted on after the commit. floor is the run_at below which this caller has seen no live
+// acted on after the commit. A floor is the run_at below which this caller has seen no live
 // row: behind it lie dead index entries that a held snapshot keeps. It runs on
 // connections that know index plans alone, and what it has locked it deletes by place, not by
-// key: no statistics of the queue, which say nothing, can make it read the whole index. The
+// key: no statistics of the queue, which say nothing, can make it read the whole index. It goes
+// through the lanes in the order given, each oldest first, and stops when it has enough; what
+// it does not take it has not locked. capacity is how many runs of the agent there may be at
+// once, or negative: the caller holds the agent's lock (AgentLock) where it is not. The
 // time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
 // made a claim read everything that waits for a later time.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
 	rows, err := q.db.Query(ctx, taskClaim,
+		arg.Ttl,
+		arg.Lanes,
+		arg.Floors,
 		arg.Queue,
-		arg.Priority,
-		arg.Floor,
 		arg.Slots,
+		arg.Capacity,
 		arg.Deadline,
 		arg.Worker,
-		arg.Ttl,
 	)
 	if err != nil {
 		return nil, err
@@ -390,8 +679,11 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.HasArtifacts,
 			&i.HasPush,
 			&i.Bytes,
+			&i.Traceparent,
+			&i.Lane,
 			&i.RunAt,
 			&i.Uid,
+			&i.LeaseUntil,
 			&i.Body,
 			&i.DeadlineInMs,
 			&i.Checkpoint,

@@ -183,12 +183,30 @@ func (q *Queries) PushAttempts(ctx context.Context, pushID pgtype.UUID, max int3
 }
 
 const pushBusy = `-- name: PushBusy :one
-SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = $1 AND p.lease_until > clock_timestamp())::boolean AS busy
+SELECT EXISTS (
+  SELECT FROM a2a.push_configs p
+  WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean)
+    AND p.deleted_at IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy
 `
 
-// PushBusy reports whether a webhook is held by a deliverer.
-func (q *Queries) PushBusy(ctx context.Context, id pgtype.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, pushBusy, id)
+type PushBusyParams struct {
+	TaskID   pgtype.UUID
+	ConfigID string
+	Tenant   string
+	Owner    string
+	Shared   bool
+}
+
+// PushBusy reports whether a deliverer holds a webhook of the caller that was deleted, be it
+// by this request or by one before whose answer nobody waited for.
+func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error) {
+	row := q.db.QueryRow(ctx, pushBusy,
+		arg.TaskID,
+		arg.ConfigID,
+		arg.Tenant,
+		arg.Owner,
+		arg.Shared,
+	)
 	var busy bool
 	err := row.Scan(&busy)
 	return busy, err
@@ -230,7 +248,7 @@ SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch 
 FROM pick
 WHERE c.id = pick.id
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
-  c.cursor_seq, c.attempt, c.lease_epoch
+  c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual
 `
 
 type PushClaimParams struct {
@@ -255,6 +273,7 @@ type PushClaimRow struct {
 	CursorSeq   int64
 	Attempt     int32
 	LeaseEpoch  int64
+	Manual      bool
 }
 
 // PushClaim gives up to max due webhooks to a deliverer, at most cap at once to one
@@ -287,6 +306,7 @@ func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushCla
 			&i.CursorSeq,
 			&i.Attempt,
 			&i.LeaseEpoch,
+			&i.Manual,
 		); err != nil {
 			return nil, err
 		}
@@ -309,11 +329,10 @@ func (q *Queries) PushClaimLock(ctx context.Context, class int32, chore int32) e
 	return err
 }
 
-const pushDelete = `-- name: PushDelete :one
+const pushDelete = `-- name: PushDelete :exec
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
 WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean) AND p.deleted_at IS NULL
-RETURNING p.id, (p.lease_until IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy
 `
 
 type PushDeleteParams struct {
@@ -324,24 +343,17 @@ type PushDeleteParams struct {
 	Shared   bool
 }
 
-type PushDeleteRow struct {
-	ID   pgtype.UUID
-	Busy bool
-}
-
-// PushDelete ends a webhook of the caller and says until when a request that was claimed
-// before may still start. No row means that there was none.
-func (q *Queries) PushDelete(ctx context.Context, arg PushDeleteParams) (PushDeleteRow, error) {
-	row := q.db.QueryRow(ctx, pushDelete,
+// PushDelete ends a webhook of the caller. What was claimed before may still be sent: see
+// PushBusy.
+func (q *Queries) PushDelete(ctx context.Context, arg PushDeleteParams) error {
+	_, err := q.db.Exec(ctx, pushDelete,
 		arg.TaskID,
 		arg.ConfigID,
 		arg.Tenant,
 		arg.Owner,
 		arg.Shared,
 	)
-	var i PushDeleteRow
-	err := row.Scan(&i.ID, &i.Busy)
-	return i, err
+	return err
 }
 
 const pushDelivered = `-- name: PushDelivered :one
@@ -417,6 +429,7 @@ SET head_seq = t.last_seq,
 FROM (SELECT unnest($2::uuid[]) AS task_id, unnest($3::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = n.task_id
 WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+  AND (t.reply <> 1 OR t.state > 2)
 `
 
 type PushHeadMoveParams struct {
@@ -428,8 +441,9 @@ type PushHeadMoveParams struct {
 // PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
 // every transaction that wrote some. In the same statement it would not see a webhook that
 // was set while the append waited for its row lock. Chunks of artifacts gather
-// for a moment; a status goes at once, but never cuts a running backoff short. It returns how
-// many webhooks have something to deliver.
+// for a moment; a status goes at once, but never cuts a running backoff short. What
+// may still be answered with a message has nothing to tell. It returns how many webhooks have
+// something to deliver.
 func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushHeadMove, arg.Gather, arg.TaskIds, arg.Urgent)
 	if err != nil {
@@ -570,7 +584,7 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 }
 
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
-SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason
+SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
 WHERE p.task_id = $1 AND p.tenant = $2 AND (p.owner = $3 OR $4::boolean) AND p.deleted_at IS NULL
   AND ($5::text = '' OR p.config_id = $5)
@@ -586,12 +600,13 @@ type PushOfTaskForCallerParams struct {
 }
 
 type PushOfTaskForCallerRow struct {
-	ID       pgtype.UUID
-	ConfigID string
-	Url      string
-	Schemes  []string
-	State    string
-	Reason   string
+	ID        pgtype.UUID
+	ConfigID  string
+	Url       string
+	Schemes   []string
+	State     string
+	Reason    string
+	CreatedAt pgtype.Timestamptz
 }
 
 // PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
@@ -618,6 +633,7 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 			&i.Schemes,
 			&i.State,
 			&i.Reason,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -676,12 +692,14 @@ const pushReplay = `-- name: PushReplay :execrows
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
-  lease_epoch = p.lease_epoch + 1, lease_until = NULL, next_attempt_at = clock_timestamp()
+  replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND p.deleted_at IS NULL
 `
 
 // PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
-// and makes it active: what follows is delivered again.
+// and makes it active: what follows is delivered again, and up to the present head the ledger
+// says that this was asked for. A request under way keeps its lease, so that a delete waits for
+// it and nothing overtakes it; it is not recorded, because the target is gone.
 func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, pushReplay, after, iD)
 	if err != nil {
@@ -753,6 +771,74 @@ func (q *Queries) PushSecrets(ctx context.Context, after pgtype.UUID, max int32)
 	return items, nil
 }
 
+const pushSweepDeleted = `-- name: PushSweepDeleted :one
+WITH old AS (
+  SELECT p.id
+  FROM a2a.push_configs p
+  WHERE p.deleted_at < (SELECT clock_timestamp()) - $1::interval AND (p.lease_until IS NULL OR p.lease_until < clock_timestamp())
+  ORDER BY p.deleted_at
+  LIMIT $2::int
+  FOR UPDATE SKIP LOCKED
+), a AS (
+  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = old.id
+), p AS (
+  DELETE FROM a2a.push_configs p USING old WHERE p.id = old.id
+)
+SELECT count(*) FROM old
+`
+
+// PushSweepDeleted removes webhooks that were deleted longer ago than keep, with their ledger.
+// None of them is held. It returns how many there were.
+func (q *Queries) PushSweepDeleted(ctx context.Context, keep pgtype.Interval, max int32) (int64, error) {
+	row := q.db.QueryRow(ctx, pushSweepDeleted, keep, max)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const pushSweepDestinations = `-- name: PushSweepDestinations :execrows
+DELETE FROM a2a.push_destinations d
+WHERE d.disabled_at IS NULL AND (d.open_until IS NULL OR d.open_until < clock_timestamp())
+  AND (d.fails = 0 OR d.first_failure_at < clock_timestamp() - $1::interval)
+`
+
+// PushSweepDestinations forgets destinations that are well, and those that nobody has called
+// for so long that they would else be disabled: their breaker begins anew. What is disabled
+// stays until an operator enables it.
+func (q *Queries) PushSweepDestinations(ctx context.Context, forget pgtype.Interval) (int64, error) {
+	result, err := q.db.Exec(ctx, pushSweepDestinations, forget)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const pushSweepTries = `-- name: PushSweepTries :one
+WITH old AS (
+  SELECT a.id, a.outcome
+  FROM a2a.push_attempts a
+  WHERE (a.outcome = 'failed' OR a.answer IS NOT NULL) AND a.started_at < (SELECT clock_timestamp()) - $1::interval
+  ORDER BY a.started_at
+  LIMIT $2::int
+  FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM a2a.push_attempts a USING old WHERE a.id = old.id AND old.outcome = 'failed'
+), bare AS (
+  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = old.id AND old.outcome <> 'failed'
+)
+SELECT count(*) FROM old
+`
+
+// PushSweepTries removes the failed tries from the ledger that are older than keep, and the
+// answers of the others: what is left is one short line for each notification that was
+// settled. It returns how many rows it found.
+func (q *Queries) PushSweepTries(ctx context.Context, keep pgtype.Interval, max int32) (int64, error) {
+	row := q.db.QueryRow(ctx, pushSweepTries, keep, max)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const pushTarget = `-- name: PushTarget :many
 WITH n AS (
   SELECT p.id, coalesce(
@@ -765,17 +851,20 @@ UPDATE a2a.push_configs p
 SET target_seq = coalesce(p.target_seq, n.seq)
 FROM n
 WHERE p.id = n.id
-RETURNING p.id, p.target_seq::bigint AS target_seq
+RETURNING p.id, p.target_seq::bigint AS target_seq,
+  coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = p.task_id), '')::text AS traceparent
 `
 
 type PushTargetRow struct {
-	ID        pgtype.UUID
-	TargetSeq int64
+	ID          pgtype.UUID
+	TargetSeq   int64
+	Traceparent string
 }
 
 // PushTarget settles what claimed webhooks deliver next: events up to the next state that a
 // consumer must not miss, or up to the newest. What was chosen for a failed try stays. It runs
-// after the claim in its transaction, so that it sees every event up to the heads.
+// after the claim in its transaction, so that it sees every event up to the heads. With it
+// comes the trace that the request is a part of.
 func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTargetRow, error) {
 	rows, err := q.db.Query(ctx, pushTarget, ids)
 	if err != nil {
@@ -785,7 +874,7 @@ func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTarg
 	var items []PushTargetRow
 	for rows.Next() {
 		var i PushTargetRow
-		if err := rows.Scan(&i.ID, &i.TargetSeq); err != nil {
+		if err := rows.Scan(&i.ID, &i.TargetSeq, &i.Traceparent); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

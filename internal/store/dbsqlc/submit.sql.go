@@ -46,39 +46,41 @@ WITH n AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + $1::bigint,
-    last_seq = t.last_seq + CASE WHEN $2::boolean THEN 1 ELSE 0 END,
-    last_at = CASE WHEN $2 THEN greatest(n.now, t.last_at) ELSE t.last_at END,
-    state = CASE WHEN $2 THEN 1 ELSE t.state END,
-    status_at = CASE WHEN $2 THEN date_trunc('milliseconds', greatest(n.now, t.last_at)) ELSE t.status_at END,
-    status_message_seq = CASE WHEN $2 THEN NULL ELSE t.status_message_seq END,
-    ready_at = CASE WHEN $2 THEN n.now ELSE t.ready_at END
+    traceparent = coalesce(nullif($2::text, ''), t.traceparent),
+    last_seq = t.last_seq + CASE WHEN $3::boolean THEN 1 ELSE 0 END,
+    last_at = CASE WHEN $3 THEN greatest(n.now, t.last_at) ELSE t.last_at END,
+    state = CASE WHEN $3 THEN 1 ELSE t.state END,
+    status_at = CASE WHEN $3 THEN date_trunc('milliseconds', greatest(n.now, t.last_at)) ELSE t.status_at END,
+    status_message_seq = CASE WHEN $3 THEN NULL ELSE t.status_message_seq END,
+    ready_at = CASE WHEN $3 THEN n.now ELSE t.ready_at END
   FROM n
-  WHERE t.id = $3::uuid
+  WHERE t.id = $4::uuid
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN $2 THEN 0 ELSE 1 END, $4::text, 1, $5::json, $6::bytea,
-    CASE WHEN $7::text LIKE 'h:%' THEN substr($7, 3) END, $7 LIKE 'm:%'
+  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN $3 THEN 0 ELSE 1 END, $5::text, 1, $6::json, $7::bytea,
+    CASE WHEN $8::text LIKE 'h:%' THEN substr($8, 3) END, $8 LIKE 'm:%'
   FROM u
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT u.id, u.last_seq, $8::uuid, 1, 1, 2, u.last_at, '{}' FROM u WHERE $2
+  SELECT u.id, u.last_seq, $9::uuid, 1, 1, 2, u.last_at, '{}' FROM u WHERE $3
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE $2
+  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE $3
 )
 SELECT u.last_seq FROM u
 `
 
 type MessageAddParams struct {
-	Size      int64
-	Resubmit  bool
-	ID        pgtype.UUID
-	MessageID string
-	Message   []byte
-	Digest    []byte
-	Key       string
-	EventUid  pgtype.UUID
+	Size        int64
+	Traceparent string
+	Resubmit    bool
+	ID          pgtype.UUID
+	MessageID   string
+	Message     []byte
+	Digest      []byte
+	Key         string
+	EventUid    pgtype.UUID
 }
 
 // MessageAdd adds a client's message to a task that the transaction has locked. With
@@ -86,6 +88,7 @@ type MessageAddParams struct {
 func (q *Queries) MessageAdd(ctx context.Context, arg MessageAddParams) (int64, error) {
 	row := q.db.QueryRow(ctx, messageAdd,
 		arg.Size,
+		arg.Traceparent,
 		arg.Resubmit,
 		arg.ID,
 		arg.MessageID,
@@ -106,22 +109,22 @@ WITH n AS (
   UPDATE a2a.tasks t
   SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
-    folded = $1::boolean
+    folded = $1::boolean, bytes = t.bytes + $2::bigint
   FROM n
-  WHERE t.id = $2::uuid AND t.state < 100
+  WHERE t.id = $3::uuid AND t.state < 100
   RETURNING t.id, t.last_seq, t.last_at
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT u.id, u.last_seq, $3::uuid, 1, 102, 2, u.last_at, $4::json FROM u
+  SELECT u.id, u.last_seq, $4::uuid, 1, 102, 2, u.last_at, $5::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
 ), q AS (
   -- A claim that holds the row finds the task terminal and drops it.
   SELECT r.queue, r.priority, r.run_at, r.task_id FROM a2a.task_ready r
-  WHERE (r.queue, r.priority, r.run_at, r.task_id) = ($5::text, $6::smallint, $7::timestamptz, $2)
+  WHERE (r.queue, r.priority, r.run_at, r.task_id) = ($6::text, $7::smallint, $8::timestamptz, $3)
   FOR UPDATE SKIP LOCKED
 ), d AS (
   DELETE FROM a2a.task_ready r USING q
@@ -129,11 +132,12 @@ WITH n AS (
 ), c AS (
   DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker FROM u
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u
 `
 
 type TaskCancelParams struct {
 	Folds    bool
+	Size     int64
 	ID       pgtype.UUID
 	EventUid pgtype.UUID
 	Body     []byte
@@ -145,6 +149,7 @@ type TaskCancelParams struct {
 type TaskCancelRow struct {
 	LastSeq int64
 	Worker  string
+	Counted bool
 }
 
 // TaskCancel ends a task that the transaction has locked: whatever its agent does from now
@@ -152,6 +157,7 @@ type TaskCancelRow struct {
 func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCancelRow, error) {
 	row := q.db.QueryRow(ctx, taskCancel,
 		arg.Folds,
+		arg.Size,
 		arg.ID,
 		arg.EventUid,
 		arg.Body,
@@ -160,7 +166,7 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		arg.ReadyAt,
 	)
 	var i TaskCancelRow
-	err := row.Scan(&i.LastSeq, &i.Worker)
+	err := row.Scan(&i.LastSeq, &i.Worker, &i.Counted)
 	return i, err
 }
 
@@ -190,7 +196,7 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
 WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
 FOR UPDATE
@@ -217,6 +223,7 @@ type TaskLockForCallerRow struct {
 	HasArtifacts   bool
 	HasPush        bool
 	ReadyAt        pgtype.Timestamptz
+	Reply          int16
 }
 
 // TaskLockForCaller locks one task of the caller, so that what follows in the transaction
@@ -243,8 +250,23 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 		&i.HasArtifacts,
 		&i.HasPush,
 		&i.ReadyAt,
+		&i.Reply,
 	)
 	return i, err
+}
+
+const taskReveal = `-- name: TaskReveal :execrows
+UPDATE a2a.tasks SET reply = 0 WHERE id = $1 AND reply = 1
+`
+
+// TaskReveal makes a task of what may still be answered with a message. No row means that it
+// is decided.
+func (q *Queries) TaskReveal(ctx context.Context, id pgtype.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, taskReveal, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const taskSubmit = `-- name: TaskSubmit :many
@@ -254,20 +276,21 @@ WITH i AS (
     unnest($7::bytea[]) AS digest, unnest($8::uuid[]) AS event_uid,
     unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size,
     unnest($12::boolean[]) AS taken, unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
-    unnest($15::bigint[]) AS deadline
+    unnest($15::bigint[]) AS deadline,
+    unnest($16::text[]) AS traceparent, unnest($17::smallint[]) AS lane, unnest($18::boolean[]) AS undecided
 ), k AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
   SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
   ON CONFLICT DO NOTHING
   RETURNING task_id
 ), n AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, i.undecided, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane, CASE WHEN n.undecided THEN 1 ELSE 0 END
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -275,38 +298,41 @@ WITH i AS (
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
   SELECT n.id, s.seq, CASE s.seq WHEN 1 THEN n.event_uid ELSE n.claim_uid END, 1, s.seq, 3 - s.seq, s.seq - 1,
-    CASE s.seq WHEN 2 THEN $16::text END, n.now, '{}'
+    CASE s.seq WHEN 2 THEN $19::text END, n.now, '{}'
   FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, 0, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
+  SELECT n.agent, n.lane, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
 ), le AS (
-  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until)
-  SELECT n.id, 1, $16, n.now + n.ttl * interval '1 millisecond' FROM n WHERE n.taken
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
+  SELECT n.id, 1, $19, n.now + n.ttl * interval '1 millisecond', 1 FROM n WHERE n.taken
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT n.id, 1, 1, $16, n.now FROM n WHERE n.taken
+  SELECT n.id, 1, 1, $19, n.now FROM n WHERE n.taken
 )
 SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n
 `
 
 type TaskSubmitParams struct {
-	Ids        []pgtype.UUID
-	Tenants    []string
-	Owners     []string
-	Agents     []string
-	ContextIds []string
-	Keys       []string
-	Digests    [][]byte
-	EventUids  []pgtype.UUID
-	MessageIds []string
-	Messages   [][]byte
-	Sizes      []int64
-	Taken      []bool
-	ClaimUids  []pgtype.UUID
-	Ttls       []int64
-	Deadlines  []int64
-	Worker     string
+	Ids          []pgtype.UUID
+	Tenants      []string
+	Owners       []string
+	Agents       []string
+	ContextIds   []string
+	Keys         []string
+	Digests      [][]byte
+	EventUids    []pgtype.UUID
+	MessageIds   []string
+	Messages     [][]byte
+	Sizes        []int64
+	Taken        []bool
+	ClaimUids    []pgtype.UUID
+	Ttls         []int64
+	Deadlines    []int64
+	Traceparents []string
+	Lanes        []int16
+	Undecided    []bool
+	Worker       string
 }
 
 type TaskSubmitRow struct {
@@ -336,6 +362,9 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.ClaimUids,
 		arg.Ttls,
 		arg.Deadlines,
+		arg.Traceparents,
+		arg.Lanes,
+		arg.Undecided,
 		arg.Worker,
 	)
 	if err != nil {

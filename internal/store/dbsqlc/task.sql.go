@@ -105,6 +105,7 @@ WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
   AND ($5::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
   AND ($6::smallint = 0 OR t.state = $6)
+  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
   AND t.status_at >= $7::timestamptz
 `
 
@@ -135,7 +136,7 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 }
 
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
-SELECT t.agent, t.context_id, t.state, t.last_seq
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
 WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
 `
@@ -152,6 +153,7 @@ type TaskHeadForCallerRow struct {
 	ContextID string
 	State     int16
 	LastSeq   int64
+	Reply     int16
 }
 
 // TaskHeadForCaller reads what decides about a request for a task of the caller.
@@ -168,6 +170,7 @@ func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerPa
 		&i.ContextID,
 		&i.State,
 		&i.LastSeq,
+		&i.Reply,
 	)
 	return i, err
 }
@@ -287,6 +290,7 @@ WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
   AND ($6::smallint = 0 OR t.state = $6)
   AND t.status_at >= $7::timestamptz
+  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
   AND (t.status_at, t.id) < ($8::timestamptz, $9::uuid)
 ORDER BY t.status_at DESC, t.id DESC
 LIMIT $10::int
@@ -345,7 +349,7 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 
 const taskSnapshotAt = `-- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, e.event_uid
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
 ), s AS (
@@ -361,17 +365,25 @@ WITH t AS (
 )
 SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
   coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
-  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2 AND s.state = 100)::boolean AS replied
 FROM t, s
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
 FROM t, m
 WHERE m.seq > m.newest - $3::bigint - 1 OR m.of_status
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
+FROM t JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE $4::boolean AND a.task_id = $1 AND t.first_seq > 1
+UNION ALL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
+FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE $4 AND p.task_id = $1 AND t.first_seq > 1
+UNION ALL
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
-WHERE $4::boolean AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3
+WHERE $4 AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
+ORDER BY 2, 3, 4
 `
 
 type TaskSnapshotAtParams struct {
@@ -394,6 +406,7 @@ type TaskSnapshotAtRow struct {
 	CreatedAt pgtype.Timestamptz
 	Body      []byte
 	Parts     []byte
+	Replied   bool
 }
 
 // TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
@@ -427,6 +440,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 			&i.CreatedAt,
 			&i.Body,
 			&i.Parts,
+			&i.Replied,
 		); err != nil {
 			return nil, err
 		}
@@ -440,26 +454,26 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
-  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2)::boolean AS replied
 FROM t
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
 FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY ($1)
   AND (m.seq > t.last_message_seq - $2::bigint - 1 OR m.seq = t.status_message_seq)
 UNION ALL
-SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
 FROM a2a.artifacts a
 WHERE $3::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
 FROM a2a.artifact_parts p
 WHERE $3 AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
 WHERE $3 AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 ORDER BY 1, 2, 3, 4
@@ -484,6 +498,7 @@ type TaskSnapshotsRow struct {
 	CreatedAt pgtype.Timestamptz
 	Body      []byte
 	Parts     []byte
+	Replied   bool
 }
 
 // TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
@@ -512,6 +527,7 @@ func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([
 			&i.CreatedAt,
 			&i.Body,
 			&i.Parts,
+			&i.Replied,
 		); err != nil {
 			return nil, err
 		}

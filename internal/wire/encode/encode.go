@@ -49,6 +49,17 @@ func ID(dst []byte, id a2a.ID) []byte {
 	return hex.AppendEncode(dst, id[10:])
 }
 
+// Reply returns the message that a task was answered with in place of the task, or nil. Its
+// client knows of no task.
+func Reply(t *a2a.Task) *a2a.Message {
+	if !t.Replied || t.Status.Message == nil {
+		return nil
+	}
+	m := *t.Status.Message
+	m.TaskID, m.ContextID = "", t.ContextID
+	return &m
+}
+
 // AppendTask appends a Task, with its artifacts if it has any.
 func (f *Form) AppendTask(dst []byte, t *a2a.Task) []byte {
 	return f.appendTask(dst, t, len(t.Artifacts) > 0)

@@ -18,11 +18,18 @@ var form = encode.Form{
 // AppendTask appends a bare Task.
 func (Codec) AppendTask(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
 
-// AppendSent appends a bare Task.
-func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
+// AppendSent appends a bare Task, or the bare Message that was replied.
+func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
 
-// AppendSnapshot appends a bare Task.
-func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
+// AppendSnapshot appends a bare Task, or the bare Message that was replied.
+func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
+
+func appendSent(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return Codec{}.AppendReply(dst, m)
+	}
+	return form.AppendTask(dst, t)
+}
 
 // AppendReply appends a bare Message.
 func (Codec) AppendReply(dst []byte, m *a2a.Message) []byte {
@@ -81,11 +88,11 @@ func appendPushConfig(dst []byte, c *a2a.PushConfig) []byte {
 	return append(dst, '}')
 }
 
-// AppendPushConfigs appends a bare array.
-func (c Codec) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
+// AppendPushConfigs appends a bare array. Its clients ask for no pages.
+func (c Codec) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
 	dst = append(dst, '[')
-	for i := range cs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
+	for i := range p.Configs {
+		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
 	}
 	return append(dst, ']')
 }

@@ -150,7 +150,7 @@ func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 	configs := []a2a.PushConfig{
 		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}, {URL: "u"},
 	}
-	got := codec.AppendPushConfigs(nil, "x", configs)
+	got := codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: configs})
 	want := `[{"taskId":"x","pushNotificationConfig":{"url":"https://h/?a=1&b","id":"default","authentication":{"schemes":["Bearer"]}}},` +
 		`{"taskId":"x","pushNotificationConfig":{"url":"u"}}]`
 	if string(got) != want {
@@ -158,7 +158,7 @@ func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 	}
 	wiretest.Valid(t, schema(t, "ListTaskPushNotificationConfigSuccessResponse/properties/result"), got)
 	wiretest.Valid(t, schema(t, "TaskPushNotificationConfig"), codec.AppendPushConfig(nil, "x", &configs[0]))
-	if got := string(codec.AppendPushConfigs(nil, "x", nil)); got != "[]" {
+	if got := string(codec.AppendPushConfigs(nil, "x", &a2a.PushPage{})); got != "[]" {
 		t.Errorf("no configs: %s", got)
 	}
 	if got := string(codec.AppendDeleted(nil)); got != "null" {

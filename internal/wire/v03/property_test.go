@@ -39,7 +39,7 @@ func TestOutputIsValid(t *testing.T) {
 		m := a2atest.Message().Draw(t, "message")
 		wiretest.Valid(t, message, codec.AppendReply(nil, &m))
 		cs := rapid.SliceOfN(a2atest.PushConfig(), 0, 3).Draw(t, "push configs")
-		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", cs))
+		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: cs}))
 		for i := range cs {
 			wiretest.Valid(t, push, codec.AppendPushConfig(nil, a2atest.Name().Draw(t, "task"), &cs[i]))
 		}
@@ -136,4 +136,26 @@ func TestBase64(t *testing.T) {
 			t.Errorf("%q: got %q, %v", in, got, err)
 		}
 	}
+}
+
+// TestRepliedTaskIsItsMessage: where an agent has replied directly its message stands in place
+// of the task, and does not speak of one.
+func TestRepliedTaskIsItsMessage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := a2atest.Message().Draw(t, "message")
+		task := a2atest.Task().Draw(t, "task")
+		task.Replied, task.Status.Message = true, &m
+		want := m
+		want.TaskID, want.ContextID = "", task.ContextID
+		reply := codec.AppendReply(nil, &want)
+		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task), "streamed": codec.AppendSnapshot(nil, &task)} {
+			if !bytes.Equal(reply, got) {
+				t.Fatalf("%s %s, want %s", what, got, reply)
+			}
+		}
+		if got := codec.AppendTask(nil, &task); bytes.Equal(got, reply) {
+			t.Fatalf("a task that is read is a task: %s", got)
+		}
+	})
 }

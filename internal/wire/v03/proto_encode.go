@@ -56,6 +56,9 @@ func (c Proto) AppendSent(dst []byte, t *a2a.Task) []byte { return c.AppendSnaps
 
 // AppendSnapshot appends a StreamResponse.
 func (c Proto) AppendSnapshot(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return c.AppendReply(dst, m)
+	}
 	return append(c.form().AppendTask(append(dst, `{"task":`...), t), '}')
 }
 
@@ -107,13 +110,13 @@ func (Proto) AppendPushConfig(dst []byte, taskID string, cfg *a2a.PushConfig) []
 	return append(appendPushConfig(append(dst, `,"pushNotificationConfig":`...), cfg), '}')
 }
 
-// AppendPushConfigs appends a ListTaskPushNotificationConfigResponse: always the only page.
-func (c Proto) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
+// AppendPushConfigs appends a ListTaskPushNotificationConfigResponse.
+func (c Proto) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
 	dst = append(dst, `{"configs":[`...)
-	for i := range cs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
+	for i := range p.Configs {
+		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
 	}
-	return append(dst, `],"nextPageToken":""}`...)
+	return append(rawjson.AppendString(append(dst, `],"nextPageToken":`...), p.NextToken), '}')
 }
 
 // AppendDeleted appends an Empty.

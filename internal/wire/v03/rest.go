@@ -149,8 +149,11 @@ func (c schemaREST) AppendReply(dst []byte, m *a2a.Message) []byte {
 	return append(c.Codec.AppendReply(append(dst, `{"message":`...), m), '}')
 }
 
-// AppendSnapshot appends {"task": Task}.
+// AppendSnapshot appends {"task": Task}, or {"message": Message} where that was replied.
 func (c schemaREST) AppendSnapshot(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return c.AppendReply(dst, m)
+	}
 	return append(c.Codec.AppendSnapshot(append(dst, `{"task":`...), t), '}')
 }
 

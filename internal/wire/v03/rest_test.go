@@ -108,7 +108,7 @@ func TestRESTLists(t *testing.T) {
 			t.Errorf("tasks?%s: %v %s", query, err, got)
 		}
 		_, as, err = readREST(t, v03.Codec{}, wire.ActionListPushes, query, "")
-		if got := string(as.AppendPushConfigs(nil, "t", nil)); err != nil || got != `{"configs":[],"nextPageToken":""}` {
+		if got := string(as.AppendPushConfigs(nil, "t", &a2a.PushPage{})); err != nil || got != `{"configs":[],"nextPageToken":""}` {
 			t.Errorf("configs?%s: %v %s", query, err, got)
 		}
 	}

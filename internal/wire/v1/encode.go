@@ -23,6 +23,9 @@ func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return appendSnapshot(
 func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return appendSnapshot(dst, t) }
 
 func appendSnapshot(dst []byte, t *a2a.Task) []byte {
+	if m := encode.Reply(t); m != nil {
+		return Codec{}.AppendReply(dst, m)
+	}
 	return append(form.AppendTask(append(dst, `{"task":`...), t), '}')
 }
 
@@ -79,13 +82,13 @@ func (Codec) AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []by
 	return append(dst, '}')
 }
 
-// AppendPushConfigs appends a ListTaskPushNotificationConfigsResponse: always the only page.
-func (c Codec) AppendPushConfigs(dst []byte, taskID string, cs []a2a.PushConfig) []byte {
+// AppendPushConfigs appends a ListTaskPushNotificationConfigsResponse.
+func (c Codec) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
 	dst = append(dst, `{"configs":[`...)
-	for i := range cs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &cs[i])
+	for i := range p.Configs {
+		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
 	}
-	return append(dst, `],"nextPageToken":""}`...)
+	return append(rawjson.AppendString(append(dst, `],"nextPageToken":`...), p.NextToken), '}')
 }
 
 // AppendDeleted appends an Empty.

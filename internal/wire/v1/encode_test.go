@@ -148,14 +148,14 @@ func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 	configs := []a2a.PushConfig{
 		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer", "Basic"}, Credentials: "s3cret"}, {URL: "u"},
 	}
-	got := codec.AppendPushConfigs(nil, "x", configs)
+	got := codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: configs})
 	want := `{"configs":[{"taskId":"x","url":"https://h/?a=1&b","id":"default","authentication":{"scheme":"Bearer"}},{"taskId":"x","url":"u"}],"nextPageToken":""}`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	wiretest.Valid(t, schema(t, "ListTaskPushNotificationConfigsResponse"), got)
 	wiretest.Valid(t, schema(t, "TaskPushNotificationConfig"), codec.AppendPushConfig(nil, "x", &configs[0]))
-	if got := string(codec.AppendPushConfigs(nil, "x", nil)); got != `{"configs":[],"nextPageToken":""}` {
+	if got := string(codec.AppendPushConfigs(nil, "x", &a2a.PushPage{})); got != `{"configs":[],"nextPageToken":""}` {
 		t.Errorf("no configs: %s", got)
 	}
 	if got := string(codec.AppendDeleted(nil)); got != "{}" {

@@ -47,7 +47,7 @@ func TestOutputIsValid(t *testing.T) {
 			}
 		}
 		cs := rapid.SliceOfN(a2atest.PushConfig(), 0, 3).Draw(t, "push configs")
-		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", cs))
+		wiretest.Valid(t, pushes, codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: cs}))
 		for i := range cs {
 			wiretest.Valid(t, push, codec.AppendPushConfig(nil, a2atest.Name().Draw(t, "task"), &cs[i]))
 		}
@@ -110,6 +110,28 @@ func TestPushConfigRoundTrip(t *testing.T) {
 		}
 		if diff := cmp.Diff(&a2a.SetPushConfig{TaskID: "x", Config: c}, op, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("-want +got\n%s", diff)
+		}
+	})
+}
+
+// TestRepliedTaskIsItsMessage: where an agent has replied directly its message stands in place
+// of the task, and does not speak of one.
+func TestRepliedTaskIsItsMessage(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := a2atest.Message().Draw(t, "message")
+		task := a2atest.Task().Draw(t, "task")
+		task.Replied, task.Status.Message = true, &m
+		want := m
+		want.TaskID, want.ContextID = "", task.ContextID
+		reply := codec.AppendReply(nil, &want)
+		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task), "streamed": codec.AppendSnapshot(nil, &task)} {
+			if !bytes.Equal(reply, got) {
+				t.Fatalf("%s %s, want %s", what, got, reply)
+			}
+		}
+		if got := codec.AppendTask(nil, &task); bytes.Equal(got, reply) {
+			t.Fatalf("a task that is read is a task: %s", got)
 		}
 	})
 }

@@ -29,6 +29,8 @@ func Of(e a2a.Event) Event {
 			m.Text = e.Status.Message.Parts[0].Text
 		}
 		return m
+	case *a2a.Message:
+		return Event{State: a2a.StateCompleted, Text: e.Parts[0].Text}
 	case *a2a.ArtifactUpdate:
 		return Event{Artifact: e.Artifact.ID, Text: e.Artifact.Parts[0].Text, Append: e.Append, Last: e.LastChunk}
 	}
@@ -122,7 +124,7 @@ func chunks(o op) []Event {
 
 func state(o op) a2a.State {
 	name := map[string]string{
-		"input": "input-required", "auth": "auth-required", "complete": "completed", "fail": "failed", "reject": "rejected",
+		"input": "input-required", "auth": "auth-required", "complete": "completed", "reply": "completed", "fail": "failed", "reject": "rejected",
 		"status": o.State,
 	}[o.Op]
 	if name == "" {

@@ -1,0 +1,107 @@
+"""An LLM agent for every endpoint that speaks OpenAI's chat completions, with the standard library alone.
+
+It is started once for every run (exec): the run is one line of JSON on stdin, every line on stdout is an
+event. Tokens go into an artifact as they come. Each piece is saved together with a checkpoint, so an
+attempt that follows a crash asks the model to go on behind the last piece, and what was written is not
+paid for again. If the model needs to know more, the task asks its client, and the next message goes on
+with the conversation.
+
+Settings, by environment: LLM_URL (http://127.0.0.1:7002/v1), LLM_MODEL, LLM_API_KEY.
+"""
+
+import http.client
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+
+URL = os.environ.get("LLM_URL", "http://127.0.0.1:7002/v1")
+MODEL = os.environ.get("LLM_MODEL", "small")
+KEY = os.environ.get("LLM_API_KEY", "")
+
+ASK = "QUESTION:"
+SYSTEM = f"You are a helpful assistant. If you cannot answer without knowing more, answer with one question that begins with {ASK}"
+TRY_AGAIN = 75  # EX_TEMPFAIL: not now, but perhaps later
+
+
+def emit(event):
+    print(json.dumps(event), flush=True)
+
+
+def status(state, text):
+    emit({"statusUpdate": {"status": {"state": "TASK_STATE_" + state, "message": {"parts": [{"text": text}]}}}})
+
+
+def conversation(run):
+    """What was said in the task, by both sides, as the model wants it."""
+    roles = {"ROLE_USER": "user", "ROLE_AGENT": "assistant"}
+    for message in run["task"].get("history", []):
+        text = "\n".join(part["text"] for part in message["parts"] if "text" in part)
+        if text:
+            yield {"role": roles[message["role"]], "content": text}
+
+
+def tokens(messages):
+    """The pieces of the model's answer, as they come."""
+    headers = {"Content-Type": "application/json"}
+    if KEY:
+        headers["Authorization"] = "Bearer " + KEY
+    body = json.dumps({"model": MODEL, "messages": messages, "stream": True}).encode()
+    request = urllib.request.Request(URL + "/chat/completions", body, headers)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        for line in answer:
+            if not line.startswith(b"data:"):
+                continue
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                return
+            choice = json.loads(data)["choices"][0]
+            yield choice["delta"].get("content") or ""
+    raise ConnectionError("the model's answer was cut")
+
+
+def main():
+    run = json.loads(sys.stdin.readline())
+    turn = sum(message["role"] == "ROLE_USER" for message in run["task"].get("history", []))
+    messages = [{"role": "system", "content": SYSTEM}, *conversation(run)]
+    saved = run.get("checkpoint", {})
+    text = saved.get("text", "") if saved.get("turn") == turn else ""  # that of another turn is over
+    if text:
+        messages += [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": "Your answer was cut off. Go on exactly behind its last character, and repeat nothing."},
+        ]
+    reported = len(text)
+
+    def report():
+        nonlocal reported
+        if reported == len(text):
+            return
+        emit({"checkpoint": {"turn": turn, "text": text}})
+        emit({"artifactUpdate": {
+            "artifact": {"artifactId": f"answer-{turn}", "name": "Answer", "parts": [{"text": text[reported:]}]},
+            "append": reported > 0,
+        }})
+        reported = len(text)
+
+    for token in tokens(messages):
+        text += token
+        if not ASK.startswith(text) and not text.startswith(ASK):  # else it is a question, or perhaps one
+            report()
+    if text.startswith(ASK):
+        status("INPUT_REQUIRED", text.removeprefix(ASK).strip())
+    else:
+        report()
+        status("COMPLETED", "Done.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except urllib.error.HTTPError as e:
+        print(f"the model answers {e.code}: {e.read(300).decode(errors='replace')}", file=sys.stderr)
+        sys.exit(TRY_AGAIN if e.code in (408, 409, 429) or e.code >= 500 else 1)
+    except (OSError, http.client.HTTPException) as e:
+        print(f"the model cannot be reached: {e}", file=sys.stderr)
+        sys.exit(TRY_AGAIN)

@@ -1,0 +1,64 @@
+"""An agent over HTTP with the standard library alone: numbers the lines of a text.
+
+It is told of a run by a POST and answers with one event per line. It says with a checkpoint how far
+it has come, so that after a crash it goes on behind the last line that a2ad has.
+"""
+
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+ADDRESS = "127.0.0.1:7001"
+PAUSE = float(sys.argv[1]) if len(sys.argv) > 1 else 0.2  # seconds for a line, as if it were hard
+
+
+def status(state, text=None):
+    value = {"state": "TASK_STATE_" + state}
+    if text:
+        value["message"] = {"parts": [{"text": text}]}
+    return {"statusUpdate": {"status": value}}
+
+
+def work(run):
+    text = "\n".join(part["text"] for message in run["messages"] for part in message["parts"] if "text" in part)
+    lines = text.splitlines()
+    if not lines:
+        yield status("INPUT_REQUIRED", "Which text?")
+        return
+    for n in range(run.get("checkpoint", {}).get("lines", 0), len(lines)):
+        time.sleep(PAUSE)
+        # The checkpoint comes first: it is saved together with the event that follows it.
+        yield {"checkpoint": {"lines": n + 1}}
+        yield {"artifactUpdate": {
+            "artifact": {"artifactId": "numbered", "name": "The text with numbers", "parts": [{"text": f"{n + 1} {lines[n]}\n"}]},
+            "append": n > 0,
+            "lastChunk": n + 1 == len(lines),
+        }}
+    yield status("COMPLETED")
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        run = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/cancel":
+            self.send_response(204)
+            self.end_headers()
+            print(f"run {run['epoch']} of task {run['taskId']} is over: {run['reason']}", flush=True)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-ndjson")
+        self.end_headers()
+        try:
+            for event in work(run):
+                self.wfile.write(json.dumps(event).encode() + b"\n")
+        except ConnectionError:
+            pass  # nobody waits for the rest any more
+
+    def log_message(self, *_):
+        pass
+
+
+if __name__ == "__main__":
+    host, port = ADDRESS.split(":")
+    ThreadingHTTPServer((host, int(port)), Handler).serve_forever()

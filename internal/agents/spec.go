@@ -1,0 +1,180 @@
+package agents
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Spec says which executor does the agent's work: Echo, Script, Exec, HTTP, A2A or Pull.
+type Spec interface{ spec() }
+
+// Echo is the built-in agent that answers with what it was told.
+type Echo struct{}
+
+// Script is the built-in agent that plays what its message says.
+type Script struct{}
+
+// Exec is a command per run.
+type Exec struct {
+	Command   []string // program and arguments; no shell is involved
+	Input     string   // "run" or "text"
+	Output    string   // "events" or "text"
+	Dir       string   // working directory
+	Env       map[string]string
+	MaxOutput int // bytes of stdout of one run; 0: the executor's default
+}
+
+// HTTP is a program that each run is posted to.
+type HTTP struct {
+	Remote
+	URL              string
+	CancelURL        string        // "": a cancel closes the request, and that is all
+	FirstByteTimeout time.Duration // until the answer's header; 0: the executor's default
+	IdleTimeout      time.Duration // between two reads of the answer; 0: the executor's default
+}
+
+// A2A is an agent elsewhere that speaks the protocol.
+type A2A struct {
+	Remote
+	Card         string        // URL of its card
+	Version      string        // "0.3" or "1.0"; "": the newest that its card offers and a2ad speaks
+	PollInterval time.Duration // where it does not stream; 0: the executor's default
+	OnLostTask   string        // "retry" or "fail": when it has forgotten the task, or may have one of which nothing was heard
+}
+
+// Pull leaves the work to programs that come and claim it.
+type Pull struct{}
+
+func (Echo) spec()   {}
+func (Script) spec() {}
+func (Exec) spec()   {}
+func (HTTP) spec()   {}
+func (A2A) spec()    {}
+func (Pull) spec()   {}
+
+// Remote is how a program on the far side of a connection is reached.
+type Remote struct {
+	Headers        map[string]string // values may hold ${NAME}, a variable of the environment: see Header
+	BearerEnv      string            // variable that holds a bearer token; "": none
+	TLS            TLS
+	ConnectTimeout time.Duration // name, connection and TLS together; 0: the executor's default
+}
+
+// TLS names the files of a connection's keys. The zero value trusts what the system trusts.
+type TLS struct {
+	CA         string // PEM file of the only authorities that are trusted
+	Cert, Key  string // PEM files of the client's certificate; both or none
+	ServerName string // expected in the server's certificate instead of the URL's host
+}
+
+// Header returns the header that every request carries, with the variables filled in. lookup has the
+// form of os.LookupEnv. A variable that is not set, or empty, is an error that names it: without its
+// credentials a request would only fail later.
+func (r Remote) Header(lookup func(name string) (string, bool)) (http.Header, error) {
+	h := make(http.Header, len(r.Headers)+1)
+	for name, value := range r.Headers {
+		value, err := expand(value, lookup)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", name, err)
+		}
+		h.Set(name, value)
+	}
+	if r.BearerEnv != "" {
+		token, err := variable(r.BearerEnv, lookup)
+		if err != nil {
+			return nil, fmt.Errorf("bearer_env: %w", err)
+		}
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return h, nil
+}
+
+// Variables returns the names of all variables that Header looks up, in no order.
+func (r Remote) Variables() []string {
+	var names []string
+	for _, value := range r.Headers {
+		//nolint:errcheck // only the names matter here
+		expand(value, func(name string) (string, bool) {
+			names = append(names, name)
+			return "x", true
+		})
+	}
+	if r.BearerEnv != "" {
+		names = append(names, r.BearerEnv)
+	}
+	return names
+}
+
+func variable(name string, lookup func(string) (string, bool)) (string, error) {
+	value, ok := lookup(name)
+	switch {
+	case !ok || value == "":
+		return "", fmt.Errorf("the variable %s is not set", name)
+	case !headerValue(value):
+		return "", fmt.Errorf("the variable %s holds a line break or another character that a header cannot", name)
+	}
+	return value, nil
+}
+
+// errReference is about the text, not about the environment.
+var errReference = errors.New("a reference to a variable is written ${NAME}, and a $ that is none $$")
+
+// expand puts variables in the place of ${NAME}, and $ in that of $$.
+func expand(s string, lookup func(string) (string, bool)) (string, error) {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "$")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		if rest, ok := strings.CutPrefix(after, "$"); ok {
+			out.WriteByte('$')
+			s = rest
+			continue
+		}
+		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "{"), "}")
+		if !strings.HasPrefix(after, "{") || !closed || !envName.MatchString(name) {
+			return "", errReference
+		}
+		value, err := variable(name, lookup)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(value)
+		s = rest
+	}
+}
+
+func headerValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+// TLSConfig reads the files. Without any it returns a config that verifies as the system does.
+func (r Remote) TLSConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.TLS.ServerName}
+	if r.TLS.CA != "" {
+		pem, err := os.ReadFile(r.TLS.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.ca: no certificate in %s", r.TLS.CA)
+		}
+	}
+	if r.TLS.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(r.TLS.Cert, r.TLS.Key)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert and tls.key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	return c, nil
+}

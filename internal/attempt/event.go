@@ -1,0 +1,130 @@
+package attempt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Limits of one event.
+const (
+	maxParts = 1000
+	maxPart  = 1 << 20
+	maxID    = 256
+
+	maxCheckpoint = 1 << 20
+)
+
+// ErrReply refuses a message by itself of an agent that is not marked for it.
+var ErrReply = errors.New("a message by itself: report a status with it, or set direct_reply")
+
+// Prepare checks an event and returns a copy of it, with what an agent may leave out: the
+// event is the agent's, which may use it again at the same time. bytes is about how large it
+// is. The error says what is wrong with the event; nothing of it may then be used.
+func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
+	switch e := e.(type) {
+	case *a2a.Checkpoint:
+		if e != nil {
+			if len(e.Body) > maxCheckpoint {
+				return nil, 0, fmt.Errorf("a checkpoint is larger than %d bytes", maxCheckpoint)
+			}
+			return &a2a.Checkpoint{Body: e.Body}, len(e.Body), nil
+		}
+	case *a2a.StatusUpdate:
+		if e != nil {
+			return copyStatus(*e)
+		}
+	case *a2a.ArtifactUpdate:
+		if e != nil {
+			return copyArtifact(*e)
+		}
+	case *a2a.Message:
+		return nil, 0, ErrReply
+	}
+	return nil, 0, fmt.Errorf("an event of type %T without content", e)
+}
+
+func copyArtifact(u a2a.ArtifactUpdate) (a2a.Event, int, error) {
+	a := &u.Artifact
+	if a.ID == "" {
+		return nil, 0, errors.New("an artifact without an id")
+	}
+	if err := checkID("artifactId", a.ID); err != nil {
+		return nil, 0, err
+	}
+	a.Name, a.Description, a.Extensions = CleanText(a.Name), CleanText(a.Description), cleanList(a.Extensions)
+	var n int
+	var err error
+	a.Parts, n, err = copyParts(a.Parts)
+	return &u, n + len(u.Metadata) + len(a.Metadata), err
+}
+
+func copyStatus(u a2a.StatusUpdate) (a2a.Event, int, error) {
+	switch s := u.Status.State; {
+	case s == a2a.StateSubmitted || s == a2a.StateCanceled || !s.Valid():
+		return nil, 0, fmt.Errorf("an agent cannot set the state %q", s)
+	case u.Status.Message == nil:
+		return &u, len(u.Metadata), nil
+	}
+	m, n, err := PrepareReply(u.Status.Message)
+	u.Status.Message = m
+	return &u, n + len(u.Metadata), err
+}
+
+// PrepareReply is Prepare for a message by itself, of an agent that may reply directly.
+func PrepareReply(reply *a2a.Message) (_ *a2a.Message, bytes int, err error) {
+	if reply == nil {
+		return nil, 0, errors.New("a message without content")
+	}
+	m := *reply
+	m.Role = a2a.RoleAgent
+	if m.ID == "" {
+		m.ID = store.NewUID().String()
+	}
+	if err := checkID("messageId", m.ID); err != nil {
+		return nil, 0, err
+	}
+	m.Extensions, m.ReferenceTaskIDs = cleanList(m.Extensions), cleanList(m.ReferenceTaskIDs)
+	m.Parts, bytes, err = copyParts(m.Parts)
+	return &m, bytes + len(m.Metadata), err
+}
+
+func cleanList(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = CleanText(list[i])
+	}
+	return list
+}
+
+func checkID(what, id string) error {
+	if len(id) > maxID || CleanText(id) != id {
+		return fmt.Errorf("%s is longer than %d bytes, not UTF-8 or has a NUL: %.40q", what, maxID, id)
+	}
+	return nil
+}
+
+func copyParts(parts []a2a.Part) (_ []a2a.Part, n int, err error) {
+	if len(parts) == 0 || len(parts) > maxParts {
+		return nil, 0, fmt.Errorf("%d parts: must be 1 to %d", len(parts), maxParts)
+	}
+	parts = slices.Clone(parts)
+	for i := range parts {
+		p := &parts[i]
+		if p.Kind < a2a.PartText || p.Kind > a2a.PartData || p.Kind == a2a.PartData && len(p.Data) == 0 {
+			return nil, 0, fmt.Errorf("part %d has no content", i)
+		}
+		p.Text = strings.ToValidUTF8(p.Text, "\uFFFD")
+		p.MediaType, p.Filename = CleanText(p.MediaType), CleanText(p.Filename)
+		size := len(p.Text) + len(p.Data) + len(p.Metadata)
+		if size > maxPart {
+			return nil, 0, fmt.Errorf("part %d is larger than %d bytes", i, maxPart)
+		}
+		n += size
+	}
+	return parts, n, nil
+}

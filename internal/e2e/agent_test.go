@@ -1,0 +1,256 @@
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The agents outside the process are this test binary, started as a command or as a web server.
+// A message "N MS" has them report N chunks of artifact a, MS milliseconds apart, each with a
+// checkpoint; "flood" has them report for ever. Whatever they do stands in their book.
+const (
+	agentMode = "A2AD_TEST_AGENT" // exec or http
+	agentBook = "A2AD_TEST_BOOK"
+	agentAddr = "A2AD_TEST_ADDR"
+)
+
+// deed is a line of the book.
+type deed struct {
+	What    string // run, gone, cancel
+	Task    string
+	Epoch   int64
+	Attempt int
+	From    int // the first chunk that it reports
+	PID     int
+	Reason  string
+}
+
+type agentRun struct {
+	TaskID     string
+	Epoch      int64
+	Attempt    int
+	Messages   []struct{ Parts []struct{ Text string } }
+	Checkpoint struct{ N int }
+	Reason     string
+}
+
+func agentMain(mode string) int {
+	if mode == "exec" {
+		var run agentRun
+		if err := json.NewDecoder(os.Stdin).Decode(&run); err != nil {
+			return 2
+		}
+		out := bufio.NewWriter(os.Stdout)
+		if err := run.perform(out, out.Flush); err != nil {
+			return 3
+		}
+		return 0
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	err := http.ListenAndServe(os.Getenv(agentAddr), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var run agentRun
+		if err := json.NewDecoder(r.Body).Decode(&run); err != nil || r.ContentLength <= 0 {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/cancel" {
+			enter(deed{What: "cancel", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, Reason: run.Reason})
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		flush := http.NewResponseController(w).Flush
+		if err := run.perform(w, func() error {
+			if err := r.Context().Err(); err != nil {
+				return err
+			}
+			return flush()
+		}); err != nil {
+			enter(deed{What: "gone", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt})
+		}
+	}))
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// enter writes a line into the book: one write, so that those of several processes do not mix.
+func enter(d deed) {
+	line, err := json.Marshal(d)
+	if err != nil {
+		panic(err)
+	}
+	f, err := os.OpenFile(os.Getenv(agentBook), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		panic(err)
+	}
+}
+
+func (run *agentRun) perform(w io.Writer, flush func() error) error {
+	enter(deed{What: "run", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, From: run.Checkpoint.N, PID: os.Getpid()})
+	if run.Messages[0].Parts[0].Text == "flood" {
+		return flood(w)
+	}
+	count, every, _ := strings.Cut(run.Messages[0].Parts[0].Text, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return err
+	}
+	ms, err := strconv.Atoi(every)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(time.Duration(max(ms, 1)) * time.Millisecond)
+	defer tick.Stop()
+	for k := run.Checkpoint.N; k < n; k++ {
+		fmt.Fprintf(w, "{\"checkpoint\":{\"n\":%d}}\n", k+1)
+		fmt.Fprintf(w, `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n", chunkText("a", k), k > 0, k == n-1)
+		if err := flush(); err != nil {
+			return err
+		}
+		<-tick.C
+	}
+	fmt.Fprintln(w, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`)
+	return flush()
+}
+
+func flood(w io.Writer) error {
+	line := []byte(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 1000) + `"}]},"append":true}}` + "\n")
+	for {
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+}
+
+// far is an agent outside the process, on the side of the test.
+type far struct {
+	t    *testing.T
+	book string
+	addr string
+	cmd  *exec.Cmd // of the web server that runs now
+}
+
+// outside gives a cluster the agents "web" and "command", and starts the web server.
+func (c *cluster) outside() *far {
+	c.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	f := &far{t: c.t, book: filepath.Join(c.t.TempDir(), "book"), addr: l.Addr().String()}
+	l.Close()
+	const more = "limits: {max_attempts: 30, backoff: {base: 50ms, max: 200ms}}\n"
+	for name, executor := range map[string]string{
+		"web":     fmt.Sprintf("http: {url: http://%s/run, cancel_url: http://%s/cancel}", f.addr, f.addr),
+		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentBook, f.book),
+	} {
+		text := fmt.Sprintf("name: %s\ndescription: Counts.\nexecutor: {%s}\n%s", name, executor, more)
+		if err := os.WriteFile(filepath.Join(c.agents, name+".yaml"), []byte(text), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	f.start()
+	c.t.Cleanup(f.kill)
+	return f
+}
+
+func (f *far) start() {
+	f.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.cmd = exec.Command(self)
+	f.cmd.Env = append(os.Environ(), agentMode+"=http", agentBook+"="+f.book, agentAddr+"="+f.addr)
+	f.cmd.Stderr = os.Stderr
+	if _, err := f.cmd.StdinPipe(); err != nil { // it ends with whoever holds the other end
+		f.t.Fatal(err)
+	}
+	if err := f.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	until(f.t, "the agent listens", func() bool {
+		conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", f.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (f *far) kill() {
+	if f.cmd.ProcessState == nil {
+		_ = f.cmd.Process.Kill()
+		_ = f.cmd.Wait()
+	}
+}
+
+// deeds returns what was done for a task.
+func (f *far) deeds(what, task string) (list []deed) {
+	f.t.Helper()
+	text, err := os.ReadFile(f.book)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var d deed
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			f.t.Fatal(err)
+		}
+		if d.What == what && d.Task == task {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// checkRuns holds the executions of a task against the record of attempts: each is explained by
+// one, and each began where the record of its predecessors ended.
+func (c *cluster) checkRuns(f *far, task string) []deed {
+	c.t.Helper()
+	epochs := column[int64](c, `SELECT token FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
+	runs := f.deeds("run", task)
+	from := 0
+	for i, d := range runs {
+		place := -1
+		for j, e := range epochs {
+			if e == d.Epoch {
+				place = j
+			}
+		}
+		if place < 0 || d.Attempt != place+1 {
+			c.t.Errorf("execution %d under claim %d says that it is attempt %d; the record has the claims %v", i+1, d.Epoch, d.Attempt, epochs)
+		}
+		if d.From < from || i > 0 && d.Epoch <= runs[i-1].Epoch {
+			c.t.Errorf("execution %d begins at chunk %d under claim %d, after %+v", i+1, d.From, d.Epoch, runs[:i])
+		}
+		from = d.From
+	}
+	if n := one[int](c, `SELECT count(*) FROM a2a.task_checkpoints WHERE task_id::text = $1`, task); n != 0 {
+		c.t.Errorf("task %s has ended and its checkpoint is still there", task)
+	}
+	return runs
+}

@@ -1,0 +1,187 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+)
+
+// TestKilledAgentGoesOn kills the program that does the work, in the middle of it.
+func TestKilledAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	f := c.outside()
+	a := c.start("a")
+	for _, agent := range []string{"web", "command"} {
+		killed := false
+		stream := c.client(a, agent).Stream(bounded(t), client.SendParams{Message: say("30 60")}, client.StreamOptions{})
+		events := follow(t, stream, func(ev client.Event) bool {
+			if !killed && atChunk("a", 10)(ev) {
+				killed = true
+				if agent == "web" {
+					f.kill()
+					f.start()
+					return false
+				}
+				if err := syscall.Kill(f.deeds("run", ev.TaskID)[0].PID, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			}
+			return false
+		})
+		if !killed {
+			t.Fatalf("%s was done before it could be killed", agent)
+		}
+		endsWith(t, events, a2a.StateCompleted)
+		if diff := cmp.Diff(chunkTexts("a", 30), chunks(events, "a")); diff != "" {
+			t.Errorf("%s: chunks (-want +got):\n%s", agent, diff)
+		}
+		task := events[0].TaskID
+		attempts := c.attempts(task)
+		if n := len(attempts); n < 2 || attempts[n-1] != "a completed" || slices.ContainsFunc(attempts[:n-1], func(s string) bool { return s != "a retry" }) {
+			t.Errorf("%s: attempts %v, want some to be tried again and the last to complete", agent, attempts)
+		}
+		// While nobody listened there were attempts without an execution.
+		if runs := c.checkRuns(f, task); len(runs) != 2 || runs[1].From < 10 {
+			t.Errorf("%s: executions %+v, want two, the second behind chunk 10", agent, runs)
+		}
+	}
+}
+
+// TestKilledReplicaHandsCheckpointOn kills the server in the middle: another one starts the
+// agents again, each behind the last event that is in the log.
+func TestKilledReplicaHandsCheckpointOn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	f := c.outside()
+	a := c.start("a")
+	b := c.start("b", "A2AD_WORKERS=0")
+	tasks := map[string]string{}
+	for _, agent := range []string{"web", "command"} {
+		tasks[agent] = submit(t, c.client(b, agent), say("40 50"))
+	}
+	until(t, "both agents have reported some chunks", func() bool {
+		return one[int](c, `SELECT count(*) FROM audit.task WHERE last_seq > 10`) == 2
+	})
+	a.kill()
+	heir := c.start("heir")
+	for agent, task := range tasks {
+		events := follow(t, c.client(heir, agent).Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
+		endsWith(t, events, a2a.StateCompleted)
+		if diff := cmp.Diff(chunkTexts("a", 40), chunks(events, "a")); diff != "" {
+			t.Errorf("%s: chunks (-want +got):\n%s", agent, diff)
+		}
+		if diff := cmp.Diff([]string{"a expired", "heir completed"}, c.attempts(task)); diff != "" {
+			t.Errorf("%s: attempts (-want +got):\n%s", agent, diff)
+		}
+		if runs := c.checkRuns(f, task); len(runs) != 2 || runs[1].From == 0 {
+			t.Errorf("%s: executions %+v, want two, the second behind the first", agent, runs)
+		}
+	}
+}
+
+// TestCancelReachesTheAgent has a web server hear of a cancel twice: its connection is closed, and
+// its cancel URL is told.
+func TestCancelReachesTheAgent(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	f := c.outside()
+	a := c.start("a")
+	cl := c.client(a, "web")
+	task := submit(t, cl, say("1000000 5"))
+	until(t, "the agent works", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) > 5 })
+	got, err := cl.Cancel(bounded(t), task)
+	if err != nil || got.State != a2a.StateCanceled {
+		t.Fatalf("cancel: %s, %v", got.State, err)
+	}
+	until(t, "the agent has noticed", func() bool { return len(f.deeds("gone", task)) == 1 && len(f.deeds("cancel", task)) == 1 })
+	if d := f.deeds("cancel", task)[0]; d.Reason != "canceled" || d.Epoch != f.deeds("run", task)[0].Epoch {
+		t.Errorf("the agent is told %+v", d)
+	}
+	c.checkRuns(f, task)
+}
+
+// TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the
+// reason, and others go on meanwhile.
+func TestFloodIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.outside()
+	a := c.start("a", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
+	var flooding sync.WaitGroup
+	for _, agent := range []string{"web", "command"} {
+		cl := c.client(a, agent)
+		task := submit(t, cl, say("flood"))
+		flooding.Go(func() {
+			c.awaitState(task, "FAILED")
+			got, err := cl.Get(bounded(t), task, -1)
+			if err != nil || !strings.Contains(string(got.Raw), "the task would have more than 3000 events") {
+				t.Errorf("%s: the task fails with %.500s, %v", agent, got.Raw, err)
+			}
+			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > 3001 {
+				t.Errorf("%s: the task has %d events", agent, n)
+			}
+			if diff := cmp.Diff([]string{"a failed"}, c.attempts(task)); diff != "" {
+				t.Errorf("%s: attempts (-want +got):\n%s", agent, diff)
+			}
+		})
+	}
+	others := 0
+	for over := make(chan struct{}); ; others++ {
+		if others == 0 {
+			go func() {
+				flooding.Wait()
+				close(over)
+			}()
+		}
+		start := time.Now()
+		got, err := c.client(a, "echo").Send(bounded(t), client.SendParams{Message: say("still there?")})
+		if err != nil || got.State != a2a.StateCompleted {
+			t.Fatalf("beside the flood: %s, %v", got.State, err)
+		}
+		within(t, "a send beside the flood", time.Since(start), time.Second)
+		select {
+		case <-over:
+			t.Logf("%d sends beside the flood", others+1)
+			return
+		default:
+		}
+	}
+}
+
+// TestAgentIsToldOfItsExtensions: those of the agent that a request asks for, by either header, and
+// no others, reach the run; clients do not see that they are kept.
+func TestAgentIsToldOfItsExtensions(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const own, other = "https://example.com/own/v1", "https://example.com/other/v1"
+	file := "name: tells\ndescription: Says what it is told.\nextensions: [{uri: " + own + "}, {uri: " + other + "}]\n" +
+		`executor: {exec: {command: [sed, 's/.*],"extensions":\(.*\)}$/<\1>/'], output: text}}` + "\n"
+	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	for _, tc := range []struct {
+		header []string
+		want   string
+	}{
+		{[]string{"A2A-Extensions", own + ", https://a2ad.dev/extensions/resume/v1, https://example.com/unknown"}, `<[\"` + own + `\"]>`},
+		{[]string{"X-A2A-Extensions", own, "A2A-Extensions", other}, `<[\"` + own + `\",\"` + other + `\"]>`},
+		{nil, `\"messages\":[`},
+	} {
+		got := c.post(a, "/agents/tells", message(""), tc.header...)
+		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) || got.code != 0 {
+			t.Errorf("%q: %s, want %s", tc.header, got.body, tc.want)
+		}
+	}
+}

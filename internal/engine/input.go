@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+)
+
+// skillKey is the member of a part's metadata, or else of its message's, that names the skill
+// which the part is for.
+const skillKey = "skillId"
+
+// checkInput refuses a message that the agent does not take: content of a type that its card
+// leaves out, and data that does not fit the schema of the skill it is for.
+func checkInput(agent *a2a.Agent, m *a2a.Message) error {
+	if len(agent.Inputs) == 0 && takes(agent.Card.InputModes, anyType) {
+		return nil
+	}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		skill, err := skillOf(agent, m, i)
+		if err != nil {
+			return err
+		}
+		modes := inputModes(agent, skill)
+		if kind := mediaType(p); !takes(modes, kind) {
+			e := a2a.Errorf(a2a.CodeContentTypeNotSupported, "message.parts[%d]: the agent does not take %s; it takes %s", i, clip(kind), strings.Join(modes, ", "))
+			e.Field = fmt.Sprintf("message.parts[%d]", i)
+			return e
+		}
+		if skill == nil || p.Kind != a2a.PartData {
+			continue
+		}
+		if schema := agent.Inputs[skill.ID]; schema != nil {
+			if path, mismatch := schema.Check(p.Data); mismatch != "" {
+				return a2a.InvalidParams(fmt.Sprintf("message.parts[%d].data%s", i, path), "%s", mismatch)
+			}
+		}
+	}
+	return nil
+}
+
+// skillOf returns the skill that a part names, or nil. Where no skill has a schema the name means nothing.
+func skillOf(agent *a2a.Agent, m *a2a.Message, part int) (*a2a.Skill, error) {
+	if len(agent.Inputs) == 0 {
+		return nil, nil
+	}
+	where, value := fmt.Sprintf("message.parts[%d].metadata.", part)+skillKey, rawjson.Get(m.Parts[part].Metadata, skillKey)
+	if value == nil {
+		where, value = "message.metadata."+skillKey, rawjson.Get(m.Metadata, skillKey)
+	}
+	if value == nil {
+		return nil, nil
+	}
+	id, ok := rawjson.String(value)
+	if !ok {
+		return nil, a2a.InvalidParams(where, "must be the id of a skill")
+	}
+	at := slices.IndexFunc(agent.Card.Skills, func(s a2a.Skill) bool { return s.ID == id })
+	if at < 0 {
+		return nil, a2a.InvalidParams(where, "the agent has no skill %q", clip(id))
+	}
+	return &agent.Card.Skills[at], nil
+}
+
+// inputModes returns what a part may be: what the skill takes that it is for, if it says so, else what
+// the agent takes or any of its skills.
+func inputModes(agent *a2a.Agent, skill *a2a.Skill) []string {
+	if skill != nil && len(skill.InputModes) > 0 {
+		return skill.InputModes
+	}
+	modes := agent.Card.InputModes
+	if skill == nil {
+		modes = slices.Clone(modes)
+		for i := range agent.Card.Skills {
+			for _, mode := range agent.Card.Skills[i].InputModes {
+				if !slices.Contains(modes, mode) {
+					modes = append(modes, mode)
+				}
+			}
+		}
+	}
+	return modes
+}
+
+const (
+	anyType = "*/*"
+	anyText = "text/*"
+)
+
+// mediaType returns the type of a part in lower case, without parameters. A text that has none may be
+// any text, and a file any bytes.
+func mediaType(p *a2a.Part) string {
+	kind, _, _ := strings.Cut(p.MediaType, ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case kind != "":
+		return kind
+	case p.Kind == a2a.PartText:
+		return anyText
+	case p.Kind == a2a.PartData:
+		return "application/json"
+	}
+	return "application/octet-stream"
+}
+
+// takes reports whether one of the modes covers a type. A card without modes leaves nothing out.
+func takes(modes []string, kind string) bool {
+	for _, mode := range modes {
+		mode, _, _ = strings.Cut(mode, ";")
+		mode = strings.ToLower(strings.TrimSpace(mode))
+		class, whole := strings.CutSuffix(mode, "/*")
+		switch {
+		case mode == anyType, mode == kind, whole && strings.HasPrefix(kind, class+"/"):
+			return true
+		case kind == anyText && strings.HasPrefix(mode, "text/"):
+			return true
+		}
+	}
+	return len(modes) == 0
+}
+
+// clip keeps what a client calls its things from filling an answer.
+func clip(s string) string {
+	const limit = 100
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,63 @@
+package a2a
+
+import (
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
+)
+
+// dialect is how requests of one generation are written; package answer reads the answers of
+// both. Versions are those of cards without the patch.
+type dialect struct {
+	version                              string
+	send, stream, get, subscribe, cancel string // methods
+	message                              func(dst []byte, m *a2a.Message) []byte
+	noWait                               string // the configuration of a send that answers at once
+}
+
+// dialects has the newest first.
+var dialects = []*dialect{
+	{
+		version: "1.0", send: "SendMessage", stream: "SendStreamingMessage", get: "GetTask", subscribe: "SubscribeToTask", cancel: "CancelTask",
+		message: func(dst []byte, m *a2a.Message) []byte {
+			dst = v1.Codec{}.AppendReply(dst, m) // {"message": …}, as a request has it too
+			return dst[:len(dst)-1]
+		},
+		noWait: `,"configuration":{"returnImmediately":true}`,
+	},
+	{
+		version: "0.3", send: "message/send", stream: "message/stream", get: "tasks/get", subscribe: "tasks/resubscribe", cancel: "tasks/cancel",
+		message: func(dst []byte, m *a2a.Message) []byte {
+			return v03.Codec{}.AppendReply(append(dst, `{"message":`...), m)
+		},
+		noWait: `,"configuration":{"blocking":false}`,
+	},
+}
+
+// endpoint is where and how the upstream is spoken to.
+type endpoint struct {
+	*dialect
+	url       string
+	tenant    string
+	streaming bool
+}
+
+func (p *endpoint) sendParams(m *a2a.Message, wait bool) []byte {
+	b := p.message(nil, m)
+	if !wait {
+		b = append(b, p.noWait...)
+	}
+	return p.close(b)
+}
+
+func (p *endpoint) taskParams(id string) []byte {
+	return p.close(rawjson.AppendString([]byte(`{"id":`), id))
+}
+
+func (p *endpoint) close(b []byte) []byte {
+	if p.tenant != "" {
+		b = rawjson.AppendString(append(b, `,"tenant":`...), p.tenant)
+	}
+	return append(b, '}')
+}

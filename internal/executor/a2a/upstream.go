@@ -1,0 +1,285 @@
+package a2a
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/sse"
+	"github.com/a2ad/a2ad/internal/wire/answer"
+)
+
+var (
+	errSlow   = errors.New("no answer in time")
+	errSilent = errors.New("silent for too long")
+)
+
+// newHTTP returns a client that follows no redirects: the card says where the agent is.
+func newHTTP(c *Config) *http.Client {
+	dialer := &net.Dialer{Timeout: c.Connect, KeepAlive: 15 * time.Second}
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: c.TLS, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: c.Connect, ResponseHeaderTimeout: c.Answer, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+			DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		},
+	}
+}
+
+// lostError is a connection that could not be made, or that broke before the answer was whole.
+type lostError struct {
+	err  error
+	sent bool // the request may have arrived
+}
+
+// Error leaves the cause to the log: it has addresses.
+func (e *lostError) Error() string {
+	if e.sent {
+		return "the connection to the upstream agent broke"
+	}
+	return "the upstream agent cannot be reached"
+}
+
+func (e *lostError) Unwrap() error { return e.err }
+
+// lost makes a lostError.
+func lost(ctx context.Context, what string, sent bool, err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return &lostError{fmt.Errorf("%s: %w", what, err), sent}
+}
+
+// refusal is an answer by HTTP alone.
+type refusal struct {
+	status int
+	after  time.Duration
+	text   string
+}
+
+func (e *refusal) Error() string {
+	if e.status >= 300 && e.status < 400 {
+		return fmt.Sprintf("the upstream answers with HTTP status %d, and redirects are not followed", e.status)
+	}
+	if e.text != "" {
+		return fmt.Sprintf("the upstream answers with HTTP status %d: %s", e.status, e.text)
+	}
+	return fmt.Sprintf("the upstream answers with HTTP status %d", e.status)
+}
+
+// passing reports whether the same request may be taken later.
+func (e *refusal) passing() bool {
+	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout || e.status == http.StatusTooEarly
+}
+
+// turnedAway reports whether the upstream has said that it did not take the request.
+func (e *refusal) turnedAway() bool {
+	return e.status < 500 || e.status == http.StatusServiceUnavailable || e.status == http.StatusNotImplemented
+}
+
+const (
+	maxRefusal = 16 << 10
+	maxAsked   = 5 * time.Minute // keeps an upstream from putting us off for good
+)
+
+func refusalOf(resp *http.Response, body []byte) *refusal {
+	e := &refusal{status: resp.StatusCode}
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.after = min(time.Duration(n)*time.Second, maxAsked)
+	}
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/plain" {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+		e.text = strings.ToValidUTF8(line[:min(len(line), 200)], "")
+	}
+	return e
+}
+
+// request sends one JSON-RPC request. The id is the same in all of them: each has a connection to
+// itself as long as its answer lasts.
+func (e *Executor) request(ctx context.Context, at *endpoint, method string, params []byte, key, accept string) (*http.Response, error) {
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	body := rawjson.AppendString([]byte(`{"jsonrpc":"2.0","id":1,"method":`), method)
+	body = append(append(append(body, `,"params":`...), params...), '}')
+	req, err := http.NewRequestWithContext(traced, http.MethodPost, at.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.GetBody = nil // net/http must not send it again by itself
+	req.Header = e.header(at.version)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := e.http.Do(req)
+	if err != nil {
+		return nil, lost(ctx, method, connected.Load(), err)
+	}
+	return resp, nil
+}
+
+// call does one request with one answer. Errors: *answer.Error, *refusal, *lostError, invalid.
+func (e *Executor) call(ctx context.Context, at *endpoint, method string, params []byte, key string) ([]byte, error) {
+	resp, err := e.request(ctx, at, method, params, key, "application/json")
+	if err != nil {
+		return nil, err
+	}
+	defer closeBody(resp)
+	return e.single(ctx, resp, method)
+}
+
+// single reads an answer that is no stream, whatever it says of its type: some SDKs answer with
+// text/plain. Some have errors of JSON-RPC under other statuses than 200.
+func (e *Executor) single(ctx context.Context, resp *http.Response, method string) ([]byte, error) {
+	limit := e.c.MaxBytes
+	if resp.StatusCode != http.StatusOK {
+		limit = min(limit, maxRefusal)
+	}
+	body, err := e.readAll(resp.Body, limit)
+	switch {
+	case errors.Is(err, errTooLarge) && resp.StatusCode == http.StatusOK:
+		return nil, invalid("the upstream's answer to %s is larger than %d bytes", method, limit)
+	case err != nil && !errors.Is(err, errTooLarge):
+		return nil, lost(ctx, method, true, err)
+	}
+	result, err := answer.Response(body, 1)
+	var said *answer.Error
+	switch {
+	case errors.As(err, &said) && said.Code != 0:
+		return nil, said
+	case resp.StatusCode != http.StatusOK:
+		return nil, refusalOf(resp, body)
+	case err != nil:
+		return nil, invalid("the upstream's answer to %s, of type %.80q: %w", method, resp.Header.Get("Content-Type"), err)
+	}
+	return result, nil
+}
+
+var errTooLarge = errors.New("too large")
+
+func (e *Executor) readAll(r io.Reader, limit int) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(body) > limit {
+		return body[:limit], errTooLarge
+	}
+	return body, err
+}
+
+// closeBody reads what little is left, so that the connection can be used again.
+func closeBody(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
+	_ = resp.Body.Close()
+}
+
+// stream is an answer of several items.
+type stream struct {
+	e      *Executor
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	method string
+	body   io.Closer
+	events *sse.Reader // nil: there is one item, in only
+	only   []byte
+	done   bool
+}
+
+// open does one request that is answered with a stream. The caller closes it.
+func (e *Executor) open(ctx context.Context, at *endpoint, method string, params []byte, key string) (*stream, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	resp, err := e.request(ctx, at, method, params, key, "text/event-stream") //nolint:bodyclose // close does
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	s := &stream{e: e, ctx: ctx, cancel: cancel, method: method, body: resp.Body}
+	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); resp.StatusCode != http.StatusOK || t != "text/event-stream" {
+		if s.only, err = e.single(ctx, resp, method); err != nil {
+			s.close()
+			return nil, err
+		}
+		return s, nil
+	}
+	s.events = sse.NewReader(&watched{r: resp.Body, limit: e.c.Silence, cancel: cancel}, sse.ReaderOptions{MaxLine: e.c.MaxBytes, MaxEvent: e.c.MaxBytes})
+	return s, nil
+}
+
+// watched ends a request of which nothing more is heard.
+type watched struct {
+	r      io.Reader
+	limit  time.Duration
+	cancel context.CancelCauseFunc
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	t := time.AfterFunc(w.limit, func() { w.cancel(errSilent) })
+	defer t.Stop()
+	return w.r.Read(p)
+}
+
+// next returns the next item. The end of the stream, however it comes, is a *lostError.
+func (s *stream) next() (answer.Item, error) {
+	data, err := s.result()
+	if err != nil {
+		return answer.Item{}, err
+	}
+	item, err := answer.Decode(data)
+	if err != nil {
+		return answer.Item{}, invalid("the upstream's %s: %w", s.method, err)
+	}
+	return item, nil
+}
+
+// result returns what the next JSON-RPC response holds.
+func (s *stream) result() ([]byte, error) {
+	if s.events == nil {
+		if s.done {
+			return nil, &lostError{io.EOF, true}
+		}
+		s.done = true
+		return s.only, nil
+	}
+	for {
+		ev, err := s.events.Next()
+		if errors.Is(err, sse.ErrTooLarge) {
+			return nil, invalid("an event of the upstream is larger than %d bytes", s.e.c.MaxBytes)
+		}
+		if err != nil {
+			return nil, lost(s.ctx, s.method, true, err)
+		}
+		if len(bytes.TrimSpace(ev.Data)) == 0 {
+			continue // a sign of life
+		}
+		data, err := answer.Response(ev.Data, 1)
+		var said *answer.Error
+		if errors.As(err, &said) {
+			return nil, said
+		}
+		if err != nil {
+			return nil, invalid("an event of the upstream: %w", err)
+		}
+		return data, nil
+	}
+}
+
+func (s *stream) close() {
+	s.cancel(nil)
+	_ = s.body.Close()
+}

@@ -1,0 +1,201 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	nethttp "net/http"
+	"slices"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor/vocab"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/sse"
+)
+
+// answer is the body of an answer, whose bytes are counted and whose pauses are bounded.
+type answer struct {
+	x       *exchange
+	body    io.Reader
+	decoder *vocab.Decoder
+	vague   bool // its end cannot be told from a cut
+	left    int  // bytes that may still come
+	n       int  // events so far
+}
+
+func newAnswer(x *exchange, resp *nethttp.Response) *answer {
+	return &answer{
+		x: x, body: resp.Body, decoder: vocab.NewDecoder(x.run), left: x.e.c.MaxOutput,
+		vague: resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked"),
+	}
+}
+
+var (
+	errTooMuch = errors.New("answer too long")
+	errCut     = errors.New("the agent's connection was cut before the end of its answer")
+)
+
+// Read reads the body. Only while it waits for bytes does the time between them count: a
+// caller that is slow is not the agent's fault.
+func (a *answer) Read(b []byte) (int, error) {
+	if a.left <= 0 {
+		return 0, errTooMuch
+	}
+	if limit := a.x.e.c.IdleTimeout; limit > 0 {
+		t := time.AfterFunc(limit, func() { a.x.abort(errIdle) })
+		defer t.Stop()
+	}
+	n, err := a.body.Read(b)
+	a.left -= n
+	return n, err
+}
+
+// read reads events until one ends the turn, which is errTurnOver, or something is wrong.
+func (a *answer) read(h nethttp.Header) error {
+	if enc := h.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return invalid("the answer has the Content-Encoding %.40q, which was not asked for", enc)
+	}
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // an error leaves a kind that is refused
+	switch kind {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines":
+		return a.lines()
+	case "text/event-stream":
+		return a.stream()
+	case "application/json":
+		return a.document()
+	}
+	return invalid("the answer has the Content-Type %.80q; it must be application/x-ndjson, text/event-stream or application/json", h.Get("Content-Type"))
+}
+
+// event decodes one event and hands it on.
+func (a *answer) event(data []byte) error {
+	a.n++
+	event, err := a.decoder.Decode(data)
+	if err != nil {
+		return invalid("event %d of the answer: %w", a.n, err)
+	}
+	u, ok := event.(*a2a.StatusUpdate)
+	final := ok && u.Status.State.EndsTurn()
+	if final {
+		a.x.last()
+	}
+	if err := a.x.emit(event); err != nil {
+		return err
+	}
+	if final {
+		return errTurnOver
+	}
+	return nil
+}
+
+// end says what the end of the body means, where there was no status that ended the turn.
+func (a *answer) end(err error) error {
+	cause := context.Cause(a.x.ctx)
+	switch {
+	case cause != nil:
+		return cause
+	case errors.Is(err, errTooMuch):
+		return invalid("the answer is longer than %d bytes", a.x.e.c.MaxOutput)
+	case errors.Is(err, sse.ErrTooLarge), errors.Is(err, bufio.ErrTooLong):
+		return invalid("event %d of the answer is longer than %d bytes", a.n+1, a.x.e.c.MaxEvent)
+	}
+	a.x.open = false // the agent has closed it
+	if errors.Is(err, io.EOF) && !a.vague {
+		return invalid("the answer ended behind event %d without a status that ends the turn", a.n)
+	}
+	a.x.log.Warn("agent's answer was cut", "events", a.n, "err", err)
+	return errCut
+}
+
+// lines reads one event per line.
+func (a *answer) lines() error {
+	r := bufio.NewReaderSize(a, 64<<10)
+	for {
+		line, err := readLine(r, a.x.e.c.MaxEvent)
+		whole := err == nil || errors.Is(err, io.EOF) && !a.vague
+		// In a body that may have been cut, what has no end of line counts only if it is an
+		// event: the beginning of one never is.
+		if line = bytes.TrimSpace(line); len(line) > 0 && (whole || errors.Is(err, io.EOF) && rawjson.Check(line, maxDepth) == nil) {
+			if err := a.event(line); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return a.end(err)
+		}
+	}
+}
+
+// maxDepth is that of an event inside an array.
+const maxDepth = 65
+
+// readLine returns the next line in memory of its own. The error is io.EOF with the last one.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		line = append(line, piece...)
+		if len(bytes.TrimRight(line, "\r\n")) > most {
+			return nil, bufio.ErrTooLong
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// stream reads server-sent events. Their types do not matter.
+func (a *answer) stream() error {
+	r := sse.NewReader(a, sse.ReaderOptions{MaxLine: a.x.e.c.MaxEvent + len("data: "), MaxEvent: a.x.e.c.MaxEvent})
+	for {
+		ev, err := r.Next()
+		if err != nil {
+			return a.end(err)
+		}
+		if err := a.event(ev.Data); err != nil {
+			return err
+		}
+	}
+}
+
+// document reads one JSON value: an event, or an array of events.
+func (a *answer) document() error {
+	data, err := io.ReadAll(a)
+	if err != nil {
+		return a.end(err)
+	}
+	a.x.open = false
+	data = rawjson.Trim(data)
+	if err := rawjson.Check(data, maxDepth); err != nil {
+		if a.vague {
+			return a.end(io.EOF)
+		}
+		return invalid("the answer: %w", err)
+	}
+	if rawjson.KindOf(data) != rawjson.KindArray {
+		err = a.one(data)
+	} else {
+		for e := range rawjson.Elements(data) {
+			if err = a.one(e); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a.vague = false // it is complete
+	return a.end(io.EOF)
+}
+
+// one is event for a part of a document.
+func (a *answer) one(data []byte) error {
+	if len(data) > a.x.e.c.MaxEvent {
+		return a.end(sse.ErrTooLarge)
+	}
+	return a.event(data)
+}

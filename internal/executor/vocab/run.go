@@ -1,0 +1,30 @@
+package vocab
+
+import (
+	"strconv"
+
+	"github.com/a2ad/a2ad/internal/executor"
+)
+
+// RunOf returns what the agent of a run is told.
+func RunOf(r *executor.Run) *Run {
+	task := r.Task
+	if task.Agent == "" {
+		task.Agent = r.Agent
+	}
+	return &Run{
+		Task: &task, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt, Deadline: r.Deadline, Checkpoint: r.Checkpoint,
+		Traceparent: r.Traceparent,
+	}
+}
+
+// Turn returns the number of the turn that a run is at, from 1: the same on every attempt.
+func Turn(r *executor.Run) string {
+	_, fresh := executor.Conversation(*r)
+	return strconv.Itoa(fresh + 1)
+}
+
+// NewDecoder returns a Decoder for the events of a run.
+func NewDecoder(r *executor.Run) *Decoder {
+	return &Decoder{TaskID: r.Task.ID.String(), ContextID: r.Task.ContextID, Prefix: Turn(r) + "-"}
+}

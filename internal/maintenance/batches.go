@@ -1,0 +1,43 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// BatchSweeper forgets what nobody will ask for again: the ids under which workers far away have
+// sent batches.
+type BatchSweeper struct {
+	Store  *store.Store
+	Logger *slog.Logger
+}
+
+const (
+	batchesEvery  = 10 * time.Minute
+	batchesAtOnce = 5000
+	batchIDsFor   = 24 * time.Hour // a worker that repeats a batch does so at once, or after a crash of its own
+)
+
+// Run sweeps until ctx is done.
+func (s *BatchSweeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(backoff.Jitter(batchesEvery, nil))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		for n := batchesAtOnce; n == batchesAtOnce && ctx.Err() == nil; {
+			var err error
+			if n, err = s.Store.ForgetBatches(ctx, batchIDsFor, batchesAtOnce); err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "forget batch ids", "err", err)
+			}
+		}
+		timer.Reset(backoff.Jitter(batchesEvery, nil))
+	}
+}

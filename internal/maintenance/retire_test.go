@@ -1,0 +1,98 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+func TestFateGoesByTheWayOfTheEnd(t *testing.T) {
+	t.Parallel()
+	rule := a2a.Retention{Completed: time.Hour, Failed: -1, Canceled: 3 * time.Hour, Log: 2 * time.Hour}
+	tests := []struct {
+		state a2a.State
+		after time.Duration
+		want  store.Fate
+	}{
+		{a2a.StateCompleted, 59 * time.Minute, store.Keep},
+		{a2a.StateCompleted, time.Hour, store.Delete},
+		{a2a.StateFailed, time.Hour, store.Keep},
+		{a2a.StateFailed, 1000 * time.Hour, store.Prune}, // kept for ever, its log is not
+		{a2a.StateCanceled, 2 * time.Hour, store.Prune},
+		{a2a.StateCanceled, 3 * time.Hour, store.Delete},
+		{a2a.StateRejected, time.Hour, store.Keep}, // no rule
+		{a2a.StateWorking, 1000 * time.Hour, store.Prune},
+	}
+	for _, tt := range tests {
+		if got := fate(rule, store.Ended{State: tt.state, For: tt.after}); got != tt.want {
+			t.Errorf("%s for %s: %d, want %d", tt.state, tt.after, got, tt.want)
+		}
+	}
+}
+
+func TestYoungestIsTheFirstAgeThatMatters(t *testing.T) {
+	t.Parallel()
+	never := a2a.Retention{}
+	if got := youngest(nil, never); got != 0 {
+		t.Errorf("without rules %s", got)
+	}
+	rules := map[string]a2a.Retention{"a": {Completed: -1, Log: time.Hour}, "b": {Failed: 2 * time.Hour}}
+	if got := youngest(rules, a2a.Retention{Completed: 90 * time.Minute}); got != time.Hour {
+		t.Errorf("%s, want 1h", got)
+	}
+}
+
+// Each agent's tasks go by its own rule, in as many steps as it takes.
+func TestRetirerRemovesWhatTheRulesSay(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sql := db.Pool(t)
+	const each = retireBatch + 50
+	for _, agent := range []string{"short", "long", "other"} {
+		if _, err := sql.Exec(t.Context(), `
+			WITH t AS (
+			  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, read_user_seq, created_at)
+			  SELECT ('01000000-0000-7000-8000-' || lpad(to_hex(g + 1000 * ascii($1)), 12, '0'))::uuid, 'acme', 'ann', $1, 'c', 100, now() - interval '2 hours', 2, now(), 1, 1, 1, now()
+			  FROM generate_series(1, $2) g
+			  RETURNING id
+			)
+			INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+			SELECT t.id, s.seq, gen_random_uuid(), 1, CASE s.seq WHEN 1 THEN 1 ELSE 100 END, 3, now(), '{}' FROM t, generate_series(1, 2) s(seq)`, agent, each); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Retirer{Store: s, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler), Rules: func() (map[string]a2a.Retention, a2a.Retention) {
+		return map[string]a2a.Retention{"short": {Completed: time.Hour}, "long": {Completed: 3 * time.Hour, Log: time.Hour}}, a2a.Retention{}
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() { done <- r.Run(ctx) }()
+	var short, long, other, events int
+	for range 2000 {
+		if err := sql.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE agent = 'short'), count(*) FILTER (WHERE agent = 'long'), count(*) FILTER (WHERE agent = 'other'),
+			(SELECT count(*) FROM a2a.task_events) FROM a2a.tasks`).Scan(&short, &long, &other, &events); err != nil {
+			t.Fatal(err)
+		}
+		if short == 0 && events == 3*each {
+			break
+		}
+	}
+	if short != 0 || long != each || other != each || events != 3*each {
+		t.Errorf("left are %d, %d and %d tasks with %d events", short, long, other, events)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

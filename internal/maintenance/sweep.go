@@ -1,0 +1,43 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// WebhookSweeper bounds the tables of webhooks: without it the ledger would keep every failed
+// try, and a client that sets and deletes webhooks would leave a row each time.
+type WebhookSweeper struct {
+	Store  *store.Store
+	Keep   time.Duration // see store.PushSweep
+	Forget time.Duration // see store.PushSweep
+	Every  time.Duration
+	Logger *slog.Logger
+}
+
+const sweepBatch = 500
+
+// Run looks every interval until ctx is done.
+func (s *WebhookSweeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			more, err = s.Store.SweepPushes(ctx, store.PushSweep{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
+			if err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "sweep", "err", err)
+			}
+		}
+		timer.Reset(backoff.Jitter(s.Every, nil))
+	}
+}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// A queue has lanes, and a claim goes through them in order. An owner's first waiting tasks of
+// an agent are in lane 0, the next ones in lane 1, and so on, each lane with room for more: so
+// an owner with very many waiting tasks stands in front of another with a few of them alone.
+// Behind tasks that wait in one lane an owner gets no place in an earlier one: its tasks keep
+// their order. One claim in lastFirst begins with the last lane, so that what waits there is not forgotten
+// while others keep the first ones full.
+const (
+	lanes     = 4
+	lastFirst = 8
+)
+
+// laneRoom is how many tasks of one owner each lane takes; the last one takes all.
+var laneRoom = [lanes - 1]int{4, 28, 224}
+
+// laneKey names what shares the room in a lane.
+type laneKey struct{ agent, tenant, owner string }
+
+// laner chooses the lane of each new task. It knows what this process has submitted, and when;
+// whether that still waits it tells from the first task of the lane, since a lane is claimed
+// in order. Several replicas give an owner so many times the room.
+type laner struct {
+	mu     sync.Mutex
+	owners map[laneKey]*laneOwner // guarded by mu
+	heads  map[string]*laneHeads  // guarded by mu
+}
+
+// laneOwner is what an owner has submitted, by the local clock.
+type laneOwner struct {
+	rings [lanes - 1]ring
+	last  [lanes]time.Time // the newest into each lane
+}
+
+// lane returns the last lane in which the owner has waiting tasks, or 0.
+func (o *laneOwner) lane(h *laneHeads) int {
+	for i := lanes - 1; i > 0; i-- {
+		if o.last[i].After(h.at[i]) {
+			return i
+		}
+	}
+	return 0
+}
+
+// maxLaneOwners bounds the memory: those without waiting tasks are forgotten first.
+const maxLaneOwners = 10_000
+
+// ring holds the times of the newest submissions of an owner into one lane, by the local
+// clock; the oldest one is next to be overwritten. It grows to the room of its lane.
+type ring struct {
+	times []time.Time
+	next  int
+}
+
+func (r *ring) oldest(room int) time.Time {
+	if len(r.times) < room {
+		return time.Time{}
+	}
+	return r.times[r.next]
+}
+
+func (r *ring) add(t time.Time, room int) {
+	if len(r.times) < room {
+		r.times = append(r.times, t)
+		return
+	}
+	r.times[r.next] = t
+	r.next = (r.next + 1) % room
+}
+
+// laneHeads is up to when each lane of a queue has been claimed, by the local clock.
+type laneHeads struct {
+	at     [lanes]time.Time
+	read   time.Time
+	whole  time.Time // when it was read without floors
+	floors [lanes]time.Time
+}
+
+// headAge is how old a look at the lanes may be when a lane seems to be full.
+const headAge = 20 * time.Millisecond
+
+// lane returns the lane of a new task.
+func (s *Store) lane(ctx context.Context, key laneKey) int16 {
+	if lane, ok := s.laner.choose(key, false); ok {
+		return lane
+	}
+	s.laner.look(ctx, s, key.agent)
+	lane, _ := s.laner.choose(key, true)
+	return lane
+}
+
+// choose takes the first lane with room behind the tasks of the owner that wait. If that is not
+// lane 0 and the queue has not been looked at for a while it declines, unless it must not: the
+// caller looks, while others go by what is known.
+func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heads := l.heads[key.agent]
+	if heads == nil {
+		heads = &laneHeads{}
+		l.heads[key.agent] = heads
+	}
+	o := l.owners[key]
+	if o == nil {
+		l.forget()
+		o = &laneOwner{}
+		l.owners[key] = o
+	}
+	i := o.lane(heads)
+	for ; i < lanes-1; i++ {
+		if t := o.rings[i].oldest(laneRoom[i]); t.IsZero() || !t.After(heads.at[i]) {
+			break
+		}
+	}
+	if i > 0 && !must && now.Sub(heads.read) > headAge {
+		heads.read = now
+		return 0, false
+	}
+	if i < lanes-1 {
+		o.rings[i].add(now, laneRoom[i])
+	}
+	o.last[i] = now
+	return int16(i), true
+}
+
+// forget makes room for one more owner. mu is held.
+func (l *laner) forget() {
+	if len(l.owners) < maxLaneOwners {
+		return
+	}
+	for key, o := range l.owners {
+		if h := l.heads[key.agent]; o.lane(h) == 0 && !o.last[0].After(h.at[0]) {
+			delete(l.owners, key)
+		}
+	}
+	for key := range l.owners {
+		if len(l.owners) < maxLaneOwners*9/10 { // so that it is not searched for each of many
+			return
+		}
+		delete(l.owners, key)
+	}
+}
+
+// look reads how far the lanes of a queue have been claimed. Who cannot know takes what it
+// knew: a task in the wrong lane is claimed all the same.
+func (l *laner) look(ctx context.Context, s *Store, agent string) {
+	l.mu.Lock()
+	heads := *l.heads[agent]
+	l.mu.Unlock()
+	p := dbsqlc.LaneHeadsParams{Queue: agent, Lanes: make([]int16, lanes), Floors: make([]pgtype.Timestamptz, lanes)}
+	now := time.Now()
+	whole := now.Sub(heads.whole) > floorRescan
+	for i := range p.Lanes {
+		p.Lanes[i], p.Floors[i] = int16(i), pgtype.Timestamptz{Time: heads.floors[i], Valid: true}
+		if whole || heads.floors[i].IsZero() {
+			p.Floors[i] = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+		}
+	}
+	rows, err := dbsqlc.New(s.work).LaneHeads(ctx, p)
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "look at the lanes", "agent", agent, "err", err)
+		return
+	}
+	if whole {
+		heads.whole = now
+	}
+	for i := range heads.at {
+		heads.at[i] = now // empty: all that was there is claimed
+	}
+	for _, r := range rows {
+		waited := time.Duration(r.WaitedMs) * time.Millisecond
+		heads.at[r.Lane] = now.Add(-waited - time.Millisecond)
+		heads.floors[r.Lane] = r.RunAt.Time.Add(-floorMargin)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heads.read = l.heads[agent].read
+	*l.heads[agent] = heads
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Grip is what a worker far away says it holds. Agents are those that it may work for, with
+// the time for which each renews its leases: the task of another one is not there.
+type Grip struct {
+	Task   a2a.ID
+	Epoch  int64
+	Batch  string // id of what it is about to write; may be empty
+	Agents map[string]time.Duration
+}
+
+// Held is a lease of a worker far away, extended just now.
+type Held struct {
+	Lease
+	ContextID string
+	Silent    time.Duration // since the last event of the task
+	Overdue   bool          // the deadline of the turn has passed
+	Repeat    *Written      // what was written under the id of the batch before
+}
+
+// Written is the answer to a batch.
+type Written struct {
+	LastSeq int64
+	Until   time.Time
+}
+
+// Hold extends a lease and reads what the process of its worker would know of the run. It
+// returns ErrLeaseLost if the lease is not held by this epoch, or has run out: one that has
+// is not revived, taken or not.
+func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
+	p := dbsqlc.LeaseHoldParams{TaskID: pgID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
+	for agent, ttl := range g.Agents {
+		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, ttl.Milliseconds())
+	}
+	var r dbsqlc.LeaseHoldRow
+	err := s.repeat(ctx, func() (err error) {
+		r, err = dbsqlc.New(s.work).LeaseHold(ctx, p)
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLeaseLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold a lease: %w", err)
+	}
+	h := &Held{
+		Lease: Lease{
+			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch, Attempt: int(r.Attempt),
+			Through: r.Through, Until: wireTime(r.LeaseUntil), LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush, Counted: r.Counted,
+		},
+		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond, Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
+		Repeat: written(r.BatchSeq, r.BatchUntil),
+	}
+	return h, nil
+}
+
+func written(seq int64, until pgtype.Timestamptz) *Written {
+	if !until.Valid {
+		return nil
+	}
+	return &Written{LastSeq: seq, Until: wireTime(until)}
+}
+
+// Over is how a run ended.
+type Over struct {
+	Outcome string // as in the record of attempts
+	At      time.Time
+	LastSeq int64
+	Repeat  *Written // what was written under the id of the batch
+}
+
+// Ended tells how a run ended that Hold has found lost. It returns ErrLeaseLost if there is
+// nothing to tell: the task, the epoch or the agent is not known, or the run still counts as
+// running although its lease has run out.
+func (s *Store) Ended(ctx context.Context, g Grip) (*Over, error) {
+	p := dbsqlc.RunEndedParams{TaskID: pgID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
+	for agent := range g.Agents {
+		p.Agents = append(p.Agents, agent)
+	}
+	var r dbsqlc.RunEndedRow
+	err := s.repeat(ctx, func() (err error) {
+		r, err = dbsqlc.New(s.work).RunEnded(ctx, p)
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLeaseLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the end of a run: %w", err)
+	}
+	return &Over{Outcome: *r.Outcome, At: wireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil)}, nil
+}
+
+// ArtifactIDs returns the ids of the artifacts that the events of a task behind after name.
+func (s *Store) ArtifactIDs(ctx context.Context, task a2a.ID, after int64) (ids []string, err error) {
+	err = s.repeat(ctx, func() (err error) {
+		ids, err = dbsqlc.New(s.work).ArtifactIDs(ctx, pgID(task), after)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read artifact ids: %w", err)
+	}
+	return ids, nil
+}
+
+// ForgetBatches drops up to batch ids of batches that are older than that, and returns how
+// many there were.
+func (s *Store) ForgetBatches(ctx context.Context, older time.Duration, batch int) (int, error) {
+	n, err := dbsqlc.New(s.work).BatchesDelete(ctx, pgInterval(older), int32(batch))
+	if err != nil {
+		return 0, fmt.Errorf("forget batch ids: %w", unavailable(err))
+	}
+	return int(n), nil
+}

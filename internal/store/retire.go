@@ -1,0 +1,243 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Retired says what a step of Retire has done.
+type Retired struct {
+	Next    a2a.ID // where to go on; zero: everything was looked at
+	Deleted int    // tasks
+	Pruned  int    // logs
+	Events  int64  // of these
+}
+
+// Ended is a task that Retire asks about.
+type Ended struct {
+	Agent string
+	State a2a.State
+	For   time.Duration // since it ended
+}
+
+// Fate is what becomes of a task that has ended.
+type Fate int
+
+// Fates, the least first.
+const (
+	Keep   Fate = iota
+	Prune       // remove its log; the task, its messages and its artifacts stay
+	Delete      // remove everything
+)
+
+const retireScan = 2000
+
+// Retire looks at a bounded number of tasks behind after, oldest first, that were made longer
+// than age ago, and removes of those that have ended what decide says. Tasks with something to
+// deliver are left alone, and so are those that somebody holds. Each step is one short
+// transaction; only one of all replicas takes it at a time, the others are told that there is
+// nothing to do.
+func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
+	var out Retired
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
+			return err
+		}
+		now, err := q.Now(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(after), Before: pgID(idAt(now.Time.Add(-age))), Max: retireScan})
+		if err != nil {
+			return err
+		}
+		var prune, drop []pgtype.UUID
+		for i, r := range rows {
+			if len(prune)+len(drop) == limit {
+				out.Next = rows[i-1].ID.Bytes
+				break
+			}
+			state := a2a.State(r.State)
+			if !state.Terminal() {
+				continue
+			}
+			switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
+			case fate == Delete:
+				drop = append(drop, r.ID)
+			case fate == Prune && r.FirstSeq < r.LastSeq:
+				prune = append(prune, r.ID)
+			}
+		}
+		if out.Next.IsZero() && len(rows) == retireScan {
+			out.Next = rows[len(rows)-1].ID.Bytes
+		}
+		if err := s.prune(ctx, q, prune, &out); err != nil {
+			return err
+		}
+		return s.drop(ctx, q, drop, &out)
+	})
+	if err != nil {
+		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
+	}
+	return out, nil
+}
+
+// settled locks the tasks and returns those that nothing keeps.
+func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtype.UUID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	locked, err := q.RetireLock(ctx, ids)
+	if err != nil || len(locked) == 0 {
+		return nil, err
+	}
+	return q.RetireSettled(ctx, locked)
+}
+
+func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) error {
+	ids, err := settled(ctx, q, ids)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	unfolded, err := q.LogUnfolded(ctx, ids)
+	if err != nil {
+		return err
+	}
+	if len(unfolded) > 0 {
+		if err := q.ArtifactFold(ctx, unfolded); err != nil {
+			return err
+		}
+	}
+	out.Pruned = len(ids)
+	out.Events, err = q.LogPrune(ctx, ids)
+	return err
+}
+
+func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) error {
+	ids, err := settled(ctx, q, ids)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	gone, err := q.TaskDelete(ctx, ids)
+	if err != nil {
+		return err
+	}
+	out.Deleted = len(gone)
+	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": ids[0].String(), "to": ids[len(ids)-1].String()}})
+}
+
+// idAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.
+func idAt(t time.Time) (id a2a.ID) {
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
+	copy(id[:6], ms[2:])
+	return id
+}
+
+// PurgeFilter says what to remove on request: a task, or all of an owner of a tenant, or those
+// of a context of that owner. A filter that selects everything is refused.
+type PurgeFilter struct {
+	Task      a2a.ID
+	Tenant    string
+	Owner     string
+	ContextID string
+}
+
+const purgePage = 200
+
+// Purge removes tasks and everything about them whatever their state: what still runs is
+// canceled first, and no webhook of theirs starts once it returns. It returns how many there were.
+// It may be repeated after an error.
+func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
+	if f.Task.IsZero() && (f.Tenant == "" || f.Owner == "") {
+		return 0, fmt.Errorf("purge: name a task, or a tenant and an owner")
+	}
+	purged := 0
+	for after := (a2a.ID{}); ; {
+		var rows []dbsqlc.PurgeScanRow
+		err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+			rows, err = q.PurgeScan(ctx, dbsqlc.PurgeScanParams{
+				After: pgID(after), ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID, Max: purgePage,
+			})
+			return err
+		})
+		if err != nil {
+			return purged, fmt.Errorf("purge: %w", unavailable(err))
+		}
+		if len(rows) == 0 {
+			return purged, nil
+		}
+		after = rows[len(rows)-1].ID.Bytes
+		n, err := s.purge(ctx, rows)
+		purged += n
+		if err != nil {
+			return purged, fmt.Errorf("purge: %w", err)
+		}
+	}
+}
+
+func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, error) {
+	ids := make([]pgtype.UUID, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+		if a2a.State(r.State).Terminal() {
+			continue
+		}
+		_, err := s.Cancel(ctx, Caller{Tenant: r.Tenant, Owner: r.Owner}, "", r.ID.Bytes)
+		if c := a2a.CodeOf(err); err != nil && c != a2a.CodeTaskNotCancelable && c != a2a.CodeTaskNotFound {
+			return 0, err
+		}
+	}
+	if err := s.endPushes(ctx, ids); err != nil {
+		return 0, err
+	}
+	gone := 0
+	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		if _, err := q.PurgeLock(ctx, ids); err != nil {
+			return err
+		}
+		rows, err := q.TaskDelete(ctx, ids)
+		if err != nil {
+			return err
+		}
+		gone = len(rows)
+		for _, r := range rows {
+			if err := s.record(ctx, q, Action{Name: ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return gone, err
+}
+
+// endPushes deletes the webhooks of tasks and returns when none of their requests can start.
+func (s *Store) endPushes(ctx context.Context, ids []pgtype.UUID) error {
+	q := dbsqlc.New(s.work)
+	if err := s.repeat(ctx, func() error { return q.PushesEnd(ctx, ids) }); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(deletePoll)
+	defer ticker.Stop()
+	for {
+		busy, err := q.PushesBusy(ctx, ids)
+		switch {
+		case err == nil && !busy:
+			return nil
+		case err != nil && !lost(err):
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

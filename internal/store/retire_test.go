@@ -1,0 +1,213 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// leftovers lists the tables that still have rows of a task.
+func (f *fixture) leftovers(task a2a.ID) []string {
+	f.t.Helper()
+	return f.column(fmt.Sprintf(`
+		SELECT x.name FROM (
+		  SELECT 'tasks' AS name FROM a2a.tasks WHERE id = '%[1]s'
+		  UNION SELECT 'task_events' FROM a2a.task_events WHERE task_id = '%[1]s'
+		  UNION SELECT 'messages' FROM a2a.messages WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_attempts' FROM a2a.task_attempts WHERE task_id = '%[1]s'
+		  UNION SELECT 'artifacts' FROM a2a.artifacts WHERE task_id = '%[1]s'
+		  UNION SELECT 'artifact_parts' FROM a2a.artifact_parts WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_checkpoints' FROM a2a.task_checkpoints WHERE task_id = '%[1]s'
+		  UNION SELECT 'context_tasks' FROM a2a.context_tasks WHERE task_id = '%[1]s'
+		  UNION SELECT 'idempotency_keys' FROM a2a.idempotency_keys WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_ready' FROM a2a.task_ready WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_leases' FROM a2a.task_leases WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_batches' FROM a2a.task_batches WHERE task_id = '%[1]s'
+		  UNION SELECT 'push_configs' FROM a2a.push_configs WHERE task_id = '%[1]s'
+		  UNION SELECT 'push_attempts' FROM a2a.push_attempts WHERE task_id = '%[1]s') x ORDER BY x.name`, task))
+}
+
+// A table with a task_id that a deletion forgets would keep what somebody wanted gone.
+func TestDeletionKnowsEveryTable(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	known := []string{"audit_log"} // by design: who did what outlives what it was done to
+	known = append(known, "task_events", "messages", "task_attempts", "artifacts", "artifact_parts", "task_checkpoints", "context_tasks",
+		"idempotency_keys", "task_ready", "task_leases", "task_batches", "push_configs", "push_attempts")
+	for _, table := range f.column(`SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND a.attname = 'task_id'`) {
+		if !slices.Contains(known, table) {
+			t.Errorf("%s has a task_id: TaskDelete must remove its rows, and leftovers of this test look for them", table)
+		}
+	}
+}
+
+// retire goes over all tasks once.
+func (f *fixture) retire(limit int, decide func(store.Ended) store.Fate) (sum store.Retired) {
+	f.t.Helper()
+	for after := (a2a.ID{}); ; {
+		got, err := f.Retire(f.ctx, after, 0, limit, decide)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		sum.Deleted, sum.Pruned, sum.Events = sum.Deleted+got.Deleted, sum.Pruned+got.Pruned, sum.Events+got.Events
+		if after = got.Next; after.IsZero() {
+			return sum
+		}
+	}
+}
+
+func always(fate store.Fate) func(store.Ended) store.Fate {
+	return func(store.Ended) store.Fate { return fate }
+}
+
+func TestRetireDeletesWhatHasEndedAndIsSettled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	unsettled := f.full() // its webhook has had nothing yet
+	running := f.running().TaskID
+	waiting := f.task()
+	var ended []a2a.ID
+	for range 5 {
+		l := f.running()
+		f.append(l, whole("a", "x"), status(a2a.StateCompleted, "done"))
+		ended = append(ended, l.TaskID)
+	}
+	var asked []store.Ended
+	got := f.retire(2, func(e store.Ended) store.Fate { asked = append(asked, e); return store.Delete })
+	same(t, "retired", store.Retired{Deleted: 5}, got)
+	for _, e := range asked {
+		if e.Agent != agent || e.State != a2a.StateCompleted || e.For < 0 || e.For > time.Hour {
+			t.Errorf("asked about %+v", e)
+		}
+	}
+	for _, id := range ended {
+		if left := f.leftovers(id); len(left) > 0 {
+			t.Errorf("what is left of %s: %q", id, left)
+		}
+	}
+	for _, id := range []a2a.ID{unsettled, running, waiting} {
+		if left := f.leftovers(id); !slices.Contains(left, "tasks") || !slices.Contains(left, "task_events") {
+			t.Errorf("what is left of %s: %q", id, left)
+		}
+	}
+	if n := len(f.actions()); n != 3 { // batches of two
+		t.Errorf("%d actions are recorded: %q", n, f.actions())
+	}
+	// Its webhook was given up: that is settled too.
+	f.exec("UPDATE a2a.push_configs SET state = 'dead', reason = 'x' WHERE task_id = $1", unsettled.String())
+	same(t, "retired", store.Retired{Deleted: 1}, f.retire(10, always(store.Delete)))
+	if left := f.leftovers(unsettled); len(left) > 0 {
+		t.Errorf("what is left of %s: %q", unsettled, left)
+	}
+	f.invariants()
+}
+
+func TestRetireLeavesYoungTasksUnread(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.append(l, status(a2a.StateCompleted, ""))
+	got, err := f.Retire(f.ctx, a2a.ID{}, time.Hour, 10, func(e store.Ended) store.Fate { t.Errorf("asked about %+v", e); return store.Delete })
+	if err != nil || got != (store.Retired{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Whoever sets a webhook on an ended task, or reads it, holds its row.
+func TestRetireLeavesHeldTasksAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.append(l, status(a2a.StateCompleted, ""))
+	release := f.hold("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID.String())
+	same(t, "retired", store.Retired{}, f.retire(10, always(store.Delete)))
+	release()
+	same(t, "retired", store.Retired{Deleted: 1}, f.retire(10, always(store.Delete)))
+}
+
+// Without its log a task reads as before.
+func TestPrunedTaskReadsTheSame(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, events := range []int{3, 40} { // artifacts in the log, and folded
+		l := f.running()
+		for i := range events {
+			f.append(l, whole(fmt.Sprint("a", i%3), fmt.Sprint(i)))
+		}
+		f.append(l, status(a2a.StateCompleted, "done"))
+		before, log := f.snapshot(l.TaskID), f.log(l.TaskID)
+		same(t, "retired", store.Retired{Pruned: 1, Events: int64(len(log) - 1)}, f.retire(10, always(store.Prune)))
+		same(t, "retired again", store.Retired{}, f.retire(10, always(store.Prune)))
+		same(t, "task", before, f.snapshot(l.TaskID))
+		at, err := f.SnapshotAt(f.ctx, l.TaskID, before.LastSeq, store.Want{Artifacts: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "task at its end", before, at)
+		same(t, "log", log[len(log)-1:], f.log(l.TaskID))
+		// A client that comes back to an event that is gone is told of a gap.
+		if _, ok, err := f.EventUID(f.ctx, l.TaskID, 2); err != nil || ok {
+			t.Errorf("event 2 is there: %v, %v", ok, err)
+		}
+	}
+	f.invariants()
+}
+
+func TestPurgeRemovesWhateverRuns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	mine := []a2a.ID{f.full(), f.running().TaskID, f.task()}
+	f.setPush(mine[1], "hook")
+	bob := store.Caller{Tenant: "acme", Owner: "bob"}
+	other := f.submit(store.Submission{Caller: bob, Agent: agent, ContextID: "talk", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}).Task
+	f.takeWakes()
+	if _, err := f.Purge(f.ctx, store.PurgeFilter{Tenant: "acme"}); err == nil {
+		t.Error("a whole tenant was purged by leaving the owner out")
+	}
+	// One context of an owner.
+	n, err := f.Purge(f.ctx, store.PurgeFilter{Tenant: "acme", Owner: "ann", ContextID: "talk"})
+	if err != nil || n != 1 || len(f.leftovers(mine[0])) > 0 || len(f.leftovers(mine[1])) == 0 {
+		t.Errorf("purge of a context: %d, %v", n, err)
+	}
+	n, err = f.Purge(f.ctx, store.PurgeFilter{Tenant: "acme", Owner: "ann"})
+	if err != nil || n != 2 {
+		t.Errorf("purge of an owner: %d, %v", n, err)
+	}
+	for _, id := range mine {
+		if left := f.leftovers(id); len(left) > 0 {
+			t.Errorf("what is left of %s: %q", id, left)
+		}
+	}
+	if !slices.Contains(f.takeWakes(), "cancel:r1") {
+		t.Error("the worker was not told")
+	}
+	if left := f.leftovers(other); !slices.Contains(left, "tasks") {
+		t.Errorf("somebody else's task: %q", left)
+	}
+	if n, err := f.Purge(f.ctx, store.PurgeFilter{Task: other}); err != nil || n != 1 {
+		t.Errorf("purge of a task: %d, %v", n, err)
+	}
+}
+
+// A request that a deliverer has begun is waited for, as when a client deletes the webhook.
+func TestPurgeWaitsForTheWebhookThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.full()
+	d := f.duePush()
+	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+	defer cancel()
+	if n, err := f.Purge(ctx, store.PurgeFilter{Task: task}); err == nil || n != 0 {
+		t.Errorf("purged %d under a request, %v", n, err)
+	}
+	f.delivered(d, true)
+	if n, err := f.Purge(f.ctx, store.PurgeFilter{Task: task}); err != nil || n != 1 {
+		t.Errorf("purge: %d, %v", n, err)
+	}
+}

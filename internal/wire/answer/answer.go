@@ -1,0 +1,485 @@
+// Package answer reads what A2A servers say to their clients: results, items of streams,
+// errors and cards, of 0.3 and of 1.0, as domain values.
+//
+// What it reads comes from somebody else's server and is believed in nothing: a value either
+// has the form that the rest of a2ad relies on, or there is an error that names the member to
+// blame. In that form it is lenient, since servers differ: members may be in camelCase or
+// snake_case, unknown ones are ignored, null is absent, a missing kind is inferred, and either
+// generation's spelling of states, roles and parts is taken for the same. Ids of tasks and
+// contexts are the server's: they are told apart from ours by being strings. Free-form values
+// are parts of the document, never copies.
+package answer
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/decode"
+)
+
+// MaxDepth is how deep a document may be nested: one level for each of the envelope, the
+// stream response and the like, over what a2ad takes from its own clients.
+const MaxDepth = 96
+
+// MaxID bounds the ids of tasks, contexts, messages and artifacts, in bytes.
+const MaxID = 1 << 10
+
+// Task is a snapshot as the server has it.
+type Task struct {
+	ID, ContextID string
+	Status        a2a.Status // StateNone: unknown
+	Artifacts     []a2a.Artifact
+	History       []a2a.Message // as the server orders it
+	Metadata      a2a.Raw
+}
+
+// Item is one result of a send or one item of a stream: exactly one of Task, Status, Artifact
+// and Message is set.
+type Item struct {
+	Task     *Task
+	Status   *a2a.StatusUpdate
+	Artifact *a2a.ArtifactUpdate
+	Message  *a2a.Message
+
+	TaskID, ContextID string // of the server; TaskID is empty for a Message outside a task
+}
+
+// Decode reads the result of a send or an item of a stream. raw has passed rawjson.Check.
+func Decode(raw []byte) (Item, error) {
+	var r reader
+	item := r.item(raw)
+	if r.err != nil {
+		return Item{}, r.err
+	}
+	return item, nil
+}
+
+// DecodeTask reads the answer to a get or a cancel. raw has passed rawjson.Check.
+func DecodeTask(raw []byte) (Task, error) {
+	var r reader
+	if wrapped := member(raw, "task"); wrapped != nil {
+		raw = wrapped
+	}
+	t := r.task(raw, "result")
+	return t, r.err
+}
+
+// reader keeps the first error.
+type reader struct{ err error }
+
+func (r *reader) fail(path, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s "+format, append([]any{path}, args...)...)
+	}
+}
+
+// members calls one with each member of an object that is not null, by its name in camelCase.
+func (r *reader) members(v []byte, path string, one func(key, path string, v []byte)) {
+	if rawjson.KindOf(v) != rawjson.KindObject {
+		r.fail(path, "must be an object")
+		return
+	}
+	for k, v := range rawjson.Members(v) {
+		if key := string(decode.CamelCase(k)); !decode.Absent(v) || key == "data" {
+			one(key, path+"."+key, v)
+		}
+	}
+}
+
+// member returns a member that is not null, or nil.
+func member(v []byte, name string) []byte {
+	for k, v := range rawjson.Members(v) {
+		if string(decode.CamelCase(k)) == name && !decode.Absent(v) {
+			return v
+		}
+	}
+	return nil
+}
+
+func (r *reader) item(raw []byte) (item Item) {
+	kind, v := r.kind(raw)
+	switch kind {
+	case "task":
+		t := r.task(v, kind)
+		return Item{Task: &t, TaskID: t.ID, ContextID: t.ContextID}
+	case "message":
+		m := r.message(v, kind)
+		return Item{Message: &m, TaskID: r.idOf(v, kind, "taskId"), ContextID: r.idOf(v, kind, "contextId")}
+	case "statusUpdate":
+		u := &a2a.StatusUpdate{}
+		item = Item{Status: u, TaskID: r.idOf(v, kind, "taskId"), ContextID: r.idOf(v, kind, "contextId")}
+		r.members(v, kind, func(key, path string, v []byte) {
+			switch key {
+			case "status":
+				u.Status = r.status(v, path)
+			case "metadata":
+				u.Metadata = r.object(v, path)
+			}
+		})
+		if member(v, "status") == nil {
+			r.fail(kind+".status", "is missing")
+		}
+	case "artifactUpdate":
+		u := &a2a.ArtifactUpdate{}
+		item = Item{Artifact: u, TaskID: r.idOf(v, kind, "taskId"), ContextID: r.idOf(v, kind, "contextId")}
+		r.members(v, kind, func(key, path string, v []byte) {
+			switch key {
+			case "artifact":
+				u.Artifact = r.artifact(v, path)
+			case "append":
+				u.Append = r.truth(v, path)
+			case "lastChunk":
+				u.LastChunk = r.truth(v, path)
+			case "metadata":
+				u.Metadata = r.object(v, path)
+			}
+		})
+		if member(v, "artifact") == nil {
+			r.fail(kind+".artifact", "is missing")
+		}
+	}
+	if item.TaskID == "" {
+		r.fail(kind+".taskId", "is missing")
+	}
+	return item
+}
+
+// kind says what an item is, in the names of 1.0, and returns the item itself. 1.0 wraps it in a
+// member of that name; 0.3 says its kind, or leaves that to be inferred from the members.
+func (r *reader) kind(raw []byte) (kind string, v []byte) {
+	if rawjson.KindOf(raw) != rawjson.KindObject {
+		r.fail("the result", "must be an object")
+		return "", nil
+	}
+	if k := member(raw, "kind"); k != nil {
+		name, _ := rawjson.String(k)
+		kind, known := map[string]string{
+			"task": "task", "message": "message", "status-update": "statusUpdate", "artifact-update": "artifactUpdate",
+		}[name]
+		if !known {
+			r.fail("kind", "%.40q is not one of an answer", name)
+		}
+		return kind, raw
+	}
+	for _, name := range []string{"task", "message", "statusUpdate", "artifactUpdate"} {
+		if v := member(raw, name); v != nil {
+			return name, v
+		}
+	}
+	switch {
+	case member(raw, "artifact") != nil:
+		return "artifactUpdate", raw
+	case member(raw, "parts") != nil:
+		return "message", raw
+	case member(raw, "status") != nil && member(raw, "taskId") != nil:
+		return "statusUpdate", raw
+	case member(raw, "status") != nil:
+		return "task", raw
+	}
+	r.fail("the result", "is no task, message, statusUpdate or artifactUpdate")
+	return "", nil
+}
+
+func (r *reader) task(v []byte, path string) (t Task) {
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "id":
+			t.ID = r.id(v, path)
+		case "contextId":
+			t.ContextID = r.id(v, path)
+		case "status":
+			t.Status = r.status(v, path)
+		case "artifacts":
+			r.list(v, path, func(path string, v []byte) { t.Artifacts = append(t.Artifacts, r.artifact(v, path)) })
+		case "history":
+			r.list(v, path, func(path string, v []byte) { t.History = append(t.History, r.message(v, path)) })
+		case "metadata":
+			t.Metadata = r.object(v, path)
+		}
+	})
+	if t.ID == "" {
+		r.fail(path+".id", "is missing")
+	}
+	if member(v, "status") == nil {
+		r.fail(path+".status", "is missing")
+	}
+	return t
+}
+
+func (r *reader) status(v []byte, path string) (s a2a.Status) {
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "state":
+			s.State = r.state(v, path)
+		case "message":
+			m := r.message(v, path)
+			s.Message = &m
+		case "timestamp":
+			// Only told apart by it, never stored: what is no time is none.
+			s.Time, _ = time.Parse(time.RFC3339Nano, r.text(v, path))
+		}
+	})
+	return s
+}
+
+// states are those of 1.0, in the order of their numbers.
+var states = [...]a2a.State{
+	a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
+	a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
+}
+
+func (r *reader) state(v []byte, path string) a2a.State {
+	if n, ok := rawjson.Int(v); ok && n >= 0 && n < int64(len(states)) {
+		return states[n]
+	}
+	name := r.text(v, path)
+	word := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "TASK_STATE_")), "_", "-")
+	if s, ok := a2a.ParseState(word); ok || word == "unknown" || word == "unspecified" {
+		return s
+	}
+	r.fail(path, "%.40q is not a state", name)
+	return a2a.StateNone
+}
+
+func (r *reader) artifact(v []byte, path string) (a a2a.Artifact) {
+	top := path
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "artifactId":
+			a.ID = r.id(v, path)
+		case "name":
+			a.Name = r.text(v, path)
+		case "description":
+			a.Description = r.text(v, path)
+		case "parts":
+			a.Parts = r.parts(v, path)
+		case "extensions":
+			a.Extensions = r.texts(v, path)
+		case "metadata":
+			a.Metadata = r.object(v, path)
+		}
+	})
+	if a.ID == "" {
+		r.fail(top+".artifactId", "is missing")
+	}
+	return a
+}
+
+// message reads a message without the ids of other tasks that it may have: they are not ours.
+func (r *reader) message(v []byte, path string) a2a.Message {
+	m := a2a.Message{Role: a2a.RoleAgent}
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "messageId":
+			m.ID = r.id(v, path)
+		case "role":
+			m.Role = r.role(v, path)
+		case "parts":
+			m.Parts = r.parts(v, path)
+		case "extensions":
+			m.Extensions = r.texts(v, path)
+		case "metadata":
+			m.Metadata = r.object(v, path)
+		}
+	})
+	return m
+}
+
+func (r *reader) role(v []byte, path string) a2a.Role {
+	if n, ok := rawjson.Int(v); ok && n == int64(a2a.RoleUser) {
+		return a2a.RoleUser
+	} else if ok {
+		return a2a.RoleAgent
+	}
+	switch name := r.text(v, path); name {
+	case "user", "ROLE_USER":
+		return a2a.RoleUser
+	case "agent", "ROLE_AGENT", "ROLE_UNSPECIFIED":
+	default:
+		r.fail(path, "%.40q is not a role", name)
+	}
+	return a2a.RoleAgent
+}
+
+func (r *reader) parts(v []byte, path string) (parts []a2a.Part) {
+	r.list(v, path, func(path string, v []byte) { parts = append(parts, r.part(v, path)) })
+	return parts
+}
+
+func (r *reader) part(v []byte, path string) (p a2a.Part) {
+	contents, top := 0, path
+	var null []byte
+	content := func(k a2a.PartKind, text string) {
+		contents++
+		p.Kind, p.Text = k, text
+	}
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "text":
+			content(a2a.PartText, r.text(v, path))
+		case "raw":
+			content(a2a.PartFile, r.base64(v, path))
+		case "url":
+			content(a2a.PartURL, r.text(v, path))
+		case "data":
+			if decode.Absent(v) {
+				null = v
+				return
+			}
+			content(a2a.PartData, "")
+			p.Data = slices.Clip(v)
+		case "file":
+			r.file(v, path, &p, content)
+		case "mediaType":
+			p.MediaType = r.text(v, path)
+		case "filename":
+			p.Filename = r.text(v, path)
+		case "metadata":
+			p.Metadata = r.object(v, path)
+		}
+	})
+	if contents == 0 && null != nil { // data that is null, unless it stands beside something else
+		content(a2a.PartData, "")
+		p.Data = slices.Clip(null)
+	}
+	if contents != 1 {
+		r.fail(top, "must have exactly one of text, a file and data")
+	}
+	r.unwrap(&p)
+	return p
+}
+
+// file reads the member that holds the file of a 0.3 part.
+func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartKind, string)) {
+	r.members(v, path, func(key, path string, v []byte) {
+		switch key {
+		case "bytes", "fileWithBytes":
+			content(a2a.PartFile, r.base64(v, path))
+		case "uri", "fileWithUri":
+			content(a2a.PartURL, r.text(v, path))
+		case "name":
+			p.Filename = r.text(v, path)
+		case "mimeType":
+			p.MediaType = r.text(v, path)
+		}
+	})
+}
+
+// Where 0.3 has no member for something, it stands in the metadata of the part: media type and
+// file name of text and data as a2ad writes them, and the mark of data that is no object and so
+// stands in one, as the SDKs write it.
+const (
+	keyMediaType = "a2ad/mediaType"
+	keyFilename  = "a2ad/filename"
+	keyWrapped   = "data_part_compat"
+)
+
+// unwrap takes what stands in the metadata where it belongs.
+func (r *reader) unwrap(p *a2a.Part) {
+	if p.Metadata == nil || p.Kind != a2a.PartText && p.Kind != a2a.PartData {
+		return
+	}
+	lift := func(key string, dst *string) {
+		if s, ok := rawjson.String(rawjson.Get(p.Metadata, key)); ok && s != "" && *dst == "" {
+			*dst = s
+			p.Metadata = without(p.Metadata, key)
+		}
+	}
+	lift(keyMediaType, &p.MediaType)
+	lift(keyFilename, &p.Filename)
+	if marked, _ := rawjson.Bool(rawjson.Get(p.Metadata, keyWrapped)); !marked || rawjson.KindOf(p.Data) != rawjson.KindObject {
+		return
+	}
+	value := rawjson.Get(p.Data, "value")
+	if value != nil && rawjson.Empty(rawjson.Without(p.Data, "value")) {
+		p.Data, p.Metadata = slices.Clip(value), without(p.Metadata, keyWrapped)
+	}
+}
+
+func without(metadata a2a.Raw, key string) a2a.Raw {
+	if rest := rawjson.Without(metadata, key); !rawjson.Empty(rest) {
+		return rest
+	}
+	return nil
+}
+
+// base64 takes the four usual forms and returns the standard one with padding.
+func (r *reader) base64(v []byte, path string) string {
+	s := r.text(v, path)
+	if _, err := base64.StdEncoding.Strict().DecodeString(s); err == nil && !strings.ContainsAny(s, "\r\n") {
+		return s
+	}
+	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+		if b, err := enc.DecodeString(s); err == nil {
+			return base64.StdEncoding.EncodeToString(b)
+		}
+	}
+	r.fail(path, "must be base64")
+	return ""
+}
+
+func (r *reader) list(v []byte, path string, one func(path string, v []byte)) {
+	if rawjson.KindOf(v) != rawjson.KindArray {
+		r.fail(path, "must be an array")
+		return
+	}
+	n := 0
+	for e := range rawjson.Elements(v) {
+		if r.err != nil {
+			return
+		}
+		one(path+"["+strconv.Itoa(n)+"]", e)
+		n++
+	}
+}
+
+func (r *reader) texts(v []byte, path string) (list []string) {
+	r.list(v, path, func(path string, v []byte) { list = append(list, r.text(v, path)) })
+	return list
+}
+
+func (r *reader) text(v []byte, path string) string {
+	s, ok := rawjson.String(v)
+	if !ok {
+		r.fail(path, "must be a string")
+	}
+	return s
+}
+
+func (r *reader) id(v []byte, path string) string {
+	s := r.text(v, path)
+	if len(s) > MaxID || strings.IndexByte(s, 0) >= 0 {
+		r.fail(path, "is longer than %d bytes or has a NUL", MaxID)
+	}
+	return s
+}
+
+// idOf reads an id that may be absent.
+func (r *reader) idOf(v []byte, path, name string) string {
+	if m := member(v, name); m != nil {
+		return r.id(m, path+"."+name)
+	}
+	return ""
+}
+
+func (r *reader) truth(v []byte, path string) bool {
+	b, ok := rawjson.Bool(v)
+	if !ok {
+		r.fail(path, "must be true or false")
+	}
+	return b
+}
+
+func (r *reader) object(v []byte, path string) a2a.Raw {
+	if rawjson.KindOf(v) != rawjson.KindObject {
+		r.fail(path, "must be an object")
+		return nil
+	}
+	return slices.Clip(v)
+}

@@ -1,0 +1,175 @@
+// Package workerapi is the lease over HTTP, for workers anywhere: claim runs, report events,
+// keep the lease, finish, below /worker/v1. openapi.json, which it serves, is the contract.
+//
+// It promises what the worker of this process has: a run is given to one worker at a time,
+// who has lost it writes nothing, and what was answered is durable. It keeps nothing of a run
+// in memory that another replica would need. It does not know what the workers do.
+package workerapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/attempt"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// Hub tells when to look again.
+type Hub interface {
+	Wait(key string) (wake <-chan struct{}, stop func())
+	Wake(keys ...string)
+}
+
+// Config sets an API up. Zero durations and sizes take their defaults.
+type Config struct {
+	Authenticator auth.Authenticator
+	Agents        []*a2a.Agent  // those whose work is left to workers far away
+	Limits        a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
+	MaxBytes      int64         // per task; 0: no limit
+	MaxSeq        int64         // events per task; 0: no limit
+	MaxArtifacts  int           // per task; 0: no limit
+	Poll          time.Duration // how often to look for work without a wake, 1 s
+	MaxBody       int64         // 4 MiB
+	MaxDepth      int           // of JSON, 64
+	MaxWaiting    int           // claims that wait at once, 1000
+	AnswerTimeout time.Duration // to write an answer, 30 s
+	// Drain ends when the server is about to stop: claims that wait are then answered.
+	Drain  context.Context
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{{&c.Poll, time.Second}, {&c.AnswerTimeout, 30 * time.Second}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = 4 << 20
+	}
+	if c.MaxDepth == 0 {
+		c.MaxDepth = 64
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = 1000
+	}
+	if c.Drain == nil {
+		c.Drain = context.Background()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// API answers workers. Use New. Its methods are safe for concurrent use.
+type API struct {
+	cfg    Config
+	store  *store.Store
+	hub    Hub
+	roster atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
+	bounds attempt.Bounds
+	desk   *desk
+	known  known
+	mux    *http.ServeMux
+}
+
+// agent is one whose work is done far away.
+type agent struct {
+	name   string
+	limits a2a.Limits
+	gone   bool // its runs go on, and there are no new ones
+}
+
+// New returns an API. Claims are answered while Run runs.
+func New(s *store.Store, hub Hub, cfg Config) *API {
+	cfg.setDefaults()
+	a := &API{cfg: cfg, store: s, hub: hub}
+	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
+	a.SetAgents(cfg.Agents)
+	a.desk = newDesk(a)
+	a.routes()
+	return a
+}
+
+// SetAgents puts other agents in the place of those that there are. The runs of those that are
+// gone may still be reported.
+func (a *API) SetAgents(list []*a2a.Agent) {
+	next := make(map[string]*agent, len(list))
+	for name, x := range a.agents() {
+		left := *x
+		left.gone = true
+		next[name] = &left
+	}
+	for _, x := range list {
+		next[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(a.cfg.Limits)}
+	}
+	a.roster.Store(&next)
+}
+
+func (a *API) agents() map[string]*agent {
+	if m := a.roster.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// limitsOf returns the limits of the agent of a lease.
+func (a *API) limitsOf(name string) a2a.Limits {
+	if x := a.agents()[name]; x != nil {
+		return x.limits
+	}
+	return a.cfg.Limits
+}
+
+// Run hands waiting tasks to waiting claims until ctx is done.
+func (a *API) Run(ctx context.Context) error {
+	a.desk.run(ctx)
+	return nil
+}
+
+// allowed returns the agents that a caller may work for.
+func (a *API) allowed(p *auth.Principal) map[string]time.Duration {
+	out := make(map[string]time.Duration, len(a.agents()))
+	for name, x := range a.agents() {
+		if p.MayUse(name) {
+			out[name] = x.limits.LeaseTTL
+		}
+	}
+	return out
+}
+
+// choose finds the agents that a claim names. Who is limited to some agents is not told
+// whether there are others.
+func (a *API) choose(p *auth.Principal, names []string) ([]*agent, error) {
+	var out []*agent
+	all := a.agents()
+	for _, name := range names {
+		if !p.MayUse(name) {
+			return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials are not for the agent %s", clip(name))
+		}
+		x := all[name]
+		if x == nil || x.gone {
+			return nil, notFound("there is no agent %s whose work is left to workers", clip(name))
+		}
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return attempt.CleanText(s[:64]) + "…"
+	}
+	return s
+}

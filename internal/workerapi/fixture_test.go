@@ -1,0 +1,355 @@
+package workerapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/workerapi"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m) }
+
+// callers are who the tests come as: the bearer token is the name.
+type callers struct{}
+
+func (callers) Authenticate(r *http.Request) (auth.Principal, error) {
+	p := auth.Principal{Tenant: "workers", Owner: "fleet", Kind: auth.KindService, Scopes: []auth.Scope{auth.ScopeWorker}}
+	switch strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") {
+	case "all":
+	case "words":
+		p.Agents = []string{"words"}
+	case "client":
+		p.Scopes = []auth.Scope{auth.ScopeTasksRead, auth.ScopeTasksWrite}
+	case "broken":
+		return p, fmt.Errorf("the table of keys is upside down")
+	default:
+		return p, auth.ErrNoCredential
+	}
+	return p, nil
+}
+
+func (callers) Challenges() []string          { return []string{`Bearer realm="a2ad"`} }
+func (callers) Schemes() []a2a.SecurityScheme { return nil }
+
+// fixture is a database of its own with one replica that serves workers.
+type fixture struct {
+	*store.Store
+	t   testing.TB
+	ctx context.Context
+	url string
+	sql *pgxpool.Pool
+	hub *notify.Hub
+	at  string // base URL of the replica
+	api *workerapi.API
+}
+
+var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
+
+// newFixture serves the agents words and other. There is no poll, so that what happens is due
+// to a wake.
+func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
+	t.Helper()
+	db := storetest.New(t)
+	f := &fixture{t: t, ctx: t.Context(), url: db.URL, sql: db.Pool(t)}
+	f.Store, f.hub, f.at = f.replica("r1", change...)
+	return f
+}
+
+// replica starts another server on the same database. It hears of what it does itself alone.
+func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
+	f.t.Helper()
+	hub := &notify.Hub{}
+	s, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(s.Close)
+	cfg := workerapi.Config{
+		Authenticator: auth.Chain{callers{}}, Agents: []*a2a.Agent{{Name: "words"}, {Name: "other"}},
+		Limits: testLimits, Poll: time.Hour, MaxBody: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	api := workerapi.New(s, hub, cfg)
+	f.api = api
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = api.Run(ctx) })
+	server := httptest.NewServer(api)
+	f.t.Cleanup(func() { server.CloseClientConnections(); stop(); wg.Wait(); server.Close() })
+	// Until Run has begun there is nothing for anybody.
+	for hub.Waiters() < len(cfg.Agents) {
+		select {
+		case <-f.ctx.Done():
+			f.t.Fatal("the API does not run")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return s, hub, server.URL
+}
+
+func (f *fixture) submit(agent, owner string) a2a.ID {
+	f.t.Helper()
+	out, err := f.Submit(f.ctx, store.Submission{
+		Caller: store.Caller{Tenant: "acme", Owner: owner}, Agent: agent, ContextID: "ctx",
+		Message: a2a.Message{ID: "m-1", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out.Task
+}
+
+// reply is an answer of the API.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	json   map[string]any
+}
+
+func (r reply) reason() string {
+	e, _ := r.json["error"].(map[string]any)
+	s, _ := e["reason"].(string)
+	return s
+}
+
+// post asks as the worker that may do all. Every answer must be as the document says.
+func (f *fixture) post(path, body string) reply {
+	f.t.Helper()
+	return f.ask(f.at, "all", "POST", path, body)
+}
+
+func (f *fixture) ask(base, key, method, path, body string) reply {
+	f.t.Helper()
+	r, err := f.tryAsk(f.ctx, base, key, method, path, body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+func (f *fixture) tryAsk(ctx context.Context, base, key, method, path, body string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, base+"/worker/v1"+path, strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	return f.send(req)
+}
+
+func (f *fixture) send(req *http.Request) (reply, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return reply{}, err
+	}
+	r := reply{status: resp.StatusCode, header: resp.Header, body: string(b)}
+	if err := json.Unmarshal(b, &r.json); err != nil {
+		return r, fmt.Errorf("%s: %q: %w", resp.Status, b, err)
+	}
+	f.documented(req.Method, strings.TrimPrefix(req.URL.Path, "/worker/v1"), r)
+	return r, nil
+}
+
+var (
+	runPath  = regexp.MustCompile(`^/runs/[^/]+/[^/]+/`)
+	document = sync.OnceValue(func() map[string]any {
+		b, err := os.ReadFile("openapi.json")
+		if err != nil {
+			panic(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+		if err != nil {
+			panic(err)
+		}
+		return doc.(map[string]any)
+	})
+	compiler = sync.OnceValue(func() *jsonschema.Compiler {
+		c := jsonschema.NewCompiler()
+		c.AssertFormat()
+		if err := c.AddResource("mem:///openapi.json", document()); err != nil {
+			panic(err)
+		}
+		return c
+	})
+	compiling sync.Mutex // of the compiler
+)
+
+func schema(pointer string) (*jsonschema.Schema, error) {
+	compiling.Lock()
+	defer compiling.Unlock()
+	return compiler().Compile("mem:///openapi.json#" + pointer)
+}
+
+// documented fails the test for an answer that the document does not have. What is at no path
+// of the document is 404.
+func (f *fixture) documented(method, path string, r reply) {
+	path = runPath.ReplaceAllString(path, "/runs/{taskId}/{epoch}/")
+	pointer := "/components/schemas/Error"
+	if item, ok := document()["paths"].(map[string]any)[path].(map[string]any); ok && item[strings.ToLower(method)] != nil {
+		responses := item[strings.ToLower(method)].(map[string]any)["responses"].(map[string]any)
+		if responses[fmt.Sprint(r.status)] == nil {
+			f.t.Errorf("%s %s answers with status %d, which the document does not have", method, path, r.status)
+			return
+		}
+		pointer = "/paths/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path) + "/" + strings.ToLower(method) +
+			fmt.Sprintf("/responses/%d/content/application~1json/schema", r.status)
+	} else if r.status != http.StatusNotFound {
+		f.t.Errorf("%s %s: status %d, want 404", method, path, r.status)
+	}
+	s, err := schema(pointer)
+	if err != nil {
+		f.t.Errorf("%s: %v", pointer, err)
+		return
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body))
+	if err == nil {
+		err = s.Validate(v)
+	}
+	if err != nil {
+		f.t.Errorf("%s %s: status %d: %v\n%s", method, path, r.status, err, r.body)
+	}
+}
+
+// run is a run that a worker has claimed.
+type run struct {
+	TaskID     string
+	Agent      string
+	Epoch      int64
+	Attempt    int
+	Checkpoint json.RawMessage
+	Messages   []any
+	path       string
+}
+
+func runsOf(t testing.TB, r reply) []run {
+	t.Helper()
+	var answer struct{ Runs []run }
+	if err := json.Unmarshal([]byte(r.body), &answer); err != nil || r.status != http.StatusOK {
+		t.Fatalf("claim: status %d: %v: %s", r.status, err, r.body)
+	}
+	for i := range answer.Runs {
+		answer.Runs[i].path = fmt.Sprintf("/runs/%s/%d/", answer.Runs[i].TaskID, answer.Runs[i].Epoch)
+	}
+	return answer.Runs
+}
+
+// claim takes up to n runs of an agent, waiting for the first.
+func (f *fixture) claim(agent string, n int) []run {
+	f.t.Helper()
+	return runsOf(f.t, f.post("/claim", fmt.Sprintf(`{"worker":"w1","agents":[%q],"max":%d,"waitSeconds":30}`, agent, n)))
+}
+
+// claimed submits a task and claims it.
+func (f *fixture) claimed() run {
+	f.t.Helper()
+	f.submit("words", "ann")
+	runs := f.claim("words", 1)
+	if len(runs) != 1 {
+		f.t.Fatalf("claimed %d runs, want 1", len(runs))
+	}
+	return runs[0]
+}
+
+func (f *fixture) id(r run) a2a.ID {
+	f.t.Helper()
+	id, err := a2a.ParseID(r.TaskID)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
+}
+
+func (f *fixture) snapshot(id a2a.ID) *a2a.Task {
+	f.t.Helper()
+	task, err := f.SnapshotOfAny(f.ctx, id, store.Want{Artifacts: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return task
+}
+
+func (f *fixture) wantState(id a2a.ID, want a2a.State) {
+	f.t.Helper()
+	if got := f.snapshot(id).Status.State; got != want {
+		f.t.Errorf("task %s is %s, want %s", id, got, want)
+	}
+}
+
+func (f *fixture) logLength(id a2a.ID) int {
+	f.t.Helper()
+	entries, err := f.EventsAfter(f.ctx, id, 0, 100_000)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func (f *fixture) outcomes(id a2a.ID) (out []string) {
+	f.t.Helper()
+	rows, err := f.Attempts(f.ctx, id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, r := range rows {
+		out = append(out, r.Worker+" "+r.Outcome+" "+r.Error)
+	}
+	return out
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	if _, err := f.sql.Exec(f.ctx, query, args...); err != nil {
+		f.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// expire makes a lease one that ran out.
+func (f *fixture) expire(r run) {
+	f.t.Helper()
+	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", f.id(r))
+}
+
+func want(t testing.TB, r reply, status int, reason string) {
+	t.Helper()
+	if r.status != status || r.reason() != reason {
+		t.Errorf("status %d %s, want %d %s: %s", r.status, r.reason(), status, reason, r.body)
+	}
+}
+
+const (
+	completed = `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`
+	working   = `{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"text":"half done"}]}}}}`
+	artifact  = `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"one"}]}}}`
+)
+
+func events(list ...string) string { return `{"events":[` + strings.Join(list, ",") + `]}` }

@@ -1,0 +1,143 @@
+package workerapi
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+//go:embed openapi.json
+var openAPI []byte
+
+// Prefix is where the API is served.
+const Prefix = "/worker/v1"
+
+func (a *API) routes() {
+	a.mux = http.NewServeMux()
+	a.mux.HandleFunc("POST "+Prefix+"/claim", a.handle(a.serveClaim))
+	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/events", a.handle(a.serveEvents))
+	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/heartbeat", a.handle(a.serveHeartbeat))
+	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/finish", a.handle(a.serveFinish))
+	a.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, openAPI) })
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.refuse(w, r, notFound("there is nothing here; %s/openapi.json says what there is", Prefix))
+	})
+}
+
+// ServeHTTP answers one request of a worker.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// request is one that has been read, of a caller who may work.
+type request struct {
+	*http.Request
+	w         http.ResponseWriter
+	principal auth.Principal
+	body      []byte
+}
+
+// handle signs the caller in and reads the body, in this order: who may not work learns
+// nothing about what was wrong with a request.
+func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		r := &request{Request: hr, w: w}
+		answer, err := func() (_ []byte, err error) {
+			if r.principal, err = a.cfg.Authenticator.Authenticate(hr); err != nil {
+				return nil, err
+			}
+			if !r.principal.Has(auth.ScopeWorker) {
+				w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="worker"`)
+				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope worker")
+			}
+			if r.body, err = a.readBody(w, hr); err != nil {
+				return nil, err
+			}
+			return do(hr.Context(), r)
+		}()
+		if err != nil {
+			a.refuse(w, hr, err)
+			return
+		}
+		write(w, http.StatusOK, answer)
+	}
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body) //nolint:errcheck // the worker is gone, and its lease runs out
+}
+
+// notFoundError says that a path or an agent is not there.
+type notFoundError struct{ error }
+
+func notFound(format string, args ...any) error { return notFoundError{fmt.Errorf(format, args...)} }
+
+var statuses = map[a2a.ErrorCode]int{
+	a2a.CodeParse: http.StatusBadRequest, a2a.CodeInvalidRequest: http.StatusBadRequest, a2a.CodeInvalidAgentResponse: http.StatusBadRequest,
+	a2a.CodeUnauthenticated: http.StatusUnauthorized, a2a.CodeForbidden: http.StatusForbidden, a2a.CodeTooLarge: http.StatusRequestEntityTooLarge,
+	a2a.CodeMediaType: http.StatusUnsupportedMediaType, a2a.CodeRateLimited: http.StatusTooManyRequests, a2a.CodeUnavailable: http.StatusServiceUnavailable,
+}
+
+// refuse answers with an error. What is not written for callers stays here, in the log.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, reason, text, field := http.StatusInternalServerError, a2a.CodeInternal.Reason(), "Internal error", ""
+	var e *a2a.Error
+	var nf notFoundError
+	switch {
+	case errors.Is(err, store.ErrLeaseLost):
+		status, reason, text = http.StatusConflict, "LEASE_LOST", "this run is not yours, or no longer: stop working on it"
+	case errors.As(err, &nf):
+		status, reason, text = http.StatusNotFound, "NOT_FOUND", nf.Error()
+	case errors.As(err, &e) && statuses[e.Code] != 0:
+		status, reason, text, field = statuses[e.Code], e.Code.Reason(), e.Message, e.Field
+	case r.Context().Err() == nil:
+		a.cfg.Logger.ErrorContext(r.Context(), "internal error", "request_id", w.Header().Get("X-Request-Id"), "path", clip(r.URL.Path), "err", err)
+	}
+	h := w.Header()
+	var refused *auth.Error
+	if errors.As(err, &refused) {
+		refused.SetHeader(h)
+	}
+	switch status {
+	case http.StatusRequestEntityTooLarge:
+		h.Set("Connection", "close")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	}
+	b := rawjson.AppendString([]byte(`{"error":{"reason":`), reason)
+	b = rawjson.AppendString(append(b, `,"message":`...), strings.ToValidUTF8(text, "\uFFFD"))
+	if field != "" {
+		b = rawjson.AppendString(append(b, `,"field":`...), strings.ToValidUTF8(field, "\uFFFD"))
+	}
+	if status == http.StatusInternalServerError {
+		b = rawjson.AppendString(append(b, `,"requestId":`...), w.Header().Get("X-Request-Id"))
+	}
+	write(w, status, append(b, "}}"...))
+}
+
+// patient lets the connection live as long as an answer may take.
+func (a *API) patient(w http.ResponseWriter, wait time.Duration) {
+	rc := http.NewResponseController(w)
+	for _, err := range []error{rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Now().Add(wait + a.cfg.AnswerTimeout))} {
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
+			a.cfg.Logger.Debug("set a deadline", "err", err)
+		}
+	}
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, `"2006-01-02T15:04:05.000Z"`)
+}

@@ -1,0 +1,107 @@
+-- RetireScan reads tasks in the order of their ids, which is that of their creation, for whoever
+-- decides which of them have stayed long enough. It reads what cannot be decided on as well,
+-- so that the next page begins behind it.
+-- name: RetireScan :many
+SELECT t.id, t.agent, t.state, t.status_at, t.first_seq, t.last_seq, clock_timestamp()::timestamptz AS now
+FROM a2a.tasks t
+WHERE t.id > sqlc.arg(after)::uuid AND t.id < sqlc.arg(before)::uuid
+ORDER BY t.id
+LIMIT sqlc.arg(max)::int;
+
+-- RetireLock takes the tasks that have ended and that nobody else holds. What is set on a task
+-- is set under this lock: the statement after it sees all of that.
+-- name: RetireLock :many
+SELECT t.id
+FROM a2a.tasks t
+WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) AND t.state >= 100
+ORDER BY t.id
+FOR UPDATE SKIP LOCKED;
+
+-- RetireSettled leaves out tasks that still have something to deliver. A webhook that was given
+-- up is settled.
+-- name: RetireSettled :many
+SELECT i.id::uuid AS id
+FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id) i
+WHERE NOT EXISTS (
+  SELECT FROM a2a.push_configs p
+  WHERE p.task_id = i.id AND p.deleted_at IS NULL AND p.state = 'active' AND p.cursor_seq < p.head_seq);
+
+-- TaskDelete removes everything about tasks whose rows the transaction has locked, and returns
+-- whose they were. Their names in other tables come from their own rows.
+-- name: TaskDelete :many
+WITH t AS (
+  DELETE FROM a2a.tasks t WHERE t.id = ANY (sqlc.arg(ids)::uuid[])
+  RETURNING t.id, t.tenant, t.owner, t.context_id
+), m AS (
+  DELETE FROM a2a.messages m WHERE m.task_id = ANY (sqlc.arg(ids))
+  RETURNING m.task_id, m.message_id, m.idem_key, m.dedupe_mid
+), k AS (
+  DELETE FROM a2a.idempotency_keys k
+  USING (
+    SELECT t.tenant, t.owner, CASE WHEN m.dedupe_mid THEN 'm:' || m.message_id ELSE 'h:' || m.idem_key END AS key, t.id
+    FROM m JOIN t ON t.id = m.task_id
+    WHERE m.dedupe_mid OR m.idem_key IS NOT NULL
+  ) x
+  WHERE k.tenant = x.tenant AND k.owner = x.owner AND k.key = x.key AND k.task_id = x.id
+), c AS (
+  DELETE FROM a2a.context_tasks c USING t
+  WHERE c.tenant = t.tenant AND c.owner = t.owner AND c.context_id = t.context_id AND c.task_id = t.id
+), e AS (
+  DELETE FROM a2a.task_events e WHERE e.task_id = ANY (sqlc.arg(ids))
+), a AS (
+  DELETE FROM a2a.task_attempts a WHERE a.task_id = ANY (sqlc.arg(ids))
+), ar AS (
+  DELETE FROM a2a.artifacts ar WHERE ar.task_id = ANY (sqlc.arg(ids))
+), ap AS (
+  DELETE FROM a2a.artifact_parts ap WHERE ap.task_id = ANY (sqlc.arg(ids))
+), cp AS (
+  DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY (sqlc.arg(ids))
+), b AS (
+  DELETE FROM a2a.task_batches b WHERE b.task_id = ANY (sqlc.arg(ids))
+), p AS (
+  DELETE FROM a2a.push_configs p WHERE p.task_id = ANY (sqlc.arg(ids))
+  RETURNING p.id
+), pa AS (
+  DELETE FROM a2a.push_attempts pa WHERE pa.push_id = ANY (ARRAY(SELECT p.id FROM p))
+)
+SELECT t.id, t.tenant, t.owner FROM t;
+
+-- LogPrune removes the events of ended tasks but the last one, whose rows the transaction has
+-- locked and whose artifacts it has folded.
+-- name: LogPrune :execrows
+WITH t AS (
+  UPDATE a2a.tasks t SET first_seq = t.last_seq, folded = t.has_artifacts
+  WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) AND t.first_seq < t.last_seq
+  RETURNING t.id, t.last_seq
+)
+DELETE FROM a2a.task_events e USING t
+WHERE e.task_id = ANY (sqlc.arg(ids)::uuid[]) AND e.task_id = t.id AND e.seq < t.last_seq;
+
+-- LogUnfolded names those of the tasks whose artifacts are still in the log.
+-- name: LogUnfolded :many
+SELECT t.id FROM a2a.tasks t WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) AND t.has_artifacts AND NOT t.folded;
+
+-- PurgeScan reads the tasks to remove on request: one, those of a context, or of an owner.
+-- name: PurgeScan :many
+SELECT t.id, t.tenant, t.owner, t.state
+FROM a2a.tasks t
+WHERE t.id > sqlc.arg(after)::uuid
+  AND (sqlc.narg(id)::uuid IS NULL OR t.id = sqlc.narg(id))
+  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
+  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+ORDER BY t.id
+LIMIT sqlc.arg(max)::int;
+
+-- PurgeLock takes tasks whatever their state, waiting for whoever holds them.
+-- name: PurgeLock :many
+SELECT t.id, t.state FROM a2a.tasks t WHERE t.id = ANY (sqlc.arg(ids)::uuid[]) ORDER BY t.id FOR UPDATE;
+
+-- PushesEnd ends the webhooks of tasks: no request of theirs may start any more once
+-- PushesBusy says so.
+-- name: PushesEnd :exec
+UPDATE a2a.push_configs p SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
+WHERE p.task_id = ANY (sqlc.arg(ids)::uuid[]) AND p.deleted_at IS NULL;
+
+-- PushesBusy reports whether a webhook of the tasks is held by a deliverer.
+-- name: PushesBusy :one
+SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.task_id = ANY (sqlc.arg(ids)::uuid[]) AND p.lease_until > clock_timestamp())::boolean AS busy;
