@@ -78,8 +78,9 @@ type Admin struct {
 type Listeners struct {
 	Listen Listen `type:"setting" name:"listen" def:"127.0.0.1:8080" help:"Address of the API."`
 	Admin
-	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" hidden:"" unused:"gRPC" help:"Address of the gRPC binding, or off."`
+	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" help:"Address of the API over gRPC, or off."`
 	PublicURL         BaseURL       `type:"setting" name:"public-url" auto:"from the listener" help:"What agent cards say about where the server is."`
+	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" auto:"from the listener" hidden:"" placeholder:"HOST:PORT" help:"Where agent cards say that gRPC is; else at the host of A2AD_PUBLIC_URL and the port of the listener."`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
 	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
 	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
@@ -180,7 +181,7 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
-	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which HTTP status an error of 1.0 has."`
+	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
 
 // Limits bound what clients and agents may store.
@@ -235,6 +236,9 @@ func (c *Config) check() []fault {
 	}
 	if c.Listen == c.AdminListen && !strings.HasSuffix(string(c.Listen), ":0") {
 		bad("A2AD_ADMIN_LISTEN", "is the address of the API too: choose another port")
+	}
+	if c.GRPCListen != "" && (c.GRPCListen == c.Listen || c.GRPCListen == c.AdminListen) && !strings.HasSuffix(string(c.GRPCListen), ":0") {
+		bad("A2AD_GRPC_LISTEN", "is the address of another listener too: choose another port")
 	}
 	if c.RetryBackoffMax < c.RetryBackoffBase {
 		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ type replica struct {
 	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
+	grpc       net.Listener // nil when it is off
 	hub        *notify.Hub
 	publisher  *notify.Publisher
 	listener   *notify.Listener
@@ -55,6 +57,7 @@ type replica struct {
 	pool       *worker.Pool
 	workers    *workerapi.API
 	server     *rpc.Server
+	calls      *rpc.GRPC  // nil when gRPC is off
 	keys       *auth.Keys // nil without authentication
 	tokens     *auth.JWT  // nil without an identity provider
 	policy     push.Policy
@@ -72,6 +75,11 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	}()
 	if r.api, err = net.Listen("tcp", string(cfg.Listen)); err != nil {
 		return nil, fmt.Errorf("A2AD_LISTEN: %w", err)
+	}
+	if cfg.GRPCListen != "" {
+		if r.grpc, err = net.Listen("tcp", string(cfg.GRPCListen)); err != nil {
+			return nil, fmt.Errorf("A2AD_GRPC_LISTEN: %w", err)
+		}
 	}
 	if cfg.AdminListen != "" {
 		if r.admin, err = net.Listen("tcp", string(cfg.AdminListen)); err != nil {
@@ -233,15 +241,36 @@ func (r *replica) openAPI(ctx context.Context) error {
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
+	old, current := v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public,
-		V03: v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, V1: v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == "1.0.0"},
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
 	})
+	if err == nil && r.grpc != nil {
+		r.calls = r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)
+	}
 	return err
+}
+
+// grpcAddress returns where cards say that gRPC is, or "" if it is off.
+func (r *replica) grpcAddress() string {
+	if r.grpc == nil {
+		return ""
+	}
+	if r.cfg.GRPCPublicAddress != "" {
+		return string(r.cfg.GRPCPublicAddress)
+	}
+	listens := r.grpc.Addr().String()
+	public, err := url.Parse(string(r.cfg.PublicURL))
+	_, port, splitErr := net.SplitHostPort(listens)
+	if err != nil || splitErr != nil || public.Hostname() == "" {
+		return listens
+	}
+	return net.JoinHostPort(public.Hostname(), port)
 }
 
 // retention says how long what agents' tasks leave is kept.
@@ -272,6 +301,10 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
 	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
+	if r.calls != nil {
+		where = append(where, "grpc", r.grpc.Addr().String())
+		front = append(front, lifecycle.Part{Name: "grpc", Run: func(ctx context.Context) error { return r.calls.Serve(ctx, r.grpc, r.cfg.DrainTimeout) }})
+	}
 	if r.admin != nil {
 		where = append(where, "admin", r.admin.Addr().String())
 		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
@@ -304,7 +337,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 		{Name: "database", Test: r.store.Ping},
 		{Name: "schema", Test: r.store.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {
-			if !r.server.Accepting() {
+			if !r.server.Accepting() || r.calls != nil && !r.calls.Accepting() {
 				return errNotAccepting
 			}
 			return nil
@@ -319,7 +352,7 @@ func (r *replica) checks(ctx context.Context) []rpc.Check {
 }
 
 func (r *replica) close() {
-	for _, l := range []net.Listener{r.api, r.admin} {
+	for _, l := range []net.Listener{r.api, r.grpc, r.admin} {
 		if l != nil {
 			l.Close()
 		}

@@ -167,6 +167,9 @@ func printWelcome(w io.Writer, r *replica) {
 		}
 		fmt.Fprintf(w, "  %-10s %s\n", m.Agent.Name, at)
 	}
+	if r.grpc != nil {
+		fmt.Fprintf(w, "  %-10s %s\n", "gRPC", r.grpc.Addr())
+	}
 	if r.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())
 	}

@@ -39,7 +39,8 @@ type Skill struct {
 }
 
 // Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".
-type Interface struct{ URL, Binding, Version string }
+// Tenant is what requests of 1.0 must name there; empty: nothing.
+type Interface struct{ URL, Binding, Version, Tenant string }
 
 // SecurityScheme is one way to sign in, named Name in the card.
 type SecurityScheme struct {

@@ -220,7 +220,16 @@ type op map[string]any
 
 // script is a message that tells the agent script what to do.
 func script(ops ...op) *a2a.Message {
-	return a2a.NewMessage(a2a.MessageRoleUser, a2a.DataPart{Data: map[string]any{"script": ops}})
+	return a2a.NewMessage(a2a.MessageRoleUser, a2a.DataPart{Data: scriptData(ops)})
+}
+
+// scriptData is made of the types that the clients can put into a message of gRPC too.
+func scriptData(ops []op) map[string]any {
+	list := make([]any, len(ops))
+	for i, o := range ops {
+		list[i] = map[string]any(o)
+	}
+	return map[string]any{"script": list}
 }
 
 func chunks(id string, n int) op { return op{"op": "chunk", "id": id, "n": n} }

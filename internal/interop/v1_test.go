@@ -80,7 +80,7 @@ func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
 
 // newScript is a message to the agent script, to a task if task is not empty.
 func newScript(task a2a.TaskID, ops ...op) *a2a.SendMessageRequest {
-	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"script": ops}))
+	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(scriptData(ops)))
 	m.TaskID = task
 	return &a2a.SendMessageRequest{Message: m}
 }

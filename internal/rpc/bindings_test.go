@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
@@ -51,9 +52,7 @@ type operation struct {
 // is the same but for the words of the version.
 func TestEveryBindingSaysTheSame(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	speakers := speakersOf(s)
-	names := []string{"1.0 JSON-RPC", "0.3 JSON-RPC", "1.0 REST", "0.3 REST", "0.3 REST, proto"}
+	names, speakers := everySpeaker(t)
 	first := (&scenario{t: t, speaker: speakers[names[0]]}).run()
 	for _, name := range names[1:] {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +61,78 @@ func TestEveryBindingSaysTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// everySpeaker opens a site and returns a client of every version and binding.
+func everySpeaker(t *testing.T) (names []string, speakers map[string]speaker) {
+	t.Helper()
+	s, conn, _ := openGRPC(t, func(*rpc.Config) {})
+	return []string{"1.0 JSON-RPC", "0.3 JSON-RPC", "1.0 REST", "0.3 REST", "0.3 REST, proto", "1.0 gRPC", "0.3 gRPC"}, map[string]speaker{
+		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
+		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
+		"1.0 REST":        overREST{s, "", wordsV1},
+		"0.3 REST":        overREST{s, "/v1", wordsSchema},
+		"0.3 REST, proto": overREST{s, "/v1", wordsProto},
+		"1.0 gRPC":        overGRPC{conn, service1, wordsV1},
+		"0.3 gRPC":        overGRPC{conn, service03, wordsProto},
+	}
+}
+
+// TestEveryPairOfBindings: what one client has made every other one reads, follows and goes on with, and all see the same.
+func TestEveryPairOfBindings(t *testing.T) {
+	t.Parallel()
+	names, speakers := everySpeaker(t)
+	must := func(t *testing.T, who string, op operation) any {
+		t.Helper()
+		answer, reason := speakers[who].do(t, &op)
+		if reason != "" {
+			t.Fatalf("%s %s: %s", who, op.name, reason)
+		}
+		return answer
+	}
+	rest := func(t *testing.T, f feed) (items []any, ids []string) {
+		t.Helper()
+		for item, id := f.next(t); item != nil; item, id = f.next(t) {
+			items, ids = append(items, item), append(ids, id)
+		}
+		return items, ids
+	}
+	for _, maker := range names {
+		made := must(t, maker, operation{name: "SendMessage", script: `{"op":"status","text":"on it"},{"op":"chunk","id":"a","n":2},{"op":"input","text":"more?"}`})
+		task := id(object(t, made))
+		for _, user := range names {
+			t.Run(maker+" then "+user, func(t *testing.T) {
+				before := must(t, maker, operation{name: "GetTask", task: task})
+				equal(t, "the task as another reads it", rounded(t, before), rounded(t, must(t, user, operation{name: "GetTask", task: task})))
+				followers := map[string]feed{}
+				for _, name := range names {
+					followers[name] = speakers[name].follow(t, &operation{name: "SubscribeToTask", task: task})
+					first, _ := followers[name].next(t)
+					equal(t, "what a stream of "+name+" starts with", rounded(t, before), rounded(t, first["task"]))
+				}
+				turn, ids := rest(t, speakers[user].follow(t, &operation{name: "SendStreamingMessage", task: task, script: `{"op":"chunk","id":"a","n":1},{"op":"status","text":"and"},{"op":"input","text":"more?"}`}))
+				for _, name := range names {
+					followers[name].next(t) // the message is there: the sender's stream has it in its first Task
+					for i := 1; i < len(turn); i++ {
+						item, id := followers[name].next(t)
+						equal(t, "an event as "+name+" sees it", turn[i], any(item))
+						equal(t, "its id", ids[i], id)
+					}
+				}
+			})
+		}
+		must(t, names[0], operation{name: "CancelTask", task: task})
+	}
+}
+
+// rounded returns an answer with the one number of the messages that is no double as gRPC sends and stores it.
+func rounded(t *testing.T, v any) any {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, bytes.ReplaceAll(text, []byte("9007199254740993"), []byte("9007199254740992")))
 }
 
 // scenario plays the script with one speaker and writes down what it is told.

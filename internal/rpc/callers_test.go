@@ -1,14 +1,18 @@
 package rpc_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/a2ad/a2ad/internal/auth"
-	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
@@ -39,20 +43,39 @@ func (s *site) as(t *testing.T, who string) *site {
 	return &site{Server: server}
 }
 
-// speakersOf are all versions and bindings, to one site.
-func speakersOf(s *site) map[string]speaker {
-	return map[string]speaker{
-		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
-		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
-		"1.0 REST":        overREST{s, "", wordsV1},
-		"0.3 REST":        overREST{s, "/v1", wordsSchema},
-		"0.3 REST, proto": overREST{s, "/v1", wordsProto},
-	}
+// shared is a site with gRPC whose callers say who they are.
+type shared struct {
+	*site
+	grpc string // address
 }
 
-func newSharing(t *testing.T, shared bool) *site {
+func newSharing(t *testing.T, sharing bool) shared {
 	t.Helper()
-	return newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { c.Authenticator, c.Shared = auth.Chain{byHeader{}}, shared })
+	s, conn, _ := openGRPC(t, func(c *rpc.Config) { c.Authenticator, c.Shared = auth.Chain{byHeader{}}, sharing })
+	return shared{s, conn.Target()}
+}
+
+// speakers are all versions and bindings, as somebody.
+func (s shared) speakers(t *testing.T, who string) map[string]speaker {
+	t.Helper()
+	named := func(ctx context.Context) context.Context { return metadata.AppendToOutgoingContext(ctx, "x-who", who) }
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return invoke(named(ctx), method, req, reply, cc, opts...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return stream(named(ctx), desc, cc, method, opts...)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	web := s.as(t, who)
+	return map[string]speaker{
+		"1.0 JSON-RPC": overRPC{web, dialects[1]}, "0.3 JSON-RPC": overRPC{web, dialects[0]},
+		"1.0 REST": overREST{web, "", wordsV1}, "0.3 REST": overREST{web, "/v1", wordsSchema}, "0.3 REST, proto": overREST{web, "/v1", wordsProto},
+		"1.0 gRPC": overGRPC{conn, service1, wordsV1}, "0.3 gRPC": overGRPC{conn, service03, wordsProto},
+	}
 }
 
 // what somebody may do with a task that waits for input, ending with its end.
@@ -73,7 +96,7 @@ func deeds(task string) []operation {
 func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, true)
-	ann, bob, eve := speakersOf(s.as(t, "acme/ann")), speakersOf(s.as(t, "acme/bob")), speakersOf(s.as(t, "other/ann"))
+	ann, bob, eve := s.speakers(t, "acme/ann"), s.speakers(t, "acme/bob"), s.speakers(t, "other/ann")
 	for name := range ann {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +133,7 @@ func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
 func TestOwnersShareNothingByThemselves(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, false)
-	ann, bob := speakersOf(s.as(t, "acme/ann")), speakersOf(s.as(t, "acme/bob"))
+	ann, bob := s.speakers(t, "acme/ann"), s.speakers(t, "acme/bob")
 	for name := range ann {
 		made, _ := ann[name].do(t, &operation{name: "SendMessage", script: `{"op":"input"}`})
 		for _, op := range deeds(id(object(t, made))) {
@@ -125,7 +148,7 @@ func TestOwnersShareNothingByThemselves(t *testing.T) {
 func TestCredentialsForOtherAgentsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, false)
-	mine, others := speakersOf(s.as(t, "acme/ann script more")), speakersOf(s.as(t, "acme/ann other"))
+	mine, others := s.speakers(t, "acme/ann script more"), s.speakers(t, "acme/ann other")
 	const unknown = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for name := range mine {
 		made, reason := mine[name].do(t, &operation{name: "SendMessage", script: `{"op":"input"}`})

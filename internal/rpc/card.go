@@ -42,6 +42,7 @@ func (s *Server) renderCards(sv *served, root bool) {
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
 		v := s.generations[i].Version()
 		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
+		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
 	}
 	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
 	c.Security = s.cfg.Authenticator.Schemes()
@@ -67,6 +68,19 @@ func (s *Server) renderCards(sv *served, root bool) {
 		}
 	}
 	sv.cards.all = newCard(all)
+}
+
+// grpcInterfaces returns where an agent answers on gRPC, if it does. Its address is that of the
+// server: 1.0 names an agent by the tenant, and 0.3 has only the one that answers at /.
+func (s *Server) grpcInterfaces(sv *served, root bool, version string) []a2a.Interface {
+	at := a2a.Interface{URL: s.cfg.GRPCAddress, Binding: "GRPC", Version: version}
+	switch {
+	case at.URL == "", !root && version == "0.3":
+		return nil
+	case !root:
+		at.Tenant = sv.agent.Name
+	}
+	return []a2a.Interface{at}
 }
 
 // skillSchemas returns the params of SchemaExtension, or nil if no skill has a schema.

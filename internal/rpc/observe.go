@@ -81,6 +81,11 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 		slog.String("request_id", rec.id), slog.String("http_method", r.Method), slog.String("path", clip(r.URL.Path)),
 		slog.Int("status", status), slog.Float64("ms", float64(took.Microseconds())/1000),
 	}
+	s.cfg.Logger.LogAttrs(r.Context(), level, "request", append(attrs, rec.attrs()...)...)
+}
+
+// attrs returns what is known of a request, whatever it came by.
+func (rec *record) attrs() (attrs []slog.Attr) {
 	if rec.route != "" {
 		attrs = append(attrs, slog.String("route", rec.route))
 	}
@@ -102,7 +107,7 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 	if rec.err != nil {
 		attrs = append(attrs, slog.String("err", clip(rec.err.Error())))
 	}
-	s.cfg.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+	return attrs
 }
 
 // clip bounds what a client can put into the log.

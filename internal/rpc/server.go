@@ -28,11 +28,13 @@ type Config struct {
 	Shared        bool          // the owners of a tenant see each other's tasks
 	Agents        []*a2a.Agent  // one of them has Default set
 	PublicURL     string        // base of the URLs in cards, without a slash at the end
+	GRPCAddress   string        // host:port where cards say that gRPC is; empty: nowhere
 	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
 	Workers       http.Handler  // answers below /worker/v1; nil: nothing does
 
-	LenientVersion bool // a method of 1.0 needs no A2A-Version
-	PureCard       bool // the card for clients that name no version is that of the newest alone
+	LenientVersion bool   // a method of 1.0 needs no A2A-Version
+	PureCard       bool   // the card for clients that name no version is that of the newest alone
+	ErrorProfile   string // the table that errors are answered by: Profile101, also if empty, or Profile100
 
 	MaxBody      int64
 	MaxHeader    int

@@ -35,13 +35,15 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 // site is a whole server with one agent, which plays scripts.
 type site struct {
 	*httptest.Server
-	rpc  *rpc.Server
-	pool *worker.Pool
-	path string // of the agent; empty for the one at /
+	rpc    *rpc.Server
+	pool   *worker.Pool
+	path   string // of the agent; empty for the one at /
+	engine *engine.Engine
 }
 
 func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
 
+// newSiteWith is newSite with another configuration.
 func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
@@ -97,7 +99,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{Server: server, rpc: s, pool: pool}
+	return &site{Server: server, rpc: s, pool: pool, engine: cfg.Engine}
 }
 
 // client speaks one version to a site.

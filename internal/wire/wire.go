@@ -83,6 +83,7 @@ const (
 	FormV03      Form = iota // bare objects with a kind
 	FormV03REST              // the same, each wrapped in a member that names it
 	FormV03Proto             // ProtoJSON of a2a.v1
+	FormV03Parts             // the same by its later definitions
 	FormV1
 	Forms = iota // how many there are
 )

@@ -28,8 +28,13 @@ type Proto struct {
 
 var _ wire.Codec = Proto{}
 
-// Form returns wire.FormV03Proto.
-func (Proto) Form() wire.Form { return wire.FormV03Proto }
+// Form returns wire.FormV03Proto, or with Parts wire.FormV03Parts.
+func (c Proto) Form() wire.Form {
+	if c.Parts {
+		return wire.FormV03Parts
+	}
+	return wire.FormV03Proto
+}
 
 // Has reports whether method is one of the generation's; tasks/list is.
 func (Proto) Has(method string) bool { return protoMethods[method] != nil }

@@ -14,7 +14,8 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	for n, i := range c.Interfaces {
 		dst = rawjson.AppendString(append(encode.Comma(dst, n), `{"url":`...), i.URL)
 		dst = rawjson.AppendString(append(dst, `,"protocolBinding":`...), i.Binding)
-		dst = append(rawjson.AppendString(append(dst, `,"protocolVersion":`...), i.Version), '}')
+		dst = rawjson.AppendString(append(dst, `,"protocolVersion":`...), i.Version)
+		dst = append(encode.Text(dst, `,"tenant":`, i.Tenant), '}')
 	}
 	dst = encode.Card(append(dst, ']'), c)
 	dst = encode.Capabilities(dst, c)

@@ -1,0 +1,213 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/a2ad/a2ad/internal/wire"
+	"github.com/a2ad/a2ad/internal/wire/transcode"
+)
+
+// Limits of a gRPC connection that nobody has asked to set.
+const (
+	maxConnStreams  = 1000            // calls at once: a proxy may bring those of many clients on one
+	minClientPing   = 5 * time.Second // a client that pings more often is cut off
+	foreignCallTime = time.Second     // for calls that are not of ours, such as of the health service, when the server stops
+)
+
+// GRPC is the gRPC binding of a Server. Use NewGRPC.
+type GRPC struct {
+	s         *Server
+	server    *grpc.Server
+	health    *health.Server
+	calls     *inFlight
+	senders   sync.WaitGroup // of streams; see grpcItems.send
+	accepting atomic.Bool
+}
+
+// NewGRPC returns the gRPC binding of s, with the services of the generations of codecs, which
+// write ProtoJSON. It listens nowhere yet.
+func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
+	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
+	b.server = grpc.NewServer(
+		grpc.ForceServerCodecV2(grpcCodec{encoding.GetCodecV2("proto")}),
+		grpc.MaxRecvMsgSize(int(s.cfg.MaxBody)),
+		grpc.MaxHeaderListSize(uint32(s.cfg.MaxHeader)),
+		grpc.MaxConcurrentStreams(maxConnStreams),
+		grpc.ConnectionTimeout(s.cfg.ReadHeaderTimeout),
+		// What pings are for event streams: a connection whose client is gone without a word is found out and ended.
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.cfg.IdleTimeout, Time: s.cfg.SSEPing, Timeout: s.cfg.SSEWriteTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
+		grpc.WaitForHandlers(true),
+	)
+	for _, service := range []*transcode.Service{transcode.V03(), transcode.V1()} {
+		for _, c := range codecs {
+			if c.Version() == service.Version {
+				b.register(service, &generation{c})
+			}
+		}
+	}
+	grpc_health_v1.RegisterHealthServer(b.server, b.health)
+	reflection.Register(b.server)
+	return b
+}
+
+// register adds the service of one generation. Its methods are all alike, so that the
+// generated handlers are not needed.
+func (b *GRPC) register(service *transcode.Service, gen *generation) {
+	desc := grpc.ServiceDesc{ServiceName: service.Name, HandlerType: (*any)(nil), Metadata: service.File}
+	for i := range service.Methods {
+		m := &service.Methods[i]
+		if m.Stream {
+			desc.Streams = append(desc.Streams, grpc.StreamDesc{
+				StreamName: m.Name, ServerStreams: true,
+				Handler: func(_ any, stream grpc.ServerStream) error {
+					f := &grpcFront{b: b, m: m, stream: stream}
+					b.observe(stream.Context(), f, gen, stream.RecvMsg)
+					return f.err
+				},
+			})
+			continue
+		}
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{
+			MethodName: m.Name,
+			Handler: func(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				f := &grpcFront{b: b, m: m}
+				b.observe(ctx, f, gen, read)
+				return f.out, f.err
+			},
+		})
+	}
+	b.server.RegisterService(&desc, b)
+	b.health.SetServingStatus(service.Name, grpc_health_v1.HealthCheckResponse_SERVING)
+}
+
+// observe runs one call, with an id and one line in the log, and survives what its handler
+// does not.
+func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read func(any) error) {
+	defer b.calls.enter()()
+	start := time.Now()
+	rec := &record{id: newRequestID(), method: f.m.Name, version: gen.Version()}
+	defer func() {
+		if v := recover(); v != nil {
+			rec.err = fmt.Errorf("panic: %v", v)
+			b.s.cfg.Logger.ErrorContext(ctx, "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			f.err = status.Error(codes.Internal, "Internal error")
+		}
+		b.s.logCall(ctx, rec, status.Code(f.err), time.Since(start))
+	}()
+	f.serve(ctx, rec, gen, read)
+}
+
+// logCall writes the one line of a call.
+func (s *Server) logCall(ctx context.Context, rec *record, code codes.Code, took time.Duration) {
+	level := slog.LevelInfo
+	if code == codes.Internal || code == codes.Unknown {
+		level = slog.LevelError
+	}
+	if !s.cfg.Logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("request_id", rec.id), slog.String("grpc_status", code.String()), slog.Float64("ms", float64(took.Microseconds())/1000)}
+	s.cfg.Logger.LogAttrs(ctx, level, "call", append(attrs, rec.attrs()...)...)
+}
+
+// Accepting reports whether Serve runs.
+func (b *GRPC) Accepting() bool { return b.accepting.Load() }
+
+// Serve answers on l until ctx is done. Then it takes no new calls, lets those in flight be
+// answered, for up to grace, and returns. Streams end by themselves when Drain does.
+func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- b.server.Serve(l) }()
+	b.accepting.Store(true)
+	defer b.accepting.Store(false)
+	defer b.senders.Wait()
+	select {
+	case err := <-failed:
+		b.server.Stop()
+		return err
+	case <-ctx.Done():
+	}
+	b.health.Shutdown()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.server.GracefulStop()
+	}()
+	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
+	defer cancel()
+	select {
+	case <-stopped:
+	case <-end.Done():
+	case <-b.calls.idle():
+		foreign := time.NewTimer(foreignCallTime)
+		defer foreign.Stop()
+		select {
+		case <-stopped:
+		case <-end.Done():
+		case <-foreign.C:
+		}
+	}
+	if end.Err() != nil {
+		b.s.cfg.Logger.WarnContext(ctx, "calls were cut off at shutdown", "err", context.Cause(end))
+	}
+	b.server.Stop()
+	<-stopped
+	if err := <-failed; !errors.Is(err, grpc.ErrServerStopped) { // it was told to stop before it had begun
+		return err
+	}
+	return nil
+}
+
+// inFlight counts calls.
+type inFlight struct {
+	mu    sync.Mutex
+	n     int           // guarded by mu
+	empty chan struct{} // guarded by mu; closed while n is 0
+}
+
+func newInFlight() *inFlight {
+	f := &inFlight{empty: make(chan struct{})}
+	close(f.empty)
+	return f
+}
+
+func (f *inFlight) enter() (leave func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n++; f.n == 1 {
+		f.empty = make(chan struct{})
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.n--; f.n == 0 {
+			close(f.empty)
+		}
+	}
+}
+
+// idle returns a channel that is closed when the calls that are now in flight have ended, and
+// those that came while they were.
+func (f *inFlight) idle() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.empty
+}

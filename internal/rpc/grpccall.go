@@ -1,0 +1,247 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/transcode"
+)
+
+// grpcFront answers one call.
+type grpcFront struct {
+	b      *GRPC
+	c      *call
+	m      *transcode.Method
+	ctx    context.Context   // of the call
+	stream grpc.ServerStream // nil: there is one answer
+
+	out any   // the answer
+	err error // a status, if there is none
+}
+
+// serve finds out who asks for what, and carries it out.
+func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, read func(any) error) {
+	f.ctx = ctx
+	f.c = &call{
+		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
+		header: headerOf(ctx), reply: http.Header{"X-Request-Id": {rec.id}},
+	}
+	if op, err := f.read(ctx, read); err != nil {
+		f.c.fail(ctx, err)
+	} else {
+		f.c.serve(ctx, op)
+	}
+}
+
+// headerOf returns the metadata of a call as a header: its names are the same.
+func headerOf(ctx context.Context) http.Header {
+	md, _ := metadata.FromIncomingContext(ctx)
+	h := make(http.Header, len(md))
+	for name, values := range md {
+		if !strings.HasPrefix(name, ":") && !strings.HasSuffix(name, "-bin") {
+			h[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return h
+}
+
+func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, error) {
+	c := f.c
+	asked, unspoken := c.s.asked(c.header, "")
+	if err := c.signIn((&http.Request{Header: c.header}).WithContext(ctx)); err != nil {
+		return nil, err
+	}
+	if unspoken != nil {
+		return nil, unspoken
+	}
+	// The package of the service says which version the call is of; nothing else need.
+	if asked != nil && asked.Version() != c.gen.Version() {
+		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is that of A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
+	}
+	var body unread
+	if err := read(&body); err != nil { // gRPC has told the client already
+		return nil, a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err)
+	}
+	req := f.m.Request()
+	if err := proto.Unmarshal(body, req); err != nil {
+		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request is not a message of the method"}.With(err)
+	}
+	params, err := f.m.Params(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := rawjson.Check(params, c.s.cfg.MaxDepth); err != nil {
+		return nil, a2a.Error{Code: a2a.CodeInvalidParams, Message: "the request is nested too deep"}.With(err)
+	}
+	op, err := c.gen.Decode(f.m.Codec, params)
+	if err != nil {
+		return nil, err
+	}
+	if name := c.gen.Tenant(params); name != "" {
+		err = c.chooseAgent(name)
+	}
+	return op, err
+}
+
+// unread is a request as it came.
+type unread []byte
+
+// grpcCodec is that of protobuf, but leaves requests unread: gRPC would call one that is no
+// message an internal error.
+type grpcCodec struct{ encoding.CodecV2 }
+
+func (c grpcCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	if body, ok := v.(*unread); ok {
+		*body = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// reply returns what goes beside the answer.
+func (f *grpcFront) reply() metadata.MD {
+	md := make(metadata.MD, len(f.c.reply))
+	for name, values := range f.c.reply {
+		md[strings.ToLower(name)] = values
+	}
+	return md
+}
+
+// answer sends the only message of a call, be it one that could have had more.
+func (f *grpcFront) answer(result []byte) {
+	out, err := f.m.Result(result)
+	if err == nil && f.stream != nil {
+		f.stream.SetHeader(f.reply()) //nolint:errcheck // the client is gone
+		err = f.stream.SendMsg(out)
+	} else if err == nil {
+		grpc.SetHeader(f.ctx, f.reply()) //nolint:errcheck // the client is gone
+		f.out = out
+	}
+	if err != nil {
+		f.c.fail(f.ctx, err)
+	}
+}
+
+func (f *grpcFront) fail(e *a2a.Error) {
+	if err := f.ctx.Err(); err != nil && e.Code == a2a.CodeInternal {
+		f.err = status.FromContextError(err).Err() // the client is gone, or had waited long enough
+		return
+	}
+	if f.stream != nil {
+		f.stream.SetTrailer(f.reply())
+	} else {
+		grpc.SetTrailer(f.ctx, f.reply()) //nolint:errcheck // the client is gone
+	}
+	f.err = statusOf(e, f.c.gen.Version(), f.c.s.cfg.ErrorProfile, f.c.rec.id).Err()
+}
+
+func (f *grpcFront) open() (items, error) {
+	if err := f.stream.SetHeader(f.reply()); err != nil {
+		return nil, err
+	}
+	return &grpcItems{grpcFront: f, marked: wantsExtension(f.c.header, ResumeExtension)}, nil
+}
+
+// grpcItems is a stream of messages.
+type grpcItems struct {
+	*grpcFront
+	marked bool   // the client has activated the extension by which streams are resumed
+	last   string // the id of the newest item
+}
+
+// eventIDTrailer names the id of the last item that was sent, for clients that resume.
+const eventIDTrailer = "last-event-id"
+
+func (s *grpcItems) item(id string, result []byte) error {
+	m, err := s.m.Result(result)
+	if err != nil {
+		return err
+	}
+	if s.marked {
+		markEvent(m, id)
+	}
+	if err := s.send(m); err != nil {
+		return err
+	}
+	s.last = id
+	return nil
+}
+
+var errSlowReader = errors.New("the client reads too slowly")
+
+// send sends a message, for which it does not wait longer than for a write to an event stream.
+// Only the end of the call can interrupt a write: the goroutine that is left then ends with it.
+func (s *grpcItems) send(m proto.Message) error {
+	sent := make(chan error, 1)
+	s.b.senders.Go(func() { sent <- s.stream.SendMsg(m) })
+	timer := time.NewTimer(s.c.s.cfg.SSEWriteTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-timer.C:
+		return errSlowReader
+	}
+}
+
+// gap does nothing: the mark of our extension, which clients that resume activate, says it.
+func (s *grpcItems) gap() error { return nil }
+
+// ping does nothing: gRPC looks after its connections itself.
+func (s *grpcItems) ping() error { return nil }
+
+// end tells a client whose stream ends before its last item that it may come back.
+func (s *grpcItems) end(why error) error {
+	md := metadata.MD{}
+	if s.last != "" {
+		md.Set(eventIDTrailer, s.last)
+	}
+	s.stream.SetTrailer(md)
+	switch {
+	case why == nil:
+	case s.ctx.Err() != nil:
+		s.err = status.FromContextError(s.ctx.Err()).Err()
+	case errors.Is(why, engine.ErrDraining):
+		s.err = interrupted("the server is shutting down", s.c.s.cfg.SSERetry).Err()
+	case errors.Is(why, errSlowReader):
+		s.err = interrupted("messages were not read for too long", s.c.s.cfg.SSERetry).Err()
+	default:
+		s.err = interrupted("the stream was interrupted", s.c.s.cfg.SSERetry).Err()
+	}
+	return nil
+}
+
+// markEvent puts the id of an event into the metadata of the item that carries it: gRPC has
+// no other place for it.
+func markEvent(m proto.Message, id string) {
+	r := m.ProtoReflect()
+	payload := r.WhichOneof(r.Descriptor().Oneofs().ByName("payload"))
+	if payload == nil {
+		return
+	}
+	item := r.Mutable(payload).Message()
+	md := item.Mutable(item.Descriptor().Fields().ByName("metadata")).Message().Interface().(*structpb.Struct)
+	if md.Fields == nil {
+		md.Fields = make(map[string]*structpb.Value, 1)
+	}
+	mark := md.Fields[ResumeExtension].GetStructValue() // of a gap
+	if mark == nil {
+		mark = &structpb.Struct{Fields: make(map[string]*structpb.Value, 1)}
+	}
+	mark.Fields["eventId"] = structpb.NewStringValue(id)
+	md.Fields[ResumeExtension] = structpb.NewStructValue(mark)
+}

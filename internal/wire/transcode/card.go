@@ -1,0 +1,70 @@
+package transcode
+
+import "github.com/a2ad/a2ad/internal/rawjson"
+
+// schemes03 has the members that hold a security scheme, by its type.
+var schemes03 = map[string]string{
+	"apiKey": "apiKeySecurityScheme", "http": "httpAuthSecurityScheme", "oauth2": "oauth2SecurityScheme",
+	"openIdConnect": "openIdConnectSecurityScheme", "mutualTLS": "mtlsSecurityScheme",
+}
+
+// card rewrites the ways to sign in; the rest of a card is the same.
+func card(v []byte) []byte {
+	out := []byte{'{'}
+	for key, member := range rawjson.Members(v) {
+		out = append(rawjson.AppendString(out, string(key)), ':')
+		switch string(key) {
+		case "securitySchemes":
+			out = append(out, '{')
+			for name, s := range rawjson.Members(member) {
+				kind, _ := rawjson.String(rawjson.Get(s, "type"))
+				out = append(append(rawjson.AppendString(out, string(name)), `:{"`+schemes03[kind]+`":`...), rename(rawjson.Without(s, "type"), "in", "location")...)
+				out = append(out, "},"...)
+			}
+			out = closeObject(out)
+		case "security":
+			out = append(out, '[')
+			for s := range rawjson.Elements(member) {
+				out = append(out, `{"schemes":{`...)
+				for name, scopes := range rawjson.Members(s) {
+					out = append(append(rawjson.AppendString(out, string(name)), `:{"list":`...), scopes...)
+					out = append(out, "},"...)
+				}
+				out = append(closeObject(out), "},"...)
+			}
+			out = closeList(out)
+		default:
+			out = append(out, member...)
+		}
+		out = append(out, ',')
+	}
+	return closeObject(out)
+}
+
+func rename(obj []byte, from, to string) []byte {
+	out := []byte{'{'}
+	for key, member := range rawjson.Members(obj) {
+		name := string(key)
+		if name == from {
+			name = to
+		}
+		out = append(append(append(rawjson.AppendString(out, name), ':'), member...), ',')
+	}
+	return closeObject(out)
+}
+
+// closeList ends a list whose elements each have a comma behind them.
+func closeList(out []byte) []byte {
+	if out[len(out)-1] == ',' {
+		out = out[:len(out)-1]
+	}
+	return append(out, ']')
+}
+
+// closeObject ends an object whose members each have a comma behind them.
+func closeObject(out []byte) []byte {
+	if out[len(out)-1] == ',' {
+		out = out[:len(out)-1]
+	}
+	return append(out, '}')
+}
