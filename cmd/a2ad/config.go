@@ -105,6 +105,7 @@ type OIDC struct {
 	OIDCTenant      string `type:"setting" name:"oidc-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of all tokens where no claim names it."`
 	OIDCOwnerClaim  Words  `type:"setting" name:"oidc-owner-claim" def:"sub,client_id" hidden:"" placeholder:"CLAIMS" help:"Claims of which the first that a token has names the owner."`
 	OIDCScopeClaim  Words  `type:"setting" name:"oidc-scope-claim" def:"scope,scp" hidden:"" placeholder:"CLAIMS" help:"Claims that name scopes, as tasks:read, in one text or a list."`
+	OIDCOAuth2      OAuth2 `type:"setting" name:"oidc-oauth2" hidden:"" placeholder:"JSON" help:"How clients get tokens, for cards: an object with one of the OAuth flows under flows, and oauth2MetadataUrl."`
 	OIDCScopes      Scopes `type:"setting" name:"oidc-scopes" placeholder:"SCOPES" help:"Scopes that every token has besides."`
 }
 
@@ -116,6 +117,8 @@ func (o *OIDC) check() []fault {
 		bad("A2AD_OIDC_AUDIENCE", "set A2AD_OIDC_ISSUER too: it says whose tokens these are")
 	case o.OIDCIssuer == "" && o.OIDCJWKSURL != "":
 		bad("A2AD_OIDC_JWKS_URL", "set A2AD_OIDC_ISSUER too: it says whose keys these are")
+	case o.OIDCIssuer == "" && o.OIDCOAuth2.OAuth2 != nil:
+		bad("A2AD_OIDC_OAUTH2", "set A2AD_OIDC_ISSUER too: it says whose tokens clients get this way")
 	case o.OIDCIssuer != "" && o.OIDCAudience == "":
 		bad("A2AD_OIDC_AUDIENCE", "say what tokens for this server have in aud, for example https://agents.example.org: without it a token for any other service would do")
 	}
@@ -181,6 +184,7 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
+	CardWorkshop     bool   `type:"setting" name:"card-workshop-fields" def:"off" hidden:"" help:"Put what workshop material asks for into the 0.3 card: stateManagement, authentication, schemas of skills."`
 	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
 

@@ -241,7 +241,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
-	old, current := v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
+	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,

@@ -21,7 +21,7 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 	if r.cfg.OIDCIssuer != "" {
 		r.tokens, err = auth.NewJWT(auth.JWTConfig{
 			Issuer: string(r.cfg.OIDCIssuer), Audience: r.cfg.OIDCAudience, JWKSURL: string(r.cfg.OIDCJWKSURL),
-			TenantClaim: r.cfg.OIDCTenantClaim, Tenant: r.cfg.OIDCTenant, OwnerClaims: r.cfg.OIDCOwnerClaim, ScopeClaims: r.cfg.OIDCScopeClaim, Scopes: r.cfg.OIDCScopes,
+			TenantClaim: r.cfg.OIDCTenantClaim, Tenant: r.cfg.OIDCTenant, OwnerClaims: r.cfg.OIDCOwnerClaim, ScopeClaims: r.cfg.OIDCScopeClaim, Scopes: r.cfg.OIDCScopes, OAuth2: r.cfg.OIDCOAuth2.OAuth2,
 		})
 		if err != nil {
 			return nil, err

@@ -39,6 +39,8 @@ type JWTConfig struct {
 	ScopeClaims []string // name scopes, in one text or a list; nil: scope, scp
 	Scopes      []Scope  // what every token permits besides
 
+	OAuth2 *a2a.OAuth2 // what cards say of how to get tokens; may be nil
+
 	Transport http.RoundTripper // to the issuer; nil: http.DefaultTransport
 
 	now func() time.Time // for tests
@@ -77,7 +79,8 @@ func (j *JWT) Run(ctx context.Context) error { return j.keys.run(ctx) }
 // Challenges returns the one for bearer tokens.
 func (j *JWT) Challenges() []string { return []string{bearerChallenge} }
 
-// Schemes returns OpenID Connect where the issuer can be discovered, and else a bearer token.
+// Schemes returns OpenID Connect where the issuer can be discovered, and else a bearer token; and
+// besides how to get tokens, where that is known.
 func (j *JWT) Schemes() []a2a.SecurityScheme {
 	var scopes []string
 	for _, s := range []Scope{ScopeTasksRead, ScopeTasksWrite} {
@@ -85,13 +88,17 @@ func (j *JWT) Schemes() []a2a.SecurityScheme {
 			scopes = append(scopes, string(s))
 		}
 	}
-	if j.cfg.JWKSURL != "" {
-		return []a2a.SecurityScheme{{Name: "jwt", Kind: a2a.SecurityBearer, Format: "JWT", Description: "A token of " + j.cfg.Issuer + ".", Scopes: scopes}}
-	}
-	return []a2a.SecurityScheme{{
+	all := []a2a.SecurityScheme{{
 		Name: "oidc", Kind: a2a.SecurityOIDC, Description: "A token of the identity provider.", Scopes: scopes,
 		URL: strings.TrimSuffix(j.cfg.Issuer, "/") + "/.well-known/openid-configuration",
 	}}
+	if j.cfg.JWKSURL != "" {
+		all[0] = a2a.SecurityScheme{Name: "jwt", Kind: a2a.SecurityBearer, Format: "JWT", Description: "A token of " + j.cfg.Issuer + ".", Scopes: scopes}
+	}
+	if j.cfg.OAuth2 != nil {
+		all = append(all, a2a.SecurityScheme{Name: "oauth2", Kind: a2a.SecurityOAuth2, Description: "The same token, by OAuth 2.0.", Scopes: scopes, OAuth2: j.cfg.OAuth2})
+	}
+	return all
 }
 
 // Authenticate returns the principal of the token that r carries. See Authenticator for the

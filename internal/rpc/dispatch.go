@@ -178,7 +178,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		c.front.answer(c.gen.AppendDeleted(nil))
 		return nil
 	case *a2a.GetExtendedCard:
-		return a2a.Errorf(op.Undeclared, "there is no extended card")
+		return c.extendedCard(op)
 	}
 	return fmt.Errorf("operation %T is not carried out", op)
 }

@@ -7,6 +7,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -106,7 +107,8 @@ type served struct {
 	agent      *a2a.Agent
 	extensions []a2a.Extension
 	cards      cards
-	removed    bool // its tasks can be read and canceled, and that is all
+	extended   cards // empty if signed-in callers see the same
+	removed    bool  // its tasks can be read and canceled, and that is all
 }
 
 // New returns a Server that listens nowhere yet.
@@ -141,8 +143,10 @@ func (s *Server) SetAgents(list []*a2a.Agent) error {
 	if next.root == nil {
 		return errors.New("no default agent")
 	}
-	for _, sv := range next.agents {
-		s.renderCards(sv, sv == next.root)
+	for name, sv := range next.agents {
+		if err := s.renderCards(sv, sv == next.root); err != nil {
+			return fmt.Errorf("card of agent %s: %w", name, err)
+		}
 	}
 	if now := s.directory.Load(); now != nil {
 		for name, sv := range now.agents {

@@ -17,11 +17,15 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 		dst = rawjson.AppendString(append(dst, `,"protocolVersion":`...), i.Version)
 		dst = append(encode.Text(dst, `,"tenant":`, i.Tenant), '}')
 	}
-	dst = encode.Card(append(dst, ']'), c)
+	dst = encode.Card(append(dst, ']'), c, appendRequirements)
 	dst = encode.Capabilities(dst, c)
 	dst = append(strconv.AppendBool(append(dst, `,"extendedAgentCard":`...), c.ExtendedCard), '}')
-	dst = encode.Security(dst, c.Security, appendScheme, "securityRequirements", `{"schemes":{`, `:{"list":`, `}}}`)
+	dst = encode.Security(dst, c.Security, appendScheme, appendRequirements)
 	return append(dst, '}')
+}
+
+func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
+	return encode.Requirements(dst, all, "securityRequirements", `{"schemes":{`, "}}", `:{"list":`, "}")
 }
 
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
@@ -31,6 +35,8 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	case a2a.SecurityBearer:
 		dst = append(dst, `{"httpAuthSecurityScheme":{"scheme":"Bearer"`...)
 		dst = encode.Text(dst, `,"bearerFormat":`, s.Format)
+	case a2a.SecurityOAuth2:
+		dst = encode.OAuth2(append(dst, `{"oauth2SecurityScheme":{`...), s.OAuth2, true)
 	case a2a.SecurityOIDC:
 		dst = rawjson.AppendString(append(dst, `{"openIdConnectSecurityScheme":{"openIdConnectUrl":`...), s.URL)
 	default:
