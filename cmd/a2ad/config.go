@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ type Config struct {
 	Listeners `group:"listeners"`
 	Access    `group:"access"`
 	OIDC      `group:"access"`
+	TLS       `group:"access"`
 	Work      `group:"work"`
 	Streams   `group:"streams"`
 	Webhooks  `group:"webhooks"`
@@ -94,6 +96,27 @@ type Access struct {
 	Auth    string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
 	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
 	Keys    seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+}
+
+// TLS says which certificates the server has, and which of clients sign in.
+type TLS struct {
+	TLSCert        string `type:"setting" name:"tls-cert" placeholder:"FILE" help:"Certificate of the API and of gRPC, with its chain, in PEM. Read again when it changes."`
+	TLSKey         string `type:"setting" name:"tls-key" placeholder:"FILE" help:"Its private key."`
+	TLSClientCA    string `type:"setting" name:"tls-client-ca" placeholder:"FILE" help:"Authorities whose client certificates sign callers in."`
+	MTLSTenantFrom string `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:"" placeholder:"WHAT" help:"What of a client certificate names the tenant: nothing, its O, or the host of its first URI."`
+	MTLSTenant     string `type:"setting" name:"mtls-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of client certificates where nothing of them names it."`
+	MTLSScopes     Scopes `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
+}
+
+func (t *TLS) check() []fault {
+	if (t.TLSCert == "") != (t.TLSKey == "") {
+		name := map[bool]string{true: "A2AD_TLS_CERT", false: "A2AD_TLS_KEY"}[t.TLSCert == ""]
+		return []fault{{Name: name, Text: "a certificate needs its key, and a key its certificate"}}
+	}
+	if t.TLSClientCA != "" && t.TLSCert == "" {
+		return []fault{{Name: "A2AD_TLS_CLIENT_CA", Text: "set A2AD_TLS_CERT and A2AD_TLS_KEY too: clients show certificates over TLS alone"}}
+	}
+	return nil
 }
 
 // OIDC says which tokens of an identity provider are taken, and what they mean.
@@ -250,7 +273,7 @@ func (c *Config) check() []fault {
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
 	}
-	return append(append(faults, c.OIDC.check()...), c.Database.check()...)
+	return slices.Concat(faults, c.OIDC.check(), c.TLS.check(), c.Database.check())
 }
 
 // replicaName leaves room for "a2ad-" and the role in application_name, which holds 63 bytes.

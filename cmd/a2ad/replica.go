@@ -57,9 +57,11 @@ type replica struct {
 	pool       *worker.Pool
 	workers    *workerapi.API
 	server     *rpc.Server
-	calls      *rpc.GRPC  // nil when gRPC is off
-	keys       *auth.Keys // nil without authentication
-	tokens     *auth.JWT  // nil without an identity provider
+	calls      *rpc.GRPC        // nil when gRPC is off
+	keys       *auth.Keys       // nil without authentication
+	cert       *auth.ServerCert // nil without TLS
+	failures   auth.Failures
+	tokens     *auth.JWT // nil without an identity provider
 	policy     push.Policy
 	pushKeys   *push.Keys
 	deliverer  *push.Deliverer
@@ -86,9 +88,13 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 			return nil, fmt.Errorf("A2AD_ADMIN_LISTEN: %w", err)
 		}
 	}
+	if err = r.openTLS(); err != nil {
+		return nil, err
+	}
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
+	r.failures.Record = r.recordFailure
 	first, err := r.hire(app, files)
 	if err != nil {
 		return nil, err
@@ -221,7 +227,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	public := string(r.cfg.PublicURL)
 	if public == "" {
-		public = "http://" + r.api.Addr().String()
+		public = r.base()
 	}
 	if err := r.openPush(ctx, public); err != nil {
 		return err
@@ -243,7 +249,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -317,7 +323,7 @@ func (r *replica) run(ctx context.Context) error {
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
-			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/store"
@@ -27,6 +29,9 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 			return nil, err
 		}
 		chain = append(chain, r.tokens)
+	}
+	if r.cfg.TLSClientCA != "" {
+		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes})
 	}
 	return chain, nil
 }
@@ -67,5 +72,50 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// openTLS reads the certificate of the listeners, if they have one.
+func (r *replica) openTLS() (err error) {
+	if r.cfg.TLSCert == "" {
+		return nil
+	}
+	r.cert, err = auth.NewServerCert(r.cfg.TLSCert, r.cfg.TLSKey, r.cfg.TLSClientCA, func(err error) {
+		r.logger.Error("the certificate of the listeners is used as it was", "err", err)
+	})
+	if err != nil {
+		return fmt.Errorf("A2AD_TLS_CERT: %w", err)
+	}
+	return nil
+}
+
+// tlsConfig is what listeners need, or nil.
+func (r *replica) tlsConfig() *tls.Config {
+	if r.cert == nil {
+		return nil
+	}
+	return r.cert.Config()
+}
+
+// base returns the URL of the API as its listener has it.
+func (r *replica) base() string {
+	if r.cert == nil {
+		return "http://" + r.api.Addr().String()
+	}
+	return "https://" + r.api.Addr().String()
+}
+
+// recordFailure puts sign-ins that failed into the audit log.
+func (r *replica) recordFailure(ctx context.Context, f auth.Failure) {
+	actor := "address " + f.Address
+	if f.Address == "" {
+		actor = "address of many"
+	}
+	detail := map[string]any{"reason": f.Reason, "count": f.Count}
+	if f.KeyID != "" {
+		detail["key"] = f.KeyID
+	}
+	if err := r.store.Record(ctx, store.Action{Actor: actor, Name: store.ActionSignInFailed, Detail: detail}); err != nil {
+		r.logger.WarnContext(ctx, "record failed sign-ins", "err", err)
 	}
 }

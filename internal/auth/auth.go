@@ -132,7 +132,7 @@ type Chain []Authenticator
 // Authenticate returns the principal of r, or an *Error with the challenges of all
 // members, or the error of a member that could not tell.
 func (c Chain) Authenticate(r *http.Request) (Principal, error) {
-	refusal := &Error{reason: "no credential"}
+	refusal := &Error{reason: noCredential}
 	for _, a := range c {
 		p, err := a.Authenticate(r)
 		if errors.Is(err, ErrNoCredential) {
@@ -195,6 +195,8 @@ type Error struct {
 }
 
 var errUnauthenticated = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "missing or invalid credentials"}
+
+const noCredential = "no credential"
 
 // refuse makes an Error. The reason must not hold any part of a secret.
 func refuse(reason, keyID string) *Error { return &Error{reason: reason, keyID: keyID} }

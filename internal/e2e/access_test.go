@@ -151,3 +151,30 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 		t.Error("a token is in the log")
 	}
 }
+
+// TestFailedSignInsAreRecordedTogether: one row for each address and reason, with a count, at the
+// end of the server too.
+func TestFailedSignInsAreRecordedTogether(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required")
+	unknown, err := auth.NewKey("live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{unknown.Reveal(), unknown.Reveal(), "nonsense", ""} {
+		header := []string{"X-API-Key", key}
+		if key == "" {
+			header = nil // no try to sign in
+		}
+		if got := c.post(a, "/agents/echo", request("tasks/list", `{}`), header...); got.status != http.StatusUnauthorized {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+	}
+	a.stop()
+	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; ' ORDER BY detail::text), '') FROM audit.action WHERE action = 'signin.failed'`
+	want := `address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
+	if got := one[string](c, rows); got != want {
+		t.Errorf("recorded: %s\nwant %s", got, want)
+	}
+}

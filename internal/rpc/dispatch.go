@@ -69,6 +69,9 @@ func (c *call) signIn(r *http.Request) error {
 		var refused *auth.Error
 		if errors.As(err, &refused) {
 			refused.SetHeader(c.reply)
+			if c.s.cfg.Refused != nil {
+				c.s.cfg.Refused(r.RemoteAddr, refused)
+			}
 		}
 		return err
 	}
