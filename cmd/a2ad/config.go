@@ -207,6 +207,7 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
+	CardSigning      bool   `type:"setting" name:"card-signing" def:"off" hidden:"" help:"Sign cards of 1.0 with a key of the server, which /.well-known/jwks.json has."`
 	CardWorkshop     bool   `type:"setting" name:"card-workshop-fields" def:"off" hidden:"" help:"Put what workshop material asks for into the 0.3 card: stateManagement, authentication, schemas of skills."`
 	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
@@ -304,6 +305,9 @@ func (c *Config) checkServe() []fault {
 	}
 	if c.Agents == "" {
 		faults = append(faults, fault{Name: "A2AD_AGENTS", Text: "name an agent file or a directory of agent files, for example /etc/a2ad/agents"})
+	}
+	if c.CardSigning && c.Keys.Empty() {
+		faults = append(faults, fault{Name: "A2AD_CARD_SIGNING", Text: "set A2AD_KEYS too: the key that signs is kept sealed"})
 	}
 	return append(faults, c.check()...)
 }

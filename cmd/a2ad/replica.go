@@ -248,8 +248,13 @@ func (r *replica) openAPI(ctx context.Context) error {
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
 	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
+	var signer rpc.CardSigner
+	if r.cfg.CardSigning {
+		signer = r.pushKeys
+	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		CardSigner: signer,
+		Engine:     r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,

@@ -19,6 +19,7 @@ type Card struct {
 	ExtendedCard     bool
 	Security         []SecurityScheme // any one of them is enough
 	Extensions       []Extension
+	Sparse           bool // what is false is left out, as those want it who sign cards
 }
 
 // Provider is who runs the agent.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -18,20 +19,24 @@ import (
 // card is an agent's card as it is served: rendered once, so that every answer and every
 // replica has the same bytes and the same ETag.
 type card struct {
-	body []byte
-	etag string
+	body      []byte
+	etag      string
+	canonical []byte                 // what is signed; nil: nothing is
+	signed    atomic.Pointer[signed] // as it was last served
 }
 
-func newCard(body []byte) card {
+func newCard(body []byte) *card { return &card{body: body, etag: etagOf(body)} }
+
+func etagOf(body []byte) string {
 	sum := sha256.Sum256(body)
-	return card{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
 // cards are the views of one card: of each generation, by its version, and of all together for
 // clients that do not say which they speak.
 type cards struct {
-	of  map[string]card
-	all card
+	of  map[string]*card
+	all *card
 }
 
 // renderCards fills in what the server knows and the author of the agent does not.
@@ -52,18 +57,33 @@ func (s *Server) views(c *a2a.Card) (cards, error) {
 	if err := checkRequirements(c); err != nil {
 		return cards{}, err
 	}
-	v := cards{of: make(map[string]card, len(s.generations))}
+	v := cards{of: make(map[string]*card, len(s.generations))}
 	var all []byte
+	var last *card
 	for _, g := range s.generations {
-		body := g.AppendCard(nil, c)
-		v.of[g.Version()] = newCard(body)
+		one, body := c, []byte(nil)
+		if s.cfg.CardSigner != nil && g.SignsCards() {
+			sparse := signable(*c)
+			one = &sparse
+		}
+		body = g.AppendCard(nil, one)
+		view := newCard(body)
+		if one != c {
+			var err error
+			if view.canonical, err = canonical(body); err != nil {
+				return cards{}, err
+			}
+		}
+		v.of[g.Version()], last = view, view
 		if all == nil || s.cfg.PureCard {
 			all = body
 		} else {
 			all = encode.Union(nil, body, all)
 		}
 	}
-	v.all = newCard(all)
+	if v.all = newCard(all); s.cfg.PureCard || len(s.generations) == 1 {
+		v.all = last
+	}
 	return v, nil
 }
 
@@ -167,19 +187,25 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g.Version()]
 	}
+	body, etag, err := s.current(view)
+	if err != nil {
+		s.cfg.Logger.ErrorContext(r.Context(), "card", "agent", agent.agent.Name, "err", err)
+		s.writePlainError(w, http.StatusInternalServerError)
+		return
+	}
 	h := w.Header()
-	h.Set("ETag", view.etag)
+	h.Set("ETag", etag)
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Set("Vary", versionName)
-	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, view.etag) {
+	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(view.body)))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		w.Write(view.body) //nolint:errcheck // the client is gone
+		w.Write(body) //nolint:errcheck // the client is gone
 	}
 }
 
@@ -190,7 +216,11 @@ func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
 		return a2a.Errorf(op.Undeclared, "there is no extended card")
 	}
 	c.reply.Set("Cache-Control", "private, no-store")
-	c.front.answer(c.agent.extended.of[c.gen.Version()].body)
+	body, _, err := c.s.current(c.agent.extended.of[c.gen.Version()])
+	if err != nil {
+		return err
+	}
+	c.front.answer(body)
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	Authenticator auth.Authenticator
 	V03           wire.Codec
 	V1            wire.Codec                               // nil: 0.3 alone is spoken
+	CardSigner    CardSigner                               // signs cards of versions that say how; nil: none are signed
 	TLS           *tls.Config                              // of the listeners; nil: they have none
 	Refused       func(remoteAddr string, err *auth.Error) // told of sign-ins that failed; may be nil
 	Shared        bool                                     // the owners of a tenant see each other's tasks

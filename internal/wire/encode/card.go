@@ -35,21 +35,29 @@ func Card(dst []byte, c *a2a.Card, requirements func([]byte, []a2a.Requirement) 
 // comma or the brace that the caller appends.
 func Capabilities(dst []byte, c *a2a.Card) []byte {
 	dst = strconv.AppendBool(append(dst, `,"capabilities":{"streaming":`...), c.Streaming)
-	dst = strconv.AppendBool(append(dst, `,"pushNotifications":`...), c.Push)
+	dst = Flag(dst, `,"pushNotifications":`, c.Push, c.Sparse)
 	if len(c.Extensions) == 0 {
 		return dst
 	}
 	dst = append(dst, `,"extensions":[`...)
 	for i := range c.Extensions {
-		dst = extension(Comma(dst, i), &c.Extensions[i])
+		dst = extension(Comma(dst, i), &c.Extensions[i], c.Sparse)
 	}
 	return append(dst, ']')
 }
 
-func extension(dst []byte, e *a2a.Extension) []byte {
+// Flag appends key and value, unless it is false and the card is to be sparse.
+func Flag(dst []byte, key string, v, sparse bool) []byte {
+	if sparse && !v {
+		return dst
+	}
+	return strconv.AppendBool(append(dst, key...), v)
+}
+
+func extension(dst []byte, e *a2a.Extension, sparse bool) []byte {
 	dst = rawjson.AppendString(append(dst, `{"uri":`...), e.URI)
 	dst = Text(dst, `,"description":`, e.Description)
-	dst = strconv.AppendBool(append(dst, `,"required":`...), e.Required)
+	dst = Flag(dst, `,"required":`, e.Required, sparse)
 	dst = Raw(dst, `,"params":`, e.Params)
 	return append(dst, '}')
 }

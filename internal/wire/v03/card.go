@@ -110,3 +110,6 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	dst = encode.Text(dst, `,"description":`, s.Description)
 	return append(dst, '}')
 }
+
+// SignsCards returns false: 0.3 has signatures, and does not say over what.
+func (Codec) SignsCards() bool { return false }

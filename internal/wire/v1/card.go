@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"strconv"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire/encode"
@@ -19,7 +17,7 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	}
 	dst = encode.Card(append(dst, ']'), c, appendRequirements)
 	dst = encode.Capabilities(dst, c)
-	dst = append(strconv.AppendBool(append(dst, `,"extendedAgentCard":`...), c.ExtendedCard), '}')
+	dst = append(encode.Flag(dst, `,"extendedAgentCard":`, c.ExtendedCard, c.Sparse), '}')
 	dst = encode.Security(dst, c.Security, appendScheme, appendRequirements)
 	return append(dst, '}')
 }
@@ -46,3 +44,6 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	dst = encode.Text(dst, `,"description":`, s.Description)
 	return append(dst, "}}"...)
 }
+
+// SignsCards returns true: RFC 8785.
+func (Codec) SignsCards() bool { return true }
