@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -176,5 +178,44 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	want := `address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
 	if got := one[string](c, rows); got != want {
 		t.Errorf("recorded: %s\nwant %s", got, want)
+	}
+}
+
+// TestAuthRequiredGrantsNothing: a task that waits for credentials goes on by a message that is signed
+// in and permitted by itself, and by no other; the agent gets none of the request's credentials.
+func TestAuthRequiredGrantsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], output: text}}\n"
+	if err := os.WriteFile(filepath.Join(c.agents, "dump.yaml"), []byte(dump), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a", "A2AD_AUTH=required")
+	ann, reader, bob := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "bob", "tasks:read,tasks:write")
+	c.key = ann
+	cl := c.client(a, "script")
+	cl.APIKey = ann
+	asked := send(t, cl, play(`{"op":"auth","text":"sign in at https://example.com"},{"op":"complete","text":"done"}`))
+	if asked.State != a2a.StateAuthRequired {
+		t.Fatalf("got %s", asked.Raw)
+	}
+	before := c.rows()
+	for who, key := range map[string]string{"nobody": "", "who may only read": reader, "another owner": bob} {
+		m := message(`,"taskId":"` + asked.TaskID + `","metadata":{"Authorization":"Bearer ` + ann + `"}`)
+		got := c.post(a, "/agents/script", m, "X-API-Key", key)
+		if got.status == http.StatusOK && got.code != taskNotFound {
+			t.Errorf("%s goes on with the task: %s", who, got.body)
+		}
+	}
+	if after := c.rows(); after != before {
+		t.Errorf("those who may not left %d rows", after-before)
+	}
+	if end := send(t, cl, reply(asked.TaskID, "I have")); end.State != a2a.StateCompleted {
+		t.Errorf("got %s", end.Raw)
+	}
+	other := c.client(a, "dump")
+	other.APIKey = ann
+	if got := send(t, other, say("hello")); len(got.Artifacts) != 1 || strings.Contains(string(got.Raw), ann) || strings.Contains(string(got.Raw), c.url) {
+		t.Errorf("the agent is given %s", got.Raw)
 	}
 }
