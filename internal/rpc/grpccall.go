@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -59,10 +61,24 @@ func headerOf(ctx context.Context) http.Header {
 	return h
 }
 
+// requestOf returns what a call says of its client, as a request would.
+func requestOf(ctx context.Context, header http.Header) *http.Request {
+	r := &http.Request{Header: header}
+	if p, ok := peer.FromContext(ctx); ok {
+		if p.Addr != nil {
+			r.RemoteAddr = p.Addr.String()
+		}
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			r.TLS = &info.State
+		}
+	}
+	return r.WithContext(ctx)
+}
+
 func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, error) {
 	c := f.c
 	asked, unspoken := c.s.asked(c.header, "")
-	if err := c.signIn((&http.Request{Header: c.header}).WithContext(ctx)); err != nil {
+	if err := c.signIn(requestOf(ctx, c.header)); err != nil {
 		return nil, err
 	}
 	if unspoken != nil {

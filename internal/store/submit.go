@@ -261,7 +261,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		}
 		state := a2a.State(t.State)
 		if sub.Push != nil {
-			if err := setPush(ctx, q, sub.Caller, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
+			if err := setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@ import uuid
 import grpc
 import httpx
 
-from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, AuthInterceptor, ClientCallContext, ClientConfig, ClientFactory, InMemoryContextCredentialStore
 from a2a.client.errors import A2AClientError, A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import (
     DataPart,
@@ -280,6 +280,47 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(task.history, [message.model_copy(update={'task_id': task.id})])
         self.assertEqual(task.artifacts[0].parts, message.parts)
         self.assert_same(folded, task)
+
+    async def test_signing_in(self):
+        """The flow of the SDK's documents: resolve the card, let AuthInterceptor sign in as it says, read the extended card."""
+        server = await self.server(('agents/words.yaml', GUARDED), '--auth', 'required', '--agents', 'agents', '--default-agent', 'words')
+        keys = {owner: await server.key(owner, 'tasks:read,tasks:write') for owner in ('ann', 'bob')}
+        public = await A2ACardResolver(self.http, server.url).get_agent_card()
+        self.assertEqual([s.id for s in public.skills], ['words'])
+        self.assertTrue(public.supports_authenticated_extended_card)
+        self.assertEqual(public.security_schemes['apiKey'].root.name, 'X-API-Key')
+        self.assertEqual(public.security_schemes['bearer'].root.scheme.lower(), 'bearer')
+
+        async def client(owner, scheme, **config):
+            store = InMemoryContextCredentialStore()
+            await store.set_credentials('session', scheme, keys[owner])
+            factory = ClientFactory(ClientConfig(httpx_client=self.http, **config))
+            return factory.create(public, interceptors=[AuthInterceptor(store)])
+
+        session = ClientCallContext(state={'sessionId': 'session'})
+        for scheme in ('apiKey', 'bearer'):
+            for config in ({'streaming': False}, {}):
+                ann = await client('ann', scheme, **config)
+                events = [e async for e in ann.send_message(say('one two three'), context=session)]
+                task = events[-1][0]
+                self.assertEqual(task.status.state, TaskState.completed)
+                self.assertEqual((await ann.get_task(TaskQueryParams(id=task.id), context=session)).id, task.id)
+            card = await ann.get_card(context=session)
+            self.assertEqual([s.id for s in card.skills], ['words', 'more'])
+            bob = await client('bob', scheme)
+            await self.refused(-32001, bob.get_task(TaskQueryParams(id=task.id), context=session))
+        nobody = ClientFactory(ClientConfig(httpx_client=self.http, streaming=False)).create(public)
+        with self.assertRaises(A2AClientError) as caught:
+            await anext(nobody.send_message(say('hello')))
+        self.assertIn('401', str(caught.exception))
+
+
+GUARDED = """
+name: words
+description: Says what it is told.
+executor: {echo: {}}
+extended_card: {skills: [{id: more, name: More, description: For members., tags: [x]}]}
+"""
 
 
 if __name__ == '__main__':
