@@ -105,7 +105,7 @@ func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
 		defer leave()
 		m := c.follow(ctx, method, params, s.metadata(op)...)
 		for item := m.next(); item != nil; item = m.next() {
-			raw.Write(sorted(t, item))
+			raw.Write(keySorted(t, item))
 			if brief {
 				m.end = status.New(codes.OK, "")
 				break
@@ -118,7 +118,7 @@ func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
 	} else {
 		var answer map[string]any
 		if answer, beside, end = c.try(method, params, s.metadata(op)...); end.Code() == codes.OK {
-			raw.Write(sorted(t, answer))
+			raw.Write(keySorted(t, answer))
 		}
 	}
 	if end.Code() != codes.OK {
@@ -142,8 +142,8 @@ func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
 	}
 }
 
-// sorted writes an answer that has no order of its own.
-func sorted(t *testing.T, v any) []byte {
+// keySorted writes an answer that has no order of its own.
+func keySorted(t *testing.T, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -203,6 +203,14 @@ func (t *throttle) address(r *http.Request) netip.Addr {
 	return addr
 }
 
+// client returns address for people, or who is connected if that cannot be told.
+func (t *throttle) client(r *http.Request) string {
+	if a := t.address(r); a.IsValid() {
+		return a.String()
+	}
+	return r.RemoteAddr
+}
+
 func (t *throttle) trusts(a netip.Addr) bool {
 	for _, p := range t.trusted {
 		if p.Contains(a) {
