@@ -41,14 +41,23 @@ type PushRow struct {
 type PushFilter struct {
 	Task   a2a.ID
 	Tenant string
+	Owner  string
+	Origin string
 	State  string
+	Before a2a.ID // only those set before this one
 	Limit  int
 }
 
 // ListPushes returns webhooks, newest first.
 func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
-	rows, err := dbsqlc.New(s.work).PushList(ctx, dbsqlc.PushListParams{
-		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, State: f.State, Max: int32(f.Limit),
+	p := dbsqlc.PushListParams{
+		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin, State: f.State,
+		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
+	}
+	var rows []dbsqlc.PushListRow
+	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		rows, err = q.PushList(ctx, p)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)

@@ -68,6 +68,20 @@ func (q *Queries) DestinationEnable(ctx context.Context, tenant string, origin s
 	return result.RowsAffected(), nil
 }
 
+const destinationLock = `-- name: DestinationLock :one
+SELECT (d.disabled_at IS NOT NULL)::boolean AS disabled FROM a2a.push_destinations d
+WHERE d.tenant = $1 AND d.origin = $2
+FOR UPDATE
+`
+
+// DestinationLock takes a destination before DestinationDown does, and says whether it is disabled.
+func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin string) (bool, error) {
+	row := q.db.QueryRow(ctx, destinationLock, tenant, origin)
+	var disabled bool
+	err := row.Scan(&disabled)
+	return disabled, err
+}
+
 const destinationUp = `-- name: DestinationUp :exec
 UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
 WHERE tenant = $1 AND origin = $2 AND (fails > 0 OR open_until IS NOT NULL)
@@ -507,15 +521,19 @@ SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
 WHERE ($1::uuid IS NULL OR p.task_id = $1) AND ($2::text = '' OR p.tenant = $2)
-  AND ($3::text = '' OR p.state = $3)
-ORDER BY p.created_at DESC, p.id DESC
-LIMIT $4::int
+  AND ($3::text = '' OR p.owner = $3) AND ($4::text = '' OR p.origin = $4)
+  AND ($5::text = '' OR p.state = $5) AND ($6::uuid IS NULL OR p.id < $6)
+ORDER BY p.id DESC
+LIMIT $7::int
 `
 
 type PushListParams struct {
 	TaskID pgtype.UUID
 	Tenant string
+	Owner  string
+	Origin string
 	State  string
+	Before pgtype.UUID
 	Max    int32
 }
 
@@ -544,7 +562,10 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 	rows, err := q.db.Query(ctx, pushList,
 		arg.TaskID,
 		arg.Tenant,
+		arg.Owner,
+		arg.Origin,
 		arg.State,
+		arg.Before,
 		arg.Max,
 	)
 	if err != nil {
