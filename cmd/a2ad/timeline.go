@@ -111,7 +111,11 @@ func eventRows(owner string, events []store.Logged) []timelineRow {
 				text += ": " + why
 			}
 			state, artifact = len(rows), ""
-			rows = append(rows, timelineRow{At: at(e.At), Kind: "state", Actor: actor, Seq: e.Seq, Text: text, rank: 3})
+			row := timelineRow{At: at(e.At), Kind: "state", Actor: actor, Seq: e.Seq, Text: text, rank: 3}
+			if e.Seq == 1 {
+				row.rank = 0 // whatever has the same time came of it
+			}
+			rows = append(rows, row)
 		case *a2a.ArtifactUpdate:
 			if artifact != ev.Artifact.ID || artifact == "" {
 				artifact, chunks, size = ev.Artifact.ID, 0, 0
@@ -138,7 +142,7 @@ func messageRows(owner string, t *store.Timeline) []timelineRow {
 		if m.Message.Role != a2a.RoleUser {
 			continue // the agent's are in its states
 		}
-		row := timelineRow{Kind: "message", Actor: owner, Text: strings.TrimSpace(describeParts(m.Message.Parts))}
+		row := timelineRow{rank: -1, Kind: "message", Actor: owner, Text: strings.TrimSpace(describeParts(m.Message.Parts))}
 		for _, e := range t.Events {
 			if e.Seq >= m.AtSeq {
 				row.At = at(e.At)

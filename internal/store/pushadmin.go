@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -110,14 +111,14 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 // waited for, and not recorded.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		n, err := q.PushReplay(ctx, after, pgID(row))
+		r, err := q.PushReplay(ctx, after, pgID(row))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNoPush
+		}
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			return ErrNoPush
-		}
-		return s.record(ctx, q, Action{Name: ActionPushReplay, Detail: map[string]any{"webhook": row.String(), "after": after}})
+		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": after}})
 	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", err)

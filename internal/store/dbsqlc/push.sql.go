@@ -709,24 +709,30 @@ func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error 
 	return err
 }
 
-const pushReplay = `-- name: PushReplay :execrows
+const pushReplay = `-- name: PushReplay :one
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND p.deleted_at IS NULL
+RETURNING p.task_id, p.tenant, p.owner
 `
+
+type PushReplayRow struct {
+	TaskID pgtype.UUID
+	Tenant string
+	Owner  string
+}
 
 // PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
 // and makes it active: what follows is delivered again, and up to the present head the ledger
 // says that this was asked for. A request under way keeps its lease, so that a delete waits for
 // it and nothing overtakes it; it is not recorded, because the target is gone.
-func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, pushReplay, after, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (PushReplayRow, error) {
+	row := q.db.QueryRow(ctx, pushReplay, after, iD)
+	var i PushReplayRow
+	err := row.Scan(&i.TaskID, &i.Tenant, &i.Owner)
+	return i, err
 }
 
 const pushReseal = `-- name: PushReseal :execrows
