@@ -123,7 +123,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 	if err != nil {
 		return nil, redact(err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing hangs on it
+	defer conn.Close(context.WithoutCancel(ctx))
 	in := &Inspection{CannotBe: map[string]error{}, Settings: map[string]Setting{}}
 	q := dbsqlc.New(conn)
 	if err := in.readServer(ctx, q); err != nil {
@@ -282,7 +282,7 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	if err != nil {
 		return err
 	}
-	defer other.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing hangs on it
+	defer other.Close(context.WithoutCancel(ctx))
 	tx, err := other.Begin(ctx)
 	if err != nil {
 		return err
