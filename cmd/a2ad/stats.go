@@ -113,8 +113,8 @@ type statsTransaction struct {
 	Ms          int64  `json:"ms"`
 }
 
-// each1 turns a list into another one that is never null in JSON.
-func each1[A, B any](list []A, turn func(A) B) []B {
+// turned turns a list into another one that is never null in JSON.
+func turned[A, B any](list []A, turn func(A) B) []B {
 	out := make([]B, len(list))
 	for i, v := range list {
 		out[i] = turn(v)
@@ -125,18 +125,18 @@ func each1[A, B any](list []A, turn func(A) B) []B {
 func newStats(o *store.Overview) stats {
 	p := o.Push
 	return stats{
-		Tasks: each1(o.Tasks, func(t store.TaskCount) statsTasks { return statsTasks{t.Agent, t.State.String(), t.Tasks} }),
-		Queues: each1(o.Queues, func(q store.QueueDepth) statsQueue {
+		Tasks: turned(o.Tasks, func(t store.TaskCount) statsTasks { return statsTasks{t.Agent, t.State.String(), t.Tasks} }),
+		Queues: turned(o.Queues, func(q store.QueueDepth) statsQueue {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
 		}),
-		Workers:  each1(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
-		Replicas: each1(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
+		Workers:  turned(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
+		Replicas: turned(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
 		Webhooks: statsWebhooks{p.Webhooks, p.Events, p.Failing, p.Dead, p.Disabled, p.Oldest.Milliseconds()},
-		Destinations: each1(o.Down, func(d store.DestinationDown) statsDestination {
+		Destinations: turned(o.Down, func(d store.DestinationDown) statsDestination {
 			return statsDestination{d.Tenant, d.Origin, d.Fails, orNil(d.OpenUntil), orNil(d.DisabledAt)}
 		}),
-		Database: statsDatabase{o.Bytes, each1(o.Tables, func(t store.TableSize) statsTable { return statsTable{t.Name, t.Bytes, t.IndexBytes, t.Rows, t.Dead} })},
-		Transactions: each1(o.Transactions, func(t store.OpenTransaction) statsTransaction {
+		Database: statsDatabase{o.Bytes, turned(o.Tables, func(t store.TableSize) statsTable { return statsTable{t.Name, t.Bytes, t.IndexBytes, t.Rows, t.Dead} })},
+		Transactions: turned(o.Transactions, func(t store.OpenTransaction) statsTransaction {
 			return statsTransaction{t.PID, t.Login, t.Application, t.State, t.For.Milliseconds()}
 		}),
 	}
@@ -150,17 +150,17 @@ var stateOrder = []a2a.State{
 func showStats(w io.Writer, o *store.Overview, paint painter) error {
 	tw := &sections{w: w, paint: paint}
 	tw.table("Tasks", taskHeads(), agentRows(o.Tasks))
-	tw.table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, each1(o.Queues, func(q store.QueueDepth) []string {
+	tw.table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, turned(o.Queues, func(q store.QueueDepth) []string {
 		oldest := "-"
 		if q.Due > 0 {
 			oldest = showDuration(max(q.Oldest, 0))
 		}
 		return []string{cell(q.Agent), number(q.Waiting), number(q.Due), oldest}
 	}))
-	tw.table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, each1(o.Workers, func(l store.WorkerLoad) []string {
+	tw.table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, turned(o.Workers, func(l store.WorkerLoad) []string {
 		return []string{cell(l.Worker), number(l.Running), number(l.Expired)}
 	}))
-	tw.table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, each1(o.Replicas, func(r store.ReplicaSeen) []string {
+	tw.table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, turned(o.Replicas, func(r store.ReplicaSeen) []string {
 		return []string{cell(r.Name), strconv.Itoa(r.Connections), map[bool]string{true: "yes", false: "no"}[r.Listens]}
 	}))
 	p := o.Push
@@ -171,13 +171,13 @@ func showStats(w io.Writer, o *store.Overview, paint painter) error {
 	tw.table("Webhooks", []string{"BACKLOG", "EVENTS", "FAILING", "DEAD", "DISABLED", "OLDEST"}, [][]string{
 		{number(p.Webhooks), number(p.Events), number(p.Failing), number(p.Dead), number(p.Disabled), oldest},
 	})
-	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE"}, each1(o.Down, func(d store.DestinationDown) []string {
+	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE"}, turned(o.Down, func(d store.DestinationDown) []string {
 		return []string{cell(d.Tenant), cell(d.Origin), strconv.Itoa(d.Fails), moment(d.OpenUntil), moment(d.DisabledAt)}
 	}))
-	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, each1(o.Transactions, func(t store.OpenTransaction) []string {
+	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
 		return []string{showDuration(t.For), strconv.Itoa(t.PID), cell(t.Login), cell(t.Application), cell(t.State)}
 	}))
-	tw.table("Database "+showBytes(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, each1(o.Tables, func(t store.TableSize) []string {
+	tw.table("Database "+showBytes(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, turned(o.Tables, func(t store.TableSize) []string {
 		return []string{t.Name, showBytes(t.Bytes), showBytes(t.IndexBytes), number(t.Rows), number(t.Dead)}
 	}))
 	return tw.err

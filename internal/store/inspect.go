@@ -232,7 +232,7 @@ func (in *Inspection) readSessions(ctx context.Context, q *dbsqlc.Queries) (err 
 	})
 	in.IdleInTx = transactionsOf(idle, 0)
 	for _, s := range sessions {
-		if s.XminAge > manyDead {
+		if s.XminAge > manyDead && s.Pid != nil {
 			in.Holders = append(in.Holders, XminHolder{Kind: "session", Name: fmt.Sprintf("%s, process %d", s.Application, *s.Pid), Age: s.XminAge})
 		}
 	}
