@@ -37,6 +37,7 @@ func TestDocuments(t *testing.T) {
 		{"docs/audit.md", false, ""},
 		{"docs/cli.md", true, ""},
 		{"docs/configuration.md", false, ""},
+		{"docs/operations.md", false, ""},
 		{"docs/webhooks.md", false, "python3 node"},
 		{"examples/llm/README.md", false, "python3"},
 		{"examples/python-http/README.md", false, "python3"},
