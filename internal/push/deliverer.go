@@ -226,6 +226,16 @@ func Reseal(ring seal.Ring, row a2a.ID, token, credentials []byte) (newToken, ne
 	return newToken, newCredentials, changed, err
 }
 
+// Opens returns an error if the ring cannot open a secret that is stored.
+func Opens(ring seal.Ring, s store.Sealed) error {
+	at := seal.Place{Table: signingTable, Row: s.Name, Column: "key"}
+	if s.Place != "signing" {
+		at = seal.Place{Table: "push_configs", Row: s.Name, Column: s.Place}
+	}
+	_, err := ring.Open(s.Sample, at)
+	return err
+}
+
 func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (string, error) {
 	if len(sealed) == 0 {
 		return "", nil

@@ -42,6 +42,8 @@ type Submission struct {
 	// Undecided says that the agent may answer with a message in place of a new task: nobody can
 	// see the task until it has told something else, or Reveal was called.
 	Undecided bool
+	// Action is recorded in the same transaction; nil: nothing is. It is for new tasks.
+	Action *Action
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -163,9 +165,9 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 	return err
 }
 
-// submitRows runs the statement, in a transaction of its own with the webhooks if there are any.
+// submitRows runs the statement, in a transaction of its own with the webhooks and actions if there are any.
 func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2a.ID]*submission, p dbsqlc.TaskSubmitParams) (rows []dbsqlc.TaskSubmitRow, err error) {
-	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil }) {
+	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
 		return dbsqlc.New(s.work).TaskSubmit(ctx, p)
 	}
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
@@ -174,6 +176,11 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 		}
 		for _, r := range rows {
 			it := byID[r.ID.Bytes]
+			if it.Action != nil {
+				if err := s.record(ctx, q, *it.Action); err != nil {
+					return err
+				}
+			}
 			if it.Push == nil {
 				continue
 			}
