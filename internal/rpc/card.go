@@ -143,6 +143,7 @@ func appendUnion(dst, first, second []byte) []byte {
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	recordOf(r.Context()).route = "/.well-known/agent-card.json"
 	if agent.removed {
 		s.writePlainError(w, http.StatusNotFound)
 		return
@@ -169,7 +170,8 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 
 // serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may
 // keep them for an hour: a key is published for longer than that before it signs.
-func (s *Server) serveJWKS(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request) {
+	recordOf(r.Context()).route = "/.well-known/jwks.json"
 	body := s.cfg.JWKS()
 	h := w.Header()
 	h.Set("Content-Type", "application/jwk-set+json")

@@ -106,6 +106,7 @@ var errCallerStopped = errors.New("nobody reads the events any more")
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		stopped := false
+		ctx := context.WithValue(ctx, traceKey{}, run.Traceparent)
 		s := newSession(e, &run, func(event a2a.Event) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -133,6 +134,9 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 func invalid(format string, args ...any) error {
 	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, "invalid agent response: "+format, args...))
 }
+
+// traceKey finds where the run stands in a trace: all requests of the run are below it.
+type traceKey struct{}
 
 func (e *Executor) header(version string) http.Header {
 	h := maps.Clone(e.c.Header)

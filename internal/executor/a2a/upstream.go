@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/wire/answer"
@@ -124,6 +125,9 @@ func (e *Executor) request(ctx context.Context, at *endpoint, method string, par
 	}
 	req.GetBody = nil // net/http must not send it again by itself
 	req.Header = e.header(at.version)
+	if at, _ := ctx.Value(traceKey{}).(a2a.Traceparent); at != "" {
+		req.Header.Set("Traceparent", string(at))
+	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
 	if key != "" {
