@@ -228,6 +228,7 @@ func (c crew) compare(next crew) (added, changed, removed []string) {
 
 func (m *member) same(other *member) bool {
 	a, b := m.Agent, other.Agent
-	a.Inputs, b.Inputs = nil, nil // made of the schemas in the card
+	a.Inputs, b.Inputs = nil, nil       // made of the schemas in the card
+	a.RepliesTo, b.RepliesTo = nil, nil // of the executor
 	return m.secrets == other.secrets && reflect.DeepEqual(a, b) && reflect.DeepEqual(m.File.Executor, other.File.Executor)
 }

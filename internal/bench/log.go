@@ -164,7 +164,7 @@ func readStream(c *httpConn, request []byte, header string) (got streamed, err e
 	err = eachEvent(body, func(_ int64, id string, data []byte) error {
 		if got.events == 0 {
 			got.first = id
-			got.task = stringAfter(data, `"id":"`, 36)
+			got.task = stringAfter(data, `"kind":"task","id":"`, 36)
 		}
 		got.events++
 		got.bytes += len(data)

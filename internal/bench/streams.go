@@ -227,7 +227,7 @@ func (b *bench) fanoutOnce(ctx context.Context, s *server, key string, subscribe
 	if err != nil {
 		return 0, u, 0, err
 	}
-	task := stringAfter(answer, `"id":"`, 36)
+	task := stringAfter(answer, `"kind":"task","id":"`, 36)
 	if task == "" {
 		return 0, u, 0, fmt.Errorf("no task: %.300s", answer)
 	}
@@ -473,7 +473,7 @@ func waitingTasks(ctx context.Context, s *server, key string, n int) ([]string, 
 					cancel(err)
 					return
 				}
-				tasks[k] = stringAfter(answer, `"id":"`, 36)
+				tasks[k] = stringAfter(answer, `"kind":"task","id":"`, 36)
 			}
 		})
 	}
