@@ -48,6 +48,7 @@ func experiments() []experiment {
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
+		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }
