@@ -16,6 +16,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// traceparent is where all runs stand in a trace.
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 // keeper is what the worker and the store do for a task, in memory: events and the checkpoint with
 // them, history, folded artifacts, attempts.
 type keeper struct {
@@ -62,7 +65,7 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 	k.task.Status = a2a.Status{State: a2a.StateWorking}
 	run := executor.Run{
 		Task: k.task, Messages: slices.Clone(k.said[k.fresh:]), Agent: "up", Tenant: "t", Owner: "o", Epoch: k.epoch, Attempt: k.attempt,
-		Checkpoint: k.checkpoint,
+		Checkpoint: k.checkpoint, Traceparent: traceparent,
 	}
 	run.Task.History, run.Task.Artifacts = slices.Clone(k.task.History), slices.Clone(k.task.Artifacts)
 	n := len(k.said)

@@ -339,7 +339,7 @@ func TestBadUpstreamsFailWithAReason(t *testing.T) {
 	}
 }
 
-func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
+func TestRequestsCarryVersionCredentialsTraceAndTenant(t *testing.T) {
 	t.Parallel()
 	for _, generation := range generations {
 		f := newFake(t, generation)
@@ -350,7 +350,7 @@ func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
 		k.say("go")
 		k.finish()
 		last := f.headers[len(f.headers)-1]
-		if last.Get("A2A-Version") != generation || last.Get("Idempotency-Key") != f.messages[0].ID {
+		if last.Get("A2A-Version") != generation || last.Get("Idempotency-Key") != f.messages[0].ID || last.Get("Traceparent") != traceparent {
 			t.Errorf("%s: the header is %v", generation, last)
 		}
 		for _, h := range f.headers {
