@@ -334,8 +334,9 @@ func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retent
 	return rules, others
 }
 
-// run serves until ctx is done and everything has stopped.
-func (r *replica) run(ctx context.Context) error {
+// run serves until ctx is done and everything has stopped. It is not ready from when told is
+// done, which may be earlier.
+func (r *replica) run(ctx, told context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
@@ -356,9 +357,9 @@ func (r *replica) run(ctx context.Context) error {
 		front = append(front, lifecycle.Part{Name: "grpc", Run: func(ctx context.Context) error { return r.calls.Serve(ctx, r.grpc, r.cfg.DrainTimeout) }})
 	}
 	if r.admin != nil {
-		r.showMetrics(ctx)
+		r.showMetrics(told)
 		where = append(where, "admin", r.admin.Addr().String())
-		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx), Metrics: r.metrics.Handler(r.logger)}
+		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(told), Metrics: r.metrics.Handler(r.logger)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
 	if r.reload != nil {
@@ -381,10 +382,10 @@ var (
 	errNoClaims     = errors.New("no try to claim work has gone through since the start or the last failure")
 )
 
-// checks is what /readyz asks. ctx is that of the server.
-func (r *replica) checks(ctx context.Context) []rpc.Check {
+// checks is what /readyz asks. told ends when the server is told to stop.
+func (r *replica) checks(told context.Context) []rpc.Check {
 	return []rpc.Check{
-		{Name: "drain", Test: func(context.Context) error { return context.Cause(ctx) }},
+		{Name: "drain", Test: func(context.Context) error { return context.Cause(told) }},
 		{Name: "database", Test: r.store.Ping},
 		{Name: "schema", Test: r.store.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {

@@ -94,6 +94,7 @@ type Store struct {
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
 	laner   laner
+	totals  totals
 
 	counters counters
 }
