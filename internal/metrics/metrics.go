@@ -64,10 +64,10 @@ func New(b Build) *Metrics {
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, request...), request)
 	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total", "Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.", "method", "version", "reason"), []string{"method", "version", "reason"})
 	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total", "Requests read by a lenient rule (docs/protocol.md): clients that are not strict.", "rule"), []string{"rule"})
-	m.events = prometheus.NewCounter(prometheus.CounterOpts(m.counter("a2ad_sse_events_total", "Events sent to streams while these were open, over gRPC too.")))
+	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total", "Events sent to streams while these were open, over gRPC too."))
 	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds", "Time from the commit of an event to its being sent to a stream, by the clocks of the database and of this process.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}))
-	m.slow = prometheus.NewCounter(prometheus.CounterOpts(m.counter("a2ad_sse_slow_readers_total", "Streams cut off because their client read too slowly. It resumes.")))
+	m.slow = prometheus.NewCounter(m.counter("a2ad_sse_slow_readers_total", "Streams cut off because their client read too slowly. It resumes."))
 	m.registry.MustRegister(info, m.requests, m.took, m.errors, m.lenient, m.events, m.lag, m.slow)
 	for _, rule := range lenientRules {
 		m.lenient.WithLabelValues(rule)

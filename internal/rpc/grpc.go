@@ -113,7 +113,7 @@ func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read 
 			f.err = status.Error(codes.Internal, "Internal error")
 		}
 		b.s.logCall(ctx, rec, status.Code(f.err), time.Since(start))
-		b.s.answered(rec, 0, status.Code(f.err), start)
+		b.s.answered(rec, 0, status.Code(f.err).String(), start)
 	}()
 	f.serve(ctx, rec, gen, header, read)
 }

@@ -68,7 +68,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 				}
 			}
 			s.logRequest(r, rec, sw.status, time.Since(start))
-			s.answered(rec, cmp.Or(sw.status, http.StatusOK), 0, start)
+			s.answered(rec, cmp.Or(sw.status, http.StatusOK), "", start)
 		}()
 		ctx := s.begin(r.Context(), rec, r.Header)
 		next.ServeHTTP(sw, r.WithContext(context.WithValue(ctx, recordKey{}, rec)))

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
@@ -134,12 +132,10 @@ func (rec *record) binding() string {
 	return "HTTP+JSON"
 }
 
-// answered tells metrics and traces of an answer over HTTP, or of a gRPC call if status is 0.
-func (s *Server) answered(rec *record, status int, code codes.Code, start time.Time) {
-	failed := status >= 500 && !rec.gone
-	if status == 0 {
-		failed = code == codes.Internal || code == codes.Unknown
-	}
+// answered tells metrics and traces of an answer over HTTP, or of a gRPC call if status is 0:
+// then code is the name of its own.
+func (s *Server) answered(rec *record, status int, code string, start time.Time) {
+	failed := status >= 500 && !rec.gone || code == "Internal" || code == "Unknown"
 	if rec.span != nil {
 		if rec.opened.IsZero() {
 			rec.span.Name(rec.label())
@@ -148,7 +144,7 @@ func (s *Server) answered(rec *record, status int, code codes.Code, start time.T
 		if status != 0 {
 			rec.span.Set(tracing.Status(status))
 		} else {
-			rec.span.Set(tracing.RPCStatus(code.String()))
+			rec.span.Set(tracing.RPCStatus(code))
 		}
 		if reason := rec.reason(); reason == a2a.CodeInternal.Reason() || failed {
 			rec.span.Fail(reason)
@@ -171,7 +167,7 @@ func (s *Server) answered(rec *record, status int, code codes.Code, start time.T
 	case status != 0:
 		r.Code = strconv.Itoa(status)
 	default:
-		r.Code = code.String()
+		r.Code = code
 	}
 	if end := rec.opened; end.IsZero() {
 		r.Took = time.Since(start)
