@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/auth"
 )
 
 // APIKeyCmd is `a2ad apikey`.
@@ -22,11 +24,15 @@ var scopes = []string{"tasks:read", "tasks:write", "push:write", "worker"}
 
 // APIKeyCreateCmd is `a2ad apikey create`.
 type APIKeyCreateCmd struct {
-	Tenant   string   `required:"" placeholder:"T" help:"Organisation that the key belongs to."`
-	Owner    string   `required:"" placeholder:"O" help:"User or program that the key stands for; tasks belong to it."`
-	Scopes   []string `default:"tasks:read,tasks:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default tasks:read,tasks:write)."`
-	Agents   []string `placeholder:"AGENT" help:"The only agents that the key is for (default all)."`
-	Name     string   `placeholder:"TEXT" help:"A note to find it again."`
+	Tenant string   `required:"" placeholder:"T" help:"Organisation that the key belongs to."`
+	Owner  string   `required:"" placeholder:"O" help:"User or program that the key stands for; tasks belong to it."`
+	Scopes []string `default:"tasks:read,tasks:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default tasks:read,tasks:write)."`
+	Agents []string `placeholder:"AGENT" help:"The only agents that the key is for (default all)."`
+	Name   string   `placeholder:"TEXT" help:"A note to find it again."`
+
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is good for, as in 12h or 720h (default until it is revoked)."`
+	Env       string        `default:"live" placeholder:"WORD" help:"What the key says it is for, as in a2ad_live_… (default live)."`
+
 	Database `group:"database"`
 	Output
 }
@@ -43,6 +49,12 @@ func (c *APIKeyCreateCmd) Validate() error {
 			return fmt.Errorf("--agents: %q cannot be the name of an agent", a)
 		}
 	}
+	if c.ExpiresIn < 0 {
+		return errors.New("--expires-in: the key would have ended before it began")
+	}
+	if !auth.ValidEnv(c.Env) {
+		return errors.New("--env: 1 to 16 small letters and digits")
+	}
 	if c.Tenant == "" || c.Owner == "" || len(c.Tenant) > 200 || len(c.Owner) > 200 {
 		return errors.New("--tenant and --owner are from 1 to 200 bytes long")
 	}
@@ -54,7 +66,7 @@ func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
 	slices.Sort(c.Scopes)
 	slices.Sort(c.Agents)
 	return c.withOperator(ctx, app, func(op operator) error {
-		key, err := op.CreateKey(ctx, keySpec{Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: slices.Compact(c.Scopes), Agents: slices.Compact(c.Agents)})
+		key, err := op.CreateKey(ctx, keySpec{Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: slices.Compact(c.Scopes), Agents: slices.Compact(c.Agents), ExpiresIn: c.ExpiresIn, Env: c.Env})
 		if err != nil {
 			return err
 		}
@@ -62,7 +74,11 @@ func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
 			return printJSON(app.Stdout, key)
 		}
 		w := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nagents\t%s\nkey\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), keyAgents(key.Agents), key.Key)
+		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nagents\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), keyAgents(key.Agents))
+		if key.ExpiresAt != nil {
+			fmt.Fprintf(w, "expires\t%s\n", moment(*key.ExpiresAt))
+		}
+		fmt.Fprintf(w, "key\t%s\n", key.Key)
 		if err := w.Flush(); err != nil {
 			return err
 		}
@@ -93,11 +109,11 @@ func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "AGENTS", "NAME", "CREATED", "LAST USED", "REVOKED"}
+		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "AGENTS", "NAME", "CREATED", "LAST USED", "EXPIRES", "REVOKED"}
 		return printRows(app.Stdout, c.json(), head, rows, func(r keyRow) []string {
 			return []string{
 				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(keyAgents(r.Agents)), cell(r.Name),
-				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.RevokedAt),
+				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.ExpiresAt), momentOf(r.RevokedAt),
 			}
 		})
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,8 @@ type Config struct {
 	Pool      `group:"database"`
 	Listeners `group:"listeners"`
 	Access    `group:"access"`
+	OIDC      `group:"access"`
+	TLS       `group:"access"`
 	Work      `group:"work"`
 	Streams   `group:"streams"`
 	Webhooks  `group:"webhooks"`
@@ -92,8 +95,58 @@ type Listeners struct {
 // Access says who may do what.
 type Access struct {
 	Auth    string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
-	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" unused:"sharing between the owners of a tenant" help:"Who sees a task: its owner, or every owner of the tenant."`
+	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
 	Keys    seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+}
+
+// TLS says which certificates the server has, and which of clients sign in.
+type TLS struct {
+	TLSCert        string `type:"setting" name:"tls-cert" placeholder:"FILE" help:"Certificate of the API and of gRPC, with its chain, in PEM. Read again when it changes."`
+	TLSKey         string `type:"setting" name:"tls-key" placeholder:"FILE" help:"Its private key."`
+	TLSClientCA    string `type:"setting" name:"tls-client-ca" placeholder:"FILE" help:"Authorities whose client certificates sign callers in."`
+	MTLSTenantFrom string `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:"" placeholder:"WHAT" help:"What of a client certificate names the tenant: nothing, its O, or the host of its first URI."`
+	MTLSTenant     string `type:"setting" name:"mtls-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of client certificates where nothing of them names it."`
+	MTLSScopes     Scopes `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
+}
+
+func (t *TLS) check() []fault {
+	if (t.TLSCert == "") != (t.TLSKey == "") {
+		name := map[bool]string{true: "A2AD_TLS_CERT", false: "A2AD_TLS_KEY"}[t.TLSCert == ""]
+		return []fault{{Name: name, Text: "a certificate needs its key, and a key its certificate"}}
+	}
+	if t.TLSClientCA != "" && t.TLSCert == "" {
+		return []fault{{Name: "A2AD_TLS_CLIENT_CA", Text: "set A2AD_TLS_CERT and A2AD_TLS_KEY too: clients show certificates over TLS alone"}}
+	}
+	return nil
+}
+
+// OIDC says which tokens of an identity provider are taken, and what they mean.
+type OIDC struct {
+	OIDCIssuer      Issuer `type:"setting" name:"oidc-issuer" help:"Identity provider whose tokens sign callers in, as tokens name it in iss."`
+	OIDCAudience    string `type:"setting" name:"oidc-audience" placeholder:"TEXT" help:"What tokens for this server have in aud."`
+	OIDCJWKSURL     Issuer `type:"setting" name:"oidc-jwks-url" auto:"discovered" hidden:"" help:"Where the keys of the issuer are."`
+	OIDCTenantClaim string `type:"setting" name:"oidc-tenant-claim" placeholder:"CLAIM" help:"Claim that names the tenant; without it all tokens are of A2AD_OIDC_TENANT."`
+	OIDCTenant      string `type:"setting" name:"oidc-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of all tokens where no claim names it."`
+	OIDCOwnerClaim  Words  `type:"setting" name:"oidc-owner-claim" def:"sub,client_id" hidden:"" placeholder:"CLAIMS" help:"Claims of which the first that a token has names the owner."`
+	OIDCScopeClaim  Words  `type:"setting" name:"oidc-scope-claim" def:"scope,scp" hidden:"" placeholder:"CLAIMS" help:"Claims that name scopes, as tasks:read, in one text or a list."`
+	OIDCOAuth2      OAuth2 `type:"setting" name:"oidc-oauth2" hidden:"" placeholder:"JSON" help:"How clients get tokens, for cards: an object with one of the OAuth flows under flows, and oauth2MetadataUrl."`
+	OIDCScopes      Scopes `type:"setting" name:"oidc-scopes" placeholder:"SCOPES" help:"Scopes that every token has besides."`
+}
+
+func (o *OIDC) check() []fault {
+	var faults []fault
+	bad := func(name, text string) { faults = append(faults, fault{Name: name, Text: text}) }
+	switch {
+	case o.OIDCIssuer == "" && o.OIDCAudience != "":
+		bad("A2AD_OIDC_AUDIENCE", "set A2AD_OIDC_ISSUER too: it says whose tokens these are")
+	case o.OIDCIssuer == "" && o.OIDCJWKSURL != "":
+		bad("A2AD_OIDC_JWKS_URL", "set A2AD_OIDC_ISSUER too: it says whose keys these are")
+	case o.OIDCIssuer == "" && o.OIDCOAuth2.OAuth2 != nil:
+		bad("A2AD_OIDC_OAUTH2", "set A2AD_OIDC_ISSUER too: it says whose tokens clients get this way")
+	case o.OIDCIssuer != "" && o.OIDCAudience == "":
+		bad("A2AD_OIDC_AUDIENCE", "say what tokens for this server have in aud, for example https://agents.example.org: without it a token for any other service would do")
+	}
+	return faults
 }
 
 // Work says which agents there are and how their runs are held.
@@ -155,6 +208,8 @@ type Protocol struct {
 	Lenient03        bool   `type:"setting" name:"lenient-03" def:"on" hidden:"" help:"Take the dialects of A2A 0.3 that mean nothing else."`
 	LenientVersion   bool   `type:"setting" name:"lenient-version" def:"off" hidden:"" help:"Serve 1.0 methods without an A2A-Version header."`
 	CardLegacyFields bool   `type:"setting" name:"card-legacy-fields" def:"on" hidden:"" help:"Put the 0.3 fields into the 1.0 card too."`
+	CardSigning      bool   `type:"setting" name:"card-signing" def:"off" hidden:"" help:"Sign cards of 1.0 with a key of the server, which /.well-known/jwks.json has."`
+	CardWorkshop     bool   `type:"setting" name:"card-workshop-fields" def:"off" hidden:"" help:"Put what workshop material asks for into the 0.3 card: stateManagement, authentication, schemas of skills."`
 	ErrorProfile     string `type:"setting" name:"error-profile" def:"1.0.1" oneof:"1.0.1,1.0.0" hidden:"" placeholder:"VERSION" help:"Version of A2A whose table says which status an error of 1.0 has, over HTTP+JSON and gRPC."`
 }
 
@@ -220,7 +275,7 @@ func (c *Config) check() []fault {
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		bad("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
 	}
-	return append(faults, c.Database.check()...)
+	return slices.Concat(faults, c.OIDC.check(), c.TLS.check(), c.Database.check())
 }
 
 // replicaName leaves room for "a2ad-" and the role in application_name, which holds 63 bytes.
@@ -251,6 +306,9 @@ func (c *Config) checkServe() []fault {
 	}
 	if c.Agents == "" {
 		faults = append(faults, fault{Name: "A2AD_AGENTS", Text: "name an agent file or a directory of agent files, for example /etc/a2ad/agents"})
+	}
+	if c.CardSigning && c.Keys.Empty() {
+		faults = append(faults, fault{Name: "A2AD_CARD_SIGNING", Text: "set A2AD_KEYS too: the key that signs is kept sealed"})
 	}
 	return append(faults, c.check()...)
 }

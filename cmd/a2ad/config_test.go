@@ -31,9 +31,16 @@ var settingSamples = map[string][2]string{
 	"A2AD_LISTEN": {"localhost:1234", "1234"}, "A2AD_ADMIN_LISTEN": {"off", "127.0.0.1:99999"}, "A2AD_GRPC_LISTEN": {"[::1]:1", "x"},
 	"A2AD_GRPC_PUBLIC_ADDRESS": {"grpc.example:443", "grpc.example"},
 	"A2AD_PUBLIC_URL":          {"https://a.example/b", "a.example"}, "A2AD_READ_HEADER_TIMEOUT": {"1s", "0"}, "A2AD_READ_TIMEOUT": {"1s", "0"},
-	"A2AD_WRITE_TIMEOUT": {"1s", "0"}, "A2AD_HTTP_IDLE_TIMEOUT": {"1s", "0"}, "A2AD_READY_TIMEOUT": {"2s", "0"}, "A2AD_DRAIN_TIMEOUT": {"1s", "-1s"},
+	"A2AD_WRITE_TIMEOUT": {"1s", "0"}, "A2AD_HTTP_IDLE_TIMEOUT": {"1s", "0"}, "A2AD_READY_TIMEOUT": {"2s", "0"}, "A2AD_DRAIN_TIMEOUT": {"1s", "-1s"}, "A2AD_DRAIN_DELAY": {"3s", "-1s"},
 	"A2AD_AUTH": {"none", "maybe"}, "A2AD_SHARING": {"tenant", "all"}, "A2AD_KEYS": {"k2:" + key32 + ",k1:" + key32, "k1:short"},
-	"A2AD_AGENTS": {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
+	"A2AD_OIDC_ISSUER": {"https://login.example.org/", "http://login.example.org"}, "A2AD_OIDC_AUDIENCE": {"a2ad", ""}, "A2AD_OIDC_JWKS_URL": {"http://127.0.0.1:9/keys", "/keys"},
+	"A2AD_OIDC_TENANT_CLAIM": {"org", ""}, "A2AD_OIDC_TENANT": {"acme", ""}, "A2AD_OIDC_OWNER_CLAIM": {"email,sub", "a,"}, "A2AD_OIDC_SCOPE_CLAIM": {"roles", ","},
+	"A2AD_OIDC_SCOPES": {"tasks:read,tasks:write", "all"}, "A2AD_CARD_WORKSHOP_FIELDS": {"on", "x"},
+	"A2AD_TLS_CERT": {"/tls/cert.pem", ""}, "A2AD_TLS_KEY": {"/tls/key.pem", ""}, "A2AD_TLS_CLIENT_CA": {"/tls/ca.pem", ""},
+	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"},
+	"A2AD_CARD_SIGNING": {"on", "x"},
+	"A2AD_OIDC_OAUTH2":  {`{"flows":{"clientCredentials":{"tokenUrl":"https://h/token","scopes":{"tasks:read":"read"}}}}`, `{"flows":{"implicit":{"tokenUrl":"https://h/token","scopes":{}}}}`},
+	"A2AD_AGENTS":       {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
 	"A2AD_LEASE_TTL": {"3s", "100ms"}, "A2AD_POLL_INTERVAL": {"500ms", "0"}, "A2AD_WAKE_INTERVAL": {"10ms", "-5ms"},
 	"A2AD_RUN_DEADLINE": {"2h", "0"}, "A2AD_IDLE_TIMEOUT": {"1m", "0"}, "A2AD_MAX_ATTEMPTS": {"3", "0"},
 	"A2AD_RETRY_BACKOFF_BASE": {"100ms", "-1s"}, "A2AD_RETRY_BACKOFF_MAX": {"2m", "-1s"}, "A2AD_RESCUE_INTERVAL": {"500ms", "0"},
@@ -192,6 +199,11 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		"serve", "--listen=8080", "--max-attempts=0", "--public-url=ftp://x", "--sse-ping=0")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_AUTH=none", "A2AD_LISTEN=0.0.0.0:8080", "A2AD_ADMIN_LISTEN=0.0.0.0:8080", "A2AD_GRPC_LISTEN=:50051",
 		"A2AD_RETRY_BACKOFF_BASE=10m", "A2AD_REPLICA=a b"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=http://login.example.org", "A2AD_OIDC_AUDIENCE=a", "A2AD_OIDC_SCOPES=tasks:read,all", "A2AD_OIDC_OWNER_CLAIM=sub,,x"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=https://login.example.org/"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db", "A2AD_KEYS_FILE=testdata/none"}, "dev")

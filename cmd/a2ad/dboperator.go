@@ -214,15 +214,20 @@ func (o *dbOperator) Cancel(ctx context.Context, id string) (taskRow, error) {
 }
 
 func (o *dbOperator) CreateKey(ctx context.Context, k keySpec) (createdKey, error) {
-	key, err := auth.NewKey("live", nil)
+	key, err := auth.NewKey(k.Env, nil)
 	if err != nil {
 		return createdKey{}, err
 	}
-	at, err := o.store.CreateAPIKey(ctx, store.APIKey{ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents}, key.SecretHash())
+	made, err := o.store.CreateAPIKey(ctx, store.APIKey{
+		ID: key.ID(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
+	}, key.SecretHash(), k.ExpiresIn)
 	if err != nil {
 		return createdKey{}, err
 	}
-	return createdKey{ID: key.ID(), Key: key.Reveal(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, CreatedAt: at}, nil
+	return createdKey{
+		ID: key.ID(), Key: key.Reveal(), Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
+		CreatedAt: made.CreatedAt, ExpiresAt: orNil(made.ExpiresAt),
+	}, nil
 }
 
 func (o *dbOperator) Keys(ctx context.Context, tenant string) ([]keyRow, error) {
@@ -242,7 +247,7 @@ func (o *dbOperator) Keys(ctx context.Context, tenant string) ([]keyRow, error) 
 func newKeyRow(k store.APIKey) keyRow {
 	return keyRow{
 		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, CreatedAt: k.CreatedAt,
-		LastUsedAt: orNil(k.UsedAt), RevokedAt: orNil(k.RevokedAt),
+		LastUsedAt: orNil(k.UsedAt), ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),
 	}
 }
 

@@ -96,7 +96,9 @@ type watched struct {
 type keySpec struct {
 	Tenant, Owner, Name string
 	Scopes              []string
-	Agents              []string // nil: all
+	Agents              []string      // nil: all
+	ExpiresIn           time.Duration // 0: never
+	Env                 string        // what the key says it is for
 }
 
 // keyRow is an API key without its secret.
@@ -109,17 +111,19 @@ type keyRow struct {
 	Agents     []string   `json:"agents,omitempty"` // nil: all
 	CreatedAt  time.Time  `json:"createdAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
 	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
 }
 
 // createdKey is a key at the only moment at which its secret is known.
 type createdKey struct {
-	ID        string    `json:"id"`
-	Key       string    `json:"key"`
-	Tenant    string    `json:"tenant"`
-	Owner     string    `json:"owner"`
-	Name      string    `json:"name,omitempty"`
-	Scopes    []string  `json:"scopes"`
-	Agents    []string  `json:"agents,omitempty"` // nil: all
-	CreatedAt time.Time `json:"createdAt"`
+	ID        string     `json:"id"`
+	Key       string     `json:"key"`
+	Tenant    string     `json:"tenant"`
+	Owner     string     `json:"owner"`
+	Name      string     `json:"name,omitempty"`
+	Scopes    []string   `json:"scopes"`
+	Agents    []string   `json:"agents,omitempty"` // nil: all
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }

@@ -129,13 +129,23 @@ func (f *fakeOperator) Cancel(_ context.Context, id string) (taskRow, error) {
 
 func (f *fakeOperator) CreateKey(_ context.Context, k keySpec) (createdKey, error) {
 	f.key = k
-	return createdKey{ID: "k1", Key: "a2ad_k1_secret", Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, CreatedAt: someTime}, nil
+	return createdKey{ID: "k1", Key: "a2ad_k1_secret", Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, CreatedAt: someTime, ExpiresAt: expiry(k.ExpiresIn)}, nil
+}
+
+// expiry is when a key made at someTime runs out.
+func expiry(in time.Duration) *time.Time {
+	if in == 0 {
+		return nil
+	}
+	at := someTime.Add(in)
+	return &at
 }
 
 func (f *fakeOperator) Keys(context.Context, string) ([]keyRow, error) {
 	return []keyRow{
 		{ID: "k1", Tenant: "acme", Owner: "alice", Name: "laptop", Scopes: []string{"tasks:read", "tasks:write"}, CreatedAt: someTime, LastUsedAt: &someTime},
-		{ID: "k2", Tenant: "acme", Owner: "worker", Scopes: []string{"worker"}, CreatedAt: someTime, RevokedAt: &someTime},
+		{ID: "k2", Tenant: "acme", Owner: "worker", Scopes: []string{"worker"}, Agents: []string{"a", "b"}, CreatedAt: someTime, RevokedAt: &someTime},
+		{ID: "k3", Tenant: "acme", Owner: "ci", Scopes: []string{"tasks:read"}, CreatedAt: someTime, ExpiresAt: expiry(time.Hour)},
 	}, nil
 }
 
@@ -174,6 +184,7 @@ func TestOperatorScreens(t *testing.T) {
 		{"task-cancel", []string{"task", "cancel", oldTask, taskID, "x"}}, {"task-cancel-json", []string{"task", "cancel", taskID, "-o", "json"}},
 		{"apikey-create", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--name", "laptop"}},
 		{"apikey-create-json", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--scopes", "worker,tasks:read,worker", "-o", "json"}},
+		{"apikey-create-bounded", []string{"apikey", "create", "--tenant", "acme", "--owner", "ci", "--agents", "words,echo,words", "--expires-in", "12h", "--env", "test"}},
 		{"apikey-ls", []string{"apikey", "ls"}}, {"apikey-ls-json", []string{"apikey", "ls", "-o", "json"}},
 		{"apikey-revoke", []string{"apikey", "revoke", "k1", "k3"}},
 		{"push-ls", []string{"push", "ls"}}, {"push-ls-json", []string{"push", "ls", "--state", "dead", "-o", "json"}},

@@ -152,6 +152,11 @@ func (r *replica) followFiles(ctx context.Context) error {
 			r.reload.stop()
 			return nil
 		}
+		if r.cert != nil {
+			if err := r.cert.Reload(); err != nil {
+				r.logger.ErrorContext(ctx, "the certificate of the listeners is used as it was", "err", err)
+			}
+		}
 		r.changeAgents(ctx)
 	}
 }

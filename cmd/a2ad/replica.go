@@ -59,8 +59,11 @@ type replica struct {
 	pool       *worker.Pool
 	workers    *workerapi.API
 	server     *rpc.Server
-	calls      *rpc.GRPC  // nil when gRPC is off
-	keys       *auth.Keys // nil without authentication
+	calls      *rpc.GRPC        // nil when gRPC is off
+	keys       *auth.Keys       // nil without authentication
+	cert       *auth.ServerCert // nil without TLS
+	failures   auth.Failures
+	tokens     *auth.JWT // nil without an identity provider
 	policy     push.Policy
 	pushKeys   *push.Keys
 	deliverer  *push.Deliverer
@@ -94,9 +97,13 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openTraces(ctx, app); err != nil {
 		return nil, err
 	}
+	if err = r.openTLS(); err != nil {
+		return nil, err
+	}
 	if err = r.openStore(ctx); err != nil {
 		return nil, err
 	}
+	r.failures.Record = r.recordFailure
 	first, err := r.hire(app, files)
 	if err != nil {
 		return nil, err
@@ -211,12 +218,7 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 }
 
 func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
-	env := readEnviron(app.Environ)
-	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-	if err != nil {
-		return nil, err
-	}
-	secure, err := spec.TLSConfig()
+	header, secure, err := connection(app, spec.Remote)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +235,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	public := string(r.cfg.PublicURL)
 	if public == "" {
-		public = "http://" + r.api.Addr().String()
+		public = r.base()
 	}
 	if err := r.openPush(ctx, public); err != nil {
 		return err
@@ -253,9 +255,14 @@ func (r *replica) openAPI(ctx context.Context) error {
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
-	old, current := v03.Codec{Lenient: r.cfg.Lenient03, Limits: limits, OnLenient: r.onLenient()}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
+	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits, OnLenient: r.onLenient()}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
+	var signer rpc.CardSigner
+	if r.cfg.CardSigning {
+		signer = r.pushKeys
+	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		CardSigner: signer,
+		Engine:     r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
@@ -283,44 +290,6 @@ func (r *replica) grpcAddress() string {
 		return listens
 	}
 	return net.JoinHostPort(public.Hostname(), port)
-}
-
-// authenticator says who may call. Revoked keys are forgotten when the store says so.
-func (r *replica) authenticator() (auth.Authenticator, error) {
-	if r.cfg.Auth == AuthNone {
-		return auth.Anonymous{}, nil
-	}
-	var err error
-	r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey})
-	return auth.Chain{r.keys}, err
-}
-
-func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
-	k, secret, err := r.store.LookupAPIKey(ctx, id)
-	if errors.Is(err, store.ErrNoKey) {
-		return auth.StoredKey{}, auth.ErrUnknownKey
-	}
-	scopes := make([]auth.Scope, len(k.Scopes))
-	for i, s := range k.Scopes {
-		scopes[i] = auth.Scope(s)
-	}
-	return auth.StoredKey{SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents}, err
-}
-
-// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
-func (r *replica) forgetKeys(ctx context.Context) error {
-	wake, stop := r.hub.Wait(store.KeyAPIKeys)
-	defer stop()
-	for {
-		select {
-		case <-wake:
-			if r.keys != nil {
-				r.keys.ForgetAll()
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // retention says how long what agents' tasks leave is kept.
@@ -369,7 +338,7 @@ func (r *replica) run(ctx, told context.Context) error {
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
-			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.forgetKeys}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

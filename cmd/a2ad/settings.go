@@ -361,7 +361,7 @@ func placeholder(field any) string {
 		return "N"
 	case Listen:
 		return "HOST:PORT"
-	case BaseURL, Secret:
+	case BaseURL, Secret, Issuer:
 		return "URL"
 	case Durations, Prefixes, Breaker:
 		return "LIST"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/push"
 )
 
@@ -73,6 +74,70 @@ func (b *BaseURL) UnmarshalText(text []byte) error {
 
 // MarshalText returns the URL.
 func (b BaseURL) MarshalText() ([]byte, error) { return []byte(b), nil }
+
+// Issuer is the URL of an identity provider, kept to the letter: tokens are compared with it.
+type Issuer string
+
+// UnmarshalText reads an https URL, or one of http on this machine.
+func (i *Issuer) UnmarshalText(text []byte) error {
+	u, err := url.Parse(string(text))
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("not an absolute URL: write for example https://login.example.org")
+	}
+	if u.Scheme != "https" && (u.Scheme != "http" || !Listen(u.Host+":0").Loopback() && !Listen(u.Host).Loopback()) {
+		return errors.New("must begin with https://: whoever can change what comes over http can sign in as anybody")
+	}
+	*i = Issuer(text)
+	return nil
+}
+
+// MarshalText returns the URL.
+func (i Issuer) MarshalText() ([]byte, error) { return []byte(i), nil }
+
+// Words is a list of names.
+type Words []string
+
+// UnmarshalText reads names with commas between them.
+func (ws *Words) UnmarshalText(text []byte) error {
+	var out Words
+	for item := range strings.SplitSeq(string(text), ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			return errors.New("an empty name: write names with commas between them")
+		}
+		out = append(out, item)
+	}
+	*ws = out
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (ws Words) MarshalText() ([]byte, error) { return []byte(strings.Join(ws, ",")), nil }
+
+// Scopes is a list of scopes.
+type Scopes []auth.Scope
+
+// UnmarshalText reads scopes with commas between them.
+func (ss *Scopes) UnmarshalText(text []byte) error {
+	var out Scopes
+	for item := range strings.SplitSeq(string(text), ",") {
+		s := auth.Scope(strings.TrimSpace(item))
+		if !s.Valid() {
+			return fmt.Errorf("there is no scope %q, there are %s", s, strings.Join(scopes, ", "))
+		}
+		out = append(out, s)
+	}
+	*ss = out
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (ss Scopes) MarshalText() ([]byte, error) {
+	var out []string
+	for _, s := range ss {
+		out = append(out, string(s))
+	}
+	return []byte(strings.Join(out, ",")), nil
+}
 
 // Bytes is a size.
 type Bytes int64

@@ -184,7 +184,7 @@ func chooseDefault(files []agents.File, own int, wanted string) error {
 
 // printWelcome shows where dev answers, where its tasks are, and a line to try.
 func printWelcome(w io.Writer, r *replica) {
-	base := "http://" + r.api.Addr().String()
+	base := r.base()
 	fmt.Fprintf(w, "\na2ad %s, development mode: no authentication, loopback only\n\n", version)
 	for _, m := range r.crew {
 		at := base + "/agents/" + m.Agent.Name

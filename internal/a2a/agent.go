@@ -10,6 +10,7 @@ type Agent struct {
 	Name        string // path segment under /agents/, and the queue of its tasks
 	Default     bool
 	Card        Card
+	Extended    *Card // what signed-in callers see in its place; nil: there is no other
 	Limits      Limits
 	OnBusy      OnBusy
 	OnLostLease OnLostLease
@@ -24,6 +25,15 @@ type Agent struct {
 // MayReply reports whether the agent may answer m with a message in place of a task.
 func (a *Agent) MayReply(m *Message) bool {
 	return a.DirectReply && (a.RepliesTo == nil || a.RepliesTo(m))
+}
+
+// Skills returns all that the agent can do: those of its card, and those that only signed-in callers
+// see.
+func (a *Agent) Skills() []Skill {
+	if a.Extended != nil {
+		return a.Extended.Skills
+	}
+	return a.Card.Skills
 }
 
 // Schema says what a JSON value must fit. It is safe for concurrent use.

@@ -19,6 +19,7 @@ type Card struct {
 	ExtendedCard     bool
 	Security         []SecurityScheme // any one of them is enough
 	Extensions       []Extension
+	Sparse           bool // what is false is left out, as those want it who sign cards
 }
 
 // Provider is who runs the agent.
@@ -36,6 +37,16 @@ type Skill struct {
 	// JSON Schemas, for clients to read. They are no part of any version's skill: see Extension.
 	InputSchema  Raw
 	OutputSchema Raw
+	Security     []Requirement // any one of them is enough; nil: what the card asks for
+}
+
+// Requirement is ways to sign in that are needed together.
+type Requirement []RequiredScheme
+
+// RequiredScheme is one of them, by its name in the card, with the scopes that it must have.
+type RequiredScheme struct {
+	Name   string
+	Scopes []string
 }
 
 // Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".
@@ -47,9 +58,22 @@ type SecurityScheme struct {
 	Name        string
 	Kind        SecurityKind
 	Description string
-	Header      string // SecurityAPIKey: the header
-	Format      string // SecurityBearer: a hint at the token's form
-	URL         string // SecurityOIDC: discovery document
+	Header      string   // SecurityAPIKey: the header
+	Format      string   // SecurityBearer: a hint at the token's form
+	URL         string   // SecurityOIDC: discovery document
+	Scopes      []string // what a client should ask for
+	OAuth2      *OAuth2  // SecurityOAuth2
+}
+
+// OAuth2 is how clients get tokens.
+type OAuth2 struct {
+	Flow             string // "authorizationCode", "clientCredentials", "implicit" or "password"
+	AuthorizationURL string
+	TokenURL         string
+	RefreshURL       string
+	MetadataURL      string
+	PKCE             bool              // it is required; 0.3 has no word for it
+	Scopes           map[string]string // what each is for
 }
 
 // SecurityKind says what a SecurityScheme is.
@@ -61,6 +85,7 @@ const (
 	SecurityBearer
 	SecurityOIDC
 	SecurityMTLS
+	SecurityOAuth2
 )
 
 // Extension is one declared protocol extension.

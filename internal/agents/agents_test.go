@@ -129,6 +129,51 @@ func TestLoadFillsInWhatIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestLoadExtendedCard(t *testing.T) {
+	t.Parallel()
+	files, err := agents.Load(write(t, "a.yaml", `name: a
+description: d
+skills: [{id: s, security: [{oidc: [x, y], mtls: []}, {apiKey: []}]}]
+extensions: [{uri: "urn:x"}]
+extended_card:
+  name: A for members
+  iconUrl: https://example.com/i
+  skills: [{id: more, inputSchema: {type: object}}]
+  output_modes: [a/b]
+executor: {echo: {}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := files[0].Agent
+	public := a2a.Skill{ID: "s", Name: "s", Description: "d", Tags: []string{"a"}, Security: []a2a.Requirement{
+		{{Name: "oidc", Scopes: []string{"x", "y"}}, {Name: "mtls"}}, {{Name: "apiKey"}},
+	}}
+	more := a2a.Skill{ID: "more", Name: "more", Description: "d", Tags: []string{"a"}, InputSchema: a2a.Raw(`{"type":"object"}`)}
+	want := a2a.Card{
+		Name: "A for members", Description: "d", Version: "1.0.0", IconURL: "https://example.com/i", Skills: []a2a.Skill{public, more},
+		InputModes: []string{"*/*"}, OutputModes: []string{"a/b"}, Extensions: []a2a.Extension{{URI: "urn:x"}},
+	}
+	if diff := cmp.Diff(&want, a.Extended); diff != "" {
+		t.Errorf("extended: -want +got\n%s", diff)
+	}
+	if diff := cmp.Diff([]a2a.Skill{public}, a.Card.Skills); diff != "" || a.Card.Name != "a" || len(a.Skills()) != 2 || a.Inputs["more"] == nil {
+		t.Errorf("public: %s\n%s", a.Card.Name, diff)
+	}
+	const head = "name: a\ndescription: d\nexecutor: {echo: {}}\nskills: [{id: s}]\n"
+	for text, want := range map[string]string{
+		head + "extended_card: {skills: [{id: s}]}\n":                "a.yaml:5: extended_card: the skill id \"s\" is that of a public skill; choose another",
+		head + "extended_card: {extensions: []}\n":                   "a.yaml:5: extensions are the agent's, whoever asks; name them at the top of the file",
+		head + "extended_card: {url: x}\n":                           "a.yaml:5: card.url is filled in by the server from its configuration; leave the line out",
+		head + "extended_card: {skills: [{id: t, security: [x]}]}\n": "a.yaml:5: security must be a list of mappings from schemes to scopes; write [{oidc: [reports]}, {apiKey: []}]",
+	} {
+		dir := write(t, "a.yaml", text)
+		if _, err := agents.Load(dir); err == nil || strings.ReplaceAll(err.Error(), dir+"/", "") != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestLoadDirectory(t *testing.T) {
 	t.Parallel()
 	agent := func(name string) string {
@@ -223,7 +268,7 @@ frobnicate: 1
 			`a.yaml:12: icon_url: "/icon.png" is not a URL; write one that starts with https:// or http://`,
 			`a.yaml:13: default must be true or false, not text`,
 			`a.yaml:14: direct_reply must be true or false, not text`,
-			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, retention, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
+			`a.yaml:15: an agent file has no key "frobnicate"; it takes name, $schema, default, card, extended_card, executor, limits, on_busy, on_lost_lease, dedupe, direct_reply, retention, push, description, version, documentation_url, icon_url, provider, skills, extensions, input_modes, output_modes`,
 			`c.json:1: the name "ok" is taken by b.yaml:1; choose another`,
 			`c.json:3: http has no url; add url: "http://127.0.0.1:9000/run"`,
 			`c.json:4: b.yaml:4 is the default agent already; keep default: true in one of the two`,

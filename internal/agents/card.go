@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -86,6 +88,7 @@ func (d *decoder) skill(n node) a2a.Skill {
 		{"output_modes", "outputModes", d.modes("output_modes", &s.OutputModes)},
 		{"input_schema", "inputSchema", d.schema("input_schema", &s.InputSchema, &in)},
 		{"output_schema", "outputSchema", d.schema("output_schema", &s.OutputSchema, new(schema))},
+		{"security", "", func(n node) { d.security(n, &s.Security) }},
 	}, nil)
 	if n.kind == kindMap && lines["id"] == 0 {
 		d.fault(n.line, "a skill has no id; add one, like id: count")
@@ -97,6 +100,66 @@ func (d *decoder) skill(n node) a2a.Skill {
 		d.inputs[s.ID] = in
 	}
 	return s
+}
+
+// security reads the ways to sign in that a skill asks for: any one of the list is enough, and of
+// one all schemes are needed.
+func (d *decoder) security(n node, dst *[]a2a.Requirement) {
+	const example = "security must be a list of mappings from schemes to scopes; write [{oidc: [reports]}, {apiKey: []}]"
+	if n.kind != kindList || len(n.list) == 0 {
+		d.fault(n.line, example)
+		return
+	}
+	for _, e := range n.list {
+		if e.kind != kindMap || len(e.members) == 0 {
+			d.fault(e.line, example)
+			continue
+		}
+		var r a2a.Requirement
+		for _, m := range e.members {
+			scheme := a2a.RequiredScheme{Name: m.key}
+			d.texts("security."+m.key, &scheme.Scopes)(m.value)
+			r = append(r, scheme)
+		}
+		*dst = append(*dst, r)
+	}
+}
+
+// extended reads the card for signed-in callers: what it says takes the place of what the public
+// one says, and its skills come behind those of that.
+func (d *decoder) extended(n node, x *a2a.Card) {
+	fields := append([]field{{name: "name", read: d.text("extended_card.name", &x.Name)}}, d.card(x)...)
+	fields = slices.DeleteFunc(fields, func(f field) bool { return f.name == "extensions" })
+	gone := maps.Clone(byServer)
+	gone["extensions"] = "extensions are the agent's, whoever asks; name them at the top of the file"
+	d.mapping(n, "extended_card", fields, gone)
+}
+
+// extend completes the card for signed-in callers by the public one.
+func (d *decoder) extend(name string, public, x *a2a.Card, line int) *a2a.Card {
+	c := *public
+	for _, t := range []struct{ dst, src *string }{
+		{&c.Name, &x.Name}, {&c.Description, &x.Description}, {&c.Version, &x.Version}, {&c.DocumentationURL, &x.DocumentationURL}, {&c.IconURL, &x.IconURL},
+	} {
+		*t.dst = cmp.Or(*t.src, *t.dst)
+	}
+	if x.Provider != nil {
+		c.Provider = x.Provider
+	}
+	if x.InputModes != nil {
+		c.InputModes = x.InputModes
+	}
+	if x.OutputModes != nil {
+		c.OutputModes = x.OutputModes
+	}
+	c.Skills = slices.Concat(public.Skills, x.Skills)
+	for i, s := range x.Skills {
+		if slices.ContainsFunc(public.Skills, func(p a2a.Skill) bool { return p.ID == s.ID }) {
+			d.fault(line, "extended_card: the skill id %q is that of a public skill; choose another", s.ID)
+		}
+		fillSkill(&c.Skills[len(public.Skills)+i], &c, []string{name})
+	}
+	return &c
 }
 
 var (
@@ -118,16 +181,7 @@ func fill(f *File) {
 		c.Skills = []a2a.Skill{{ID: f.Agent.Name, Name: c.Name, Description: c.Description}}
 	}
 	for i := range c.Skills {
-		s := &c.Skills[i]
-		if s.Name == "" {
-			s.Name = s.ID
-		}
-		if s.Description == "" {
-			s.Description = c.Description
-		}
-		if len(s.Tags) == 0 {
-			s.Tags = []string{f.Agent.Name}
-		}
+		fillSkill(&c.Skills[i], c, []string{f.Agent.Name})
 	}
 	in, out := modes(f.Executor)
 	if c.InputModes == nil {
@@ -135,6 +189,18 @@ func fill(f *File) {
 	}
 	if c.OutputModes == nil {
 		c.OutputModes = slices.Clone(out)
+	}
+}
+
+func fillSkill(s *a2a.Skill, c *a2a.Card, tags []string) {
+	if s.Name == "" {
+		s.Name = s.ID
+	}
+	if s.Description == "" {
+		s.Description = c.Description
+	}
+	if len(s.Tags) == 0 {
+		s.Tags = tags
 	}
 }
 

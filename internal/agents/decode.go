@@ -21,8 +21,10 @@ type decoder struct {
 	warnings    []Fault
 	nameLine    int
 	defaultLine int
-	inputs      map[string]a2a.Schema             // of skills, by id
-	note        func(what string, fields []field) // of each mapping that is read; for tests
+
+	extendedLine int
+	inputs       map[string]a2a.Schema             // of skills, by id
+	note         func(what string, fields []field) // of each mapping that is read; for tests
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
@@ -257,6 +259,9 @@ func (d *decoder) decode(data []byte) File {
 	d.root(root, &f)
 	if len(d.faults) == 0 {
 		fill(&f)
+		if x := f.Agent.Extended; x != nil {
+			f.Agent.Extended = d.extend(f.Agent.Name, &f.Agent.Card, x, d.extendedLine)
+		}
 	}
 	return f
 }
@@ -271,6 +276,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "$schema", read: d.text("$schema", new(string))}, // editors look at it
 		{name: "default", read: d.truth("default", &a.Default)},
 		{name: "card", read: func(n node) { card = n }},
+		{name: "extended_card", read: func(n node) { a.Extended = &a2a.Card{}; d.extended(n, a.Extended) }},
 		{name: "executor", read: func(n node) { f.Executor = d.executor(n) }},
 		{name: "limits", read: func(n node) { d.limits(n, &a.Limits) }},
 		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
@@ -281,7 +287,7 @@ func (d *decoder) root(root node, f *File) {
 		{name: "push", read: d.choice("push", []string{"on", "off"}, func(i int) { a.PushOff = i == 1 })},
 	}, plain(describe)...)
 	lines := d.mapping(root, "an agent file", fields, nil)
-	d.nameLine, d.defaultLine = lines["name"], lines["default"]
+	d.nameLine, d.defaultLine, d.extendedLine = lines["name"], lines["default"], lines["extended_card"]
 	if lines["card"] != 0 {
 		inner := append([]field{{name: "name", read: d.text("card.name", &title)}}, describe...)
 		for _, m := range d.twice(card, inner, lines) {

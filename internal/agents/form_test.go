@@ -55,6 +55,7 @@ provider: {organization: o, url: "https://example.com"}
 skills: [{id: s}]
 extensions: [{uri: "urn:x"}]
 card: {version: 1.2.3}
+extended_card: {version: 1.2.4}
 limits: {backoff: {base: 1s}}
 retention: {log: 1h}
 executor:
@@ -90,7 +91,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 		}
 	}
 	got, faults := agents.Keys("everything.yaml", []byte(everything))
-	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 12) { // several executors
+	if len(faults) != 0 && (len(faults) != 1 || faults[0].Line != 13) { // several executors
 		t.Fatalf("faults %v", faults)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

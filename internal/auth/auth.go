@@ -24,6 +24,7 @@ type Principal struct {
 	Agents []string // the only ones that it is for; nil: all. May be shared: not to be changed
 	Method Method
 	KeyID  string // of an API key; it is not secret
+	Name   string // of a token or certificate: its subject; not secret
 }
 
 // Has reports whether the principal was granted scope.
@@ -32,6 +33,20 @@ func (p Principal) Has(scope Scope) bool { return slices.Contains(p.Scopes, scop
 // MayUse reports whether the credential is for an agent.
 func (p Principal) MayUse(agent string) bool {
 	return p.Agents == nil || slices.Contains(p.Agents, agent)
+}
+
+// Actor is who this is to the audit log: "key <id>", "jwt <subject>", "cert <subject>" or
+// "anonymous".
+func (p Principal) Actor() string {
+	switch p.Method {
+	case MethodAPIKey:
+		return "key " + p.KeyID
+	case MethodJWT:
+		return "jwt " + p.Name
+	case MethodCert:
+		return "cert " + p.Name
+	}
+	return "anonymous"
 }
 
 // LogValue names the principal in logs.
@@ -44,6 +59,9 @@ func (p Principal) LogValue() slog.Value {
 	}
 	if p.KeyID != "" {
 		attrs = append(attrs, slog.String("key_id", p.KeyID))
+	}
+	if p.Name != "" {
+		attrs = append(attrs, slog.String("name", p.Name))
 	}
 	return slog.GroupValue(attrs...)
 }
@@ -68,6 +86,8 @@ type Method string
 const (
 	MethodNone   Method = "none"
 	MethodAPIKey Method = "api_key"
+	MethodJWT    Method = "jwt"
+	MethodCert   Method = "mtls"
 )
 
 // Scope is one thing that a credential permits. The words are stored; one that this
@@ -112,7 +132,7 @@ type Chain []Authenticator
 // Authenticate returns the principal of r, or an *Error with the challenges of all
 // members, or the error of a member that could not tell.
 func (c Chain) Authenticate(r *http.Request) (Principal, error) {
-	refusal := &Error{reason: "no credential"}
+	refusal := &Error{reason: noCredential}
 	for _, a := range c {
 		p, err := a.Authenticate(r)
 		if errors.Is(err, ErrNoCredential) {
@@ -126,11 +146,15 @@ func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{}, refusal.with(c.Challenges())
 }
 
-// Challenges returns those of all members.
+// Challenges returns those of all members, each once.
 func (c Chain) Challenges() []string {
 	var all []string
 	for _, a := range c {
-		all = append(all, a.Challenges()...)
+		for _, challenge := range a.Challenges() {
+			if !slices.Contains(all, challenge) {
+				all = append(all, challenge)
+			}
+		}
 	}
 	return all
 }
@@ -171,6 +195,8 @@ type Error struct {
 }
 
 var errUnauthenticated = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "missing or invalid credentials"}
+
+const noCredential = "no credential"
 
 // refuse makes an Error. The reason must not hold any part of a secret.
 func refuse(reason, keyID string) *Error { return &Error{reason: reason, keyID: keyID} }

@@ -45,7 +45,7 @@ type Key struct {
 // NewKey makes a key for an environment such as "live" or "test", which is part of its
 // text. random is the source of id and secret; nil means crypto/rand.
 func NewKey(env string, random io.Reader) (Key, error) {
-	if !validEnv(env) {
+	if !ValidEnv(env) {
 		return Key{}, errBadEnv
 	}
 	if random == nil {
@@ -100,7 +100,7 @@ func ParseKey(s string) (id string, secretHash [sha256.Size]byte, err error) {
 		return "", secretHash, ErrMalformedKey
 	}
 	env, id, secret, sum := parts[0], parts[1], parts[2], parts[3]
-	if !validEnv(env) || !isBase62(id, keyIDLen) || !isBase62(secret, secretLen) ||
+	if !ValidEnv(env) || !isBase62(id, keyIDLen) || !isBase62(secret, secretLen) ||
 		sum != checksum(s[:max(len(s)-checksumLen-1, 0)]) {
 		return "", secretHash, ErrMalformedKey
 	}
@@ -112,7 +112,8 @@ func checksum(s string) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(s))))
 }
 
-func validEnv(env string) bool {
+// ValidEnv reports whether NewKey takes an environment: 1 to 16 small letters and digits.
+func ValidEnv(env string) bool {
 	if env == "" || len(env) > maxEnvLen {
 		return false
 	}

@@ -91,8 +91,10 @@ func (k *Keys) Schemes() []a2a.SecurityScheme {
 
 // Challenges returns one line for each way to send a key.
 func (k *Keys) Challenges() []string {
-	return []string{`Bearer realm="a2ad"`, `ApiKey realm="a2ad", header="X-API-Key"`}
+	return []string{bearerChallenge, `ApiKey realm="a2ad", header="X-API-Key"`}
 }
+
+const bearerChallenge = `Bearer realm="a2ad"`
 
 // Forget drops what is remembered of a key, also from a lookup that is under way. Call it
 // when the key was changed or revoked.

@@ -47,6 +47,7 @@ func experiments() []experiment {
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
+		{"auth", "blocking sends with an API key against those of nobody", (*bench).auth},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
 		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"list", "pages of the list of an owner with very many tasks", (*bench).list},

@@ -162,7 +162,13 @@ func (r *replica) thaw() {
 // until waits for what no event tells of.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	untilFor(t, patience, what, holds)
+}
+
+// untilFor is until for what takes its time.
+func untilFor(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

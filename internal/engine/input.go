@@ -59,11 +59,11 @@ func skillOf(agent *a2a.Agent, m *a2a.Message, part int) (*a2a.Skill, error) {
 	if !ok {
 		return nil, a2a.InvalidParams(where, "must be the id of a skill")
 	}
-	at := slices.IndexFunc(agent.Card.Skills, func(s a2a.Skill) bool { return s.ID == id })
+	at := slices.IndexFunc(agent.Skills(), func(s a2a.Skill) bool { return s.ID == id })
 	if at < 0 {
 		return nil, a2a.InvalidParams(where, "the agent has no skill %q", clip(id))
 	}
-	return &agent.Card.Skills[at], nil
+	return &agent.Skills()[at], nil
 }
 
 // inputModes returns what a part may be: what the skill takes that it is for, if it says so, else what
@@ -75,8 +75,8 @@ func inputModes(agent *a2a.Agent, skill *a2a.Skill) []string {
 	modes := agent.Card.InputModes
 	if skill == nil {
 		modes = slices.Clone(modes)
-		for i := range agent.Card.Skills {
-			for _, mode := range agent.Card.Skills[i].InputModes {
+		for i := range agent.Skills() {
+			for _, mode := range agent.Skills()[i].InputModes {
 				if !slices.Contains(modes, mode) {
 					modes = append(modes, mode)
 				}

@@ -35,7 +35,8 @@ type Keys struct {
 
 type keyState struct {
 	signer *Signer
-	issuer *Issuer // nil without keys of our own
+	issuer *Issuer     // nil without keys of our own
+	cards  *cardSigner // nil without keys of our own
 	jwks   []byte
 }
 
@@ -170,6 +171,9 @@ func (k *Keys) use(p Plan) error {
 	var err error
 	if p.Signer.ID != "" {
 		if state.issuer, err = NewIssuer(k.cfg.Issuer, p.Signer); err != nil {
+			return err
+		}
+		if state.cards, err = newCardSigner(k.cfg.Issuer, p.Signer); err != nil {
 			return err
 		}
 		private = append(private, p.Signer.Private())

@@ -1,38 +1,112 @@
 package rpc
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
 // card is an agent's card as it is served: rendered once, so that every answer and every
 // replica has the same bytes and the same ETag.
 type card struct {
-	body []byte
-	etag string
+	body      []byte
+	etag      string
+	canonical []byte                 // what is signed; nil: nothing is
+	signed    atomic.Pointer[signed] // as it was last served
 }
 
-func newCard(body []byte) card {
+func newCard(body []byte) *card { return &card{body: body, etag: etagOf(body)} }
+
+func etagOf(body []byte) string {
 	sum := sha256.Sum256(body)
-	return card{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`}
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// cards are the views of one card: of each generation, and of all together for clients that
-// do not say which they speak.
+// cards are the views of one card: of each generation, by its version, and of all together for
+// clients that do not say which they speak.
 type cards struct {
-	of  map[*generation]card
-	all card
+	of  map[string]*card
+	all *card
 }
 
 // renderCards fills in what the server knows and the author of the agent does not.
-func (s *Server) renderCards(sv *served, root bool) {
-	c := sv.agent.Card
+func (s *Server) renderCards(sv *served, root bool) error {
+	c := s.complete(sv, root, sv.agent.Card)
+	sv.extensions = c.Extensions
+	var err error
+	if sv.cards, err = s.views(&c); err != nil || sv.agent.Extended == nil {
+		return err
+	}
+	extended := s.complete(sv, root, *sv.agent.Extended)
+	sv.extended, err = s.views(&extended)
+	return err
+}
+
+// views renders a card.
+func (s *Server) views(c *a2a.Card) (cards, error) {
+	if err := checkRequirements(c); err != nil {
+		return cards{}, err
+	}
+	v := cards{of: make(map[string]*card, len(s.generations))}
+	var all []byte
+	var last *card
+	for _, g := range s.generations {
+		one, body := c, []byte(nil)
+		if s.cfg.CardSigner != nil && g.SignsCards() {
+			sparse := signable(*c)
+			one = &sparse
+		}
+		body = g.AppendCard(nil, one)
+		view := newCard(body)
+		if one != c {
+			var err error
+			if view.canonical, err = canonical(body); err != nil {
+				return cards{}, err
+			}
+		}
+		v.of[g.Version()], last = view, view
+		if all == nil || s.cfg.PureCard {
+			all = body
+		} else {
+			all = encode.Union(nil, body, all)
+		}
+	}
+	if v.all = newCard(all); s.cfg.PureCard || len(s.generations) == 1 {
+		v.all = last
+	}
+	return v, nil
+}
+
+// checkRequirements refuses a card that names ways to sign in which the server does not have.
+func checkRequirements(c *a2a.Card) error {
+	var names []string
+	for i := range c.Security {
+		names = append(names, c.Security[i].Name)
+	}
+	for i := range c.Skills {
+		for _, r := range c.Skills[i].Security {
+			for _, scheme := range r {
+				if !slices.Contains(names, scheme.Name) {
+					return fmt.Errorf("skill %s asks for the security scheme %q, and this server has %s", c.Skills[i].ID, scheme.Name, cmp.Or(strings.Join(names, ", "), "none"))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// complete returns a card of an agent with what the server knows.
+func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	base := s.cfg.PublicURL + "/agents/" + sv.agent.Name
 	url := base
 	if root {
@@ -44,7 +118,7 @@ func (s *Server) renderCards(sv *served, root bool) {
 		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
 		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
 	}
-	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), false
+	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), sv.agent.Extended != nil
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
@@ -55,19 +129,7 @@ func (s *Server) renderCards(sv *served, root bool) {
 			Description: "JSON Schemas of skills. A data part is for the skill that its metadata, or that of its message, names under skillId.",
 		})
 	}
-	sv.extensions = c.Extensions
-	sv.cards.of = make(map[*generation]card, len(s.generations))
-	var all []byte
-	for _, g := range s.generations {
-		body := g.AppendCard(nil, &c)
-		sv.cards.of[g] = newCard(body)
-		if all == nil || s.cfg.PureCard {
-			all = body
-		} else {
-			all = appendUnion(nil, body, all)
-		}
-	}
-	sv.cards.all = newCard(all)
+	return c
 }
 
 // grpcInterfaces returns where an agent answers on gRPC, if it does. Its address is that of the
@@ -114,32 +176,6 @@ func skillSchemas(skills []a2a.Skill) a2a.Raw {
 	return append(dst, "}}"...)
 }
 
-// appendUnion appends an object with the members of two. Where both have one that of the
-// first counts, unless both are objects: then it has the members of both.
-func appendUnion(dst, first, second []byte) []byte {
-	dst = append(dst, '{')
-	for key, v := range rawjson.Members(first) {
-		dst = append(rawjson.AppendString(dst, string(key)), ':')
-		other := rawjson.Get(second, string(key))
-		if rawjson.KindOf(v) == rawjson.KindObject && rawjson.KindOf(other) == rawjson.KindObject {
-			dst = appendUnion(dst, v, other)
-		} else {
-			dst = append(dst, v...)
-		}
-		dst = append(dst, ',')
-	}
-	for key, v := range rawjson.Members(second) {
-		if rawjson.Get(first, string(key)) == nil {
-			dst = append(append(rawjson.AppendString(dst, string(key)), ':'), v...)
-			dst = append(dst, ',')
-		}
-	}
-	if dst[len(dst)-1] == ',' {
-		dst = dst[:len(dst)-1]
-	}
-	return append(dst, '}')
-}
-
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
@@ -150,22 +186,43 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	}
 	view := agent.cards.all
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
-		view = agent.cards.of[g]
+		view = agent.cards.of[g.Version()]
+	}
+	body, etag, err := s.current(view)
+	if err != nil {
+		s.cfg.Logger.ErrorContext(r.Context(), "card", "agent", agent.agent.Name, "err", err)
+		s.writePlainError(w, http.StatusInternalServerError)
+		return
 	}
 	h := w.Header()
-	h.Set("ETag", view.etag)
+	h.Set("ETag", etag)
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Set("Vary", versionName)
-	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, view.etag) {
+	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(view.body)))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		w.Write(view.body) //nolint:errcheck // the client is gone
+		w.Write(body) //nolint:errcheck // the client is gone
 	}
+}
+
+// extendedCard answers with the card that signed-in callers see, in the version of the request.
+// It is nobody else's to keep.
+func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
+	if c.agent.extended.of == nil {
+		return a2a.Errorf(op.Undeclared, "there is no extended card")
+	}
+	c.reply.Set("Cache-Control", "private, no-store")
+	body, _, err := c.s.current(c.agent.extended.of[c.gen.Version()])
+	if err != nil {
+		return err
+	}
+	c.front.answer(body)
+	return nil
 }
 
 // serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may

@@ -37,7 +37,7 @@ type front interface {
 // items is an open stream towards a client. An error of one of its methods ends it: the
 // client is gone, or too slow.
 type items interface {
-	// item sends one item, as the codec wrote it, under the id that the client can resume behind.
+	// item sends one item, as the generation packs it, under the id that the client can resume behind.
 	item(id string, result []byte) error
 	// gap says that events are missing in front of the next item.
 	gap() error
@@ -69,11 +69,14 @@ func (c *call) signIn(r *http.Request) error {
 		var refused *auth.Error
 		if errors.As(err, &refused) {
 			refused.SetHeader(c.reply)
+			if c.s.cfg.Refused != nil {
+				c.s.cfg.Refused(r.RemoteAddr, refused)
+			}
 		}
 		return err
 	}
 	c.principal, c.rec.principal = p, &c.principal
-	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner}
+	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
 	return nil
 }
 
@@ -98,8 +101,8 @@ func (c *call) chooseAgent(name string) error {
 	return nil
 }
 
-// permit refuses an operation for which the caller has no scope, or a key for other agents, and
-// one that does without an extension that the agent requires.
+// permit refuses an operation for which the caller has no scope or whose agent the credentials
+// are not for, and one that does without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
 	if scope := scopeOf(op); !c.principal.Has(scope) {
 		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
@@ -179,7 +182,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		c.front.answer(c.gen.AppendDeleted(nil))
 		return nil
 	case *a2a.GetExtendedCard:
-		return a2a.Errorf(op.Undeclared, "there is no extended card")
+		return c.extendedCard(op)
 	}
 	return fmt.Errorf("operation %T is not carried out", op)
 }
@@ -191,7 +194,7 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 		return nil
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > 256 || strings.ContainsFunc(keys[0], notPrintable) {
-		return a2a.InvalidParams("Idempotency-Key", "must be one header of 1 to 256 printable ASCII characters")
+		return a2a.InvalidParams("Idempotency-Key", "must be there once, with 1 to 256 printable ASCII characters")
 	}
 	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
 	return nil

@@ -13,6 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -45,7 +47,12 @@ type GRPC struct {
 // write ProtoJSON. It listens nowhere yet.
 func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
+	creds := insecure.NewCredentials()
+	if s.cfg.TLS != nil {
+		creds = credentials.NewTLS(s.cfg.TLS)
+	}
 	b.server = grpc.NewServer(
+		grpc.Creds(creds),
 		grpc.ForceServerCodecV2(grpcCodec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(int(s.cfg.MaxBody)),
 		grpc.MaxHeaderListSize(uint32(s.cfg.MaxHeader)),
@@ -59,7 +66,7 @@ func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	for _, service := range []*transcode.Service{transcode.V03(), transcode.V1()} {
 		for _, c := range codecs {
 			if c.Version() == service.Version {
-				b.register(service, &generation{c})
+				b.register(service, &generation{Codec: c, pack: service.Pack})
 			}
 		}
 	}

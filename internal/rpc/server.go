@@ -6,7 +6,9 @@ package rpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,12 +27,16 @@ type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
 	V03           wire.Codec
-	V1            wire.Codec    // nil: 0.3 alone is spoken
-	Agents        []*a2a.Agent  // one of them has Default set
-	PublicURL     string        // base of the URLs in cards, without a slash at the end
-	GRPCAddress   string        // host:port where cards say that gRPC is; empty: nowhere
-	JWKS          func() []byte // the keys that receivers of webhooks verify us by; nil: none
-	Workers       http.Handler  // answers below /worker/v1; nil: nothing does
+	V1            wire.Codec                               // nil: 0.3 alone is spoken
+	CardSigner    CardSigner                               // signs cards of versions that say how; nil: none are signed
+	TLS           *tls.Config                              // of the listeners; nil: they have none
+	Refused       func(remoteAddr string, err *auth.Error) // told of sign-ins that failed; may be nil
+	Shared        bool                                     // the owners of a tenant see each other's tasks
+	Agents        []*a2a.Agent                             // one of them has Default set
+	PublicURL     string                                   // base of the URLs in cards, without a slash at the end
+	GRPCAddress   string                                   // host:port where cards say that gRPC is; empty: nowhere
+	JWKS          func() []byte                            // the keys that receivers of webhooks verify us by; nil: none
+	Workers       http.Handler                             // answers below /worker/v1; nil: nothing does
 
 	LenientVersion bool   // a method of 1.0 needs no A2A-Version
 	PureCard       bool   // the card for clients that name no version is that of the newest alone
@@ -108,7 +114,8 @@ type served struct {
 	agent      *a2a.Agent
 	extensions []a2a.Extension
 	cards      cards
-	removed    bool // its tasks can be read and canceled, and that is all
+	extended   cards // empty if signed-in callers see the same
+	removed    bool  // its tasks can be read and canceled, and that is all
 }
 
 // New returns a Server that listens nowhere yet.
@@ -117,7 +124,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
 	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
-			s.generations = append(s.generations, &generation{codec})
+			s.generations = append(s.generations, &generation{Codec: codec})
 		}
 	}
 	if err := s.SetAgents(cfg.Agents); err != nil {
@@ -143,8 +150,10 @@ func (s *Server) SetAgents(list []*a2a.Agent) error {
 	if next.root == nil {
 		return errors.New("no default agent")
 	}
-	for _, sv := range next.agents {
-		s.renderCards(sv, sv == next.root)
+	for name, sv := range next.agents {
+		if err := s.renderCards(sv, sv == next.root); err != nil {
+			return fmt.Errorf("card of agent %s: %w", name, err)
+		}
 	}
 	if now := s.directory.Load(); now != nil {
 		for name, sv := range now.agents {
@@ -175,6 +184,9 @@ var errShutdownTimeout = errors.New("requests took too long to end")
 // in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	var fresh fresh
+	if s.cfg.TLS != nil {
+		l = tls.NewListener(l, s.cfg.TLS)
+	}
 	srv := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,

@@ -29,7 +29,7 @@ func (f *fixture) actions() (list []string) {
 func TestWhatPeopleDoIsRecorded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
-	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}, [32]byte{1}); err != nil {
+	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}, [32]byte{1}, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second one changes nothing

@@ -171,11 +171,11 @@ func TestAPIKeys(t *testing.T) {
 	f := newFixture(t)
 	secret := [32]byte{1, 2, 3}
 	k := store.APIKey{ID: "k1", Tenant: "acme", Owner: "ann", Name: "laptop", Scopes: []string{"tasks:read"}, Agents: []string{"words"}}
-	var err error
-	if k.CreatedAt, err = f.CreateAPIKey(f.ctx, k, secret); err != nil {
-		t.Fatal(err)
+	k, err := f.CreateAPIKey(f.ctx, k, secret, 0)
+	if err != nil || k.CreatedAt.IsZero() || !k.ExpiresAt.IsZero() {
+		t.Fatalf("made %+v, %v", k, err)
 	}
-	if _, err := f.CreateAPIKey(f.ctx, k, secret); err == nil {
+	if _, err := f.CreateAPIKey(f.ctx, k, secret, 0); err == nil {
 		t.Error("an id was given out twice")
 	}
 	for range 2 {
@@ -205,18 +205,22 @@ func TestAPIKeys(t *testing.T) {
 	if err := f.RevokeAPIKey(f.ctx, "none"); !errors.Is(err, store.ErrNoKey) {
 		t.Errorf("revocation of no key = %v, want ErrNoKey", err)
 	}
-	expired := k
-	expired.ID, expired.ExpiresAt = "k2", time.Now().Add(-time.Hour)
-	if _, err := f.CreateAPIKey(f.ctx, expired, secret); err != nil {
-		t.Fatal(err)
+}
+
+func TestAPIKeyExpires(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	made, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "k", Tenant: "acme", Owner: "ann", Scopes: []string{}}, [32]byte{}, time.Hour)
+	if err != nil || made.ExpiresAt.Sub(made.CreatedAt).Round(time.Minute) != time.Hour {
+		t.Fatalf("made %+v, %v", made, err)
 	}
-	valid := k
-	valid.ID, valid.ExpiresAt, valid.Agents = "k3", time.Now().Add(time.Hour), nil
-	if _, err := f.CreateAPIKey(f.ctx, valid, secret); err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := f.LookupAPIKey(f.ctx, "k3"); err != nil || got.Agents != nil {
+	got, _, err := f.LookupAPIKey(f.ctx, "k")
+	if left := time.Until(got.ExpiresAt); err != nil || left > time.Hour || left < 50*time.Minute || got.Agents != nil {
 		t.Errorf("a key that expires later = %+v, %v", got, err)
+	}
+	f.exec("UPDATE a2a.api_keys SET expires_at = clock_timestamp()")
+	if _, _, err := f.LookupAPIKey(f.ctx, "k"); !errors.Is(err, store.ErrNoKey) {
+		t.Errorf("a key that ran out: %v, want ErrNoKey", err)
 	}
 }
 
@@ -224,7 +228,7 @@ func TestAPIKeys(t *testing.T) {
 func TestUnknownAPIKeyIsLookedUpOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "revoked", Tenant: "t", Owner: "o", Scopes: []string{}}, [32]byte{}); err != nil {
+	if _, err := f.CreateAPIKey(f.ctx, store.APIKey{ID: "revoked", Tenant: "t", Owner: "o", Scopes: []string{}}, [32]byte{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.RevokeAPIKey(f.ctx, "revoked"); err != nil {

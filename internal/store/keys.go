@@ -33,26 +33,35 @@ const KeyAPIKeys = "apikeys"
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
-// CreateAPIKey stores a new key with the SHA-256 of its secret, and returns when it was made.
-func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte) (time.Time, error) {
-	var at pgtype.Timestamptz
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
-		at, err = q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
-			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents, ExpiresAt: pgTime(k.ExpiresAt),
+// CreateAPIKey stores a new key with the SHA-256 of its secret, and returns it with the times
+// that the database gave it. It is good for as long as life, or until it is revoked if that is 0.
+func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, life time.Duration) (APIKey, error) {
+	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+		r, err := q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
+			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
+			Life: pgtype.Interval{Microseconds: life.Microseconds(), Valid: life > 0},
 		})
 		if err != nil {
 			return err
 		}
-		return s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": k.ID, "scopes": k.Scopes}})
+		k.CreatedAt, k.ExpiresAt = r.CreatedAt.Time.UTC(), timeOrZero(r.ExpiresAt)
+		detail := map[string]any{"key": k.ID, "scopes": k.Scopes}
+		if k.Agents != nil {
+			detail["agents"] = k.Agents
+		}
+		if life > 0 {
+			detail["expires"] = k.ExpiresAt
+		}
+		return s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: detail})
 	})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("create API key: %w", err)
+		return APIKey{}, fmt.Errorf("create API key: %w", err)
 	}
-	return at.Time.UTC(), nil
+	return k, nil
 }
 
 // LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
-// revoked or ran out, by the database's clock, are ErrNoKey.
+// revoked or ran out, by the database's clock, are ErrNoKey. ExpiresAt is by the clock of this machine.
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.repeat(ctx, func() (err error) {
@@ -66,6 +75,9 @@ func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [
 		return k, secret, fmt.Errorf("look up API key: %w", err)
 	}
 	k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
+	if r.LeftMs > 0 {
+		k.ExpiresAt = time.Now().Add(time.Duration(r.LeftMs) * time.Millisecond)
+	}
 	copy(secret[:], r.SecretSha256)
 	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)

@@ -47,14 +47,14 @@ const KeyPush = "push"
 // caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
 func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
 			return a2a.ErrTaskNotFound
 		}
 		if err != nil {
 			return err
 		}
-		return setPush(ctx, q, c, agent, task, &p, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
+		return setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, &p, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
 	})
 	if err != nil {
 		return fmt.Errorf("set webhook: %w", unavailable(err))
@@ -63,9 +63,10 @@ func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID
 	return nil
 }
 
-// setPush adds or replaces a webhook of a task that the transaction has locked or made.
-func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
-	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner})
+// setPush adds or replaces a webhook of a task that the transaction has locked or made. It belongs
+// to the owner of the task, whoever of the tenant set it.
+func setPush(ctx context.Context, q *dbsqlc.Queries, owner Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
+	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: owner.Tenant, Owner: owner.Owner})
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func setPush(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, tas
 		return err
 	}
 	err = q.PushInsert(ctx, dbsqlc.PushInsertParams{
-		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: c.Tenant, Owner: c.Owner, Agent: agent, Url: p.URL, Origin: p.Origin,
+		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: owner.Tenant, Owner: owner.Owner, Agent: agent, Url: p.URL, Origin: p.Origin,
 		Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version, Ended: ended, FromSeq: from, HeadSeq: head,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -97,6 +98,9 @@ func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, lim
 	return out, nil
 }
 
+// pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
+const pruneLimit = 10 * time.Minute
+
 // settled locks the tasks and returns those that nothing keeps.
 func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtype.UUID, error) {
 	if len(ids) == 0 {
@@ -119,6 +123,10 @@ func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID,
 		return err
 	}
 	if len(unfolded) > 0 {
+		// Among them are those that were too large to be folded when they ended.
+		if err := q.StatementsMayTake(ctx, strconv.FormatInt(pruneLimit.Milliseconds(), 10)); err != nil {
+			return err
+		}
 		if err := q.ArtifactFold(ctx, unfolded); err != nil {
 			return err
 		}

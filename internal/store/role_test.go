@@ -188,6 +188,22 @@ func TestSharedTasksAreForTheTenant(t *testing.T) {
 	}
 	_, err := f.Cancel(f.ctx, eve, "", task)
 	wantCode(t, err, a2a.CodeTaskNotFound)
+	hook := newPush("bob's")
+	wantCode(t, f.SetPush(f.ctx, eve, agent, task, hook, 2), a2a.CodeTaskNotFound)
+	for range 2 { // the second one replaces the first
+		if err := f.SetPush(f.ctx, bob, agent, task, hook, 2); err != nil {
+			t.Error(err)
+		}
+	}
+	if hooks, err := f.Pushes(f.ctx, ann, task, ""); err != nil || len(hooks) != 2 {
+		t.Errorf("webhooks of the task, to its owner: %+v, %v", hooks, err)
+	}
+	if err := f.DeletePush(f.ctx, bob, task, "hook"); err != nil {
+		t.Error(err)
+	}
+	if hooks, err := f.Pushes(f.ctx, ann, task, ""); err != nil || len(hooks) != 1 {
+		t.Errorf("after a delete by another: %+v, %v", hooks, err)
+	}
 	if _, err := f.Submit(f.ctx, store.Submission{Caller: bob, Agent: agent, Task: task, Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "y"}}}}); err != nil {
 		t.Error(err)
 	}

@@ -71,6 +71,8 @@ type Codec interface {
 	// AppendStatus appends the body of an error over HTTP+JSON, which goes with an HTTP status.
 	// requestID is as for AppendError.
 	AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte
+	// SignsCards reports whether the version says what of a card is signed.
+	SignsCards() bool
 	// AppendCard appends the card of an agent.
 	AppendCard(dst []byte, c *a2a.Card) []byte
 }

@@ -264,9 +264,17 @@ func PushConfig() *rapid.Generator[a2a.PushConfig] {
 // Card makes cards with at least one interface of each version.
 func Card() *rapid.Generator[a2a.Card] {
 	names := rapid.SliceOfN(Name(), 0, 3)
+	requirement := rapid.Custom(func(t *rapid.T) a2a.Requirement {
+		r := a2a.Requirement{{Name: "scheme0", Scopes: names.Draw(t, "scopes")}}
+		if rapid.Bool().Draw(t, "two") {
+			r = append(r, a2a.RequiredScheme{Name: "scheme1"})
+		}
+		return r
+	})
 	skill := rapid.Custom(func(t *rapid.T) a2a.Skill {
 		return a2a.Skill{
-			ID: Name().Draw(t, "id"), Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"), Tags: names.Draw(t, "tags"),
+			Security: rapid.SliceOfN(requirement, 0, 2).Draw(t, "security"),
+			ID:       Name().Draw(t, "id"), Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"), Tags: names.Draw(t, "tags"),
 			Examples: names.Draw(t, "examples"), InputModes: names.Draw(t, "input modes"), OutputModes: names.Draw(t, "output modes"),
 		}
 	})
@@ -284,6 +292,13 @@ func Card() *rapid.Generator[a2a.Card] {
 			Required: rapid.Bool().Draw(t, "required"), Params: maybe(t, Object(), "params"),
 		}
 	})
+	oauth2 := rapid.Custom(func(t *rapid.T) *a2a.OAuth2 {
+		return &a2a.OAuth2{
+			Flow:             rapid.SampledFrom([]string{"authorizationCode", "clientCredentials", "implicit", "password"}).Draw(t, "flow"),
+			AuthorizationURL: Name().Draw(t, "authorization"), TokenURL: Name().Draw(t, "token"), RefreshURL: maybe(t, Name(), "refresh"),
+			MetadataURL: maybe(t, Name(), "metadata"), Scopes: rapid.MapOfN(Name(), Name(), 1, 2).Draw(t, "scopes"),
+		}
+	})
 	return rapid.Custom(func(t *rapid.T) a2a.Card {
 		c := a2a.Card{
 			Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"), Version: Name().Draw(t, "version"),
@@ -297,10 +312,11 @@ func Card() *rapid.Generator[a2a.Card] {
 		if rapid.Bool().Draw(t, "has provider") {
 			c.Provider = &a2a.Provider{Organization: Name().Draw(t, "organization"), URL: Name().Draw(t, "url")}
 		}
-		for i := range rapid.IntRange(0, 4).Draw(t, "schemes") {
+		for i := range rapid.IntRange(0, 5).Draw(t, "schemes") {
 			c.Security = append(c.Security, a2a.SecurityScheme{
 				Name: "scheme" + strconv.Itoa(i), Kind: a2a.SecurityKind(i + 1), Description: maybe(t, Text(), "description"),
 				Header: Name().Draw(t, "header"), Format: maybe(t, Name(), "format"), URL: Name().Draw(t, "url"),
+				Scopes: names.Draw(t, "scopes"), OAuth2: oauth2.Draw(t, "oauth2"),
 			})
 		}
 		return c

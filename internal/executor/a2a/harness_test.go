@@ -16,9 +16,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// traceparent is where all runs stand in a trace.
-const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
 // keeper is what the worker and the store do for a task, in memory: events and the checkpoint with
 // them, history, folded artifacts, attempts.
 type keeper struct {
@@ -31,6 +28,8 @@ type keeper struct {
 	log        []a2a.Event // all events
 	epoch      int64
 	attempt    int
+	mayReply   bool
+	trace      a2a.Traceparent
 }
 
 func newKeeper(t *testing.T, f *fake, change ...func(*upstream.Config)) *keeper {
@@ -65,7 +64,7 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 	k.task.Status = a2a.Status{State: a2a.StateWorking}
 	run := executor.Run{
 		Task: k.task, Messages: slices.Clone(k.said[k.fresh:]), Agent: "up", Tenant: "t", Owner: "o", Epoch: k.epoch, Attempt: k.attempt,
-		Checkpoint: k.checkpoint, Traceparent: traceparent,
+		Checkpoint: k.checkpoint, MayReply: k.mayReply, Traceparent: k.trace,
 	}
 	run.Task.History, run.Task.Artifacts = slices.Clone(k.task.History), slices.Clone(k.task.Artifacts)
 	n := len(k.said)
@@ -106,6 +105,8 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 func (k *keeper) record(event a2a.Event) (ends bool) {
 	k.log = append(k.log, event)
 	switch e := event.(type) {
+	case *a2a.Message:
+		return true
 	case *a2a.StatusUpdate:
 		if k.task.Status.Message != nil {
 			k.task.History = append(k.task.History, *k.task.Status.Message)

@@ -112,6 +112,9 @@ func refusalOf(resp *http.Response, body []byte) *refusal {
 	return e
 }
 
+// traceKey finds the a2a.Traceparent of a run in the context of its requests.
+type traceKey struct{}
+
 // request sends one JSON-RPC request. The id is the same in all of them: each has a connection to
 // itself as long as its answer lasts.
 func (e *Executor) request(ctx context.Context, at *endpoint, method string, params []byte, key, accept string) (*http.Response, error) {
@@ -125,13 +128,13 @@ func (e *Executor) request(ctx context.Context, at *endpoint, method string, par
 	}
 	req.GetBody = nil // net/http must not send it again by itself
 	req.Header = e.header(at.version)
-	if at, _ := ctx.Value(traceKey{}).(a2a.Traceparent); at != "" {
-		req.Header.Set("Traceparent", string(at))
-	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
+	}
+	if trace, _ := ctx.Value(traceKey{}).(a2a.Traceparent); trace != "" {
+		req.Header.Set("Traceparent", string(trace))
 	}
 	resp, err := e.http.Do(req)
 	if err != nil {

@@ -12,7 +12,9 @@ class Server:
     """`a2ad dev` with a PostgreSQL of its own. Killed and started again it has the same address and the same tasks."""
 
     def __init__(self, *flags):
-        self.flags = flags
+        """A flag that is a pair is a file below the directory of the server, and its text."""
+        self.files = [f for f in flags if isinstance(f, tuple)]
+        self.flags = [f for f in flags if not isinstance(f, tuple)]
         self.address = '127.0.0.1:0'
         self.log = []
 
@@ -23,14 +25,28 @@ class Server:
     async def start(self):
         self.dir = tempfile.mkdtemp(prefix='a2ad-interop-py-')
         os.chmod(self.dir, 0o711)  # PostgreSQL may run as another user
+        for name, text in self.files:
+            path = os.path.join(self.dir, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, 'w') as f:
+                f.write(text)
         await self.restart()
+
+    async def key(self, owner, scopes):
+        """A new API key."""
+        process = await asyncio.create_subprocess_exec(
+            os.environ['A2AD_BIN'], 'apikey', 'create', '--data-dir', os.path.join(self.dir, 'pg'), '--tenant', 't', '--owner', owner, '--scopes', scopes, '-o', 'json',
+            stdout=asyncio.subprocess.PIPE, cwd=self.dir,
+        )
+        out, _ = await process.communicate()
+        return json.loads(out)['key']
 
     async def restart(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith('A2AD_') or k == 'A2AD_PG_BINDIR'}
         self.process = await asyncio.create_subprocess_exec(
             os.environ['A2AD_BIN'], 'dev', '--data-dir', os.path.join(self.dir, 'pg'), '--listen', self.address,
             '--admin-listen', 'off', '--log-format', 'json', *self.flags,
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=env,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=env, cwd=self.dir,
         )
         while line := await self.process.stderr.readline():
             self.log.append(line)

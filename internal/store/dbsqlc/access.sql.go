@@ -13,7 +13,8 @@ import (
 
 const aPIKeyByID = `-- name: APIKeyByID :one
 SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents,
-  (k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= clock_timestamp(), false))::boolean AS dead
+  (k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= clock_timestamp(), false))::boolean AS dead,
+  coalesce(ceil(extract(epoch FROM k.expires_at - clock_timestamp()) * 1000), 0)::bigint AS left_ms
 FROM a2a.api_keys k
 WHERE k.id = $1
 `
@@ -25,9 +26,11 @@ type APIKeyByIDRow struct {
 	Scopes       []string
 	Agents       []string
 	Dead         bool
+	LeftMs       int64
 }
 
-// APIKeyByID reads a key for the sign-in of its holder; dead says that it was revoked or ran out.
+// APIKeyByID reads a key for the sign-in of its holder; dead says that it was revoked or ran out,
+// and left_ms how long it has to live, if that is bounded: 0 says that it is not.
 func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyByID, id)
 	var i APIKeyByIDRow
@@ -38,14 +41,16 @@ func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, err
 		&i.Scopes,
 		&i.Agents,
 		&i.Dead,
+		&i.LeftMs,
 	)
 	return i, err
 }
 
 const aPIKeyInsert = `-- name: APIKeyInsert :one
 INSERT INTO a2a.api_keys (id, secret_sha256, tenant, owner, name, scopes, agents, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6::text[], $7::text[], $8)
-RETURNING created_at
+VALUES ($1, $2, $3, $4, $5, $6::text[], $7::text[],
+  clock_timestamp() + $8::interval)
+RETURNING created_at, expires_at
 `
 
 type APIKeyInsertParams struct {
@@ -56,11 +61,16 @@ type APIKeyInsertParams struct {
 	Name         string
 	Scopes       []string
 	Agents       []string
-	ExpiresAt    pgtype.Timestamptz
+	Life         pgtype.Interval
+}
+
+type APIKeyInsertRow struct {
+	CreatedAt pgtype.Timestamptz
+	ExpiresAt pgtype.Timestamptz
 }
 
 // APIKeyInsert stores a new key; its secret is never stored.
-func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) (pgtype.Timestamptz, error) {
+func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) (APIKeyInsertRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyInsert,
 		arg.ID,
 		arg.SecretSha256,
@@ -69,11 +79,11 @@ func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) (pgt
 		arg.Name,
 		arg.Scopes,
 		arg.Agents,
-		arg.ExpiresAt,
+		arg.Life,
 	)
-	var created_at pgtype.Timestamptz
-	err := row.Scan(&created_at)
-	return created_at, err
+	var i APIKeyInsertRow
+	err := row.Scan(&i.CreatedAt, &i.ExpiresAt)
+	return i, err
 }
 
 const aPIKeyList = `-- name: APIKeyList :many

@@ -1,6 +1,8 @@
 package encode
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -9,7 +11,8 @@ import (
 
 // Card appends the members of an AgentCard that every generation has and writes the same,
 // behind a comma.
-func Card(dst []byte, c *a2a.Card) []byte {
+// requirements writes those of a skill, as a member behind a comma.
+func Card(dst []byte, c *a2a.Card, requirements func([]byte, []a2a.Requirement) []byte) []byte {
 	dst = rawjson.AppendString(append(dst, `,"name":`...), c.Name)
 	dst = rawjson.AppendString(append(dst, `,"description":`...), c.Description)
 	dst = rawjson.AppendString(append(dst, `,"version":`...), c.Version)
@@ -23,7 +26,7 @@ func Card(dst []byte, c *a2a.Card) []byte {
 	dst = List(append(dst, `,"defaultOutputModes":`...), c.OutputModes)
 	dst = append(dst, `,"skills":[`...)
 	for i := range c.Skills {
-		dst = skill(Comma(dst, i), &c.Skills[i])
+		dst = append(requirements(skill(Comma(dst, i), &c.Skills[i]), c.Skills[i].Security), '}')
 	}
 	return append(dst, ']')
 }
@@ -32,26 +35,34 @@ func Card(dst []byte, c *a2a.Card) []byte {
 // comma or the brace that the caller appends.
 func Capabilities(dst []byte, c *a2a.Card) []byte {
 	dst = strconv.AppendBool(append(dst, `,"capabilities":{"streaming":`...), c.Streaming)
-	dst = strconv.AppendBool(append(dst, `,"pushNotifications":`...), c.Push)
+	dst = Flag(dst, `,"pushNotifications":`, c.Push, c.Sparse)
 	if len(c.Extensions) == 0 {
 		return dst
 	}
 	dst = append(dst, `,"extensions":[`...)
 	for i := range c.Extensions {
-		dst = extension(Comma(dst, i), &c.Extensions[i])
+		dst = extension(Comma(dst, i), &c.Extensions[i], c.Sparse)
 	}
 	return append(dst, ']')
 }
 
-func extension(dst []byte, e *a2a.Extension) []byte {
+// Flag appends key and value, unless it is false and the card is to be sparse.
+func Flag(dst []byte, key string, v, sparse bool) []byte {
+	if sparse && !v {
+		return dst
+	}
+	return strconv.AppendBool(append(dst, key...), v)
+}
+
+func extension(dst []byte, e *a2a.Extension, sparse bool) []byte {
 	dst = rawjson.AppendString(append(dst, `{"uri":`...), e.URI)
 	dst = Text(dst, `,"description":`, e.Description)
-	dst = strconv.AppendBool(append(dst, `,"required":`...), e.Required)
+	dst = Flag(dst, `,"required":`, e.Required, sparse)
 	dst = Raw(dst, `,"params":`, e.Params)
 	return append(dst, '}')
 }
 
-// skill appends an AgentSkill. Tags are required and 1.0 wants at least one, so a skill
+// skill appends an AgentSkill up to its brace. Tags are required and 1.0 wants at least one, so a skill
 // without any has its id for a tag.
 func skill(dst []byte, s *a2a.Skill) []byte {
 	dst = rawjson.AppendString(append(dst, `{"id":`...), s.ID)
@@ -64,28 +75,91 @@ func skill(dst []byte, s *a2a.Skill) []byte {
 	dst = Strings(dst, `,"tags":`, tags)
 	dst = Strings(dst, `,"examples":`, s.Examples)
 	dst = Strings(dst, `,"inputModes":`, s.InputModes)
-	dst = Strings(dst, `,"outputModes":`, s.OutputModes)
-	return append(dst, '}')
+	return Strings(dst, `,"outputModes":`, s.OutputModes)
 }
 
-// Security appends the member "securitySchemes", whose values scheme writes, and behind
-// it a list, under key, of one requirement for each scheme, as any one of them is enough:
-// what stands before the name of the scheme and behind it is up to the generation. A card
-// without schemes has neither.
-func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, key, before, behind string) []byte {
+// Security appends the member "securitySchemes", whose values scheme writes, and behind it one
+// requirement for each scheme, as any one of them is enough. A card without schemes has neither.
+func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, requirements func([]byte, []a2a.Requirement) []byte) []byte {
 	if len(schemes) == 0 {
 		return dst
 	}
+	all := make([]a2a.Requirement, len(schemes))
 	dst = append(dst, `,"securitySchemes":{`...)
 	for i := range schemes {
 		dst = append(rawjson.AppendString(Comma(dst, i), schemes[i].Name), ':')
 		dst = scheme(dst, &schemes[i])
+		all[i] = a2a.Requirement{{Name: schemes[i].Name, Scopes: schemes[i].Scopes}}
 	}
-	dst = append(append(dst, `},"`...), key...)
-	dst = append(dst, `":[`...)
-	for i := range schemes {
-		dst = rawjson.AppendString(append(Comma(dst, i), before...), schemes[i].Name)
+	return requirements(append(dst, '}'), all)
+}
+
+// Requirements appends a list of them under key, behind a comma, or nothing: what stands around
+// the names of the schemes of one and around their scopes is up to the generation.
+func Requirements(dst []byte, all []a2a.Requirement, key, before, behind, scopesBefore, scopesBehind string) []byte {
+	if len(all) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), key...), `":[`...)
+	for i, r := range all {
+		dst = append(Comma(dst, i), before...)
+		for j := range r {
+			dst = append(rawjson.AppendString(Comma(dst, j), r[j].Name), scopesBefore...)
+			dst = append(List(dst, r[j].Scopes), scopesBehind...)
+		}
 		dst = append(dst, behind...)
 	}
 	return append(dst, ']')
+}
+
+// OAuth2 appends the members of a scheme that gets tokens by OAuth 2.0. The switch pkce is for
+// generations that have the member.
+func OAuth2(dst []byte, o *a2a.OAuth2, pkce bool) []byte {
+	dst = append(append(append(dst, `"flows":{"`...), o.Flow...), `":{`...)
+	if o.Flow == "authorizationCode" || o.Flow == "implicit" {
+		dst = append(rawjson.AppendString(append(dst, `"authorizationUrl":`...), o.AuthorizationURL), ',')
+	}
+	if o.Flow != "implicit" {
+		dst = append(rawjson.AppendString(append(dst, `"tokenUrl":`...), o.TokenURL), ',')
+	}
+	if o.RefreshURL != "" {
+		dst = append(rawjson.AppendString(append(dst, `"refreshUrl":`...), o.RefreshURL), ',')
+	}
+	dst = append(dst, `"scopes":{`...)
+	for i, name := range slices.Sorted(maps.Keys(o.Scopes)) {
+		dst = append(rawjson.AppendString(Comma(dst, i), name), ':')
+		dst = rawjson.AppendString(dst, o.Scopes[name])
+	}
+	dst = append(dst, '}')
+	if pkce && o.PKCE {
+		dst = append(dst, `,"pkceRequired":true`...)
+	}
+	dst = append(dst, "}}"...)
+	return Text(dst, `,"oauth2MetadataUrl":`, o.MetadataURL)
+}
+
+// Union appends an object with the members of two. Where both have one that of the first counts,
+// unless both are objects: then it has the members of both.
+func Union(dst, first, second []byte) []byte {
+	dst = append(dst, '{')
+	for key, v := range rawjson.Members(first) {
+		dst = append(rawjson.AppendString(dst, string(key)), ':')
+		other := rawjson.Get(second, string(key))
+		if rawjson.KindOf(v) == rawjson.KindObject && rawjson.KindOf(other) == rawjson.KindObject {
+			dst = Union(dst, v, other)
+		} else {
+			dst = append(dst, v...)
+		}
+		dst = append(dst, ',')
+	}
+	for key, v := range rawjson.Members(second) {
+		if rawjson.Get(first, string(key)) == nil {
+			dst = append(append(rawjson.AppendString(dst, string(key)), ':'), v...)
+			dst = append(dst, ',')
+		}
+	}
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, '}')
 }

@@ -8,7 +8,7 @@ var schemes03 = map[string]string{
 	"openIdConnect": "openIdConnectSecurityScheme", "mutualTLS": "mtlsSecurityScheme",
 }
 
-// card rewrites the ways to sign in; the rest of a card is the same.
+// card rewrites the ways to sign in, those of skills too; the rest of a card is the same.
 func card(v []byte) []byte {
 	out := []byte{'{'}
 	for key, member := range rawjson.Members(v) {
@@ -23,14 +23,21 @@ func card(v []byte) []byte {
 			}
 			out = closeObject(out)
 		case "security":
+			out = requirements(out, member)
+		case "skills":
 			out = append(out, '[')
-			for s := range rawjson.Elements(member) {
-				out = append(out, `{"schemes":{`...)
-				for name, scopes := range rawjson.Members(s) {
-					out = append(append(rawjson.AppendString(out, string(name)), `:{"list":`...), scopes...)
-					out = append(out, "},"...)
+			for skill := range rawjson.Elements(member) {
+				out = append(out, '{')
+				for key, member := range rawjson.Members(skill) {
+					out = append(rawjson.AppendString(out, string(key)), ':')
+					if string(key) == "security" {
+						out = requirements(out, member)
+					} else {
+						out = append(out, member...)
+					}
+					out = append(out, ',')
 				}
-				out = append(closeObject(out), "},"...)
+				out = append(closeObject(out), ',')
 			}
 			out = closeList(out)
 		default:
@@ -39,6 +46,20 @@ func card(v []byte) []byte {
 		out = append(out, ',')
 	}
 	return closeObject(out)
+}
+
+// requirements rewrites a list of ways to sign in.
+func requirements(out, list []byte) []byte {
+	out = append(out, '[')
+	for s := range rawjson.Elements(list) {
+		out = append(out, `{"schemes":{`...)
+		for name, scopes := range rawjson.Members(s) {
+			out = append(append(rawjson.AppendString(out, string(name)), `:{"list":`...), scopes...)
+			out = append(out, "},"...)
+		}
+		out = append(closeObject(out), "},"...)
+	}
+	return closeList(out)
 }
 
 func rename(obj []byte, from, to string) []byte {

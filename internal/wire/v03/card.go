@@ -10,13 +10,19 @@ import (
 
 // AppendCard appends an AgentCard. The first interface of version 0.3 is the main one;
 // a card without any has an empty url, and should not be served.
-func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
+func (k Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
+	if k.WorkshopCard {
+		plain := k
+		plain.WorkshopCard = false
+		body := plain.AppendCard(nil, c)
+		return encode.Union(dst, appendWorkshop(nil, c, body), body)
+	}
 	dst = append(dst, `{"protocolVersion":"0.3.0"`...)
 	dst = appendInterfaces(dst, c.Interfaces)
-	dst = encode.Card(dst, c)
+	dst = encode.Card(dst, c, appendRequirements)
 	dst = encode.Capabilities(dst, c)
 	dst = append(dst, `,"stateTransitionHistory":false}`...)
-	dst = encode.Security(dst, c.Security, appendScheme, "security", `{`, `:[]}`)
+	dst = encode.Security(dst, c.Security, appendScheme, appendRequirements)
 	dst = strconv.AppendBool(append(dst, `,"supportsAuthenticatedExtendedCard":`...), c.ExtendedCard)
 	return append(dst, '}')
 }
@@ -38,9 +44,53 @@ func appendInterfaces(dst []byte, all []a2a.Interface) []byte {
 	dst = append(dst, `,"additionalInterfaces":[`...)
 	for n, i := range mine {
 		dst = rawjson.AppendString(append(encode.Comma(dst, n), `{"url":`...), i.URL)
-		dst = append(rawjson.AppendString(append(dst, `,"transport":`...), i.Binding), '}')
+		dst = rawjson.AppendString(append(dst, `,"transport":`...), i.Binding)
+		dst = append(encode.Text(dst, `,"tenant":`, i.Tenant), '}')
 	}
 	return append(dst, ']')
+}
+
+func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
+	return encode.Requirements(dst, all, "security", "{", "}", ":", "")
+}
+
+// appendWorkshop appends what workshop material asks of a card, and 0.3 does not know (L-15 to
+// L-18 in docs/protocol.md): its schema lets a card have members of any name.
+func appendWorkshop(dst []byte, c *a2a.Card, body []byte) []byte {
+	dst = append(dst, `{"capabilities":{"stateManagement":true},"authentication":{"type":`...)
+	switch kind, name := firstScheme(c.Security); kind {
+	case a2a.SecurityBearer:
+		dst = append(dst, `"bearer","scheme":"Bearer"`...)
+	case a2a.SecurityAPIKey:
+		dst = rawjson.AppendString(append(dst, `"api_key","scheme":`...), name)
+	case a2a.SecurityOIDC, a2a.SecurityOAuth2:
+		dst = append(dst, `"oauth2","scheme":"Bearer"`...)
+	default:
+		dst = append(dst, `"none"`...)
+	}
+	dst = append(dst, '}')
+	if c.Provider != nil {
+		dst = append(rawjson.AppendString(append(dst, `,"provider":{"name":`...), c.Provider.Organization), '}')
+	}
+	dst = append(dst, `,"skills":[`...)
+	n := 0
+	for skill := range rawjson.Elements(rawjson.Get(body, "skills")) {
+		s := &c.Skills[n]
+		schemas := encode.Raw(encode.Raw(nil, `,"inputSchema":`, s.InputSchema), `,"outputSchema":`, s.OutputSchema)
+		dst = append(append(encode.Comma(dst, n), skill[:len(skill)-1]...), append(schemas, '}')...)
+		n++
+	}
+	return append(dst, "]}"...)
+}
+
+// firstScheme returns the first way to sign in that the workshop has a word for.
+func firstScheme(all []a2a.SecurityScheme) (kind a2a.SecurityKind, header string) {
+	for _, s := range all {
+		if s.Kind != a2a.SecurityMTLS {
+			return s.Kind, s.Header
+		}
+	}
+	return 0, ""
 }
 
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
@@ -50,6 +100,8 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	case a2a.SecurityBearer:
 		dst = append(dst, `{"type":"http","scheme":"bearer"`...)
 		dst = encode.Text(dst, `,"bearerFormat":`, s.Format)
+	case a2a.SecurityOAuth2:
+		dst = encode.OAuth2(append(dst, `{"type":"oauth2",`...), s.OAuth2, false)
 	case a2a.SecurityOIDC:
 		dst = rawjson.AppendString(append(dst, `{"type":"openIdConnect","openIdConnectUrl":`...), s.URL)
 	default:
@@ -58,3 +110,6 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	dst = encode.Text(dst, `,"description":`, s.Description)
 	return append(dst, '}')
 }
+
+// SignsCards returns false: 0.3 has signatures, and does not say over what.
+func (Codec) SignsCards() bool { return false }

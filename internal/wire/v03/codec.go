@@ -14,9 +14,11 @@ import (
 
 // Codec is the 0.3 generation. The zero value is strict and has the default limits.
 type Codec struct {
-	Limits    wire.Limits
-	Lenient   bool              // accept the dialects of docs/protocol.md
-	OnLenient func(rule string) // told "L-nn" each time a rule is used; may be nil; concurrent
+	Limits  wire.Limits
+	Lenient bool // accept the dialects of docs/protocol.md
+	// WorkshopCard adds to cards what workshop material has in them (L-15 to L-18 in docs/protocol.md).
+	WorkshopCard bool
+	OnLenient    func(rule string) // told "L-nn" each time a rule is used; may be nil; concurrent
 }
 
 var _ wire.Codec = Codec{}

@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"strconv"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire/encode"
@@ -17,11 +15,15 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 		dst = rawjson.AppendString(append(dst, `,"protocolVersion":`...), i.Version)
 		dst = append(encode.Text(dst, `,"tenant":`, i.Tenant), '}')
 	}
-	dst = encode.Card(append(dst, ']'), c)
+	dst = encode.Card(append(dst, ']'), c, appendRequirements)
 	dst = encode.Capabilities(dst, c)
-	dst = append(strconv.AppendBool(append(dst, `,"extendedAgentCard":`...), c.ExtendedCard), '}')
-	dst = encode.Security(dst, c.Security, appendScheme, "securityRequirements", `{"schemes":{`, `:{"list":[]}}}`)
+	dst = append(encode.Flag(dst, `,"extendedAgentCard":`, c.ExtendedCard, c.Sparse), '}')
+	dst = encode.Security(dst, c.Security, appendScheme, appendRequirements)
 	return append(dst, '}')
+}
+
+func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
+	return encode.Requirements(dst, all, "securityRequirements", `{"schemes":{`, "}}", `:{"list":`, "}")
 }
 
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
@@ -31,6 +33,8 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	case a2a.SecurityBearer:
 		dst = append(dst, `{"httpAuthSecurityScheme":{"scheme":"Bearer"`...)
 		dst = encode.Text(dst, `,"bearerFormat":`, s.Format)
+	case a2a.SecurityOAuth2:
+		dst = encode.OAuth2(append(dst, `{"oauth2SecurityScheme":{`...), s.OAuth2, true)
 	case a2a.SecurityOIDC:
 		dst = rawjson.AppendString(append(dst, `{"openIdConnectSecurityScheme":{"openIdConnectUrl":`...), s.URL)
 	default:
@@ -40,3 +44,6 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	dst = encode.Text(dst, `,"description":`, s.Description)
 	return append(dst, "}}"...)
 }
+
+// SignsCards returns true: RFC 8785.
+func (Codec) SignsCards() bool { return true }

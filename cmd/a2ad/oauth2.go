@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// OAuth2 is how clients get tokens, as an agent card says it. It may be nil.
+type OAuth2 struct{ *a2a.OAuth2 }
+
+// oauth2Form is the JSON of an OAuth2: that of a scheme in a card.
+type oauth2Form struct {
+	Flows       map[string]oauth2Flow `json:"flows"`
+	MetadataURL string                `json:"oauth2MetadataUrl,omitempty"`
+}
+
+type oauth2Flow struct {
+	AuthorizationURL string            `json:"authorizationUrl,omitempty"`
+	TokenURL         string            `json:"tokenUrl,omitempty"`
+	RefreshURL       string            `json:"refreshUrl,omitempty"`
+	Scopes           map[string]string `json:"scopes"`
+	PKCE             bool              `json:"pkceRequired,omitempty"`
+}
+
+// oauth2URLs says which URLs a flow has: of authorization, of tokens.
+var oauth2URLs = map[string][2]bool{
+	"authorizationCode": {true, true}, "clientCredentials": {false, true}, "implicit": {true, false}, "password": {false, true},
+}
+
+// UnmarshalText reads JSON.
+func (o *OAuth2) UnmarshalText(text []byte) error {
+	var form oauth2Form
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&form); err != nil || d.More() {
+		return errors.New(`not of the form {"flows": {"clientCredentials": {"tokenUrl": "https://…", "scopes": {"tasks:read": "…"}}}}`)
+	}
+	if len(form.Flows) != 1 {
+		return errors.New("flows must have one flow: A2A 1.0 has no room for more")
+	}
+	for name, f := range form.Flows {
+		has, ok := oauth2URLs[name]
+		if !ok {
+			return errors.New("the flow must be authorizationCode, clientCredentials, implicit or password")
+		}
+		if f.Scopes == nil || has[0] != (f.AuthorizationURL != "") || has[1] != (f.TokenURL != "") || f.PKCE && name != "authorizationCode" {
+			return errors.New("the flow " + name + " has scopes and those URLs of authorizationUrl and tokenUrl that it needs, and no others")
+		}
+		for _, u := range []string{f.AuthorizationURL, f.TokenURL, f.RefreshURL, form.MetadataURL} {
+			if parsed, err := url.Parse(u); u != "" && (err != nil || parsed.Scheme != "https" || parsed.Host == "") {
+				return errors.New("the URLs of a flow must be absolute, and https")
+			}
+		}
+		o.OAuth2 = &a2a.OAuth2{
+			Flow: name, AuthorizationURL: f.AuthorizationURL, TokenURL: f.TokenURL, RefreshURL: f.RefreshURL, MetadataURL: form.MetadataURL, PKCE: f.PKCE, Scopes: f.Scopes,
+		}
+	}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (o OAuth2) MarshalText() ([]byte, error) {
+	if o.OAuth2 == nil {
+		return nil, nil
+	}
+	return json.Marshal(oauth2Form{MetadataURL: o.MetadataURL, Flows: map[string]oauth2Flow{o.Flow: {
+		AuthorizationURL: o.AuthorizationURL, TokenURL: o.TokenURL, RefreshURL: o.RefreshURL, Scopes: o.Scopes, PKCE: o.PKCE,
+	}}})
+}

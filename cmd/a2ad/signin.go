@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// authenticator says who may call. Revoked keys are forgotten when the store says so.
+func (r *replica) authenticator() (auth.Authenticator, error) {
+	if r.cfg.Auth == AuthNone {
+		return auth.Anonymous{}, nil
+	}
+	var err error
+	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey}); err != nil {
+		return nil, err
+	}
+	chain := auth.Chain{r.keys}
+	if r.cfg.OIDCIssuer != "" {
+		r.tokens, err = auth.NewJWT(auth.JWTConfig{
+			Issuer: string(r.cfg.OIDCIssuer), Audience: r.cfg.OIDCAudience, JWKSURL: string(r.cfg.OIDCJWKSURL),
+			TenantClaim: r.cfg.OIDCTenantClaim, Tenant: r.cfg.OIDCTenant, OwnerClaims: r.cfg.OIDCOwnerClaim, ScopeClaims: r.cfg.OIDCScopeClaim, Scopes: r.cfg.OIDCScopes, OAuth2: r.cfg.OIDCOAuth2.OAuth2,
+		})
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, r.tokens)
+	}
+	if r.cfg.TLSClientCA != "" {
+		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes})
+	}
+	return chain, nil
+}
+
+// refreshIssuer keeps the keys of the identity provider at hand.
+func (r *replica) refreshIssuer(ctx context.Context) error {
+	if r.tokens == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return r.tokens.Run(ctx)
+}
+
+func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
+	k, secret, err := r.store.LookupAPIKey(ctx, id)
+	if errors.Is(err, store.ErrNoKey) {
+		return auth.StoredKey{}, auth.ErrUnknownKey
+	}
+	scopes := make([]auth.Scope, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = auth.Scope(s)
+	}
+	return auth.StoredKey{
+		SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents, ExpiresAt: k.ExpiresAt,
+	}, err
+}
+
+// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
+func (r *replica) forgetKeys(ctx context.Context) error {
+	wake, stop := r.hub.Wait(store.KeyAPIKeys)
+	defer stop()
+	for {
+		select {
+		case <-wake:
+			if r.keys != nil {
+				r.keys.ForgetAll()
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// openTLS reads the certificate of the listeners, if they have one.
+func (r *replica) openTLS() (err error) {
+	if r.cfg.TLSCert == "" {
+		return nil
+	}
+	r.cert, err = auth.NewServerCert(r.cfg.TLSCert, r.cfg.TLSKey, r.cfg.TLSClientCA, func(err error) {
+		r.logger.Error("the certificate of the listeners is used as it was", "err", err)
+	})
+	if err != nil {
+		return fmt.Errorf("A2AD_TLS_CERT: %w", err)
+	}
+	return nil
+}
+
+// tlsConfig is what listeners need, or nil.
+func (r *replica) tlsConfig() *tls.Config {
+	if r.cert == nil {
+		return nil
+	}
+	return r.cert.Config()
+}
+
+// base returns the URL of the API as its listener has it.
+func (r *replica) base() string {
+	if r.cert == nil {
+		return "http://" + r.api.Addr().String()
+	}
+	return "https://" + r.api.Addr().String()
+}
+
+// recordFailure puts sign-ins that failed into the audit log.
+func (r *replica) recordFailure(ctx context.Context, f auth.Failure) {
+	actor := "address " + f.Address
+	if f.Address == "" {
+		actor = "address of many"
+	}
+	detail := map[string]any{"reason": f.Reason, "count": f.Count}
+	if f.KeyID != "" {
+		detail["key"] = f.KeyID
+	}
+	if err := r.store.Record(ctx, store.Action{Actor: actor, Name: store.ActionSignInFailed, Detail: detail}); err != nil {
+		r.logger.WarnContext(ctx, "record failed sign-ins", "err", err)
+	}
+}

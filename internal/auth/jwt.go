@@ -1,0 +1,253 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// algorithms are those by which tokens may be signed. None of them is symmetric: a published
+// key must never do for a secret.
+var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
+
+const (
+	tokenLeeway = 60 * time.Second // between our clock and that of an issuer
+	maxToken    = 16 << 10
+	maxName     = 200 // bytes of a tenant or an owner, as of API keys
+)
+
+// JWTConfig says which tokens are taken and whom they are of. Issuer and Audience are required.
+type JWTConfig struct {
+	Issuer   string // as tokens have it, to the letter
+	Audience string // one of those of a token
+	JWKSURL  string // where its keys are; empty: found by OpenID Connect discovery
+
+	TenantClaim string   // names the tenant; empty: all tokens are of Tenant
+	Tenant      string   // empty: "default"
+	OwnerClaims []string // the first that a token has names the owner; nil: sub, client_id
+	ScopeClaims []string // name scopes, in one text or a list; nil: scope, scp
+	Scopes      []Scope  // what every token permits besides
+
+	OAuth2 *a2a.OAuth2 // what cards say of how to get tokens; may be nil
+
+	Transport http.RoundTripper // to the issuer; nil: http.DefaultTransport
+
+	now func() time.Time // for tests
+}
+
+// JWT authenticates tokens of one issuer, sent as `Authorization: Bearer …`. While the issuer
+// is away, tokens are verified with the keys that are known, for up to an hour.
+type JWT struct {
+	cfg  JWTConfig
+	keys *keySet
+}
+
+// NewJWT returns an Authenticator of tokens. It asks nobody yet: see Run.
+func NewJWT(cfg JWTConfig) (*JWT, error) {
+	if cfg.Issuer == "" || cfg.Audience == "" {
+		return nil, errors.New("auth: tokens need an issuer and an audience")
+	}
+	if cfg.Tenant == "" {
+		cfg.Tenant = "default"
+	}
+	if cfg.OwnerClaims == nil {
+		cfg.OwnerClaims = []string{"sub", "client_id"}
+	}
+	if cfg.ScopeClaims == nil {
+		cfg.ScopeClaims = []string{"scope", "scp"}
+	}
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
+	return &JWT{cfg: cfg, keys: newKeySet(cfg)}, nil
+}
+
+// Run keeps the keys of the issuer up to date until ctx is done.
+func (j *JWT) Run(ctx context.Context) error { return j.keys.run(ctx) }
+
+// Challenges returns the one for bearer tokens.
+func (j *JWT) Challenges() []string { return []string{bearerChallenge} }
+
+// Schemes returns OpenID Connect where the issuer can be discovered, and else a bearer token; and
+// besides how to get tokens, where that is known.
+func (j *JWT) Schemes() []a2a.SecurityScheme {
+	var scopes []string
+	for _, s := range []Scope{ScopeTasksRead, ScopeTasksWrite} {
+		if !(Principal{Scopes: j.cfg.Scopes}).Has(s) {
+			scopes = append(scopes, string(s))
+		}
+	}
+	all := []a2a.SecurityScheme{{
+		Name: "oidc", Kind: a2a.SecurityOIDC, Description: "A token of the identity provider.", Scopes: scopes,
+		URL: strings.TrimSuffix(j.cfg.Issuer, "/") + "/.well-known/openid-configuration",
+	}}
+	if j.cfg.JWKSURL != "" {
+		all[0] = a2a.SecurityScheme{Name: "jwt", Kind: a2a.SecurityBearer, Format: "JWT", Description: "A token of " + j.cfg.Issuer + ".", Scopes: scopes}
+	}
+	if j.cfg.OAuth2 != nil {
+		all = append(all, a2a.SecurityScheme{Name: "oauth2", Kind: a2a.SecurityOAuth2, Description: "The same token, by OAuth 2.0.", Scopes: scopes, OAuth2: j.cfg.OAuth2})
+	}
+	return all
+}
+
+// Authenticate returns the principal of the token that r carries. See Authenticator for the
+// errors; while no keys of the issuer are known there is one with a2a.CodeUnavailable.
+func (j *JWT) Authenticate(r *http.Request) (Principal, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) > 1 {
+		return Principal{}, refuse("repeated credential header", "")
+	}
+	if len(headers) == 0 {
+		return Principal{}, ErrNoCredential
+	}
+	token, ok := bearerToken(headers[0])
+	if !ok || strings.HasPrefix(token, keyPrefix) {
+		return Principal{}, ErrNoCredential
+	}
+	claims, err := j.verify(r.Context(), token)
+	if err != nil {
+		return Principal{}, err
+	}
+	return j.principal(claims)
+}
+
+// verify returns the claims of a token that is good now.
+func (j *JWT) verify(ctx context.Context, token string) (map[string]json.RawMessage, error) {
+	if len(token) > maxToken {
+		return nil, refuse("malformed token", "")
+	}
+	jws, err := jose.ParseSignedCompact(token, j.keys.algorithms)
+	if err != nil {
+		return nil, refuse("malformed token", "") // of another algorithm too
+	}
+	if typ, ok := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType].(string); ok && !isTokenType(typ) {
+		return nil, refuse("another type of token", "")
+	}
+	// A verifier per token: it tells of its key set's errors by text alone.
+	one := &oneToken{keys: j.keys, jws: jws}
+	now := j.cfg.now()
+	_, err = oidc.NewVerifier(j.cfg.Issuer, one, &oidc.Config{
+		ClientID: j.cfg.Audience, SupportedSigningAlgs: algorithms, Now: func() time.Time { return now.Add(-tokenLeeway) },
+	}).Verify(ctx, token)
+	var expired *oidc.TokenExpiredError
+	switch {
+	case one.err != nil:
+		return nil, one.err
+	case errors.As(err, &expired):
+		return nil, refuse("expired token", "")
+	case err != nil:
+		return nil, refuse("token of another issuer or for another audience", "")
+	}
+	var claims map[string]json.RawMessage
+	if err := json.Unmarshal(one.payload, &claims); err != nil {
+		return nil, refuse("malformed token", "")
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if raw := claims[name]; raw != nil && !began(raw, now) {
+			return nil, refuse("token of the future", "")
+		}
+	}
+	return claims, nil
+}
+
+// began reports whether a claim is a time that has come.
+func began(raw json.RawMessage, now time.Time) bool {
+	var seconds float64
+	err := json.Unmarshal(raw, &seconds)
+	return err == nil && seconds <= float64(now.Add(tokenLeeway).Unix())
+}
+
+// isTokenType reports whether a typ header is that of tokens: others are signed by the same keys.
+func isTokenType(typ string) bool {
+	typ = strings.TrimPrefix(strings.ToLower(typ), "application/")
+	return typ == "jwt" || typ == "at+jwt"
+}
+
+// oneToken verifies one token and keeps what came of it.
+type oneToken struct {
+	keys    *keySet
+	jws     *jose.JSONWebSignature
+	payload []byte
+	err     error
+}
+
+// VerifySignature is called by the verifier.
+func (o *oneToken) VerifySignature(ctx context.Context, _ string) ([]byte, error) {
+	o.payload, o.err = o.keys.verify(ctx, o.jws)
+	return o.payload, o.err
+}
+
+// principal maps the claims of a good token.
+func (j *JWT) principal(claims map[string]json.RawMessage) (Principal, error) {
+	p := Principal{Tenant: j.cfg.Tenant, Kind: KindUser, Method: MethodJWT, Scopes: j.scopes(claims)}
+	if j.cfg.TenantClaim != "" {
+		if p.Tenant = text(claims[j.cfg.TenantClaim]); !validName(p.Tenant) {
+			return Principal{}, refuse("token without a tenant", "")
+		}
+	}
+	for _, name := range j.cfg.OwnerClaims {
+		if raw := claims[name]; raw != nil {
+			p.Owner = text(raw)
+			break
+		}
+	}
+	if !validName(p.Owner) {
+		return Principal{}, refuse("token without an owner", "")
+	}
+	if p.Name = text(claims["sub"]); !validName(p.Name) {
+		p.Name = p.Owner
+	}
+	if client := text(claims["client_id"]); client != "" && client == p.Name {
+		p.Kind = KindService
+	}
+	return p, nil
+}
+
+// scopes returns those that every token has and those that its claims name. What they name
+// besides is for others.
+func (j *JWT) scopes(claims map[string]json.RawMessage) []Scope {
+	p := Principal{Scopes: append([]Scope(nil), j.cfg.Scopes...)}
+	for _, name := range j.cfg.ScopeClaims {
+		var list []string
+		if json.Unmarshal(claims[name], &list) != nil {
+			list = []string{text(claims[name])}
+		}
+		for _, item := range list {
+			for word := range strings.FieldsSeq(item) {
+				if s := Scope(word); s.Valid() && !p.Has(s) {
+					p.Scopes = append(p.Scopes, s)
+				}
+			}
+		}
+	}
+	return p.Scopes
+}
+
+// text returns a claim that is a text, or "".
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// validName reports whether something can be a tenant or an owner.
+func validName(s string) bool {
+	return s != "" && len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+func unavailable(cause error) error {
+	return a2a.Error{Code: a2a.CodeUnavailable, Message: "credentials cannot be verified now"}.With(fmt.Errorf("keys of the issuer: %w", cause))
+}

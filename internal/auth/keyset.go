@@ -1,0 +1,236 @@
+package auth
+
+import (
+	"context"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	keysFresh    = 5 * time.Minute  // after which keys are read again
+	keysStale    = time.Hour        // for which keys are used whose issuer does not answer
+	keysCooldown = 10 * time.Second // between two requests to the issuer, whatever the tokens say
+	kidIgnored   = time.Minute      // for which an unknown key id asks for no new keys
+	keysTimeout  = 5 * time.Second
+	maxKeysBody  = 512 << 10
+	maxKeySet    = 100 // keys, and unknown ids that are remembered
+	minRSABits   = 2048
+)
+
+// keySet is the public keys of an issuer, as they were last read. An unknown key id has them
+// read anew, but not often: anybody can make up ids.
+type keySet struct {
+	issuer, url string
+	algorithms  []jose.SignatureAlgorithm
+	client      *http.Client
+	now         func() time.Time
+
+	mu      sync.Mutex
+	keys    []jose.JSONWebKey    // guarded by mu
+	read    time.Time            // guarded by mu; when keys were read
+	tried   time.Time            // guarded by mu; when that was last tried
+	err     error                // guarded by mu; of the last try
+	ignored map[string]time.Time // guarded by mu; ids that the issuer did not know then
+	reading chan struct{}        // guarded by mu; closed at the end of a try that is under way
+}
+
+func newKeySet(cfg JWTConfig) *keySet {
+	k := &keySet{
+		issuer: cfg.Issuer, url: cfg.JWKSURL, now: cfg.now, err: errors.New("not read yet"), ignored: make(map[string]time.Time),
+		client: &http.Client{Timeout: keysTimeout, Transport: bounded{cfg.Transport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	}
+	for _, a := range algorithms {
+		k.algorithms = append(k.algorithms, jose.SignatureAlgorithm(a))
+	}
+	return k
+}
+
+// run reads the keys, again and again.
+func (k *keySet) run(ctx context.Context) error {
+	for {
+		k.refresh(ctx)
+		k.mu.Lock()
+		wait := keysFresh
+		if k.err != nil {
+			wait = keysCooldown
+		}
+		k.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// verify returns the payload of a token that was signed by one of the keys.
+func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
+	header := jws.Signatures[0].Protected
+	keys, ok := k.find(header.KeyID)
+	if !ok {
+		k.refresh(ctx)
+		keys, _ = k.find(header.KeyID)
+	}
+	for i := range keys {
+		if keys[i].Algorithm != "" && keys[i].Algorithm != header.Algorithm {
+			continue
+		}
+		if payload, err := jws.Verify(&keys[i]); err == nil {
+			return payload, nil
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.outdated():
+		return nil, unavailable(k.err)
+	case len(keys) > 0:
+		return nil, refuse("bad signature", "")
+	}
+	if len(k.ignored) >= maxKeySet {
+		clear(k.ignored)
+	}
+	if len(header.KeyID) <= maxName {
+		k.ignored[header.KeyID] = k.now().Add(kidIgnored)
+	}
+	return nil, refuse("unknown signing key", "")
+}
+
+// find returns the keys of an id, or all if a token names none. Not ok means that the issuer
+// should be asked.
+func (k *keySet) find(kid string) (found []jose.JSONWebKey, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.outdated() {
+		return nil, false
+	}
+	for _, key := range k.keys {
+		if kid == "" || key.KeyID == kid {
+			found = append(found, key)
+		}
+	}
+	return found, len(found) > 0 || k.now().Before(k.ignored[kid])
+}
+
+// outdated reports whether the keys are too old to be used. k.mu is held.
+func (k *keySet) outdated() bool { return k.read.IsZero() || k.now().Sub(k.read) > keysStale }
+
+// refresh reads the keys, unless that was tried a moment ago. Of many at once one does, and
+// the others wait for it.
+func (k *keySet) refresh(ctx context.Context) {
+	k.mu.Lock()
+	if reading := k.reading; reading != nil {
+		k.mu.Unlock()
+		select {
+		case <-reading:
+		case <-ctx.Done():
+		}
+		return
+	}
+	if k.now().Sub(k.tried) < keysCooldown {
+		k.mu.Unlock()
+		return
+	}
+	reading := make(chan struct{})
+	k.reading, k.tried = reading, k.now()
+	k.mu.Unlock()
+	keys, err := k.load(context.WithoutCancel(ctx)) // others wait too; the client has a timeout
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reading, k.err = nil, err
+	close(reading)
+	if err == nil {
+		k.keys, k.read = keys, k.now()
+		clear(k.ignored)
+	}
+}
+
+// load asks the issuer where its keys are, unless that is set, and reads them.
+func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
+	url := k.url
+	if url == "" {
+		provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.issuer)
+		if err != nil {
+			return nil, fmt.Errorf("discover issuer: %w", err)
+		}
+		var doc struct {
+			URL string `json:"jwks_uri"`
+		}
+		if err := provider.Claims(&doc); err != nil {
+			return nil, fmt.Errorf("discover issuer: %w", err)
+		}
+		url = doc.URL
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read key set: %w", err)
+	}
+	resp, err := k.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read key set: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d", resp.StatusCode)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key set: %w", err)
+	}
+	return parseKeySet(body)
+}
+
+// parseKeySet takes the keys that sign, and leaves out what it does not know.
+func parseKeySet(body []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return nil, fmt.Errorf("read key set: %w", err)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(raw) != nil || !key.Valid() || key.Use != "" && key.Use != "sig" {
+			continue
+		}
+		if key = key.Public(); !key.Valid() { // a symmetric one has no public half
+			continue
+		}
+		if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
+			continue
+		}
+		if keys = append(keys, key); len(keys) == maxKeySet {
+			break
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("read key set: no key in it can verify tokens")
+	}
+	return keys, nil
+}
+
+// bounded is a transport whose answers end after a while.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip makes a request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := b.RoundTripper
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxKeysBody)
+	}
+	return resp, err
+}
