@@ -156,11 +156,19 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		}
 		return err
 	})
+	made := 0
 	for i, t := range slots {
+		if items[i].made {
+			made++
+		}
 		if t != nil {
 			s.begin(t, items[i])
 		}
 		items[i].waits = t == nil
+	}
+	if made > 0 {
+		s.counters.submits.add(n)
+		s.counters.enter(a2a.StateSubmitted, made)
 	}
 	return err
 }
@@ -299,6 +307,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		s.cfg.Wake(KeyPush)
 	}
 	if out.Resumed {
+		s.counters.enter(a2a.StateSubmitted, 1)
 		s.cfg.Committed(sub.Task, nil)
 		s.cfg.Wake("ready:" + sub.Agent)
 	}
@@ -375,6 +384,7 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 	if err != nil {
 		return state, fmt.Errorf("cancel: %w", unavailable(err))
 	}
+	s.counters.enter(a2a.StateCanceled, 1)
 	s.cfg.Committed(id, nil)
 	if push {
 		s.cfg.Wake(KeyPush)
