@@ -68,7 +68,7 @@ interop-python: build
 	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python-v1/bin/python -B internal/interop/python/test_v1.py -v
 
 .PHONY: up
-up: ## Start PostgreSQL and a2ad in containers (docker compose)
+up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/operations.md)
 	A2AD_VERSION=$(VERSION) A2AD_COMMIT=$(COMMIT) docker compose up --build --detach --wait
 
 .PHONY: down

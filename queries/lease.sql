@@ -231,7 +231,8 @@ WITH p AS (
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
     ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END,
-    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= sqlc.arg(fold_events)::bigint
+    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= sqlc.arg(fold_events)::bigint AND t.last_seq < sqlc.arg(fold_most_events)::bigint
+      AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
   FROM l
   WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate

@@ -58,6 +58,8 @@ WITH t AS (
   DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY (sqlc.arg(ids))
 ), b AS (
   DELETE FROM a2a.task_batches b WHERE b.task_id = ANY (sqlc.arg(ids))
+), tc AS (
+  DELETE FROM a2a.task_cancels tc WHERE tc.task_id = ANY (sqlc.arg(ids))
 ), p AS (
   DELETE FROM a2a.push_configs p WHERE p.task_id = ANY (sqlc.arg(ids))
   RETURNING p.id
@@ -76,6 +78,10 @@ WITH t AS (
 )
 DELETE FROM a2a.task_events e USING t
 WHERE e.task_id = ANY (sqlc.arg(ids)::uuid[]) AND e.task_id = t.id AND e.seq < t.last_seq;
+
+-- StatementsMayTake gives the statements of the rest of the transaction so many milliseconds each.
+-- name: StatementsMayTake :exec
+SELECT set_config('statement_timeout', sqlc.arg(ms)::text, true);
 
 -- LogUnfolded names those of the tasks whose artifacts are still in the log.
 -- name: LogUnfolded :many

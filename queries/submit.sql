@@ -104,7 +104,9 @@ WITH n AS (
 SELECT u.last_seq FROM u;
 
 -- TaskCancel ends a task that the transaction has locked: whatever its agent does from now
--- on is fenced. It returns the worker that held it, if one did.
+-- on is fenced. It returns the worker that held it, if one did. What its agent has saved of work
+-- elsewhere goes into task_cancels: while a worker holds the task that worker tells the agent, and
+-- who reads the table does so only when the lease would have run out.
 -- name: TaskCancel :one
 WITH n AS (
   SELECT clock_timestamp() AS now
@@ -115,12 +117,12 @@ WITH n AS (
     folded = sqlc.arg(folds)::boolean, bytes = t.bytes + sqlc.arg(size)::bigint
   FROM n
   WHERE t.id = sqlc.arg(id)::uuid AND t.state < 100
-  RETURNING t.id, t.last_seq, t.last_at
+  RETURNING t.id, t.last_seq, t.last_at, t.tenant, t.owner, t.traceparent
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 102, 2, u.last_at, sqlc.arg(body)::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue, x.lease_until
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -133,6 +135,13 @@ WITH n AS (
   DELETE FROM a2a.task_ready r USING q
   WHERE (r.queue, r.priority, r.run_at, r.task_id) = (q.queue, q.priority, q.run_at, q.task_id)
 ), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id RETURNING c.body
+), w AS (
+  INSERT INTO a2a.task_cancels (task_id, queue, tenant, owner, traceparent, checkpoint, body, due_at)
+  SELECT u.id, sqlc.arg(agent), u.tenant, u.owner, coalesce(u.traceparent, ''), c.body, sqlc.arg(body), coalesce((SELECT l.lease_until FROM l), clock_timestamp())
+  FROM u, c
+  RETURNING task_id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u;
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted,
+  (EXISTS (SELECT FROM w) AND NOT EXISTS (SELECT FROM l))::boolean AS untold
+FROM u;

@@ -96,16 +96,19 @@ WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(sha
 ORDER BY t.status_at DESC, t.id DESC
 LIMIT sqlc.arg(max)::int;
 
--- TaskCountForCaller counts the tasks that TaskPageForCaller pages through.
+-- TaskCountForCaller counts the tasks that TaskPageForCaller pages through, and stops at most.
 -- name: TaskCountForCaller :one
 SELECT count(*)
-FROM a2a.tasks t
-WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
-  AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
-  AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
-  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
-  AND t.status_at >= sqlc.arg(since)::timestamptz;
+FROM (
+  SELECT FROM a2a.tasks t
+  WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
+    AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
+      SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
+    AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
+    AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
+    AND t.status_at >= sqlc.arg(since)::timestamptz
+  LIMIT sqlc.arg(most)::bigint
+) x;
 
 -- TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
 -- it to one task; states is empty for all.
@@ -137,6 +140,10 @@ ORDER BY a.epoch;
 -- SchemaVersion reads the newest migration that was applied.
 -- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied;
+
+-- SchemaFloor reads the newest migration that a server must have to work on this schema.
+-- name: SchemaFloor :one
+SELECT f.version FROM a2a.schema_floor f;
 
 -- LoginIsSuperuser reports whether the connection logged in as somebody whom no policy holds,
 -- whatever role it has taken on since.

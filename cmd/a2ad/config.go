@@ -88,6 +88,7 @@ type Listeners struct {
 	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
 	HTTPIdleTimeout   time.Duration `type:"setting" name:"http-idle-timeout" def:"120s" min:"1ms" hidden:"" help:"How long an idle connection is kept."`
 	ReadyTimeout      time.Duration `type:"setting" name:"ready-timeout" def:"1s" min:"1ms" hidden:"" help:"Longest wait for the database when asked whether the server is ready."`
+	DrainDelay        time.Duration `type:"setting" name:"drain-delay" def:"0s" min:"0s" hidden:"" help:"How long a server that is told to stop only says that it is not ready, so that proxies find other replicas before it stops listening."`
 	DrainTimeout      time.Duration `type:"setting" name:"drain-timeout" def:"20s" min:"0s" help:"How long runs may go on after the signal to stop."`
 }
 

@@ -205,12 +205,7 @@ func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (e
 }
 
 func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor, error) {
-	env := readEnviron(app.Environ)
-	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-	if err != nil {
-		return nil, err
-	}
-	secure, err := spec.TLSConfig()
+	header, secure, err := connection(app, spec.Remote)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +290,9 @@ func (r *replica) retention() (rules map[string]a2a.Retention, others a2a.Retent
 	return rules, others
 }
 
-// run serves until ctx is done and everything has stopped.
-func (r *replica) run(ctx context.Context) error {
+// run serves until ctx is done and everything has stopped. It is not ready from when told is
+// done, which may be earlier.
+func (r *replica) run(ctx, told context.Context) error {
 	defer r.close()
 	rescuer := &maintenance.Rescuer{
 		Store: r.store, Policies: r.pool.Policies, MaxAttempts: r.cfg.MaxAttempts, Every: r.cfg.RescueInterval, Logger: r.logger,
@@ -318,7 +314,7 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	if r.admin != nil {
 		where = append(where, "admin", r.admin.Addr().String())
-		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(ctx)}
+		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(told)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
 	if r.reload != nil {
@@ -341,10 +337,10 @@ var (
 	errNoClaims     = errors.New("no try to claim work has gone through since the start or the last failure")
 )
 
-// checks is what /readyz asks. ctx is that of the server.
-func (r *replica) checks(ctx context.Context) []rpc.Check {
+// checks is what /readyz asks. told ends when the server is told to stop.
+func (r *replica) checks(told context.Context) []rpc.Check {
 	return []rpc.Check{
-		{Name: "drain", Test: func(context.Context) error { return context.Cause(ctx) }},
+		{Name: "drain", Test: func(context.Context) error { return context.Cause(told) }},
 		{Name: "database", Test: r.store.Ping},
 		{Name: "schema", Test: r.store.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
 	"log/slog"
+	"net/http"
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/executor"
@@ -10,21 +12,27 @@ import (
 
 // newUpstream makes the executor of an agent that is an A2A agent elsewhere.
 func newUpstream(app *App, cfg Config, logger *slog.Logger, spec agents.A2A) (executor.Executor, error) {
-	env := readEnviron(app.Environ)
-	header, err := spec.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-	if err != nil {
-		return nil, err
-	}
-	tls, err := spec.TLSConfig()
+	header, secure, err := connection(app, spec.Remote)
 	if err != nil {
 		return nil, err
 	}
 	c := upstream.Config{
-		Card: spec.Card, Version: spec.Version, Header: header, TLS: tls, Connect: spec.ConnectTimeout, Poll: spec.PollInterval,
+		Card: spec.Card, Version: spec.Version, Header: header, TLS: secure, Connect: spec.ConnectTimeout, Poll: spec.PollInterval,
 		MaxBytes: int(cfg.MaxTask) + 1<<20, Log: logger,
 	}
 	if spec.OnLostTask == "fail" {
 		c.OnLostTask = upstream.LostTaskFail
 	}
 	return upstream.New(c)
+}
+
+// connection returns what requests to an agent elsewhere carry, and how its server is trusted.
+func connection(app *App, r agents.Remote) (http.Header, *tls.Config, error) {
+	env := readEnviron(app.Environ)
+	header, err := r.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		return nil, nil, err
+	}
+	secure, err := r.TLSConfig()
+	return header, secure, err
 }

@@ -17,7 +17,8 @@ import (
 
 // runServe is the long-running service: on a database and agents that somebody set up.
 func runServe(ctx context.Context, app *App, cfg Config) error {
-	ctx, stop := context.WithCancel(ctx)
+	told := ctx
+	ctx, stop := outlive(told, cfg.DrainDelay)
 	defer stop()
 	reload := app.newReload(stop)
 	defer reload.close()
@@ -35,7 +36,32 @@ func runServe(ctx context.Context, app *App, cfg Config) error {
 		r.close()
 		return err
 	}
-	return r.run(ctx)
+	return r.run(ctx, told)
+}
+
+// outlive returns a context that ends with the cause of ctx, some time later, or when stop is called.
+func outlive(ctx context.Context, by time.Duration) (later context.Context, stop context.CancelFunc) {
+	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-later.Done():
+			return
+		}
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(context.Cause(ctx))
+		case <-later.Done():
+		}
+	}()
+	return later, func() {
+		cancel(context.Canceled)
+		<-done
+	}
 }
 
 // checkDatabase refuses a schema that is too old, and warns of a login that may too much.
@@ -95,7 +121,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 	}
 	r.reload, reload.load = reload, func() ([]agents.File, error) { return loadAgents(cfg, agents.Builtin()) }
 	printWelcome(app.Stdout, r)
-	return r.run(ctx)
+	return r.run(ctx, ctx)
 }
 
 const devStopTimeout = 20 * time.Second

@@ -43,6 +43,7 @@ type Message struct {
 	Extensions       []string
 	Activated        []string // of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
 	Metadata         Raw
+	RequestMetadata  Raw // of the request that brought it: kept for the agent, and never on the wire
 }
 
 // Artifact is output of an agent.

@@ -49,6 +49,8 @@ func experiments() []experiment {
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
 		{"auth", "blocking sends with an API key against those of nobody", (*bench).auth},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
+		{"list", "pages of the list of an owner with very many tasks", (*bench).list},
+		{"retire", "retention, and what sends feel of it", (*bench).retire},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

@@ -36,6 +36,7 @@ func TestDocuments(t *testing.T) {
 		{"docs/agents.md", false, "python3"},
 		{"docs/audit.md", false, ""},
 		{"docs/configuration.md", false, ""},
+		{"docs/operations.md", false, ""},
 		{"docs/webhooks.md", false, "python3 node"},
 		{"examples/llm/README.md", false, "python3"},
 		{"examples/python-http/README.md", false, "python3"},

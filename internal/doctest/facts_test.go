@@ -217,6 +217,43 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+var (
+	testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(t \*testing\.T\)`)
+)
+
+// TestConformance: the tests that docs/conformance.md names are there.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, m := range testFunc.FindAllSubmatch(data, -1) {
+			there[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join(root, "docs", "conformance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := testName.FindAllSubmatch(doc, -1)
+	if len(named) < 100 {
+		t.Errorf("only %d names of tests were found", len(named))
+	}
+	for _, m := range named {
+		if !there[string(m[1])] {
+			t.Errorf("there is no test %s", m[1])
+		}
+	}
+}
+
 var arrow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]*) \\|$")
 
 // TestArrows: docs/architecture.md says which package imports which.

@@ -63,6 +63,7 @@ type cluster struct {
 	readers  atomic.Int64
 	retry    backoff.Policy // of clients
 	cutOK    bool           // streams may end without a word
+	vast     bool           // the log is too large to be checked in time
 	key      string         // API key by which tasks are read again at the end; empty: none
 }
 
@@ -92,24 +93,35 @@ func clusterOn(t *testing.T, db *storetest.DB) *cluster {
 // start adds a replica. env overrides the settings of tests.
 func (c *cluster) start(name string, env ...string) *replica {
 	c.t.Helper()
-	all := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
-		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off",
-		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000",
-	}
-	r := spawn(c.t, name, append(append(all, timings...), env...))
+	return c.add(spawn(c.t, name, c.env(name, env...)))
+}
+
+// startBinary is start with another build.
+func (c *cluster) startBinary(binary, name string, env ...string) *replica {
+	c.t.Helper()
+	return c.add(spawnBinary(c.t, binary, name, c.env(name, env...)))
+}
+
+func (c *cluster) add(r *replica) *replica {
+	c.t.Helper()
 	c.replicas = append(c.replicas, r)
 	r.awaitReady()
 	return r
 }
 
+func (c *cluster) env(name string, env ...string) []string {
+	all := []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
+		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off",
+		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000",
+	}
+	return append(append(all, timings...), env...)
+}
+
 // restart starts a replica that has ended again, under its name and with its settings.
 func (c *cluster) restart(old *replica) *replica {
 	c.t.Helper()
-	r := spawn(c.t, old.name, old.env)
-	c.replicas = append(c.replicas, r)
-	r.awaitReady()
-	return r
+	return c.add(spawnBinary(c.t, old.binary, old.name, old.env))
 }
 
 // alive returns the replicas that run.
@@ -209,8 +221,10 @@ func (c *cluster) finish() {
 		return
 	}
 	c.settle()
-	c.readAgain()
-	c.judge()
+	if !c.vast {
+		c.readAgain()
+		c.judge()
+	}
 	c.checkSchema()
 	for _, r := range c.alive() {
 		r.stop()

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,24 +112,66 @@ func TestCancelReachesTheAgent(t *testing.T) {
 	c.checkRuns(f, task)
 }
 
+// TestCancelReachesAnUpstreamThatWaits: the task waits for its client, so no run is there to pass the cancel on, and
+// the one server that could do so is down.
+func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	up := c.start("up")
+	file := fmt.Sprintf("name: front\ndescription: Plays scripts elsewhere.\nexecutor: {a2a: {card: %q}}\n", up.base+"/agents/script/.well-known/agent-card.json")
+	if err := os.WriteFile(filepath.Join(c.agents, "front.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	b := c.start("b", "A2AD_WORKERS=0")
+	task := submit(t, c.client(b, "front"), play(`{"op":"input","text":"which?"}`))
+	c.awaitState(task, "INPUT_REQUIRED")
+	upstream := one[string](c, `SELECT id::text FROM audit.task WHERE agent = 'script'`)
+	a.kill()
+	if got, err := c.client(b, "front").Cancel(bounded(t), task); err != nil || got.State != a2a.StateCanceled {
+		t.Fatalf("cancel: %s, %v", got.State, err)
+	}
+	if state := c.state(upstream); state != "INPUT_REQUIRED" {
+		t.Fatalf("the task elsewhere is %s before anybody could say so", state)
+	}
+	c.restart(a)
+	c.awaitState(upstream, "CANCELED")
+	up.stop() // it cannot show the tasks of the front, whose file came later
+}
+
 // TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the
 // reason, and others go on meanwhile.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
+	floodIsBounded(t, 3000, "the task would have more than 3000 events", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
+}
+
+// TestFloodOfFullSizeIsBounded is the same up to the limit that servers have for what an agent says, 64 MiB in some 60,000 events:
+// it leaves the largest tasks there may be.
+func TestFloodOfFullSizeIsBounded(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("too slow under the race detector: TestFloodIsBounded goes the same way")
+	}
+	floodIsBounded(t, 100_000, "longer than 67108864 bytes")
+}
+
+func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
+	t.Helper()
 	c := newCluster(t)
+	c.vast = len(env) == 0
 	c.outside()
-	a := c.start("a", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
+	a := c.start("a", env...)
 	var flooding sync.WaitGroup
 	for _, agent := range []string{"web", "command"} {
 		cl := c.client(a, agent)
 		task := submit(t, cl, say("flood"))
 		flooding.Go(func() {
-			c.awaitState(task, "FAILED")
-			got, err := cl.Get(bounded(t), task, -1)
-			if err != nil || !strings.Contains(string(got.Raw), "the task would have more than 3000 events") {
-				t.Errorf("%s: the task fails with %.500s, %v", agent, got.Raw, err)
+			untilFor(t, 5*time.Minute, "the flood has ended", func() bool { return c.state(task) == "FAILED" })
+			if last := one[string](c, `SELECT m.body::text FROM a2a.messages m WHERE m.task_id::text = $1 ORDER BY m.seq DESC LIMIT 1`, task); !strings.Contains(last, reason) {
+				t.Errorf("%s: the task fails with %.500s", agent, last)
 			}
-			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > 3001 {
+			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > events+1 {
 				t.Errorf("%s: the task has %d events", agent, n)
 			}
 			if diff := cmp.Diff([]string{"a failed"}, c.attempts(task)); diff != "" {
@@ -182,6 +225,29 @@ func TestAgentIsToldOfItsExtensions(t *testing.T) {
 		got := c.post(a, "/agents/tells", message(""), tc.header...)
 		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) || got.code != 0 {
 			t.Errorf("%q: %s, want %s", tc.header, got.body, tc.want)
+		}
+	}
+}
+
+// TestAgentIsToldOfRequestMetadata: what stands beside the message in a request reaches the run, byte for
+// byte and in either generation, and stays in the store.
+func TestAgentIsToldOfRequestMetadata(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	file := "name: tells\ndescription: Says what it is told.\n" +
+		`executor: {exec: {command: [sed, 's/.*"requestMetadata":\(.*\)}$/<\1>/'], output: text}}` + "\n"
+	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a")
+	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},"metadata":{"n": 9007199254740993}}`
+	for _, tc := range []struct{ body, version string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + fmt.Sprintf(params, `"user"`, `"kind":"text",`) + `}`, "0.3"},
+		{`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + fmt.Sprintf(params, `"ROLE_USER"`, "") + `}`, "1.0"},
+	} {
+		got := c.post(a, "/agents/tells", tc.body, "A2A-Version", tc.version)
+		if want := `<[{\"n\": 9007199254740993}]>`; !strings.Contains(string(got.body), want) || strings.Contains(string(got.body), `"requestMetadata"`) {
+			t.Errorf("%s: %s, want %s", tc.version, got.body, want)
 		}
 	}
 }

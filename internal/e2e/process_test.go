@@ -25,6 +25,7 @@ type replica struct {
 	name   string
 	base   string // URL of its API
 	admin  string // URL for operators, if it has one
+	binary string
 	env    []string
 	log    *logbook
 	cmd    *exec.Cmd
@@ -39,7 +40,13 @@ func spawn(t *testing.T, name string, env []string) *replica {
 	if err != nil {
 		t.Fatalf("build a2ad: %v", err)
 	}
-	r := &replica{t: t, name: name, env: env, log: newLogbook(), exited: make(chan struct{})}
+	return spawnBinary(t, binary, name, env)
+}
+
+// spawnBinary starts serve of another build.
+func spawnBinary(t *testing.T, binary, name string, env []string) *replica {
+	t.Helper()
+	r := &replica{t: t, name: name, binary: binary, env: env, log: newLogbook(), exited: make(chan struct{})}
 	r.cmd = exec.Command(binary, "serve")
 	r.cmd.Env = env
 	r.cmd.Stderr = r.log
@@ -155,7 +162,13 @@ func (r *replica) thaw() {
 // until waits for what no event tells of.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	untilFor(t, patience, what, holds)
+}
+
+// untilFor is until for what takes its time.
+func untilFor(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -182,6 +182,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
 		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
 	}
+	in.Message.RequestMetadata = op.Metadata
 	in.Message.Role = a2a.RoleUser // whatever the client calls itself: that is what reads say
 	switch {
 	case op.Idempotency != "":

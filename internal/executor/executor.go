@@ -40,6 +40,15 @@ type Executor interface {
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 
+// Canceler is an Executor whose work is elsewhere and goes on there without a run.
+type Canceler interface {
+	// Cancel says to where the work is that the task was canceled, with the metadata of the cancel. The
+	// run is not one that is under way: it has who, what and the last checkpoint, neither messages nor
+	// history. Without an error it is not called again for the task, else it is, for a day. It may be called
+	// although Execute has passed the same cancel on. It must return within seconds.
+	Cancel(ctx context.Context, run Run, metadata a2a.Raw) error
+}
+
 // Causes with which the context of a run may end: errors.Is of context.Cause.
 var (
 	ErrCanceled  = errors.New("task canceled")

@@ -20,12 +20,12 @@ type Retirer struct {
 	Logger *slog.Logger
 }
 
-const (
-	retireBatch = 200
-	// Between two batches at least as long a pause as the batch took, so that requests have half
-	// of what it uses.
-	retirePause = 5 * time.Millisecond
-)
+// RetireBatch is how many tasks go in one transaction.
+const RetireBatch = 200
+
+// Between two batches there is at least as long a pause as the batch took, so that requests
+// have half of what it uses.
+const retirePause = 5 * time.Millisecond
 
 // Run looks every interval until ctx is done.
 func (r *Retirer) Run(ctx context.Context) error {
@@ -63,7 +63,7 @@ func (r *Retirer) round(ctx context.Context) {
 	<-pause.C
 	for after := (a2a.ID{}); ; {
 		began := time.Now()
-		got, err := r.Store.Retire(ctx, after, age, retireBatch, decide)
+		got, err := r.Store.Retire(ctx, after, age, RetireBatch, decide)
 		if err != nil {
 			if ctx.Err() == nil {
 				r.Logger.WarnContext(ctx, "retire tasks", "err", err)

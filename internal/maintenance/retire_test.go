@@ -57,7 +57,7 @@ func TestRetirerRemovesWhatTheRulesSay(t *testing.T) {
 	}
 	defer s.Close()
 	sql := db.Pool(t)
-	const each = retireBatch + 50
+	const each = RetireBatch + 50
 	for _, agent := range []string{"short", "long", "other"} {
 		if _, err := sql.Exec(t.Context(), `
 			WITH t AS (

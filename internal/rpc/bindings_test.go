@@ -46,13 +46,14 @@ type operation struct {
 	config                string // id of a webhook
 	lastID, key           string // Last-Event-ID, Idempotency-Key
 	noParts               bool
+	hook                  bool // with a webhook in the configuration
 }
 
 // TestEveryBindingSaysTheSame runs one script over every version and binding: what comes back
 // is the same but for the words of the version.
 func TestEveryBindingSaysTheSame(t *testing.T) {
 	t.Parallel()
-	names, speakers := everySpeaker(t)
+	names, speakers := everySpeaker(t, func(*rpc.Config) {})
 	first := (&scenario{t: t, speaker: speakers[names[0]]}).run()
 	for _, name := range names[1:] {
 		t.Run(name, func(t *testing.T) {
@@ -64,9 +65,9 @@ func TestEveryBindingSaysTheSame(t *testing.T) {
 }
 
 // everySpeaker opens a site and returns a client of every version and binding.
-func everySpeaker(t *testing.T) (names []string, speakers map[string]speaker) {
+func everySpeaker(t *testing.T, change func(*rpc.Config)) (names []string, speakers map[string]speaker) {
 	t.Helper()
-	s, conn, _ := openGRPC(t, func(*rpc.Config) {})
+	s, conn, _ := openGRPC(t, change)
 	return []string{"1.0 JSON-RPC", "0.3 JSON-RPC", "1.0 REST", "0.3 REST", "0.3 REST, proto", "1.0 gRPC", "0.3 gRPC"}, map[string]speaker{
 		"1.0 JSON-RPC":    overRPC{s, dialects[1]},
 		"0.3 JSON-RPC":    overRPC{s, dialects[0]},
@@ -78,10 +79,42 @@ func everySpeaker(t *testing.T) (names []string, speakers map[string]speaker) {
 	}
 }
 
+// TestPushOffIsSaidOverEveryBinding: an agent without webhooks refuses all that has to do with
+// them, and makes no task for a message that comes with one.
+func TestPushOffIsSaidOverEveryBinding(t *testing.T) {
+	t.Parallel()
+	names, speakers := everySpeaker(t, func(c *rpc.Config) { c.Agents[0].PushOff = true })
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			ctx := "context of " + name
+			answer, reason := speakers[name].do(t, &operation{name: "SendMessage", context: ctx, script: `{"op":"complete"}`})
+			if reason != "" {
+				t.Fatal(reason)
+			}
+			task := id(object(t, answer))
+			for _, op := range []operation{
+				{name: "SendMessage", context: ctx, script: `{"op":"complete"}`, hook: true},
+				{name: "CreateTaskPushNotificationConfig", task: task},
+				{name: "GetTaskPushNotificationConfig", task: task, config: "one"},
+				{name: "ListTaskPushNotificationConfigs", task: task},
+				{name: "DeleteTaskPushNotificationConfig", task: task, config: "one"},
+			} {
+				if answer, reason := speakers[name].do(t, &op); reason != "PUSH_NOTIFICATION_NOT_SUPPORTED" {
+					t.Errorf("%s: %v, %q", op.name, answer, reason)
+				}
+			}
+			page, _ := speakers[name].do(t, &operation{name: "ListTasks", context: ctx, size: "10"})
+			if tasks := object(t, page)["tasks"].([]any); len(tasks) != 1 {
+				t.Errorf("there are %d tasks, want 1", len(tasks))
+			}
+		})
+	}
+}
+
 // TestEveryPairOfBindings: what one client has made every other one reads, follows and goes on with, and all see the same.
 func TestEveryPairOfBindings(t *testing.T) {
 	t.Parallel()
-	names, speakers := everySpeaker(t)
+	names, speakers := everySpeaker(t, func(*rpc.Config) {})
 	must := func(t *testing.T, who string, op operation) any {
 		t.Helper()
 		answer, reason := speakers[who].do(t, &op)
@@ -231,6 +264,15 @@ func (s *scenario) run() []string {
 	s.read("live", live)
 	s.read("other", other)
 
+	// A direct reply makes no task: the list below has none of it.
+	reply := object(s.t, s.must(operation{name: "SendMessage", context: ctx, script: `{"op":"reply","text":"hi"}`}))
+	if reply["role"] != "ROLE_AGENT" || reply["contextId"] != ctx || reply["taskId"] != nil {
+		s.t.Errorf("a direct reply: %v", reply)
+	}
+	if ids := s.read("reply", s.follow(s.t, &operation{name: "SendStreamingMessage", context: ctx, script: `{"op":"reply","text":"hi"}`})); len(ids) != 1 {
+		s.t.Errorf("the stream of a direct reply has %d items", len(ids))
+	}
+
 	page, _ := s.do(s.t, &operation{name: "ListTasks", context: ctx, size: "1"})
 	token := object(s.t, page)["nextPageToken"].(string)
 	page = s.must(operation{name: "ListTasks", context: ctx, size: "1", token: token})
@@ -300,6 +342,11 @@ func (w words) message(op *operation) string {
 	}
 	if op.context != "" {
 		m += `,"contextId":"` + op.context + `"`
+	}
+	if op.hook {
+		m += `},"configuration":{` + [...]string{
+			`"taskPushNotificationConfig":{"url":"https://h/x"}`, `"pushNotificationConfig":{"url":"https://h/x"}`, `"pushNotification":{"url":"https://h/x"}`,
+		}[w]
 	}
 	return `{"message":` + m + `},"metadata":{"k":1}}`
 }
@@ -383,8 +430,10 @@ func (w words) answer(t *testing.T, name string, result []byte) any {
 		}
 		return list
 	}
-	if wrapped, ok := object(t, v)["task"]; ok {
-		return wrapped
+	for _, member := range []string{"task", "message"} {
+		if wrapped, ok := object(t, v)[member]; ok {
+			return wrapped
+		}
 	}
 	return v
 }
@@ -410,7 +459,7 @@ func (w words) item(t *testing.T, result []byte) map[string]any {
 	kind, bare := item["kind"].(string)
 	w.plain(item)
 	if bare { // 0.3 over JSON-RPC does not wrap
-		item = map[string]any{map[string]string{"task": "task", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}[kind]: item}
+		item = map[string]any{map[string]string{"task": "task", "message": "message", "status-update": "statusUpdate", "artifact-update": "artifactUpdate"}[kind]: item}
 	}
 	return item
 }
@@ -430,16 +479,17 @@ func (op *operation) header() http.Header {
 type httpFeed struct {
 	words
 	reader *sse.Reader
+	name   string // of the operation
 	member string // in which a result is; empty: it is bare
 }
 
-func newFeed(t *testing.T, resp *http.Response, w words, member string) feed {
+func newFeed(t *testing.T, resp *http.Response, w words, name, member string) feed {
 	t.Helper()
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
 		body, _ := io.ReadAll(resp.Body)
 		t.Fatalf("%s %s", kind, body)
 	}
-	return &httpFeed{w, sse.NewReader(resp.Body, sse.ReaderOptions{}), member}
+	return &httpFeed{w, sse.NewReader(resp.Body, sse.ReaderOptions{}), name, member}
 }
 
 func (f *httpFeed) next(t *testing.T) (map[string]any, string) {
@@ -451,6 +501,7 @@ func (f *httpFeed) next(t *testing.T) (map[string]any, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.valid(t, f.name, f.member != "", ev.Data)
 	result := ev.Data
 	if f.member != "" {
 		result = rawjson.Get(ev.Data, f.member)
@@ -510,6 +561,7 @@ func (s overRPC) do(t *testing.T, op *operation) (any, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.words().valid(t, op.name, true, body)
 	if failure := rawjson.Get(body, "error"); failure != nil {
 		data := rawjson.Get(failure, "data")
 		for first := range rawjson.Elements(data) {
@@ -527,7 +579,7 @@ func (s overRPC) follow(t *testing.T, op *operation) feed {
 	method, params := s.request(op)
 	resp := client{s.site, t, s.dialect}.post(method, params, op.header())
 	t.Cleanup(func() { resp.Body.Close() })
-	return newFeed(t, resp, s.words(), "result")
+	return newFeed(t, resp, s.words(), op.name, "result")
 }
 
 // overREST speaks HTTP+JSON.
@@ -617,6 +669,7 @@ func (s overREST) do(t *testing.T, op *operation) (any, string) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, reason(string(body))
 	}
+	w.valid(t, op.name, false, body)
 	return w.answer(t, op.name, body), ""
 }
 
@@ -624,5 +677,5 @@ func (s overREST) follow(t *testing.T, op *operation) feed {
 	t.Helper()
 	resp, w := s.send(t, op)
 	t.Cleanup(func() { resp.Body.Close() })
-	return newFeed(t, resp, w, "")
+	return newFeed(t, resp, w, op.name, "")
 }

@@ -37,7 +37,7 @@ type front interface {
 // items is an open stream towards a client. An error of one of its methods ends it: the
 // client is gone, or too slow.
 type items interface {
-	// item sends one item, as the codec wrote it, under the id that the client can resume behind.
+	// item sends one item, as the generation packs it, under the id that the client can resume behind.
 	item(id string, result []byte) error
 	// gap says that events are missing in front of the next item.
 	gap() error
@@ -193,7 +193,7 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 		return nil
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > 256 || strings.ContainsFunc(keys[0], notPrintable) {
-		return a2a.InvalidParams("Idempotency-Key", "must be one header of 1 to 256 printable ASCII characters")
+		return a2a.InvalidParams("Idempotency-Key", "must be there once, with 1 to 256 printable ASCII characters")
 	}
 	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
 	return nil

@@ -66,7 +66,7 @@ func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	for _, service := range []*transcode.Service{transcode.V03(), transcode.V1()} {
 		for _, c := range codecs {
 			if c.Version() == service.Version {
-				b.register(service, &generation{c})
+				b.register(service, &generation{Codec: c, pack: service.Pack})
 			}
 		}
 	}

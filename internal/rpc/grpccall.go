@@ -116,9 +116,19 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 // unread is a request as it came.
 type unread []byte
 
+// packed is a message as it is sent. It is shared by streams.
+type packed []byte
+
 // grpcCodec is that of protobuf, but leaves requests unread: gRPC would call one that is no
-// message an internal error.
+// message an internal error. And it sends what is packed already.
 type grpcCodec struct{ encoding.CodecV2 }
+
+func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if body, ok := v.(packed); ok {
+		return mem.BufferSlice{mem.SliceBuffer(body)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
 
 func (c grpcCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if body, ok := v.(*unread); ok {
@@ -183,25 +193,33 @@ type grpcItems struct {
 const eventIDTrailer = "last-event-id"
 
 func (s *grpcItems) item(id string, result []byte) error {
-	m, err := s.m.Result(result)
-	if err != nil {
-		return err
+	if len(result) == 0 {
+		return errNoMessage
 	}
+	var out any = packed(result)
 	if s.marked {
+		m := s.m.Answer()
+		if err := proto.Unmarshal(result, m); err != nil {
+			return err
+		}
 		markEvent(m, id)
+		out = m
 	}
-	if err := s.send(m); err != nil {
+	if err := s.send(out); err != nil {
 		return err
 	}
 	s.last = id
 	return nil
 }
 
-var errSlowReader = errors.New("the client reads too slowly")
+var (
+	errSlowReader = errors.New("the client reads too slowly")
+	errNoMessage  = errors.New("an item of a stream has no form in protobuf")
+)
 
 // send sends a message, for which it does not wait longer than for a write to an event stream.
 // Only the end of the call can interrupt a write: the goroutine that is left then ends with it.
-func (s *grpcItems) send(m proto.Message) error {
+func (s *grpcItems) send(m any) error {
 	sent := make(chan error, 1)
 	s.b.senders.Go(func() { sent <- s.stream.SendMsg(m) })
 	timer := time.NewTimer(s.c.s.cfg.SSEWriteTimeout)

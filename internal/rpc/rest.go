@@ -90,7 +90,7 @@ func (f *restFront) read(p *restPath) (a2a.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.gen, f.rec.method = &generation{as}, method
+	c.gen, f.rec.method = &generation{Codec: as}, method
 	op, err := as.Decode(method, params)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 // pathServer knows two agents, and enough to take paths apart.
 func pathServer() *Server {
-	s := &Server{generations: []*generation{{v03.Codec{}}, {v1.Codec{}}}}
+	s := &Server{generations: []*generation{{Codec: v03.Codec{}}, {Codec: v1.Codec{}}}}
 	known := map[string]*served{"a": {}, "b": {}}
 	s.directory.Store(&directory{agents: known, root: known["a"]})
 	return s

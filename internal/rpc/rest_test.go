@@ -2,7 +2,7 @@ package rpc_test
 
 import (
 	"context"
-	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -22,29 +22,15 @@ import (
 // askREST makes one request over HTTP+JSON. Values of header take the place of those that it sets.
 func askREST(t *testing.T, server *httptest.Server, method, path, body string, header http.Header) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
+	all := http.Header{}
+	if body == "" {
+		all["Content-Type"] = nil // nor is there one
 	}
 	if !strings.Contains(path, "/v1/") {
-		req.Header.Set("A2A-Version", "1.0")
+		all.Set("A2A-Version", "1.0")
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
-	resp, err := server.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	all, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(all)}
+	maps.Copy(all, header)
+	return send(t, server, method, path, body, all)
 }
 
 // reason returns the word by which an error can be told, in either version's form.

@@ -121,7 +121,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg}
 	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
-			s.generations = append(s.generations, &generation{codec})
+			s.generations = append(s.generations, &generation{Codec: codec})
 		}
 	}
 	if err := s.SetAgents(cfg.Agents); err != nil {

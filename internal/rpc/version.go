@@ -11,21 +11,40 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// generation is one version of the protocol as the server speaks it.
-type generation struct{ wire.Codec }
+// generation is one version of the protocol as a binding of the server speaks it.
+type generation struct {
+	wire.Codec
+	// pack makes of an item of a stream, as the codec wrote it, what the binding sends, so that
+	// all streams share that. nil: it is sent as it is.
+	pack func(item []byte) []byte
+}
+
+// formV1Packed is how gRPC writes what is of FormV1. It alone writes FormV03Parts.
+const formV1Packed = wire.Forms
+
+// A stream.Item has a slot for every encoding.
+var _ [stream.Encodings - 2*(formV1Packed+1)]struct{}
 
 // slot returns the place of an encoding in a stream.Item: each form has two, of events and of
 // those that end a stream.
 func (g *generation) slot(last bool) int {
-	slot := 2 * int(g.Form())
-	if last {
-		slot++
+	form := int(g.Form())
+	if g.pack != nil && g.Form() == wire.FormV1 {
+		form = formV1Packed
 	}
-	return slot
+	if last {
+		return 2*form + 1
+	}
+	return 2 * form
 }
 
-// A stream.Item has a slot for every encoding.
-var _ [stream.Encodings - 2*wire.Forms]struct{}
+// packed returns an item as the binding sends it.
+func (g *generation) packed(item []byte) []byte {
+	if g.pack == nil {
+		return item
+	}
+	return g.pack(item)
+}
 
 // versionName is that of a header, and of a parameter in the query.
 const versionName = "A2A-Version"
@@ -104,7 +123,7 @@ func (s *Server) agree(asked, g *generation, what string) error {
 	oldest := s.generations[0]
 	switch {
 	case asked == nil && g != oldest && !s.cfg.LenientVersion:
-		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: send the header A2A-Version: %s",
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: say A2A-Version: %s",
 			oldest.Version(), what, g.Version())
 	case asked != nil && asked != g:
 		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s is of A2A %s, but the request asks for %s", what, g.Version(), asked.Version())

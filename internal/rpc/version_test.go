@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,12 +49,10 @@ func send(t *testing.T, server *httptest.Server, method, path, body string, head
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range header {
-		req.Header[name] = values // as the test spells it
-	}
-	if method == http.MethodPost {
+	if method == http.MethodPost || body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	maps.Copy(req.Header, header) // as the test spells it
 	resp, err := server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +137,7 @@ func wantError(t *testing.T, what, got, id string, code int64, form rawjson.Kind
 
 func TestVersionHint(t *testing.T) {
 	t.Parallel()
-	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version is one of 0.3, which has no GetTask: send the header A2A-Version: 1.0",` +
+	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version is one of 0.3, which has no GetTask: say A2A-Version: 1.0",` +
 		`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}`
 	if got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); got.body != want {
 		t.Errorf("got %s\nwant %s", got.body, want)
@@ -248,6 +247,40 @@ func TestExtensions(t *testing.T) {
 				if named := got.header.Get(name); named != tc.want[name] {
 					t.Errorf("%s %v: %s: %q, want %q", tc.path, tc.header, name, named, tc.want[name])
 				}
+			}
+		}
+	}
+}
+
+// TestEveryMethodAsksWhoIsCalling: without credentials no method of JSON-RPC is carried out, nor its
+// params looked at, and with too few of them neither; the HTTP status says so.
+func TestEveryMethodAsksWhoIsCalling(t *testing.T) {
+	t.Parallel()
+	keys := newBare(t, func(c *rpc.Config) { c.Authenticator = refusing(t) })
+	none := newBare(t, func(c *rpc.Config) { c.Authenticator, c.V03 = noScopes{}, v03.Codec{Lenient: true} })
+	const (
+		message = `{"message":{"kind":"message","messageId":"m","role":"%s","parts":[{"kind":"text","text":"x"}]}}`
+		read    = "tasks:read"
+		write   = "tasks:write"
+		push    = "push:write"
+	)
+	for i, d := range dialects {
+		body := strings.Replace(message, "%s", d.role, 1)
+		for method, want := range map[string]struct{ params, scope string }{
+			d.send: {body, write}, d.stream: {body, write}, d.cancel: {`{"id":"x"}`, write},
+			d.get: {`{"id":"x"}`, read}, d.subscribe: {`{"id":"x"}`, read}, d.list: {`{}`, read},
+			d.pushSet: {d.pushConfig("x", `"url":"https://h"`, "Bearer"), push}, d.pushDelete: {d.pushParams("x", "y"), push},
+			d.pushGet: {d.pushParams("x", "y"), read}, d.pushList: {d.pushParams("x", ""), read},
+			[]string{oldMethod, newMethod}[i]: {`{}`, read},
+		} {
+			header := http.Header{"A2a-Version": {d.version}}
+			got := send(t, keys, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":[]}`, header)
+			if got.status != http.StatusUnauthorized || !strings.Contains(got.body, "UNAUTHENTICATED") || !strings.Contains(got.header.Get("WWW-Authenticate"), "Bearer") {
+				t.Errorf("%s without credentials: %d %v %s", method, got.status, got.header, got.body)
+			}
+			got = send(t, none, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+want.params+`}`, header)
+			if got.status != http.StatusForbidden || !strings.Contains(got.body, "FORBIDDEN") || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="`+want.scope+`"`) {
+				t.Errorf("%s without scopes: %d %v %s", method, got.status, got.header, got.body)
 			}
 		}
 	}

@@ -109,7 +109,8 @@ func (s *Store) Owner(ctx context.Context, id a2a.ID) (Caller, error) {
 	return Caller{Tenant: r.Tenant, Owner: r.Owner}, nil
 }
 
-// CheckSchema reports whether the database has the schema that this binary was made for.
+// CheckSchema reports whether this binary can work on the database: its schema is at least the
+// one that the binary was made for, and still serves binaries as old as this one.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	have, err := dbsqlc.New(s.work).SchemaVersion(ctx)
 	if isCode(err, "42501") { // from before the roles
@@ -127,8 +128,16 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read schema version: %w", unavailable(err))
 	}
-	if want := SchemaVersion(); have < want {
-		return fmt.Errorf("the schema is at version %d and must be at %d: run a2ad migrate up", have, want)
+	mine := SchemaVersion()
+	if have < mine {
+		return fmt.Errorf("the schema is at version %d and must be at %d: run a2ad migrate up", have, mine)
+	}
+	floor, err := dbsqlc.New(s.work).SchemaFloor(ctx)
+	if err != nil {
+		return fmt.Errorf("read schema floor: %w", unavailable(err))
+	}
+	if mine < floor {
+		return fmt.Errorf("the schema is at version %d, which serves a2ad from schema version %d on, and this one is of version %d: upgrade a2ad", have, floor, mine)
 	}
 	return nil
 }

@@ -89,6 +89,20 @@ func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {
 	if err := f.CheckSchema(f.ctx); err != nil {
 		t.Errorf("CheckSchema of a migrated database = %v", err)
 	}
+	newest := store.SchemaVersion()
+	f.exec("UPDATE a2a.schema_floor SET version = $1", newest)
+	if err := f.CheckSchema(f.ctx); err != nil {
+		t.Errorf("CheckSchema of one that serves this version and no older one = %v", err)
+	}
+	f.exec("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES ($1, true)", newest+2)
+	if err := f.CheckSchema(f.ctx); err != nil {
+		t.Errorf("CheckSchema of a newer one that still serves this version = %v", err)
+	}
+	f.exec("UPDATE a2a.schema_floor SET version = $1", newest+1)
+	if err := f.CheckSchema(f.ctx); err == nil || !strings.Contains(err.Error(), "upgrade a2ad") {
+		t.Errorf("CheckSchema of one that serves newer versions alone = %v", err)
+	}
+	f.exec("DELETE FROM public.a2a_goose_version WHERE version_id > $1", newest)
 	if err := store.MigrateDown(f.ctx, f.url); err != nil {
 		t.Fatal(err)
 	}

@@ -210,10 +210,22 @@ func (a *append_) ends() bool {
 // task. Those of a shorter one cost more to write again than to put together for a reader.
 const foldEvents = 32
 
-// folds reports whether the task ends with the batch and has a long log.
+// A log of more events, or of more bytes, is left as it is: to write all of it once more would take so long that
+// the task could not end within the limits of a statement, and that of a flood never would.
+const (
+	foldMostEvents = 10_000
+	foldMostBytes  = 16 << 20
+)
+
+// folds reports whether the artifacts of a task are folded when it ends with so many events and bytes.
+func folds(events, bytes int64) bool {
+	return events > foldEvents && events <= foldMostEvents && bytes <= foldMostBytes
+}
+
+// folds reports whether the task ends with the batch and is worth folding.
 func (a *append_) folds() bool {
 	n := len(a.rows)
-	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && a.lease.LastSeq+int64(n) > foldEvents
+	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && folds(a.lease.LastSeq+int64(n), a.lease.Bytes)
 }
 
 func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {

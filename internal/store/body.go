@@ -24,6 +24,7 @@ func appendMessage(b []byte, m *a2a.Message) []byte {
 	b = appendStrings(b, `,"extensions":`, m.Extensions)
 	b = appendStrings(b, `,"activated":`, m.Activated)
 	b = appendRaw(b, `,"metadata":`, m.Metadata)
+	b = appendRaw(b, `,"requestMetadata":`, m.RequestMetadata)
 	return append(b, '}')
 }
 
@@ -125,6 +126,8 @@ func decodeMessage(body []byte, role a2a.Role) a2a.Message {
 			m.Activated = decodeStrings(v)
 		case "metadata":
 			m.Metadata = a2a.Raw(v)
+		case "requestMetadata":
+			m.RequestMetadata = a2a.Raw(v)
 		}
 	}
 	return m

@@ -49,6 +49,7 @@ func TestGoldenBodies(t *testing.T) {
 	for name, golden := range map[string]string{
 		"message-full":              string(appendMessage(nil, &full)),
 		"message-activated":         string(appendMessage(nil, &a2a.Message{ID: "m-3", Role: a2a.RoleUser, Parts: text, Activated: []string{"https://example.org/ext"}})),
+		"message-request":           string(appendMessage(nil, &a2a.Message{ID: "m-4", Role: a2a.RoleUser, Parts: text, RequestMetadata: a2a.Raw(`{"n": 1.50}`)})),
 		"message-agent":             string(appendMessage(nil, &agent)),
 		"message-empty":             string(appendMessage(nil, &a2a.Message{})),
 		"parts":                     string(appendParts(nil, parts)),

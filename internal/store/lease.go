@@ -310,7 +310,7 @@ const (
 // many there were. Tasks of agents without a policy are tried again, defaultAttempts times.
 // If another process is at it already it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
-	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
 	for _, pol := range policies {
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}

@@ -258,7 +258,7 @@ type Position struct {
 }
 
 // Page returns the positions of up to f.Limit tasks of the caller, newest status first, and
-// how many there are over all pages.
+// how many there are over all pages. Of more than 10,000 that number may be a minute old.
 func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, error) {
 	p := dbsqlc.TaskPageForCallerParams{
 		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
@@ -277,7 +277,10 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 			if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
 				return err
 			}
-			total, err = q.TaskCountForCaller(ctx, dbsqlc.TaskCountForCallerParams{
+			if total = int64(len(rows)); f.BeforeAt.IsZero() && len(rows) < f.Limit {
+				return nil // these are all
+			}
+			total, err = s.total(ctx, q, c, f, dbsqlc.TaskCountForCallerParams{
 				Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
 			})
 			return err

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -37,7 +40,9 @@ const (
 	Delete      // remove everything
 )
 
-const retireScan = 2000
+// How many tasks a step of Retire looks at, at most, and reads at once: while there is much to
+// remove it reads little more than it removes.
+const retireScan, retirePage = 2000, 200
 
 // Retire looks at a bounded number of tasks behind after, oldest first, that were made longer
 // than age ago, and removes of those that have ended what decide says. Tasks with something to
@@ -54,29 +59,33 @@ func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, lim
 		if err != nil {
 			return err
 		}
-		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(after), Before: pgID(idAt(now.Time.Add(-age))), Max: retireScan})
-		if err != nil {
-			return err
-		}
+		before := pgID(idAt(now.Time.Add(-age)))
 		var prune, drop []pgtype.UUID
-		for i, r := range rows {
-			if len(prune)+len(drop) == limit {
-				out.Next = rows[i-1].ID.Bytes
+		for looked, at := 0, after; looked < retireScan && len(prune)+len(drop) < limit; {
+			rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(at), Before: before, Max: retirePage})
+			if err != nil {
+				return err
+			}
+			out.Next = a2a.ID{}
+			for i := 0; i < len(rows) && len(prune)+len(drop) < limit; i++ {
+				r := &rows[i]
+				out.Next = r.ID.Bytes
+				state := a2a.State(r.State)
+				if !state.Terminal() {
+					continue
+				}
+				switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
+				case fate == Delete:
+					drop = append(drop, r.ID)
+				case fate == Prune && r.FirstSeq < r.LastSeq:
+					prune = append(prune, r.ID)
+				}
+			}
+			looked, at = looked+len(rows), out.Next
+			if len(rows) < retirePage && (len(rows) == 0 || out.Next == a2a.ID(rows[len(rows)-1].ID.Bytes)) {
+				out.Next = a2a.ID{} // these were the last ones
 				break
 			}
-			state := a2a.State(r.State)
-			if !state.Terminal() {
-				continue
-			}
-			switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
-			case fate == Delete:
-				drop = append(drop, r.ID)
-			case fate == Prune && r.FirstSeq < r.LastSeq:
-				prune = append(prune, r.ID)
-			}
-		}
-		if out.Next.IsZero() && len(rows) == retireScan {
-			out.Next = rows[len(rows)-1].ID.Bytes
 		}
 		if err := s.prune(ctx, q, prune, &out); err != nil {
 			return err
@@ -88,6 +97,9 @@ func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, lim
 	}
 	return out, nil
 }
+
+// pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
+const pruneLimit = 10 * time.Minute
 
 // settled locks the tasks and returns those that nothing keeps.
 func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtype.UUID, error) {
@@ -111,6 +123,10 @@ func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID,
 		return err
 	}
 	if len(unfolded) > 0 {
+		// Among them are those that were too large to be folded when they ended.
+		if err := q.StatementsMayTake(ctx, strconv.FormatInt(pruneLimit.Milliseconds(), 10)); err != nil {
+			return err
+		}
 		if err := q.ArtifactFold(ctx, unfolded); err != nil {
 			return err
 		}
@@ -130,7 +146,9 @@ func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, 
 		return err
 	}
 	out.Deleted = len(gone)
-	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": ids[0].String(), "to": ids[len(ids)-1].String()}})
+	byID := func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
+	from, to := slices.MinFunc(ids, byID), slices.MaxFunc(ids, byID)
+	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from.String(), "to": to.String()}})
 }
 
 // idAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.

@@ -28,6 +28,7 @@ func (f *fixture) leftovers(task a2a.ID) []string {
 		  UNION SELECT 'task_ready' FROM a2a.task_ready WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_leases' FROM a2a.task_leases WHERE task_id = '%[1]s'
 		  UNION SELECT 'task_batches' FROM a2a.task_batches WHERE task_id = '%[1]s'
+		  UNION SELECT 'task_cancels' FROM a2a.task_cancels WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_configs' FROM a2a.push_configs WHERE task_id = '%[1]s'
 		  UNION SELECT 'push_attempts' FROM a2a.push_attempts WHERE task_id = '%[1]s') x ORDER BY x.name`, task))
 }
@@ -38,7 +39,7 @@ func TestDeletionKnowsEveryTable(t *testing.T) {
 	f := newFixture(t)
 	known := []string{"audit_log"} // by design: who did what outlives what it was done to
 	known = append(known, "task_events", "messages", "task_attempts", "artifacts", "artifact_parts", "task_checkpoints", "context_tasks",
-		"idempotency_keys", "task_ready", "task_leases", "task_batches", "push_configs", "push_attempts")
+		"idempotency_keys", "task_ready", "task_leases", "task_batches", "task_cancels", "push_configs", "push_attempts")
 	for _, table := range f.column(`SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p') AND a.attname = 'task_id'`) {
 		if !slices.Contains(known, table) {

@@ -92,6 +92,7 @@ type Store struct {
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
 	laner   laner
+	totals  totals
 }
 
 // Open connects. It fails if the database cannot be reached, but does not look at the schema.

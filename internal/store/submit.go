@@ -331,7 +331,7 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
 	state := a2a.StateCanceled
 	var worker, of string
-	push, counted := false, false
+	push, counted, untold := false, false, false
 	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
@@ -344,14 +344,14 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
 		}
 		state = a2a.StateCanceled
-		folds := t.HasArtifacts && t.LastSeq >= foldEvents
+		folds := t.HasArtifacts && folds(t.LastSeq+1, t.Bytes)
 		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
 			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 		})
 		if err != nil {
 			return err
 		}
-		worker, counted, of = row.Worker, row.Counted, t.Agent
+		worker, counted, untold, of = row.Worker, row.Counted, row.Untold, t.Agent
 		if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
 			return err
 		}
@@ -374,6 +374,9 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 	}
 	if worker != "" {
 		s.cfg.Wake("cancel:" + worker)
+	}
+	if untold {
+		s.cfg.Wake(KeyCancels)
 	}
 	if counted {
 		s.cfg.Wake("ready:" + of) // it has made room

@@ -62,7 +62,7 @@ func (it *Item) Size() int {
 }
 
 // Encodings is how many encodings of an event an Item can keep.
-const Encodings = 10
+const Encodings = 12
 
 // Encoded returns the event's bytes in one encoding, which it makes the first time only.
 func (it *Item) Encoded(slot int, encode func(*a2a.Entry) []byte) []byte {

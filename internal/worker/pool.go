@@ -64,6 +64,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	queues   []*queue                // guarded by mu; replaced and never changed
+	deaf     []string                // guarded by mu; agents of now that need not hear of cancels; replaced and never changed
 	places   map[string]*place       // guarded by mu; of every agent that there was
 	policies map[string]store.Policy // guarded by mu; of every agent that there was
 	running  map[a2a.ID]*run         // guarded by mu
@@ -125,7 +126,11 @@ func (p *Pool) set(list []Agent) {
 		before[q.Name] = true
 	}
 	var queues []*queue
+	var deaf []string
 	for _, a := range list {
+		if _, ok := a.Executor.(executor.Canceler); !ok {
+			deaf = append(deaf, a.Name)
+		}
 		q := &queue{Agent: a, limits: a.Limits.Or(p.cfg.Limits), place: p.places[a.Name]}
 		if q.place == nil {
 			q.place = new(place)
@@ -138,7 +143,7 @@ func (p *Pool) set(list []Agent) {
 		q.backlog = q.backlog || !before[a.Name]
 		queues = append(queues, q)
 	}
-	p.queues = queues
+	p.queues, p.deaf = queues, deaf
 }
 
 // current returns the queues to claim from.
@@ -203,6 +208,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	canceled, stopListening := p.hub.Wait("cancel:" + p.cfg.Worker) // before anything runs
 	defer stopListening()
 	renewing.Go(func() { p.renewLoop(renew, canceled) })
+	untold, stopHearing := p.hub.Wait(store.KeyCancels)
+	defer stopHearing()
+	renewing.Go(func() { p.cancelLoop(ctx, untold) })
 
 	p.mu.Lock()
 	p.begin = func(q *queue, l *store.Lease, in store.Input, asked time.Time) { p.start(work, q, l, in, asked) }

@@ -104,11 +104,7 @@ func (p *Pool) renew(ctx context.Context, runs []*run, ttl, limit time.Duration)
 			return fmt.Errorf("task %s: %w", r.lease.TaskID, err)
 		}
 		if state == a2a.StateCanceled {
-			metadata, err := p.store.CancelMetadata(ctx, r.lease.TaskID)
-			if err != nil {
-				p.cfg.Logger.WarnContext(ctx, "cancel without its metadata", "task_id", r.lease.TaskID, "err", err)
-			}
-			r.cancel(executor.Canceled(metadata))
+			r.cancel(p.canceled(ctx, r.lease.TaskID))
 		} else {
 			r.cancel(executor.ErrLeaseLost)
 		}

@@ -50,7 +50,7 @@ func (r *run) whyLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
 	defer cancel()
 	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
-		return executor.ErrCanceled
+		return r.pool.canceled(ctx, r.lease.TaskID)
 	}
 	return executor.ErrLeaseLost
 }

@@ -49,6 +49,27 @@ func TestWorkerRunsATask(t *testing.T) {
 	}
 }
 
+func TestRunSaysWhatCameWithItsRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	if _, err := f.Submit(f.ctx, store.Submission{
+		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", ContextID: "ctx", Traceparent: trace,
+		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}, RequestMetadata: a2a.Raw(`{"n": 1.50}`)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["words"],"max":1,"waitSeconds":0}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"traceparent":"` + trace + `"`, `"requestMetadata":[{"n": 1.50}]`} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("%s: want %s", got.body, want)
+		}
+	}
+}
+
 func TestClaimWithoutWorkIsAnEmptyList(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -111,7 +111,7 @@ var mutations = []mutation{
 		UPDATE a2a.task_events SET seq = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET seq = 2 WHERE task_id = $T AND seq = 1; UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a", "I5a"}},
 	{"a number twice", noKeyOfEvents + fmt.Sprintf(more, "3", "committed_at"), []string{"I3a"}},
 	{"an end that is missing", `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a"}},
-	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a"}},
+	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a", "I7b"}},
 	{"time that runs backwards", `UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`, []string{"I3b"}},
 	{"a zombie that writes", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'completed' FROM a2a.task_attempts WHERE task_id = $T;
 		UPDATE a2a.task_events SET epoch = 2, worker = 'w2' WHERE task_id = $T AND seq = 2`, []string{"I4a", "I4d"}},
@@ -131,9 +131,13 @@ var mutations = []mutation{
 	{"a key twice in a task", another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id = $T`, []string{"I6a"}},
 	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL WHERE message_id = 'm0'; ` + another + `
 		SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, true FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6b"}},
+	{"a log that lost its begin", `UPDATE a2a.tasks SET first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3`, []string{"I7a"}},
+	{"a log retired before the end", orphan + `UPDATE a2a.tasks SET state = 3, first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3;
+		UPDATE a2a.task_events SET kind = 1, state = 3, artifact_id = NULL WHERE task_id = $T`, []string{"I7a"}},
 	{"an orphan", orphan + `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
 	{"work that nobody took", orphan, []string{"I8"}},
 
+	{"legal: a log that was retired", `UPDATE a2a.tasks SET first_seq = 4 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 4`, nil},
 	{"legal: a message id used again", another + `SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, false FROM a2a.tasks WHERE id <> $T LIMIT 1`, nil},
 	{"legal: a key of another owner", `UPDATE a2a.tasks SET owner = 'u2' WHERE id <> $T; ` + another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T ORDER BY id DESC LIMIT 1`, nil},
 	{"legal: dead with a reason", `UPDATE audit.delivery SET state = 'dead', reason = '410' WHERE task_id = $T AND seq = 4`, nil},

@@ -6,14 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
 //go:embed eventids.sql
 var eventIDs string
 
+//go:embed retired.sql
+var retired string
+
 // Shown returns what streams showed and the log of the database does not hold under the
-// same number and uid.
+// same number and uid, but for what was removed from it and noted as removed.
 func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, error) {
 	shown := make(map[string]map[string]bool) // ids by task
 	for i := range streams {
@@ -41,11 +45,41 @@ func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, erro
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}
+	begins, err := firstSeqs(ctx, db, slices.Collect(maps.Keys(shown)))
+	if err != nil {
+		return nil, fmt.Errorf("read what was retired: %w", err)
+	}
 	var found faults
 	for _, task := range slices.Sorted(maps.Keys(shown)) {
+		begin, cut := begins[task]
+		maps.DeleteFunc(shown[task], func(id string, _ bool) bool {
+			seq, _ := parseID(id)
+			return cut && seq > 0 && seq < begin
+		})
 		for _, id := range slices.Sorted(maps.Keys(shown[task])) {
 			found.add(InLog, task, "event %s", id)
 		}
 	}
 	return found, nil
+}
+
+// firstSeqs returns where the logs of tasks begin that have been shortened or removed.
+func firstSeqs(ctx context.Context, db Querier, tasks []string) (map[string]int64, error) {
+	rows, err := db.Query(ctx, retired, tasks)
+	if err != nil {
+		return nil, err
+	}
+	begins := make(map[string]int64)
+	for rows.Next() {
+		var task string
+		var first *int64
+		if err := rows.Scan(&task, &first); err != nil {
+			return nil, err
+		}
+		begins[task] = math.MaxInt64
+		if first != nil {
+			begins[task] = *first
+		}
+	}
+	return begins, rows.Err()
 }

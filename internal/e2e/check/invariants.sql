@@ -85,9 +85,10 @@ FROM audit.event e
 LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
 WHERE e.source = 'worker' AND a.task_id IS NULL;
 
--- invariant: I4d a claim begins with a working status
+-- invariant: I4d a claim begins with a working status, unless the log was retired since
 SELECT a.task_id::text, format('claim %s begins with %s', a.token, coalesce(f.state, f.kind, 'nothing'))
 FROM audit.attempt a
+LEFT JOIN audit.task t ON t.id = a.task_id
 LEFT JOIN LATERAL (
   SELECT v.kind, v.state
   FROM audit.event v
@@ -95,7 +96,21 @@ LEFT JOIN LATERAL (
   ORDER BY v.seq
   LIMIT 1
 ) f ON true
-WHERE f.state IS DISTINCT FROM 'WORKING';
+WHERE f.state IS DISTINCT FROM 'WORKING' AND coalesce(t.first_seq, 1) = 1;
+
+-- invariant: I7a a log is retired up to its last event, of a task that has ended
+SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)
+FROM audit.task t
+WHERE t.first_seq > 1 AND (t.state NOT IN ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED') OR t.first_seq <> t.last_seq);
+
+-- invariant: I7b nothing is left of a task that is gone
+SELECT x.task_id::text, format('its %s', x.what)
+FROM (
+  SELECT a.task_id, 'attempts' AS what FROM audit.attempt a
+  UNION ALL
+  SELECT c.task_id, 'webhooks' FROM audit.push_config c
+) x
+WHERE NOT EXISTS (SELECT FROM audit.task t WHERE t.id = x.task_id);
 
 -- invariant: I4e a claim that is over has an outcome, and one that has none is held
 SELECT a.task_id::text, format('claim %s of %s ended %s with %s, the task is held under %s', a.token, a.worker, coalesce(a.ended_at::text, 'never'),

@@ -204,3 +204,37 @@ func TestShownIsHeldAgainstTheLog(t *testing.T) {
 		}
 	}
 }
+
+// TestShownMayBeRetired: what was shown may be gone, if the server has noted that it removed it.
+func TestShownMayBeRetired(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	ids := fill(t, db.URL)
+	pool := db.Pool(t)
+	var streams []check.Stream
+	for _, id := range ids[:2] {
+		var event string
+		if err := pool.QueryRow(t.Context(), `SELECT '3-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`, id).Scan(&event); err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, check.Stream{Frames: []check.Frame{{ID: event, Result: []byte(`{"kind":"artifact-update","taskId":"` + id + `"}`)}}})
+	}
+	for _, step := range []struct {
+		sql  string
+		want int
+	}{
+		{`SELECT $1, $2`, 0},
+		{`DELETE FROM a2a.task_events WHERE seq < 4 AND task_id::text IN ($1, $2)`, 2},
+		{`UPDATE a2a.tasks SET first_seq = 4 WHERE id::text = $1 AND $2 <> ''`, 1},
+		{`DELETE FROM a2a.tasks WHERE id::text = $2 AND $1 <> ''`, 1},
+		{`INSERT INTO a2a.audit_log (actor, action, detail) SELECT 'replica r', 'task.retire', json_build_object('from', $1::text, 'to', $1::text) WHERE $2 <> ''`, 1},
+		{`INSERT INTO a2a.audit_log (actor, action, detail) VALUES ('replica r', 'task.retire', json_build_object('from', $1::text, 'to', $2::text))`, 0},
+	} {
+		if _, err := pool.Exec(t.Context(), step.sql, ids[0], ids[1]); err != nil {
+			t.Fatalf("%s: %v", step.sql, err)
+		}
+		if found, err := check.Shown(t.Context(), pool, streams); err != nil || len(found) != step.want {
+			t.Errorf("%s: %v, %v, want %d violations", step.sql, found, err, step.want)
+		}
+	}
+}

@@ -100,33 +100,34 @@ func New(c Config) (*Executor, error) {
 	return e, nil
 }
 
-var errCallerStopped = errors.New("nobody reads the events any more")
-
 // Execute relays one turn. A cancel, or the end of the deadline, is passed on once.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
-	return func(yield func(a2a.Event, error) bool) {
-		stopped := false
-		s := newSession(e, &run, func(event a2a.Event) error {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			if !yield(event, nil) {
-				stopped = true
-				return errCallerStopped
-			}
-			return nil
-		})
+	ctx = context.WithValue(ctx, traceKey{}, run.Traceparent)
+	return executor.Emit(ctx, func(emit func(a2a.Event) error) error {
+		s := newSession(e, &run, emit)
 		err := s.do(ctx)
-		if cause := context.Cause(ctx); cause != nil && !s.over {
-			err = cause
-			if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
-				s.cancel(ctx)
+		cause := context.Cause(ctx)
+		if cause == nil || s.over {
+			return err
+		}
+		if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
+			if err := s.cancel(context.WithoutCancel(ctx), executor.CancelMetadata(ctx)); err != nil {
+				s.log.Warn("cancel at the upstream", "err", err)
 			}
 		}
-		if err != nil && !stopped {
-			yield(nil, err)
-		}
+		return cause
+	})
+}
+
+var _ executor.Canceler = (*Executor)(nil)
+
+// Cancel passes on that a task was canceled. One that the upstream has ended, or no longer knows, needs none.
+func (e *Executor) Cancel(ctx context.Context, run executor.Run, metadata a2a.Raw) error {
+	s := newSession(e, &run, nil)
+	if err := s.cancel(context.WithValue(ctx, traceKey{}, run.Traceparent), metadata); err != nil {
+		return s.verdict(err)
 	}
+	return nil
 }
 
 // invalid is the error of a run whose upstream does not keep to the rules.

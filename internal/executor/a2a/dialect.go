@@ -48,14 +48,18 @@ func (p *endpoint) sendParams(m *a2a.Message, wait bool) []byte {
 	if !wait {
 		b = append(b, p.noWait...)
 	}
-	return p.close(b)
+	return p.close(b, m.RequestMetadata)
 }
 
-func (p *endpoint) taskParams(id string) []byte {
-	return p.close(rawjson.AppendString([]byte(`{"id":`), id))
+func (p *endpoint) taskParams(id string, metadata a2a.Raw) []byte {
+	return p.close(rawjson.AppendString([]byte(`{"id":`), id), metadata)
 }
 
-func (p *endpoint) close(b []byte) []byte {
+// close ends the params with what the client gave with its own request.
+func (p *endpoint) close(b []byte, metadata a2a.Raw) []byte {
+	if metadata != nil {
+		b = append(append(b, `,"metadata":`...), metadata...)
+	}
 	if p.tenant != "" {
 		b = rawjson.AppendString(append(b, `,"tenant":`...), p.tenant)
 	}

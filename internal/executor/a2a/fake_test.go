@@ -40,6 +40,7 @@ type fake struct {
 	tasks    map[string]*fakeTask
 	order    []string
 	messages []a2a.Message // that were sent
+	metadata []string      // of requests that had some
 	cancels  int
 	cards    int
 	gets     int
@@ -215,7 +216,15 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request, id []byte, op a2a.O
 		task := f.find(op.ID)
 		f.locked(func() {
 			f.cancels++
-			if task != nil {
+			if op.Metadata != nil {
+				f.metadata = append(f.metadata, string(op.Metadata))
+			}
+			switch {
+			case task == nil:
+				f.refuse(w, id, a2a.ErrTaskNotFound)
+			case len(task.log) > 0 && task.snapshot(len(task.log)).Status.State.Terminal():
+				f.refuse(w, id, a2a.Errorf(a2a.CodeTaskNotCancelable, "it has ended"))
+			default:
 				task.queue = nil
 				task.log = append(task.log, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}})
 				f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendTask(nil, task.snapshot(len(task.log)))))
@@ -235,6 +244,9 @@ func (f *fake) send(op *a2a.SendMessage) (task *fakeTask, from int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.messages = append(f.messages, op.Message)
+	if op.Metadata != nil {
+		f.metadata = append(f.metadata, string(op.Metadata))
+	}
 	if f.reply != nil {
 		return nil, 0
 	}

@@ -28,6 +28,8 @@ type keeper struct {
 	log        []a2a.Event // all events
 	epoch      int64
 	attempt    int
+	mayReply   bool
+	trace      a2a.Traceparent
 }
 
 func newKeeper(t *testing.T, f *fake, change ...func(*upstream.Config)) *keeper {
@@ -62,7 +64,7 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 	k.task.Status = a2a.Status{State: a2a.StateWorking}
 	run := executor.Run{
 		Task: k.task, Messages: slices.Clone(k.said[k.fresh:]), Agent: "up", Tenant: "t", Owner: "o", Epoch: k.epoch, Attempt: k.attempt,
-		Checkpoint: k.checkpoint,
+		Checkpoint: k.checkpoint, MayReply: k.mayReply, Traceparent: k.trace,
 	}
 	run.Task.History, run.Task.Artifacts = slices.Clone(k.task.History), slices.Clone(k.task.Artifacts)
 	n := len(k.said)
@@ -103,6 +105,8 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 func (k *keeper) record(event a2a.Event) (ends bool) {
 	k.log = append(k.log, event)
 	switch e := event.(type) {
+	case *a2a.Message:
+		return true
 	case *a2a.StatusUpdate:
 		if k.task.Status.Message != nil {
 			k.task.History = append(k.task.History, *k.task.Status.Message)

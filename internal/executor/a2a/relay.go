@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/wire/answer"
 )
 
@@ -58,7 +59,7 @@ func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 		s.noStream = true
 		return nil, nil
 	}
-	st, err := s.e.open(ctx, s.at, s.at.subscribe, s.at.taskParams(s.pos.Task), "")
+	st, err := s.e.open(ctx, s.at, s.at.subscribe, s.at.taskParams(s.pos.Task, nil), "")
 	if err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -83,7 +84,7 @@ func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 func (s *session) look(ctx context.Context) (answer.Task, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSlow)
 	defer cancel()
-	result, err := s.e.call(ctx, s.at, s.at.get, s.at.taskParams(s.pos.Task), "")
+	result, err := s.e.call(ctx, s.at, s.at.get, s.at.taskParams(s.pos.Task, nil), "")
 	if err != nil {
 		return answer.Task{}, err
 	}
@@ -270,7 +271,7 @@ func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 		if err == nil {
 			err = s.catchUp(&t)
 		}
-		if context.Cause(ctx) != nil || errors.Is(err, errCallerStopped) {
+		if context.Cause(ctx) != nil || errors.Is(err, executor.ErrUnread) {
 			return err
 		}
 		if err != nil {
@@ -285,7 +286,17 @@ func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 			u.Status.Message = &a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartText, Text: "the upstream agent canceled the task"}}}
 		}
 	}
-	err := s.status(u)
+	err := s.end(u)
 	s.over = err == nil
 	return err
+}
+
+// end relays the last status, or the message in its place where that is an answer by itself.
+func (s *session) end(u *a2a.StatusUpdate) error {
+	if !s.reply || !s.run.MayReply || s.told || u.Status.Message == nil {
+		return s.status(u)
+	}
+	m := *u.Status.Message
+	m.TaskID, m.ContextID = "", "" // of the upstream
+	return s.emit(&m)
 }

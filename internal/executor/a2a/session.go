@@ -27,6 +27,8 @@ type session struct {
 	rec   record
 	at    *endpoint
 	over  bool // the status that ends the turn is out
+	told  bool // something is out that tells of a task
+	reply bool // the end of the turn is a message by itself
 
 	started   bool      // this attempt has started an upstream task, or tried to
 	broken    bool      // a connection broke or there was none: what was heard may have gaps
@@ -40,10 +42,17 @@ type session struct {
 
 func newSession(e *Executor, run *executor.Run, emit func(a2a.Event) error) *session {
 	said, fresh := executor.Conversation(*run)
-	return &session{
-		e: e, run: run, emit: emit, said: said, fresh: fresh, pos: decodePosition(run.Checkpoint, len(said)), rec: newRecord(&run.Task),
+	s := &session{
+		e: e, run: run, said: said, fresh: fresh, pos: decodePosition(run.Checkpoint, len(said)), rec: newRecord(&run.Task),
 		log: e.c.Log.With("task_id", run.Task.ID.String(), "agent", run.Agent, "epoch", run.Epoch),
 	}
+	s.emit = func(event a2a.Event) error {
+		if _, ok := event.(*a2a.Checkpoint); !ok {
+			s.told = true
+		}
+		return emit(event)
+	}
+	return s
 }
 
 // errForgotten says that the upstream knows nothing of the task.
@@ -240,7 +249,8 @@ func (s *session) sendOnce(ctx context.Context, m *a2a.Message) (*a2a.StatusUpda
 // first takes the first thing that the upstream says to a message: that it has it.
 func (s *session) first(item *answer.Item) (*a2a.StatusUpdate, error) {
 	s.failures, s.refused = 0, 0
-	if item.Message != nil && s.pos.Task == "" { // a direct reply, whatever task it names
+	s.reply = item.Message != nil && s.pos.Task == ""
+	if s.reply { // a direct reply, whatever task it names
 		s.pos.Said++
 		s.pos.Context = item.ContextID
 		return &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: item.Message}}, nil
@@ -317,15 +327,23 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // cancel tells the upstream, once, that its work is not wanted any more.
-func (s *session) cancel(ctx context.Context) {
-	if s.pos.Task == "" || s.at == nil {
-		return
+func (s *session) cancel(ctx context.Context, metadata a2a.Raw) (err error) {
+	if s.pos.Task == "" || s.pos.Status.State.Terminal() {
+		return nil
 	}
-	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), cancelTimeout, errSlow)
+	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout, errSlow)
 	defer stop()
-	if _, err := s.e.call(ctx, s.at, s.at.cancel, s.at.taskParams(s.pos.Task), ""); err != nil {
-		s.log.Warn("cancel at the upstream", "err", err)
+	if s.at == nil {
+		if s.at, err = s.e.cards.get(ctx); err != nil {
+			return err
+		}
 	}
+	_, err = s.e.call(ctx, s.at, s.at.cancel, s.at.taskParams(s.pos.Task, metadata), "")
+	var said *answer.Error
+	if errors.As(err, &said) && (said.Code == answer.CodeTaskNotFound || said.Code == answer.CodeNotCancelable) {
+		return nil // there is nothing to end any more
+	}
+	return err
 }
 
 // passing reports whether trying again may help.

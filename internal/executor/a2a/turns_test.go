@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
@@ -119,6 +121,85 @@ func TestDirectReplyCompletesTheTask(t *testing.T) {
 		k.say("hi")
 		k.finish()
 		checkTexts(t, "the log", k.shows(), []string{"completed hello"})
+	})
+}
+
+func TestDirectReplyIsRelayedAsOneWhereItMayBe(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fake) {
+		f.reply = &a2a.Message{ID: "r", Role: a2a.RoleAgent, TaskID: "theirs", ContextID: "theirs", Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}
+		k := newKeeper(t, f)
+		k.mayReply = true
+		k.say("hi")
+		k.finish()
+		want := []a2a.Event{&a2a.Message{ID: "r", Role: a2a.RoleAgent, Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}}
+		if diff := cmp.Diff(want, k.log); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestWhatComesWithRequestsIsPassedOn: the trace, and the metadata of the requests that send and cancel.
+func TestWhatComesWithRequestsIsPassedOn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fake) {
+		f.program = [][]a2a.Event{{status(a2a.StateWorking, "on it"), chunk("a", 0, "x")}}
+		k := newKeeper(t, f)
+		k.trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+		k.say("go")
+		k.task.History[0].RequestMetadata = a2a.Raw(`{"n": 9007199254740993}`)
+		ctx, cancel := context.WithCancelCause(bounded(t))
+		_, err := k.run(ctx, func(e a2a.Event) bool {
+			if _, ok := e.(*a2a.ArtifactUpdate); ok {
+				cancel(executor.Canceled(a2a.Raw(`{"why": 1.50}`)))
+			}
+			return false
+		})
+		if !errors.Is(err, executor.ErrCanceled) {
+			t.Errorf("the run ends with %v", err)
+		}
+		checkTexts(t, "metadata", f.metadata, []string{`{"n": 9007199254740993}`, `{"why": 1.50}`})
+		for _, h := range f.headers[1:] { // behind the card
+			if h.Get("Traceparent") != string(k.trace) {
+				t.Errorf("the header is %v", h)
+			}
+		}
+	})
+}
+
+// TestTaskThatDoesNotRunIsCanceledByItsCheckpoint: one that waits for its client, one that has ended
+// and one that is forgotten.
+func TestTaskThatDoesNotRunIsCanceledByItsCheckpoint(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f *fake) {
+		f.program = [][]a2a.Event{{status(a2a.StateInputRequired, "which?")}}
+		k := newKeeper(t, f)
+		k.say("go")
+		k.finish()
+		run := executor.Run{Task: a2a.Task{ID: k.task.ID}, Agent: "up", Tenant: "t", Owner: "o", Checkpoint: k.checkpoint}
+		ctx := bounded(t)
+		if err := k.exec.Cancel(ctx, run, a2a.Raw(`{"why":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, n := f.count(); n != 1 {
+			t.Errorf("%d cancels were sent, want 1", n)
+		}
+		checkTexts(t, "metadata", f.metadata, []string{`{"why":1}`})
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
+			t.Errorf("a task that has ended: %v", err)
+		}
+		f.forget()
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
+			t.Errorf("a task that is forgotten: %v", err)
+		}
+		f.locked(func() { f.down = true })
+		if err := k.exec.Cancel(ctx, run, nil); err == nil {
+			t.Error("an upstream that is away is told nothing, and there is no error")
+		}
+		run.Checkpoint = nil
+		if err := k.exec.Cancel(ctx, run, nil); err != nil {
+			t.Errorf("a task that the upstream has never seen: %v", err)
+		}
 	})
 }
 

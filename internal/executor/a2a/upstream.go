@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/wire/answer"
@@ -111,6 +112,9 @@ func refusalOf(resp *http.Response, body []byte) *refusal {
 	return e
 }
 
+// traceKey finds the a2a.Traceparent of a run in the context of its requests.
+type traceKey struct{}
+
 // request sends one JSON-RPC request. The id is the same in all of them: each has a connection to
 // itself as long as its answer lasts.
 func (e *Executor) request(ctx context.Context, at *endpoint, method string, params []byte, key, accept string) (*http.Response, error) {
@@ -128,6 +132,9 @@ func (e *Executor) request(ctx context.Context, at *endpoint, method string, par
 	req.Header.Set("Accept", accept)
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
+	}
+	if trace, _ := ctx.Value(traceKey{}).(a2a.Traceparent); trace != "" {
+		req.Header.Set("Traceparent", string(trace))
 	}
 	resp, err := e.http.Do(req)
 	if err != nil {

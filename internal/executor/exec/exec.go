@@ -112,27 +112,10 @@ func environment(server []string, own map[string]string) []string {
 	return env
 }
 
-var errCallerStopped = errors.New("nobody reads the events any more")
-
 // Execute runs the command and yields what it reports. It returns when the command has
 // ended and everything that belongs to it.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
-	return func(yield func(a2a.Event, error) bool) {
-		stopped := false
-		emit := func(event a2a.Event) error {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			if !yield(event, nil) {
-				stopped = true
-				return errCallerStopped
-			}
-			return nil
-		}
-		if err := e.run(ctx, &run, emit); err != nil && !stopped {
-			yield(nil, err)
-		}
-	}
+	return executor.Emit(ctx, func(emit func(a2a.Event) error) error { return e.run(ctx, &run, emit) })
 }
 
 // run starts the command, hands its output on and says how it ended.

@@ -117,30 +117,12 @@ func checkURL(s string) error {
 	return nil
 }
 
-var (
-	errCallerStopped = errors.New("nobody reads the events any more")
-	errTurnOver      = errors.New("a status ended the turn")
-)
+var errTurnOver = errors.New("a status ended the turn")
 
 // Execute makes the request and yields what is answered. It returns when the connection is
 // closed, and CancelURL is told if it has to be.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
-	return func(yield func(a2a.Event, error) bool) {
-		stopped := false
-		emit := func(event a2a.Event) error {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			if !yield(event, nil) {
-				stopped = true
-				return errCallerStopped
-			}
-			return nil
-		}
-		if err := e.run(ctx, &run, emit); err != nil && !stopped {
-			yield(nil, err)
-		}
-	}
+	return executor.Emit(ctx, func(emit func(a2a.Event) error) error { return e.run(ctx, &run, emit) })
 }
 
 // run makes one request and says how it ended.

@@ -45,8 +45,9 @@ type Run struct {
 }
 
 // AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
-// deadline, traceparent, the task and its new messages as 1.0 JSON, checkpoint, and the
-// extensions that are active for the new messages. What there is none of is left out. It is one line.
+// deadline, traceparent, the task and its new messages as 1.0 JSON, the metadata of the requests
+// that brought these, checkpoint, and the extensions that are active for the new messages. What there
+// is none of is left out. It is one line.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}
@@ -65,6 +66,7 @@ func AppendRun(dst []byte, r *Run) []byte {
 	w.task(r.Task)
 	w.key("messages")
 	w.messages(r.Messages)
+	w.requests(r.Messages)
 	w.raw("checkpoint", r.Checkpoint)
 	w.strs("extensions", activated(r.Messages))
 	// In valid JSON a line break is white space between tokens and nothing else.
@@ -181,6 +183,25 @@ func (w *writer) task(t *a2a.Task) {
 
 func (w *writer) messages(ms []a2a.Message) {
 	w.list(len(ms), func(i int) { w.message(&ms[i]) })
+}
+
+// requests writes what came with the messages' requests: as many values as there are messages.
+func (w *writer) requests(ms []a2a.Message) {
+	if !slices.ContainsFunc(ms, func(m a2a.Message) bool { return m.RequestMetadata != nil }) {
+		return
+	}
+	w.key("requestMetadata")
+	w.b = append(w.b, '[')
+	for i := range ms {
+		if i > 0 {
+			w.b = append(w.b, ',')
+		}
+		if ms[i].RequestMetadata == nil {
+			w.b = append(w.b, "null"...)
+		}
+		w.b = append(w.b, ms[i].RequestMetadata...)
+	}
+	w.b = append(w.b, ']')
 }
 
 func (w *writer) message(m *a2a.Message) {

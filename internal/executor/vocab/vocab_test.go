@@ -35,7 +35,7 @@ func TestAppendRun(t *testing.T) {
 			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
 			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
 		},
-		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"}, Parts: text("y")}}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"}, RequestMetadata: a2a.Raw("{\"big\":  9007199254740993}"), Parts: text("y")}}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	const message = `{"messageId":"m1","contextId":"c","taskId":"x","role":"ROLE_USER","parts":[` +
@@ -48,7 +48,7 @@ func TestAppendRun(t *testing.T) {
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
 		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
 		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
-		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
+		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"requestMetadata":[null,{"big":  9007199254740993}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
 	got := string(vocab.AppendRun([]byte(">"), &run))
 	if diff := cmp.Diff(">"+want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -4,12 +4,14 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import {
   ClientFactory,
+  JsonRpcTransportFactory,
   JsonRpcTransport,
   RestTransport,
   AuthenticatedExtendedCardNotConfiguredError,
   TaskNotCancelableError,
   TaskNotFoundError,
 } from '@a2a-js/sdk/client';
+import { GrpcTransportFactory } from '@a2a-js/sdk/client/grpc';
 import { Gate, Server } from './server.js';
 
 const limit = { timeout: 60_000 };
@@ -294,4 +296,24 @@ test('HTTP+JSON says the same', limit, async () => {
   assert.deepEqual(plain(await client.listTaskPushNotificationConfig({ id: asked.id })), [config]);
   await client.deleteTaskPushNotificationConfig({ id: asked.id, pushNotificationConfigId: 'one' });
   assert.deepEqual(await client.listTaskPushNotificationConfig({ id: asked.id }), []);
+});
+
+test('gRPC says the same', limit, async () => {
+  const server = await Server.start('--default-agent', 'script', '--grpc-listen', '127.0.0.1:0');
+  try {
+    const [client, other] = await Promise.all(
+      [{ transports: [new GrpcTransportFactory()] }, {}].map((o) => new ClientFactory({ transports: [new JsonRpcTransportFactory()], ...o }).createFromUrl(server.url)),
+    );
+    const plain = (v) => JSON.parse(JSON.stringify(v, (k, x) => (Array.isArray(x) && !x.length ? undefined : x)));
+    const asked = await client.sendMessage(play(chunks('a', 3), { op: 'input', text: 'more?' }));
+    assert.equal(asked.status.state, 'input-required');
+    assert.deepEqual(plain(asked), await other.getTask({ id: asked.id }));
+    const done = fold(await collect(client.sendMessageStream(say('', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }))));
+    assert.deepEqual(plain(done), await other.getTask({ id: asked.id }));
+    assert.deepEqual((await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']);
+    await assert.rejects(client.getTask({ id: randomUUID() }), TaskNotFoundError);
+    await assert.rejects(client.cancelTask({ id: asked.id }), TaskNotCancelableError);
+  } finally {
+    await server.stop();
+  }
 });

@@ -1,8 +1,10 @@
 """a2ad as the official Python client of A2A 1.0 sees it."""
 
+import logging
 import unittest
 import uuid
 
+import grpc
 import httpx
 
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
@@ -46,7 +48,11 @@ class Interop(unittest.IsolatedAsyncioTestCase):
     async def dial(self, agent='/agents/script', streaming=True):
         card = await A2ACardResolver(self.http, self.server.url + agent).get_agent_card()
         self.assertEqual(card.supported_interfaces[0].protocol_version, '1.0')
-        return ClientFactory(ClientConfig(httpx_client=self.http, streaming=streaming)).create(card)
+        client = ClientFactory(ClientConfig(
+            httpx_client=self.http, streaming=streaming, supported_protocol_bindings=[self.binding],
+            grpc_channel_factory=grpc.aio.insecure_channel)).create(card)
+        self.addAsyncCleanup(client.close)
+        return client
 
     async def send(self, client, request):
         """What a message leads to, by a client that does not stream."""
@@ -79,8 +85,18 @@ class Interop(unittest.IsolatedAsyncioTestCase):
                 break
         return task
 
-    async def test_tasks(self):
-        self.server = Server()
+    async def test_jsonrpc(self):
+        await self.check('JSONRPC')
+
+    async def test_rest(self):
+        await self.check('HTTP+JSON')
+
+    async def test_grpc(self):
+        await self.check('GRPC', '--grpc-listen', '127.0.0.1:0')
+
+    async def check(self, binding, *flags):
+        self.binding = binding
+        self.server = Server(*flags)
         await self.server.start()
         self.addAsyncCleanup(self.server.stop)
         for check in (self.check_send, self.check_stream, self.check_subscribe, self.check_input, self.check_reply,
@@ -189,4 +205,5 @@ class Interop(unittest.IsolatedAsyncioTestCase):
 
 
 if __name__ == '__main__':
+    logging.getLogger('asyncio').setLevel(logging.ERROR)  # it warns of every step that takes 0.1 s
     unittest.main()

@@ -382,7 +382,8 @@ WITH p AS (
     attempt = CASE l.fate WHEN 'input-required' THEN 0 ELSE t.attempt END,
     deadline_at = CASE l.fate WHEN 'retry' THEN t.deadline_at END,
     ready_at = CASE l.fate WHEN 'retry' THEN clock_timestamp() END,
-    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= $6::bigint
+    folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= $6::bigint AND t.last_seq < $7::bigint
+      AND t.bytes <= $8::bigint
   FROM l
   WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate
@@ -415,6 +416,8 @@ type LeaseRescueParams struct {
 	Batch           int32
 	DefaultAttempts int32
 	FoldEvents      int64
+	FoldMostEvents  int64
+	FoldMostBytes   int64
 }
 
 type LeaseRescueRow struct {
@@ -437,6 +440,8 @@ func (q *Queries) LeaseRescue(ctx context.Context, arg LeaseRescueParams) ([]Lea
 		arg.Batch,
 		arg.DefaultAttempts,
 		arg.FoldEvents,
+		arg.FoldMostEvents,
+		arg.FoldMostBytes,
 	)
 	if err != nil {
 		return nil, err

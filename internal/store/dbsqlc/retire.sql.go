@@ -285,6 +285,16 @@ func (q *Queries) RetireSettled(ctx context.Context, ids []pgtype.UUID) ([]pgtyp
 	return items, nil
 }
 
+const statementsMayTake = `-- name: StatementsMayTake :exec
+SELECT set_config('statement_timeout', $1::text, true)
+`
+
+// StatementsMayTake gives the statements of the rest of the transaction so many milliseconds each.
+func (q *Queries) StatementsMayTake(ctx context.Context, ms string) error {
+	_, err := q.db.Exec(ctx, statementsMayTake, ms)
+	return err
+}
+
 const taskDelete = `-- name: TaskDelete :many
 WITH t AS (
   DELETE FROM a2a.tasks t WHERE t.id = ANY ($1::uuid[])
@@ -315,6 +325,8 @@ WITH t AS (
   DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY ($1)
 ), b AS (
   DELETE FROM a2a.task_batches b WHERE b.task_id = ANY ($1)
+), tc AS (
+  DELETE FROM a2a.task_cancels tc WHERE tc.task_id = ANY ($1)
 ), p AS (
   DELETE FROM a2a.push_configs p WHERE p.task_id = ANY ($1)
   RETURNING p.id

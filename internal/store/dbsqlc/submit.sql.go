@@ -112,12 +112,12 @@ WITH n AS (
     folded = $1::boolean, bytes = t.bytes + $2::bigint
   FROM n
   WHERE t.id = $3::uuid AND t.state < 100
-  RETURNING t.id, t.last_seq, t.last_at
+  RETURNING t.id, t.last_seq, t.last_at, t.tenant, t.owner, t.traceparent
 ), e AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, $4::uuid, 1, 102, 2, u.last_at, $5::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue, x.lease_until
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
   FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
@@ -130,9 +130,16 @@ WITH n AS (
   DELETE FROM a2a.task_ready r USING q
   WHERE (r.queue, r.priority, r.run_at, r.task_id) = (q.queue, q.priority, q.run_at, q.task_id)
 ), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id RETURNING c.body
+), w AS (
+  INSERT INTO a2a.task_cancels (task_id, queue, tenant, owner, traceparent, checkpoint, body, due_at)
+  SELECT u.id, $6, u.tenant, u.owner, coalesce(u.traceparent, ''), c.body, $5, coalesce((SELECT l.lease_until FROM l), clock_timestamp())
+  FROM u, c
+  RETURNING task_id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted FROM u
+SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted,
+  (EXISTS (SELECT FROM w) AND NOT EXISTS (SELECT FROM l))::boolean AS untold
+FROM u
 `
 
 type TaskCancelParams struct {
@@ -150,10 +157,13 @@ type TaskCancelRow struct {
 	LastSeq int64
 	Worker  string
 	Counted bool
+	Untold  bool
 }
 
 // TaskCancel ends a task that the transaction has locked: whatever its agent does from now
-// on is fenced. It returns the worker that held it, if one did.
+// on is fenced. It returns the worker that held it, if one did. What its agent has saved of work
+// elsewhere goes into task_cancels: while a worker holds the task that worker tells the agent, and
+// who reads the table does so only when the lease would have run out.
 func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCancelRow, error) {
 	row := q.db.QueryRow(ctx, taskCancel,
 		arg.Folds,
@@ -166,7 +176,12 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		arg.ReadyAt,
 	)
 	var i TaskCancelRow
-	err := row.Scan(&i.LastSeq, &i.Worker, &i.Counted)
+	err := row.Scan(
+		&i.LastSeq,
+		&i.Worker,
+		&i.Counted,
+		&i.Untold,
+	)
 	return i, err
 }
 

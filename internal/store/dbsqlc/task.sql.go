@@ -86,6 +86,18 @@ func (q *Queries) PlanForArguments(ctx context.Context) error {
 	return err
 }
 
+const schemaFloor = `-- name: SchemaFloor :one
+SELECT f.version FROM a2a.schema_floor f
+`
+
+// SchemaFloor reads the newest migration that a server must have to work on this schema.
+func (q *Queries) SchemaFloor(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, schemaFloor)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
 const schemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied
 `
@@ -100,13 +112,16 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 
 const taskCountForCaller = `-- name: TaskCountForCaller :one
 SELECT count(*)
-FROM a2a.tasks t
-WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
-  AND ($5::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
-  AND ($6::smallint = 0 OR t.state = $6)
-  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
-  AND t.status_at >= $7::timestamptz
+FROM (
+  SELECT FROM a2a.tasks t
+  WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+    AND ($5::text = '' OR t.id = ANY (ARRAY(
+      SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
+    AND ($6::smallint = 0 OR t.state = $6)
+    AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
+    AND t.status_at >= $7::timestamptz
+  LIMIT $8::bigint
+) x
 `
 
 type TaskCountForCallerParams struct {
@@ -117,9 +132,10 @@ type TaskCountForCallerParams struct {
 	ContextID string
 	State     int16
 	Since     pgtype.Timestamptz
+	Most      int64
 }
 
-// TaskCountForCaller counts the tasks that TaskPageForCaller pages through.
+// TaskCountForCaller counts the tasks that TaskPageForCaller pages through, and stops at most.
 func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCallerParams) (int64, error) {
 	row := q.db.QueryRow(ctx, taskCountForCaller,
 		arg.Tenant,
@@ -129,6 +145,7 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 		arg.ContextID,
 		arg.State,
 		arg.Since,
+		arg.Most,
 	)
 	var count int64
 	err := row.Scan(&count)

@@ -211,3 +211,12 @@ func Comma(dst []byte, i int) []byte {
 	}
 	return dst
 }
+
+// PushConfigs appends a page of webhooks as ProtoJSON has it. one appends one of them.
+func PushConfigs(dst []byte, taskID string, p *a2a.PushPage, one func(dst []byte, taskID string, c *a2a.PushConfig) []byte) []byte {
+	dst = append(dst, `{"configs":[`...)
+	for i := range p.Configs {
+		dst = one(Comma(dst, i), taskID, &p.Configs[i])
+	}
+	return append(rawjson.AppendString(append(dst, `],"nextPageToken":`...), p.NextToken), '}')
+}

@@ -28,6 +28,8 @@ type Service struct {
 	File    string // that defines it
 	Version string // of the codec that speaks the generation
 	Methods []Method
+
+	items *Method // one that answers with many messages: they all send the same ones
 }
 
 // Method is one RPC of a service.
@@ -42,6 +44,9 @@ type Method struct {
 
 // Request returns an empty request.
 func (m *Method) Request() proto.Message { return m.in.New().Interface() }
+
+// Answer returns an empty answer.
+func (m *Method) Answer() proto.Message { return m.out.New().Interface() }
 
 // Params returns a request as JSON for the codec, without white space, of which protojson
 // writes more or less by chance. The error is an *a2a.Error: JSON has no form for some value.
@@ -67,12 +72,26 @@ func (m *Method) Result(result []byte) (proto.Message, error) {
 	if m.result != nil {
 		result = m.result(result)
 	}
-	out := m.out.New().Interface()
+	out := m.Answer()
 	if err := unmarshal.Unmarshal(result, out); err == nil {
 		return out, nil
 	}
 	proto.Reset(out)
 	return out, unmarshal.Unmarshal(quoteLargeNumbers(result), out)
+}
+
+// Pack returns an item of a stream, as the codec wrote it, as the bytes of a message. It is nil
+// if the item has no form in protobuf.
+func (s *Service) Pack(item []byte) []byte {
+	m, err := s.items.Result(item)
+	if err != nil {
+		return nil
+	}
+	packed, err := proto.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return packed
 }
 
 var unmarshal = protojson.UnmarshalOptions{DiscardUnknown: true}
@@ -107,7 +126,9 @@ func service(file protoreflect.FileDescriptor, version string, fill func(*Method
 		rpc := d.Methods().Get(i)
 		m := Method{Name: string(rpc.Name()), Stream: rpc.IsStreamingServer(), in: typeOf(rpc.Input()), out: typeOf(rpc.Output())}
 		fill(&m)
-		s.Methods = append(s.Methods, m)
+		if s.Methods = append(s.Methods, m); m.Stream {
+			s.items = &m
+		}
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -511,4 +512,22 @@ func FuzzRequests(f *testing.F) {
 			t.Fatalf("%s: %v\n%s", m.Name, err, params)
 		}
 	})
+}
+
+// BenchmarkItem: what an item costs once, for all streams that send it.
+func BenchmarkItem(b *testing.B) {
+	for name, item := range map[string]string{
+		"status": `{"statusUpdate":{"taskId":"019a9d40-1234-7abc-8def-010203040506","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"2026-11-20T10:00:00.007Z"}}}`,
+		"34kB":   `{"artifactUpdate":{"taskId":"019a9d40-1234-7abc-8def-010203040506","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 34_000) + `"}]}}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := V1()
+			b.ReportAllocs()
+			for b.Loop() {
+				if len(s.Pack([]byte(item))) == 0 {
+					b.Fatal("no message")
+				}
+			}
+		})
+	}
 }

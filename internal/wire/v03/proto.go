@@ -3,8 +3,9 @@ package v03
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"slices"
+	"mime"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -151,25 +152,13 @@ func (d *protoDecoder) message(obj []byte) a2a.Message {
 		}
 	}
 	msg := d.Message(&found)
-	msg.Role = d.role(found.Role)
+	msg.Role = d.Role(found.Role)
 	d.Need(member, found.Parts)
 	for v := range d.Parts(found.Parts) {
 		msg.Parts = append(msg.Parts, d.part(v))
 	}
 	d.Leave()
 	return msg
-}
-
-func (d *protoDecoder) role(v []byte) a2a.Role {
-	d.Need("role", v)
-	switch enum(v, protoRoles) {
-	case 1:
-		return a2a.RoleUser
-	case 2:
-		return a2a.RoleAgent
-	}
-	d.Fail("role", "must be ROLE_USER or ROLE_AGENT")
-	return 0
 }
 
 func (d *protoDecoder) part(obj []byte) a2a.Part {
@@ -249,14 +238,14 @@ func (d *protoDecoder) file(part *a2a.Part, obj []byte) {
 	case decode.Absent(content):
 		part.Kind, part.Text = a2a.PartURL, d.URL("fileWithUri", uri)
 	default:
-		part.Kind, part.Text = a2a.PartFile, d.fileBytes(content)
+		part.Kind, part.Text = a2a.PartFile, d.fileBytes(content, part.MediaType)
 	}
 }
 
 // fileBytes reads the content of a file. The official clients for Go and Python put its base64
-// into the field, not its bytes, so that ProtoJSON has it in base64 twice: what is base64 inside
-// is taken for that. They cannot read a task at all in which it is not so.
-func (d *protoDecoder) fileBytes(v []byte) string {
+// into the field, not its bytes, so that ProtoJSON has it in base64 twice. They cannot read a
+// task at all in which it is not so.
+func (d *protoDecoder) fileBytes(v []byte, mediaType string) string {
 	const member = "fileWithBytes"
 	limit := d.Limits.PartBytes
 	d.Limits.PartBytes = base64.StdEncoding.EncodedLen(limit)
@@ -265,19 +254,47 @@ func (d *protoDecoder) fileBytes(v []byte) string {
 	if d.Failed() {
 		return ""
 	}
-	inner, err := base64.StdEncoding.DecodeString(outer)
+	content, err := base64.StdEncoding.DecodeString(outer)
 	if err != nil {
 		d.Fail(member, "must be base64")
 		return ""
 	}
-	text, size, ok := decode.Base64(string(inner))
-	if !ok {
-		text, size = outer, len(inner)
+	text, size := outer, len(content)
+	if inner, n, ok := twice(content, mediaType); ok {
+		text, size = inner, n
 	}
 	if size > limit {
 		d.Fail(member, "must not be longer than %d bytes", limit)
 	}
 	return text
+}
+
+// twice reports whether the content of a file is the base64 of its content, and of how many
+// bytes. It is if it is in the one form that all encoders write; but a text that looks like
+// that (a word of four letters, the hexadecimal digits of a hash) is itself what was meant
+// if what it stands for would be no text.
+func twice(content []byte, mediaType string) (text string, size int, ok bool) {
+	inner := string(content)
+	if text, size, ok = decode.Base64(inner); !ok || text != inner {
+		return "", 0, false
+	}
+	if isUTF8(mediaType) {
+		plain, err := base64.StdEncoding.DecodeString(text)
+		ok = err == nil && utf8.Valid(plain)
+	}
+	return text, size, ok
+}
+
+// isUTF8 reports whether content of a media type is text in UTF-8, as far as the type says.
+func isUTF8(mediaType string) bool {
+	kind, parameters, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return false
+	}
+	if charset := parameters["charset"]; charset != "" {
+		return strings.EqualFold(charset, "utf-8")
+	}
+	return strings.HasPrefix(kind, "text/") || kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
 // resource are the members by which a request says what it is about.
@@ -370,7 +387,7 @@ func (d *protoDecoder) list(params []byte) a2a.Op {
 
 // state reads a state in the spelling of the definitions, or of the other dialect.
 func (d *protoDecoder) state(member string, v []byte) a2a.State {
-	if n := enum(v, protoStates); n >= 0 {
+	if n := decode.Enum(v, protoStates); n >= 0 {
 		return protoStateOrder[n]
 	}
 	name, ok := rawjson.String(v)
@@ -455,7 +472,6 @@ func (d *protoDecoder) pushDelete(params []byte) a2a.Op {
 
 // Enumerations of a2a.v1, in the order of their numbers.
 var (
-	protoRoles      = []string{"ROLE_UNSPECIFIED", "ROLE_USER", "ROLE_AGENT"}
 	protoStateOrder = [...]a2a.State{
 		a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
 		a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
@@ -465,15 +481,3 @@ var (
 		"TASK_STATE_CANCELLED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED",
 	}
 )
-
-// enum reads a value of an enumeration, by name or number, and returns its number, or -1.
-func enum(v []byte, names []string) int {
-	if n, ok := rawjson.Int(v); ok && n >= 0 && n < int64(len(names)) {
-		return int(n)
-	}
-	name, ok := rawjson.String(v)
-	if !ok {
-		return -1
-	}
-	return slices.Index(names, name)
-}

@@ -112,11 +112,7 @@ func (Proto) AppendPushConfig(dst []byte, taskID string, cfg *a2a.PushConfig) []
 
 // AppendPushConfigs appends a ListTaskPushNotificationConfigResponse.
 func (c Proto) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
-	dst = append(dst, `{"configs":[`...)
-	for i := range p.Configs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
-	}
-	return append(rawjson.AppendString(append(dst, `],"nextPageToken":`...), p.NextToken), '}')
+	return encode.PushConfigs(dst, taskID, p, c.AppendPushConfig)
 }
 
 // AppendDeleted appends an Empty.

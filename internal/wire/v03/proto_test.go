@@ -176,13 +176,15 @@ func TestProtoResources(t *testing.T) {
 }
 
 // TestProtoFileBytes: what is base64 once is taken as bytes, what is base64 twice as the
-// official clients for Go and Python mean it, and either may be as large as any part.
+// official clients for Go and Python mean it, and either may be as large as any part. Content
+// that is not base64 in the form of all encoders, or that would be no text although its type
+// says so, is what it is.
 func TestProtoFileBytes(t *testing.T) {
 	t.Parallel()
 	twice := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	largest := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
 	for in, want := range map[string]string{
-		"": "", "/w==": "/w==", "_w": "/w==", twice("/w=="): "/w==", twice("_w"): "/w==", twice("QUJD"): "QUJD", twice("no base64"): twice("no base64"),
+		"": "", "/w==": "/w==", "_w": "/w==", twice("/w=="): "/w==", twice("_w"): twice("_w"), twice("tests"): twice("tests"), twice("/x=="): twice("/x=="), twice("QUJD"): "QUJD", twice("no base64"): twice("no base64"),
 		twice(largest): largest, largest: largest,
 	} {
 		op, err := proto.Decode("message/send", []byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+in+`"}}]}}`))
@@ -190,6 +192,26 @@ func TestProtoFileBytes(t *testing.T) {
 			t.Errorf("%.40q: %v", in, err)
 		} else if got := op.(*a2a.SendMessage).Message.Parts[0]; got.Kind != a2a.PartFile || got.Text != want {
 			t.Errorf("%.40q: %.40q, want %.40q", in, got.Text, want)
+		}
+	}
+	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	for _, tc := range []struct{ mediaType, in, want string }{
+		{"text/plain", twice("test"), twice("test")},
+		{"text/plain", twice(hash), twice(hash)},
+		{"application/json", twice("true"), twice("true")},
+		{"application/problem+json", twice("1234"), twice("1234")},
+		{"text/plain", twice(twice("grüezi")), twice("grüezi")},
+		{"text/csv; charset=UTF-8", twice("test"), twice("test")},
+		{"text/plain; charset=latin1", twice("test"), "test"},
+		{"image/png", twice("test"), "test"},
+		{"", twice("test"), "test"},
+		{"not a type", twice("test"), "test"},
+	} {
+		op, err := proto.Decode("message/send", []byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+tc.in+`","mimeType":"`+tc.mediaType+`"}}]}}`))
+		if err != nil {
+			t.Errorf("%v: %v", tc, err)
+		} else if got := op.(*a2a.SendMessage).Message.Parts[0].Text; got != tc.want {
+			t.Errorf("%s of type %q: %q, want %q", tc.in, tc.mediaType, got, tc.want)
 		}
 	}
 	over := base64.StdEncoding.EncodeToString(make([]byte, 1<<20+1))

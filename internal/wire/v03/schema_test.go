@@ -8,11 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-var schemas = wiretest.Schemas{
-	File:      "testdata/a2a-0.3.0.schema.json",
-	Resources: func(doc any) map[string]any { return map[string]any{"a2a.json": doc} },
-	Address:   func(definition string) string { return "a2a.json#/definitions/" + definition },
-}
+var schemas = wiretest.SchemasV03("testdata/a2a-0.3.0.schema.json")
 
 func schema(t testing.TB, definition string) *jsonschema.Schema {
 	t.Helper()

@@ -41,7 +41,7 @@ func nodes(t *testing.T) (byName map[string]*wiretest.Node, resolve func(ref str
 	if err := json.Unmarshal(wiretest.ReadFile(t, schemas.File), &doc); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(strict(doc))
+	text, err := json.Marshal(wiretest.StrictV1(doc))
 	if err != nil {
 		t.Fatal(err)
 	}

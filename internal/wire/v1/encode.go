@@ -84,11 +84,7 @@ func (Codec) AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []by
 
 // AppendPushConfigs appends a ListTaskPushNotificationConfigsResponse.
 func (c Codec) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
-	dst = append(dst, `{"configs":[`...)
-	for i := range p.Configs {
-		dst = c.AppendPushConfig(encode.Comma(dst, i), taskID, &p.Configs[i])
-	}
-	return append(rawjson.AppendString(append(dst, `],"nextPageToken":`...), p.NextToken), '}')
+	return encode.PushConfigs(dst, taskID, p, c.AppendPushConfig)
 }
 
 // AppendDeleted appends an Empty.

@@ -74,7 +74,7 @@ func (d *decoder) message(obj []byte) a2a.Message {
 		found.Take(d.Key(obj, key), v)
 	}
 	msg := d.Message(&found)
-	msg.Role = d.role(found.Role)
+	msg.Role = d.Role(found.Role)
 	for v := range d.Parts(found.Parts) {
 		msg.Parts = append(msg.Parts, d.part(v))
 	}

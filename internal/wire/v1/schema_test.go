@@ -1,10 +1,6 @@
 package v1_test
 
 import (
-	"encoding/json"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -12,102 +8,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-var schemas = wiretest.Schemas{
-	File: "testdata/a2a-1.0.0.schema.json",
-	Resources: func(doc any) map[string]any {
-		resources := map[string]any{}
-		for name, definition := range strict(doc) {
-			resources[address(name)] = definition
-		}
-		return resources
-	},
-	Address: address,
-}
+var schemas = wiretest.SchemasV1("testdata/a2a-1.0.0.schema.json")
 
 func schema(t testing.TB, definition string) *jsonschema.Schema {
 	t.Helper()
 	return schemas.Get(t, definition)
-}
-
-// address is how definitions refer to each other.
-func address(definition string) string {
-	scope := "lf.a2a.v1."
-	if slices.Contains([]string{"Struct", "Timestamp", "Value"}, definition) {
-		scope = "google.protobuf."
-	}
-	return "http://a2a/" + scope + definition + ".jsonschema.json"
-}
-
-// required are the members that the definitions mark REQUIRED, and those of requests that
-// REST has in its paths.
-var required = map[string][]string{
-	"Task": {"id", "contextId", "status"}, "TaskStatus": {"state"}, "Message": {"messageId", "role", "parts"}, "Artifact": {"artifactId", "parts"},
-	"TaskStatusUpdateEvent": {"taskId", "contextId", "status"}, "TaskArtifactUpdateEvent": {"taskId", "contextId", "artifact"},
-	"AgentInterface": {"url", "protocolBinding", "protocolVersion"}, "AgentProvider": {"url", "organization"},
-	"AgentCard":  {"name", "description", "supportedInterfaces", "version", "capabilities", "defaultInputModes", "defaultOutputModes", "skills"},
-	"AgentSkill": {"id", "name", "description", "tags"}, "AuthenticationInfo": {"scheme"}, "TaskPushNotificationConfig": {"url", "taskId"},
-	"APIKeySecurityScheme": {"location", "name"}, "HTTPAuthSecurityScheme": {"scheme"}, "OpenIdConnectSecurityScheme": {"openIdConnectUrl"},
-	"ListTasksResponse": {"tasks", "nextPageToken", "pageSize", "totalSize"}, "ListTaskPushNotificationConfigsResponse": {"configs"},
-	"SendMessageRequest": {"message"}, "GetTaskRequest": {"id"}, "CancelTaskRequest": {"id"}, "SubscribeToTaskRequest": {"id"},
-	"GetTaskPushNotificationConfigRequest": {"taskId", "id"}, "DeleteTaskPushNotificationConfigRequest": {"taskId", "id"},
-	"ListTaskPushNotificationConfigsRequest": {"taskId"},
-}
-
-// oneMember are the definitions that are told apart by their one member.
-var oneMember = []string{"SendMessageResponse", "StreamResponse", "SecurityScheme"}
-
-// strict returns the definitions of the bundle by their names, made as strict as the
-// definitions that they come from: an answer has what is required, in camelCase, exactly
-// one member of a oneof, enumerations by name, numbers as numbers, and UTC milliseconds.
-func strict(doc any) map[string]map[string]any {
-	found := map[string]map[string]any{}
-	for title, v := range doc.(map[string]any)["definitions"].(map[string]any) {
-		name := strings.ReplaceAll(title, " ", "")
-		d := maps.Clone(v.(map[string]any))
-		delete(d, "patternProperties")
-		if r := required[name]; r != nil {
-			d["required"] = list(r)
-		}
-		if slices.Contains(oneMember, name) {
-			d["minProperties"], d["maxProperties"] = json.Number("1"), json.Number("1")
-		}
-		properties, _ := d["properties"].(map[string]any)
-		for member, p := range properties {
-			properties[member] = one(p.(map[string]any))
-		}
-		switch name {
-		case "Part":
-			var contents []any
-			for _, member := range []string{"text", "raw", "url", "data"} {
-				contents = append(contents, map[string]any{"required": list([]string{member})})
-			}
-			d["oneOf"] = contents
-		case "Timestamp":
-			d["pattern"] = `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`
-		}
-		found[name] = d
-	}
-	return found
-}
-
-// one returns the one form of several that is to be written: of a number the number, of an
-// enumeration the names, the unspecified one included.
-func one(property map[string]any) map[string]any {
-	alternatives, ok := property["anyOf"].([]any)
-	if !ok {
-		return property
-	}
-	first, second := alternatives[0].(map[string]any), alternatives[1].(map[string]any)
-	if first["type"] == "integer" {
-		return first
-	}
-	pattern := strings.Trim(first["pattern"].(string), "^$")
-	return map[string]any{"type": "string", "enum": append([]any{pattern}, second["enum"].([]any)...)}
-}
-
-func list(words []string) (all []any) {
-	for _, w := range words {
-		all = append(all, w)
-	}
-	return all
 }

@@ -1,0 +1,33 @@
+#!/bin/sh
+# make-secrets.sh DIR: the passwords and the key of an installation with Docker Compose, made once: what is there is kept. DIR has a
+# directory for each reader. To change a password, change it in PostgreSQL too.
+set -eu
+umask 077
+dir=$1
+
+# keep FILE COMMAND…: what the command prints, unless there is a file. A crash leaves none or the whole of it.
+keep() {
+	file=$dir/$1
+	shift
+	if [ ! -s "$file" ]; then
+		"$@" >"$file.new"
+		mv "$file.new" "$file"
+	fi
+}
+password() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
+key() { printf 'k1:%s' "$(head -c 32 /dev/urandom | base64 | tr -d '\n')"; }
+url() { printf 'postgres://%s:%s@postgres:5432/a2ad?sslmode=disable' "$1" "$(cat "$dir/postgres/$2")"; }
+
+mkdir -p "$dir/postgres" "$dir/migrate" "$dir/server"
+keep postgres/superuser password
+keep postgres/migrate password
+keep postgres/server password
+keep migrate/database-url url a2ad_migrate migrate
+keep server/database-url url a2ad_server server
+keep server/keys key
+
+# The users of the images: postgres, and that of docker-compose.yml.
+if [ "$(id -u)" = 0 ]; then
+	chown -R 999:999 "$dir/postgres"
+	chown -R 65532:65532 "$dir/migrate" "$dir/server"
+fi

@@ -1,0 +1,443 @@
+package doctest_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// compose is what the tests look at of docker-compose.yml.
+type compose struct {
+	Services map[string]service `yaml:"services"`
+	Volumes  map[string]any     `yaml:"volumes"`
+}
+
+type service struct {
+	Image       string   `yaml:"image"`
+	User        string   `yaml:"user"`
+	Command     []string `yaml:"command"`
+	Entrypoint  []string `yaml:"entrypoint"`
+	ReadOnly    bool     `yaml:"read_only"`
+	CapDrop     []string `yaml:"cap_drop"`
+	SecurityOpt []string `yaml:"security_opt"`
+	Profiles    []string `yaml:"profiles"`
+	Ports       []string `yaml:"ports"`
+	Volumes     []string `yaml:"volumes"`
+	Restart     string   `yaml:"restart"`
+	Grace       string   `yaml:"stop_grace_period"`
+	Environment map[string]string
+	Healthcheck struct {
+		Test    []string `yaml:"test"`
+		Disable bool     `yaml:"disable"`
+	} `yaml:"healthcheck"`
+	DependsOn map[string]struct {
+		Condition string `yaml:"condition"`
+	} `yaml:"depends_on"`
+}
+
+func readRepo(t *testing.T, path ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func readCompose(t *testing.T) compose {
+	t.Helper()
+	var c compose
+	if err := yaml.Unmarshal([]byte(readRepo(t, "docker-compose.yml")), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// defaulted is a value of compose without any variable set: ${X:-y} is y.
+func defaulted(text string) string {
+	return regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAllString(text, "$1")
+}
+
+// checkSettings finds variables of a2ad that it does not have, and values that it does not take.
+func checkSettings(t *testing.T, where string, env map[string]string, serves bool) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := settings(t)
+	cmd := exec.Command(binary, "config")
+	cmd.Env = []string{}
+	for name, value := range env {
+		if !strings.HasPrefix(name, "A2AD_") {
+			t.Errorf("%s: %s is no setting of a2ad", where, name)
+			continue
+		}
+		base := strings.TrimSuffix(name, "_FILE")
+		if !slices.Contains(names, base) {
+			t.Errorf("%s: there is no setting %s", where, name)
+		}
+		switch {
+		case base == "A2AD_DATABASE_URL":
+			name, value = base, "postgres://a2ad@localhost/a2ad"
+		case base != name: // a secret that is made elsewhere
+			continue
+		case name == "A2AD_AGENTS":
+			if !serves {
+				t.Errorf("%s: %s is for serve", where, name)
+			}
+		}
+		cmd.Env = append(cmd.Env, name+"="+defaulted(value))
+	}
+	if !serves {
+		cmd.Env = append(cmd.Env, "A2AD_AGENTS=x")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "warning") {
+		t.Errorf("%s: a2ad does not take these settings: %v\n%s", where, err, out)
+	}
+}
+
+// TestCompose: docker-compose.yml starts what a2ad is, as docs/operations.md says.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	for name, s := range c.Services {
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			if strings.HasPrefix(source, "./") {
+				if _, err := os.Stat(filepath.Join(root, source)); err != nil {
+					t.Errorf("%s mounts what is not there: %v", name, err)
+				}
+			} else if _, ok := c.Volumes[source]; !ok {
+				t.Errorf("%s mounts the volume %s, which nobody declares", name, source)
+			}
+		}
+		for _, p := range s.Ports {
+			if !strings.HasPrefix(p, "127.0.0.1:") {
+				t.Errorf("%s publishes %s to everybody", name, p)
+			}
+		}
+		for other, d := range s.DependsOn {
+			on, ok := c.Services[other]
+			if !ok || len(on.Profiles) > 0 && len(s.Profiles) == 0 {
+				t.Errorf("%s waits for %s, which is not started", name, other)
+			}
+			if d.Condition == "service_healthy" && len(on.Healthcheck.Test) == 0 {
+				t.Errorf("%s waits for the health of %s, which has no check", name, other)
+			}
+			if (d.Condition == "service_completed_successfully") != (on.Restart == "no") {
+				t.Errorf("%s waits for %s to be %s, and that restarts: %q", name, other, d.Condition, on.Restart)
+			}
+		}
+		if s.Restart == "" || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+			t.Errorf("%s: restart %q, security_opt %q", name, s.Restart, s.SecurityOpt)
+		}
+		if s.Restart != "no" && len(s.Healthcheck.Test) == 0 {
+			t.Errorf("nobody asks how %s is", name)
+		}
+		for key := range s.Environment {
+			if strings.Contains(key, "PASSWORD") && !strings.HasSuffix(key, "_FILE") {
+				t.Errorf("%s has a secret in its environment: %s", name, key)
+			}
+		}
+	}
+	for _, name := range []string{"a2ad-1", "a2ad-2", "migrate"} {
+		s, ok := c.Services[name]
+		if !ok {
+			t.Errorf("there is no service %s", name)
+			continue
+		}
+		if s.User != "65532:65532" || !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) {
+			t.Errorf("%s: user %q, read_only %t, cap_drop %q", name, s.User, s.ReadOnly, s.CapDrop)
+		}
+		checkSettings(t, "docker-compose.yml, "+name, s.Environment, name != "migrate")
+		checkCommand(t, s.Command)
+		for key, path := range s.Environment {
+			if strings.HasSuffix(key, "_FILE") && !slices.ContainsFunc(s.Volumes, func(v string) bool {
+				return strings.HasSuffix(v, ":ro") && strings.HasPrefix(path, strings.Split(v, ":")[1]+"/")
+			}) {
+				t.Errorf("%s: %s is in no volume", name, path)
+			}
+		}
+		if name == "migrate" {
+			continue
+		}
+		if got := s.Healthcheck.Test; len(got) != 3 || got[0] != "CMD" || got[1] != "/a2ad" {
+			t.Errorf("%s is asked by %q", name, got)
+		} else {
+			checkCommand(t, got[2:])
+		}
+		longerThanDrain(t, name, s.Grace, s.Environment)
+		if s.Environment["A2AD_REPLICA"] != name {
+			t.Errorf("%s calls itself %s", name, s.Environment["A2AD_REPLICA"])
+		}
+	}
+	if c.Services["a2ad-1"].Environment["A2AD_DATABASE_URL_FILE"] == c.Services["migrate"].Environment["A2AD_DATABASE_URL_FILE"] {
+		t.Error("the replicas log in as the owner of the tables")
+	}
+	checkProxy(t, c)
+}
+
+// longerThanDrain checks that who stops a replica waits for it, and that it waits for the proxy.
+func longerThanDrain(t *testing.T, where, grace string, env map[string]string) {
+	t.Helper()
+	var all [3]time.Duration
+	for i, text := range []string{grace, env["A2AD_DRAIN_TIMEOUT"], env["A2AD_DRAIN_DELAY"]} {
+		var err error
+		if all[i], err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", where, err)
+		}
+	}
+	if g, drain, delay := all[0], all[1], all[2]; g < delay+drain+10*time.Second || delay < 3*time.Second {
+		t.Errorf("%s is killed after %s; its drain takes %s and %s", where, g, delay, drain)
+	}
+}
+
+// checkCommand: a2ad has this command.
+func checkCommand(t *testing.T, args []string) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binary, append(slices.Clone(args), "--help")...).CombinedOutput(); err != nil {
+		t.Errorf("a2ad %q: %v\n%s", args, err, out)
+	}
+}
+
+// checkProxy: the proxy listens on what is published, and calls what the replicas listen on.
+func checkProxy(t *testing.T, c compose) {
+	t.Helper()
+	cfg := readRepo(t, "deploy", "compose", "haproxy.cfg")
+	binds := submatches(`(?m)^\s+bind :(\d+)`, cfg)
+	for _, p := range c.Services["proxy"].Ports {
+		if to := p[strings.LastIndexByte(p, ':')+1:]; !slices.Contains(binds, to) {
+			t.Errorf("port %s of the proxy is published, and it listens on %q", to, binds)
+		}
+	}
+	listens := func(s service, name string) string { return strings.TrimPrefix(s.Environment[name], ":") }
+	for _, name := range []string{"a2ad-1", "a2ad-2"} {
+		s := c.Services[name]
+		got := submatches(`(?m)^\s+server `+name+` `+name+`:(\d+)`, cfg)
+		if want := []string{listens(s, "A2AD_LISTEN"), listens(s, "A2AD_GRPC_LISTEN")}; !slices.Equal(got, want) {
+			t.Errorf("the proxy calls %s on %q, which listens on %q", name, got, want)
+		}
+		if scraped := readRepo(t, "deploy", "compose", "prometheus.yml"); !strings.Contains(scraped, name+":"+listens(s, "A2AD_ADMIN_LISTEN")) {
+			t.Errorf("Prometheus does not ask %s", name)
+		}
+		for _, port := range submatches(`check port (\d+)`, cfg) {
+			if port != listens(s, "A2AD_ADMIN_LISTEN") {
+				t.Errorf("the proxy asks port %s how %s is", port, name)
+			}
+		}
+	}
+	_, all := settings(t)
+	idle, err := time.ParseDuration(submatches(`(?m)^\s+timeout server (\S+)`, cfg)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"A2AD_SSE_PING", "A2AD_BLOCKING_MAX_WAIT"} {
+		if pause, err := time.ParseDuration(all[name].Default); err != nil || idle < pause+30*time.Second {
+			t.Errorf("the proxy gives up after %s, and %s is %s: %v", idle, name, pause, err)
+		}
+	}
+	if program, err := exec.LookPath("haproxy"); err == nil {
+		if out, err := exec.Command(program, "-c", "-f", filepath.Join(root, "deploy", "compose", "haproxy.cfg")).CombinedOutput(); err != nil {
+			t.Errorf("haproxy refuses its file: %v\n%s", err, out)
+		}
+	}
+}
+
+func submatches(pattern, text string) (list []string) {
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// TestComposeConfig has Docker read the file, where there is a Docker with compose.
+func TestComposeConfig(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
+		t.Skipf("docker compose does not answer: %v", err)
+	}
+	cmd := exec.Command("docker", "compose", "--profile", "observability", "config", "--quiet")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestDockerfile: the image holds the binary of `make build`, and what it says of itself is so.
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	text := readRepo(t, "Dockerfile")
+	for _, part := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/a2ad\"]\n", "COPY --from=build /src/bin/a2ad /a2ad\n", "ca-certificates.crt"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the Dockerfile has no %q", part)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^ +make build \$\{VERSION:\+VERSION="\$VERSION"\} \$\{COMMIT:\+COMMIT="\$COMMIT"\}$`).MatchString(text) || strings.Contains(text, "go build") {
+		t.Error("the Dockerfile does not build by make build with VERSION and COMMIT")
+	}
+	version := submatches(`(?m)^go (\d+\.\d+)`, readRepo(t, "go.mod"))[0]
+	if !strings.Contains(text, "\nFROM golang:"+version+" AS build\n") {
+		t.Errorf("go.mod is of Go %s, the Dockerfile is not", version)
+	}
+	dry := exec.Command("make", "--no-print-directory", "--dry-run", "build", "VERSION=7.8.9", "COMMIT=abc")
+	dry.Dir = root
+	out, err := dry.CombinedOutput()
+	for _, want := range []string{"CGO_ENABLED=0 ", "-X main.version=7.8.9 ", "-X main.commit=abc", "-o bin/a2ad "} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("make build does not say %s: %v\n%s", want, err, out)
+		}
+	}
+	for _, line := range submatches(`CMD \[([^\]]+)\]`, text) {
+		var args []string
+		for _, a := range strings.Split(line, ",") {
+			args = append(args, strings.Trim(a, ` "`))
+		}
+		if args[0] == "/a2ad" {
+			args = args[1:]
+		}
+		checkCommand(t, args)
+	}
+	env := map[string]string{}
+	for _, pair := range submatches(`(A2AD_\w+=\S+)`, text) {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+		if port := value[strings.LastIndexByte(value, ':')+1:]; !regexp.MustCompile(`(?m)^EXPOSE .*\b` + port + `\b`).MatchString(text) {
+			t.Errorf("port %s is not exposed", port)
+		}
+	}
+	env["A2AD_DATABASE_URL"], env["A2AD_AGENTS"] = "", "/agents"
+	checkSettings(t, "Dockerfile", env, true)
+}
+
+// TestComposeDatabase makes the secrets and logins as compose does, in a PostgreSQL with the
+// settings that compose gives it: the migration works as the one login, the server as the other.
+func TestComposeDatabase(t *testing.T) {
+	t.Parallel()
+	c := readCompose(t)
+	params := map[string]string{"listen_addresses": "127.0.0.1"}
+	_, port, _ := strings.Cut(freePort(t), ":")
+	params["port"] = port
+	for _, arg := range c.Services["postgres"].Command {
+		if name, value, ok := strings.Cut(arg, "="); ok && name != "shared_buffers" {
+			params[name] = value
+		}
+	}
+	srv := storetest.NewServer(t, params)
+	admin := srv.URL("postgres")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := srv.EnsureDatabase(ctx, "a2ad"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range params {
+		var got string
+		query := "SELECT setting || coalesce(unit, '') FROM pg_settings WHERE name = $1"
+		if name == "fsync" || name == "synchronous_commit" || name == "full_page_writes" {
+			t.Errorf("%s is not to be touched", name)
+		}
+		if err := scan(ctx, admin, &got, query, name); err != nil {
+			t.Errorf("PostgreSQL does not have %s=%s: %v", name, want, err)
+		}
+	}
+
+	secrets := t.TempDir()
+	for range 2 { // what is there is kept
+		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"), secrets).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	read := func(path string) string {
+		data, err := os.ReadFile(filepath.Join(secrets, path))
+		if err != nil || len(data) == 0 {
+			t.Fatalf("secret %s: %q, %v", path, data, err)
+		}
+		if info, err := os.Stat(filepath.Join(secrets, path)); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("others read %s: %v, %v", path, info.Mode(), err)
+		}
+		return string(data)
+	}
+	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", filepath.Join(root, "deploy", "compose", "logins.sh"))
+	cmd.Env = []string{
+		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "A2AD_SECRETS=" + filepath.Join(secrets, "postgres"),
+		"PGHOST=127.0.0.1", "PGPORT=" + port, "POSTGRES_USER=" + u.User.Username(), "POSTGRES_DB=a2ad",
+	}
+	if cmd.Env[4] == "POSTGRES_USER=" {
+		cmd.Env[4] = "POSTGRES_USER=" + u.Query().Get("user")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("logins.sh: %v: %s", err, out)
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// dsn is what compose gives a container, at the address of here.
+	dsn := func(path string) string {
+		return strings.Replace(read(path), "@postgres:5432/", "@127.0.0.1:"+port+"/", 1)
+	}
+	migrate, server := dsn("migrate/database-url"), dsn("server/database-url")
+	a2ad := func(dsn string, args ...string) (string, error) {
+		cmd := exec.Command(binary, args...)
+		cmd.Env = []string{"A2AD_DATABASE_URL=" + dsn, "A2AD_KEYS=" + read("server/keys")}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := a2ad(server, "migrate", "up"); err == nil {
+		t.Errorf("the server's login may migrate:\n%s", out)
+	}
+	if out, err := a2ad(migrate, "migrate", "up"); err != nil {
+		t.Fatalf("migrate up: %v\n%s", err, out)
+	}
+	if out, err := a2ad(server, "apikey", "create", "--tenant", "acme", "--owner", "me", "--scopes", "tasks:read"); err != nil {
+		t.Errorf("the server's login may not work: %v\n%s", err, out)
+	}
+	for _, statement := range []string{"DROP TABLE a2a.tasks", "CREATE TABLE a2a.t (i int)", "CREATE ROLE r", "SET ROLE a2a_owner"} {
+		if err := scan(ctx, server, nil, statement); err == nil {
+			t.Errorf("the server's login may %s", statement)
+		}
+	}
+	var super bool
+	if err := scan(ctx, migrate, &super, "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"); err != nil || super {
+		t.Errorf("the migration's login is too mighty: %v, %v", super, err)
+	}
+}
+
+// scan runs a statement on a connection of its own, and reads one value where dest is given.
+func scan(ctx context.Context, dsn string, dest any, sql string, args ...any) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if dest == nil {
+		_, err = conn.Exec(ctx, sql, args...)
+		return err
+	}
+	return conn.QueryRow(ctx, sql, args...).Scan(dest)
+}

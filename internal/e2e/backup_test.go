@@ -1,0 +1,103 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// TestRestoredBackupGoesOn dumps a database while clients, agents and webhooks are at work, restores it on another server and
+// serves it: what had been acknowledged before is there, what was running runs again, webhooks arrive, and a reader who had
+// seen more than the backup holds is told of the gap.
+func TestRestoredBackupGoesOn(t *testing.T) {
+	t.Parallel()
+	keys := seal.Generate("k1")
+	from := storetest.NewServer(t, nil)
+	c := clusterOn(t, storetest.NewOn(t, from))
+	sink := newHookSink(t, nil)
+	a, b := c.start("a", hooking(keys)...), c.start("b", hooking(keys)...)
+
+	g := newGate(t)
+	var waiting []string
+	for i := range 5 {
+		op := fmt.Sprintf(`{"op":"chunk","id":"a","n":%d},`, i+1) + g.op() + `,{"op":"chunk","id":"b","n":3},{"op":"complete","text":"done"}`
+		waiting = append(waiting, c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, op))
+	}
+	for _, task := range waiting {
+		c.runner(task)
+	}
+	asks := submit(t, c.client(a, "script"), play(`{"op":"input","text":"?"},{"op":"complete"}`))
+	c.awaitState(asks, "INPUT_REQUIRED")
+	l := c.startLoad(4, a, b)
+	l.progress(20)
+	acked := map[string]string{}
+	l.acked.Range(func(key, task any) bool { acked[key.(string)] = task.(string); return true })
+	ended := column[string](c, `SELECT id::text FROM audit.task WHERE state = 'COMPLETED' LIMIT 5`)
+
+	// What docs/operations.md says.
+	name, err := pgxpool.ParseConfig(c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	pgRun(t, "pg_dumpall", "-d", from.URL("postgres"), "--roles-only", "--no-role-passwords", "-f", filepath.Join(dir, "roles.sql"))
+	pgRun(t, "pg_dump", "-d", c.url, "-Fc", "-f", filepath.Join(dir, "a2ad.dump"))
+
+	g.open() // what runs goes on behind the backup
+	l.progress(5)
+	l.finish()
+	task := waiting[0]
+	c.awaitState(task, "COMPLETED")
+	seen := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: "1-" + one[string](c, `SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)}), nil)
+
+	to := storetest.NewServer(t, nil)
+	db := name.ConnConfig.Database
+	if _, err := to.EnsureDatabase(bounded(t), db); err != nil {
+		t.Fatal(err)
+	}
+	// The superuser is there already, and that is the only error.
+	_ = exec.CommandContext(bounded(t), pgProgram(t, "psql"), "-qX", "-d", to.URL("postgres"), "-f", filepath.Join(dir, "roles.sql")).Run()
+	pgRun(t, "pg_restore", "-d", to.URL(db), "--exit-on-error", filepath.Join(dir, "a2ad.dump"))
+
+	restored := clusterOn(t, &storetest.DB{URL: to.URL(db)})
+	for key, task := range acked {
+		if got := one[int](restored, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`, key, task); got != 1 {
+			t.Errorf("%s was acknowledged before the backup as task %s and is there %d times", key, task, got)
+		}
+	}
+	for _, task := range waiting {
+		if got := restored.state(task); got != "WORKING" {
+			t.Errorf("task %s is %s in the backup, want WORKING: the fault did not happen", task, got)
+		}
+	}
+	r := restored.start("r", hooking(keys)...)
+	for _, task := range waiting {
+		restored.awaitState(task, "COMPLETED")
+	}
+	for _, task := range ended {
+		if got := restored.state(task); got != "COMPLETED" {
+			t.Errorf("task %s is %s, and was completed before the backup", task, got)
+		}
+	}
+	// A reader from before, who has seen events that the backup does not hold.
+	last := seen[len(seen)-1]
+	again := follow(t, (&client.Client{URL: r.base + "/agents/script", Retry: c.retry}).Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: last.ID}), nil)
+	if len(again) == 0 || !again[0].Gap {
+		t.Errorf("a resume behind %s, which is not in the backup, is not told of the gap: %v", last.ID, again)
+	}
+	if got, err := restored.client(r, "script").Send(bounded(t), client.SendParams{Message: reply(asks, "yes")}); err != nil || got.State != a2a.StateCompleted {
+		t.Errorf("the answer to a question from before: %s, %v", got.Raw, err)
+	}
+	restored.hooksSettled()
+	if n := one[int](restored, `SELECT count(*) FROM audit.delivery WHERE task_id::text = ANY($1) AND state = 'delivered'`, waiting); n == 0 {
+		t.Error("no webhook of the restored tasks was delivered")
+	}
+}

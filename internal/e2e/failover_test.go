@@ -1,0 +1,230 @@
+package e2e_test
+
+import (
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// primary starts a PostgreSQL that others can copy, and returns where it listens.
+func primary(t *testing.T, params map[string]string) (srv *devpg.Server, host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{"listen_addresses": host, "port": port}
+	for name, value := range params {
+		all[name] = value
+	}
+	return storetest.NewServer(t, all), host, port
+}
+
+// pgProgram is a program of the PostgreSQL that the tests run.
+func pgProgram(t *testing.T, name string) string {
+	t.Helper()
+	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(bin, name)
+}
+
+// pgRun runs such a program to its end.
+func pgRun(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(bounded(t), pgProgram(t, name), args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+}
+
+// standby copies a running server, and starts the copy so that it follows.
+func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "a2ad-standby-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the temporary directory: no harm if it stays
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "pg")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pgRun(t, "pg_basebackup", "-d", conninfo, "-D", filepath.Join(home, "data"), "-R", "-X", "stream", "-c", "fast")
+	// Root has copied what the user that runs PostgreSQL is to have.
+	info, err := os.Stat(filepath.Join(of.Dir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		err := filepath.WalkDir(home, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	srv, err := devpg.Start(bounded(t), devpg.Config{
+		Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR"), Params: map[string]string{"listen_addresses": "127.0.0.1", "port": port},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Stop(bounded(t)); err != nil {
+			t.Error(err)
+		}
+	})
+	return srv
+}
+
+// pair is a primary and its standby, at one URL.
+type pair struct {
+	t             *testing.T
+	first, second *devpg.Server
+	url, db       string
+	port          string // of the standby
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	first, host, port := primary(t, nil)
+	name, err := pgxpool.ParseConfig(storetest.NewOn(t, first).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, user := name.ConnConfig.Database, name.ConnConfig.User
+	_, port2, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair{
+		t: t, first: first, second: standby(t, first, "host="+host+" port="+port+" user="+user+" application_name=s2", port2), db: db, port: port2,
+		url: "postgres://" + user + "@" + host + ":" + port + "," + host + ":" + port2 + "/" + db + "?target_session_attrs=read-write",
+	}
+}
+
+// failOver kills the primary and promotes its standby.
+func (p *pair) failOver() {
+	p.t.Helper()
+	if err := p.first.Kill(syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+	conn, err := pgx.Connect(bounded(p.t), p.second.URL(p.db))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.Close(bounded(p.t))
+	if _, err := conn.Exec(bounded(p.t), `SELECT pg_promote(true)`); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its standby: all that
+// was acknowledged is there, with the same event ids, and the same processes go on.
+func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	c := clusterOn(t, &storetest.DB{URL: p.url})
+	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
+	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = 's2'`, `SELECT pg_reload_conf()`} {
+		if _, err := c.db.Exec(bounded(t), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "the standby is synchronous", func() bool {
+		return one[int](c, `SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'`) == 1
+	})
+	a, b := c.start("a"), c.start("b")
+	l := c.startLoad(8, a, b)
+	l.progress(30)
+	a.log.expectErrors()
+	b.log.expectErrors()
+	p.failOver()
+	c.db.Reset()
+	within(t, "the first answers after the failover", l.progress(8), 5*time.Second)
+	l.progress(30)
+	for _, r := range []*replica{a, b} {
+		if !r.running() {
+			t.Errorf("%s ended with the primary", r.name)
+		}
+	}
+	l.finish()
+	if got := one[string](c, `SELECT current_setting('port')`); got != p.port {
+		t.Errorf("the fault did not happen: the database is at port %s, not %s", got, p.port)
+	}
+}
+
+// TestFailoverThatLosesEventsSaysSo has a standby that lags behind when the primary dies. What it has not got is lost; who has seen
+// it and resumes is told of the gap, and never gets other events under the numbers that it has seen.
+func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	c := clusterOn(t, &storetest.DB{URL: p.url})
+	a, b := c.start("a"), c.start("b")
+	// Not those of the cluster: what they see is lost, which its checkers do not forgive.
+	reader := func(r *replica) *client.Client {
+		return &client.Client{URL: r.base + "/agents/script", HTTP: &http.Client{Transport: c.http}, Retry: c.retry}
+	}
+	g := newGate(t)
+	task := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":5},{"op":"complete","text":"done"}`))
+	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool { return atLast(ev, "a", 2) })
+	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
+	until(t, "the standby has what there is so far", func() bool {
+		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
+	})
+	sender := one[int32](c, `SELECT pid FROM pg_stat_replication`)
+	if err := syscall.Kill(int(sender), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the sender is in state T", func() bool { return procState(int(sender)) == "T" })
+
+	g.open()
+	lost := follow(t, reader(b).Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
+	endsWith(t, lost, a2a.StateCompleted)
+	a.log.expectErrors()
+	b.log.expectErrors()
+	if err := syscall.Kill(int(sender), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.failOver()
+	c.db.Reset()
+	until(t, "the task runs again", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.attempt WHERE task_id::text = $1`, task)
+		return err == nil && n == 2
+	})
+	c.awaitState(task, "COMPLETED")
+	for _, r := range []*replica{a, b} {
+		events := follow(t, reader(r).Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: lost[len(lost)-1].ID}), nil)
+		if len(events) == 0 || !events[0].Gap {
+			t.Errorf("%s continues behind %s, which is lost, without a word: %+v", r.name, lost[len(lost)-1].ID, events)
+			continue
+		}
+		endsWith(t, events, a2a.StateCompleted)
+		if diff := cmp.Diff(chunkTexts("b", 5), chunks(events, "b")); diff != "" {
+			t.Errorf("chunks of %s (-want +got):\n%s", r.name, diff)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// KeyCancels is woken when a task was canceled whose agent may have to be told.
+const KeyCancels = "cancels"
+
+// Untold is a cancel that an agent with work elsewhere has yet to hear of.
+type Untold struct {
+	Task                 a2a.ID
+	Agent, Tenant, Owner string
+	Checkpoint           a2a.Raw // as it was when the task was canceled
+	Metadata             a2a.Raw // of the cancel
+	Traceparent          a2a.Traceparent
+}
+
+// ClaimCancels takes up to limit cancels of these agents for one try each, of seconds at most. Those for which
+// CancelTold is not called come again, after longer and longer waits.
+func (s *Store) ClaimCancels(ctx context.Context, agents []string, limit int) ([]Untold, error) {
+	rows, err := dbsqlc.New(s.work).CancelsClaim(ctx, agents, int32(limit)) //nolint:gosec // a constant of the worker
+	if err != nil {
+		return nil, fmt.Errorf("claim cancels: %w", unavailable(err))
+	}
+	out := make([]Untold, len(rows))
+	for i, r := range rows {
+		out[i] = Untold{
+			Task: r.TaskID.Bytes, Agent: r.Queue, Tenant: r.Tenant, Owner: r.Owner, Checkpoint: r.Checkpoint, Metadata: rawjson.Get(r.Body, "metadata"),
+			Traceparent: a2a.Traceparent(r.Traceparent),
+		}
+	}
+	return out, nil
+}
+
+// CancelTold says that the agent has heard it.
+func (s *Store) CancelTold(ctx context.Context, task a2a.ID) error {
+	if err := dbsqlc.New(s.work).CancelDelete(ctx, pgID(task)); err != nil {
+		return fmt.Errorf("note a cancel: %w", unavailable(err))
+	}
+	return nil
+}
+
+// ForgetCancels drops the cancels of agents that need not hear of any, and those older than age.
+// It returns the tasks of which an agent was to be told in vain.
+func (s *Store) ForgetCancels(ctx context.Context, agents []string, age time.Duration) (inVain []a2a.ID, err error) {
+	rows, err := dbsqlc.New(s.work).CancelsForget(ctx, agents, pgtype.Interval{Microseconds: age.Microseconds(), Valid: true})
+	if err != nil {
+		return nil, fmt.Errorf("forget cancels: %w", unavailable(err))
+	}
+	for _, r := range rows {
+		if r.Tries > 0 {
+			inVain = append(inVain, r.TaskID.Bytes)
+		}
+	}
+	return inVain, nil
+}

@@ -1,0 +1,65 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// ended makes n tasks of an agent that have completed, without a log.
+func (f *fixture) ended(n int, owner, agent string) {
+	f.t.Helper()
+	f.exec(`
+		INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
+		SELECT gen_random_uuid(), 'acme', $2, $3, 'c', 100, x.at, 3, x.at, 1, 1, x.at
+		FROM (SELECT clock_timestamp() - interval '1 day' + n * interval '1 ms' AS at FROM generate_series(1, $1::int) n) x`, n, owner, agent)
+}
+
+func TestTotalIsExactUpToTenThousand(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ended(9_999, "ann", agent)
+	f.ended(7, "ann", "other")
+	f.ended(7, "bob", agent)
+	first := store.Filter{Agent: agent, Limit: 10}
+	total := func(c store.Caller, filter store.Filter, want int) {
+		t.Helper()
+		if _, n, err := f.Page(f.ctx, c, filter); err != nil || n != want {
+			t.Errorf("total = %d, %v, want %d", n, err, want)
+		}
+	}
+	total(ann, first, 9_999)
+	f.ended(1, "ann", agent)
+	total(ann, first, 10_000)
+	f.ended(1, "ann", agent)
+	total(ann, first, 10_001)
+	// From here on it is what it was a while ago, on any page of the list, and of this list alone.
+	f.ended(5, "ann", agent)
+	total(ann, first, 10_001)
+	rows, _, err := f.Page(f.ctx, ann, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := first
+	next.BeforeAt, next.BeforeID = rows[9].At, rows[9].ID
+	total(ann, next, 10_001)
+	total(store.Caller{Tenant: "acme", Owner: "ann", Actor: "key 2"}, next, 10_001)
+	since := first
+	since.Since = rows[9].At
+	total(ann, since, 10)
+	working := first
+	working.State = a2a.StateWorking
+	total(ann, working, 0)
+	total(store.Caller{Tenant: "acme", Owner: "bob", Shared: true}, first, 10_013)
+	total(store.Caller{Tenant: "acme", Owner: "bob"}, first, 7)
+	total(store.Caller{Tenant: "corp", Owner: "ann"}, first, 0)
+	store.AgeTotals(f.Store)
+	total(ann, next, 10_006)
+	// A list that has become short is exact again.
+	f.exec("DELETE FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' AND id NOT IN (SELECT id FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' LIMIT 20)", agent)
+	store.AgeTotals(f.Store)
+	total(ann, first, 20)
+	f.ended(1, "ann", agent)
+	total(ann, first, 21)
+}

@@ -1,0 +1,162 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/worker"
+)
+
+// elsewhere is an agent whose work goes on somewhere when no run is there.
+type elsewhere struct {
+	agentFunc
+	told  chan cancel
+	fails chan error // what the next tries to tell it end with
+}
+
+type cancel struct {
+	run      executor.Run
+	metadata string
+}
+
+func newElsewhere(run agentFunc) *elsewhere {
+	return &elsewhere{run, make(chan cancel, 10), make(chan error, 10)}
+}
+
+func (e *elsewhere) Cancel(_ context.Context, run executor.Run, metadata a2a.Raw) error {
+	e.told <- cancel{run, string(metadata)}
+	select {
+	case err := <-e.fails:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (f *fixture) untold() int { return value[int](f, "SELECT count(*)::int FROM a2a.task_cancels") }
+
+// waiting is a task that has asked its client and saved where its work is.
+func (f *fixture) waiting(agent string) a2a.ID {
+	f.t.Helper()
+	task := f.send(store.Submission{Agent: agent, ContextID: "ctx", Message: message("x"), Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+	f.waitState(task, a2a.StateInputRequired)
+	return task
+}
+
+func asks() agentFunc {
+	return say(&a2a.Checkpoint{Body: a2a.Raw(`{"at": "far"}`)}, status(a2a.StateInputRequired, "which?"))
+}
+
+func TestAgentElsewhereIsToldOfTheCancelOfATaskThatWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	e := newElsewhere(asks())
+	p := f.start(config(nil, agent("a", e)))
+	task := f.waiting("a")
+	if _, err := f.CancelWith(f.ctx, ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
+		t.Fatal(err)
+	}
+	got := receive(t, "cancel", e.told)
+	same(t, "metadata", `{"why": 1.50}`, got.metadata)
+	same(t, "run", executor.Run{
+		Task: a2a.Task{ID: task, Agent: "a"}, Agent: "a", Tenant: "acme", Owner: "ann", Checkpoint: a2a.Raw(`{"at": "far"}`),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}, got.run)
+	p.stop()
+	if n := f.untold(); n != 0 {
+		t.Errorf("%d cancels are left", n)
+	}
+}
+
+// What was written down before a crash is told by the next server.
+func TestCancelIsToldUntilItIsHeard(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	e := newElsewhere(asks())
+	first := f.start(config(nil, agent("a", e)))
+	task := f.waiting("a")
+	first.stop()
+	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+		t.Fatal(err)
+	}
+	e.fails <- errors.New("away")
+	p := f.start(config(nil, agent("a", e)))
+	receive(t, "first try", e.told)
+	f.hub.Wake(store.KeyCancels) // it is not due
+	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
+	f.hub.Wake(store.KeyCancels)
+	receive(t, "second try", e.told)
+	p.stop()
+	if n := f.untold(); n != 0 || len(e.told) != 0 {
+		t.Errorf("%d cancels are left, %d were told once more", n, len(e.told))
+	}
+}
+
+// While a worker holds the task it is the one to tell the agent. If it is dead, another does so
+// when the lease would have run out.
+func TestCancelOfATaskWhoseWorkerIsDeadIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	e := newElsewhere(asks())
+	first := f.start(config(nil, agent("a", e)))
+	task := f.waiting("a")
+	first.stop()
+	f.followUp("a", task, "this one")
+	got, err := f.NewClaimer().ClaimAs(f.ctx, store.Ask{Agent: "a", Slots: 1, TTL: time.Hour}) // by a worker that dies now
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d tasks were claimed, %v", len(got), err)
+	}
+	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+		t.Fatal(err)
+	}
+	p := f.start(config(nil, agent("a", e)))
+	f.hub.Wake(store.KeyCancels)
+	if !value[bool](f, "SELECT due_at > clock_timestamp() FROM a2a.task_cancels") {
+		t.Error("the cancel is due while the lease lasts")
+	}
+	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
+	f.hub.Wake(store.KeyCancels)
+	receive(t, "cancel", e.told)
+	p.stop()
+	if n := f.untold(); n != 0 {
+		t.Errorf("%d cancels are left", n)
+	}
+}
+
+// Agents that have nothing elsewhere, or do their work far away, hear of none; neither does anybody
+// of a task without a checkpoint.
+func TestCancelsThatNobodyIsToBeToldAreForgotten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	e := newElsewhere(say(status(a2a.StateInputRequired, "which?")))
+	agents := []worker.Agent{agent("a", asks()), agent("b", e)}
+	first := f.start(config(nil, agents...))
+	plain, bare := f.waiting("a"), f.waiting("b")
+	first.stop()
+	for _, task := range []a2a.ID{plain, bare} {
+		if _, err := f.Cancel(f.ctx, ann, "", task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := f.untold(); n != 1 {
+		t.Errorf("%d cancels are written down, want that of the task with a checkpoint", n)
+	}
+	e.agentFunc = asks()
+	p := f.start(config(nil, agents...))
+	if _, err := f.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // which is told of behind those that are forgotten
+		t.Fatal(err)
+	}
+	receive(t, "cancel", e.told)
+	p.stop()
+	if n := f.untold(); n != 0 {
+		t.Errorf("%d cancels are left", n)
+	}
+	if len(e.told) != 0 {
+		t.Error("an agent was told of a task without a checkpoint")
+	}
+}
