@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
@@ -60,6 +61,30 @@ func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
 	a.awaitExit()
 	if got := c.attempts(task); len(got) != 1 || got[0] != "a released" {
 		t.Errorf("attempts %v, want one that was released", got)
+	}
+	c.start("b")
+}
+
+// TestStopIsAnnouncedBeforeItHappens: a proxy that asks /readyz has A2AD_DRAIN_DELAY to notice, and requests are answered meanwhile.
+func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
+	t.Parallel()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	const delay = 3 * time.Second
+	c := newCluster(t)
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_DRAIN_DELAY="+delay.String())
+	start := time.Now()
+	a.signal(syscall.SIGTERM)
+	until(t, "readiness says that it stops", func() bool {
+		status, text := a.health("/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "drain: ")
+	})
+	task := send(t, c.client(a, "echo"), say("still there")).TaskID
+	a.awaitExit()
+	if took := time.Since(start); took < delay {
+		t.Errorf("it stopped after %s, before anybody could notice", took)
+	}
+	if got := c.attempts(task); len(got) != 1 || got[0] != "a completed" {
+		t.Errorf("attempts %v, want one that ended", got)
 	}
 	c.start("b")
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,13 +137,9 @@ func versionBefore(t *testing.T) (binary string) {
 		t.Skipf("NOT TESTED: THE UPGRADE FROM THE VERSION BEFORE %s. It is built from the history of the repository, which is not here (shallow: %q, %v): git fetch --unshallow gets it",
 			newest, bytes.TrimSpace(shallow), err)
 	}
-	added, err := git("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H", "--", "migrations/"+newest)
+	commit, err := commitBefore(files)
 	if err != nil {
 		t.Fatal(err)
-	}
-	commit := "HEAD" // the migration is not committed yet
-	if hash := strings.TrimSpace(string(added)); hash != "" {
-		commit = hash + "^"
 	}
 	t.Logf("the version before %s is %s", newest, commit)
 	archive, err := git("archive", "--format=tar", commit)
@@ -160,6 +157,39 @@ func versionBefore(t *testing.T) (binary string) {
 		t.Fatalf("build %s: %v\n%s", commit, err, out)
 	}
 	return binary
+}
+
+// commitBefore returns the newest commit of the main line that lacks the newest of the migrations,
+// and from which the others come in the order of their numbers: while several are in the making,
+// a later one may have come first.
+func commitBefore(files []string) (string, error) {
+	commit := "HEAD" // where the newest one is not committed yet
+	for i := len(files) - 1; i >= 0; i-- {
+		added, err := git("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H", commit, "--", "migrations/"+filepath.Base(files[i]))
+		if err != nil {
+			return "", err
+		}
+		if hash := strings.TrimSpace(string(added)); hash != "" {
+			commit = hash + "^"
+		}
+		there, err := git("ls-tree", "--name-only", commit, "migrations/")
+		if err != nil {
+			return "", err
+		}
+		inOrder := true
+		for k, file := range files[:i] {
+			has := strings.Contains(string(there), filepath.Base(file))
+			inOrder = inOrder && (has || !containsAny(string(there), files[k:i]))
+		}
+		if inOrder {
+			return commit, nil
+		}
+	}
+	return "", errors.New("no commit has the first migrations and lacks the last")
+}
+
+func containsAny(list string, files []string) bool {
+	return slices.ContainsFunc(files, func(f string) bool { return strings.Contains(list, filepath.Base(f)) })
 }
 
 // git runs in the root of the repository, whoever owns that.
