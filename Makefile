@@ -49,6 +49,10 @@ bench: ## Measure, and print each figure beside its baseline
 	@scripts/ensure-postgres.sh test
 	$(GO) run ./internal/bench $(ARGS)
 
+.PHONY: promcheck
+promcheck: ## Have Prometheus read the alerts and the dashboard below deploy
+	cd internal/promcheck && $(GO) test ./...
+
 .PHONY: interop
 interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs node and npm), Python (where there is one)
 	@scripts/ensure-postgres.sh test
@@ -93,6 +97,7 @@ sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
 lint: $(GOLANGCI) ## Check format, style and the arrows between packages
 	$(GOLANGCI) run ./...
 	cd internal/interop && '$(CURDIR)/$(GOLANGCI)' run ./...
+	cd internal/promcheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
 
 .PHONY: vet

@@ -8,6 +8,8 @@ VALUES (sqlc.arg(actor), sqlc.arg(action), sqlc.arg(tenant), sqlc.arg(owner), sq
 SELECT l.id, l.at, l.actor, l.action, l.tenant, l.owner, l.task_id, l.detail
 FROM a2a.audit_log l
 WHERE (sqlc.narg(task_id)::uuid IS NULL OR l.task_id = sqlc.narg(task_id)) AND (sqlc.arg(action)::text = '' OR l.action = sqlc.arg(action))
+  AND (sqlc.arg(tenant)::text = '' OR l.tenant = sqlc.arg(tenant)) AND (sqlc.arg(actor)::text = '' OR l.actor LIKE sqlc.arg(actor) || '%')
+  AND (sqlc.narg(since)::timestamptz IS NULL OR l.at >= sqlc.narg(since)) AND (sqlc.narg(until)::timestamptz IS NULL OR l.at < sqlc.narg(until))
   AND (sqlc.arg(before)::bigint = 0 OR l.id < sqlc.arg(before))
 ORDER BY l.id DESC
 LIMIT sqlc.arg(max)::int;

@@ -177,6 +177,12 @@ SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_t
   disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - sqlc.arg(disable_after)::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
 RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled;
 
+-- DestinationLock takes a destination before DestinationDown does, and says whether it is disabled.
+-- name: DestinationLock :one
+SELECT (d.disabled_at IS NOT NULL)::boolean AS disabled FROM a2a.push_destinations d
+WHERE d.tenant = sqlc.arg(tenant) AND d.origin = sqlc.arg(origin)
+FOR UPDATE;
+
 -- DestinationEnable lets a disabled or resting destination try again at once.
 -- name: DestinationEnable :execrows
 UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL
@@ -189,8 +195,9 @@ SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
 WHERE (sqlc.narg(task_id)::uuid IS NULL OR p.task_id = sqlc.narg(task_id)) AND (sqlc.arg(tenant)::text = '' OR p.tenant = sqlc.arg(tenant))
-  AND (sqlc.arg(state)::text = '' OR p.state = sqlc.arg(state))
-ORDER BY p.created_at DESC, p.id DESC
+  AND (sqlc.arg(owner)::text = '' OR p.owner = sqlc.arg(owner)) AND (sqlc.arg(origin)::text = '' OR p.origin = sqlc.arg(origin))
+  AND (sqlc.arg(state)::text = '' OR p.state = sqlc.arg(state)) AND (sqlc.narg(before)::uuid IS NULL OR p.id < sqlc.narg(before))
+ORDER BY p.id DESC
 LIMIT sqlc.arg(max)::int;
 
 -- PushAttempts reads the ledger of one webhook for the operator, newest first.
@@ -206,12 +213,13 @@ LIMIT sqlc.arg(max)::int;
 -- and makes it active: what follows is delivered again, and up to the present head the ledger
 -- says that this was asked for. A request under way keeps its lease, so that a delete waits for
 -- it and nothing overtakes it; it is not recorded, because the target is gone.
--- name: PushReplay :execrows
+-- name: PushReplay :one
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
-WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
+WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL
+RETURNING p.task_id, p.tenant, p.owner;
 
 -- PushSecrets reads what is sealed, for the change of keys.
 -- name: PushSecrets :many

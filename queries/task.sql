@@ -110,14 +110,14 @@ FROM (
   LIMIT sqlc.arg(most)::bigint
 ) x;
 
--- TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
--- it to one task; states is empty for all.
+-- TaskList reads a page of everybody's tasks, newest first, for the operator. Ids are in the
+-- order of creation; states is empty for all.
 -- name: TaskList :many
 SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
   coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE (sqlc.narg(id)::uuid IS NULL OR t.id = sqlc.narg(id))
+WHERE t.id >= sqlc.arg(first_id)::uuid AND t.id <= sqlc.arg(last_id)::uuid
   AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
   AND (sqlc.arg(agent)::text = '' OR t.agent = sqlc.arg(agent)) AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
   AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY(sqlc.arg(states)))

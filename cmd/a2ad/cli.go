@@ -22,14 +22,18 @@ type cli struct {
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
 
-	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch and cancel tasks."`
+	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
+	Stats   StatsCmd   `cmd:"" group:"operator" help:"Show what waits, what runs and what is stuck, on one screen."`
+	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"Check the database, the settings and the way to the server, and say what to change."`
 	Push    PushCmd    `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
+	Actions ActionsCmd `cmd:"" group:"operator" help:"List who did what: the audit log."`
 	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Make, list and revoke API keys."`
 	Keys    KeysCmd    `cmd:"" group:"operator" help:"Change the keys that secrets are sealed with."`
 	Migrate MigrateCmd `cmd:"" group:"operator" help:"Bring the database schema up or down."`
 	Agent   AgentCmd   `cmd:"" group:"operator" help:"Check agent files."`
 
-	Version VersionCmd `cmd:"" group:"about" help:"Show the version."`
+	Completion CompletionCmd `cmd:"" group:"about" help:"Print what makes a shell complete the commands and flags of a2ad."`
+	Version    VersionCmd    `cmd:"" group:"about" help:"Show the version."`
 }
 
 const helpText = `The durable task server behind an A2A agent, on PostgreSQL.

@@ -21,6 +21,8 @@ func (*ConfigCmd) Help() string {
 
 func (c *ConfigCmd) devDefaults() bool { return c.Dev }
 
+func (c *ConfigCmd) reportsFaults() {}
+
 func (c *ConfigCmd) check() []fault {
 	if c.Dev {
 		return c.Config.check()

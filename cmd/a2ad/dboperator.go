@@ -75,7 +75,7 @@ func parseTaskID(id string) (a2a.ID, error) {
 }
 
 func (o *dbOperator) Tasks(ctx context.Context, f taskFilter) ([]taskRow, error) {
-	in := store.TaskFilter{Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: f.States, Limit: f.Limit}
+	in := store.TaskFilter{Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: f.States, Prefix: f.Prefix, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if f.Before != "" {
 		var err error
 		if in.Before, err = parseTaskID(f.Before); err != nil {
@@ -132,12 +132,12 @@ func (o *dbOperator) Task(ctx context.Context, id string) (taskDetail, error) {
 	if err != nil {
 		return taskDetail{}, err
 	}
-	attempts, err := o.store.Attempts(ctx, t)
+	happened, err := o.store.Timeline(ctx, t)
 	if err != nil {
 		return taskDetail{}, err
 	}
-	d := taskDetail{taskRow: row, Attempts: []attemptRow{}, Raw: o.codec.AppendTask(nil, task), Task: *task}
-	for _, a := range attempts {
+	d := taskDetail{taskRow: row, Attempts: []attemptRow{}, Timeline: newTimeline(row.Tenant+"/"+row.Owner, happened), Raw: o.codec.AppendTask(nil, task), Task: *task}
+	for _, a := range happened.Attempts {
 		d.Attempts = append(d.Attempts, attemptRow{
 			Epoch: a.Epoch, Attempt: a.Attempt, Worker: a.Worker, ClaimedAt: a.ClaimedAt, EndedAt: orNil(a.EndedAt), Outcome: a.Outcome, Error: a.Error,
 		})
@@ -211,6 +211,68 @@ func (o *dbOperator) Cancel(ctx context.Context, id string) (taskRow, error) {
 	}
 	_, row, err := o.row(ctx, id)
 	return row, err
+}
+
+func (o *dbOperator) Retry(ctx context.Context, id string) (retriedTask, error) {
+	old, err := parseTaskID(id)
+	if err != nil {
+		return retriedTask{}, err
+	}
+	made, err := o.store.RetryTask(ctx, old)
+	if err != nil {
+		return retriedTask{}, fmt.Errorf("task %s: %w", id, err)
+	}
+	return retriedTask{ID: made.Task.String(), Of: old.String(), ContextID: made.ContextID, State: made.State.String()}, nil
+}
+
+func (f *purgeFilter) parse() (in store.PurgeFilter, err error) {
+	in = store.PurgeFilter{Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID}
+	if f.ID != "" {
+		in.Task, err = parseTaskID(f.ID)
+	}
+	return in, err
+}
+
+func (o *dbOperator) CountPurge(ctx context.Context, f purgeFilter) (int64, error) {
+	in, err := f.parse()
+	if err != nil {
+		return 0, err
+	}
+	return o.store.CountPurge(ctx, in)
+}
+
+func (o *dbOperator) Purge(ctx context.Context, f purgeFilter) (int, error) {
+	in, err := f.parse()
+	if err != nil {
+		return 0, err
+	}
+	return o.store.Purge(ctx, in)
+}
+
+func (o *dbOperator) Overview(ctx context.Context) (*store.Overview, error) {
+	return o.store.Overview(ctx)
+}
+
+func (o *dbOperator) Actions(ctx context.Context, f actionFilter) ([]actionRow, error) {
+	in := store.ActionFilter{Name: f.Name, Tenant: f.Tenant, Actor: f.Actor, Since: f.Since, Until: f.Until, Before: f.Before, Limit: f.Limit}
+	if f.Task != "" {
+		var err error
+		if in.Task, err = parseTaskID(f.Task); err != nil {
+			return nil, err
+		}
+	}
+	found, err := o.store.Actions(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]actionRow, len(found))
+	for i, a := range found {
+		rows[i] = actionRow{ID: a.ID, At: a.At, Actor: a.Actor, Action: a.Name, Tenant: a.Tenant, Owner: a.Owner, Detail: a.Detail}
+		if !a.Task.IsZero() {
+			rows[i].TaskID = a.Task.String()
+		}
+	}
+	return rows, nil
 }
 
 func (o *dbOperator) CreateKey(ctx context.Context, k keySpec) (createdKey, error) {

@@ -12,15 +12,20 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-func (o *dbOperator) Pushes(ctx context.Context, task, tenant, state string, limit int) ([]pushRow, error) {
-	f := store.PushFilter{Tenant: tenant, State: state, Limit: limit}
-	if task != "" {
-		var err error
-		if f.Task, err = parseTaskID(task); err != nil {
+func (o *dbOperator) Pushes(ctx context.Context, f pushFilter) ([]pushRow, error) {
+	in := store.PushFilter{Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin, State: f.State, Limit: f.Limit}
+	var err error
+	if f.Task != "" {
+		if in.Task, err = parseTaskID(f.Task); err != nil {
 			return nil, err
 		}
 	}
-	found, err := o.store.ListPushes(ctx, f)
+	if f.Before != "" {
+		if in.Before, err = parsePushID(f.Before); err != nil {
+			return nil, err
+		}
+	}
+	found, err := o.store.ListPushes(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -85,5 +90,13 @@ func (o *dbOperator) Rewrap(ctx context.Context, ring seal.Ring) (int, error) {
 		return push.Reseal(ring, row, token, credentials)
 	})
 	keys, keysErr := push.ResealKeys(ctx, o.store, ring)
-	return n + keys, errors.Join(err, keysErr)
+	err = errors.Join(err, keysErr)
+	if n+keys > 0 {
+		err = errors.Join(err, o.store.Record(ctx, store.Action{Name: store.ActionKeysRewrap, Detail: map[string]any{"key": ring.IDs()[0], "sealed": n + keys}}))
+	}
+	return n + keys, err
+}
+
+func (o *dbOperator) SealedWith(ctx context.Context) ([]store.Sealed, error) {
+	return o.store.SealedWith(ctx)
 }

@@ -17,6 +17,18 @@ type KeysCmd struct {
 type KeysRewrapCmd struct {
 	Keys     seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
 	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*KeysRewrapCmd) Help() string {
+	return `Put the new key in front of the old ones in A2AD_KEYS of all servers, run this with the same A2AD_KEYS, then take the old keys out. It may be repeated, and servers may go on meanwhile.`
+}
+
+// rewrapped is what programs are told.
+type rewrapped struct {
+	Sealed int    `json:"sealed"`
+	Key    string `json:"key"`
 }
 
 var errNoRing = errors.New("A2AD_KEYS is not set: name the new key first and the old ones behind it")
@@ -30,6 +42,9 @@ func (c *KeysRewrapCmd) Run(ctx context.Context, app *App) error {
 		n, err := op.Rewrap(ctx, c.Keys)
 		if err != nil {
 			return err
+		}
+		if c.json() {
+			return printJSON(app.Stdout, rewrapped{Sealed: n, Key: c.Keys.IDs()[0]})
 		}
 		_, err = fmt.Fprintf(app.Stdout, "%d webhooks and keys sealed with %s\n", n, c.Keys.IDs()[0])
 		return err

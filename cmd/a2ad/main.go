@@ -60,6 +60,7 @@ type App struct {
 	Environ []string // of the process, for the commands that agents run; without our secrets
 
 	Terminal   bool // stdout is one
+	Asks       bool // somebody can be asked: stdin and stderr are terminals
 	Color      bool // stdout is a terminal and nobody asked for plain text
 	ColorNotes bool // the same of stderr
 
@@ -78,6 +79,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		Stdin: stdin, Stdout: stdout, Stderr: stderr,
 		Environ:    env.withoutSecrets(environ),
 		Terminal:   isTerminal(stdout),
+		Asks:       isTerminal(stdin) && isTerminal(stderr),
 		Color:      isTerminal(stdout) && !plain,
 		ColorNotes: isTerminal(stderr) && !plain,
 
@@ -117,6 +119,9 @@ func runCommand(ctx context.Context, app *App, args []string, env environment) e
 	parser, err := newParser(ctx, &cli{}, app, flags)
 	if err != nil {
 		return err
+	}
+	if len(args) > 0 && args[0] == completeWord {
+		return complete(app.Stdout, parser, args[1:])
 	}
 	parsed, err := parser.Parse(args)
 	if errors.Is(err, errHelpShown) {

@@ -76,6 +76,8 @@ func TestHelp(t *testing.T) {
 		{"dev", "--help"}, {"serve", "--help"}, {"config", "--help"}, {"healthcheck", "--help"},
 		{"send", "--help"},
 		{"task", "--help"}, {"task", "ls", "--help"}, {"task", "show", "--help"}, {"task", "watch", "--help"}, {"task", "cancel", "--help"},
+		{"task", "retry", "--help"}, {"task", "purge", "--help"}, {"stats", "--help"}, {"doctor", "--help"}, {"actions", "--help"}, {"completion", "--help"},
+		{"push", "--help"}, {"push", "ls", "--help"}, {"push", "attempts", "--help"}, {"push", "replay", "--help"}, {"push", "enable", "--help"}, {"keys", "--help"}, {"keys", "rewrap", "--help"},
 		{"apikey", "--help"}, {"apikey", "create", "--help"}, {"apikey", "ls", "--help"}, {"apikey", "revoke", "--help"},
 		{"migrate", "--help"}, {"migrate", "up", "--help"}, {"migrate", "down", "--help"}, {"migrate", "status", "--help"},
 		{"agent", "--help"}, {"agent", "check", "--help"}, {"agent", "schema", "--help"}, {"version", "--help"},
@@ -108,7 +110,8 @@ func TestUsage(t *testing.T) {
 	var out strings.Builder
 	for _, args := range [][]string{
 		{"frobnicate"}, {"task", "frobnicate"}, {"task", "--frobnicate"}, {"serve", "--frobnicate"}, {"serve", "extra"}, {"task", "show"}, {"task", "ls", "--state", "lost"},
-		{"task", "ls", "--limit", "0"}, {"apikey", "create"}, {"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
+		{"task", "ls", "--limit", "0"}, {"task", "ls", "--since", "soon"}, {"task", "ls", "--watch", "--every", "1ms"}, {"push", "ls", "--limit", "0"}, {"actions", "--limit", "-1"},
+		{"task", "purge"}, {"task", "purge", "x", "--tenant", "t"}, {"task", "purge", "--tenant", "t"}, {"task", "purge", "x"}, {"task", "retry"}, {"completion", "tcsh"}, {"apikey", "create"}, {"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
 		{"migrate", "down"}, {"send"}, {"send", "x", "--resume", "t"}, {"send", "x", "--agent", "a/b"}, {"send", "x", "--last-event-id", "1-a"},
 		{"send", "--data", "{"}, {"version", "-o", "yaml"},
 	} {
@@ -157,8 +160,8 @@ func TestEveryCommandRuns(t *testing.T) {
 	}
 	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off"}
 	for _, args := range [][]string{
-		{"serve"}, {"dev"}, {"task", "ls"}, {"task", "show", "x"}, {"task", "watch", "x"}, {"task", "cancel", "x"},
-		{"apikey", "create", "--tenant", "t", "--owner", "o"}, {"apikey", "ls"}, {"apikey", "revoke", "x"},
+		{"serve"}, {"dev"}, {"task", "ls"}, {"task", "show", "x"}, {"task", "watch", "x"}, {"task", "cancel", "x"}, {"task", "retry", "x"}, {"task", "purge", "--yes", "x"}, {"stats"}, {"actions"},
+		{"push", "ls"}, {"push", "attempts", "x"}, {"push", "replay", "x"}, {"push", "enable", "--tenant", "t", "x"}, {"apikey", "create", "--tenant", "t", "--owner", "o"}, {"apikey", "ls"}, {"apikey", "revoke", "x"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // whatever they do, they must not begin

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
 )
 
 // operator is what the operator's commands ask of the database: the tasks and keys of
@@ -22,19 +23,31 @@ type operator interface {
 	Watch(ctx context.Context, id string, after int64) iter.Seq2[watched, error]
 	// Cancel ends a task and returns it; a finished one is an error that says so.
 	Cancel(ctx context.Context, id string) (taskRow, error)
+	// Retry makes a new task of the input of one that did not end well, and returns it.
+	Retry(ctx context.Context, id string) (retriedTask, error)
+	// CountPurge returns how many tasks Purge would remove, and Purge how many it has.
+	CountPurge(ctx context.Context, f purgeFilter) (int64, error)
+	Purge(ctx context.Context, f purgeFilter) (int, error)
+
+	Overview(ctx context.Context) (*store.Overview, error)
+	// Actions returns what was done, newest first.
+	Actions(ctx context.Context, f actionFilter) ([]actionRow, error)
 
 	CreateKey(ctx context.Context, k keySpec) (createdKey, error)
 	Keys(ctx context.Context, tenant string) ([]keyRow, error)
 	RevokeKey(ctx context.Context, id string) (keyRow, error)
 
 	// Pushes returns webhooks, newest first; empty filters select all.
-	Pushes(ctx context.Context, task, tenant, state string, limit int) ([]pushRow, error)
+	Pushes(ctx context.Context, f pushFilter) ([]pushRow, error)
 	PushAttempts(ctx context.Context, id string, limit int) ([]pushTryRow, error)
 	// ReplayPush delivers again what follows an event; a negative one means what is not settled.
 	ReplayPush(ctx context.Context, id string, after int64) error
 	EnableDestination(ctx context.Context, tenant, origin string) (bool, error)
-	// Rewrap seals what is stored with the first key of the ring, and returns how much that was.
+	// Rewrap seals what is stored with the first key of the ring, and returns how much that was:
+	// of what it could do too, when it fails at the rest.
 	Rewrap(ctx context.Context, ring seal.Ring) (int, error)
+	// SealedWith counts the sealed secrets by key.
+	SealedWith(ctx context.Context) ([]store.Sealed, error)
 
 	Close()
 }
@@ -43,8 +56,23 @@ type operator interface {
 type taskFilter struct {
 	Tenant, Owner, Agent, ContextID string
 	States                          []a2a.State
+	Prefix                          string // of the id
+	Since, Until                    time.Time
 	Before                          string // id: only older tasks
 	Limit                           int
+}
+
+// purgeFilter says what to remove: a task, or what an owner has, or has in a context.
+type purgeFilter struct {
+	ID, Tenant, Owner, ContextID string
+}
+
+// retriedTask is a new task and the one that it was made of.
+type retriedTask struct {
+	ID        string `json:"id"`
+	Of        string `json:"of"`
+	ContextID string `json:"contextId"`
+	State     string `json:"state"`
 }
 
 // taskRow is one task in a list. The JSON is for programs and does not change silently.
@@ -80,6 +108,7 @@ type attemptRow struct {
 type taskDetail struct {
 	taskRow
 	Attempts []attemptRow    `json:"attempts"`
+	Timeline []timelineRow   `json:"timeline"`
 	Raw      json.RawMessage `json:"task"` // as A2A 0.3 shows it
 	Task     a2a.Task        `json:"-"`
 }

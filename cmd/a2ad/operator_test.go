@@ -21,12 +21,16 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // fakeOperator stands where the database will be.
 type fakeOperator struct {
 	filter taskFilter
+	purged []purgeFilter
+	lists  int    // after so many lists, if it is not 0, stop is called
+	stop   func() // or nil
 	key    keySpec
 	closed bool
 	hang   context.CancelFunc // Watch cancels and waits
@@ -51,6 +55,12 @@ func (f *fakeOperator) rows() []taskRow {
 func (f *fakeOperator) Tasks(_ context.Context, filter taskFilter) ([]taskRow, error) {
 	f.filter = filter
 	rows := f.rows()
+	if f.lists > 0 {
+		if f.lists--; f.lists == 0 {
+			f.stop()
+		}
+		rows[0].Events += int64(-f.lists) // of the newest task alone
+	}
 	return rows[:min(len(rows), filter.Limit)], nil
 }
 
@@ -71,8 +81,41 @@ func (f *fakeOperator) Task(_ context.Context, id string) (taskDetail, error) {
 	if id != taskID {
 		return taskDetail{}, errNoTask
 	}
-	end := someTime.Add(time.Second)
+	end, status := someTime.Add(time.Second), func(s a2a.State, text string) a2a.Event {
+		u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
+		if text != "" {
+			u.Status.Message = &a2a.Message{Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}
+		}
+		return u
+	}
+	chunk := &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "count"}}
+	later := func(ms int) time.Time { return someTime.Add(time.Duration(ms) * time.Millisecond) }
+	happened := &store.Timeline{
+		Events: []store.Logged{
+			{Seq: 1, At: someTime, Source: store.SourceCaller, Event: status(a2a.StateSubmitted, "")},
+			{Seq: 2, At: later(3), Source: store.SourceWorker, Worker: "replica-0", Epoch: 1, Event: status(a2a.StateWorking, "")},
+			{Seq: 3, At: later(900), Source: store.SourceServer, Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
+			{Seq: 4, At: later(1100), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 2000},
+			{Seq: 5, At: later(1200), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 200},
+			{Seq: 6, At: later(1300), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
+		},
+		Messages: []store.Said{
+			{Seq: 1, AtSeq: 1, Message: a2a.Message{Role: a2a.RoleUser, Parts: f.snapshot().History[0].Parts}},
+			{Seq: 2, AtSeq: 6, Message: a2a.Message{Role: a2a.RoleAgent}},
+			{Seq: 3, AtSeq: 7, Message: a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and these"}}}},
+		},
+		Attempts: []store.Attempt{
+			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: later(3), EndedAt: end, Outcome: "expired", Error: "no sign of life"},
+			{Epoch: 3, Attempt: 2, Worker: "replica-1", ClaimedAt: end},
+		},
+		Tries: []store.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a", PushTry: store.PushTry{
+			From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: store.TriggerManual, StartedAt: later(1150), Try: store.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
+		}}},
+		Actions: []store.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: store.ActionPushReplay, Detail: json.RawMessage(`{"after":1}`)}},
+	}
 	return taskDetail{
+		Timeline: newTimeline("acme/alice", happened),
+
 		taskRow: f.rows()[0], Task: f.snapshot(), Raw: json.RawMessage(`{"kind":"task"}`),
 		Attempts: []attemptRow{
 			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: someTime, EndedAt: &end, Outcome: "lost", Error: "no sign of life"},
@@ -182,6 +225,13 @@ func TestOperatorScreens(t *testing.T) {
 		{"task-show", []string{"task", "show", taskID}}, {"task-show-json", []string{"task", "show", taskID, "-o", "json"}}, {"task-show-none", []string{"task", "show", "x"}},
 		{"task-watch", []string{"task", "watch", taskID}}, {"task-watch-after", []string{"task", "watch", taskID, "--after", "5"}}, {"task-watch-json", []string{"task", "watch", taskID, "-o", "json"}},
 		{"task-cancel", []string{"task", "cancel", oldTask, taskID, "x"}}, {"task-cancel-json", []string{"task", "cancel", taskID, "-o", "json"}},
+		{"task-ls-since", []string{"task", "ls", "--since", "2026-01-02", "--until", "2026-01-02T05:00:00Z", "--id", "019a", "--limit", "1"}},
+		{"task-retry", []string{"task", "retry", oldTask, taskID}}, {"task-retry-json", []string{"task", "retry", taskID, "-o", "json"}},
+		{"task-purge", []string{"task", "purge", "--yes", taskID, "x"}}, {"task-purge-owner", []string{"task", "purge", "--yes", "--tenant", "acme", "--owner", "ann"}},
+		{"task-purge-json", []string{"task", "purge", "--yes", "--tenant", "acme", "--owner", "ann", "--context", "c1", "-o", "json"}},
+		{"stats", []string{"stats"}}, {"stats-json", []string{"stats", "-o", "json"}},
+		{"actions", []string{"actions"}}, {"actions-json", []string{"actions", "-o", "json"}}, {"actions-page", []string{"actions", "--limit", "2"}},
+		{"push-replay-json", []string{"push", "replay", pushID, "-o", "json"}}, {"push-enable-json", []string{"push", "enable", "--tenant", "acme", "https://hooks.example:443", "-o", "json"}},
 		{"apikey-create", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--name", "laptop"}},
 		{"apikey-create-json", []string{"apikey", "create", "--tenant", "acme", "--owner", "alice", "--scopes", "worker,tasks:read,worker", "-o", "json"}},
 		{"apikey-create-bounded", []string{"apikey", "create", "--tenant", "acme", "--owner", "ci", "--agents", "words,echo,words", "--expires-in", "12h", "--env", "test"}},
@@ -205,8 +255,12 @@ func TestOperatorScreens(t *testing.T) {
 func TestTaskLsFilter(t *testing.T) {
 	t.Parallel()
 	op := &fakeOperator{}
-	screenful(t, t.Context(), op.use, onDatabase, "task", "ls", "--tenant", "t", "--owner", "o", "--agent", "a", "--context", "c", "--state", "working,failed", "--before", "b", "--limit", "7")
-	want := taskFilter{Tenant: "t", Owner: "o", Agent: "a", ContextID: "c", States: []a2a.State{a2a.StateWorking, a2a.StateFailed}, Before: "b", Limit: 7}
+	screenful(t, t.Context(), op.use, onDatabase, "task", "ls", "--tenant", "t", "--owner", "o", "--agent", "a", "--context", "c", "--state", "working,failed", "--before", "b", "--limit", "7",
+		"--id", "019", "--since", "2026-01-02T03:04:05Z", "--until", "2026-01-03")
+	want := taskFilter{
+		Tenant: "t", Owner: "o", Agent: "a", ContextID: "c", States: []a2a.State{a2a.StateWorking, a2a.StateFailed}, Before: "b", Limit: 7,
+		Prefix: "019", Since: someTime.Truncate(time.Second), Until: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
+	}
 	if diff := cmp.Diff(want, op.filter); diff != "" {
 		t.Errorf("filter (-want +got):\n%s", diff)
 	}
@@ -405,7 +459,8 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-func (f *fakeOperator) Pushes(_ context.Context, task, tenant, state string, _ int) ([]pushRow, error) {
+func (f *fakeOperator) Pushes(_ context.Context, p pushFilter) ([]pushRow, error) {
+	task, tenant, state := p.Task, p.Tenant, p.State
 	at := f.rows()[0].CreatedAt
 	rows := []pushRow{
 		{
@@ -430,3 +485,108 @@ func (f *fakeOperator) EnableDestination(context.Context, string, string) (bool,
 }
 
 func (f *fakeOperator) Rewrap(context.Context, seal.Ring) (int, error) { return 3, nil }
+
+func (f *fakeOperator) SealedWith(context.Context) ([]store.Sealed, error) { return nil, nil }
+
+func (f *fakeOperator) Retry(_ context.Context, id string) (retriedTask, error) {
+	if id == oldTask {
+		return retriedTask{}, fmt.Errorf("task %s: it is completed: %w", id, store.ErrNothingToRetry)
+	}
+	return retriedTask{ID: "019a9d40-0000-7000-8000-0000000000b1", Of: id, ContextID: "c1", State: "submitted"}, nil
+}
+
+func (f *fakeOperator) CountPurge(_ context.Context, p purgeFilter) (int64, error) {
+	n, err := f.count(p)
+	return int64(n), err
+}
+
+func (f *fakeOperator) count(p purgeFilter) (int, error) {
+	switch p.ID {
+	case "":
+		return 3, nil
+	case taskID:
+		return 1, nil
+	}
+	return 0, fmt.Errorf("task %s: not a task id", p.ID)
+}
+
+func (f *fakeOperator) Purge(_ context.Context, p purgeFilter) (int, error) {
+	f.purged = append(f.purged, p)
+	return f.count(p)
+}
+
+func (f *fakeOperator) Actions(_ context.Context, a actionFilter) ([]actionRow, error) {
+	rows := []actionRow{
+		{ID: 9, At: someTime, Actor: "operator ann@desk", Action: "task.retry", Tenant: "acme", Owner: "alice", TaskID: taskID, Detail: json.RawMessage(`{"new":"019a9d40-0000-7000-8000-0000000000b1"}`)},
+		{ID: 8, At: someTime, Actor: "replica r1", Action: "push.disable", Tenant: "acme", Detail: json.RawMessage(`{"destination":"https://hooks.example:443"}`)},
+		{ID: 7, At: someTime, Actor: "address 192.0.2.1", Action: "signin.failed", Detail: json.RawMessage(`{}`)},
+	}
+	return rows[:min(len(rows), a.Limit)], nil
+}
+
+func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
+	return &store.Overview{
+		Tasks: []store.TaskCount{
+			{Agent: "echo", State: a2a.StateCompleted, Tasks: 120_345}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
+			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
+		},
+		Queues:   []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
+		Workers:  []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
+		Replicas: []store.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
+		Push:     store.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
+		Down: []store.DestinationDown{
+			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
+		},
+		Bytes:        5 << 30,
+		Tables:       []store.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
+		Transactions: []store.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
+	}, nil
+}
+
+// TestPurgeAsks: nothing goes without a yes, and a script must say so on the command line.
+func TestPurgeAsks(t *testing.T) {
+	t.Parallel()
+	owner := []string{"task", "purge", "--tenant", "acme", "--owner", "ann"}
+	for _, tc := range []struct {
+		name, answer string
+		asks         bool
+		args         []string
+		purged       int
+	}{
+		{"yes", "y\n", true, owner, 1}, {"no", "n\n", true, owner, 0}, {"nothing", "\n", true, owner, 0}, {"gone", "", true, owner, 0},
+		{"script", "y\n", false, owner, 0}, {"one", "yes\n", true, []string{"task", "purge", taskID}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			op := &fakeOperator{}
+			golden(t, "task-purge-ask-"+tc.name, screenful(t, t.Context(), func(app *App) {
+				op.use(app)
+				app.Asks, app.Stdin = tc.asks, strings.NewReader(tc.answer)
+			}, onDatabase, tc.args...))
+			if len(op.purged) != tc.purged {
+				t.Errorf("purged %+v", op.purged)
+			}
+		})
+	}
+}
+
+// TestTaskLsWatch shows the list again until it is interrupted; to a program only what changed.
+func TestTaskLsWatch(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		terminal bool
+		args     []string
+	}{{"terminal", true, nil}, {"pipe", false, nil}, {"json", false, []string{"-o", "json"}}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			op := &fakeOperator{stop: cancel, lists: 3}
+			golden(t, "task-ls-watch-"+tc.name, screenful(t, ctx, func(app *App) {
+				op.use(app)
+				app.Terminal = tc.terminal
+			}, onDatabase, append([]string{"task", "ls", "--watch", "--every", "100ms"}, tc.args...)...))
+		})
+	}
+}

@@ -53,22 +53,38 @@ type pushTryRow struct {
 	Answer    string    `json:"answer,omitempty"`
 }
 
+// pushFilter selects webhooks; empty values select all.
+type pushFilter struct {
+	Task, Tenant, Owner, Origin, State string
+	Before                             string // id: only older ones
+	Limit                              int
+}
+
 // PushLsCmd is `a2ad push ls`.
 type PushLsCmd struct {
 	Task     string `placeholder:"TASK" help:"Only webhooks of this task."`
 	Tenant   string `placeholder:"T" help:"Only webhooks of this tenant."`
+	Owner    string `placeholder:"O" help:"Only webhooks of this owner."`
+	Origin   string `placeholder:"ORIGIN" help:"Only webhooks to this destination: scheme://host:port."`
 	State    string `enum:",active,done,dead,disabled" default:"" placeholder:"STATE" help:"Only webhooks in this state: active, done, dead or disabled."`
-	Limit    int    `default:"50" placeholder:"N" help:"At most so many."`
+	Before   string `placeholder:"ID" help:"Only webhooks older than this one: the next page."`
+	Limit    int    `default:"50" placeholder:"N" help:"At most so many (default 50)."`
 	Database `group:"database"`
 	Output
 }
 
+// Validate is called by the parser.
+func (c *PushLsCmd) Validate() error { return checkLimit(c.Limit) }
+
 // Run lists.
 func (c *PushLsCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		rows, err := op.Pushes(ctx, c.Task, c.Tenant, c.State, c.Limit)
+		rows, err := op.Pushes(ctx, pushFilter{Task: c.Task, Tenant: c.Tenant, Owner: c.Owner, Origin: c.Origin, State: c.State, Before: c.Before, Limit: c.Limit})
 		if err != nil {
 			return err
+		}
+		if len(rows) == c.Limit && !c.json() {
+			defer fmt.Fprintf(app.Stderr, "the next page: --before %s\n", rows[len(rows)-1].ID)
 		}
 		head := []string{"WEBHOOK", "TASK", "ID", "TENANT/OWNER", "STATE", "SETTLED", "NEXT TRY", "URL", "REASON"}
 		return printRows(app.Stdout, c.json(), head, rows, func(r pushRow) []string {
@@ -96,10 +112,13 @@ func (r *pushRow) show() string {
 // PushAttemptsCmd is `a2ad push attempts`.
 type PushAttemptsCmd struct {
 	ID       string `arg:"" help:"Webhook, as push ls shows it."`
-	Limit    int    `default:"50" placeholder:"N" help:"At most so many, the newest."`
+	Limit    int    `default:"50" placeholder:"N" help:"At most so many, the newest (default 50)."`
 	Database `group:"database"`
 	Output
 }
+
+// Validate is called by the parser.
+func (c *PushAttemptsCmd) Validate() error { return checkLimit(c.Limit) }
 
 // Run lists.
 func (c *PushAttemptsCmd) Run(ctx context.Context, app *App) error {
@@ -126,6 +145,12 @@ type PushReplayCmd struct {
 	IDs      []string `arg:"" name:"id" help:"Webhooks, as push ls shows them."`
 	After    int64    `default:"-1" placeholder:"SEQ" help:"Deliver again everything behind this event; without it, what is not settled."`
 	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*PushReplayCmd) Help() string {
+	return `Makes a webhook that is dead or disabled active again, and begins its schedule anew. What was delivered before comes again under the ids it had.`
 }
 
 // Run replays one after the other.
@@ -134,6 +159,9 @@ func (c *PushReplayCmd) Run(ctx context.Context, app *App) error {
 		return each(app, c.IDs, func(id string) error {
 			if err := op.ReplayPush(ctx, id, c.After); err != nil {
 				return err
+			}
+			if c.json() {
+				return printJSON(app.Stdout, replayedPush{ID: id, Replayed: true})
 			}
 			_, err := fmt.Fprintf(app.Stdout, "%s is delivered again\n", id)
 			return err
@@ -146,6 +174,24 @@ type PushEnableCmd struct {
 	Tenant   string `required:"" placeholder:"T" help:"Tenant whose webhooks these are."`
 	Origin   string `arg:"" help:"Destination: scheme://host:port, as push ls -o json shows it."`
 	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*PushEnableCmd) Help() string {
+	return `The exit code is 1 when the destination neither rests nor is disabled.`
+}
+
+// replayedPush and enabledOrigin are what programs are told.
+type replayedPush struct {
+	ID       string `json:"id"`
+	Replayed bool   `json:"replayed"`
+}
+
+type enabledOrigin struct {
+	Tenant  string `json:"tenant"`
+	Origin  string `json:"origin"`
+	Enabled bool   `json:"enabled"`
 }
 
 var errNothingToEnable = errors.New("the destination neither rests nor is it disabled")
@@ -159,6 +205,9 @@ func (c *PushEnableCmd) Run(ctx context.Context, app *App) error {
 		}
 		if !mended {
 			return errNothingToEnable
+		}
+		if c.json() {
+			return printJSON(app.Stdout, enabledOrigin{Tenant: c.Tenant, Origin: c.Origin, Enabled: true})
 		}
 		_, err = fmt.Fprintf(app.Stdout, "%s is called again\n", c.Origin)
 		return err

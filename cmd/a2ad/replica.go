@@ -25,11 +25,13 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
 	"github.com/a2ad/a2ad/internal/maintenance"
+	"github.com/a2ad/a2ad/internal/metrics"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
@@ -65,6 +67,9 @@ type replica struct {
 	policy     push.Policy
 	pushKeys   *push.Keys
 	deliverer  *push.Deliverer
+	metrics    *metrics.Metrics  // nil when nobody could read them
+	traces     *tracing.Provider // nil when they are off
+	tracer     *tracing.Tracer   // nil likewise
 }
 
 // openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
@@ -87,6 +92,10 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 		if r.admin, err = net.Listen("tcp", string(cfg.AdminListen)); err != nil {
 			return nil, fmt.Errorf("A2AD_ADMIN_LISTEN: %w", err)
 		}
+	}
+	r.openMetrics()
+	if err = r.openTraces(ctx, app); err != nil {
+		return nil, err
 	}
 	if err = r.openTLS(); err != nil {
 		return nil, err
@@ -113,10 +122,14 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("wakes: %w", err)
 	}
+	var statements pgx.QueryTracer
+	if r.traces != nil {
+		statements = r.traces.Statements()
+	}
 	r.store, err = store.Open(ctx, store.Config{
 		URL: r.cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: r.cfg.DBPool, Logger: r.logger,
 		StatementTimeout: r.cfg.StatementTimeout, LockTimeout: r.cfg.LockTimeout, IdleTxTimeout: r.cfg.IdleTxTimeout, AcquireTimeout: r.cfg.PoolTimeout,
-		Wake: r.wake, Take: r.take, Committed: r.committed,
+		Wake: r.wake, Take: r.take, Committed: r.committed, Tracer: statements,
 	})
 	if err != nil {
 		return err
@@ -165,7 +178,7 @@ func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authentica
 	cfg := workerapi.Config{
 		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
-		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger, Tracer: r.tracer,
 	}
 	r.workers = workerapi.New(r.store, r.hub, cfg)
 }
@@ -174,7 +187,7 @@ func (r *replica) openWork() {
 	def := r.limits()
 	r.pool = worker.New(r.store, r.hub, worker.Config{
 		Worker: r.name, Slots: r.cfg.Workers, Agents: r.crew.workers(), Limits: def, Poll: r.cfg.PollInterval, Drain: runGrace(r.cfg.DrainTimeout),
-		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger,
+		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts, Logger: r.logger, Tracer: r.tracer,
 	})
 }
 
@@ -229,7 +242,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
 		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxMessageBytes: int64(r.cfg.MaxMessage), MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory), MaxInFlight: r.cfg.MaxInFlight, MaxPending: r.cfg.MaxPending,
-		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx,
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx, Tracer: r.tracer,
 	})
 	if err != nil {
 		return err
@@ -242,7 +255,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	limits := wire.Limits{
 		Parts: r.cfg.MaxParts, PartBytes: int(r.cfg.MaxPart), IDBytes: int(r.cfg.MaxID), URLBytes: int(r.cfg.MaxPushURL), TokenSize: int(r.cfg.MaxPushSecret),
 	}
-	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
+	old, current := v03.Codec{Lenient: r.cfg.Lenient03, WorkshopCard: r.cfg.CardWorkshop, Limits: limits, OnLenient: r.onLenient()}, v1.Codec{Limits: limits, OldErrors: r.cfg.ErrorProfile == rpc.Profile100}
 	var signer rpc.CardSigner
 	if r.cfg.CardSigning {
 		signer = r.pushKeys
@@ -255,7 +268,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
-		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger,
+		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger, Watch: r.watch(), Tracer: r.tracer,
 	})
 	if err == nil && r.grpc != nil {
 		r.calls = r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)
@@ -322,8 +335,9 @@ func (r *replica) run(ctx, told context.Context) error {
 		front = append(front, lifecycle.Part{Name: "grpc", Run: func(ctx context.Context) error { return r.calls.Serve(ctx, r.grpc, r.cfg.DrainTimeout) }})
 	}
 	if r.admin != nil {
+		r.showMetrics(told)
 		where = append(where, "admin", r.admin.Addr().String())
-		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(told)}
+		admin := &rpc.Admin{Timeout: r.cfg.ReadyTimeout, Checks: r.checks(told), Metrics: r.metrics.Handler(r.logger)}
 		back = append(back, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error { return rpc.ServeAdmin(ctx, r.admin, admin.Handler()) }})
 	}
 	if r.reload != nil {
@@ -376,4 +390,5 @@ func (r *replica) close() {
 	if r.store != nil {
 		r.store.Close()
 	}
+	r.closeTraces()
 }

@@ -156,7 +156,11 @@ func configure(app *App, cmd any, flags flagValues, env environment) error {
 		}
 	}
 	app.settings, app.faults = values, faults
-	if _, reports := cmd.(*ConfigCmd); reports || len(faults) == 0 {
+	if c, ok := cmd.(interface{ reportsFaults() }); ok {
+		c.reportsFaults()
+		return nil
+	}
+	if len(faults) == 0 {
 		return nil
 	}
 	e := &faultsError{faults: faults}

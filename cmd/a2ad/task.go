@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -17,40 +18,65 @@ import (
 // TaskCmd is `a2ad task`: the tasks of every tenant, on the database.
 type TaskCmd struct {
 	Ls     TaskLsCmd     `cmd:"" group:"commands" help:"List tasks, newest first."`
-	Show   TaskShowCmd   `cmd:"" group:"commands" help:"Show one task with its attempts, history and artifacts."`
+	Show   TaskShowCmd   `cmd:"" group:"commands" help:"Show one task and everything that happened to it."`
 	Watch  TaskWatchCmd  `cmd:"" group:"commands" help:"Follow a task until it ends."`
 	Cancel TaskCancelCmd `cmd:"" group:"commands" help:"Cancel tasks."`
+	Retry  TaskRetryCmd  `cmd:"" group:"commands" help:"Make new tasks of some that have failed."`
+	Purge  TaskPurgeCmd  `cmd:"" group:"commands" help:"Remove tasks and everything about them."`
 }
 
 // TaskLsCmd is `a2ad task ls`.
 type TaskLsCmd struct {
-	Tenant   string   `placeholder:"T" help:"Only tasks of this tenant."`
-	Owner    string   `placeholder:"O" help:"Only tasks of this owner."`
-	Agent    string   `placeholder:"NAME" help:"Only tasks of this agent."`
-	Context  string   `placeholder:"ID" help:"Only tasks of this conversation."`
-	State    []string `enum:"submitted,working,input-required,auth-required,completed,failed,canceled,rejected" placeholder:"STATE" help:"Only tasks in one of these states: submitted, working, input-required, auth-required, completed, failed, canceled, rejected."`
-	Before   string   `placeholder:"ID" help:"Only tasks older than this one: the next page."`
-	Limit    int      `default:"50" placeholder:"N" help:"At most so many tasks (default 50)."`
+	Tenant   string        `placeholder:"T" help:"Only tasks of this tenant."`
+	Owner    string        `placeholder:"O" help:"Only tasks of this owner."`
+	Agent    string        `placeholder:"NAME" help:"Only tasks of this agent."`
+	Context  string        `placeholder:"ID" help:"Only tasks of this conversation."`
+	State    []string      `enum:"submitted,working,input-required,auth-required,completed,failed,canceled,rejected" placeholder:"STATE" help:"Only tasks in one of these states: submitted, working, input-required, auth-required, completed, failed, canceled, rejected."`
+	ID       string        `name:"id" placeholder:"PREFIX" help:"Only tasks whose id begins like this."`
+	Since    Moment        `placeholder:"TIME" help:"Only tasks made from then on: a time, or how long ago (24h)."`
+	Until    Moment        `placeholder:"TIME" help:"Only tasks made before then."`
+	Before   string        `placeholder:"ID" help:"Only tasks older than this one: the next page."`
+	Limit    int           `default:"50" placeholder:"N" help:"At most so many tasks (default 50)."`
+	Watch    bool          `help:"Show the list again and again, until Ctrl-C; with -o json only what is new or has changed."`
+	Every    time.Duration `default:"2s" placeholder:"DURATION" help:"How often, with --watch (default 2s)."`
 	Database `group:"database"`
 	Output
 }
 
-// Validate is called by the parser.
-func (c *TaskLsCmd) Validate() error {
-	if c.Limit < 1 || c.Limit > 10_000 {
+// Help is shown below the usage line.
+func (*TaskLsCmd) Help() string {
+	return `Tasks of all tenants, in the order in which they were made. The next page begins behind --before, however many there are. Times are like 2026-11-20, 2026-11-20T14:00:00Z, or 24h for a day ago.`
+}
+
+// checkLimit bounds what is read at once.
+func checkLimit(n int) error {
+	if n < 1 || n > 10_000 {
 		return errors.New("--limit must be from 1 to 10000")
 	}
 	return nil
 }
 
+// Validate is called by the parser.
+func (c *TaskLsCmd) Validate() error {
+	if c.Every < 100*time.Millisecond {
+		return errors.New("--every must be at least 100ms")
+	}
+	return checkLimit(c.Limit)
+}
+
 // Run lists.
 func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
-	f := taskFilter{Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Before: c.Before, Limit: c.Limit}
+	f := taskFilter{
+		Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Prefix: c.ID, Since: c.Since.Time, Until: c.Until.Time, Before: c.Before, Limit: c.Limit,
+	}
 	for _, name := range c.State {
 		s, _ := a2a.ParseState(name)
 		f.States = append(f.States, s)
 	}
 	return c.withOperator(ctx, app, func(op operator) error {
+		if c.Watch {
+			return c.watch(ctx, app, op, f)
+		}
 		rows, err := op.Tasks(ctx, f)
 		if err != nil {
 			return err
@@ -144,15 +170,9 @@ func showTask(w io.Writer, d *taskDetail, paint painter) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if len(d.Attempts) > 0 {
-		fmt.Fprintln(w, "\n"+paint.bold("Attempts"))
-		err := printRows(w, false, []string{"ATTEMPT", "EPOCH", "WORKER", "CLAIMED", "ENDED", "OUTCOME", "ERROR"}, d.Attempts, func(a attemptRow) []string {
-			return []string{
-				strconv.Itoa(a.Attempt), strconv.FormatInt(a.Epoch, 10), cell(a.Worker), moment(a.ClaimedAt),
-				momentOf(a.EndedAt), cell(a.Outcome), cell(a.Error),
-			}
-		})
-		if err != nil {
+	if len(d.Timeline) > 0 {
+		fmt.Fprintln(w, "\n"+paint.bold("Timeline"))
+		if err := showTimeline(w, d.Timeline); err != nil {
 			return err
 		}
 	}
@@ -276,6 +296,43 @@ func messageParts(m *a2a.Message) []a2a.Part {
 	return m.Parts
 }
 
+// watch lists until it is interrupted. A person sees the newest list alone.
+func (c *TaskLsCmd) watch(ctx context.Context, app *App, op operator, f taskFilter) error {
+	tick := time.NewTicker(c.Every)
+	defer tick.Stop()
+	shown := map[string]string{}
+	for first := true; ; first = false {
+		rows, err := op.Tasks(ctx, f)
+		if ctx.Err() != nil {
+			return &exitError{code: exitInterrupted}
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case c.json():
+			rows = slices.DeleteFunc(rows, func(r taskRow) bool {
+				is := fmt.Sprintf("%s %d %d %s", r.State, r.Events, r.Epoch, r.Worker)
+				same := shown[r.ID] == is
+				shown[r.ID] = is
+				return same
+			})
+		case app.Terminal:
+			fmt.Fprint(app.Stdout, "\x1b[H\x1b[2J")
+		case !first:
+			fmt.Fprintln(app.Stdout)
+		}
+		if err := printTasks(app, c.json(), rows); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return &exitError{code: exitInterrupted}
+		}
+	}
+}
+
 // TaskCancelCmd is `a2ad task cancel`.
 type TaskCancelCmd struct {
 	IDs      []string `arg:"" name:"id" help:"Ids of the tasks."`
@@ -298,6 +355,155 @@ func (c *TaskCancelCmd) Run(ctx context.Context, app *App) error {
 			return err
 		})
 	})
+}
+
+// TaskRetryCmd is `a2ad task retry`.
+type TaskRetryCmd struct {
+	IDs      []string `arg:"" name:"id" help:"Ids of tasks that have failed, or were canceled or rejected."`
+	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*TaskRetryCmd) Help() string {
+	return `A task that has ended stays as it is. A new one is made for the same tenant, owner and agent, in the same context, of the first message of the old one, to which it refers. Its id is printed. Webhooks are not taken over. The exit code is 1 when any of them could not be retried.`
+}
+
+// Run retries one after the other and goes on behind one that cannot be retried.
+func (c *TaskRetryCmd) Run(ctx context.Context, app *App) error {
+	return c.withOperator(ctx, app, func(op operator) error {
+		return each(app, c.IDs, func(id string) error {
+			made, err := op.Retry(ctx, id)
+			if err != nil {
+				return err
+			}
+			if c.json() {
+				return printJSON(app.Stdout, made)
+			}
+			_, err = fmt.Fprintln(app.Stdout, made.ID)
+			return err
+		})
+	})
+}
+
+// TaskPurgeCmd is `a2ad task purge`.
+type TaskPurgeCmd struct {
+	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of the tasks."`
+	Tenant   string   `placeholder:"T" help:"With --owner, in place of ids: all tasks of an owner of this tenant."`
+	Owner    string   `placeholder:"O" help:"The owner."`
+	Context  string   `placeholder:"ID" help:"Of these, only those of this conversation."`
+	Yes      bool     `short:"y" help:"Do not ask."`
+	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*TaskPurgeCmd) Help() string {
+	return `Removes tasks for ever, with their messages, artifacts, events, attempts and webhooks. What runs is canceled first, and no webhook of theirs is called once the command ends. The audit log keeps that it was done, and nothing else. It asks first; a script says --yes.`
+}
+
+// Validate is called by the parser.
+func (c *TaskPurgeCmd) Validate() error {
+	byOwner := c.Tenant != "" || c.Owner != "" || c.Context != ""
+	switch {
+	case len(c.IDs) > 0 && byOwner:
+		return errors.New("name tasks, or a tenant and an owner, and not both")
+	case len(c.IDs) == 0 && (c.Tenant == "" || c.Owner == ""):
+		return errors.New("name tasks, or a --tenant and an --owner")
+	}
+	return nil
+}
+
+// purged is what programs are told.
+type purged struct {
+	ID     string `json:"id,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Purged int    `json:"purged"`
+}
+
+// Run removes, once it is sure.
+func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
+	if !c.Yes && !app.Asks {
+		return &exitError{exitUsage, errors.New("nobody can be asked here: look at \"a2ad task ls\", then say --yes")}
+	}
+	return c.withOperator(ctx, app, func(op operator) error {
+		filters := []purgeFilter{{Tenant: c.Tenant, Owner: c.Owner, ContextID: c.Context}}
+		if len(c.IDs) > 0 {
+			filters = nil
+			for _, id := range c.IDs {
+				filters = append(filters, purgeFilter{ID: id})
+			}
+		}
+		if !c.Yes {
+			if sure, err := c.ask(ctx, app, op, filters); err != nil || !sure {
+				return err
+			}
+		}
+		failed := false
+		for _, f := range filters {
+			n, err := op.Purge(ctx, f)
+			if err == nil && n == 0 && f.ID != "" {
+				err = fmt.Errorf("task %s: %w", f.ID, a2a.ErrTaskNotFound)
+			}
+			if err != nil {
+				fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
+				failed = true
+			}
+			if err := c.show(app, f, n); err != nil {
+				return err
+			}
+		}
+		if failed {
+			return &exitError{code: exitFailure}
+		}
+		return nil
+	})
+}
+
+func (c *TaskPurgeCmd) show(app *App, f purgeFilter, n int) error {
+	if c.json() {
+		return printJSON(app.Stdout, purged{ID: f.ID, Tenant: f.Tenant, Owner: f.Owner, Purged: n})
+	}
+	if n == 0 && f.ID != "" {
+		return nil
+	}
+	if f.ID != "" {
+		_, err := fmt.Fprintf(app.Stdout, "%s purged\n", f.ID)
+		return err
+	}
+	_, err := fmt.Fprintf(app.Stdout, "%s purged\n", count(n, "task"))
+	return err
+}
+
+var errNotPurged = errors.New("nothing was removed")
+
+// ask says how much there is to remove, and reports whether it is to be done.
+func (c *TaskPurgeCmd) ask(ctx context.Context, app *App, op operator, filters []purgeFilter) (bool, error) {
+	total := int64(0)
+	for _, f := range filters {
+		n, err := op.CountPurge(ctx, f)
+		if err != nil {
+			return false, err
+		}
+		total += n
+	}
+	if total == 0 {
+		return true, nil // what follows says so
+	}
+	what, them := count(int(total), "task"), "them"
+	if total == 1 {
+		them = "it"
+	}
+	if c.Owner != "" {
+		what += " of " + printable(c.Tenant+"/"+c.Owner)
+	}
+	fmt.Fprintf(app.Stderr, "This removes %s and everything about %s, for ever. Go on? [y/N] ", what, them)
+	answer := ""
+	if _, err := fmt.Fscanln(app.Stdin, &answer); err != nil || !slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)) {
+		return false, errNotPurged
+	}
+	return true, nil
 }
 
 // each does something to every id, says what went wrong with which, and fails in the

@@ -46,6 +46,14 @@ func isID(text string, notZero bool) bool {
 	return !strings.Contains(text, "-") && (!notZero || strings.Trim(text, "0") != "")
 }
 
+// TraceID returns the id of the whole trace, or "".
+func (t Traceparent) TraceID() string {
+	if t == "" {
+		return ""
+	}
+	return string(t[traceID : parentID-1])
+}
+
 // Next is a step of the same trace with an id of its own, for a request that t brought about.
 func (t Traceparent) Next() Traceparent {
 	if t == "" {

@@ -12,7 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -117,7 +117,7 @@ func tlsServer(t *testing.T, cert *ServerCert, c Certs) string {
 		}
 		fmt.Fprintf(w, "%s/%s %s %s %v", p.Tenant, p.Owner, p.Actor(), p.Kind, p.Scopes)
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.Listener = tls.NewListener(server.Listener, cert.Config())
 	server.Start()
 	t.Cleanup(server.Close)

@@ -51,6 +51,7 @@ func experiments() []experiment {
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
 		{"starve", "reads beside many who wait, on a small pool", (*bench).starve},
 		{"timing", "whether the time of a refusal tells what there is", (*bench).timing},
+		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"list", "pages of the list of an owner with very many tasks", (*bench).list},
 		{"retire", "retention, and what sends feel of it", (*bench).retire},
 		{"idle", "memory and connections of idle streams", (*bench).idle},

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -119,6 +120,9 @@ func stderrOf(err error) string {
 	return ""
 }
 
+// noAdmin is the setting without which a replica has a listener for operators.
+const noAdmin = "A2AD_ADMIN_LISTEN=off"
+
 // serve starts a replica and returns when it is ready.
 func (b *bench) serve(ctx context.Context, name, database string, extra ...string) (*server, error) {
 	if err := b.build(ctx); err != nil {
@@ -133,6 +137,9 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 		return nil, err
 	}
 	s := &server{name: name, url: "http://" + api, admin: "http://" + admin, exited: make(chan struct{}), log: filepath.Join(b.dir, name+".log")}
+	if slices.Contains(extra, noAdmin) {
+		s.admin = ""
+	}
 	s.cmd = exec.Command(b.a2ad, "serve")
 	s.cmd.Dir = b.dir
 	s.cmd.Env = b.environ(database, append([]string{"A2AD_LISTEN=" + api, "A2AD_ADMIN_LISTEN=" + admin, "A2AD_REPLICA=" + name}, extra...)...)
@@ -178,7 +185,7 @@ func (s *server) await(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s.get(ctx, "/readyz", io.Discard) == nil {
+		if s.ready(ctx) == nil {
 			return nil
 		}
 		select {
@@ -191,9 +198,21 @@ func (s *server) await(ctx context.Context) error {
 	}
 }
 
+// ready asks a replica whether it serves.
+func (s *server) ready(ctx context.Context) error {
+	if s.admin == "" {
+		return fetch(ctx, s.url+"/.well-known/agent-card.json", io.Discard)
+	}
+	return s.get(ctx, "/readyz", io.Discard)
+}
+
 // get reads something from the admin listener.
 func (s *server) get(ctx context.Context, path string, w io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+path, nil)
+	return fetch(ctx, s.admin+path, w)
+}
+
+func fetch(ctx context.Context, url string, w io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -203,7 +222,7 @@ func (s *server) get(ctx context.Context, path string, w io.Writer) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", path, resp.Status)
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
 	}
 	_, err = io.Copy(w, resp.Body)
 	return err

@@ -35,6 +35,7 @@ func TestDocuments(t *testing.T) {
 		{"README.md", true, ""},
 		{"docs/agents.md", false, "python3"},
 		{"docs/audit.md", false, ""},
+		{"docs/cli.md", true, ""},
 		{"docs/configuration.md", false, ""},
 		{"docs/operations.md", false, ""},
 		{"docs/webhooks.md", false, "python3 node"},

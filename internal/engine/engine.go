@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // Config bounds what callers may ask for. Zero values mean no limit, but for PageKey, which
@@ -31,7 +32,8 @@ type Config struct {
 	Push               PushRules
 	// Drain ends when the server is about to stop: waiting sends then answer with the task as
 	// it is. It is a signal, not the context of any work.
-	Drain context.Context
+	Drain  context.Context
+	Tracer *tracing.Tracer // nil: there are no traces
 }
 
 // Engine is safe for concurrent use.
@@ -77,7 +79,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 		defer cursor.Close()
 	}
-	sub, err := e.submit(ctx, in)
+	sub, err := e.submit(ctx, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +108,22 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	return e.tell(ctx, c, &sub, seen.ended, op)
 }
 
+// submit makes a message durable.
+func (e *Engine) submit(ctx context.Context, in *store.Submission) (store.Submitted, error) {
+	ctx, span := e.cfg.Tracer.Start(ctx, "submit", tracing.Internal, "")
+	sub, err := e.admitted(ctx, in)
+	if span == nil {
+		return sub, err
+	}
+	if err != nil {
+		span.Fail(a2a.CodeOf(err).Reason())
+	} else {
+		span.Set(tracing.Agent(in.Agent), tracing.Task(sub.Task.String()), tracing.Context(sub.ContextID), tracing.State(sub.State))
+	}
+	span.End()
+	return sub, err
+}
+
 // tell reads the task for an answer. One of which nobody can know yet is made known first.
 func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
@@ -116,8 +134,8 @@ func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted,
 	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
-// submit hands a message to the store, if there is room for it.
-func (e *Engine) submit(ctx context.Context, in store.Submission) (store.Submitted, error) {
+// admitted hands a message to the store, if there is room for it.
+func (e *Engine) admitted(ctx context.Context, in *store.Submission) (store.Submitted, error) {
 	leave, err := e.writes.enter()
 	if err != nil {
 		return store.Submitted{}, err
@@ -128,7 +146,7 @@ func (e *Engine) submit(ctx context.Context, in store.Submission) (store.Submitt
 			return store.Submitted{}, err
 		}
 	}
-	return e.store.Submit(ctx, in)
+	return e.store.Submit(ctx, *in)
 }
 
 // awaitTask waits for a task that an earlier request made. It may have ended its turn before:

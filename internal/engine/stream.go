@@ -120,7 +120,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 		in.NewTask = store.NewTaskID()
 		s.cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 	}
-	sub, err := e.submit(ctx, *in)
+	sub, err := e.submit(ctx, in)
 	if err != nil {
 		return err
 	}

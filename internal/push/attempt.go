@@ -86,6 +86,12 @@ const (
 	ClassInternal    Class = "internal"     // a fault of ours
 )
 
+// Classes are all that there are.
+var Classes = []Class{
+	ClassDelivered, ClassGone, ClassRedirect, ClassClientError, ClassThrottled, ClassServerError, ClassTimeout, ClassDNS, ClassConnect,
+	ClassTLS, ClassBlocked, ClassBadURL, ClassCanceled, ClassInternal,
+}
+
 // Directive is what a receiver asks for in the header webhook-delivery of its answer.
 type Directive string
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // Hub tells when to look again.
@@ -40,6 +42,7 @@ type DelivererConfig struct {
 	MaxBody   int              // bytes; a larger task goes without history, then without artifacts, then without its status message
 	Now       func() time.Time // nil: time.Now; by which leases are held
 	Logger    *slog.Logger
+	Tracer    *tracing.Tracer // nil: there are no traces
 }
 
 // Deliverer delivers for one process. Use NewDeliverer.
@@ -48,9 +51,10 @@ type Deliverer struct {
 	lease time.Duration
 	freed chan struct{} // capacity 1
 
-	mu   sync.Mutex
-	busy int // guarded by mu
-	wg   sync.WaitGroup
+	mu    sync.Mutex
+	busy  int             // guarded by mu
+	tries map[Class]int64 // guarded by mu; since the start
+	wg    sync.WaitGroup
 }
 
 // NewDeliverer returns a Deliverer that does nothing until Run.
@@ -59,7 +63,7 @@ func NewDeliverer(cfg DelivererConfig) *Deliverer {
 		cfg.Now = time.Now
 	}
 	// A request that is under way when its lease runs out would be made twice at once.
-	return &Deliverer{cfg: cfg, lease: 2*cfg.Timeout + 5*time.Second, freed: make(chan struct{}, 1)}
+	return &Deliverer{tries: make(map[Class]int64), cfg: cfg, lease: 2*cfg.Timeout + 5*time.Second, freed: make(chan struct{}, 1)}
 }
 
 // Run delivers until ctx is done, and returns when the requests under way have ended.
@@ -102,6 +106,20 @@ func (d *Deliverer) claim(ctx context.Context) {
 			d.start(ctx, &due[i], claimed)
 		}
 	}
+}
+
+// Attempts returns how many requests of each class this process has made since it began, and
+// how many are under way.
+func (d *Deliverer) Attempts() (tries map[Class]int64, busy int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.tries), d.busy
+}
+
+func (d *Deliverer) count(c Class) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tries[c]++
 }
 
 func (d *Deliverer) free() int {
@@ -151,7 +169,20 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	if d.cfg.Now().Sub(claimed) > d.lease/2 {
 		return d.cfg.Store.ReleasePush(ctx, due) // this process stood still: the webhook may be another's, or deleted
 	}
-	res := d.cfg.Client.Attempt(ctx, *req)
+	sent, span := d.cfg.Tracer.Start(ctx, "webhook", tracing.Client, due.Traceparent)
+	if span != nil {
+		span.Set(tracing.Task(due.Task.String()), tracing.Agent(due.Agent), tracing.Push(due.Row.String()), tracing.Seq(due.Seq), tracing.Attempt(due.Attempt+1))
+		req.Traceparent = string(span.Traceparent())
+	}
+	res := d.cfg.Client.Attempt(sent, *req)
+	if span != nil {
+		span.Set(tracing.Outcome(string(res.Class)), tracing.Status(res.Status))
+		if res.Class != ClassDelivered {
+			span.Fail(string(res.Class))
+		}
+		span.End()
+	}
+	d.count(res.Class)
 	try := store.Try{Took: res.Took, RemoteIP: res.RemoteIP, Status: res.Status, Class: string(res.Class), Reason: res.Reason, Answer: res.Answer}
 	terminal := task.Status.State.Terminal()
 	if res.Class == ClassDelivered {
@@ -224,6 +255,16 @@ func Reseal(ring seal.Ring, row a2a.ID, token, credentials []byte) (newToken, ne
 	}
 	newCredentials, err = again(credentials, columnCredentials)
 	return newToken, newCredentials, changed, err
+}
+
+// Opens returns an error if the ring cannot open a secret that is stored.
+func Opens(ring seal.Ring, s store.Sealed) error {
+	at := seal.Place{Table: signingTable, Row: s.Name, Column: "key"}
+	if s.Place != "signing" {
+		at = seal.Place{Table: "push_configs", Row: s.Name, Column: s.Place}
+	}
+	_, err := ring.Open(s.Sample, at)
+	return err
 }
 
 func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (a2a.Secret, error) {

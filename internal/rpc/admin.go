@@ -19,15 +19,19 @@ type Check struct {
 type Admin struct {
 	Checks  []Check
 	Timeout time.Duration // of all checks together
+	Metrics http.Handler  // nil: there are none
 }
 
 var errCheckTimeout = errors.New("checks took too long")
 
-// Handler returns /livez (the process), /readyz (whether it can serve) and /debug/pprof.
+// Handler returns /livez (the process), /readyz (whether it can serve), /metrics and /debug/pprof.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", a.ready)
+	if a.Metrics != nil {
+		mux.Handle("GET /metrics", a.Metrics)
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

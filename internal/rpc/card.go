@@ -179,6 +179,7 @@ func skillSchemas(skills []a2a.Skill) a2a.Raw {
 // serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
 // that the server does not speak is told what it does.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
+	recordOf(r.Context()).route = "/.well-known/agent-card.json"
 	if agent.removed {
 		s.writePlainError(w, http.StatusNotFound)
 		return
@@ -226,7 +227,8 @@ func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
 
 // serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may
 // keep them for an hour: a key is published for longer than that before it signs.
-func (s *Server) serveJWKS(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request) {
+	recordOf(r.Context()).route = "/.well-known/jwks.json"
 	body := s.cfg.JWKS()
 	h := w.Header()
 	h.Set("Content-Type", "application/jwk-set+json")

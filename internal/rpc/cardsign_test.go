@@ -123,7 +123,7 @@ func TestCardsOf1AreSigned(t *testing.T) {
 // turning is a signer whose key changes.
 type turning struct{ n atomic.Int32 }
 
-func (k *turning) CardKey() string { return string('a' + rune(k.n.Load())) }
+func (k *turning) CardKey() string { return string('a' + k.n.Load()) }
 
 func (k *turning) SignCard([]byte) (key, protected, signature string, err error) {
 	return k.CardKey(), "p", k.CardKey(), nil

@@ -135,6 +135,7 @@ func scopeOf(op a2a.Op) auth.Scope {
 // do carries out the operation and answers.
 func (c *call) do(ctx context.Context, op a2a.Op) error {
 	e, agent := c.s.cfg.Engine, c.agent.agent
+	c.rec.agent = agent.Name
 	switch op := op.(type) {
 	case *a2a.SendMessage:
 		if c.agent.removed {
@@ -143,7 +144,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) error {
 		if err := c.idempotency(op); err != nil {
 			return err
 		}
-		op.Traceparent, op.Message.Activated = traceparent(c.header), c.activated()
+		op.Traceparent, op.Message.Activated = c.rec.trace, c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}
@@ -221,7 +222,7 @@ func (c *call) answerTask(t *a2a.Task, err error, encode func([]byte, *a2a.Task)
 	if err != nil {
 		return err
 	}
-	c.rec.task = t.ID.String()
+	c.rec.task, c.rec.context = t.ID.String(), t.ContextID
 	c.front.answer(encode(nil, t))
 	return nil
 }
@@ -251,11 +252,11 @@ func (c *call) levelOut(ctx context.Context) {
 
 // fail tells the client of an error. What is not written for callers stays here, in the log.
 func (c *call) fail(ctx context.Context, err error) {
-	c.rec.err = err
+	c.rec.err, c.rec.failed = err, true
 	var e *a2a.Error
 	if !errors.As(err, &e) {
 		e = &a2a.Error{Code: a2a.CodeInternal}
-		if ctx.Err() == nil {
+		if c.rec.gone = ctx.Err() != nil; !c.rec.gone {
 			c.s.cfg.Logger.ErrorContext(ctx, "internal error", "request_id", c.rec.id, "method", clip(c.rec.method), "err", err)
 		}
 	}

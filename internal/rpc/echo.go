@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -51,9 +52,20 @@ func (s *Server) routes() http.Handler {
 		e.GET("/.well-known/jwks.json", wrap(s.serveJWKS))
 	}
 	if s.cfg.Workers != nil {
-		e.Any("/worker/v1/*", wrap(s.cfg.Workers.ServeHTTP))
+		e.Any("/worker/v1/*", wrap(s.serveWorker))
 	}
 	return s.observed(s.orREST(e))
+}
+
+// serveWorker hands a request to the API of workers, whose own router says what it was about.
+func (s *Server) serveWorker(w http.ResponseWriter, r *http.Request) {
+	s.cfg.Workers.ServeHTTP(w, r)
+	rec := recordOf(r.Context())
+	if _, path, ok := strings.Cut(r.Pattern, " "); ok {
+		rec.route = path
+	} else {
+		rec.route = routeWorker
+	}
 }
 
 func wrap(h http.HandlerFunc) echo.HandlerFunc {

@@ -110,16 +110,19 @@ func (b *GRPC) register(service *transcode.Service, gen *generation) {
 func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read func(any) error) {
 	defer b.calls.enter()()
 	start := time.Now()
-	rec := &record{id: newRequestID(), method: f.m.Name, version: gen.Version()}
+	rec := &record{id: newRequestID(), route: routeGRPC, method: f.m.Name, version: gen.Version()}
+	header := headerOf(ctx)
+	ctx = b.s.begin(ctx, rec, header)
 	defer func() {
 		if v := recover(); v != nil {
-			rec.err = fmt.Errorf("panic: %v", v)
+			rec.err, rec.failed = fmt.Errorf("panic: %v", v), true
 			b.s.cfg.Logger.ErrorContext(ctx, "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 			f.err = status.Error(codes.Internal, "Internal error")
 		}
 		b.s.logCall(ctx, rec, status.Code(f.err), time.Since(start))
+		b.s.answered(rec, 0, status.Code(f.err).String(), start)
 	}()
-	f.serve(ctx, rec, gen, read)
+	f.serve(ctx, rec, gen, header, read)
 }
 
 // logCall writes the one line of a call.

@@ -36,11 +36,11 @@ type grpcFront struct {
 }
 
 // serve finds out who asks for what, and carries it out.
-func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, read func(any) error) {
+func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, header http.Header, read func(any) error) {
 	f.ctx = ctx
 	f.c = &call{
 		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
-		header: headerOf(ctx), reply: http.Header{"X-Request-Id": {rec.id}},
+		header: header, reply: http.Header{"X-Request-Id": {rec.id}},
 	}
 	if op, err := f.read(ctx, read); err != nil {
 		f.c.fail(ctx, err)

@@ -20,6 +20,9 @@ type rpcFront struct {
 // serveRPC answers a POST. The caller is known before anything of the body is looked at.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served) {
 	rec := recordOf(r.Context())
+	if rec.route = routeRPC; len(r.URL.Path) > 1 {
+		rec.route = routeNamed
+	}
 	c := &call{s: s, rec: rec, agent: agent, gen: s.generations[0], header: r.Header, reply: w.Header()}
 	f := &rpcFront{exchange: exchange{s, w, r, rec}, c: c}
 	c.front = f

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -11,19 +12,28 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // record is what the one log line of a request says; handlers fill it in.
 type record struct {
 	id        string
 	method    string
-	route     string // of HTTP+JSON: the path without what is in it
+	route     string // the path without what is in it; empty: none of ours
 	version   string
 	task      string
 	principal *auth.Principal
+	agent     string // whose tasks the request is about
+	context   string // of the task
 	err       error
+	gone      bool // the client had gone before the end
+	failed    bool // err was told to the client
 	events    int
+	opened    time.Time       // when a stream began, if the answer is one
+	trace     a2a.Traceparent // where what the request brings about stands in a trace
+	span      *tracing.Span
 }
 
 type recordKey struct{}
@@ -54,15 +64,17 @@ func (s *Server) observed(next http.Handler) http.Handler {
 				if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 					panic(v)
 				}
-				rec.err = fmt.Errorf("panic: %v", v)
+				rec.err, rec.failed = fmt.Errorf("panic: %v", v), true
 				s.cfg.Logger.ErrorContext(r.Context(), "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 				if sw.status == 0 {
 					s.writePlainError(sw, http.StatusInternalServerError)
 				}
 			}
 			s.logRequest(r, rec, sw.status, time.Since(start))
+			s.answered(rec, cmp.Or(sw.status, http.StatusOK), "", start)
 		}()
-		next.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
+		ctx := s.begin(r.Context(), rec, r.Header)
+		next.ServeHTTP(sw, r.WithContext(context.WithValue(ctx, recordKey{}, rec)))
 	})
 }
 
@@ -100,6 +112,9 @@ func (rec *record) attrs() (attrs []slog.Attr) {
 	}
 	if rec.task != "" {
 		attrs = append(attrs, slog.String("task_id", clip(rec.task)))
+	}
+	if id := rec.trace.TraceID(); id != "" {
+		attrs = append(attrs, slog.String("trace_id", id))
 	}
 	if rec.principal != nil {
 		attrs = append(attrs, slog.Any("principal", *rec.principal))

@@ -19,6 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
@@ -62,6 +63,8 @@ type Config struct {
 	// not the context of any work.
 	Drain  context.Context
 	Logger *slog.Logger
+	Watch  Watch           // for metrics
+	Tracer *tracing.Tracer // nil: there are no traces
 }
 
 func (c *Config) setDefaults() {

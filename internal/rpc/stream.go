@@ -48,7 +48,9 @@ func (c *call) stream(ctx context.Context, st *engine.Stream) error {
 	if err != nil {
 		return err
 	}
+	c.rec.streaming()
 	err = c.frames(ctx, st, out)
+	c.cut(err)
 	failed := out.end(err)
 	if errors.Is(err, engine.ErrDraining) {
 		err = nil // nothing to report
@@ -105,5 +107,11 @@ func (c *call) frame(out items, f *engine.Frame) error {
 	} else {
 		result = f.Item.Encoded(c.gen.slot(f.Last), func(e *a2a.Entry) []byte { return c.gen.packed(c.gen.AppendEvent(nil, e, f.Last)) })
 	}
-	return out.item(sse.FormatID(seq, uid.Short()), result)
+	if err := out.item(sse.FormatID(seq, uid.Short()), result); err != nil {
+		return err
+	}
+	if f.Item != nil {
+		c.sent(f.Item.Time, c.rec.opened)
+	}
+	return nil
 }

@@ -122,7 +122,11 @@ func (s *Server) route(asked *generation, method string) (*generation, error) {
 func (s *Server) agree(asked, g *generation, what string) error {
 	oldest := s.generations[0]
 	switch {
-	case asked == nil && g != oldest && !s.cfg.LenientVersion:
+	case asked == nil && g != oldest && s.cfg.LenientVersion:
+		if s.cfg.Watch.Lenient != nil {
+			s.cfg.Watch.Lenient("T-02")
+		}
+	case asked == nil && g != oldest:
 		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version is one of %s, which has no %s: say A2A-Version: %s",
 			oldest.Version(), what, g.Version())
 	case asked != nil && asked != g:

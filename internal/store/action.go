@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -78,10 +79,13 @@ type Recorded struct {
 
 // ActionFilter selects actions; zero values select all.
 type ActionFilter struct {
-	Task   a2a.ID
-	Name   string
-	Before int64 // id: only older ones
-	Limit  int
+	Task         a2a.ID
+	Name         string
+	Tenant       string
+	Actor        string // the beginning of it
+	Since, Until time.Time
+	Before       int64 // id: only older ones
+	Limit        int
 }
 
 // Actions returns what was done, newest first.
@@ -89,7 +93,8 @@ func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error)
 	var rows []dbsqlc.A2aAuditLog
 	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
-			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Before: f.Before, Max: int32(f.Limit),
+			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant, Actor: likeLiteral(f.Actor),
+			Since: pgTime(f.Since), Until: pgTime(f.Until), Before: f.Before, Max: int32(f.Limit),
 		})
 		return err
 	})
@@ -101,4 +106,9 @@ func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error)
 		out[i] = Recorded{ID: r.ID, At: r.At.Time.UTC(), Actor: r.Actor, Name: r.Action, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: r.Detail}
 	}
 	return out, nil
+}
+
+// likeLiteral makes text mean itself in a LIKE.
+func likeLiteral(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,10 +21,52 @@ import (
 // TaskFilter selects tasks; zero values select all.
 type TaskFilter struct {
 	ID                              a2a.ID
+	Prefix                          string // of the id, as people write it
 	Tenant, Owner, Agent, ContextID string
 	States                          []a2a.State
-	Before                          a2a.ID // only older ones
+	Since, Until                    time.Time // made in this time, by their ids
+	Before                          a2a.ID    // only older ones
 	Limit                           int
+}
+
+// ErrNoPrefix says that no id begins like this.
+var ErrNoPrefix = errors.New("no task id begins like this")
+
+// bounds returns the least and the greatest id that the filter lets pass.
+func (f *TaskFilter) bounds() (first, last a2a.ID, err error) {
+	for i := range last {
+		last[i] = 0xff
+	}
+	if !f.ID.IsZero() {
+		return f.ID, f.ID, nil
+	}
+	digits := strings.ReplaceAll(strings.ToLower(f.Prefix), "-", "")
+	if len(digits) > 2*len(first) {
+		return first, last, ErrNoPrefix
+	}
+	rest := strings.Repeat("0", 2*len(first))[len(digits):]
+	if _, err := hex.Decode(first[:], []byte(digits+rest)); err != nil {
+		return first, last, ErrNoPrefix
+	}
+	if _, err := hex.Decode(last[:], []byte(digits+strings.ReplaceAll(rest, "0", "f"))); err != nil {
+		return first, last, ErrNoPrefix
+	}
+	if !f.Since.IsZero() {
+		if since := idAt(f.Since); bytes.Compare(since[:], first[:]) > 0 {
+			first = since
+		}
+	}
+	if !f.Until.IsZero() {
+		// The greatest id of the millisecond before.
+		until := idAt(f.Until.Add(-time.Millisecond))
+		for i := 6; i < len(until); i++ {
+			until[i] = 0xff
+		}
+		if bytes.Compare(until[:], last[:]) < 0 {
+			last = until
+		}
+	}
+	return first, last, nil
 }
 
 // TaskRow is a task as the operator sees it in a list.
@@ -44,15 +89,19 @@ type TaskRow struct {
 
 // ListTasks returns tasks, newest first.
 func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
+	first, last, err := f.bounds()
+	if err != nil {
+		return nil, err
+	}
 	p := dbsqlc.TaskListParams{
 		Tenant: f.Tenant, Owner: f.Owner, Agent: f.Agent, ContextID: f.ContextID, States: make([]int16, len(f.States)), Max: int32(f.Limit),
-		ID: pgtype.UUID{Bytes: f.ID, Valid: !f.ID.IsZero()}, Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
+		FirstID: pgID(first), LastID: pgID(last), Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()},
 	}
 	for i, st := range f.States {
 		p.States[i] = int16(st)
 	}
 	var rows []dbsqlc.TaskListRow
-	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err = s.search(ctx, func(q *dbsqlc.Queries) (err error) {
 		rows, err = q.TaskList(ctx, p)
 		return err
 	})

@@ -142,8 +142,8 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 	if err := f.Ping(f.ctx); err != nil {
 		t.Error(err)
 	}
-	if api, work := f.Stats(); api.MaxConns()+work.MaxConns()+1 != 8 { // and one for claims
-		t.Errorf("pools of %d and %d connections, want 7", api.MaxConns(), work.MaxConns())
+	if p := f.Pools(); p[0].MaxConns()+p[1].MaxConns()+p[2].MaxConns() != 8 {
+		t.Errorf("the pools have %d, %d and %d connections, want 8 together", p[0].MaxConns(), p[1].MaxConns(), p[2].MaxConns())
 	}
 	if err := f.Notify(f.ctx, []string{"x"}); err != nil {
 		t.Error(err)

@@ -94,6 +94,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	if a.out == nil {
 		return Appended{}, ErrLeaseLost
 	}
+	s.counters.append_(a)
 	n := int64(len(batch.Events))
 	lease.LastSeq = a.out.Base + n
 	lease.Bytes += int64(a.size)
@@ -194,6 +195,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 		}
 		it.out = &rows[i]
 	}
+	s.counters.appends.add(len(items) - len(skipped))
 	if len(skipped) > 0 {
 		return s.flushAppends(ctx, skipped)
 	}

@@ -123,6 +123,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 			}
 		}
 	}
+	c.store.counters.enter(a2a.StateWorking, len(rows))
 	c.store.claimedPushes(ctx, rows)
 	for i := range rows {
 		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
@@ -353,6 +354,7 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		s.cfg.Wake(KeyPush)
 	}
 	for _, r := range rows {
+		s.counters.rescue(r.Fate)
 		s.cfg.Wake("ready:" + r.Agent) // it waits again, or has made room
 		if r.Fate != "retry" {
 			s.cfg.Committed(r.ID.Bytes, nil)

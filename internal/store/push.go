@@ -366,12 +366,21 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 		if f.Breaker == nil { // it answers: what is wrong is this webhook alone
 			return q.DestinationUp(ctx, d.Tenant, d.Origin)
 		}
+		before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
 		down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
 			Tenant: d.Tenant, Origin: d.Origin, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
 			MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
 		})
-		disabled = down.Disabled
-		return err
+		if err != nil {
+			return err
+		}
+		if disabled = down.Disabled; !disabled || before {
+			return nil
+		}
+		return s.record(ctx, q, Action{Name: ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
 	})
 	if err != nil {
 		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -41,14 +42,23 @@ type PushRow struct {
 type PushFilter struct {
 	Task   a2a.ID
 	Tenant string
+	Owner  string
+	Origin string
 	State  string
+	Before a2a.ID // only those set before this one
 	Limit  int
 }
 
 // ListPushes returns webhooks, newest first.
 func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error) {
-	rows, err := dbsqlc.New(s.work).PushList(ctx, dbsqlc.PushListParams{
-		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, State: f.State, Max: int32(f.Limit),
+	p := dbsqlc.PushListParams{
+		TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, Origin: f.Origin, State: f.State,
+		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
+	}
+	var rows []dbsqlc.PushListRow
+	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		rows, err = q.PushList(ctx, p)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
@@ -101,14 +111,14 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 // waited for, and not recorded.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		n, err := q.PushReplay(ctx, after, pgID(row))
+		r, err := q.PushReplay(ctx, after, pgID(row))
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNoPush
+		}
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			return ErrNoPush
-		}
-		return s.record(ctx, q, Action{Name: ActionPushReplay, Detail: map[string]any{"webhook": row.String(), "after": after}})
+		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": after}})
 	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", err)

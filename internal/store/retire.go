@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -168,14 +169,21 @@ type PurgeFilter struct {
 	ContextID string
 }
 
+func (f *PurgeFilter) check() error {
+	if f.Task.IsZero() && (f.Tenant == "" || f.Owner == "") {
+		return errors.New("purge: name a task, or a tenant and an owner")
+	}
+	return nil
+}
+
 const purgePage = 200
 
 // Purge removes tasks and everything about them whatever their state: what still runs is
 // canceled first, and no webhook of theirs starts once it returns. It returns how many there were.
 // It may be repeated after an error.
 func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
-	if f.Task.IsZero() && (f.Tenant == "" || f.Owner == "") {
-		return 0, fmt.Errorf("purge: name a task, or a tenant and an owner")
+	if err := f.check(); err != nil {
+		return 0, err
 	}
 	purged := 0
 	for after := (a2a.ID{}); ; {

@@ -41,6 +41,8 @@ type Config struct {
 	// Actor is who is behind what nobody else is named for in the audit log; default
 	// "replica " and the name of the replica.
 	Actor string
+	// Tracer is told of every statement; nil: nobody is.
+	Tracer pgx.QueryTracer
 	// Take gives a new task of an agent to the worker of this process, if it has room and no
 	// other task waits; nil: never. It must not block.
 	Take func(agent string) (Slot, bool)
@@ -93,6 +95,8 @@ type Store struct {
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
+
+	counters counters
 }
 
 // Open connects. It fails if the database cannot be reached, but does not look at the schema.
@@ -153,6 +157,7 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
 	maps.Copy(params, plans)
 	maps.Copy(params, more)
+	pc.ConnConfig.Tracer = s.cfg.Tracer
 	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setRole(ctx, conn, role) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
@@ -177,6 +182,7 @@ func redact(err error) error {
 // ConnConfig returns the settings for a connection outside the pools, for the listener.
 func (s *Store) ConnConfig(role string) *pgx.ConnConfig {
 	cc := s.api.Config().ConnConfig.Copy()
+	cc.Tracer = nil
 	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
 	return cc
 }
@@ -197,9 +203,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Stats returns the state of both pools, for metrics.
-func (s *Store) Stats() (api, work *pgxpool.Stat) { return s.api.Stat(), s.work.Stat() }
 
 // Notify sends wake payloads to every listening replica.
 func (s *Store) Notify(ctx context.Context, payloads []string) error {

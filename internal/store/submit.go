@@ -42,6 +42,8 @@ type Submission struct {
 	// Undecided says that the agent may answer with a message in place of a new task: nobody can
 	// see the task until it has told something else, or Reveal was called.
 	Undecided bool
+	// Action is recorded in the same transaction; nil: nothing is. It is for new tasks.
+	Action *Action
 }
 
 // Submitted says what became of a Submission. After is the seq behind which what the message
@@ -154,18 +156,26 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		}
 		return err
 	})
+	made := 0
 	for i, t := range slots {
+		if items[i].made {
+			made++
+		}
 		if t != nil {
 			s.begin(t, items[i])
 		}
 		items[i].waits = t == nil
 	}
+	if made > 0 {
+		s.counters.submits.add(n)
+		s.counters.enter(a2a.StateSubmitted, made)
+	}
 	return err
 }
 
-// submitRows runs the statement, in a transaction of its own with the webhooks if there are any.
+// submitRows runs the statement, in a transaction of its own with the webhooks and actions if there are any.
 func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2a.ID]*submission, p dbsqlc.TaskSubmitParams) (rows []dbsqlc.TaskSubmitRow, err error) {
-	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil }) {
+	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
 		return dbsqlc.New(s.work).TaskSubmit(ctx, p)
 	}
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
@@ -174,6 +184,11 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 		}
 		for _, r := range rows {
 			it := byID[r.ID.Bytes]
+			if it.Action != nil {
+				if err := s.record(ctx, q, *it.Action); err != nil {
+					return err
+				}
+			}
 			if it.Push == nil {
 				continue
 			}
@@ -292,6 +307,7 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		s.cfg.Wake(KeyPush)
 	}
 	if out.Resumed {
+		s.counters.enter(a2a.StateSubmitted, 1)
 		s.cfg.Committed(sub.Task, nil)
 		s.cfg.Wake("ready:" + sub.Agent)
 	}
@@ -368,6 +384,7 @@ func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.I
 	if err != nil {
 		return state, fmt.Errorf("cancel: %w", unavailable(err))
 	}
+	s.counters.enter(a2a.StateCanceled, 1)
 	s.cfg.Committed(id, nil)
 	if push {
 		s.cfg.Wake(KeyPush)

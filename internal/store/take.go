@@ -50,6 +50,7 @@ func (s *Store) begin(t *taken, it *submission) {
 		t.slot.Leave()
 		return
 	}
+	s.counters.enter(a2a.StateWorking, 1)
 	// What the run sees is what a claim would have read from the tables.
 	m := it.Message
 	m.ContextID, m.TaskID, m.Parts = "", "", slices.Clone(m.Parts)

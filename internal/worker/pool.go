@@ -8,6 +8,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // Hub tells when to look again.
@@ -49,6 +51,7 @@ type Config struct {
 	MaxSeq       int64         // events per task; 0: no limit
 	MaxArtifacts int           // per task; 0: no limit
 	Logger       *slog.Logger
+	Tracer       *tracing.Tracer // nil: there are no traces
 }
 
 // Pool is the worker of one process. Use New.
@@ -72,9 +75,10 @@ type Pool struct {
 	held     int                     // guarded by mu; slots promised to runs that are about to start
 	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
 	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
-	wished time.Time      // guarded by mu; when a cancel was last heard of
-	stats  Stats          // guarded by mu
-	wg     sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
+	wished time.Time        // guarded by mu; when a cancel was last heard of
+	stats  Stats            // guarded by mu
+	ended  map[string]int64 // guarded by mu; runs, by outcome
+	wg     sync.WaitGroup   // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -104,7 +108,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	}
 	p := &Pool{
 		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), changed: make(chan struct{}, 1), retimed: make(chan struct{}, 1),
-		places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
+		ended: make(map[string]int64), places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
 	}
 	p.set(cfg.Agents)
 	return p
@@ -178,6 +182,24 @@ func (p *Pool) Stats() (s Stats, running int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats, len(p.running)
+}
+
+// Attempts returns how many runs ended in each way since the start: "finished", "failed", "retry",
+// "released", "canceled" or "lost", as the log has it.
+func (p *Pool) Attempts() map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.ended)
+}
+
+// noteEnd counts the end of a run. Who tried to settle what was another's has lost it.
+func (p *Pool) noteEnd(outcome string, err error) {
+	if errors.Is(err, store.ErrLeaseLost) {
+		outcome = "lost"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[outcome]++
 }
 
 func (p *Pool) count(f func(*Stats)) {
@@ -456,6 +478,7 @@ func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, a
 		default:
 			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
 			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
+			p.noteEnd(outcome, err)
 			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
 			p.leave(q, 1)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // run is one attempt at one task.
@@ -22,6 +23,9 @@ type run struct {
 	input  store.Input
 	cancel context.CancelCauseFunc // ends the run, with one of the executor's causes
 	log    *slog.Logger
+	span   *tracing.Span // nil: there are no traces
+
+	state a2a.State // the last one that was written; belongs to the goroutine of do
 
 	idle bool // guarded by the pool's mu; the executor has ended, and the slot is free
 
@@ -57,6 +61,7 @@ func (r *run) ended() bool {
 // do runs the executor to its end and settles the task.
 func (r *run) do(ctx context.Context) {
 	start := time.Now()
+	ctx = r.trace(ctx)
 	if r.lease.Left > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, r.lease.Left, executor.ErrDeadline)
@@ -76,12 +81,17 @@ func (r *run) do(ctx context.Context) {
 	cancel(nil)
 	abandoned := !r.leave(items, left)
 	outcome, err := r.settle(context.WithoutCancel(ctx), reason)
+	r.pool.noteEnd(outcome, err)
 	level := slog.LevelInfo
 	if abandoned {
 		level = slog.LevelError
 		r.pool.count(func(s *Stats) { s.Abandoned++ })
 	}
-	attrs := []any{"outcome", outcome, "attempt", r.lease.Attempt, "seq", r.lease.LastSeq, "ms", time.Since(start).Milliseconds()}
+	r.traced(outcome, err)
+	attrs := []any{"outcome", outcome, "attempt", r.lease.Attempt, "seq", r.lease.LastSeq, "ms", time.Since(start).Milliseconds(), "principal", slog.GroupValue(slog.String("tenant", r.lease.Tenant), slog.String("owner", r.lease.Owner))}
+	if id := r.lease.Traceparent.TraceID(); id != "" {
+		attrs = append(attrs, "trace_id", id)
+	}
 	if abandoned {
 		attrs = append(attrs, "abandoned", true) // its executor goes on although its context has ended
 	}
@@ -89,6 +99,32 @@ func (r *run) do(ctx context.Context) {
 		attrs = append(attrs, "err", err)
 	}
 	r.log.Log(ctx, level, "run", attrs...)
+}
+
+// trace begins the span of the run, below that of the request that brought it about, wherever
+// that was. Without one it is a trace of its own.
+func (r *run) trace(ctx context.Context) context.Context {
+	l := r.lease
+	ctx, r.span = r.pool.cfg.Tracer.Start(ctx, "run", tracing.Consumer, l.Traceparent)
+	if r.span != nil {
+		r.span.Set(tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()), tracing.Context(r.input.Task.ContextID), tracing.Attempt(l.Attempt), tracing.Epoch(l.Epoch))
+		l.Traceparent = r.span.Traceparent()
+	}
+	return ctx
+}
+
+func (r *run) traced(outcome string, err error) {
+	if r.span == nil {
+		return
+	}
+	r.span.Set(tracing.Outcome(outcome))
+	if r.state != a2a.StateNone {
+		r.span.Set(tracing.State(r.state))
+	}
+	if err != nil {
+		r.span.Fail(outcome)
+	}
+	r.span.End()
 }
 
 // item is one step of an executor: an event that may be stored, of about so many bytes, or
@@ -103,10 +139,15 @@ type item struct {
 // nobody reads items any more. It is not waited for if it ignores its context: see leave.
 func (r *run) execute(ctx context.Context) (items chan item, left chan struct{}) {
 	items, left = make(chan item, 16), make(chan struct{})
+	ctx, span := r.pool.cfg.Tracer.Start(ctx, "execute", tracing.Client, "")
+	at := r.lease.Traceparent
+	if span != nil {
+		at = span.Traceparent()
+	}
 	in := executor.Run{
 		Task: r.input.Task, Messages: r.input.Messages, Agent: r.lease.Agent, Tenant: r.lease.Tenant, Owner: r.lease.Owner,
 		Epoch: r.lease.Epoch, Attempt: r.lease.Attempt, Checkpoint: r.lease.Checkpoint,
-		Traceparent: r.lease.Traceparent, MayReply: r.queue.DirectReply,
+		Traceparent: at, MayReply: r.queue.DirectReply,
 	}
 	if r.lease.Left > 0 {
 		in.Deadline = time.Now().Add(r.lease.Left)
@@ -122,6 +163,7 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 	go func() {
 		defer close(items)
 		defer r.pool.idle(r)
+		defer span.End()
 		defer func() {
 			if v := recover(); v != nil {
 				r.log.ErrorContext(ctx, "agent panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
@@ -130,7 +172,9 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 		}()
 		for e, err := range r.queue.Executor.Execute(ctx, in) {
 			it := item{err: err}
-			if err == nil {
+			if err != nil {
+				span.Fail("failed")
+			} else {
 				it = prepare(e)
 			}
 			if !send(it) || it.err != nil {
@@ -228,6 +272,9 @@ func (r *run) write(ctx context.Context, b *batch) error {
 		return err
 	}
 	ended := b.ends
+	if out.State != a2a.StateNone {
+		r.state = out.State
+	}
 	b.written()
 	if !ended {
 		return nil

@@ -9,8 +9,10 @@ package workerapi
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // Hub tells when to look again.
@@ -42,6 +45,7 @@ type Config struct {
 	// Drain ends when the server is about to stop: claims that wait are then answered.
 	Drain  context.Context
 	Logger *slog.Logger
+	Tracer *tracing.Tracer // nil: there are no traces
 }
 
 func (c *Config) setDefaults() {
@@ -80,6 +84,10 @@ type API struct {
 	desk   *desk
 	known  known
 	mux    *http.ServeMux
+	claims atomic.Int64
+
+	mu       sync.Mutex
+	outcomes map[string]int64 // guarded by mu; runs that ended
 }
 
 // agent is one whose work is done far away.
@@ -92,7 +100,7 @@ type agent struct {
 // New returns an API. Claims are answered while Run runs.
 func New(s *store.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
-	a := &API{cfg: cfg, store: s, hub: hub}
+	a := &API{cfg: cfg, store: s, hub: hub, outcomes: make(map[string]int64)}
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
 	a.SetAgents(cfg.Agents)
 	a.desk = newDesk(a)
@@ -113,6 +121,14 @@ func (a *API) SetAgents(list []*a2a.Agent) {
 		next[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(a.cfg.Limits)}
 	}
 	a.roster.Store(&next)
+}
+
+// Attempts returns how many runs this process has given to workers since the start, and how many
+// ended in each way: "finished", "failed", "retry" or "released", as the log has it.
+func (a *API) Attempts() (claimed int64, ended map[string]int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.claims.Load(), maps.Clone(a.outcomes)
 }
 
 func (a *API) agents() map[string]*agent {

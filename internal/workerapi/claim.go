@@ -9,6 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/tracing"
 )
 
 // serveClaim answers with runs as soon as there is one, or with none when the wait is over.
@@ -94,6 +95,7 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 			if n++; n > 1 {
 				b = append(b, ',')
 			}
+			a.claims.Add(1)
 			b = a.appendRun(b, l, &in)
 		}
 	}
@@ -103,8 +105,21 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 	return append(b, "]}"...), nil
 }
 
+// traceClaim makes a span of the claim, below which the worker's are to be. The run may end in
+// another process, and has none.
+func (a *API) traceClaim(l *store.Lease) {
+	_, span := a.cfg.Tracer.Start(context.Background(), "claim", tracing.Consumer, l.Traceparent)
+	if span == nil {
+		return
+	}
+	span.Set(tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()), tracing.Attempt(l.Attempt), tracing.Epoch(l.Epoch))
+	l.Traceparent = span.Traceparent()
+	span.End()
+}
+
 // appendRun appends the run object, and how long its lease is.
 func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
+	a.traceClaim(l)
 	run := vocab.Run{Task: &in.Task, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint, Traceparent: l.Traceparent}
 	if l.Left > 0 {
 		run.Deadline = time.Now().Add(l.Left)

@@ -3,7 +3,7 @@ package workerapi
 import (
 	"context"
 	"errors"
-
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -242,7 +242,14 @@ func (a *API) settle(ctx context.Context, l *store.Lease, f attempt.Failure) err
 
 // ended writes the one line that the log has for a run.
 func (a *API) ended(ctx context.Context, l *store.Lease, outcome string, err error) {
-	attrs := []any{"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker, "outcome", outcome, "attempt", l.Attempt, "seq", l.LastSeq}
+	a.mu.Lock()
+	a.outcomes[outcome]++
+	a.mu.Unlock()
+	attrs := []any{"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker, "outcome", outcome, "attempt", l.Attempt, "seq", l.LastSeq,
+		"principal", slog.GroupValue(slog.String("tenant", l.Tenant), slog.String("owner", l.Owner))}
+	if id := l.Traceparent.TraceID(); id != "" {
+		attrs = append(attrs, "trace_id", id)
+	}
 	if err != nil {
 		attrs = append(attrs, "err", err)
 	}

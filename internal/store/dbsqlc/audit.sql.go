@@ -42,14 +42,20 @@ const actionList = `-- name: ActionList :many
 SELECT l.id, l.at, l.actor, l.action, l.tenant, l.owner, l.task_id, l.detail
 FROM a2a.audit_log l
 WHERE ($1::uuid IS NULL OR l.task_id = $1) AND ($2::text = '' OR l.action = $2)
-  AND ($3::bigint = 0 OR l.id < $3)
+  AND ($3::text = '' OR l.tenant = $3) AND ($4::text = '' OR l.actor LIKE $4 || '%')
+  AND ($5::timestamptz IS NULL OR l.at >= $5) AND ($6::timestamptz IS NULL OR l.at < $6)
+  AND ($7::bigint = 0 OR l.id < $7)
 ORDER BY l.id DESC
-LIMIT $4::int
+LIMIT $8::int
 `
 
 type ActionListParams struct {
 	TaskID pgtype.UUID
 	Action string
+	Tenant string
+	Actor  string
+	Since  pgtype.Timestamptz
+	Until  pgtype.Timestamptz
 	Before int64
 	Max    int32
 }
@@ -59,6 +65,10 @@ func (q *Queries) ActionList(ctx context.Context, arg ActionListParams) ([]A2aAu
 	rows, err := q.db.Query(ctx, actionList,
 		arg.TaskID,
 		arg.Action,
+		arg.Tenant,
+		arg.Actor,
+		arg.Since,
+		arg.Until,
 		arg.Before,
 		arg.Max,
 	)

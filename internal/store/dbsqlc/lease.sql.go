@@ -182,7 +182,7 @@ WITH p AS (
   WHERE l.task_id = h.task_id AND l.epoch = $5 AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
-SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, u.worker, u.lease_until,
+SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, coalesce(t.traceparent, '')::text AS traceparent, u.worker, u.lease_until,
   coalesce(u.through, t.last_user_seq)::bigint AS through, (u.queue IS NOT NULL)::boolean AS counted,
   (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms, (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
@@ -209,6 +209,7 @@ type LeaseHoldRow struct {
 	LastSeq      int64
 	Bytes        int64
 	HasPush      bool
+	Traceparent  string
 	Worker       string
 	LeaseUntil   pgtype.Timestamptz
 	Through      int64
@@ -241,6 +242,7 @@ func (q *Queries) LeaseHold(ctx context.Context, arg LeaseHoldParams) (LeaseHold
 		&i.LastSeq,
 		&i.Bytes,
 		&i.HasPush,
+		&i.Traceparent,
 		&i.Worker,
 		&i.LeaseUntil,
 		&i.Through,

@@ -68,6 +68,20 @@ func (q *Queries) DestinationEnable(ctx context.Context, tenant string, origin s
 	return result.RowsAffected(), nil
 }
 
+const destinationLock = `-- name: DestinationLock :one
+SELECT (d.disabled_at IS NOT NULL)::boolean AS disabled FROM a2a.push_destinations d
+WHERE d.tenant = $1 AND d.origin = $2
+FOR UPDATE
+`
+
+// DestinationLock takes a destination before DestinationDown does, and says whether it is disabled.
+func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin string) (bool, error) {
+	row := q.db.QueryRow(ctx, destinationLock, tenant, origin)
+	var disabled bool
+	err := row.Scan(&disabled)
+	return disabled, err
+}
+
 const destinationUp = `-- name: DestinationUp :exec
 UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
 WHERE tenant = $1 AND origin = $2 AND (fails > 0 OR open_until IS NOT NULL)
@@ -507,15 +521,19 @@ SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
 WHERE ($1::uuid IS NULL OR p.task_id = $1) AND ($2::text = '' OR p.tenant = $2)
-  AND ($3::text = '' OR p.state = $3)
-ORDER BY p.created_at DESC, p.id DESC
-LIMIT $4::int
+  AND ($3::text = '' OR p.owner = $3) AND ($4::text = '' OR p.origin = $4)
+  AND ($5::text = '' OR p.state = $5) AND ($6::uuid IS NULL OR p.id < $6)
+ORDER BY p.id DESC
+LIMIT $7::int
 `
 
 type PushListParams struct {
 	TaskID pgtype.UUID
 	Tenant string
+	Owner  string
+	Origin string
 	State  string
+	Before pgtype.UUID
 	Max    int32
 }
 
@@ -544,7 +562,10 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 	rows, err := q.db.Query(ctx, pushList,
 		arg.TaskID,
 		arg.Tenant,
+		arg.Owner,
+		arg.Origin,
 		arg.State,
+		arg.Before,
 		arg.Max,
 	)
 	if err != nil {
@@ -688,24 +709,30 @@ func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error 
 	return err
 }
 
-const pushReplay = `-- name: PushReplay :execrows
+const pushReplay = `-- name: PushReplay :one
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND p.deleted_at IS NULL
+RETURNING p.task_id, p.tenant, p.owner
 `
+
+type PushReplayRow struct {
+	TaskID pgtype.UUID
+	Tenant string
+	Owner  string
+}
 
 // PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
 // and makes it active: what follows is delivered again, and up to the present head the ledger
 // says that this was asked for. A request under way keeps its lease, so that a delete waits for
 // it and nothing overtakes it; it is not recorded, because the target is gone.
-func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (int64, error) {
-	result, err := q.db.Exec(ctx, pushReplay, after, iD)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (PushReplayRow, error) {
+	row := q.db.QueryRow(ctx, pushReplay, after, iD)
+	var i PushReplayRow
+	err := row.Scan(&i.TaskID, &i.Tenant, &i.Owner)
+	return i, err
 }
 
 const pushReseal = `-- name: PushReseal :execrows

@@ -220,17 +220,18 @@ SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.c
   coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE ($1::uuid IS NULL OR t.id = $1)
-  AND ($2::text = '' OR t.tenant = $2) AND ($3::text = '' OR t.owner = $3)
-  AND ($4::text = '' OR t.agent = $4) AND ($5::text = '' OR t.context_id = $5)
-  AND (cardinality($6::smallint[]) = 0 OR t.state = ANY($6))
-  AND ($7::uuid IS NULL OR t.id < $7)
+WHERE t.id >= $1::uuid AND t.id <= $2::uuid
+  AND ($3::text = '' OR t.tenant = $3) AND ($4::text = '' OR t.owner = $4)
+  AND ($5::text = '' OR t.agent = $5) AND ($6::text = '' OR t.context_id = $6)
+  AND (cardinality($7::smallint[]) = 0 OR t.state = ANY($7))
+  AND ($8::uuid IS NULL OR t.id < $8)
 ORDER BY t.id DESC
-LIMIT $8::int
+LIMIT $9::int
 `
 
 type TaskListParams struct {
-	ID        pgtype.UUID
+	FirstID   pgtype.UUID
+	LastID    pgtype.UUID
 	Tenant    string
 	Owner     string
 	Agent     string
@@ -257,11 +258,12 @@ type TaskListRow struct {
 	LeaseUntil pgtype.Timestamptz
 }
 
-// TaskList reads a page of everybody's tasks, newest first, for the operator. id restricts
-// it to one task; states is empty for all.
+// TaskList reads a page of everybody's tasks, newest first, for the operator. Ids are in the
+// order of creation; states is empty for all.
 func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListRow, error) {
 	rows, err := q.db.Query(ctx, taskList,
-		arg.ID,
+		arg.FirstID,
+		arg.LastID,
 		arg.Tenant,
 		arg.Owner,
 		arg.Agent,

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// StatsCmd is `a2ad stats`.
+type StatsCmd struct {
+	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*StatsCmd) Help() string {
+	return `Tasks by agent and state, what waits and how long, what each worker runs, the servers that are connected, the backlog of webhooks, the destinations that are not called, sizes, and the oldest transactions. It counts all tasks: with millions of them that takes seconds.`
+}
+
+// Run shows.
+func (c *StatsCmd) Run(ctx context.Context, app *App) error {
+	return c.withOperator(ctx, app, func(op operator) error {
+		o, err := op.Overview(ctx)
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			return printJSON(app.Stdout, newStats(o))
+		}
+		return showStats(app.Stdout, o, painter(app.Color))
+	})
+}
+
+// stats is `a2ad stats -o json`. It does not change silently.
+type stats struct {
+	Tasks        []statsTasks       `json:"tasks"`
+	Queues       []statsQueue       `json:"queues"`
+	Workers      []statsWorker      `json:"workers"`
+	Replicas     []statsReplica     `json:"replicas"`
+	Webhooks     statsWebhooks      `json:"webhooks"`
+	Destinations []statsDestination `json:"destinations"`
+	Database     statsDatabase      `json:"database"`
+	Transactions []statsTransaction `json:"transactions"`
+}
+
+type statsTasks struct {
+	Agent string `json:"agent"`
+	State string `json:"state"`
+	Tasks int64  `json:"tasks"`
+}
+
+type statsQueue struct {
+	Agent    string `json:"agent"`
+	Waiting  int64  `json:"waiting"`
+	Due      int64  `json:"due"`
+	OldestMs int64  `json:"oldestMs"`
+}
+
+type statsWorker struct {
+	Worker  string `json:"worker"`
+	Running int64  `json:"running"`
+	Expired int64  `json:"expired"`
+}
+
+type statsReplica struct {
+	Name        string `json:"name"`
+	Connections int    `json:"connections"`
+	Listens     bool   `json:"listens"`
+}
+
+type statsWebhooks struct {
+	Backlog  int64 `json:"backlog"`
+	Events   int64 `json:"events"`
+	Failing  int64 `json:"failing"`
+	Dead     int64 `json:"dead"`
+	Disabled int64 `json:"disabled"`
+	OldestMs int64 `json:"oldestMs"`
+}
+
+type statsDestination struct {
+	Tenant     string     `json:"tenant"`
+	Origin     string     `json:"origin"`
+	Failures   int        `json:"failures"`
+	RestsUntil *time.Time `json:"restsUntil,omitempty"`
+	DisabledAt *time.Time `json:"disabledAt,omitempty"`
+}
+
+type statsDatabase struct {
+	Bytes  int64        `json:"bytes"`
+	Tables []statsTable `json:"tables"`
+}
+
+type statsTable struct {
+	Name       string `json:"name"`
+	Bytes      int64  `json:"bytes"`
+	IndexBytes int64  `json:"indexBytes"`
+	Rows       int64  `json:"rows"`
+	DeadRows   int64  `json:"deadRows"`
+}
+
+type statsTransaction struct {
+	PID         int    `json:"pid"`
+	Login       string `json:"login"`
+	Application string `json:"application"`
+	State       string `json:"state"`
+	Ms          int64  `json:"ms"`
+}
+
+// turned turns a list into another one that is never null in JSON.
+func turned[A, B any](list []A, turn func(A) B) []B {
+	out := make([]B, len(list))
+	for i, v := range list {
+		out[i] = turn(v)
+	}
+	return out
+}
+
+func newStats(o *store.Overview) stats {
+	p := o.Push
+	return stats{
+		Tasks: turned(o.Tasks, func(t store.TaskCount) statsTasks { return statsTasks{t.Agent, t.State.String(), t.Tasks} }),
+		Queues: turned(o.Queues, func(q store.QueueDepth) statsQueue {
+			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
+		}),
+		Workers:  turned(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
+		Replicas: turned(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
+		Webhooks: statsWebhooks{p.Webhooks, p.Events, p.Failing, p.Dead, p.Disabled, p.Oldest.Milliseconds()},
+		Destinations: turned(o.Down, func(d store.DestinationDown) statsDestination {
+			return statsDestination{d.Tenant, d.Origin, d.Fails, orNil(d.OpenUntil), orNil(d.DisabledAt)}
+		}),
+		Database: statsDatabase{o.Bytes, turned(o.Tables, func(t store.TableSize) statsTable { return statsTable{t.Name, t.Bytes, t.IndexBytes, t.Rows, t.Dead} })},
+		Transactions: turned(o.Transactions, func(t store.OpenTransaction) statsTransaction {
+			return statsTransaction{t.PID, t.Login, t.Application, t.State, t.For.Milliseconds()}
+		}),
+	}
+}
+
+var stateOrder = []a2a.State{
+	a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateAuthRequired,
+	a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled, a2a.StateRejected,
+}
+
+func showStats(w io.Writer, o *store.Overview, paint painter) error {
+	tw := &sections{w: w, paint: paint}
+	tw.table("Tasks", taskHeads(), agentRows(o.Tasks))
+	tw.table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, turned(o.Queues, func(q store.QueueDepth) []string {
+		oldest := "-"
+		if q.Due > 0 {
+			oldest = showDuration(max(q.Oldest, 0))
+		}
+		return []string{cell(q.Agent), number(q.Waiting), number(q.Due), oldest}
+	}))
+	tw.table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, turned(o.Workers, func(l store.WorkerLoad) []string {
+		return []string{cell(l.Worker), number(l.Running), number(l.Expired)}
+	}))
+	tw.table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, turned(o.Replicas, func(r store.ReplicaSeen) []string {
+		return []string{cell(r.Name), strconv.Itoa(r.Connections), map[bool]string{true: "yes", false: "no"}[r.Listens]}
+	}))
+	p := o.Push
+	oldest := "-"
+	if p.Webhooks > 0 {
+		oldest = showDuration(p.Oldest)
+	}
+	tw.table("Webhooks", []string{"BACKLOG", "EVENTS", "FAILING", "DEAD", "DISABLED", "OLDEST"}, [][]string{
+		{number(p.Webhooks), number(p.Events), number(p.Failing), number(p.Dead), number(p.Disabled), oldest},
+	})
+	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE"}, turned(o.Down, func(d store.DestinationDown) []string {
+		return []string{cell(d.Tenant), cell(d.Origin), strconv.Itoa(d.Fails), moment(d.OpenUntil), moment(d.DisabledAt)}
+	}))
+	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
+		return []string{showDuration(t.For), strconv.Itoa(t.PID), cell(t.Login), cell(t.Application), cell(t.State)}
+	}))
+	tw.table("Database "+showBytes(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, turned(o.Tables, func(t store.TableSize) []string {
+		return []string{t.Name, showBytes(t.Bytes), showBytes(t.IndexBytes), number(t.Rows), number(t.Dead)}
+	}))
+	return tw.err
+}
+
+func taskHeads() []string {
+	heads := []string{"AGENT"}
+	for _, s := range stateOrder {
+		heads = append(heads, strings.ToUpper(strings.ReplaceAll(s.String(), "-required", "?")))
+	}
+	return heads
+}
+
+// agentRows has a row for each agent; tasks come ordered by agent.
+func agentRows(tasks []store.TaskCount) (rows [][]string) {
+	name, counts := "", map[a2a.State]int64{}
+	flush := func() {
+		if len(counts) == 0 {
+			return
+		}
+		row := []string{cell(name)}
+		for _, s := range stateOrder {
+			row = append(row, number(counts[s]))
+		}
+		rows = append(rows, row)
+		clear(counts)
+	}
+	for _, t := range tasks {
+		if t.Agent != name {
+			flush()
+			name = t.Agent
+		}
+		counts[t.State] = t.Tasks
+	}
+	flush()
+	return rows
+}
+
+func number(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// sections writes tables under titles. A table without rows is one line.
+type sections struct {
+	w     io.Writer
+	paint painter
+	began bool
+	err   error
+}
+
+func (s *sections) table(title string, head []string, rows [][]string) {
+	if s.err != nil {
+		return
+	}
+	if s.began {
+		fmt.Fprintln(s.w)
+	}
+	s.began = true
+	if len(rows) == 0 {
+		_, s.err = fmt.Fprintf(s.w, "%s: none\n", s.paint.bold(title))
+		return
+	}
+	fmt.Fprintln(s.w, s.paint.bold(title))
+	tw := tabwriter.NewWriter(s.w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "  "+strings.Join(head, "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(tw, "  "+strings.Join(r, "\t"))
+	}
+	s.err = tw.Flush()
+}

@@ -1,0 +1,311 @@
+package e2e_test
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/seal"
+)
+
+var update = flag.Bool("update", false, "write the table of metrics anew")
+
+// series is one line of a scrape.
+type series struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// exposition is what a scrape shows.
+type exposition struct {
+	help, kind map[string]string // by metric
+	series     []series
+}
+
+var (
+	sampleLine = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$`)
+	labelPair  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"`)
+)
+
+// scrape reads the metrics of a replica as Prometheus does.
+func (r *replica) scrape() *exposition {
+	r.t.Helper()
+	status, text := r.health("/metrics")
+	if status != http.StatusOK {
+		r.t.Fatalf("GET /metrics: %d %s", status, text)
+	}
+	e := &exposition{help: map[string]string{}, kind: map[string]string{}}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		words := strings.SplitN(line, " ", 4)
+		switch {
+		case strings.HasPrefix(line, "# HELP "):
+			e.help[words[2]] = words[3]
+			continue
+		case strings.HasPrefix(line, "# TYPE "):
+			e.kind[words[2]] = words[3]
+			continue
+		}
+		m := sampleLine.FindStringSubmatch(line)
+		if m == nil {
+			r.t.Fatalf("not a line of metrics: %s", line)
+		}
+		s := series{name: m[1], labels: map[string]string{}}
+		for _, l := range labelPair.FindAllStringSubmatch(m[2], -1) {
+			s.labels[l[1]] = l[2]
+		}
+		var err error
+		if s.value, err = strconv.ParseFloat(m[3], 64); err != nil {
+			r.t.Fatalf("%s: %v", line, err)
+		}
+		e.series = append(e.series, s)
+	}
+	return e
+}
+
+// sum adds up the series of a metric that have these labels.
+func (e *exposition) sum(name string, labels ...string) (total float64) {
+next:
+	for _, s := range e.series {
+		if s.name != name {
+			continue
+		}
+		for i := 0; i < len(labels); i += 2 {
+			if s.labels[labels[i]] != labels[i+1] {
+				continue next
+			}
+		}
+		total += s.value
+	}
+	return total
+}
+
+// metric returns the metric that a series is of: histograms have three kinds of them.
+func (e *exposition) metric(series string) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(series, suffix); ok && e.kind[base] == "histogram" {
+			return base
+		}
+	}
+	return series
+}
+
+// busy brings about at least one of everything that is counted only when it happens.
+func (c *cluster) busy(a *replica) {
+	c.t.Helper()
+	sink := newHookSink(c.t, nil)
+	c.sendHooked(a, `{"url":"`+sink.URL+`/x"}`, `{"op":"chunk","id":"b","n":1}`)
+	c.rpc(a, "echo", "tasks/get", `{"id":"none"}`)
+	events := c.client(a, "script").Stream(bounded(c.t), client.SendParams{Message: play(`{"op":"chunk","id":"a","n":3}`)}, client.StreamOptions{})
+	if got := follow(c.t, events, nil); len(got) < 3 {
+		c.t.Errorf("the stream has %d events", len(got))
+	}
+	c.hooksSettled()
+}
+
+const metricsStart, metricsEnd = "<!-- metrics -->\n", "<!-- metrics end -->\n"
+
+// TestMetricsAreThoseThatAreDocumented: docs/metrics.md has what a server shows, and nothing else.
+func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
+	c.busy(a)
+	e := a.scrape()
+	labels := map[string]map[string]bool{}
+	for _, s := range e.series {
+		name := e.metric(s.name)
+		if labels[name] == nil {
+			labels[name] = map[string]bool{}
+		}
+		for l := range s.labels {
+			if l != "le" {
+				labels[name][l] = true
+			}
+		}
+	}
+	var table strings.Builder
+	table.WriteString("| metric | type | labels | what it says |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !strings.HasPrefix(name, "a2ad_") {
+			continue
+		}
+		var has []string
+		for _, l := range slices.Sorted(maps.Keys(labels[name])) {
+			has = append(has, "`"+l+"`")
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, e.kind[name], strings.Join(has, " "), e.help[name])
+	}
+	path := filepath.Join("..", "..", "docs", "metrics.md")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(data), metricsStart)
+	have, after, ended := strings.Cut(rest, metricsEnd)
+	if !found || !ended {
+		t.Fatalf("%s lacks the line %s or %s", path, strings.TrimSpace(metricsStart), strings.TrimSpace(metricsEnd))
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+metricsStart+table.String()+metricsEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if diff := cmp.Diff(table.String(), have); diff != "" {
+		t.Errorf("the table of %s is not what a server shows (-server +table); -update writes it anew:\n%s", path, diff)
+	}
+	checkShipped(t, e)
+}
+
+var (
+	ofOurs = regexp.MustCompile(`\b(a2ad|go|process)_[a-z0-9_]+\b`)
+	alert  = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
+)
+
+// checkShipped looks whether each metric that the dashboard and the alerts name is shown.
+func checkShipped(t *testing.T, e *exposition) {
+	t.Helper()
+	shown := map[string]bool{}
+	for _, s := range e.series {
+		shown[s.name] = true
+	}
+	for _, file := range []string{"grafana/a2ad.json", "prometheus/alerts.yaml"} {
+		data, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := ofOurs.FindAllString(string(data), -1)
+		if len(names) < 10 {
+			t.Errorf("deploy/%s names %d metrics", file, len(names))
+		}
+		for _, name := range names {
+			if !shown[name] {
+				t.Errorf("deploy/%s: no server shows %s", file, name)
+			}
+		}
+	}
+}
+
+// TestAlertsNameTheirRunbooks: each alert says where to read what to do.
+func TestAlertsNameTheirRunbooks(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "prometheus", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	names := alert.FindAllStringSubmatch(string(data), -1)
+	if len(names) < 6 {
+		t.Fatalf("there are %d alerts", len(names))
+	}
+	for _, m := range names {
+		if !strings.Contains(string(data), "docs/operations.md#"+strings.ToLower(m[1])+"\n") {
+			t.Errorf("%s has no runbook_url that ends in #%s", m[1], strings.ToLower(m[1]))
+		}
+		if book != nil && !regexp.MustCompile(`(?m)^#+ `+m[1]+`$`).Match(book) {
+			t.Errorf("docs/operations.md has no section %s", m[1])
+		}
+	}
+}
+
+// TestMetricsCountWhatHappens: what clients and agents do shows in the numbers.
+func TestMetricsCountWhatHappens(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
+	c.busy(a)
+	c.rpc(a, "echo", "tasks/list", `{"context_id":"x"}`)         // by rule L-01, with L-24
+	c.rpc(a, "echo", "message/send", `{"message":"no"}`)         // refused
+	c.post(a, "/", "{", "Authorization", "Bearer x")             // before its method is known
+	c.do(a, http.MethodGet, "/tasks", nil, "A2A-Version", "1.0") // over HTTP+JSON
+	c.do(a, http.MethodGet, "/nowhere", nil)
+	e := a.scrape()
+	for _, want := range []struct {
+		name   string
+		labels []string
+		value  float64
+	}{
+		{"a2ad_ready", nil, 1},
+		{"a2ad_listener_up", nil, 1},
+		{"a2ad_tasks", []string{"state", "completed"}, 2},
+		{"a2ad_task_transitions_total", []string{"state", "submitted"}, 2},
+		{"a2ad_task_transitions_total", []string{"state", "working"}, 2},
+		{"a2ad_task_transitions_total", []string{"state", "completed"}, 2},
+		{"a2ad_attempts_total", []string{"worker", "local", "outcome", "finished"}, 2},
+		{"a2ad_claims_total", []string{"worker", "local"}, 2},
+		{"a2ad_submit_group_size_sum", nil, 2},
+		{"a2ad_queue_tasks", []string{"agent", "script"}, 0},
+		{"a2ad_push_backlog", nil, 0},
+		{"a2ad_push_attempts_total", []string{"class", "timeout"}, 0},
+		{"a2ad_http_requests_total", []string{"route", "/agents/{agent}", "method", "GetTask", "version", "0.3", "code", "200"}, 1},
+		{"a2ad_http_requests_total", []string{"route", "/", "method", "none", "version", "none"}, 1},
+		{"a2ad_http_requests_total", []string{"route", "/tasks", "method", "ListTasks", "version", "1.0", "code", "200"}, 1},
+		{"a2ad_http_requests_total", []string{"route", "other", "method", "none", "code", "404"}, 1},
+		{"a2ad_request_errors_total", []string{"method", "GetTask", "version", "0.3", "reason", "TASK_NOT_FOUND"}, 1},
+		{"a2ad_request_errors_total", []string{"method", "SendMessage", "version", "0.3", "reason", "INVALID_PARAMS"}, 1},
+		{"a2ad_lenient_uses_total", []string{"rule", "L-24"}, 1},
+		{"a2ad_run_slots", nil, 16},
+	} {
+		if got := e.sum(want.name, want.labels...); got != want.value {
+			t.Errorf("%s%v = %v, want %v", want.name, want.labels, got, want.value)
+		}
+	}
+	if got := e.sum("a2ad_push_attempts_total", "class", "delivered"); got < 1 {
+		t.Errorf("%v webhooks were delivered, want at least 1", got)
+	}
+}
+
+// TestMetricsStayFewWhateverClientsAsk: methods, paths, versions and agents that nobody knows make
+// no series of their own.
+func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0")
+	flood := func(n int) {
+		for i := range n {
+			word := fmt.Sprintf("word%d", i)
+			c.rpc(a, "echo", word, `{}`)
+			c.rpc(a, word, "message/send", `{}`)
+			c.rpc(a, "echo", "tasks/get", `{"id":"`+word+`"}`, "A2A-Version", "1."+word)
+			for _, method := range []string{http.MethodGet, http.MethodPost, "X" + strings.ToUpper(word)} {
+				for _, path := range []string{"/" + word, "/v1/tasks/" + word, "/tasks/" + word + ":" + word, "/" + word + "/tasks", "/agents/" + word + "/v1/card", "/worker/v1/runs/" + word + "/" + word + "/events", "/worker/v1/" + word} {
+					c.do(a, method, path, io.NopCloser(strings.NewReader("{}")), "A2A-Version", word)
+				}
+			}
+		}
+	}
+	count := func() (n int) {
+		for _, s := range a.scrape().series {
+			if strings.HasPrefix(s.name, "a2ad_") {
+				n++
+			}
+			for l, v := range s.labels {
+				if strings.Contains(strings.ToLower(v), "word") {
+					t.Errorf("%s has the label %s=%q", s.name, l, v)
+				}
+			}
+		}
+		return n
+	}
+	flood(1)
+	before := count()
+	flood(40)
+	if after := count(); after != before || after > 3000 {
+		t.Errorf("there are %d series, and %d after clients asked for everything", before, after)
+	}
+}

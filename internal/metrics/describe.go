@@ -1,0 +1,122 @@
+package metrics
+
+import (
+	"context"
+
+	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// describe lists what the sources show.
+func (s *sources) describe() {
+	s.add("gauge", "a2ad_ready", "1 if this replica is ready, as /readyz says, else 0.", nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
+	s.describeTasks()
+	s.describeWork()
+	s.describeStreams()
+	s.describePush()
+	s.describeDatabase()
+}
+
+func (s *sources) describeTasks() {
+	s.add("gauge", "a2ad_tasks", "Tasks there are in each state, of all replicas. Counted every 15 s, in large tables less often.", []string{"state"}, func(show func(v float64, labels ...string)) {
+		if counts, ok := s.tasks.get(); ok {
+			for _, state := range store.States {
+				show(float64(counts[state]), state.String())
+			}
+		}
+	})
+	s.add("counter", "a2ad_task_transitions_total", "Times that this replica brought a task into each state. A claim brings it into working, also the second one.", []string{"state"}, func(show func(v float64, labels ...string)) {
+		counts := s.Store.Counts()
+		for _, state := range store.States {
+			show(float64(counts.Entered[state]), state.String())
+		}
+	})
+	s.add("gauge", "a2ad_queue_tasks", "Tasks that wait for a worker and may be claimed now, of all replicas. What waits for agents that are not served is of other.", []string{"agent"},
+		s.queues(func(q store.Queue) float64 { return float64(q.Waiting) }, func(a, b float64) float64 { return a + b }))
+	s.add("gauge", "a2ad_queue_oldest_seconds", "Time for which the first task in the queue of each agent has waited since it could be claimed; 0 if there is none.", []string{"agent"},
+		s.queues(func(q store.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
+	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.", func() store.Groups { return s.Store.Counts().Submits })
+	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() store.Groups { return s.Store.Counts().Appends })
+}
+
+var outcomes = []string{"finished", "failed", "retry", "released", "canceled", "lost"}
+
+func (s *sources) describeWork() {
+	s.add("counter", "a2ad_claims_total", "Runs begun: by the workers of this process (local), or given to workers that pull (remote).", []string{"worker"}, func(show func(v float64, labels ...string)) {
+		stats, _ := s.Pool.Stats()
+		remote, _ := s.Workers.Attempts()
+		show(float64(stats.Claimed), "local")
+		show(float64(remote), "remote")
+	})
+	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease).", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
+		local := s.Pool.Attempts()
+		_, remote := s.Workers.Attempts()
+		for _, outcome := range outcomes {
+			show(float64(local[outcome]), "local", outcome)
+			show(float64(remote[outcome]), "remote", outcome)
+		}
+	})
+	s.add("counter", "a2ad_leases_expired_total", "Leases that ran out and that this replica took from workers no longer heard of, by what became of the task: retry, fail, input-required.", []string{"fate"}, func(show func(v float64, labels ...string)) {
+		for fate, n := range s.Store.Counts().Rescued {
+			show(float64(n), fate)
+		}
+	})
+	s.add("counter", "a2ad_executors_abandoned_total", "Runs whose executor went on although its context had ended.", nil, one(func() float64 { stats, _ := s.Pool.Stats(); return float64(stats.Abandoned) }))
+	s.add("gauge", "a2ad_runs", "Runs in this process now.", nil, one(func() float64 { _, running := s.Pool.Stats(); return float64(running) }))
+	s.add("gauge", "a2ad_run_slots", "Runs that this process may have at once, by A2AD_WORKERS.", nil, one(func() float64 { return float64(s.Slots) }))
+}
+
+func (s *sources) describeStreams() {
+	s.add("gauge", "a2ad_sse_streams", "Streams open in this process, over gRPC too.", nil, one(func() float64 { return float64(s.Engine.Streams()) }))
+	s.add("counter", "a2ad_stream_poll_hits_total", "Times that polling found events no wake had told of: about none in health.", nil, one(func() float64 { return float64(s.Follower.PollHits()) }))
+	s.add("gauge", "a2ad_listener_up", "1 while this process receives wakes from other replicas; else it polls.", nil, one(func() float64 { return flag(s.Listener.Healthy()) }))
+	s.add("counter", "a2ad_listener_reconnects_total", "Times that wakes were received again after an interruption.", nil, one(func() float64 { return float64(s.Listener.Stats().Reconnects) }))
+	s.add("counter", "a2ad_wakes_received_total", "Notifications received, by kind: all, of them own (sent by this process, ignored) and unreadable.", []string{"kind"}, func(show func(v float64, labels ...string)) {
+		stats := s.Listener.Stats()
+		show(float64(stats.Received), "all")
+		show(float64(stats.Own), "own")
+		show(float64(stats.Unreadable), "unreadable")
+	})
+	s.add("counter", "a2ad_wake_flushes_total", "Statements by which wakes were sent, by result: sent, failed (kept and sent again), collapsed (too many keys: everybody is woken).", []string{"result"}, func(show func(v float64, labels ...string)) {
+		stats := s.Publisher.Stats()
+		show(float64(stats.Flushes), "sent")
+		show(float64(stats.Failed), "failed")
+		show(float64(stats.Collapsed), "collapsed")
+	})
+	s.add("counter", "a2ad_wakes_sent_total", "Notifications sent.", nil, one(func() float64 { return float64(s.Publisher.Stats().Payloads) }))
+}
+
+func (s *sources) describePush() {
+	s.add("counter", "a2ad_push_attempts_total", "Requests to webhooks, by what became of them.", []string{"class"}, func(show func(v float64, labels ...string)) {
+		tries, _ := s.Deliverer.Attempts()
+		for _, class := range push.Classes {
+			show(float64(tries[class]), string(class))
+		}
+	})
+	s.add("gauge", "a2ad_push_in_flight", "Webhooks that this process delivers to now.", nil, one(func() float64 { _, busy := s.Deliverer.Attempts(); return float64(busy) }))
+	s.add("gauge", "a2ad_push_backlog", "Webhooks with something to deliver, of all replicas.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.PushBacklog) }))
+	s.add("gauge", "a2ad_push_oldest_seconds", "Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.", nil, s.gauge(func(g *store.Gauges) float64 { return g.PushOldest }))
+	s.add("gauge", "a2ad_push_dest_open", "Destinations whose breaker is open: they rest.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.DestinationsOpen) }))
+	s.add("gauge", "a2ad_push_dest_disabled", "Destinations that are disabled until an operator enables them.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.DestinationsOff) }))
+}
+
+func (s *sources) describeDatabase() {
+	pools := func(read func(p store.Pool) float64) func(show func(v float64, labels ...string)) {
+		return func(show func(v float64, labels ...string)) {
+			for _, p := range s.Store.Pools() {
+				show(read(p), p.Name)
+			}
+		}
+	}
+	pool := []string{"pool"}
+	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims.", pool, pools(func(p store.Pool) float64 { return float64(p.MaxConns()) }))
+	s.add("gauge", "a2ad_db_pool_acquired", "Connections in use.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquiredConns()) }))
+	s.add("gauge", "a2ad_db_pool_idle", "Connections at rest.", pool, pools(func(p store.Pool) float64 { return float64(p.IdleConns()) }))
+	s.add("counter", "a2ad_db_pool_acquires_total", "Connections taken from a pool.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_waits_total", "Connections that had to be waited for, or opened.", pool, pools(func(p store.Pool) float64 { return float64(p.EmptyAcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_wait_seconds_total", "Time spent waiting for connections.", pool, pools(func(p store.Pool) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
+	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p store.Pool) float64 { return float64(p.CanceledAcquireCount()) }))
+	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_monitor sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
+	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *store.Gauges) float64 { return g.NotificationQueue }))
+	s.add("counter", "a2ad_db_metrics_failures_total", "Reads of metrics from the database that failed; what they would show is missing then.", nil, one(func() float64 { return float64(s.gauges.failures() + s.tasks.failures()) }))
+}

@@ -1,0 +1,169 @@
+// Package metrics shows Prometheus what the parts of a server count. It alone knows
+// Prometheus: the parts have counters or call functions that they are given.
+//
+// Names and labels are a contract, which docs/metrics.md lists and a test compares. No label is
+// what a client chose: what is not known is "other", and there are no ids of tasks, owners or
+// tenants.
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/a2ad/a2ad/internal/rpc"
+)
+
+// Family is one metric as it is shown, for documents.
+type Family struct {
+	Name   string
+	Type   string // counter, gauge or histogram
+	Labels []string
+	Help   string
+}
+
+// Metrics holds what is measured as it happens, and shows it with what the sources count.
+type Metrics struct {
+	registry *prometheus.Registry
+	families []Family
+
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	lag      prometheus.Histogram
+	events   prometheus.Counter
+	slow     prometheus.Counter
+	lenient  *prometheus.CounterVec
+
+	known sync.Map     // by seenKey: *seen, so that a request needs one lookup
+	size  atomic.Int64 // of known
+}
+
+// Build says which program it is.
+type Build struct{ Version, Commit, Go string }
+
+// New returns metrics without sources.
+func New(b Build) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	info := prometheus.NewGaugeVec(m.gauge("a2ad_build_info", "Always 1; its labels say which program this is.", "version", "commit", "go"), []string{"version", "commit", "go"})
+	info.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
+
+	request := []string{"route", "method", "version"}
+	m.requests = prometheus.NewCounterVec(m.counter("a2ad_http_requests_total", "Requests answered, over gRPC too, by route, operation of A2A, its version, and HTTP status or name of the gRPC status.", append(request, "code")...), append(request, "code"))
+	m.took = prometheus.NewHistogramVec(m.histogram("a2ad_http_request_duration_seconds", "Time to the answer of a request, or to the beginning of a stream. That of a blocking send holds the work of the agent.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, request...), request)
+	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total", "Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.", "method", "version", "reason"), []string{"method", "version", "reason"})
+	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total", "Requests read by a lenient rule (docs/protocol.md): clients that are not strict.", "rule"), []string{"rule"})
+	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total", "Events sent to streams while these were open, over gRPC too."))
+	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds", "Time from the commit of an event to its being sent to a stream, by the clocks of the database and of this process.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}))
+	m.slow = prometheus.NewCounter(m.counter("a2ad_sse_slow_readers_total", "Streams cut off because their client read too slowly. It resumes."))
+	m.registry.MustRegister(info, m.requests, m.took, m.errors, m.lenient, m.events, m.lag, m.slow)
+	for _, rule := range lenientRules {
+		m.lenient.WithLabelValues(rule)
+	}
+	return m
+}
+
+// lenientRules are those of docs/protocol.md that a server may report.
+var lenientRules = func() []string {
+	rules := []string{"T-02"}
+	for n := 1; n <= 24; n++ {
+		rules = append(rules, fmt.Sprintf("L-%02d", n))
+	}
+	return rules
+}()
+
+func (m *Metrics) note(name, kind, help string, labels []string) {
+	m.families = append(m.families, Family{name, kind, slices.Clone(labels), help})
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) prometheus.GaugeOpts {
+	m.note(name, "gauge", help, labels)
+	return prometheus.GaugeOpts{Name: name, Help: help}
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) prometheus.CounterOpts {
+	m.note(name, "counter", help, labels)
+	return prometheus.CounterOpts{Name: name, Help: help}
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) prometheus.HistogramOpts {
+	m.note(name, "histogram", help, labels)
+	return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
+}
+
+// Families are all metrics but those of the Go runtime and of the process.
+func (m *Metrics) Families() []Family { return slices.Clone(m.families) }
+
+// Watch returns what tells the metrics of requests and streams.
+func (m *Metrics) Watch() rpc.Watch {
+	return rpc.Watch{Request: m.request, Sent: m.sent, SlowReader: m.slow.Inc, Lenient: m.Lenient}
+}
+
+func (m *Metrics) sent(behind time.Duration) {
+	m.events.Inc()
+	m.lag.Observe(behind.Seconds())
+}
+
+// Lenient counts the use of a rule.
+func (m *Metrics) Lenient(rule string) {
+	if !slices.Contains(lenientRules, rule) {
+		rule = "other"
+	}
+	m.lenient.WithLabelValues(rule).Inc()
+}
+
+type seenKey struct{ route, method, version, code string }
+
+type seen struct {
+	requests prometheus.Counter
+	took     prometheus.Observer
+}
+
+// maxSeen bounds the series of requests, should a label ever be less bounded than it is meant to
+// be. There are some hundreds.
+const maxSeen = 5000
+
+func (m *Metrics) request(r rpc.Request) {
+	key := seenKey{r.Route, r.Method, r.Version, r.Code}
+	v, ok := m.known.Load(key)
+	if !ok {
+		if m.size.Add(1) > maxSeen {
+			key = seenKey{"other", "other", "other", "other"}
+		}
+		v, _ = m.known.LoadOrStore(key, &seen{
+			m.requests.WithLabelValues(key.route, key.method, key.version, key.code), m.took.WithLabelValues(key.route, key.method, key.version),
+		})
+	}
+	s := v.(*seen)
+	s.requests.Inc()
+	s.took.Observe(r.Took.Seconds())
+	if r.Reason != "" {
+		m.errors.WithLabelValues(key.method, key.version, r.Reason).Inc()
+	}
+}
+
+// Handler answers a scrape.
+func (m *Metrics) Handler(logger *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: scrapeLog{logger}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
+	})
+}
+
+type scrapeLog struct{ *slog.Logger }
+
+// Println tells of what a scrape could not show.
+func (l scrapeLog) Println(v ...any) {
+	l.WarnContext(context.Background(), "metrics", "err", fmt.Sprint(v...))
+}

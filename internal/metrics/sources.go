@@ -1,0 +1,194 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/push"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
+)
+
+// Sources are the parts that count. All are required.
+type Sources struct {
+	Store     *store.Store
+	Engine    *engine.Engine
+	Follower  *stream.Follower
+	Pool      *worker.Pool
+	Slots     int
+	Workers   *workerapi.API
+	Publisher *notify.Publisher
+	Listener  *notify.Listener
+	Deliverer *push.Deliverer
+	Agents    func() []string                // that are served: what waits for others is of "other"
+	Ready     func(ctx context.Context) bool // whether the server is ready, at the time of the scrape
+	Logger    *slog.Logger
+}
+
+// Attach has the sources shown from now on.
+func (m *Metrics) Attach(src Sources) {
+	s := &sources{Sources: src}
+	s.gauges = &cached[store.Gauges]{read: src.Store.Gauges, log: src.Logger}
+	s.tasks = &cached[map[a2a.State]int64]{read: src.Store.TasksByState, log: src.Logger}
+	s.describe()
+	for _, f := range s.shown {
+		m.families = append(m.families, f.Family)
+	}
+	m.registry.MustRegister(s)
+}
+
+// sources collects what the parts count when it is asked.
+type sources struct {
+	Sources
+	gauges *cached[store.Gauges]
+	tasks  *cached[map[a2a.State]int64]
+	shown  []*family
+}
+
+// family is a metric that is read when it is asked for.
+type family struct {
+	Family
+	desc *prometheus.Desc
+	read func(show func(v float64, labels ...string)) // nil: a histogram
+	size func() store.Groups                          // nil: not a histogram
+}
+
+func (s *sources) add(kind, name, help string, labels []string, read func(show func(v float64, labels ...string))) {
+	s.shown = append(s.shown, &family{Family: Family{name, kind, labels, help}, desc: prometheus.NewDesc(name, help, labels, nil), read: read})
+}
+
+func (s *sources) groups(name, help string, read func() store.Groups) {
+	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help}, desc: prometheus.NewDesc(name, help, nil, nil), size: read})
+}
+
+// one shows a value without labels.
+func one(read func() float64) func(show func(v float64, labels ...string)) {
+	return func(show func(v float64, labels ...string)) { show(read()) }
+}
+
+// Describe names what Collect shows.
+func (s *sources) Describe(out chan<- *prometheus.Desc) {
+	for _, f := range s.shown {
+		out <- f.desc
+	}
+}
+
+// Collect reads the sources.
+func (s *sources) Collect(out chan<- prometheus.Metric) {
+	for _, f := range s.shown {
+		if f.size != nil {
+			g := f.size()
+			buckets := make(map[float64]uint64, len(store.GroupBounds))
+			for i, bound := range store.GroupBounds {
+				buckets[bound] = g.Buckets[i]
+			}
+			out <- prometheus.MustNewConstHistogram(f.desc, g.Count, float64(g.Sum), buckets)
+			continue
+		}
+		kind := prometheus.GaugeValue
+		if f.Type == "counter" {
+			kind = prometheus.CounterValue
+		}
+		f.read(func(v float64, labels ...string) { out <- prometheus.MustNewConstMetric(f.desc, kind, v, labels...) })
+	}
+}
+
+// cached is something that is read of the database at most every 15 s, and if that takes long
+// so seldom that it takes no more than a hundredth of the time.
+type cached[T any] struct {
+	read func(ctx context.Context) (T, error)
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	value  T         // guarded by mu
+	ok     bool      // guarded by mu; value has been read
+	next   time.Time // guarded by mu
+	failed uint64    // guarded by mu
+}
+
+const (
+	cacheTime = 15 * time.Second
+	readShare = 100
+	readLimit = 10 * time.Second
+)
+
+// get returns the newest value; ok says whether there is any. One that could not be read anew
+// is not shown any more.
+func (c *cached[T]) get() (value T, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.next) {
+		return c.value, c.ok
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
+	defer cancel()
+	start := time.Now()
+	value, err := c.read(ctx)
+	end := time.Now()
+	c.next = end.Add(max(cacheTime-end.Sub(start), readShare*end.Sub(start)))
+	if c.ok = err == nil; err != nil {
+		c.failed++
+		c.next = end.Add(cacheTime)
+		c.log.WarnContext(ctx, "metrics from the database", "err", err)
+		return value, false
+	}
+	c.value = value
+	return value, true
+}
+
+func (c *cached[T]) failures() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
+// queues shows what waits for each agent that is served; what waits for others is added up.
+func (s *sources) queues(value func(store.Queue) float64, add func(a, b float64) float64) func(show func(v float64, labels ...string)) {
+	return func(show func(v float64, labels ...string)) {
+		g, ok := s.gauges.get()
+		if !ok {
+			return
+		}
+		served := s.Agents()
+		by := make(map[string]float64, len(served)+1)
+		for _, name := range served {
+			by[name] = 0
+		}
+		for _, q := range g.Queues {
+			name := q.Agent
+			if !slices.Contains(served, name) {
+				name = "other"
+			}
+			by[name] = add(by[name], value(q))
+		}
+		for name, v := range by {
+			show(v, name)
+		}
+	}
+}
+
+// gauge shows one of the values that come from the database.
+func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v float64, labels ...string)) {
+	return func(show func(v float64, labels ...string)) {
+		if g, ok := s.gauges.get(); ok {
+			show(read(&g))
+		}
+	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

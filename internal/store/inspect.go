@@ -1,0 +1,340 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Inspection is what a doctor wants to know about a database and the way to it. It judges
+// nothing. What could not be read, for want of rights or of what comes before it, is in Unread.
+type Inspection struct {
+	Version       int // as server_version_num
+	VersionText   string
+	Database      string
+	Login         string
+	Super         bool // the login is a superuser
+	SeesAll       bool // the login sees what the connections of others do
+	Standby       bool
+	Encoding      string
+	XIDAge        int64
+	LoginLimit    int           // connections of the login; -1: no limit
+	DatabaseLimit int           // connections to the database; -1: no limit
+	ClockAhead    time.Duration // of the server's clock before ours
+	RoundTrip     time.Duration // one query; the clocks are compared no better than that
+	Collation     Collation
+	Settings      map[string]Setting // of InspectedSettings, those that the version has
+
+	Roles       []Role // those of ours that there are
+	CannotBe    map[string]error
+	Schema      int64 // version; 0: none
+	SchemaErr   error
+	Tables      []TableRights // nil unless all roles are there
+	BrokenIndex []string
+
+	Connections  int64 // to the whole server
+	Replicas     []ReplicaSeen
+	Transactions []OpenTransaction // longer than a minute
+	IdleInTx     []OpenTransaction // of these and shorter ones, those that wait for their client for ten seconds and more
+	Holders      []XminHolder      // that keep many dead rows, the oldest first
+
+	Pooler Pooler
+	Unread []error
+}
+
+// Collation is how the database sorts text: the version it was made with, and that of now.
+type Collation struct{ Name, Made, Actual string }
+
+// Setting is one of the server, as it is for the login.
+type Setting struct{ Value, Unit, Source string }
+
+// Role is one of ours.
+type Role struct {
+	Name         string
+	Super        bool
+	BypassRLS    bool
+	CreatesRoles bool
+	Member       bool // the login is a member
+}
+
+// TableRights is who may do what with a table or a view of ours, and how full of dead rows it is.
+type TableRights struct {
+	Schema, Name            string
+	View                    bool
+	Owner                   string
+	Secured                 bool // row security is on, for the owner too
+	WorkerReads, WorkerAdds bool
+	AppReads, AppWrites     bool
+	AuditReads              bool
+	Unvacuumed              bool
+	Rows, Dead, Bytes       int64
+}
+
+// XminHolder keeps dead rows from being removed.
+type XminHolder struct {
+	Kind, Name string
+	Age        int64 // in transactions
+}
+
+// Pooler is what lies between here and the server, as far as connections show it.
+type Pooler struct {
+	Shares     bool // connections share processes of the server between transactions
+	LosesRole  bool // what SET ROLE did was gone in the next transaction
+	LosesWakes bool // a notification did not arrive
+}
+
+// InspectedSettings are those that Inspect reads.
+var InspectedSettings = []string{
+	"autovacuum", "default_transaction_isolation", "default_transaction_read_only", "fsync", "full_page_writes", "hot_standby_feedback", "idle_session_timeout",
+	"idle_in_transaction_session_timeout", "max_connections", "max_prepared_transactions", "old_snapshot_threshold", "reserved_connections", "row_security", "statement_timeout",
+	"superuser_reserved_connections", "synchronous_commit", "synchronous_standby_names", "track_counts", "transaction_timeout", "wal_sync_method",
+}
+
+const (
+	inspectTimeout = 10 * time.Second
+	inspectChannel = "a2ad_doctor"
+	wakePatience   = 2 * time.Second
+
+	// manyDead is an age in transactions from which what holds rows back is worth a word.
+	manyDead = 100_000
+)
+
+// Inspect looks at a database. It changes nothing, and needs neither our schema nor our
+// roles. An error means that the database cannot be reached.
+func Inspect(ctx context.Context, url string) (*Inspection, error) {
+	connect := func() (*pgx.Conn, error) {
+		pc, err := pgxpool.ParseConfig(url) // it takes the settings of pools, which may be in the URL
+		if err != nil {
+			return nil, fmt.Errorf("parse the database URL: %w", redact(err))
+		}
+		cfg := pc.ConnConfig
+		cfg.ConnectTimeout = inspectTimeout
+		cfg.RuntimeParams["application_name"] = "a2ad-" + operatorReplica + "-doctor"
+		return pgx.ConnectConfig(ctx, cfg)
+	}
+	conn, err := connect()
+	if err != nil {
+		return nil, redact(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	in := &Inspection{CannotBe: map[string]error{}, Settings: map[string]Setting{}}
+	q := dbsqlc.New(conn)
+	if err := in.readServer(ctx, q); err != nil {
+		return nil, err
+	}
+	if in.Version < 150000 {
+		return in, nil // there is no more to know
+	}
+	for _, part := range []struct {
+		name string
+		read func(context.Context, *dbsqlc.Queries) error
+	}{
+		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles}, {"schema", in.readSchema},
+		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders},
+	} {
+		if err := part.read(ctx, q); err != nil {
+			in.Unread = append(in.Unread, fmt.Errorf("%s: %w", part.name, err))
+		}
+	}
+	in.tryRoles(ctx, conn)
+	if err := in.tryPooler(ctx, conn, connect); err != nil {
+		in.Unread = append(in.Unread, fmt.Errorf("pooler: %w", err))
+	}
+	return in, nil
+}
+
+func (in *Inspection) readServer(ctx context.Context, q *dbsqlc.Queries) error {
+	if _, err := q.InspectServer(ctx); err != nil { // prepares it; the next one is one round trip
+		return fmt.Errorf("look at the server: %w", err)
+	}
+	before := time.Now()
+	r, err := q.InspectServer(ctx)
+	if err != nil {
+		return fmt.Errorf("look at the server: %w", err)
+	}
+	in.RoundTrip = time.Since(before)
+	in.ClockAhead = r.Now.Time.Sub(before.Add(in.RoundTrip / 2))
+	in.Version, in.VersionText, in.Standby, in.Login, in.Super = int(r.Version), r.VersionText, r.Standby, r.Login, r.Super
+	in.Database, in.Encoding, in.XIDAge, in.SeesAll = r.Database, r.Encoding, r.XidAge, r.SeesAll
+	in.LoginLimit, in.DatabaseLimit = int(r.LoginLimit), int(r.DatabaseLimit)
+	return nil
+}
+
+func (in *Inspection) readCollation(ctx context.Context, q *dbsqlc.Queries) error {
+	r, err := q.InspectCollation(ctx)
+	in.Collation = Collation(r)
+	return err
+}
+
+func (in *Inspection) readSettings(ctx context.Context, q *dbsqlc.Queries) error {
+	rows, err := q.InspectSettings(ctx, InspectedSettings)
+	for _, r := range rows {
+		in.Settings[r.Name] = Setting{Value: r.Setting, Unit: r.Unit, Source: r.Source}
+	}
+	return err
+}
+
+// OurRoles are those that the migrations make.
+var OurRoles = []string{"a2a_owner", roleApp, roleWorker, "a2a_audit"}
+
+func (in *Inspection) readRoles(ctx context.Context, q *dbsqlc.Queries) error {
+	rows, err := q.InspectRoles(ctx, OurRoles)
+	for _, r := range rows {
+		in.Roles = append(in.Roles, Role{Name: r.Name, Super: r.Super, BypassRLS: r.Bypass, CreatesRoles: r.CreatesRoles, Member: r.Member})
+	}
+	return err
+}
+
+func (in *Inspection) readSchema(ctx context.Context, q *dbsqlc.Queries) error {
+	have, err := q.SchemaVersion(ctx)
+	switch {
+	case isCode(err, "42P01"): // there is none
+	case err != nil:
+		in.SchemaErr = err
+	}
+	in.Schema = have
+	if len(in.Roles) < len(OurRoles) || have == 0 {
+		return nil
+	}
+	rows, err := q.InspectTables(ctx)
+	for _, r := range rows {
+		in.Tables = append(in.Tables, TableRights{
+			Schema: r.Schema, Name: r.Name, View: r.IsView, Owner: r.Owner, Secured: r.Secured, WorkerReads: r.WorkerReads, WorkerAdds: r.WorkerAdds,
+			AppReads: r.AppReads, AppWrites: r.AppWrites, AuditReads: r.AuditReads, Unvacuumed: r.Unvacuumed, Rows: r.Live, Dead: r.Dead, Bytes: r.Bytes,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	in.BrokenIndex, err = q.InspectIndexes(ctx)
+	return err
+}
+
+func (in *Inspection) readSessions(ctx context.Context, q *dbsqlc.Queries) (err error) {
+	if in.Connections, err = q.InspectConnections(ctx); err != nil {
+		return err
+	}
+	sessions, err := q.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	in.Replicas = replicasOf(sessions)
+	in.Transactions = transactionsOf(sessions, time.Minute)
+	idle := slices.DeleteFunc(slices.Clone(sessions), func(s dbsqlc.SessionsRow) bool {
+		return s.State != "idle in transaction" && s.State != "idle in transaction (aborted)" || s.StateMs < (10*time.Second).Milliseconds()
+	})
+	in.IdleInTx = transactionsOf(idle, 0)
+	for _, s := range sessions {
+		if s.XminAge > manyDead && s.Pid != nil {
+			in.Holders = append(in.Holders, XminHolder{Kind: "session", Name: fmt.Sprintf("%s, process %d", s.Application, *s.Pid), Age: s.XminAge})
+		}
+	}
+	return nil
+}
+
+func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error {
+	rows, err := q.InspectHolders(ctx)
+	for _, r := range rows {
+		if r.XminAge > manyDead {
+			in.Holders = append(in.Holders, XminHolder{Kind: r.Kind, Name: r.Name, Age: r.XminAge})
+		}
+	}
+	slices.SortStableFunc(in.Holders, func(a, b XminHolder) int { return int(b.Age - a.Age) })
+	return err
+}
+
+// tryRoles takes on the roles of the server, as its connections do.
+func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
+	for _, role := range []string{roleApp, roleWorker} {
+		if err := setRole(ctx, conn, role); err != nil {
+			in.CannotBe[role] = err
+		}
+	}
+	_, _ = conn.Exec(ctx, "RESET ROLE") // what follows works as any of them
+}
+
+// tryPooler finds out whether a connection keeps what was set on it, while another one is in a
+// transaction: a pooler that hands out processes by the transaction gives that one the process
+// of the first, if it has set anything there.
+func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) error {
+	role := roleWorker
+	if in.CannotBe[role] != nil {
+		role = in.Login
+	}
+	if _, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{role}.Sanitize()); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "LISTEN "+inspectChannel); err != nil {
+		return err
+	}
+	first, err := dbsqlc.New(conn).InspectBackend(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := connect()
+	if err != nil {
+		return err
+	}
+	defer other.Close(context.WithoutCancel(ctx))
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing hangs on it
+	held, err := dbsqlc.New(tx).InspectBackend(ctx)
+	if err != nil {
+		return err
+	}
+	second, err := dbsqlc.New(conn).InspectBackend(ctx)
+	if err != nil {
+		return err
+	}
+	in.Pooler.Shares = first.Pid != second.Pid || first.Pid == held.Pid
+	in.Pooler.LosesRole = second.Role != role
+	if err := dbsqlc.New(tx).InspectNotify(ctx, inspectChannel); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, wakePatience)
+	defer cancel()
+	_, err = conn.WaitForNotification(wait)
+	if in.Pooler.LosesWakes = errors.Is(err, context.DeadlineExceeded) || wait.Err() != nil && ctx.Err() == nil; in.Pooler.LosesWakes {
+		return nil
+	}
+	return err
+}
+
+// Sealed is what is sealed with one key, with one of the secrets to try the key on.
+type Sealed struct {
+	KeyID   string
+	Secrets int64
+	Place   string // "token", "credentials" of a webhook, or "signing"
+	Name    string // of the row
+	Sample  []byte
+}
+
+// SealedWith counts the secrets that are stored, by the id of the key that they are sealed with.
+func (s *Store) SealedWith(ctx context.Context) ([]Sealed, error) {
+	var rows []dbsqlc.SealedWithRow
+	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		rows, err = q.SealedWith(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read sealed secrets: %w", unavailable(err))
+	}
+	out := make([]Sealed, len(rows))
+	for i, r := range rows {
+		out[i] = Sealed{KeyID: r.KeyID, Secrets: r.Secrets, Place: r.Place, Name: r.Name, Sample: r.Sealed}
+	}
+	return out, nil
+}

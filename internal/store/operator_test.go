@@ -1,0 +1,224 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+func TestRetryMakesANewTaskOfTheFirstInput(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
+	old := f.task()
+	if _, err := f.RetryTask(f.ctx, old); !errors.Is(err, store.ErrNothingToRetry) {
+		t.Errorf("of a task that goes on: %v", err)
+	}
+	if _, err := f.Cancel(f.ctx, ann, agent, old); err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.RetryTask(f.ctx, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := f.Snapshot(f.ctx, ann, old, store.Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := f.Snapshot(f.ctx, ann, again.Task, store.Want{}) // of the same owner
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Status.State != a2a.StateCanceled || after.Status.State != a2a.StateSubmitted || after.ContextID != before.ContextID || after.Agent != before.Agent {
+		t.Errorf("before %+v\nafter %+v", before, after)
+	}
+	was, is := before.History[0], after.History[0]
+	if is.ID == was.ID || !slices.Equal(is.ReferenceTaskIDs, []string{old.String()}) {
+		t.Errorf("the new message is %s and refers to %v", is.ID, is.ReferenceTaskIDs)
+	}
+	same(t, "parts", was.Parts, is.Parts)
+	found, err := f.Actions(f.ctx, store.ActionFilter{Task: old, Name: store.ActionTaskRetry, Limit: 5})
+	if err != nil || len(found) != 1 || string(found[0].Detail) != `{"new":"`+again.Task.String()+`"}` || found[0].Actor != "operator ann@desk" {
+		t.Errorf("actions %+v, %v", found, err)
+	}
+	if _, err := f.RetryTask(f.ctx, store.NewTaskID()); !errors.Is(err, a2a.ErrTaskNotFound) {
+		t.Errorf("of no task: %v", err)
+	}
+	f.invariants()
+}
+
+func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	var made []a2a.ID
+	for i := range 4 { // a minute apart, by their ids
+		id := store.NewTaskID()
+		ms := at.Add(time.Duration(i) * time.Minute).UnixMilli()
+		for b := range 6 {
+			id[b] = byte(ms >> (8 * (5 - b)))
+		}
+		made = append(made, id)
+		if _, err := f.Submit(f.ctx, store.Submission{Caller: ann, Agent: agent, NewTask: id, ContextID: "c", Message: message("m", "x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		f    store.TaskFilter
+		want []a2a.ID
+	}{
+		{"since", store.TaskFilter{Since: at.Add(2 * time.Minute)}, []a2a.ID{made[3], made[2]}},
+		{"until is not in it", store.TaskFilter{Until: at.Add(time.Minute)}, []a2a.ID{made[0]}},
+		{"between", store.TaskFilter{Since: at.Add(time.Second), Until: at.Add(3 * time.Minute)}, []a2a.ID{made[2], made[1]}},
+		{"prefix", store.TaskFilter{Prefix: made[1].String()[:12]}, []a2a.ID{made[1]}},
+		{"prefix in capitals, without dashes, of odd length", store.TaskFilter{Prefix: "019CB4F"}, nil},
+		{"whole id as prefix", store.TaskFilter{Prefix: made[2].String()}, []a2a.ID{made[2]}},
+		{"prefix and time", store.TaskFilter{Prefix: made[0].String()[:4], Since: at.Add(3 * time.Minute)}, []a2a.ID{made[3]}},
+	} {
+		tc.f.Limit = 10
+		rows, err := f.ListTasks(f.ctx, tc.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []a2a.ID
+		for _, r := range rows {
+			got = append(got, r.ID)
+		}
+		if tc.name == "prefix in capitals, without dashes, of odd length" {
+			if made[0].String()[:7] == "019cb4f" && len(got) == 0 {
+				t.Errorf("%s: nothing", tc.name)
+			}
+			continue
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	for _, prefix := range []string{"x", "019%", made[0].String() + "0"} {
+		if _, err := f.ListTasks(f.ctx, store.TaskFilter{Prefix: prefix, Limit: 1}); !errors.Is(err, store.ErrNoPrefix) {
+			t.Errorf("prefix %q: %v", prefix, err)
+		}
+	}
+}
+
+func TestOverviewCountsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.task()
+	gone := f.task()
+	if _, err := f.Cancel(f.ctx, ann, agent, gone); err != nil {
+		t.Fatal(err)
+	}
+	f.task()
+	f.claim(1)
+	o, err := f.Overview(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "tasks", []store.TaskCount{{agent, a2a.StateSubmitted, 1}, {agent, a2a.StateWorking, 1}, {agent, a2a.StateCanceled, 1}}, o.Tasks)
+	if len(o.Queues) != 1 || o.Queues[0].Agent != agent || o.Queues[0].Waiting != 1 || o.Queues[0].Due != 1 || o.Queues[0].Oldest < 0 {
+		t.Errorf("queues %+v", o.Queues)
+	}
+	if len(o.Workers) != 1 || o.Workers[0].Running != 1 || o.Workers[0].Expired != 0 {
+		t.Errorf("workers %+v", o.Workers)
+	}
+	if o.Bytes == 0 || !slices.ContainsFunc(o.Tables, func(s store.TableSize) bool { return s.Name == "tasks" && s.Bytes > 0 }) {
+		t.Errorf("%d bytes, tables %+v", o.Bytes, o.Tables)
+	}
+	if len(o.Replicas) == 0 || o.Replicas[0].Connections == 0 || o.Replicas[0].Listens {
+		t.Errorf("replicas %+v", o.Replicas)
+	}
+}
+
+func TestTimelineHasWhoDidWhat(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
+	id := f.task()
+	f.claim(1)
+	if _, err := f.Cancel(f.ctx, ann, agent, id); err != nil {
+		t.Fatal(err)
+	}
+	tl, err := f.Timeline(f.ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []int16
+	for _, e := range tl.Events {
+		sources = append(sources, e.Source)
+	}
+	same(t, "sources", []int16{store.SourceCaller, store.SourceWorker, store.SourceCaller}, sources)
+	if len(tl.Messages) != 1 || tl.Messages[0].AtSeq != 1 || len(tl.Attempts) != 1 || tl.Attempts[0].Outcome != "canceled" || len(tl.Actions) != 1 || len(tl.Tries) != 0 {
+		t.Errorf("%+v", tl)
+	}
+}
+
+func TestInspectFindsPlantedFaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	in, err := store.Inspect(f.ctx, f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Version < 150000 || in.Encoding != "UTF8" || in.Schema != store.SchemaVersion() || len(in.Roles) != 4 || len(in.CannotBe) != 0 || len(in.Unread) != 0 ||
+		in.Pooler != (store.Pooler{}) || in.Settings["fsync"].Value == "" || len(in.BrokenIndex) != 0 || in.SchemaErr != nil {
+		t.Errorf("of a good database: %+v", in)
+	}
+	for _, table := range in.Tables {
+		if table.Owner != "a2a_owner" || !table.View && !table.Secured || !table.WorkerReads || table.AppWrites || table.View != table.AuditReads {
+			t.Errorf("%+v", table)
+		}
+	}
+	conn, err := pgx.Connect(f.ctx, f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(f.ctx)
+	for _, fault := range []string{
+		"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$",
+		"GRANT UPDATE ON a2a.tasks TO a2a_app", "ALTER TABLE a2a.tasks NO FORCE ROW LEVEL SECURITY", "REVOKE SELECT ON a2a.messages FROM a2a_worker",
+		"DELETE FROM public.a2a_goose_version WHERE version_id = (SELECT max(version_id) FROM public.a2a_goose_version)",
+	} {
+		if _, err := conn.Exec(f.ctx, fault); err != nil {
+			t.Fatalf("%s: %v", fault, err)
+		}
+	}
+	if in, err = store.Inspect(f.ctx, f.url); err != nil {
+		t.Fatal(err)
+	}
+	rights := map[string]store.TableRights{}
+	for _, r := range in.Tables {
+		rights[r.Name] = r
+	}
+	if in.Settings["synchronous_commit"].Value != "off" || in.Schema >= store.SchemaVersion() || !rights["tasks"].AppWrites || rights["tasks"].Secured || rights["messages"].WorkerReads {
+		t.Errorf("of a bad database: %+v", in)
+	}
+}
+
+func TestDisablingADestinationIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	breaker := &store.Breaker{Fails: 1, FirstOpen: time.Second, MaxOpen: time.Minute, DisableAfter: time.Hour}
+	for range 3 {
+		in := submission("hello")
+		p := newPush("default")
+		in.Push = &p
+		f.submit(in)
+	}
+	due := f.claimPushes(3) // all under way at once
+	same(t, "claimed", 3, len(due))
+	f.failed(&due[0], store.Failure{Breaker: breaker})
+	same(t, "before it is disabled", 0, len(f.actions()))
+	f.exec("UPDATE a2a.push_destinations SET first_failure_at = first_failure_at - interval '2 hours'")
+	for i := range due[1:] {
+		if !f.failed(&due[1+i], store.Failure{Breaker: breaker}) {
+			t.Errorf("failure %d: not disabled", i+2)
+		}
+	}
+	same(t, "actions", []string{`replica r1 push.disable acme/ {"destination":"` + hook + `"}`}, f.actions())
+}

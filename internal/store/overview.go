@@ -1,0 +1,225 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+)
+
+// Overview is the state of the whole service as its database has it, for the operator. Its
+// parts are of nearly the same moment.
+type Overview struct {
+	Tasks        []TaskCount // by agent and state
+	Queues       []QueueDepth
+	Workers      []WorkerLoad
+	Replicas     []ReplicaSeen
+	Push         PushBacklog
+	Down         []DestinationDown // at most a hundred
+	Bytes        int64             // of the database
+	Tables       []TableSize       // the largest first
+	Transactions []OpenTransaction // longer than a second, the oldest first
+}
+
+// TaskCount is how many tasks of an agent are in a state.
+type TaskCount struct {
+	Agent string
+	State a2a.State
+	Tasks int64
+}
+
+// QueueDepth is what waits for a worker.
+type QueueDepth struct {
+	Agent   string
+	Waiting int64
+	Due     int64         // of these, those that wait for nothing else
+	Oldest  time.Duration // since the one that is due longest; negative: none is due yet
+}
+
+// WorkerLoad is what a worker holds.
+type WorkerLoad struct {
+	Worker  string
+	Running int64
+	Expired int64 // of these, those whose lease has run out
+}
+
+// ReplicaSeen is a server that is connected, by the names of its connections.
+type ReplicaSeen struct {
+	Name        string
+	Connections int
+	Listens     bool // it hears of changes; else it finds them by looking
+}
+
+// PushBacklog counts webhooks.
+type PushBacklog struct {
+	Webhooks int64 // with something to deliver
+	Events   int64 // that these have to deliver
+	Failing  int64 // of these webhooks, those whose last try failed
+	Dead     int64
+	Disabled int64
+	Oldest   time.Duration // age of the oldest event that is to be delivered
+}
+
+// DestinationDown is one that rests or is disabled.
+type DestinationDown struct {
+	Tenant     string
+	Origin     string
+	Fails      int
+	OpenUntil  time.Time // zero: it does not rest
+	DisabledAt time.Time // zero: it is not disabled
+}
+
+// TableSize is how large a table is; rows and dead rows are those of the statistics.
+type TableSize struct {
+	Name       string
+	Bytes      int64 // with indexes
+	IndexBytes int64
+	Rows, Dead int64
+}
+
+// OpenTransaction is one that a connection to the database has open.
+type OpenTransaction struct {
+	PID         int
+	Login       string
+	Application string
+	State       string
+	For         time.Duration
+}
+
+// Overview reads what there is.
+func (s *Store) Overview(ctx context.Context) (*Overview, error) {
+	o := &Overview{}
+	err := s.search(ctx, func(q *dbsqlc.Queries) error {
+		for _, read := range []func(context.Context, *dbsqlc.Queries) error{o.readWork, o.readPush, o.readSizes} {
+			if err := read(ctx, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.asLogin(ctx, func(q *dbsqlc.Queries) error { return o.readSessions(ctx, q) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read overview: %w", unavailable(err))
+	}
+	return o, nil
+}
+
+// asLogin runs queries with the rights of the login: those of its roles do not show what its
+// own connections do.
+func (s *Store) asLogin(ctx context.Context, f func(q *dbsqlc.Queries) error) error {
+	return pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
+			return err
+		}
+		return f(dbsqlc.New(tx))
+	})
+}
+
+func (o *Overview) readWork(ctx context.Context, q *dbsqlc.Queries) error {
+	tasks, err := q.CountTasks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range tasks {
+		o.Tasks = append(o.Tasks, TaskCount{Agent: r.Agent, State: a2a.State(r.State), Tasks: r.Tasks})
+	}
+	ready, err := q.CountReady(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range ready {
+		o.Queues = append(o.Queues, QueueDepth{Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond})
+	}
+	leases, err := q.CountLeases(ctx)
+	for _, r := range leases {
+		o.Workers = append(o.Workers, WorkerLoad(r))
+	}
+	return err
+}
+
+func (o *Overview) readPush(ctx context.Context, q *dbsqlc.Queries) error {
+	p, err := q.CountPushes(ctx)
+	if err != nil {
+		return err
+	}
+	o.Push = PushBacklog{
+		Webhooks: p.Backlog, Events: p.Events, Failing: p.Failing, Dead: p.Dead, Disabled: p.Disabled, Oldest: time.Duration(p.OldestMs) * time.Millisecond,
+	}
+	down, err := q.DestinationsDown(ctx, 100)
+	for _, r := range down {
+		o.Down = append(o.Down, DestinationDown{Tenant: r.Tenant, Origin: r.Origin, Fails: int(r.Fails), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt)})
+	}
+	return err
+}
+
+func (o *Overview) readSizes(ctx context.Context, q *dbsqlc.Queries) (err error) {
+	if o.Bytes, err = q.DatabaseSize(ctx); err != nil {
+		return err
+	}
+	tables, err := q.TableSizes(ctx)
+	for _, r := range tables {
+		o.Tables = append(o.Tables, TableSize{Name: r.Name, Bytes: r.Bytes, IndexBytes: r.IndexBytes, Rows: r.Live, Dead: r.Dead})
+	}
+	return err
+}
+
+// ofReplica takes the name of a replica out of application_name, as pool and ConnConfig write it.
+var ofReplica = regexp.MustCompile(`^a2ad-(.+)-(api|worker|claim|listener)$`)
+
+// operatorReplica is the name under which the operator's own commands connect.
+const operatorReplica = "operator"
+
+func replicasOf(sessions []dbsqlc.SessionsRow) []ReplicaSeen {
+	var list []ReplicaSeen
+	at := make(map[string]int)
+	for _, s := range sessions {
+		m := ofReplica.FindStringSubmatch(s.Application)
+		if m == nil || m[1] == operatorReplica {
+			continue
+		}
+		i, known := at[m[1]]
+		if !known {
+			i = len(list)
+			at[m[1]] = i
+			list = append(list, ReplicaSeen{Name: m[1]})
+		}
+		list[i].Connections++
+		list[i].Listens = list[i].Listens || m[2] == "listener"
+	}
+	return list
+}
+
+func (o *Overview) readSessions(ctx context.Context, q *dbsqlc.Queries) error {
+	sessions, err := q.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	o.Replicas = replicasOf(sessions)
+	o.Transactions = transactionsOf(sessions, time.Second)
+	return nil
+}
+
+// transactionsOf returns the transactions that are open for longer, the oldest first.
+func transactionsOf(sessions []dbsqlc.SessionsRow, longer time.Duration) []OpenTransaction {
+	var list []OpenTransaction
+	for _, s := range sessions {
+		t := OpenTransaction{Login: s.Login, Application: s.Application, State: s.State, For: time.Duration(s.TxMs) * time.Millisecond}
+		if s.Pid != nil {
+			t.PID = int(*s.Pid)
+		}
+		if t.For > longer {
+			list = append(list, t)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b OpenTransaction) int { return cmp.Compare(b.For, a.For) })
+	return list
+}

@@ -1,0 +1,114 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+const scope = "github.com/a2ad/a2ad"
+
+// Provider exports spans until it is shut down.
+type Provider struct {
+	sdk *sdktrace.TracerProvider
+}
+
+// Open returns a Provider that exports by OTLP over HTTP, as the variables OTEL_… say, which the
+// library reads itself. version and replica go into the resource. What cannot be exported is told
+// to the log and lost: nothing waits for it. It sets the error handler of the process, and is
+// meant to be called once.
+func Open(ctx context.Context, version, replica string, logger *slog.Logger) (*Provider, error) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces", "err", err) }))
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("export of traces: %w", err)
+	}
+	// What the environment says comes last, and counts.
+	about, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "a2ad"), attribute.String("service.version", version), attribute.String("service.instance.id", replica)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("resource of traces: %w", err)
+	}
+	return &Provider{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
+}
+
+// Tracer returns what makes spans.
+func (p *Provider) Tracer() *Tracer { return &Tracer{p.sdk.Tracer(scope)} }
+
+// Shutdown exports what is left.
+func (p *Provider) Shutdown(ctx context.Context) error { return p.sdk.Shutdown(ctx) }
+
+// Statements returns what makes spans of statements that belong to a span. Those of loops that
+// run for ever, such as claims, belong to none. A span has the name of the statement, and of
+// errors their code alone: what was stored is in neither.
+func (p *Provider) Statements() pgx.QueryTracer {
+	return statements{otelpgx.NewTracer(
+		otelpgx.WithTracerProvider(p.sdk), otelpgx.WithSpanNameFunc(statementName),
+		otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableSQLStatementInAttributes(),
+	)}
+}
+
+// statementName is the one that a query of sqlc begins with, else its first word.
+func statementName(sql string) string {
+	if name, ok := strings.CutPrefix(sql, "-- name: "); ok {
+		sql = name
+	}
+	name, _, _ := strings.Cut(strings.TrimSpace(sql), " ")
+	return name
+}
+
+type statements struct{ t *otelpgx.Tracer }
+
+// TraceQueryStart begins the span of a statement.
+func (s statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	return s.t.TraceQueryStart(ctx, conn, data)
+}
+
+// TraceQueryEnd ends it.
+func (s statements) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	data.Err = silent(data.Err)
+	s.t.TraceQueryEnd(ctx, conn, data)
+}
+
+// TraceBatchStart begins the span of a batch, such as that of each read for a caller.
+func (s statements) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	return s.t.TraceBatchStart(ctx, conn, data)
+}
+
+// TraceBatchQuery notes a statement of a batch.
+func (s statements) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
+	data.Err = silent(data.Err)
+	s.t.TraceBatchQuery(ctx, conn, data)
+}
+
+// TraceBatchEnd ends it.
+func (s statements) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	data.Err = silent(data.Err)
+	s.t.TraceBatchEnd(ctx, conn, data)
+}
+
+var errStatement = errors.New("statement failed")
+
+// silent keeps of an error what cannot quote anybody.
+func silent(err error) error {
+	var pe *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &pe):
+		return &pgconn.PgError{Severity: pe.Severity, Code: pe.Code}
+	}
+	return errStatement
+}

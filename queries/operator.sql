@@ -1,0 +1,121 @@
+-- CountTasks counts everybody's tasks by agent and state, for the operator, as all of this file is.
+-- name: CountTasks :many
+SELECT t.agent, t.state, count(*) AS tasks FROM a2a.tasks t GROUP BY t.agent, t.state ORDER BY t.agent, t.state;
+
+-- CountReady counts what waits for a worker, by agent; due has no wait before it any more.
+-- name: CountReady :many
+SELECT r.queue, count(*) AS waiting, count(*) FILTER (WHERE r.run_at <= clock_timestamp()) AS due,
+  (extract(epoch FROM clock_timestamp() - min(r.run_at)) * 1000)::bigint AS oldest_ms
+FROM a2a.task_ready r
+GROUP BY r.queue
+ORDER BY r.queue;
+
+-- CountLeases counts what runs, by worker; expired is what its worker no longer renews.
+-- name: CountLeases :many
+SELECT l.worker, count(*) AS running, count(*) FILTER (WHERE l.lease_until < clock_timestamp()) AS expired
+FROM a2a.task_leases l
+GROUP BY l.worker
+ORDER BY l.worker;
+
+-- CountPushes counts webhooks with something to deliver and those that were given up.
+-- name: CountPushes :one
+SELECT count(*) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq) AS backlog,
+  coalesce(sum(p.head_seq - p.cursor_seq) FILTER (WHERE p.state = 'active'), 0)::bigint AS events,
+  count(*) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq AND p.attempt > 0) AS failing,
+  count(*) FILTER (WHERE p.state = 'dead') AS dead, count(*) FILTER (WHERE p.state = 'disabled') AS disabled,
+  coalesce((SELECT (extract(epoch FROM clock_timestamp() - min(e.committed_at)) * 1000)::bigint
+    FROM a2a.push_configs o JOIN a2a.task_events e ON e.task_id = o.task_id AND e.seq = o.cursor_seq + 1
+    WHERE o.state = 'active' AND o.deleted_at IS NULL AND o.cursor_seq < o.head_seq), 0)::bigint AS oldest_ms
+FROM a2a.push_configs p
+WHERE p.deleted_at IS NULL;
+
+-- DestinationsDown reads the destinations that rest or are disabled.
+-- name: DestinationsDown :many
+SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at
+FROM a2a.push_destinations d
+WHERE d.open_until > clock_timestamp() OR d.disabled_at IS NOT NULL
+ORDER BY d.tenant, d.origin
+LIMIT sqlc.arg(max)::int;
+
+-- DatabaseSize reads how large the database is.
+-- name: DatabaseSize :one
+SELECT pg_catalog.pg_database_size(pg_catalog.current_database())::bigint AS bytes;
+
+-- TableSizes reads how large the tables are, the largest first: rows and dead rows as the statistics have them.
+-- name: TableSizes :many
+SELECT c.relname::text AS name, pg_catalog.pg_total_relation_size(c.oid)::bigint AS bytes,
+  pg_catalog.pg_indexes_size(c.oid)::bigint AS index_bytes,
+  coalesce(pg_catalog.pg_stat_get_live_tuples(c.oid), 0)::bigint AS live, coalesce(pg_catalog.pg_stat_get_dead_tuples(c.oid), 0)::bigint AS dead
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'a2a' AND c.relkind IN ('r', 'p')
+ORDER BY 2 DESC, 1;
+
+-- Sessions reads the connections to this database. Those of others show neither transaction
+-- nor state, unless the login may read all statistics.
+-- name: Sessions :many
+SELECT s.pid, coalesce(s.usename, '')::text AS login, coalesce(s.application_name, '')::text AS application, coalesce(s.state, '')::text AS state,
+  coalesce((extract(epoch FROM clock_timestamp() - s.xact_start) * 1000)::bigint, 0)::bigint AS tx_ms,
+  coalesce((extract(epoch FROM clock_timestamp() - s.state_change) * 1000)::bigint, 0)::bigint AS state_ms,
+  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age
+FROM pg_catalog.pg_stat_activity s
+WHERE s.datname = pg_catalog.current_database() AND s.backend_type = 'client backend' AND s.pid <> pg_catalog.pg_backend_pid()
+ORDER BY s.pid;
+
+-- TimelineEvents reads the log of a task with who wrote each event; of artifacts their size alone.
+-- name: TimelineEvents :many
+SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch, coalesce(e.worker, '')::text AS worker, e.committed_at,
+  coalesce(e.artifact_id, '')::text AS artifact_id, e.body, coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
+FROM a2a.task_events e
+WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)::bigint
+ORDER BY e.seq
+LIMIT sqlc.arg(max)::int;
+
+-- TimelineMessages reads the messages of a task with the event at which each shows.
+-- name: TimelineMessages :many
+SELECT m.seq, m.at_seq, m.role, m.message_id, m.body
+FROM a2a.messages m
+WHERE m.task_id = sqlc.arg(task_id)
+ORDER BY m.seq;
+
+-- TimelineTries reads the ledgers of all webhooks of a task, oldest first.
+-- name: TimelineTries :many
+SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
+  coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason
+FROM a2a.push_configs p
+JOIN a2a.push_attempts a ON a.push_id = p.id
+WHERE p.task_id = sqlc.arg(task_id)
+ORDER BY a.id
+LIMIT sqlc.arg(max)::int;
+
+-- RetrySource reads what a retry begins with: the task, and its first message.
+-- name: RetrySource :one
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, m.body
+FROM a2a.tasks t
+JOIN a2a.messages m ON m.task_id = t.id AND m.seq = 1
+WHERE t.id = sqlc.arg(id);
+
+-- PurgeCount counts what PurgeScan would find.
+-- name: PurgeCount :one
+SELECT count(*)
+FROM a2a.tasks t
+WHERE (sqlc.narg(id)::uuid IS NULL OR t.id = sqlc.narg(id))
+  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
+  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id));
+
+-- SealedWith counts the sealed secrets by the id of their key, with one of each to try: format
+-- and length stand before the id (package seal).
+-- name: SealedWith :many
+SELECT x.key_id::text AS key_id, count(*) AS secrets, ((array_agg(x.place))[1])::text AS place, ((array_agg(x.name))[1])::text AS name, ((array_agg(x.sealed))[1])::bytea AS sealed
+FROM (
+  SELECT convert_from(substring(p.token FROM 3 FOR get_byte(p.token, 1)), 'SQL_ASCII') AS key_id, 'token' AS place, p.id::text AS name, p.token AS sealed
+  FROM a2a.push_configs p WHERE length(p.token) > 2 AND p.deleted_at IS NULL
+  UNION ALL
+  SELECT convert_from(substring(p.credentials FROM 3 FOR get_byte(p.credentials, 1)), 'SQL_ASCII'), 'credentials', p.id::text, p.credentials
+  FROM a2a.push_configs p WHERE length(p.credentials) > 2 AND p.deleted_at IS NULL
+  UNION ALL
+  SELECT convert_from(substring(k.key FROM 3 FOR get_byte(k.key, 1)), 'SQL_ASCII'), 'signing', k.name, k.key
+  FROM a2a.server_keys k WHERE k.name LIKE 'signing/%' AND length(k.key) > 2
+) x
+GROUP BY x.key_id
+ORDER BY x.key_id;
