@@ -42,7 +42,7 @@ build: ## Build bin/a2ad, static and stamped with its version
 .PHONY: test
 test: ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./internal/store, TESTFLAGS=-v)
 	@scripts/ensure-postgres.sh test
-	$(GO) test $(if $(RACE),-race )-timeout 10m $(TESTFLAGS) $(PKGS)
+	$(GO) test $(if $(RACE),-race )-timeout 25m $(TESTFLAGS) $(PKGS)
 
 .PHONY: bench
 bench: ## Measure, and print each figure beside its baseline

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,17 +19,11 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 )
 
-// operate runs a command of the operator on the database.
-func (c *cluster) operate(args ...string) {
+// must runs a command of the operator that has to succeed.
+func (c *cluster) must(args ...string) {
 	c.t.Helper()
-	binary, err := build()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(bounded(c.t), binary, args...)
-	cmd.Env = []string{"A2AD_DATABASE_URL=" + c.url}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		c.t.Fatalf("%v: %v: %s", args, err, out)
+	if out, notes, code := c.operate(nil, args...); code != 0 {
+		c.t.Fatalf("%v: exit code %d: %s%s", args, code, out, notes)
 	}
 }
 
@@ -54,7 +47,7 @@ func TestRevokedKeyIsRefusedByEveryReplicaAtOnce(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	c.operate("apikey", "revoke", id)
+	c.must("apikey", "revoke", id)
 	for _, r := range replicas {
 		until(t, r.name+" refuses the key", func() bool { return ask(r) == http.StatusUnauthorized })
 	}

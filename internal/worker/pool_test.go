@@ -454,7 +454,7 @@ func TestPoolListensBeforeItLooks(t *testing.T) {
 	for range len(hub.registered) {
 		keys = append(keys, <-hub.registered)
 	}
-	same(t, "keys that are waited for at the first look", []string{"cancel:r1", "ready:a", "ready:b"}, keys)
+	same(t, "keys that are waited for at the first look", []string{"cancel:r1", "cancels", "ready:a", "ready:b"}, keys)
 	release()
 	cancel()
 	if err := <-done; err != nil {
