@@ -30,7 +30,7 @@ var (
 	fence  = regexp.MustCompile("^([ \t]*)```+([a-z]*)\\s*$")
 	marker = regexp.MustCompile(`^\s*<!-- (run|shows|file|not run)(?:: (.+))? -->\s*$`)
 	// what a program writes stands between two of these
-	generated = regexp.MustCompile(`^<!-- (settings|limits|figures|end of figures)\b.*-->$`)
+	generated = regexp.MustCompile(`^<!-- (settings|limits|metrics|figures|end of figures)\b.*-->$`)
 )
 
 // blocks reads the fenced blocks of a document.
