@@ -265,13 +265,14 @@ func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 // of the first, if it has set anything there.
 func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) error {
 	role := roleWorker
+	take := "SET ROLE a2a_worker"
 	if in.CannotBe[role] != nil {
-		role = in.Login
+		role, take = in.Login, "SET ROLE NONE"
 	}
-	if _, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{role}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, take); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+inspectChannel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN a2ad_doctor"); err != nil { // inspectChannel
 		return err
 	}
 	first, err := dbsqlc.New(conn).InspectBackend(ctx)
