@@ -272,7 +272,7 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	if _, err := conn.Exec(ctx, take); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, "LISTEN a2ad_doctor"); err != nil { // inspectChannel
+	if _, err := conn.Exec(ctx, "LISTEN a2ad_doctor"); err != nil { // the name of inspectChannel
 		return err
 	}
 	first, err := dbsqlc.New(conn).InspectBackend(ctx)
