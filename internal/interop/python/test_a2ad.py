@@ -131,7 +131,7 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         async with Gate() as gate:
             task = await self.send(polling, play(gate.op))
             self.assertIn(task.status.state, (TaskState.submitted, TaskState.working))
-        self.assertEqual((await polling.cancel_task(TaskIdParams(id=task.id))).id, task.id)
+            self.assertEqual((await polling.cancel_task(TaskIdParams(id=task.id))).id, task.id)
 
     async def check_stream(self, server):
         client = await self.dial(server, '/agents/script')
