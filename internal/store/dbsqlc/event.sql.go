@@ -49,7 +49,6 @@ WITH k AS (
     unnest($11::smallint[]) AS asked, unnest($12::boolean[]) AS said, unnest($13::boolean[]) AS folds,
     unnest($14::json[]) AS checkpoint, unnest($15::text[]) AS worker,
     unnest($16::boolean[]) AS tells, unnest($17::boolean[]) AS replies
-  LIMIT cardinality($2)
 ), e AS (
   SELECT unnest($18::int[]) AS pos, unnest($19::int[]) AS place,
     unnest($20::uuid[]) AS event_uid, unnest($21::smallint[]) AS kind, unnest($22::smallint[]) AS state,
@@ -70,16 +69,16 @@ WITH k AS (
     ready_at = CASE WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN clock_timestamp() END,
     reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN k.replies AND k.asked = 100 AND t.last_user_seq <= k.through THEN 2 WHEN k.tells THEN 0 ELSE 1 END
   FROM k
-  WHERE t.id = k.id AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND ($29::boolean OR NOT t.has_push)
+  WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND ($29::boolean OR NOT t.has_push)
   RETURNING k.pos, t.id, k.epoch, t.last_seq - k.n AS base, t.last_message_seq - k.m AS mbase, t.last_message_seq, t.last_at, CASE WHEN k.asked > 0 THEN t.state END AS state, k.asked,
     k.error, k.checkpoint, k.worker, t.folded, t.has_push, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id AND u.asked > 2
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) AND u.asked > 2
 ), at AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), error = u.error,
     outcome = CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.epoch AND u.asked > 2
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch AND u.asked > 2
 ), rq AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
@@ -95,7 +94,7 @@ WITH k AS (
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
 ), cd AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id AND u.state >= 100
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
@@ -164,9 +163,9 @@ type EventAppendRow struct {
 // are moved in the same transaction.
 // What may still be answered with a message is a task from the first batch on that tells its
 // client something, unless that batch replies.
-// Rows of tasks and of leases are locked in the order of k. The limit, which takes nothing away,
-// has the planner reckon with a single row: it looks up each of k by its key, in that order, and
-// nothing that statistics say can turn this into a read of all tasks.
+// Rows of tasks and of leases are locked in the order of k. = ANY (ARRAY[x]) is = x for which the
+// planner knows one way alone: to look up each by its key, in that order. Nothing that statistics say
+// can turn it into a read of the whole table, as they would have it where the table is nearly empty.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
 	rows, err := q.db.Query(ctx, eventAppend,
 		arg.Numbers,
