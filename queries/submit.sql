@@ -60,11 +60,15 @@ VALUES (sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(key), sqlc.arg(digest), sqlc
 ON CONFLICT DO NOTHING;
 
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
--- decides on its newest version.
+-- decides on its newest version. It is looked up as TaskHeadForCaller does.
 -- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
+WHERE t.id = CASE WHEN sqlc.arg(shared)::boolean
+    THEN (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant))
+    ELSE (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner))
+  END
+  AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared))
 FOR UPDATE;
 
 -- TaskReveal makes a task of what may still be answered with a message. No row means that it

@@ -1,8 +1,22 @@
--- TaskHeadForCaller reads what decides about a request for a task of the caller.
+-- TaskHeadForCaller reads what decides about a request for a task of the caller. The id is looked
+-- up together with the caller before any row is read, so that it takes the same for
+-- a task of somebody else as for one that does not exist.
 -- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean);
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner))
+  AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner);
+
+-- TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
+-- name: TaskHeadSharedForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+FROM a2a.tasks t
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant))
+  AND t.tenant = sqlc.arg(tenant);
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 -- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact

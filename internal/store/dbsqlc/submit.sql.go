@@ -213,15 +213,19 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 const taskLockForCaller = `-- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
-WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
+WHERE t.id = CASE WHEN $1::boolean
+    THEN (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = $2 AND c.tenant = $3)
+    ELSE (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = $2 AND c.tenant = $3 AND c.owner = $4)
+  END
+  AND t.tenant = $3 AND (t.owner = $4 OR $1)
 FOR UPDATE
 `
 
 type TaskLockForCallerParams struct {
+	Shared bool
 	ID     pgtype.UUID
 	Tenant string
 	Owner  string
-	Shared bool
 }
 
 type TaskLockForCallerRow struct {
@@ -242,13 +246,13 @@ type TaskLockForCallerRow struct {
 }
 
 // TaskLockForCaller locks one task of the caller, so that what follows in the transaction
-// decides on its newest version.
+// decides on its newest version. It is looked up as TaskHeadForCaller does.
 func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerParams) (TaskLockForCallerRow, error) {
 	row := q.db.QueryRow(ctx, taskLockForCaller,
+		arg.Shared,
 		arg.ID,
 		arg.Tenant,
 		arg.Owner,
-		arg.Shared,
 	)
 	var i TaskLockForCallerRow
 	err := row.Scan(

@@ -180,14 +180,16 @@ func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountI
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
-WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = $1 AND c.tenant = $2 AND c.owner = $3)
+  AND t.tenant = $2 AND t.owner = $3
 `
 
 type TaskHeadForCallerParams struct {
 	ID     pgtype.UUID
 	Tenant string
 	Owner  string
-	Shared bool
 }
 
 type TaskHeadForCallerRow struct {
@@ -198,15 +200,43 @@ type TaskHeadForCallerRow struct {
 	Reply     int16
 }
 
-// TaskHeadForCaller reads what decides about a request for a task of the caller.
+// TaskHeadForCaller reads what decides about a request for a task of the caller. The id is looked
+// up together with the caller before any row is read, so that it takes the same for
+// a task of somebody else as for one that does not exist.
 func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerParams) (TaskHeadForCallerRow, error) {
-	row := q.db.QueryRow(ctx, taskHeadForCaller,
-		arg.ID,
-		arg.Tenant,
-		arg.Owner,
-		arg.Shared,
-	)
+	row := q.db.QueryRow(ctx, taskHeadForCaller, arg.ID, arg.Tenant, arg.Owner)
 	var i TaskHeadForCallerRow
+	err := row.Scan(
+		&i.Agent,
+		&i.ContextID,
+		&i.State,
+		&i.LastSeq,
+		&i.Reply,
+	)
+	return i, err
+}
+
+const taskHeadSharedForCaller = `-- name: TaskHeadSharedForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+FROM a2a.tasks t
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = $1 AND c.tenant = $2)
+  AND t.tenant = $2
+`
+
+type TaskHeadSharedForCallerRow struct {
+	Agent     string
+	ContextID string
+	State     int16
+	LastSeq   int64
+	Reply     int16
+}
+
+// TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
+func (q *Queries) TaskHeadSharedForCaller(ctx context.Context, iD pgtype.UUID, tenant string) (TaskHeadSharedForCallerRow, error) {
+	row := q.db.QueryRow(ctx, taskHeadSharedForCaller, iD, tenant)
+	var i TaskHeadSharedForCallerRow
 	err := row.Scan(
 		&i.Agent,
 		&i.ContextID,
