@@ -176,7 +176,7 @@ func (r *replica) limits() a2a.Limits {
 // openWorkers makes the API of workers that claim the tasks of some agents from outside.
 func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
 	cfg := workerapi.Config{
-		Authenticator: authenticator, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		Authenticator: counted{authenticator, r}, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
 		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger, Tracer: r.tracer,
 	}

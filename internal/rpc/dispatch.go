@@ -64,17 +64,31 @@ type call struct {
 	began     time.Time
 }
 
+// SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
+// more of them from an address that has sent too many: everything that takes credentials goes through it.
+// Besides the errors of an auth.Authenticator there is then one with a2a.CodeRateLimited, whose SetHeader says when to come back.
+func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
+	p, err := s.throttle.authenticate(s.cfg.Authenticator, r)
+	var refused *auth.Error
+	if errors.As(err, &refused) && s.cfg.Refused != nil {
+		s.cfg.Refused(s.throttle.client(r), refused)
+	}
+	if rec := recordOf(r.Context()); err != nil {
+		rec.err = err
+	} else {
+		rec.principal = &p
+	}
+	return p, err
+}
+
 // signIn finds out who is calling.
 func (c *call) signIn(r *http.Request) error {
 	c.began = time.Now()
-	p, err := c.s.throttle.authenticate(c.s.cfg.Authenticator, r)
+	p, err := c.s.SignIn(r)
 	if err != nil {
 		var refused *auth.Error
 		if errors.As(err, &refused) {
 			refused.SetHeader(c.reply)
-			if c.s.cfg.Refused != nil {
-				c.s.cfg.Refused(c.s.throttle.client(r), refused)
-			}
 		}
 		return err
 	}
@@ -268,7 +282,7 @@ func (c *call) fail(ctx context.Context, err error) {
 	}
 	var held *throttled
 	if errors.As(err, &held) {
-		held.setHeader(c.reply)
+		held.SetHeader(c.reply)
 	}
 	c.front.fail(e)
 }
