@@ -125,9 +125,11 @@ func (c *call) chooseAgent(name string) error {
 // permit refuses an operation for which the caller has no scope or whose agent the credentials
 // are not for, and one that does without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
-	if scope := scopeOf(op); !c.principal.Has(scope) {
-		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
-		return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+	for _, scope := range scopesOf(op) {
+		if !c.principal.Has(scope) {
+			c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+			return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+		}
 	}
 	if !c.principal.MayUse(c.agent.agent.Name) {
 		return a2a.Errorf(a2a.CodeForbidden, "the credentials are not for this agent")
@@ -135,15 +137,21 @@ func (c *call) permit(op a2a.Op) error {
 	return c.agreeExtensions()
 }
 
-// scopeOf says what a caller must be allowed to for an operation.
-func scopeOf(op a2a.Op) auth.Scope {
-	switch op.(type) {
-	case *a2a.SendMessage, *a2a.CancelTask:
-		return auth.ScopeTasksWrite
+// scopesOf says what a caller must be allowed to for an operation. A message that brings a webhook
+// along sets one.
+func scopesOf(op a2a.Op) []auth.Scope {
+	switch op := op.(type) {
+	case *a2a.SendMessage:
+		if op.Push != nil {
+			return []auth.Scope{auth.ScopeTasksWrite, auth.ScopePushWrite}
+		}
+		return []auth.Scope{auth.ScopeTasksWrite}
+	case *a2a.CancelTask:
+		return []auth.Scope{auth.ScopeTasksWrite}
 	case *a2a.SetPushConfig, *a2a.DeletePushConfig:
-		return auth.ScopePushWrite
+		return []auth.Scope{auth.ScopePushWrite}
 	}
-	return auth.ScopeTasksRead
+	return []auth.Scope{auth.ScopeTasksRead}
 }
 
 // do carries out the operation and answers.
