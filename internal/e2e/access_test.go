@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -221,6 +222,42 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	want := `address 127.0.0.1 {"count":1,"reason":"credential of no kind that is taken"}; address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
 	if got := one[string](c, rows); got != want {
 		t.Errorf("recorded: %s\nwant %s", got, want)
+	}
+}
+
+// TestBadKeysAreNotUsed: what is wrong with a key is in the log and in the audit log, and a key is used by those alone
+// who have its secret.
+func TestBadKeysAreNotUsed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required")
+	good, guessed, revoked, other := c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read")
+	expired := c.apiKey("acme", "ann", "tasks:read")
+	id := func(key string) string { return strings.Split(key, "_")[2] }
+	c.must("apikey", "revoke", id(revoked))
+	if _, err := c.db.Exec(bounded(t), `UPDATE a2a.api_keys SET expires_at = clock_timestamp() WHERE id = $1`, id(expired)); err != nil {
+		t.Fatal(err)
+	}
+	text := "a2ad_live_" + id(guessed) + "_" + strings.Split(other, "_")[3]
+	wrong := fmt.Sprintf("%s_%08x", text, crc32.ChecksumIEEE([]byte(text)))
+	for key, reason := range map[string]string{wrong: "wrong secret", revoked: "revoked key", expired: "expired key"} {
+		if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", key); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", reason, got.status, got.body)
+		}
+		a.awaitLog("request", func(l logLine) bool {
+			why, _ := l["refused"].(map[string]any)
+			return why["reason"] == reason && why["key_id"] == id(key)
+		})
+	}
+	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", good); got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	a.stop()
+	if used := one[string](c, `SELECT string_agg(id, ' ') FROM audit.api_key WHERE last_used_at IS NOT NULL`); used != id(good) {
+		t.Errorf("the keys %s were used, want %s", used, id(good))
+	}
+	if n := one[int](c, `SELECT count(DISTINCT detail::json ->> 'reason') FROM audit.action WHERE action = 'signin.failed'`); n != 3 {
+		t.Errorf("%d reasons are recorded, want 3", n)
 	}
 }
 
