@@ -14,17 +14,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/auth/authtest"
 )
 
 // theProxy is whom tests trust.
 var theProxy = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::/64")}
 
 const fromTheProxy = "10.1.2.3:4567"
-
-// escapedPEM is a certificate as proxies write it.
-func escapedPEM(cert *x509.Certificate) string {
-	return url.PathEscape(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})))
-}
 
 // forwards is a request over a proxy, or from elsewhere.
 func forwards(t testing.TB, from string, lines ...string) *http.Request {
@@ -37,28 +34,19 @@ func forwards(t testing.TB, from string, lines ...string) *http.Request {
 	return r
 }
 
-func parsed(t testing.TB, s string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 func TestForwardedCertificateAuthenticates(t *testing.T) {
 	t.Parallel()
 	const words = "spiffe://acme.example/words"
-	ca := newAuthority(t, "clients")
-	plain := ca.issue(func(c *x509.Certificate) {
+	ca := authtest.New(t, "clients")
+	plain := ca.Issue(func(c *x509.Certificate) {
 		c.Subject = pkix.Name{CommonName: "ann", Organization: []string{"acme"}}
 	}).Leaf
-	named := ca.issue(func(c *x509.Certificate) {
+	named := ca.Issue(func(c *x509.Certificate) {
 		c.Subject = plain.Subject
-		c.URIs = []*url.URL{parsed(t, words), parsed(t, "spiffe://acme.example/also")}
+		c.URIs = []*url.URL{authtest.URI(t, words), authtest.URI(t, "spiffe://acme.example/also")}
 	}).Leaf
-	old := ca.issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }).Leaf
-	early := ca.issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }).Leaf
+	old := ca.Issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }).Leaf
+	early := ca.Issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }).Leaf
 	const malformed, many = "malformed forwarded certificate", "forwarded certificates of several proxies"
 	// As Envoy writes it: the subject always in quotes, URIs and hosts never.
 	const begin = "By=spiffe://acme.example/proxy;Hash=0011;"
@@ -76,20 +64,19 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 		"no URI":                       {TenantFixed, begin + `Subject="CN=ann,O=acme"`, "certificate without an owner"},
 		"URI without a host":           {TenantURIHost, "URI=urn:x", "certificate without a tenant"},
 		"organization is not in a URI": {TenantOrganization, `Subject="O=acme";URI=` + words, "certificate without a tenant"},
-		"Cert":                         {TenantFixed, `Cert="` + escapedPEM(plain) + `"`, "default/ann"},
-		"Cert, not quoted":             {TenantFixed, "Cert=" + escapedPEM(plain), malformed}, // PathEscape leaves =
-		"Cert, organization":           {TenantOrganization, begin + `Cert="` + escapedPEM(plain) + `";URI=`, "acme/ann"},
-		"Cert, trust domain":           {TenantURIHost, begin + `CERT="` + escapedPEM(named) + `";Subject="CN=x\"\\";URI=` + words + ";URI=spiffe://acme.example/also", "acme.example/" + words},
-		"Cert, no URI":                 {TenantURIHost, `Cert="` + escapedPEM(plain) + `"`, "certificate without a tenant"},
-		"Cert, another URI":            {TenantFixed, `Cert="` + escapedPEM(named) + `";URI=spiffe://other.example/x`, malformed},
-		"Cert, a URI it has not":       {TenantFixed, `Cert="` + escapedPEM(plain) + `";URI=` + words, malformed},
-		"Cert, not the URI it has":     {TenantFixed, `URI=;Cert="` + escapedPEM(named) + `"`, malformed},
-		"Cert, expired":                {TenantFixed, `Cert="` + escapedPEM(old) + `"`, "expired certificate"},
-		"Cert, not yet":                {TenantFixed, `Cert="` + escapedPEM(early) + `"`, "expired certificate"},
-		"two Certs":                    {TenantFixed, `Cert="` + escapedPEM(plain) + `";Cert="` + escapedPEM(named) + `"`, malformed},
-		"two certificates in one":      {TenantFixed, `Cert="` + escapedPEM(plain) + escapedPEM(named) + `"`, malformed},
+		"Cert":                         {TenantFixed, `Cert="` + authtest.Escaped(plain) + `"`, "default/ann"},
+		"Cert, organization":           {TenantOrganization, begin + `Cert="` + authtest.Escaped(plain) + `";URI=`, "acme/ann"},
+		"Cert, trust domain":           {TenantURIHost, begin + `CERT="` + authtest.Escaped(named) + `";Subject="CN=x\"\\";URI=` + words + ";URI=spiffe://acme.example/also", "acme.example/" + words},
+		"Cert, no URI":                 {TenantURIHost, `Cert="` + authtest.Escaped(plain) + `"`, "certificate without a tenant"},
+		"Cert, another URI":            {TenantFixed, `Cert="` + authtest.Escaped(named) + `";URI=spiffe://other.example/x`, malformed},
+		"Cert, a URI it has not":       {TenantFixed, `Cert="` + authtest.Escaped(plain) + `";URI=` + words, malformed},
+		"Cert, not the URI it has":     {TenantFixed, `URI=;Cert="` + authtest.Escaped(named) + `"`, malformed},
+		"Cert, expired":                {TenantFixed, `Cert="` + authtest.Escaped(old) + `"`, "expired certificate"},
+		"Cert, not yet":                {TenantFixed, `Cert="` + authtest.Escaped(early) + `"`, "expired certificate"},
+		"two Certs":                    {TenantFixed, `Cert="` + authtest.Escaped(plain) + `";Cert="` + authtest.Escaped(named) + `"`, malformed},
+		"two certificates in one":      {TenantFixed, `Cert="` + authtest.Escaped(plain) + authtest.Escaped(named) + `"`, malformed},
 		"no certificate":               {TenantFixed, `Cert=""`, malformed},
-		"something else in PEM":        {TenantFixed, `Cert="` + strings.ReplaceAll(escapedPEM(plain), "CERTIFICATE", "PUBLIC%20KEY") + `"`, malformed},
+		"something else in PEM":        {TenantFixed, `Cert="` + strings.ReplaceAll(authtest.Escaped(plain), "CERTIFICATE", "PUBLIC%20KEY") + `"`, malformed},
 		"bad escape":                   {TenantFixed, `Cert="%zz"`, malformed},
 		"two elements":                 {TenantFixed, "URI=spiffe://acme.example/edge,URI=" + words, many},
 		"an empty second element":      {TenantFixed, "URI=" + words + ",", many},
@@ -140,7 +127,7 @@ func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
 	t.Parallel()
 	const line = "URI=spiffe://acme.example/words"
 	const untrusted = "forwarded certificate from an address that is not trusted"
-	own := newAuthority(t, "clients").issue(nil).Leaf
+	own := authtest.New(t, "clients").Issue(nil).Leaf
 	for name, tc := range map[string]struct {
 		proxies []netip.Prefix
 		from    string
@@ -184,7 +171,7 @@ var certPair, uriPair = regexp.MustCompile(`(?i)(?:^|;)cert="([^"\\]*)"`), regex
 
 // FuzzForwarded holds that a header names somebody by the first URI or the certificate in it, or nobody.
 func FuzzForwarded(f *testing.F) {
-	cert := escapedPEM(newAuthority(f, "clients").issue(func(c *x509.Certificate) { c.URIs = []*url.URL{parsed(f, "spiffe://acme.example/words")} }).Leaf)
+	cert := authtest.Escaped(authtest.New(f, "clients").Issue(func(c *x509.Certificate) { c.URIs = []*url.URL{authtest.URI(f, "spiffe://acme.example/words")} }).Leaf)
 	for _, seed := range []string{
 		"URI=spiffe://a/b", `By=spiffe://p;Hash=00;Subject="CN=a\"b\\,O=c";URI=spiffe://a/b;DNS=c`, `Cert="` + cert + `"`, `Cert="` + cert + `";URI=spiffe://acme.example/words`,
 		"URI=a,URI=b", `URI="`, `URI="\"`, ";;;", `uRi="a:b";Cert=`,
