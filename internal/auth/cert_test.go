@@ -115,6 +115,49 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	refused(t, err, "expired certificate")
 }
 
+// TestConnectionsAreFreshAndNew: a session that is resumed would not ask again who is let in, and TLS before 1.2 can be read
+// by others.
+func TestConnectionsAreFreshAndNew(t *testing.T) {
+	t.Parallel()
+	servers, clients := authtest.New(t, "servers"), authtest.New(t, "clients")
+	dir := t.TempDir()
+	certFile, keyFile := authtest.Write(t, dir, servers.Issue(nil))
+	caFile := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(caFile, clients.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resumed := map[string]bool{}
+	for _, ca := range []string{caFile, ""} {
+		cert, err := NewServerCert(certFile, keyFile, ca, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := tlsServer(t, cert, Certs{Tenant: "t"})
+		for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+			cfg := &tls.Config{
+				RootCAs: servers.Pool(), Certificates: []tls.Certificate{clients.Issue(nil)}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+				MinVersion: version, MaxVersion: version,
+			}
+			for range 2 {
+				tr := &http.Transport{TLSClientConfig: cfg}
+				resp, err := (&http.Client{Transport: tr}).Get(at)
+				if (err == nil) != ok {
+					t.Errorf("%s: %v", tls.VersionName(version), err)
+				}
+				if err == nil {
+					resumed[ca] = resumed[ca] || resp.TLS.DidResume
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				tr.CloseIdleConnections()
+			}
+		}
+	}
+	if resumed[caFile] || !resumed[""] {
+		t.Errorf("resumed with authorities of clients: %t, want false; and without: %t, want true", resumed[caFile], resumed[""])
+	}
+}
+
 // TestCertificateIsReadAgain: what was changed is used by the next connection, and what cannot be
 // used leaves all as it was.
 func TestCertificateIsReadAgain(t *testing.T) {
