@@ -114,10 +114,11 @@ type element struct {
 
 // parseForwarded reads a header with one element: pairs of a key, whose case means nothing, and a
 // value, with semicolons between them. A value with a comma, a semicolon or an equals sign is in
-// double quotes, in which a backslash stands before what it escapes. Of the subject nothing is taken:
+// double quotes, in which a backslash stands before what it escapes. Names of hosts stand last, so that
+// none of them begins a pair that counts: Envoy puts no quotes around them. Of the subject nothing is taken:
 // it is written in forms that can be read in several ways.
 func parseForwarded(text string) (e element, err error) {
-	for {
+	for hosts := false; ; {
 		key, rest, ok := strings.Cut(text, "=")
 		if !ok || !isKey(key) {
 			return element{}, errForwarded
@@ -126,7 +127,13 @@ func parseForwarded(text string) (e element, err error) {
 		if err != nil {
 			return element{}, err
 		}
-		switch strings.ToLower(key) {
+		key = strings.ToLower(key)
+		if hosts && key != "dns" {
+			return element{}, errForwarded
+		}
+		switch key {
+		case "dns":
+			hosts = true
 		case "cert":
 			if e.hasCert {
 				return element{}, errForwarded
@@ -179,7 +186,7 @@ func cutValue(s string) (value, rest string, err error) {
 			end = len(s)
 		}
 		value, rest = s[:end], s[end:]
-		if strings.ContainsAny(value, `= "\`) {
+		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`="\`, r) }) {
 			return "", "", errForwarded
 		}
 	}

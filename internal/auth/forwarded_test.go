@@ -60,7 +60,9 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 		"URI, trust domain":            {TenantURIHost, "URI=" + words, "acme.example/" + words},
 		"the first URI":                {TenantURIHost, begin + "URI=" + words + ";URI=spiffe://other.example/x;DNS=a.example;DNS=b.example", "acme.example/" + words},
 		"empty URI":                    {TenantFixed, begin + `Subject="CN=ann";URI=`, "certificate without an owner"},
-		"empty URI and another":        {TenantFixed, `URI=;DNS=x;URI=` + words, "certificate without an owner"},
+		"empty URI and another":        {TenantFixed, `URI=;URI=` + words, "certificate without an owner"},
+		"a URI behind a host":          {TenantFixed, `DNS=x;URI=` + words, malformed},
+		"a Cert behind a host":         {TenantFixed, `DNS=x;DNS=y;Cert="` + authtest.Escaped(plain) + `"`, malformed},
 		"no URI":                       {TenantFixed, begin + `Subject="CN=ann,O=acme"`, "certificate without an owner"},
 		"URI without a host":           {TenantURIHost, "URI=urn:x", "certificate without a tenant"},
 		"organization is not in a URI": {TenantOrganization, `Subject="O=acme";URI=` + words, "certificate without a tenant"},
@@ -85,6 +87,7 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 		"no value":                     {TenantFixed, "URI", malformed},
 		"no key":                       {TenantFixed, "=" + words, malformed},
 		"a key with a space":           {TenantFixed, " URI=" + words, malformed},
+		"beyond ASCII":                 {TenantFixed, "By=\x8e;URI=" + words, malformed},
 		"a space in a value":           {TenantFixed, "URI=" + words + " ;By=x", malformed},
 		"a semicolon at the end":       {TenantFixed, "URI=" + words + ";", malformed},
 		"an equals sign":               {TenantFixed, "URI=" + words + "?a=b", malformed},
@@ -167,7 +170,18 @@ func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
 	}
 }
 
-var certPair, uriPair = regexp.MustCompile(`(?i)(?:^|;)cert="([^"\\]*)"`), regexp.MustCompile(`(?i)(?:^|;)uri=(?:"([^"\\]*)"|([^",;= \\]*))`)
+// pairs are those of a header that is well formed, found in another way.
+var pairs = regexp.MustCompile(`(?:^|;)([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;]*)`)
+
+// firstPair returns the value of the first pair with a key.
+func firstPair(line, key string) (string, bool) {
+	for _, m := range pairs.FindAllStringSubmatch(line, -1) {
+		if strings.EqualFold(m[1], key) {
+			return strings.Trim(m[2], `"`), true
+		}
+	}
+	return "", false
+}
 
 // FuzzForwarded holds that a header names somebody by the first URI or the certificate in it, or nobody.
 func FuzzForwarded(f *testing.F) {
@@ -189,20 +203,17 @@ func FuzzForwarded(f *testing.F) {
 			}
 			return
 		}
-		if m := certPair.FindStringSubmatch(line); m != nil {
-			text, _ := url.PathUnescape(m[1])
+		if escaped, ok := firstPair(line, "cert"); ok {
+			text, _ := url.PathUnescape(escaped)
 			block, _ := pem.Decode([]byte(text))
 			if cert, err := x509.ParseCertificate(block.Bytes); err != nil || p.Owner != holderOf(cert).owner() {
 				t.Fatalf("%q signed in as %q, %v", line, p.Owner, err)
 			}
 			return
 		}
-		m := uriPair.FindStringSubmatch(line)
-		if m == nil {
-			t.Fatalf("%q signed in as %q", line, p.Owner)
-		}
-		if u, err := url.Parse(m[1] + m[2]); err != nil || u.String() != p.Owner {
-			t.Fatalf("%q signed in as %q, want %q, %v", line, p.Owner, m, err)
+		name, _ := firstPair(line, "uri")
+		if u, err := url.Parse(name); err != nil || u.String() != p.Owner {
+			t.Fatalf("%q signed in as %q, want %q, %v", line, p.Owner, name, err)
 		}
 	})
 }
@@ -223,8 +234,15 @@ func FuzzForwardedByEnvoy(f *testing.F) {
 		if strings.HasPrefix(uri, `"`) {
 			return // no URI: with another quote behind it the name would be longer
 		}
-		line := `By=spiffe://p;Hash=00;Subject="CN=` + escape.Replace(subject) + `";URI=` + uri + ";DNS=" + host
-		p, err := Chain{c}.Authenticate(&http.Request{RemoteAddr: fromTheProxy, Header: http.Header{forwardedHeader: {line}}})
+		sent := func(line string) (Principal, error) {
+			return Chain{c}.Authenticate(&http.Request{RemoteAddr: fromTheProxy, Header: http.Header{forwardedHeader: {line}}})
+		}
+		line := `By=spiffe://p;Hash=00;Subject="CN=` + escape.Replace(subject) + `"`
+		if p, err := sent(line + ";DNS=" + host); err == nil {
+			t.Fatalf("%q without a URI signed in as %q", line, p.Owner)
+		}
+		line += ";URI=" + uri + ";DNS=" + host
+		p, err := sent(line)
 		if err != nil {
 			return
 		}

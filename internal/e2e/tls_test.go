@@ -395,7 +395,12 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 		})
 		ended <- outcome{events, err}
 	}()
-	task := <-begun
+	var task string
+	select {
+	case task = <-begun:
+	case got := <-ended:
+		t.Fatalf("the stream: %v", got.err)
+	}
 
 	served := func(by *authtest.Authority) bool {
 		answer, err := shows(by, nil).list(t, a)
