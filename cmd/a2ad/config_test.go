@@ -37,7 +37,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_OIDC_TENANT_CLAIM": {"org", ""}, "A2AD_OIDC_TENANT": {"acme", ""}, "A2AD_OIDC_OWNER_CLAIM": {"email,sub", "a,"}, "A2AD_OIDC_SCOPE_CLAIM": {"roles", ","},
 	"A2AD_OIDC_SCOPES": {"tasks:read,tasks:write", "all"}, "A2AD_CARD_WORKSHOP_FIELDS": {"on", "x"},
 	"A2AD_TLS_CERT": {"/tls/cert.pem", ""}, "A2AD_TLS_KEY": {"/tls/key.pem", ""}, "A2AD_TLS_CLIENT_CA": {"/tls/ca.pem", ""},
-	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"},
+	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"}, "A2AD_MTLS_PROXIES": {"10.0.0.0/8,::1/128", "proxy"},
 	"A2AD_CARD_SIGNING": {"on", "x"},
 	"A2AD_OIDC_OAUTH2":  {`{"flows":{"clientCredentials":{"tokenUrl":"https://h/token","scopes":{"tasks:read":"read"}}}}`, `{"flows":{"implicit":{"tokenUrl":"https://h/token","scopes":{}}}}`},
 	"A2AD_AGENTS":       {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
@@ -207,6 +207,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_KEY=key.pem", "A2AD_MTLS_PROXIES=10.0.0.0/8,0.0.0.0/0"}, "serve")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db", "A2AD_KEYS_FILE=testdata/none"}, "dev")
