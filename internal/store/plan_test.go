@@ -67,14 +67,17 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	f := newFixture(t)
 	// Of an index the first column must be looked for: else it is walked over from end to end.
 	first := map[string]string{}
-	rows, err := f.sql.Query(f.ctx, `SELECT c.relname, pg_get_indexdef(i.indexrelid, 1, false)
+	rows, err := f.sql.Query(f.ctx, `SELECT c.relname AS index, pg_get_indexdef(i.indexrelid, 1, false) AS column
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = 'a2a'::regnamespace`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var index, column string
-	if _, err := pgx.ForEachRow(rows, []any{&index, &column}, func() error { first[index] = column; return nil }); err != nil {
+	columns, err := pgx.CollectRows(rows, pgx.RowToStructByName[struct{ Index, Column string }])
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range columns {
+		first[c.Index] = c.Column
 	}
 	look := func(when string) {
 		t.Helper()
