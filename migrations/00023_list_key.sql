@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION a2a.list_key(tenant text, owner text, agent text) RET
 $$;
 -- +goose StatementEnd
 ALTER FUNCTION a2a.list_key OWNER TO a2a_owner;
+GRANT EXECUTE ON FUNCTION a2a.list_key TO a2a_app, a2a_worker; -- where the database gives PUBLIC none
 ALTER TABLE a2a.tasks ADD COLUMN IF NOT EXISTS list_key bigint;
 
 -- Servers of the version before make tasks without it.
