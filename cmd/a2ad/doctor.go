@@ -176,7 +176,7 @@ func (c *DoctorCmd) checkDatabase(ctx context.Context, app *App, url string, f *
 		return
 	}
 	c.judge(in, f)
-	if in.Schema != store.SchemaVersion() || len(in.CannotBe) > 0 {
+	if in.Schema != store.SchemaVersion() || len(in.CannotBe) > 0 || in.Pooler.Lends {
 		return
 	}
 	if err := c.checkSealed(ctx, app, url, f); err != nil {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/a2ad/a2ad/internal/a2a"
 )
 
 func main() {
@@ -99,7 +101,7 @@ func finish(app *App, err error) int {
 		coded = &exitError{exitFailure, err}
 	}
 	if coded.err != nil {
-		fmt.Fprintln(app.Stderr, "a2ad: "+coded.err.Error())
+		fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(coded.err))
 	}
 	return coded.code
 }

@@ -447,7 +447,7 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 				err = fmt.Errorf("task %s: %w", f.ID, a2a.ErrTaskNotFound)
 			}
 			if err != nil {
-				fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
+				fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(err))
 				failed = true
 			}
 			if err := c.show(app, f, n); err != nil {
@@ -512,7 +512,7 @@ func each(app *App, ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
+			fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(err))
 			failed = true
 		}
 	}
