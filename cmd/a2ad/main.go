@@ -66,6 +66,8 @@ type App struct {
 	Color      bool // stdout is a terminal and nobody asked for plain text
 	ColorNotes bool // the same of stderr
 
+	columns int // of the terminal, if it is not to be asked
+
 	openOperator func(ctx context.Context, url string) (operator, error)
 	hangups      func() (signals <-chan os.Signal, stop func())
 
