@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,10 @@ func TestSystemd(t *testing.T) {
 	// Agents that run commands are in the same control group.
 	if keys["KillMode"][0] != "mixed" || keys["DynamicUser"][0] != "yes" {
 		t.Errorf("KillMode %q, DynamicUser %q", keys["KillMode"], keys["DynamicUser"])
+	}
+	// Ten starts in a minute without a database are no reason to give up; exit code 2 is.
+	if !slices.Equal(keys["StartLimitIntervalSec"], []string{"0"}) || !slices.Equal(keys["Restart"], []string{"always"}) || !slices.Equal(keys["RestartPreventExitStatus"], []string{"2"}) {
+		t.Errorf("StartLimitIntervalSec %q, Restart %q, RestartPreventExitStatus %q", keys["StartLimitIntervalSec"], keys["Restart"], keys["RestartPreventExitStatus"])
 	}
 	if program, err := exec.LookPath("systemd-analyze"); err == nil {
 		out, err := exec.Command(program, "verify", "--man=no", filepath.Join(root, path)).CombinedOutput()
