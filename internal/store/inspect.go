@@ -252,8 +252,7 @@ func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error 
 func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 	for _, role := range []string{roleApp, roleWorker} {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "SET LOCAL ROLE "+role)
-			return roleError(err, conn, role)
+			return roleError(dbsqlc.New(tx).InspectRole(ctx, role), conn, role)
 		})
 		if err != nil {
 			in.CannotBe[role] = err

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,13 +23,11 @@ const (
 // setUp gives a new connection its role, whoever it logged in as, and its settings. They are not
 // part of the request to connect, where poolers refuse what they do not know.
 func setUp(ctx context.Context, conn *pgx.Conn, role string, settings map[string]string) error {
-	var b strings.Builder
-	b.WriteString("SET ROLE " + role)
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(&b, "; SET %s = '%s'", name, settings[name])
+	names, values := []string{"role"}, []string{role}
+	for name, value := range settings {
+		names, values = append(names, name), append(values, value)
 	}
-	_, err := conn.Exec(ctx, b.String())
-	return roleError(err, conn, role)
+	return roleError(dbsqlc.New(conn).SessionSet(ctx, names, values), conn, role)
 }
 
 // roleError says what to do when a role cannot be taken on.
