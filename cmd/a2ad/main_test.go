@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -169,5 +171,16 @@ func TestEveryCommandRuns(t *testing.T) {
 		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitFailure {
 			t.Errorf("%v: %s", args, stderr.String())
 		}
+	}
+}
+
+func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	logs := Logs{LogFormat: "json"}
+	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
+	logs.Logger(&App{Stderr: &out}).Warn("claim", "err", err)
+	if !strings.Contains(out.String(), `"err":"the database is not available: password authentication failed"`) {
+		t.Errorf("the log is %s", out.String())
 	}
 }

@@ -99,11 +99,15 @@ type Store struct {
 	counters counters
 }
 
-// Open connects. It fails if the database cannot be reached, but does not look at the schema.
+// Open connects. It fails if the database cannot be reached, or with ErrLends, but does not look
+// at the schema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.setDefaults()
+	err := refuseLender(ctx, cfg.URL, "a2ad-"+cfg.Replica+"-probe", cfg.AcquireTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
 	s := &Store{cfg: cfg}
-	var err error
 	api := max(cfg.PoolSize/2, 2)
 	for _, p := range []struct {
 		pool  **pgxpool.Pool
@@ -148,17 +152,18 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	}
 	pc.MaxConns = int32(size)
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
-	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
-	params := pc.ConnConfig.RuntimeParams
-	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
-	params["search_path"] = "pg_catalog"
-	params["statement_timeout"] = ms(s.cfg.StatementTimeout)
-	params["lock_timeout"] = ms(s.cfg.LockTimeout)
-	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
-	maps.Copy(params, plans)
-	maps.Copy(params, more)
+	pc.ConnConfig.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 	pc.ConnConfig.Tracer = s.cfg.Tracer
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setRole(ctx, conn, role) }
+	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+	settings := map[string]string{
+		"search_path":                         "pg_catalog",
+		"statement_timeout":                   ms(s.cfg.StatementTimeout),
+		"lock_timeout":                        ms(s.cfg.LockTimeout),
+		"idle_in_transaction_session_timeout": ms(s.cfg.IdleTxTimeout),
+	}
+	maps.Copy(settings, plans)
+	maps.Copy(settings, more)
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setUp(ctx, conn, role, settings) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, err
