@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
@@ -329,9 +331,39 @@ func (c *Config) checkServe() []fault {
 
 const serveHint = `To try a2ad without any configuration run "a2ad dev".`
 
-func (c *ServeCmd) check() []fault    { return c.checkServe() }
 func (c *ServeCmd) faultHint() string { return serveHint }
 func (c *DevCmd) devDefaults() bool   { return true }
+
+// check also reads the agent files, so that their faults are told together with those of the
+// settings.
+func (c *ServeCmd) check() []fault {
+	faults := c.checkServe()
+	if c.Agents != "" {
+		faults = append(faults, c.checkAgents(nil)...)
+	}
+	return faults
+}
+
+func (c *DevCmd) check() []fault {
+	return append(c.Config.check(), c.checkAgents(agents.Builtin())...)
+}
+
+func (c *Config) checkAgents(builtin []agents.File) []fault {
+	_, err := loadAgents(*c, builtin)
+	var wrong agents.Faults
+	var unknown *noSuchAgentError
+	switch {
+	case errors.As(err, &wrong):
+		faults := make([]fault, len(wrong))
+		for i, f := range wrong {
+			faults[i] = fault{Name: "A2AD_AGENTS", Text: f.String()}
+		}
+		return faults
+	case errors.As(err, &unknown):
+		return []fault{{Name: "A2AD_DEFAULT_AGENT", Text: unknown.text()}}
+	}
+	return nil
+}
 
 // ReplicaName returns the name that was set, else one that no other process has.
 func (c *Config) ReplicaName() string {

@@ -207,6 +207,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=testdata/faulty", "A2AD_LEASE_TTL=30"}, "serve")
+	show([]string{"A2AD_DEFAULT_AGENT=nobody", "A2AD_LEASE_TTL=30"}, "dev")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db", "A2AD_KEYS_FILE=testdata/none"}, "dev")
