@@ -262,6 +262,10 @@ func lost(err error) bool {
 	if errors.As(err, &e) {
 		return false
 	}
+	var ce *pgconn.ConnectError
+	if errors.As(err, &ce) {
+		return true // there was no connection, whatever PostgreSQL says why
+	}
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
 		switch pe.Code[:2] {
@@ -296,9 +300,15 @@ func (s *Store) repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// unavailable gives an error of the connection the code that callers may act on.
+// refuses are the codes of what PostgreSQL does not do for a while: it is read-only, as in the
+// middle of a failover; a lock was not to be had; the statement took too long. Nothing was
+// done. Waiting longer is for the caller: repeat would multiply the timeouts.
+var refuses = []string{"25006", "55P03", "57014"}
+
+// unavailable gives an error of the connection, or of a PostgreSQL that refuses for a while,
+// the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) {
+	if lost(err) || isCode(err, refuses...) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err
