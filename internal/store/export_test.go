@@ -79,3 +79,6 @@ func AgeTotals(s *Store) {
 		v.at = v.at.Add(-totalFor)
 	}
 }
+
+// BoundCancels is what the connections of a store are dialed with.
+var BoundCancels = boundCancels

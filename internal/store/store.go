@@ -148,6 +148,7 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	}
 	pc.MaxConns = int32(size)
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
+	pc.ConnConfig.DialFunc = boundCancels(pc.ConnConfig.DialFunc, s.cfg.AcquireTimeout)
 	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
 	params := pc.ConnConfig.RuntimeParams
 	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
