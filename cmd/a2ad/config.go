@@ -87,7 +87,7 @@ type Listeners struct {
 	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" auto:"from the listener" hidden:"" placeholder:"HOST:PORT" help:"Where agent cards say that gRPC is; else at the host of A2AD_PUBLIC_URL and the port of the listener."`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
 	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
-	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
+	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time to send an answer that is no stream."`
 	HTTPIdleTimeout   time.Duration `type:"setting" name:"http-idle-timeout" def:"120s" min:"1ms" hidden:"" help:"How long an idle connection is kept."`
 	ReadyTimeout      time.Duration `type:"setting" name:"ready-timeout" def:"1s" min:"1ms" hidden:"" help:"Longest wait for the database when asked whether the server is ready."`
 	DrainDelay        time.Duration `type:"setting" name:"drain-delay" def:"0s" min:"0s" hidden:"" help:"How long a server that is told to stop only says that it is not ready, so that proxies find other replicas before it stops listening."`

@@ -415,6 +415,19 @@ func TestAnswersOfTheIssuerAreChecked(t *testing.T) {
 	if _, err := with(t, p.takes(nil), p.token(testKey(jose.ES256, "k"), nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
 		t.Errorf("the document of another issuer: %v", err)
 	}
+	for _, uri := range []string{"http://example.com/keys", "http://127.0.0.1.example.com/keys", "ftp://example.com/keys", "//example.com/keys", "", "https:keys"} {
+		p := newIDP(t)
+		p.set(func() { p.claims = map[string]any{"issuer": p.URL, "jwks_uri": uri} })
+		_, err := with(t, p.takes(nil), p.token(testKey(jose.ES256, "k"), nil))
+		if a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "not https") {
+			t.Errorf("keys at %q: %v, %v", uri, err, errors.Unwrap(err))
+		}
+	}
+	for _, uri := range []string{"https://example.com/keys", "http://localhost:1/keys", "http://127.0.0.1:1/keys", "http://[::1]/keys"} {
+		if !private(uri) {
+			t.Errorf("keys at %s are refused", uri)
+		}
+	}
 	key := testKey(jose.ES256, "k")
 	good, _ := key.Public().MarshalJSON()
 	keys, err := parseKeySet([]byte(`{"keys":[{"kty":"new"},5,` + string(good) + `]}`))

@@ -24,7 +24,11 @@ type exchange struct {
 	rec *record
 }
 
+// write sends an answer that is no stream, within the time for that. What the request took before does not count.
 func (x *exchange) write(status int, kind string, body []byte) {
+	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
+		x.rec.err = err // the client is gone
+	}
 	h := x.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -53,7 +53,7 @@ type Config struct {
 
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration // of a body
-	WriteTimeout      time.Duration // of an answer that is no stream
+	WriteTimeout      time.Duration // to send an answer that is no stream
 	IdleTimeout       time.Duration
 	SSEPing           time.Duration
 	SSEWriteTimeout   time.Duration

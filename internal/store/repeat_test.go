@@ -2,12 +2,10 @@ package store_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
 )
 
 // What is lost before its commit cannot be there, and is done again: a follow-up and a cancel
@@ -74,13 +72,10 @@ func TestDatabaseThatRefusesForAWhileIsUnavailable(t *testing.T) {
 			f.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 			f.exec(`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name LIKE 'a2ad-r1-%'`)
 		},
-		"a lock is not to be had": func(f *fixture) {
-			f.hold(`LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE`)
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t, func(c *store.Config) { c.LockTimeout = 100 * time.Millisecond })
+			f := newFixture(t)
 			refuse(f)
 			if _, err := f.Submit(f.ctx, submission("hello")); a2a.CodeOf(err) != a2a.CodeUnavailable {
 				t.Errorf("submit: %v", err)

@@ -301,15 +301,10 @@ func (s *Store) repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// refuses are the codes of what PostgreSQL does not do for a while: it is read-only, as in the
-// middle of a failover; a lock was not to be had; the statement took too long. Nothing was
-// done. Waiting longer is for the caller: repeat would multiply the timeouts.
-var refuses = []string{"25006", "55P03", "57014"}
-
-// unavailable gives an error of the connection, or of a PostgreSQL that refuses for a while,
-// the code that callers may act on.
+// unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
+// while, as in the middle of a failover, the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) || isCode(err, refuses...) {
+	if lost(err) || isCode(err, "25006") {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err
