@@ -263,7 +263,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.server, err = rpc.New(rpc.Config{
 		CardSigner: signer,
-		Engine:     r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Engine:     r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,

@@ -32,8 +32,8 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		}
 		chain = append(chain, r.tokens)
 	}
-	if r.cfg.TLSClientCA != "" {
-		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes})
+	if r.cfg.TLSClientCA != "" || len(r.cfg.MTLSProxies) > 0 {
+		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies})
 	}
 	return chain, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
@@ -61,7 +60,6 @@ type call struct {
 
 	principal auth.Principal
 	caller    store.Caller
-	began     time.Time
 }
 
 // SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
@@ -83,7 +81,6 @@ func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
 
 // signIn finds out who is calling.
 func (c *call) signIn(r *http.Request) error {
-	c.began = time.Now()
 	p, err := c.s.SignIn(r)
 	if err != nil {
 		var refused *auth.Error
@@ -257,21 +254,6 @@ func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
 	return nil
 }
 
-// refusalStep is long beside what it takes to find out that there is no such task, and short beside a network.
-const refusalStep = 2 * time.Millisecond
-
-// levelOut waits until the request has taken a whole number of steps. PostgreSQL needs some
-// microseconds more for a task that belongs to somebody else than for one that is nowhere, and
-// over many requests that would tell which there are.
-func (c *call) levelOut(ctx context.Context) {
-	timer := time.NewTimer(refusalStep - time.Since(c.began)%refusalStep)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // fail tells the client of an error. What is not written for callers stays here, in the log.
 func (c *call) fail(ctx context.Context, err error) {
 	c.rec.err, c.rec.failed = err, true
@@ -284,9 +266,6 @@ func (c *call) fail(ctx context.Context, err error) {
 	}
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
 		c.reply.Set("Retry-After", "1")
-	}
-	if e.Code == a2a.CodeTaskNotFound {
-		c.levelOut(ctx)
 	}
 	var held *throttled
 	if errors.As(err, &held) {

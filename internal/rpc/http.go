@@ -141,7 +141,12 @@ func wantsStream(r *http.Request) bool {
 
 // writePlainError answers what is no request of any binding.
 func (s *Server) writePlainError(w http.ResponseWriter, status int) {
-	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + http.StatusText(status) + `"}}`
+	writePlain(w, status, http.StatusText(status))
+}
+
+// writePlain is writePlainError with another message, which needs no escapes.
+func writePlain(w http.ResponseWriter, status int, message string) {
+	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + message + `"}}`
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
