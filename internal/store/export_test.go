@@ -105,3 +105,6 @@ func OnPools(ctx context.Context, s *Store, f func(pool string, conn *pgx.Conn) 
 func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) error {
 	return callerDB{s, c}.QueryRow(ctx, sql).Scan(value)
 }
+
+// BoundCancels is what the connections of a store are dialed with.
+var BoundCancels = boundCancels

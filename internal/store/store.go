@@ -152,6 +152,7 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	}
 	pc.MaxConns = int32(size)
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
+	pc.ConnConfig.DialFunc = boundCancels(pc.ConnConfig.DialFunc, s.cfg.AcquireTimeout)
 	pc.ConnConfig.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 	pc.ConnConfig.Tracer = s.cfg.Tracer
 	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
@@ -267,6 +268,10 @@ func lost(err error) bool {
 	if errors.As(err, &e) {
 		return false
 	}
+	var ce *pgconn.ConnectError
+	if errors.As(err, &ce) {
+		return true // there was no connection, whatever PostgreSQL says why
+	}
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
 		switch pe.Code[:2] {
@@ -301,9 +306,10 @@ func (s *Store) repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// unavailable gives an error of the connection the code that callers may act on.
+// unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
+// while, as in the middle of a failover, the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) {
+	if lost(err) || isCode(err, "25006") {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err

@@ -678,6 +678,51 @@ func (q *Queries) PushReleased(ctx context.Context, iD pgtype.UUID, epoch int64)
 	return err
 }
 
+const pushRenew = `-- name: PushRenew :many
+WITH h AS (
+  SELECT c.id
+  FROM a2a.push_configs c
+  JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS epoch) x
+    ON c.id = x.id AND c.lease_epoch = x.epoch
+  WHERE c.id = ANY ($2) AND c.lease_until > clock_timestamp()
+  FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE a2a.push_configs c
+SET lease_until = clock_timestamp() + $1::interval
+FROM h
+WHERE c.id = h.id
+RETURNING c.id
+`
+
+type PushRenewParams struct {
+	Lease  pgtype.Interval
+	Ids    []pgtype.UUID
+	Epochs []int64
+}
+
+// PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
+// lock: an append may hold several webhooks, in any order. What it passes over for that is
+// renewed by the next call. A lease that ran out is not revived, taken or not.
+func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.UUID, error) {
+	rows, err := q.db.Query(ctx, pushRenew, arg.Lease, arg.Ids, arg.Epochs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pushReplace = `-- name: PushReplace :exec
 UPDATE a2a.push_configs p
 SET url = $1, origin = $2, schemes = $3::text[], token = $4, credentials = $5,
