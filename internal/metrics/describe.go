@@ -48,11 +48,13 @@ func (s *sources) describeWork() {
 		show(float64(stats.Claimed), "local")
 		show(float64(remote), "remote")
 	})
-	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease).", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
+	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease). Of workers that pull, those that they end themselves: not canceled and lost.", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
 		local := s.Pool.Attempts()
 		_, remote := s.Workers.Attempts()
 		for _, outcome := range outcomes {
 			show(float64(local[outcome]), "local", outcome)
+		}
+		for _, outcome := range outcomes[:4] {
 			show(float64(remote[outcome]), "remote", outcome)
 		}
 	})
