@@ -391,6 +391,14 @@ func sceneFacts(s *stage) {
 	if err := os.Remove(filepath.Join(s.agents, "foreign.yaml")); err != nil {
 		s.t.Fatal(err)
 	}
+	// What the statistics say is sent when a session ends, at the latest.
+	s.exec(`CREATE TABLE a2a.worn (n int) WITH (autovacuum_enabled = off)`)
+	s.exec(`INSERT INTO a2a.worn SELECT generate_series(1, 1000)`)
+	s.exec(`DELETE FROM a2a.worn WHERE n <= 400`)
+	until(s.t, "the statistics have the dead rows", func() bool {
+		n, err := query[int64](s.cluster, `SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'worn'`)
+		return err == nil && n == 400
+	})
 	c := s.start("c", admin, "A2AD_WORKERS=0", "A2AD_DEFAULT_AGENT=far")
 	states := make([]moved, 0, 8)
 	for state, n := range map[string]float64{"submitted": 2, "working": 1, "completed": 3, "failed": 1, "canceled": 1, "rejected": 1, "input-required": 1, "auth-required": 1} {
@@ -399,7 +407,9 @@ func sceneFacts(s *stage) {
 	s.shows(unseen, c, append(states, became(1, "a2ad_queue_tasks", "agent", "far"), became(1, "a2ad_queue_tasks", "agent", "other"),
 		rose("a2ad_queue_oldest_seconds", "agent", "far"), rose("a2ad_queue_oldest_seconds", "agent", "other"),
 		became(2, "a2ad_push_backlog"), rose("a2ad_push_oldest_seconds"), became(1, "a2ad_push_dest_open"), became(1, "a2ad_push_dest_disabled"),
-		rose("a2ad_db_oldest_transaction_seconds"), rose("a2ad_db_notification_queue_ratio"))...)
+		rose("a2ad_db_oldest_transaction_seconds"), rose("a2ad_db_notification_queue_ratio"),
+		became(400, "a2ad_db_table_dead_rows", "table", "worn"), became(600, "a2ad_db_table_rows", "table", "worn"), rose("a2ad_db_table_bytes", "table", "worn"))...)
+	s.exec(`DROP TABLE a2a.worn`)
 	for i, task := range append(waiting, working) {
 		if _, err := s.client([]*replica{b, b, a}[i], []string{"far", "foreign", "script"}[i]).Cancel(bounded(s.t), task); err != nil {
 			s.t.Fatal(err)
