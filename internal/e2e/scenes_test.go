@@ -188,7 +188,7 @@ func sceneStreams(s *stage) {
 }
 
 // much is a script whose events are more than what sockets on the way hold.
-const much = `{"op":"chunk","id":"a","n":40,"bytes":500000}`
+const much = `{"op":"chunk","id":"a","n":24,"bytes":500000}`
 
 // sceneSlow has clients that begin a stream and read nothing of it, over each transport.
 func sceneSlow(s *stage) {
