@@ -187,8 +187,11 @@ func sceneStreams(s *stage) {
 	s.shows(before, a, grew(11, "a2ad_sse_events_total"), grew(11, "a2ad_sse_lag_seconds_count"), rose("a2ad_sse_lag_seconds_sum"), rose("a2ad_stream_poll_hits_total"))
 }
 
-// much is a script whose events are more than what sockets on the way hold.
-const much = `{"op":"chunk","id":"a","n":24,"bytes":500000}`
+// Scripts whose events are more than what sockets on the way hold, and more than the window of a call.
+const (
+	much  = `{"op":"chunk","id":"a","n":18,"bytes":500000}`
+	aCall = `{"op":"chunk","id":"a","n":6,"bytes":500000}`
+)
 
 // sceneSlow has clients that begin a stream and read nothing of it, over each transport.
 func sceneSlow(s *stage) {
@@ -210,7 +213,7 @@ func sceneSlow(s *stage) {
 	}
 	defer conn.Close()
 	var req apb1.SendMessageRequest
-	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[`+much+`]}}]}}`), &req); err != nil {
+	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[`+aCall+`]}}]}}`), &req); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := apb1.NewA2AServiceClient(conn).SendStreamingMessage(metadata.AppendToOutgoingContext(bounded(s.t), "a2a-version", "1.0"), &req); err != nil {
