@@ -5,11 +5,11 @@ VALUES (sqlc.arg(id), sqlc.arg(secret_sha256), sqlc.arg(tenant), sqlc.arg(owner)
   clock_timestamp() + sqlc.narg(life)::interval)
 RETURNING created_at, expires_at;
 
--- APIKeyByID reads a key for the sign-in of its holder; dead says that it was revoked or ran out,
--- and left_ms how long it has to live, if that is bounded: 0 says that it is not.
+-- APIKeyByID reads a key for the sign-in of its holder, be it in force or not; left_ms says how long it
+-- has to live, if that is bounded, and 0 that it is not.
 -- name: APIKeyByID :one
-SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents,
-  (k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= clock_timestamp(), false))::boolean AS dead,
+SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents, k.revoked_at,
+  coalesce(k.expires_at <= clock_timestamp(), false)::boolean AS expired,
   coalesce(ceil(extract(epoch FROM k.expires_at - clock_timestamp()) * 1000), 0)::bigint AS left_ms
 FROM a2a.api_keys k
 WHERE k.id = sqlc.arg(id);

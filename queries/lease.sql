@@ -31,7 +31,7 @@ WITH pick AS (
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + sqlc.narg(deadline)::interval)
   FROM pick
-  WHERE t.id = pick.task_id AND t.state < 100
+  WHERE t.id = ANY (ARRAY[pick.task_id]) AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
     t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
@@ -78,7 +78,7 @@ WITH p AS (
   UPDATE a2a.task_leases l
   SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond'
   FROM h
-  WHERE l.task_id = h.task_id AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
+  WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = sqlc.arg(epoch) AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
 SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, coalesce(t.traceparent, '')::text AS traceparent, u.worker, u.lease_until,
@@ -87,8 +87,8 @@ SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms, (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
   coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
 FROM u
-JOIN a2a.tasks t ON t.id = u.task_id
-LEFT JOIN a2a.task_batches b ON b.task_id = u.task_id AND b.epoch = u.epoch AND b.batch_id = sqlc.arg(batch_id)::text;
+JOIN a2a.tasks t ON t.id = ANY (ARRAY[u.task_id])
+LEFT JOIN a2a.task_batches b ON b.task_id = sqlc.arg(task_id) AND b.epoch = sqlc.arg(epoch) AND b.batch_id = sqlc.arg(batch_id)::text;
 
 -- RunEnded tells how a run ended that holds no lease any more, with the batch of this id.
 -- name: RunEnded :one
@@ -147,7 +147,7 @@ WITH h AS (
 UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
 FROM h
-WHERE l.task_id = h.task_id
+WHERE l.task_id = ANY (ARRAY[h.task_id])
 RETURNING l.task_id, l.epoch;
 
 -- TaskStates reads the states of tasks for the worker that lost them.
@@ -162,10 +162,10 @@ WITH u AS (
   WHERE t.id = sqlc.arg(task_id)::uuid AND t.lease_epoch = sqlc.arg(epoch)::bigint AND t.state < 100
   RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at
 ), d AS (
-  DELETE FROM a2a.task_leases l USING u WHERE l.task_id = u.id
+  DELETE FROM a2a.task_leases l USING u WHERE l.task_id = ANY (ARRAY[u.id])
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'retry', error = sqlc.arg(error)::text
-  FROM u WHERE a.task_id = u.id AND a.epoch = sqlc.arg(epoch)
+  FROM u WHERE a.task_id = sqlc.arg(task_id) AND a.epoch = sqlc.arg(epoch)
 )
 INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
 SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, sqlc.arg(error)::text FROM u;
@@ -181,13 +181,13 @@ WITH i AS (
   FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, attempt = greatest(t.attempt - 1, 0), ready_at = clock_timestamp()
-  FROM l WHERE t.id = l.id AND t.lease_epoch = l.epoch
+  FROM l WHERE t.id = ANY (ARRAY[l.id]) AND t.lease_epoch = l.epoch
   RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at, l.epoch
 ), d AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id])
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'released'
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.epoch
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was shut down' FROM u
@@ -218,7 +218,7 @@ WITH p AS (
   ORDER BY t.id
   FOR UPDATE OF t SKIP LOCKED
 ), d AS (
-  DELETE FROM a2a.task_leases x USING l WHERE x.task_id = l.id
+  DELETE FROM a2a.task_leases x USING l WHERE x.task_id = ANY (ARRAY[l.id])
 ), u AS (
   UPDATE a2a.tasks t
   SET lease_epoch = t.lease_epoch + 1,
@@ -234,11 +234,11 @@ WITH p AS (
     folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= sqlc.arg(fold_events)::bigint AND t.last_seq < sqlc.arg(fold_most_events)::bigint
       AND t.bytes <= sqlc.arg(fold_most_bytes)::bigint
   FROM l
-  WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
+  WHERE t.id = ANY (ARRAY[l.id])
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.dead_epoch
 ), w AS (
   SELECT u.id, u.last_message_seq, u.last_seq, u.last_at, u.state, gen_random_uuid() AS uid,
     json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object('text',

@@ -21,10 +21,11 @@ WITH i AS (
   SELECT i.*, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
 ), t AS (
   INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
-    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply)
+    lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key)
   SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
     n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane, CASE WHEN n.undecided THEN 1 ELSE 0 END
+    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane, CASE WHEN n.undecided THEN 1 ELSE 0 END,
+    a2a.list_key(n.tenant, n.owner, n.agent)
   FROM n
 ), m AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
@@ -59,11 +60,15 @@ VALUES (sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(key), sqlc.arg(digest), sqlc
 ON CONFLICT DO NOTHING;
 
 -- TaskLockForCaller locks one task of the caller, so that what follows in the transaction
--- decides on its newest version.
+-- decides on its newest version. It is looked up as TaskHeadForCaller does.
 -- name: TaskLockForCaller :one
 SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
+WHERE t.id = CASE WHEN sqlc.arg(shared)::boolean
+    THEN (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant))
+    ELSE (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner))
+  END
+  AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared))
 FOR UPDATE;
 
 -- TaskReveal makes a task of what may still be answered with a message. No row means that it
@@ -122,10 +127,10 @@ WITH n AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
   SELECT u.id, u.last_seq, sqlc.arg(event_uid)::uuid, 1, 102, 2, u.last_at, sqlc.arg(body)::json FROM u
 ), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id RETURNING x.task_id, x.epoch, x.worker, x.queue, x.lease_until
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) RETURNING x.task_id, x.epoch, x.worker, x.queue, x.lease_until
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
-  FROM l WHERE a.task_id = l.task_id AND a.epoch = l.epoch AND a.ended_at IS NULL
+  FROM l WHERE a.task_id = ANY (ARRAY[l.task_id]) AND a.epoch = l.epoch AND a.ended_at IS NULL
 ), q AS (
   -- A claim that holds the row finds the task terminal and drops it.
   SELECT r.queue, r.priority, r.run_at, r.task_id FROM a2a.task_ready r
@@ -133,9 +138,9 @@ WITH n AS (
   FOR UPDATE SKIP LOCKED
 ), d AS (
   DELETE FROM a2a.task_ready r USING q
-  WHERE (r.queue, r.priority, r.run_at, r.task_id) = (q.queue, q.priority, q.run_at, q.task_id)
+  WHERE r.queue = ANY (ARRAY[q.queue]) AND (r.priority, r.run_at, r.task_id) = (q.priority, q.run_at, q.task_id)
 ), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = u.id RETURNING c.body
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) RETURNING c.body
 ), w AS (
   INSERT INTO a2a.task_cancels (task_id, queue, tenant, owner, traceparent, checkpoint, body, due_at)
   SELECT u.id, sqlc.arg(agent), u.tenant, u.owner, coalesce(u.traceparent, ''), c.body, sqlc.arg(body), coalesce((SELECT l.lease_until FROM l), clock_timestamp())

@@ -1,8 +1,22 @@
--- TaskHeadForCaller reads what decides about a request for a task of the caller.
+-- TaskHeadForCaller reads what decides about a request for a task of the caller. The id is looked
+-- up together with the caller before any row is read, so that it takes the same for
+-- a task of somebody else as for one that does not exist.
 -- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
-WHERE t.id = sqlc.arg(id) AND t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean);
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant) AND c.owner = sqlc.arg(owner))
+  AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner);
+
+-- TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
+-- name: TaskHeadSharedForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+FROM a2a.tasks t
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = sqlc.arg(id) AND c.tenant = sqlc.arg(tenant))
+  AND t.tenant = sqlc.arg(tenant);
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 -- one moment. Rows, in no order: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
@@ -86,6 +100,7 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('ena
 SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
+  AND (t.list_key = a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent)) OR sqlc.arg(shared))
   AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
@@ -101,6 +116,7 @@ SELECT count(*)
 FROM (
   SELECT FROM a2a.tasks t
   WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
+    AND (t.list_key = a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent)) OR sqlc.arg(shared))
     AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
       SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
     AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
@@ -150,10 +166,11 @@ SELECT f.version FROM a2a.schema_floor f;
 SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super;
 
 -- TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
--- to a number.
+-- to a number. They are those of all agents: the lower half of the key.
 -- name: TaskCountInFlightForCaller :one
 SELECT count(*) FROM (
   SELECT 1 FROM a2a.tasks t
-  WHERE t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.state IN (1, 2)
+  WHERE t.list_key >= a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') & -4294967296 AND t.list_key <= a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') | 4294967295
+    AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.state IN (1, 2)
   LIMIT sqlc.arg(max)::int
 ) n;

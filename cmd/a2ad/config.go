@@ -85,7 +85,7 @@ type Listeners struct {
 	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" auto:"from the listener" hidden:"" placeholder:"HOST:PORT" help:"Where agent cards say that gRPC is; else at the host of A2AD_PUBLIC_URL and the port of the listener."`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
 	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
-	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time for an answer that is neither a stream nor a blocking send."`
+	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time to send an answer that is no stream."`
 	HTTPIdleTimeout   time.Duration `type:"setting" name:"http-idle-timeout" def:"120s" min:"1ms" hidden:"" help:"How long an idle connection is kept."`
 	ReadyTimeout      time.Duration `type:"setting" name:"ready-timeout" def:"1s" min:"1ms" hidden:"" help:"Longest wait for the database when asked whether the server is ready."`
 	DrainDelay        time.Duration `type:"setting" name:"drain-delay" def:"0s" min:"0s" hidden:"" help:"How long a server that is told to stop only says that it is not ready, so that proxies find other replicas before it stops listening."`
@@ -94,30 +94,38 @@ type Listeners struct {
 
 // Access says who may do what.
 type Access struct {
-	Auth    string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
-	Sharing string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
-	Keys    seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+	Auth        string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
+	CORSOrigins Origins   `type:"setting" name:"cors-origins" def:"none" hidden:"" placeholder:"ORIGINS" help:"Origins of pages that may use the server from a browser, such as https://app.example.org."`
+	Sharing     string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
+	Keys        seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
 }
 
 // TLS says which certificates the server has, and which of clients sign in.
 type TLS struct {
-	TLSCert        string `type:"setting" name:"tls-cert" placeholder:"FILE" help:"Certificate of the API and of gRPC, with its chain, in PEM. Read again when it changes."`
-	TLSKey         string `type:"setting" name:"tls-key" placeholder:"FILE" help:"Its private key."`
-	TLSClientCA    string `type:"setting" name:"tls-client-ca" placeholder:"FILE" help:"Authorities whose client certificates sign callers in."`
-	MTLSTenantFrom string `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:"" placeholder:"WHAT" help:"What of a client certificate names the tenant: nothing, its O, or the host of its first URI."`
-	MTLSTenant     string `type:"setting" name:"mtls-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of client certificates where nothing of them names it."`
-	MTLSScopes     Scopes `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
+	TLSCert        string   `type:"setting" name:"tls-cert" placeholder:"FILE" help:"Certificate of the API and of gRPC, with its chain, in PEM. Read again when it changes."`
+	TLSKey         string   `type:"setting" name:"tls-key" placeholder:"FILE" help:"Its private key."`
+	TLSClientCA    string   `type:"setting" name:"tls-client-ca" placeholder:"FILE" help:"Authorities whose client certificates sign callers in."`
+	MTLSTenantFrom string   `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:"" placeholder:"WHAT" help:"What of a client certificate names the tenant: nothing, its O, or the host of its first URI."`
+	MTLSTenant     string   `type:"setting" name:"mtls-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of client certificates where nothing of them names it."`
+	MTLSScopes     Scopes   `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
+	MTLSProxies    Prefixes `type:"setting" name:"mtls-proxies" def:"none" hidden:"" help:"Address ranges of proxies that end TLS and say in X-Forwarded-Client-Cert which certificate their client has shown."`
 }
 
 func (t *TLS) check() []fault {
-	if (t.TLSCert == "") != (t.TLSKey == "") {
-		name := map[bool]string{true: "A2AD_TLS_CERT", false: "A2AD_TLS_KEY"}[t.TLSCert == ""]
-		return []fault{{Name: name, Text: "a certificate needs its key, and a key its certificate"}}
+	var faults []fault
+	bad := func(name, text string) { faults = append(faults, fault{Name: name, Text: text}) }
+	switch {
+	case (t.TLSCert == "") != (t.TLSKey == ""):
+		bad(map[bool]string{true: "A2AD_TLS_CERT", false: "A2AD_TLS_KEY"}[t.TLSCert == ""], "a certificate needs its key, and a key its certificate")
+	case t.TLSClientCA != "" && t.TLSCert == "":
+		bad("A2AD_TLS_CLIENT_CA", "set A2AD_TLS_CERT and A2AD_TLS_KEY too: clients show certificates over TLS alone")
 	}
-	if t.TLSClientCA != "" && t.TLSCert == "" {
-		return []fault{{Name: "A2AD_TLS_CLIENT_CA", Text: "set A2AD_TLS_CERT and A2AD_TLS_KEY too: clients show certificates over TLS alone"}}
+	for _, p := range t.MTLSProxies {
+		if p.Bits() == 0 {
+			bad("A2AD_MTLS_PROXIES", fmt.Sprintf("%s is everybody, and anybody could claim any certificate: name the addresses of your proxies", p))
+		}
 	}
-	return nil
+	return faults
 }
 
 // OIDC says which tokens of an identity provider are taken, and what they mean.

@@ -37,10 +37,10 @@ var settingSamples = map[string][2]string{
 	"A2AD_OIDC_TENANT_CLAIM": {"org", ""}, "A2AD_OIDC_TENANT": {"acme", ""}, "A2AD_OIDC_OWNER_CLAIM": {"email,sub", "a,"}, "A2AD_OIDC_SCOPE_CLAIM": {"roles", ","},
 	"A2AD_OIDC_SCOPES": {"tasks:read,tasks:write", "all"}, "A2AD_CARD_WORKSHOP_FIELDS": {"on", "x"},
 	"A2AD_TLS_CERT": {"/tls/cert.pem", ""}, "A2AD_TLS_KEY": {"/tls/key.pem", ""}, "A2AD_TLS_CLIENT_CA": {"/tls/ca.pem", ""},
-	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"},
-	"A2AD_CARD_SIGNING": {"on", "x"},
-	"A2AD_OIDC_OAUTH2":  {`{"flows":{"clientCredentials":{"tokenUrl":"https://h/token","scopes":{"tasks:read":"read"}}}}`, `{"flows":{"implicit":{"tokenUrl":"https://h/token","scopes":{}}}}`},
-	"A2AD_AGENTS":       {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
+	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"}, "A2AD_MTLS_PROXIES": {"10.0.0.0/8,::1/128", "proxy"},
+	"A2AD_CARD_SIGNING": {"on", "x"}, "A2AD_CORS_ORIGINS": {"https://app.example.org,http://localhost:3000", "https://app.example.org/"},
+	"A2AD_OIDC_OAUTH2": {`{"flows":{"clientCredentials":{"tokenUrl":"https://h/token","scopes":{"tasks:read":"read"}}}}`, `{"flows":{"implicit":{"tokenUrl":"https://h/token","scopes":{}}}}`},
+	"A2AD_AGENTS":      {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
 	"A2AD_LEASE_TTL": {"3s", "100ms"}, "A2AD_POLL_INTERVAL": {"500ms", "0"}, "A2AD_WAKE_INTERVAL": {"10ms", "-5ms"},
 	"A2AD_RUN_DEADLINE": {"2h", "0"}, "A2AD_IDLE_TIMEOUT": {"1m", "0"}, "A2AD_MAX_ATTEMPTS": {"3", "0"},
 	"A2AD_RETRY_BACKOFF_BASE": {"100ms", "-1s"}, "A2AD_RETRY_BACKOFF_MAX": {"2m", "-1s"}, "A2AD_RESCUE_INTERVAL": {"500ms", "0"},
@@ -207,6 +207,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_KEY=key.pem", "A2AD_MTLS_PROXIES=10.0.0.0/8,0.0.0.0/0"}, "serve")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db", "A2AD_KEYS_FILE=testdata/none"}, "dev")

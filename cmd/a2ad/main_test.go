@@ -164,7 +164,7 @@ func TestEveryCommandRuns(t *testing.T) {
 	if err := os.WriteFile(file, []byte("name: words\ndescription: d\nexecutor: {echo: {}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off"}
+	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off", "A2AD_DATA_DIR=" + t.TempDir()}
 	for _, args := range [][]string{
 		{"serve"}, {"dev"}, {"task", "ls"}, {"task", "show", "x"}, {"task", "watch", "x"}, {"task", "cancel", "x"}, {"task", "retry", "x"}, {"task", "purge", "--yes", "x"}, {"stats"}, {"actions"},
 		{"push", "ls"}, {"push", "attempts", "x"}, {"push", "replay", "x"}, {"push", "enable", "--tenant", "t", "x"}, {"apikey", "create", "--tenant", "t", "--owner", "o"}, {"apikey", "ls"}, {"apikey", "revoke", "x"},

@@ -20,15 +20,16 @@ type oauth2Form struct {
 
 type oauth2Flow struct {
 	AuthorizationURL string            `json:"authorizationUrl,omitempty"`
+	DeviceURL        string            `json:"deviceAuthorizationUrl,omitempty"`
 	TokenURL         string            `json:"tokenUrl,omitempty"`
 	RefreshURL       string            `json:"refreshUrl,omitempty"`
 	Scopes           map[string]string `json:"scopes"`
 	PKCE             bool              `json:"pkceRequired,omitempty"`
 }
 
-// oauth2URLs says which URLs a flow has: of authorization, of tokens.
-var oauth2URLs = map[string][2]bool{
-	"authorizationCode": {true, true}, "clientCredentials": {false, true}, "implicit": {true, false}, "password": {false, true},
+// oauth2URLs says which URLs a flow has: of authorization, of that of devices, of tokens.
+var oauth2URLs = map[string][3]bool{
+	"authorizationCode": {true, false, true}, "clientCredentials": {false, false, true}, "deviceCode": {false, true, true}, "implicit": {true, false, false}, "password": {false, false, true},
 }
 
 // UnmarshalText reads JSON.
@@ -45,18 +46,18 @@ func (o *OAuth2) UnmarshalText(text []byte) error {
 	for name, f := range form.Flows {
 		has, ok := oauth2URLs[name]
 		if !ok {
-			return errors.New("the flow must be authorizationCode, clientCredentials, implicit or password")
+			return errors.New("the flow must be authorizationCode, clientCredentials, deviceCode, implicit or password")
 		}
-		if f.Scopes == nil || has[0] != (f.AuthorizationURL != "") || has[1] != (f.TokenURL != "") || f.PKCE && name != "authorizationCode" {
-			return errors.New("the flow " + name + " has scopes and those URLs of authorizationUrl and tokenUrl that it needs, and no others")
+		if f.Scopes == nil || has != [3]bool{f.AuthorizationURL != "", f.DeviceURL != "", f.TokenURL != ""} || f.PKCE && name != "authorizationCode" {
+			return errors.New("the flow " + name + " has scopes and those URLs of authorizationUrl, deviceAuthorizationUrl and tokenUrl that it needs, and no others")
 		}
-		for _, u := range []string{f.AuthorizationURL, f.TokenURL, f.RefreshURL, form.MetadataURL} {
+		for _, u := range []string{f.AuthorizationURL, f.DeviceURL, f.TokenURL, f.RefreshURL, form.MetadataURL} {
 			if parsed, err := url.Parse(u); u != "" && (err != nil || parsed.Scheme != "https" || parsed.Host == "") {
 				return errors.New("the URLs of a flow must be absolute, and https")
 			}
 		}
 		o.OAuth2 = &a2a.OAuth2{
-			Flow: name, AuthorizationURL: f.AuthorizationURL, TokenURL: f.TokenURL, RefreshURL: f.RefreshURL, MetadataURL: form.MetadataURL, PKCE: f.PKCE, Scopes: f.Scopes,
+			Flow: name, AuthorizationURL: f.AuthorizationURL, DeviceURL: f.DeviceURL, TokenURL: f.TokenURL, RefreshURL: f.RefreshURL, MetadataURL: form.MetadataURL, PKCE: f.PKCE, Scopes: f.Scopes,
 		}
 	}
 	return nil
@@ -68,6 +69,6 @@ func (o OAuth2) MarshalText() ([]byte, error) {
 		return nil, nil
 	}
 	return json.Marshal(oauth2Form{MetadataURL: o.MetadataURL, Flows: map[string]oauth2Flow{o.Flow: {
-		AuthorizationURL: o.AuthorizationURL, TokenURL: o.TokenURL, RefreshURL: o.RefreshURL, Scopes: o.Scopes, PKCE: o.PKCE,
+		AuthorizationURL: o.AuthorizationURL, DeviceURL: o.DeviceURL, TokenURL: o.TokenURL, RefreshURL: o.RefreshURL, Scopes: o.Scopes, PKCE: o.PKCE,
 	}}})
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/store"
@@ -16,7 +18,7 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		return auth.Anonymous{}, nil
 	}
 	var err error
-	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey}); err != nil {
+	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey, Used: r.keyUsed}); err != nil {
 		return nil, err
 	}
 	chain := auth.Chain{r.keys}
@@ -30,10 +32,22 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		}
 		chain = append(chain, r.tokens)
 	}
-	if r.cfg.TLSClientCA != "" {
-		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes})
+	if r.cfg.TLSClientCA != "" || len(r.cfg.MTLSProxies) > 0 {
+		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies})
 	}
 	return chain, nil
+}
+
+// counted signs workers in as the server does its callers: what is bad counts for its address and
+// is reported, whichever door it was tried at.
+type counted struct {
+	auth.Authenticator
+	r *replica
+}
+
+// Authenticate is called once the server is there.
+func (c counted) Authenticate(req *http.Request) (auth.Principal, error) {
+	return c.r.server.SignIn(req)
 }
 
 // refreshIssuer keeps the keys of the identity provider at hand.
@@ -55,12 +69,31 @@ func (r *replica) lookupKey(ctx context.Context, id string) (auth.StoredKey, err
 		scopes[i] = auth.Scope(s)
 	}
 	return auth.StoredKey{
-		SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents, ExpiresAt: k.ExpiresAt,
+		SecretHash: secret[:], Tenant: k.Tenant, Owner: k.Owner, Kind: auth.KindService, Scopes: scopes, Agents: k.Agents, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt,
 	}, err
 }
 
-// forgetKeys drops what is remembered of API keys when one was revoked anywhere.
-func (r *replica) forgetKeys(ctx context.Context) error {
+// maxUsedKeys is how many keys that were used wait to be noted. What is beyond that is noted when they are used again.
+const maxUsedKeys = 1000
+
+const lastNotes = 2 * time.Second // for those that wait when the server stops
+
+// keyUsed has the use of a key noted, without waiting for it.
+func (r *replica) keyUsed(id string) {
+	select {
+	case r.used <- id:
+	default:
+	}
+}
+
+func (r *replica) noteUse(ctx context.Context, id string) {
+	if err := r.store.UseAPIKey(ctx, id); err != nil && ctx.Err() == nil {
+		r.logger.WarnContext(ctx, "api keys", "err", err)
+	}
+}
+
+// followKeys drops what is remembered of API keys when one was revoked anywhere, and notes which are used.
+func (r *replica) followKeys(ctx context.Context) error {
 	wake, stop := r.hub.Wait(store.KeyAPIKeys)
 	defer stop()
 	for {
@@ -69,7 +102,14 @@ func (r *replica) forgetKeys(ctx context.Context) error {
 			if r.keys != nil {
 				r.keys.ForgetAll()
 			}
+		case id := <-r.used:
+			r.noteUse(ctx, id)
 		case <-ctx.Done():
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNotes)
+			defer cancel()
+			for len(r.used) > 0 && end.Err() == nil {
+				r.noteUse(end, <-r.used)
+			}
 			return nil
 		}
 	}

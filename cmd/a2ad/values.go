@@ -324,6 +324,34 @@ func (ps Prefixes) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(out, ",")), nil
 }
 
+// Origins is a list of origins of pages, as browsers write them.
+type Origins []string
+
+// UnmarshalText reads origins with commas between them, or "none".
+func (o *Origins) UnmarshalText(text []byte) error {
+	*o = nil
+	if string(text) == "none" {
+		return nil
+	}
+	for item := range strings.SplitSeq(string(text), ",") {
+		item = strings.TrimSpace(item)
+		u, err := url.Parse(item)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != item || strings.ToLower(item) != item {
+			return fmt.Errorf("%q is not an origin: write for example https://app.example.org, in lower case and without a path", item)
+		}
+		*o = append(*o, item)
+	}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (o Origins) MarshalText() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("none"), nil
+	}
+	return []byte(strings.Join(o, ",")), nil
+}
+
 // SigningSecrets are keys for the v1 signatures of webhooks.
 type SigningSecrets []Secret
 

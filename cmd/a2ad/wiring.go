@@ -185,7 +185,11 @@ func chooseDefault(files []agents.File, own int, wanted string) error {
 // printWelcome shows where dev answers, where its tasks are, and a line to try.
 func printWelcome(w io.Writer, r *replica) {
 	base := r.base()
-	fmt.Fprintf(w, "\na2ad %s, development mode: no authentication, loopback only\n\n", version)
+	access := "no authentication, loopback only"
+	if r.cfg.Auth != AuthNone {
+		access = "callers sign in"
+	}
+	fmt.Fprintf(w, "\na2ad %s, development mode: %s\n\n", version, access)
 	for _, m := range r.crew {
 		at := base + "/agents/" + m.Agent.Name
 		if m.Agent.Default {

@@ -67,8 +67,9 @@ type SecurityScheme struct {
 
 // OAuth2 is how clients get tokens.
 type OAuth2 struct {
-	Flow             string // "authorizationCode", "clientCredentials", "implicit" or "password"
-	AuthorizationURL string
+	Flow             string // "authorizationCode", "clientCredentials", "deviceCode", "implicit" or "password"; 0.3 knows no "deviceCode"
+	AuthorizationURL string // of "authorizationCode" and "implicit"
+	DeviceURL        string // of "deviceCode": where a device is authorized
 	TokenURL         string
 	RefreshURL       string
 	MetadataURL      string

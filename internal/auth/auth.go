@@ -133,6 +133,9 @@ type Chain []Authenticator
 // members, or the error of a member that could not tell.
 func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	refusal := &Error{reason: noCredential}
+	if r.Header.Get("Authorization") != "" || r.Header.Get("X-Api-Key") != "" {
+		refusal.reason = foreignCredential
+	}
 	for _, a := range c {
 		p, err := a.Authenticate(r)
 		if errors.Is(err, ErrNoCredential) {
@@ -196,7 +199,10 @@ type Error struct {
 
 var errUnauthenticated = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "missing or invalid credentials"}
 
-const noCredential = "no credential"
+const (
+	noCredential      = "no credential"
+	foreignCredential = "credential of no kind that is taken"
+)
 
 // refuse makes an Error. The reason must not hold any part of a secret.
 func refuse(reason, keyID string) *Error { return &Error{reason: reason, keyID: keyID} }

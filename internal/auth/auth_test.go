@@ -51,6 +51,10 @@ func TestChainAsksTheOneWhoseCredentialIsThere(t *testing.T) {
 	}
 	_, err = Chain{}.Authenticate(request(t, "A", "1"))
 	refused(t, err, "no credential")
+	for _, header := range [][]string{{"Authorization", "Basic eDp5"}, {"Authorization", "Bearer x"}, {"X-API-Key", "x"}} {
+		_, err = c.Authenticate(request(t, header...))
+		refused(t, err, "credential of no kind that is taken")
+	}
 }
 
 func TestRefusalIs401WithChallenges(t *testing.T) {

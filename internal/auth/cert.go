@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -23,12 +24,16 @@ const (
 	TenantURIHost      TenantFrom = "uri-host"     // the host of the URI that names the owner: the trust domain of SPIFFE
 )
 
-// Certs authenticates client certificates, which the listener has verified. The owner is the
-// first URI of a certificate, else its common name.
+// Certs authenticates client certificates: those that the listener has verified, and those that a
+// trusted proxy says it has. The owner is the first URI of a certificate, else its common name.
 type Certs struct {
 	Tenant string // with TenantFixed
 	From   TenantFrom
 	Scopes []Scope // what every certificate permits
+
+	// Proxies are who is believed in X-Forwarded-Client-Cert, by the address of the connection. A
+	// certificate that one of them shows itself signs nobody in: its requests are those of others.
+	Proxies []netip.Prefix
 }
 
 // Challenges returns none: a certificate is asked for before any request.
@@ -39,28 +44,26 @@ func (Certs) Schemes() []a2a.SecurityScheme {
 	return []a2a.SecurityScheme{{Name: "mtls", Kind: a2a.SecurityMTLS, Description: "A client certificate."}}
 }
 
-// Authenticate returns the principal of the certificate that the client of r has shown. See
-// Authenticator for the errors.
+// Authenticate returns the principal of the certificate that the client of r has shown, to the listener or
+// to a trusted proxy. See Authenticator for the errors.
 func (c Certs) Authenticate(r *http.Request) (Principal, error) {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return Principal{}, ErrNoCredential
+	h, err := c.shown(r)
+	if err != nil {
+		return Principal{}, err
 	}
-	leaf := r.TLS.VerifiedChains[0][0]
-	if time.Now().After(leaf.NotAfter) { // it was good when the connection began
+	if !h.current(time.Now()) { // it was good when the connection began
 		return Principal{}, refuse("expired certificate", "")
 	}
-	p := Principal{Tenant: c.Tenant, Owner: leaf.Subject.CommonName, Kind: KindService, Scopes: c.Scopes, Method: MethodCert}
-	host := ""
-	if len(leaf.URIs) > 0 {
-		p.Owner, host = leaf.URIs[0].String(), leaf.URIs[0].Host
-	}
+	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert}
 	switch c.From {
 	case TenantOrganization:
-		if p.Tenant = ""; len(leaf.Subject.Organization) == 1 { // several have no order
-			p.Tenant = leaf.Subject.Organization[0]
+		if p.Tenant = ""; len(h.organizations) == 1 { // several have no order
+			p.Tenant = h.organizations[0]
 		}
 	case TenantURIHost:
-		p.Tenant = host
+		if p.Tenant = ""; h.uri != nil {
+			p.Tenant = h.uri.Host
+		}
 	}
 	if !validName(p.Owner) {
 		return Principal{}, refuse("certificate without an owner", "")
@@ -70,6 +73,26 @@ func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 	}
 	p.Name = p.Owner
 	return p, nil
+}
+
+// shown returns the holder of the certificate that the client of r has shown.
+func (c Certs) shown(r *http.Request) (holder, error) {
+	lines := r.Header[forwardedHeader]
+	switch proxy := c.fromProxy(r.RemoteAddr); {
+	case proxy && len(lines) == 0:
+		return holder{}, ErrNoCredential
+	case proxy:
+		h, err := forwarded(lines)
+		if err != nil {
+			return holder{}, refuse(err.Error(), "")
+		}
+		return h, nil
+	case len(lines) > 0: // not passed over: a proxy that is not known as one would sign all its clients in as itself
+		return holder{}, refuse("forwarded certificate from an address that is not trusted", "")
+	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
+		return holder{}, ErrNoCredential
+	}
+	return holderOf(r.TLS.VerifiedChains[0][0]), nil
 }
 
 // certCheck is how often, at most, a listener looks whether its files have changed.

@@ -2,19 +2,13 @@ package auth
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,86 +18,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/auth/authtest"
 )
-
-// authority issues certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{t: t}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert, a.key = a.make(template, template, nil)
-	return a
-}
-
-func (a *authority) make(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if by == nil {
-		by = key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert, key
-}
-
-// issue makes a certificate for clients and for 127.0.0.1.
-func (a *authority) issue(change func(*x509.Certificate)) tls.Certificate {
-	a.t.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "someone"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if change != nil {
-		change(template)
-	}
-	cert, key := a.make(template, a.cert, a.key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
-}
-
-func (a *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
-// write puts a certificate and its key into files.
-func write(t *testing.T, dir string, c tls.Certificate) (cert, key string) {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
 
 // tlsServer answers with who the client is.
 func tlsServer(t *testing.T, cert *ServerCert, c Certs) string {
@@ -139,21 +56,18 @@ func ask(t *testing.T, url string, roots *x509.CertPool, certs ...tls.Certificat
 
 func TestClientCertificateAuthenticates(t *testing.T) {
 	t.Parallel()
-	servers, clients, strangers := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "strangers")
+	servers, clients, strangers := authtest.New(t, "servers"), authtest.New(t, "clients"), authtest.New(t, "strangers")
 	dir := t.TempDir()
-	certFile, keyFile := write(t, dir, servers.issue(nil))
+	certFile, keyFile := authtest.Write(t, dir, servers.Issue(nil))
 	caFile := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(caFile, clients.pem(), 0o600); err != nil {
+	if err := os.WriteFile(caFile, clients.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cert, err := NewServerCert(certFile, keyFile, caFile, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	spiffe, err := url.Parse("spiffe://acme.example/words/worker")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spiffe := authtest.URI(t, "spiffe://acme.example/words/worker")
 	plain := func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "ann", Organization: []string{"acme"}} }
 	named := func(c *x509.Certificate) { plain(c); c.URIs = []*url.URL{spiffe} }
 	for name, tc := range map[string]struct {
@@ -171,22 +85,22 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 		"no name":           {TenantFixed, func(c *x509.Certificate) { c.Subject = pkix.Name{} }, "certificate without an owner"},
 	} {
 		at := tlsServer(t, cert, Certs{Tenant: "default", From: tc.from, Scopes: []Scope{ScopeTasksRead}})
-		got, state, err := ask(t, at, servers.pool(), clients.issue(tc.change))
+		got, state, err := ask(t, at, servers.Pool(), clients.Issue(tc.change))
 		if err != nil || got != tc.want || state.NegotiatedProtocol != "h2" || state.Version < tls.VersionTLS12 {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, tc.want)
 		}
 	}
 	at := tlsServer(t, cert, Certs{Tenant: "default"})
-	if got, _, err := ask(t, at, servers.pool()); err != nil || got != noCredential {
+	if got, _, err := ask(t, at, servers.Pool()); err != nil || got != noCredential {
 		t.Errorf("without a certificate: %q, %v", got, err)
 	}
 	for name, bad := range map[string]tls.Certificate{
-		"of another authority": strangers.issue(plain),
-		"expired":              clients.issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
-		"for servers":          clients.issue(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
+		"of another authority": strangers.Issue(plain),
+		"expired":              clients.Issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
+		"for servers":          clients.Issue(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
 	} {
 		bad.Leaf = nil
-		tr := &tls.Config{RootCAs: servers.pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &bad, nil }}
+		tr := &tls.Config{RootCAs: servers.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &bad, nil }}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: tr}}
 		if resp, err := client.Get(at); err == nil {
 			resp.Body.Close()
@@ -194,20 +108,63 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 	}
-	leaf := clients.issue(func(c *x509.Certificate) { plain(c); c.NotAfter = time.Now().Add(-time.Second) }).Leaf
+	leaf := clients.Issue(func(c *x509.Certificate) { plain(c); c.NotAfter = time.Now().Add(-time.Second) }).Leaf
 	r := request(t)
 	r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
 	_, err = Certs{Tenant: "t"}.Authenticate(r)
 	refused(t, err, "expired certificate")
 }
 
+// TestConnectionsAreFreshAndNew: a session that is resumed would not ask again who is let in, and TLS before 1.2 can be read
+// by others.
+func TestConnectionsAreFreshAndNew(t *testing.T) {
+	t.Parallel()
+	servers, clients := authtest.New(t, "servers"), authtest.New(t, "clients")
+	dir := t.TempDir()
+	certFile, keyFile := authtest.Write(t, dir, servers.Issue(nil))
+	caFile := filepath.Join(dir, "ca.pem")
+	if err := os.WriteFile(caFile, clients.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resumed := map[string]bool{}
+	for _, ca := range []string{caFile, ""} {
+		cert, err := NewServerCert(certFile, keyFile, ca, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := tlsServer(t, cert, Certs{Tenant: "t"})
+		for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+			cfg := &tls.Config{
+				RootCAs: servers.Pool(), Certificates: []tls.Certificate{clients.Issue(nil)}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+				MinVersion: version, MaxVersion: version,
+			}
+			for range 2 {
+				tr := &http.Transport{TLSClientConfig: cfg}
+				resp, err := (&http.Client{Transport: tr}).Get(at)
+				if (err == nil) != ok {
+					t.Errorf("%s: %v", tls.VersionName(version), err)
+				}
+				if err == nil {
+					resumed[ca] = resumed[ca] || resp.TLS.DidResume
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				tr.CloseIdleConnections()
+			}
+		}
+	}
+	if resumed[caFile] || !resumed[""] {
+		t.Errorf("resumed with authorities of clients: %t, want false; and without: %t, want true", resumed[caFile], resumed[""])
+	}
+}
+
 // TestCertificateIsReadAgain: what was changed is used by the next connection, and what cannot be
 // used leaves all as it was.
 func TestCertificateIsReadAgain(t *testing.T) {
 	t.Parallel()
-	first, second := newAuthority(t, "first"), newAuthority(t, "second")
+	first, second := authtest.New(t, "first"), authtest.New(t, "second")
 	dir := t.TempDir()
-	certFile, keyFile := write(t, dir, first.issue(nil))
+	certFile, keyFile := authtest.Write(t, dir, first.Issue(nil))
 	failures := make(chan error, 10)
 	cert, err := NewServerCert(certFile, keyFile, "", func(err error) { failures <- err })
 	if err != nil {
@@ -219,12 +176,12 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		cert.checked = time.Time{}
 		cert.mu.Unlock()
 	}
-	if _, _, err := ask(t, at, first.pool()); err != nil {
+	if _, _, err := ask(t, at, first.Pool()); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, second.issue(nil))
+	authtest.Write(t, dir, second.Issue(nil))
 	later()
-	if _, _, err := ask(t, at, second.pool()); err != nil {
+	if _, _, err := ask(t, at, second.Pool()); err != nil {
 		t.Errorf("after a change: %v", err)
 	}
 	if err := os.WriteFile(keyFile, []byte("no key at all"), 0o600); err != nil {
@@ -232,7 +189,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 	for range 2 {
 		later()
-		if _, _, err := ask(t, at, second.pool()); err != nil {
+		if _, _, err := ask(t, at, second.Pool()); err != nil {
 			t.Errorf("with a broken file: %v", err)
 		}
 	}
@@ -245,7 +202,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	if _, err := NewServerCert(certFile, filepath.Join(dir, "none"), "", nil); err == nil {
 		t.Error("a key that is not there")
 	}
-	certFile, keyFile = write(t, dir, first.issue(nil))
+	certFile, keyFile = authtest.Write(t, dir, first.Issue(nil))
 	if _, err := NewServerCert(certFile, keyFile, keyFile, nil); !errors.Is(err, errNoAuthority) {
 		t.Errorf("authorities without a certificate: %v", err)
 	}

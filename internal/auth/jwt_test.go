@@ -238,7 +238,9 @@ func TestBadTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
 	good, rsaKey := testKey(jose.ES256, "k"), testKey(jose.RS256, "r")
-	p.publish(good, rsaKey)
+	forOthers := testKey(jose.RS256, "p")
+	forOthers.Algorithm = string(jose.PS256)
+	p.publish(good, rsaKey, forOthers)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -260,6 +262,7 @@ func TestBadTokensAreRefused(t *testing.T) {
 		"HS256 with the key": {sign(t, public, jose.HS256, "JWT", p.claimed(nil)), "malformed token"},
 		"RS512":              {sign(t, rsaKey, jose.RS512, "JWT", p.claimed(nil)), "malformed token"},
 		"another alg of kid": {sign(t, jose.JSONWebKey{Key: rsaKey.Key, KeyID: "k"}, jose.RS256, "JWT", p.claimed(nil)), "bad signature"},
+		"another alg of key": {sign(t, jose.JSONWebKey{Key: forOthers.Key, KeyID: "p"}, jose.RS256, "JWT", p.claimed(nil)), "bad signature"},
 		"another key":        {sign(t, jose.JSONWebKey{Key: other, KeyID: "k"}, jose.ES256, "JWT", p.claimed(nil)), "bad signature"},
 		"unknown key":        {sign(t, jose.JSONWebKey{Key: other, KeyID: "x"}, jose.ES256, "JWT", p.claimed(nil)), "unknown signing key"},
 		"no kid, other key":  {sign(t, jose.JSONWebKey{Key: other}, jose.ES256, "JWT", p.claimed(nil)), "bad signature"},
@@ -269,6 +272,8 @@ func TestBadTokensAreRefused(t *testing.T) {
 		"another typ":        {sign(t, good, jose.ES256, "logout+jwt", p.claimed(nil)), "another type of token"},
 		"JSON form":          {`{"payload":"` + body + `","protected":"` + head + `","signature":"` + sig + `"}`, "malformed token"},
 		"iss":                {p.token(good, map[string]any{"iss": p.URL + "/"}), "token of another issuer or for another audience"},
+		"beginning of iss":   {p.token(good, map[string]any{"iss": p.URL[:len(p.URL)-1]}), "token of another issuer or for another audience"},
+		"iss in capitals":    {p.token(good, map[string]any{"iss": strings.ToUpper(p.URL)}), "token of another issuer or for another audience"},
 		"no iss":             {p.token(good, map[string]any{"iss": nil}), "token of another issuer or for another audience"},
 		"aud":                {p.token(good, map[string]any{"aud": []string{"b", "A2AD"}}), "token of another issuer or for another audience"},
 		"no aud":             {p.token(good, map[string]any{"aud": nil}), "token of another issuer or for another audience"},
@@ -395,28 +400,54 @@ func TestAnswersOfTheIssuerAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	weakKey, _ := (&jose.JSONWebKey{Key: weak.Public(), KeyID: "k"}).MarshalJSON()
-	encKey := testKey(jose.ES256, "k")
+	key := testKey(jose.ES256, "k")
+	good, _ := key.Public().MarshalJSON()
+	encKey := key
 	encKey.Use = "enc"
 	encJSON, _ := encKey.Public().MarshalJSON()
 	for name, body := range map[string]string{
 		"no keys": `{"keys":[]}`, "not JSON": `<html>`, "a secret": `{"keys":[{"kty":"oct","kid":"k","k":"c2VjcmV0"}]}`,
 		"a weak key": `{"keys":[` + string(weakKey) + `]}`, "for encryption": `{"keys":[` + string(encJSON) + `]}`,
-		"large": `{"keys":[],"x":"` + strings.Repeat("x", maxKeysBody) + `"}`,
+		"large": `{"keys":[` + string(good) + `],"x":"` + strings.Repeat("x", maxKeysBody) + `"}`,
 	} {
 		p := newIDP(t)
 		p.set(func() { p.body = body })
 		j := p.takes(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })
-		if _, err := with(t, j, p.token(testKey(jose.ES256, "k"), nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
+		if _, err := with(t, j, p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	p := newIDP(t)
-	p.set(func() { p.claims = map[string]any{"issuer": "https://example.com"} })
-	if _, err := with(t, p.takes(nil), p.token(testKey(jose.ES256, "k"), nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
-		t.Errorf("the document of another issuer: %v", err)
+	p.publish(key)
+	for _, issuer := range []string{"https://example.com", p.URL + "/", ""} {
+		p.set(func() { p.claims = map[string]any{"issuer": issuer} })
+		if _, err := with(t, p.takes(nil), p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
+			t.Errorf("the document of issuer %q: %v", issuer, err)
+		}
 	}
-	key := testKey(jose.ES256, "k")
-	good, _ := key.Public().MarshalJSON()
+	p.set(func() { p.claims = nil })
+	elsewhere := httptest.NewServer(http.RedirectHandler(p.URL+"/keys", http.StatusFound))
+	defer elsewhere.Close()
+	_, err = with(t, p.takes(func(c *JWTConfig) { c.JWKSURL = elsewhere.URL }), p.token(key, nil))
+	if a2a.CodeOf(err) != a2a.CodeUnavailable {
+		t.Errorf("keys behind a redirect: %v", err)
+	}
+	if _, err := with(t, p.takes(nil), p.token(key, nil)); err != nil {
+		t.Errorf("good answers: %v", err)
+	}
+	for _, uri := range []string{"http://example.com/keys", "http://127.0.0.1.example.com/keys", "ftp://example.com/keys", "//example.com/keys", "", "https:keys"} {
+		p := newIDP(t)
+		p.set(func() { p.claims = map[string]any{"issuer": p.URL, "jwks_uri": uri} })
+		_, err := with(t, p.takes(nil), p.token(testKey(jose.ES256, "k"), nil))
+		if a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "not https") {
+			t.Errorf("keys at %q: %v, %v", uri, err, errors.Unwrap(err))
+		}
+	}
+	for _, uri := range []string{"https://example.com/keys", "http://localhost:1/keys", "http://127.0.0.1:1/keys", "http://[::1]/keys"} {
+		if !private(uri) {
+			t.Errorf("keys at %s are refused", uri)
+		}
+	}
 	keys, err := parseKeySet([]byte(`{"keys":[{"kty":"new"},5,` + string(good) + `]}`))
 	if err != nil || len(keys) != 1 || keys[0].KeyID != "k" {
 		t.Errorf("among unknown keys: %v, %v", keys, err)

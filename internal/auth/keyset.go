@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
@@ -156,8 +158,8 @@ func (k *keySet) refresh(ctx context.Context) {
 
 // load asks the issuer where its keys are, unless that is set, and reads them.
 func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
-	url := k.url
-	if url == "" {
+	at := k.url
+	if at == "" {
 		provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.issuer)
 		if err != nil {
 			return nil, fmt.Errorf("discover issuer: %w", err)
@@ -168,9 +170,11 @@ func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 		if err := provider.Claims(&doc); err != nil {
 			return nil, fmt.Errorf("discover issuer: %w", err)
 		}
-		url = doc.URL
+		if at = doc.URL; !private(at) {
+			return nil, fmt.Errorf("discover issuer: its keys are at %q, which is not https", at)
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read key set: %w", err)
 	}
@@ -187,6 +191,16 @@ func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("read key set: %w", err)
 	}
 	return parseKeySet(body)
+}
+
+// private reports whether nobody on the way can change what comes from a URL: it is one of https, or of this machine.
+func private(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" {
+		return err == nil && u.Scheme == "https" && u.Host != ""
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // parseKeySet takes the keys that sign, and leaves out what it does not know.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // Requests that wait, and those that never say what they want, in the starvation experiment.
@@ -127,7 +130,8 @@ func reads(ctx context.Context, s *server, key string, body []byte, span time.Du
 }
 
 // timing asks, as another owner, for tasks that somebody has and for tasks that nobody has, in
-// pairs, and looks for a difference in how long the refusals take.
+// pairs, and looks for a difference in how long the answers take. Beside them it asks for two
+// that nobody has: where those differ, it is the measuring that is wrong.
 func (b *bench) timing(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -147,8 +151,11 @@ func (b *bench) timing(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	const pairs = 2000
-	tasks, err := waitingTasks(ctx, s, key, pairs)
+	tasks, err := waitingTasks(ctx, s, key, 2000)
+	if err != nil {
+		return err
+	}
+	contexts, err := b.contexts(ctx, url, tasks)
 	if err != nil {
 		return err
 	}
@@ -157,48 +164,144 @@ func (b *bench) timing(ctx context.Context) error {
 		return err
 	}
 	defer c.close()
-	var want []byte
-	ask := func(id string) (time.Duration, error) {
-		body := []byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"` + id + `"}}`)
-		start := time.Now()
-		answer, err := c.do(body)
-		took := time.Since(start)
-		if want == nil {
-			want = bytes.Clone(answer)
-		}
-		if err == nil && (!bytes.Equal(answer, want) || !bytes.Contains(answer, []byte("TASK_NOT_FOUND"))) {
-			err = fmt.Errorf("%.300s and %.300s", answer, want)
-		}
-		return took, err
+	probes := []*probe{
+		{name: "get", request: `"method":"tasks/get","params":{"id":"%s"}`},
+		{name: "cancel", request: `"method":"tasks/cancel","params":{"id":"%s"}`},
+		{name: "resubscribe", request: `"method":"tasks/resubscribe","params":{"id":"%s"}`},
+		{name: "message to a task", request: `"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hello"}],"taskId":"%s"}}`},
+		{name: "list of a context", request: `"method":"tasks/list","params":{"contextId":"%s"}`, nothing: `"tasks":[]`, ids: contexts},
+		{name: "control, get", request: `"method":"tasks/get","params":{"id":"%s"}`, control: true},
 	}
 	for range 500 { // to warm up
-		if _, err := ask(uuid.Must(uuid.NewV7()).String()); err != nil {
-			return err
-		}
-	}
-	differences := make([]float64, 0, pairs)
-	var all []time.Duration
-	rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
-	for _, task := range tasks {
-		ids := [2]string{task, uuid.Must(uuid.NewV7()).String()}
-		first := rand.IntN(2)
-		var took [2]time.Duration
-		for _, i := range []int{first, 1 - first} {
-			if took[i], err = ask(ids[i]); err != nil {
+		for _, p := range probes {
+			if _, err := p.ask(c, unknownBeside(tasks[0])); err != nil {
 				return err
 			}
 		}
-		differences = append(differences, (took[0] - took[1]).Seconds())
-		all = append(all, took[0], took[1])
 	}
-	slices.Sort(all)
-	z := wilcoxon(differences)
-	slices.Sort(differences)
-	b.report.add(figure{
-		Name: "foreign against unknown tasks: signal in the time", Value: math.Abs(z), Unit: "σ", Target: atMost(3.3),
-		Detail: fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs", pairs, number(differences[pairs/2]*1e6), number(quantile(all, 0.5).Seconds()*1e6)),
-	})
+	for range b.number(timingRounds, 1) {
+		for _, k := range rand.Perm(len(tasks)) {
+			for _, i := range rand.Perm(len(probes)) {
+				p, id := probes[i], tasks[k]
+				if p.ids != nil {
+					id = p.ids[k]
+				}
+				if err := p.pair(c, id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, p := range probes {
+		b.report.add(p.figure())
+	}
 	return nil
+}
+
+// contexts returns the context of each task.
+func (b *bench) contexts(ctx context.Context, url string, tasks []string) ([]string, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, "SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id ORDER BY i.n", tasks)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// timingRounds is how often each task is asked for by each probe.
+const timingRounds = 10
+
+// probe is one kind of request for what is not the caller's.
+type probe struct {
+	name    string
+	request string   // but for the envelope, with a place for the id
+	ids     []string // what it asks for, beside each task; nil: the task
+	nothing string   // how the answer says that there is nothing; empty: that it is not found
+	control bool     // nothing of a pair is there
+	want    []byte   // the answer, always
+
+	differences []float64 // of the pairs, in seconds: what is there less what is not
+	took        []time.Duration
+}
+
+// pair asks for what is somebody else's and for what nobody has, in any order.
+func (p *probe) pair(c *httpConn, id string) error {
+	ids := [2]string{id, unknownBeside(id)}
+	if p.control {
+		ids[0] = unknownBeside(id)
+	}
+	var took [2]time.Duration
+	first := rand.IntN(2)
+	for _, i := range []int{first, 1 - first} {
+		var err error
+		if took[i], err = p.ask(c, ids[i]); err != nil {
+			return err
+		}
+	}
+	p.differences = append(p.differences, (took[0] - took[1]).Seconds())
+	p.took = append(p.took, took[0], took[1])
+	return nil
+}
+
+// ask sends a request and returns how long its answer took, which must be that of the others.
+func (p *probe) ask(c *httpConn, id string) (time.Duration, error) {
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,`+p.request+`}`, id)
+	start := time.Now()
+	answer, err := c.do(body)
+	took := time.Since(start)
+	if p.want == nil {
+		p.want = bytes.Clone(answer)
+	}
+	if err == nil && (!bytes.Equal(answer, p.want) || !bytes.Contains(answer, []byte(cmp.Or(p.nothing, "TASK_NOT_FOUND")))) {
+		err = fmt.Errorf("%.300s and %.300s", answer, p.want)
+	}
+	return took, err
+}
+
+// unknownBeside returns an id that nobody has, whose place in every index is beside that of
+// another: the same pages are read for both.
+func unknownBeside(id string) string {
+	u := uuid.MustParse(id)
+	binary.BigEndian.PutUint64(u[8:], 0x8000000000000000|rand.Uint64()>>2)
+	return u.String()
+}
+
+const signalFrom = 3.3 // standard deviations: by chance once in a thousand
+
+func (p *probe) figure() figure {
+	z := wilcoxon(p.differences)
+	slices.Sort(p.took)
+	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; would show from %s µs on", len(p.differences),
+		number(median(p.differences)*1e6), number(quantile(p.took, 0.5).Seconds()*1e6), number(shown(p.differences)*1e6))
+	name := "foreign against unknown tasks, " + p.name + ": signal in the time"
+	if p.control {
+		name = "unknown against unknown tasks, " + p.name + ": signal in the time"
+	}
+	return figure{Name: name, Value: math.Abs(z), Unit: "σ", Target: atMost(signalFrom), Detail: detail}
+}
+
+// shown returns how small a difference these pairs would have told of: what has to be added to
+// each, once they are freed of what they tell, until it is a signal.
+func shown(differences []float64) float64 {
+	m := median(differences)
+	d := make([]float64, len(differences))
+	low, high := 0.0, 1.0
+	for range 40 {
+		mid := (low + high) / 2
+		for i, v := range differences {
+			d[i] = v - m + mid
+		}
+		if wilcoxon(d) < signalFrom {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return high
 }
 
 // wilcoxon returns by how many standard deviations the signed ranks of paired differences are

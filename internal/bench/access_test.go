@@ -3,6 +3,8 @@ package main
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 func TestSignalIsFoundWhereThereIsOne(t *testing.T) {
@@ -29,5 +31,45 @@ func TestSignalIsFoundWhereThereIsOne(t *testing.T) {
 	}
 	if wilcoxon(nil) != 0 || wilcoxon([]float64{0, 0}) != 0 {
 		t.Error("no differences are a signal")
+	}
+}
+
+// What a run says it would have shown is what it shows when it is there.
+func TestARunSaysWhatItWouldHaveShown(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	d := make([]float64, 4000)
+	for i := range d {
+		d[i] = r.NormFloat64()*200e-6 + 50e-6
+	}
+	least := shown(d)
+	if least < 5e-6 || least > 20e-6 {
+		t.Errorf("of noise of 200 µs in 4000 pairs it is %.1f µs", least*1e6)
+	}
+	m := median(d)
+	planted := func(shift float64) []float64 {
+		moved := make([]float64, len(d))
+		for i := range d {
+			moved[i] = d[i] - m + shift
+		}
+		return moved
+	}
+	if z := wilcoxon(planted(least * 1.01)); z < signalFrom {
+		t.Errorf("it is there and makes %.2f", z)
+	}
+	if z := wilcoxon(planted(least * 0.99)); z > signalFrom {
+		t.Errorf("less than it makes %.2f", z)
+	}
+}
+
+func TestAnUnknownIDStandsBesideAKnownOne(t *testing.T) {
+	t.Parallel()
+	const id = "019a0000-0500-7abc-8000-000000000000"
+	a, b := unknownBeside(id), unknownBeside(id)
+	if a == b || a == id || a[:18] != id[:18] {
+		t.Errorf("%s, %s beside %s", a, b, id)
+	}
+	if u, err := uuid.Parse(a); err != nil || u.Variant() != uuid.RFC4122 {
+		t.Errorf("%s: %v", a, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,27 +25,33 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// commanded is a document whose commands are run.
+type commanded struct {
+	file        string
+	ownDatabase bool   // that of dev, with a PostgreSQL of its own
+	needs       string // programs besides those of a2ad
+}
+
+var commands = []commanded{
+	{"README.md", true, ""},
+	{"docs/agents.md", false, "python3"},
+	{"docs/audit.md", false, ""},
+	{"docs/cli.md", true, ""},
+	{"docs/configuration.md", false, ""},
+	{"docs/operations.md", false, ""},
+	{"docs/security.md", true, ""},
+	{"docs/webhooks.md", false, "python3 node"},
+	{"examples/llm/README.md", false, "python3"},
+	{"examples/python-http/README.md", false, "python3"},
+	{"examples/python-pull/README.md", false, "python3"},
+	{"examples/shell/README.md", false, ""},
+	{"examples/typescript/README.md", false, "npm"},
+}
+
 // TestDocuments does what the documents tell their readers to do.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	for _, doc := range []struct {
-		file        string
-		ownDatabase bool   // that of dev, with a PostgreSQL of its own
-		needs       string // programs besides those of a2ad
-	}{
-		{"README.md", true, ""},
-		{"docs/agents.md", false, "python3"},
-		{"docs/audit.md", false, ""},
-		{"docs/cli.md", true, ""},
-		{"docs/configuration.md", false, ""},
-		{"docs/operations.md", false, ""},
-		{"docs/webhooks.md", false, "python3 node"},
-		{"examples/llm/README.md", false, "python3"},
-		{"examples/python-http/README.md", false, "python3"},
-		{"examples/python-pull/README.md", false, "python3"},
-		{"examples/shell/README.md", false, ""},
-		{"examples/typescript/README.md", false, "npm"},
-	} {
+	for _, doc := range commands {
 		t.Run(strings.TrimSuffix(doc.file, ".md"), func(t *testing.T) {
 			t.Parallel()
 			if doc.needs == "npm" && os.Getenv("A2AD_TEST_NPM") == "" {
@@ -119,6 +126,9 @@ func TestEveryCommandIsRun(t *testing.T) {
 		for _, b := range blocks(t, file) {
 			if (b.lang == "sh" || b.lang == "sql") && b.mark != "run" && b.mark != "file" && (b.mark != "not run" || b.arg == "") {
 				t.Errorf("%s: put <!-- run --> or <!-- not run: why --> above this block", b.at())
+			}
+			if b.mark == "run" && !slices.ContainsFunc(commands, func(c commanded) bool { return c.file == file }) {
+				t.Errorf("%s: the commands of this document are not run: put it into the list above TestDocuments", b.at())
 			}
 		}
 	}

@@ -4,10 +4,13 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +150,44 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 	}
 }
 
+// TestIssuerThatIsAwayRefusesNobody: who cannot be told is asked to come back, and the log says what is wrong.
+func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
+	t.Parallel()
+	idp := httptest.NewServer(http.NotFoundHandler())
+	idp.Close()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_OIDC_ISSUER="+idp.URL, "A2AD_OIDC_AUDIENCE=a2ad-test")
+	a.log.expectErrors()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(map[string]any{"iss": idp.URL, "aud": "a2ad-test", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, got := range map[string]httpAnswer{
+		"/agents/echo":     c.post(a, "/agents/echo", request("tasks/list", `{}`), "Authorization", "Bearer "+token),
+		"/v1/tasks":        c.do(a, http.MethodGet, "/v1/tasks", nil, "Authorization", "Bearer "+token),
+		"/worker/v1/claim": c.post(a, "/worker/v1/claim", `{}`, "Authorization", "Bearer "+token),
+	} {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" || strings.Contains(string(got.body), "dial") {
+			t.Errorf("%s: %d %v %s", path, got.status, got.header, got.body)
+		}
+		a.awaitLog("request", func(l logLine) bool {
+			return l.str("path") == path && strings.Contains(l.str("cause"), "keys of the issuer: discover issuer: ")
+		})
+	}
+	// Nobody else is held up.
+	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", c.apiKey("acme", "ann", "tasks:read")); got.status != http.StatusOK {
+		t.Errorf("a key meanwhile: %d %s", got.status, got.body)
+	}
+}
+
 // TestFailedSignInsAreRecordedTogether: one row for each address and reason, with a count, at the
 // end of the server too.
 func TestFailedSignInsAreRecordedTogether(t *testing.T) {
@@ -157,20 +198,188 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{unknown.Reveal(), unknown.Reveal(), "nonsense", ""} {
-		header := []string{"X-API-Key", key}
-		if key == "" {
-			header = nil // no try to sign in
+	for _, try := range []struct{ path, key, bearer, reason string }{
+		{"/agents/echo", unknown.Reveal(), "", "unknown key"}, {"/worker/v1/claim", unknown.Reveal(), "", "unknown key"}, {"/worker/v1/runs/x/1/heartbeat", "nonsense", "", "malformed key"},
+		{"/tasks", "", "Bearer nonsense", "credential of no kind that is taken"}, {"/agents/echo", "", "", "no credential"}, // which is no try to sign in
+	} {
+		got := c.post(a, try.path, request("tasks/list", `{}`), "X-API-Key", try.key, "Authorization", try.bearer)
+		if try.path == "/tasks" {
+			got = c.do(a, http.MethodGet, try.path, nil, "Authorization", try.bearer)
 		}
-		if got := c.post(a, "/agents/echo", request("tasks/list", `{}`), header...); got.status != http.StatusUnauthorized {
-			t.Errorf("%d %s", got.status, got.body)
+		if got.status != http.StatusUnauthorized || len(got.header.Values("WWW-Authenticate")) != 2 {
+			t.Errorf("%s: %d %v %s", try.path, got.status, got.header, got.body)
 		}
+		if strings.Contains(string(got.body), try.reason) {
+			t.Errorf("the caller is told %s", got.body)
+		}
+		a.awaitLog("request", func(l logLine) bool {
+			why, _ := l["refused"].(map[string]any)
+			return l.str("path") == try.path && l.num("status") == http.StatusUnauthorized && why["reason"] == try.reason
+		})
 	}
 	a.stop()
 	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; ' ORDER BY detail::text), '') FROM audit.action WHERE action = 'signin.failed'`
-	want := `address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
+	want := `address 127.0.0.1 {"count":1,"reason":"credential of no kind that is taken"}; address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
 	if got := one[string](c, rows); got != want {
 		t.Errorf("recorded: %s\nwant %s", got, want)
+	}
+}
+
+// TestBadKeysAreNotUsed: what is wrong with a key is in the log and in the audit log, and a key is used by those alone
+// who have its secret.
+func TestBadKeysAreNotUsed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required")
+	good, guessed, revoked, other := c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read")
+	expired := c.apiKey("acme", "ann", "tasks:read")
+	id := func(key string) string { return strings.Split(key, "_")[2] }
+	c.must("apikey", "revoke", id(revoked))
+	if _, err := c.db.Exec(bounded(t), `UPDATE a2a.api_keys SET expires_at = clock_timestamp() WHERE id = $1`, id(expired)); err != nil {
+		t.Fatal(err)
+	}
+	text := "a2ad_live_" + id(guessed) + "_" + strings.Split(other, "_")[3]
+	wrong := fmt.Sprintf("%s_%08x", text, crc32.ChecksumIEEE([]byte(text)))
+	for key, reason := range map[string]string{wrong: "wrong secret", revoked: "revoked key", expired: "expired key"} {
+		if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", key); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", reason, got.status, got.body)
+		}
+		a.awaitLog("request", func(l logLine) bool {
+			why, _ := l["refused"].(map[string]any)
+			return why["reason"] == reason && why["key_id"] == id(key)
+		})
+	}
+	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", good); got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	a.stop()
+	if used := one[string](c, `SELECT string_agg(id, ' ') FROM audit.api_key WHERE last_used_at IS NOT NULL`); used != id(good) {
+		t.Errorf("the keys %s were used, want %s", used, id(good))
+	}
+	if n := one[int](c, `SELECT count(DISTINCT detail::json ->> 'reason') FROM audit.action WHERE action = 'signin.failed'`); n != 3 {
+		t.Errorf("%d reasons are recorded, want 3", n)
+	}
+}
+
+// TestBadCredentialsCountAtEveryDoor: who has guessed too often at one is refused at all, and credentials that
+// were good before are let through at those where they are good.
+func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=0.001,3")
+	works, other := c.apiKey("acme", "ann", "worker"), c.apiKey("acme", "ann", "tasks:read")
+	const claim = `{"worker":"w","agents":["nope"]}`
+	at := func(path, key string) httpAnswer {
+		if path == "/tasks" {
+			return c.do(a, http.MethodGet, path, nil, "X-API-Key", key)
+		}
+		return c.post(a, path, claim, "X-API-Key", key)
+	}
+	if got := at("/worker/v1/claim", works); got.status != http.StatusNotFound {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	doors := []string{"/worker/v1/claim", "/tasks", "/agents/echo"}
+	for _, path := range doors {
+		if got := at(path, "nonsense"); got.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	for _, path := range append(doors, "/worker/v1/runs/x/1/heartbeat", "/worker/v1/runs/x/1/events", "/worker/v1/runs/x/1/finish") {
+		for _, key := range []string{"nonsense", other} { // the other is good, and nobody looks
+			got := at(path, key)
+			if wait, _ := strconv.Atoi(got.header.Get("Retry-After")); got.status != http.StatusTooManyRequests || wait < 100 || !strings.HasPrefix(got.header.Get("RateLimit"), `"sign-ins";r=0`) {
+				t.Errorf("%s: %d %v %s", path, got.status, got.header, got.body)
+			}
+		}
+	}
+	if got := at("/worker/v1/claim", works); got.status != http.StatusNotFound {
+		t.Errorf("who was good before: %d %s", got.status, got.body)
+	}
+	id, _, err := auth.ParseKey(works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.must("apikey", "revoke", id)
+	until(t, "a key that is good no more is looked at no more", func() bool { return at("/worker/v1/claim", works).status == http.StatusTooManyRequests })
+	c.key = other
+}
+
+// TestEveryDoorIsShut to who is not signed in, to who signs in badly and to who may do something else, but for what
+// is there for everybody.
+func TestEveryDoorIsShut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=off")
+	worker, revoked := c.apiKey("acme", "ann", "worker"), c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write,worker")
+	id, _, err := auth.ParseKey(revoked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.must("apikey", "revoke", id)
+	unknown, err := auth.NewKey("live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const task = "01a1f887-7fbd-72d5-a178-36d674819994"
+	rest := []string{
+		"POST /message:send", "POST /message:stream", "GET /tasks", "GET /tasks/" + task, "POST /tasks/" + task + ":cancel", "GET /tasks/" + task + ":subscribe", "POST /tasks/" + task + ":subscribe",
+		"POST /tasks/" + task + "/pushNotificationConfigs", "GET /tasks/" + task + "/pushNotificationConfigs", "GET /tasks/" + task + "/pushNotificationConfigs/x", "DELETE /tasks/" + task + "/pushNotificationConfigs/x",
+	}
+	doors := []string{"POST /", "POST /agents/echo", "POST /agents/echo/"}
+	for _, prefix := range []string{"", "/v1", "/echo", "/agents/echo", "/agents/echo/v1"} {
+		for _, door := range rest {
+			doors = append(doors, strings.Replace(door, " ", " "+prefix, 1))
+		}
+		doors = append(doors, "GET "+prefix+map[bool]string{true: "/card", false: "/extendedAgentCard"}[strings.HasSuffix(prefix, "/v1")])
+	}
+	workers := []string{"POST /worker/v1/claim", "POST /worker/v1/runs/" + task + "/1/events", "POST /worker/v1/runs/" + task + "/1/heartbeat", "POST /worker/v1/runs/" + task + "/1/finish"}
+	knock := func(door string, header ...string) httpAnswer {
+		method, path, _ := strings.Cut(door, " ")
+		if !strings.Contains(path, "/v1/") {
+			header = append(header[:len(header):len(header)], "A2A-Version", "1.0")
+		}
+		return c.do(a, method, path, strings.NewReader(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"url":"https://h"}`), header...)
+	}
+	before := c.rows()
+	for _, door := range append(doors, workers...) {
+		texts := map[string]bool{}
+		for _, header := range [][]string{nil, {"X-API-Key", "nonsense"}, {"X-API-Key", revoked}, {"X-API-Key", unknown.Reveal()}, {"Authorization", "Bearer " + revoked}, {"Authorization", "Basic eDp5"}} {
+			got := knock(door, header...)
+			if got.status != http.StatusUnauthorized || len(got.header.Values("WWW-Authenticate")) != 2 {
+				t.Errorf("%s with %.20q: %d %v %s", door, header, got.status, got.header, got.body)
+			}
+			texts[string(got.body)] = true
+		}
+		if len(texts) != 1 {
+			t.Errorf("%s tells what was wrong: %v", door, texts)
+		}
+		if slices.Contains(workers, door) || slices.Contains(doors[:3], door) { // what JSON-RPC asks for is in its body
+			continue
+		}
+		if got := knock(door, "X-API-Key", worker); got.status != http.StatusForbidden {
+			t.Errorf("%s by a worker: %d %s", door, got.status, got.body)
+		}
+	}
+	reader := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")
+	for _, door := range workers {
+		if got := knock(door, "X-API-Key", reader); got.status != http.StatusForbidden || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="worker"`) {
+			t.Errorf("%s by who is no worker: %d %s", door, got.status, got.body)
+		}
+	}
+	if after := c.rows(); after != before {
+		t.Errorf("left %d rows", after-before)
+	}
+	for _, door := range []string{
+		"GET /.well-known/agent-card.json", "GET /.well-known/agent.json", "GET /agents/echo/.well-known/agent-card.json", "GET /.well-known/jwks.json", "GET /worker/v1/openapi.json",
+	} {
+		if got := knock(door); got.status != http.StatusOK {
+			t.Errorf("%s: %d %s", door, got.status, got.body)
+		}
+	}
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/livez", "/readyz", "/worker/v1/", "/worker/", "/admin", "/agents", "/agents/", "/v1", "/.well-known/"} {
+		if got := knock("GET "+path, "X-API-Key", reader); got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
 	}
 }
 

@@ -3,7 +3,10 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +50,94 @@ func TestReaderThatStopsIsCutOff(t *testing.T) {
 		t.Errorf("the stream that nobody reads ended with %q, want a timeout", cut.str("err"))
 	}
 	within(t, "the cut", time.Duration(cut.num("ms"))*time.Millisecond, 15*time.Second)
+}
+
+// TestAnswerThatNobodyReadsIsCutOff asks for a large task and does not read it: how long a blocking send may
+// wait is not added to the time.
+func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s")
+	big := send(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
+	for name, text := range map[string]string{
+		"tasks/get":     "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
+		"over HTTP/1.1": "GET /agents/script/tasks/" + big.TaskID + " HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n",
+	} {
+		conn := a.dial()
+		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		_, body, _ := strings.Cut(text, "\r\n\r\n")
+		if _, err := io.WriteString(conn, strings.Replace(text, "%d", strconv.Itoa(len(body)), 1)); err != nil {
+			t.Fatal(err)
+		}
+		cut := a.awaitLog("request", func(l logLine) bool {
+			return strings.Contains(l.str("err"), "timeout") && strings.HasPrefix(text, l.str("http_method"))
+		})
+		within(t, "the cut of "+name, time.Duration(cut.num("ms"))*time.Millisecond, 20*time.Second)
+	}
+}
+
+// TestDatabaseThatIsHeldUp: who asks meanwhile is told within the time that is set, and by the error that the limit has.
+func TestDatabaseThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const long = "25s"
+	slow := func(name, limit string) *replica {
+		env := []string{"A2AD_LOCK_TIMEOUT=" + long, "A2AD_STATEMENT_TIMEOUT=" + long, "A2AD_POOL_TIMEOUT=" + long, "A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0", "A2AD_DB_POOL=4", limit}
+		r := c.start(name, env...)
+		r.log.expectErrors()
+		return r
+	}
+	lock, statement, pool := slow("lock", "A2AD_LOCK_TIMEOUT=300ms"), slow("statement", "A2AD_STATEMENT_TIMEOUT=300ms"), slow("pool", "A2AD_POOL_TIMEOUT=300ms")
+	asked := submit(t, c.client(lock, "script"), play(`{"op":"complete"}`))
+	get := func(r *replica) (rpc, rest httpAnswer) {
+		return c.post(r, "/agents/script", request("tasks/get", `{"id":"`+asked+`"}`)), c.do(r, http.MethodGet, "/agents/script/tasks/"+asked, nil, "A2A-Version", "1.0")
+	}
+	held, err := c.db.Begin(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback(context.Background()) //nolint:errcheck // it is over already
+	if _, err := held.Exec(bounded(t), `LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	for range 4 { // every connection for reads
+		waiting.Go(func() { get(pool) })
+	}
+	until(t, "all connections wait", func() bool {
+		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name LIKE 'a2ad-pool-%'`) >= 2
+	})
+	for _, tt := range []struct {
+		r         *replica
+		rpc, rest int
+		reason    string
+		retry     bool
+	}{{lock, 200, 500, "INTERNAL", false}, {statement, 200, 500, "INTERNAL", false}, {pool, 503, 503, "UNAVAILABLE", true}} {
+		began := time.Now()
+		rpc, rest := get(tt.r)
+		within(t, tt.r.name, time.Since(began), 15*time.Second)
+		if rpc.status != tt.rpc || rest.status != tt.rest {
+			t.Errorf("%s: JSON-RPC %d, HTTP+JSON %d", tt.r.name, rpc.status, rest.status)
+		}
+		for _, got := range []httpAnswer{rpc, rest} {
+			if !strings.Contains(string(got.body), `"reason":"`+tt.reason+`"`) || (got.header.Get("Retry-After") != "") != tt.retry || strings.Contains(string(got.body), "SQLSTATE") {
+				t.Errorf("%s: %v %s", tt.r.name, got.header, got.body)
+			}
+		}
+	}
+	if err := held.Rollback(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Wait()
+	for _, r := range []*replica{lock, statement, pool} {
+		until(t, r.name+" answers again", func() bool {
+			rpc, rest := get(r)
+			return rpc.code == 0 && rpc.status == http.StatusOK && rest.status == http.StatusOK
+		})
+	}
+	c.start("b") // for the work
 }
 
 // TestStreamsAreBounded opens more streams than an owner and a replica may have.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ type replica struct {
 	name   string
 	base   string // URL of its API
 	admin  string // URL for operators, if it has one
+	grpc   string // address of its API over gRPC, if it has one
 	binary string
 	env    []string
 	log    *logbook
@@ -75,7 +77,11 @@ func spawnBinary(t *testing.T, binary, name string, env []string) *replica {
 func (r *replica) awaitReady() {
 	r.t.Helper()
 	ready := r.awaitLog("ready", nil)
-	r.base, r.admin = "http://"+ready.str("api"), "http://"+ready.str("admin")
+	scheme := "http://"
+	if slices.ContainsFunc(r.env, func(kv string) bool { return strings.HasPrefix(kv, "A2AD_TLS_CERT=") }) {
+		scheme = "https://"
+	}
+	r.base, r.admin, r.grpc = scheme+ready.str("api"), "http://"+ready.str("admin"), ready.str("grpc")
 }
 
 // end makes sure that the process is gone, whatever became of the test.

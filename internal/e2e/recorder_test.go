@@ -36,7 +36,7 @@ type exchange struct {
 func (rec *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	to := rec.pick(int(rec.sent.Add(1)) - 1)
 	req = req.Clone(req.Context())
-	req.URL.Host = strings.TrimPrefix(to.base, "http://")
+	req.URL.Scheme, req.URL.Host, _ = strings.Cut(to.base, "://")
 	req.Host = req.URL.Host
 	var ex exchange
 	if req.GetBody != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,13 +27,40 @@ func (c canaries) new(what string) string {
 	return c[what]
 }
 
-// in reports the canaries that are in a text, also as hex and in base64.
-func (c canaries) in(t *testing.T, where, text string) {
+// in reports the canaries that are in a text, also as hex and in base64, but for those that belong there.
+func (c canaries) in(t *testing.T, where, text string, belong ...string) {
 	t.Helper()
 	for what, canary := range c {
-		for _, form := range []string{canary, fmt.Sprintf("%x", canary), base64.StdEncoding.EncodeToString([]byte(canary))} {
+		if slices.Contains(belong, what) {
+			continue
+		}
+		for _, form := range forms(canary) {
 			if at := strings.Index(text, form); at >= 0 {
 				t.Errorf("%s shows %s: …%s…", where, what, text[max(0, at-200):min(len(text), at+100)])
+			}
+		}
+	}
+}
+
+// forms are how a canary may be written, whatever stands in front of it.
+func forms(canary string) []string {
+	all := []string{canary, fmt.Sprintf("%x", canary), fmt.Sprintf("%X", canary)}
+	for before := range 3 {
+		text := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), canary...))
+		all = append(all, text[(before*8+5)/6:len(text)-1]) // without the digits that others share
+	}
+	return all
+}
+
+// TestCanariesAreFound in all their forms.
+func TestCanariesAreFound(t *testing.T) {
+	t.Parallel()
+	const canary = "canaryabcdefgh"
+	for before := range 5 {
+		text := strings.Repeat("x", before) + canary + "yz"
+		for _, written := range []string{text, hex.EncodeToString([]byte(text)), base64.StdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text))} {
+			if !slices.ContainsFunc(forms(canary), func(form string) bool { return strings.Contains(written, form) }) {
+				t.Errorf("it is not found in %s", written)
 			}
 		}
 	}
@@ -116,7 +145,9 @@ func TestSecretsShowNowhere(t *testing.T) {
 		fmt.Fprintf(w, "%v %s", r.Header["X-A2a-Notification-Token"], body)
 	}))
 	defer sink.Close()
-	a := c.start("a", "A2AD_AUTH=required", "A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
+	spans := newCollector(t)
+	collecting := secret.new("header for the collector of traces")
+	a := c.start("a", "A2AD_AUTH=required", "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_HEADERS=x-key="+collecting, "A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
 		"A2AD_PUSH_SIGNING_SECRETS=whsec_"+signing, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_RETRY=0,50ms,50ms", "A2AD_RATE_SIGN_INS=0.01,4")
 	a.log.expectErrors()
 	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")
@@ -135,7 +166,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	send := func(more string, header ...string) httpAnswer {
 		return c.post(a, "/agents/script?key="+query, request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"status"},{"op":"complete"}]}}],"metadata":{"k":"`+metadata+`"}}`+more+`}`),
-			append(header, "X-Custom", odd, "Cookie", odd)...)
+			append(header, "X-Custom", odd, "Cookie", odd, "Tracestate", "a="+odd, "Baggage", "a="+odd, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")...)
 	}
 	hook := `{"url":"` + sink.URL + `/hook","token":"` + token + `","authentication":{"schemes":["Bearer"],"credentials":"` + credentials + `"}}`
 	if got := send(`,"configuration":{"blocking":true,"pushNotificationConfig":`+hook+`}`, signed...); got.code != 0 || got.status != http.StatusOK {
@@ -192,6 +223,10 @@ func TestSecretsShowNowhere(t *testing.T) {
 	until(t, "it serves again", func() bool { return send("", signed...).status == http.StatusOK })
 	c.key = key
 	c.settle()
+	// At the doors of others.
+	for _, path := range []string{"/worker/v1/claim", "/worker/v1/runs/x/1/events", "/message:send", "/v1/message:stream"} {
+		fails(path, c.post(a, path+"?key="+query, `{"worker":"`+text+`","message":"`+text+`"}`, "Authorization", "Bearer "+bearer))
+	}
 
 	queries, wakes := stop()
 	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes, "an answer to what went wrong": told.String()} {
@@ -204,25 +239,104 @@ func TestSecretsShowNowhere(t *testing.T) {
 		t.Errorf("nothing was seen of the work: %s\n%s", queries, wakes)
 	}
 	secret.in(t, "the log", a.log.all())
-	for _, page := range []string{"/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/readyz"} {
-		resp, err := http.Get(a.admin + page)
+	c.pages(a, secret)
+	c.tables(secret)
+	for name, env := range map[string][]string{"config": nil, "config -v": {"-v"}, "config json": {"-o", "json"}} {
+		secret.in(t, name, c.configOf(a, env...))
+	}
+	c.commands(a, secret)
+	a.stop() // what there is of spans is sent
+	spans.mu.Lock()
+	defer spans.mu.Unlock()
+	for _, name := range []string{"SendMessage", "TaskSubmit", "run", "webhook"} {
+		if !slices.ContainsFunc(spans.spans, func(s span) bool { return s.name == name }) {
+			t.Errorf("there are no spans %s", name)
+		}
+	}
+	secret.in(t, "a trace", string(spans.raw))
+}
+
+// pages looks at what operators are shown over HTTP.
+func (c *cluster) pages(r *replica, secret canaries) {
+	c.t.Helper()
+	for page, has := range map[string]string{
+		"/metrics": "a2ad_http_requests_total{", "/readyz": "database: ok", "/debug/pprof/cmdline": "a2ad", "/debug/pprof/goroutine?debug=2": "goroutine ", "/debug/pprof/heap?debug=1": "heap profile",
+	} {
+		resp, err := http.Get(r.admin + page)
 		if err != nil {
-			t.Fatal(err)
+			c.t.Fatal(err)
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || !strings.Contains(string(body), has) {
+			c.t.Errorf("%s: %v, %.200s", page, err, body)
 		}
-		secret.in(t, page, string(body))
+		secret.in(c.t, page, string(body))
 	}
-	delete(secret, "text of a message") // what was said is kept, as are metadata and the URL that a client gave
-	delete(secret, "metadata")
-	for _, table := range []string{"push_configs", "push_attempts", "push_destinations", "api_keys", "audit_log", "server_keys", "tasks", "task_events", "messages", "task_attempts", "idempotency_keys"} {
-		secret.in(t, "the table "+table, one[string](c, `SELECT coalesce(string_agg(t::text, E'\n'), '') FROM a2a.`+table+` t`))
+}
+
+// said are the relations that hold what clients say, which is what they are for, or what receivers of
+// webhooks answer: that of this test repeats what it was told.
+var said = []string{"a2a.messages", "a2a.task_events", "audit.message", "audit.event", "a2a.push_attempts"}
+
+// tables looks at every row of every table and view that a migration has made, and at what the
+// database says of them.
+func (c *cluster) tables(secret canaries) {
+	c.t.Helper()
+	all := column[string](c, `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'v', 'm', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'`)
+	if len(all) < 25 {
+		c.t.Errorf("there are %d tables and views", len(all))
 	}
-	for name, env := range map[string][]string{"config": nil, "config -v": {"-v"}, "config json": {"-o", "json"}} {
-		secret.in(t, name, c.configOf(a, env...))
+	rows := 0
+	for _, name := range append(all, "pg_stats", "pg_description", "pg_db_role_setting", "pg_proc") {
+		text := one[string](c, `SELECT coalesce(string_agg(t::text, E'\n'), '') FROM `+name+` t`)
+		if rows += len(text); slices.Contains(said, name) {
+			secret.in(c.t, name, text, "text of a message", "metadata")
+			if !strings.Contains(text, secret["text of a message"]) && name == "a2a.messages" {
+				c.t.Errorf("%s lacks what it is for", name)
+			}
+			continue
+		}
+		secret.in(c.t, name, text)
+	}
+	if rows == 0 {
+		c.t.Error("nothing is in the tables")
+	}
+}
+
+// commands looks at what those print that read the database.
+func (c *cluster) commands(r *replica, secret canaries) {
+	c.t.Helper()
+	var database string // as the replica has it: what comes last counts
+	for _, e := range r.env {
+		if strings.HasPrefix(e, "A2AD_DATABASE_URL=") {
+			database = e
+		}
+	}
+	webhook := one[string](c, `SELECT max(id::text) FROM a2a.push_configs`)
+	for _, args := range [][]string{
+		{"task", "ls"}, {"task", "ls", "-o", "json"}, {"push", "ls"}, {"push", "ls", "-o", "json"}, {"push", "attempts", webhook}, {"push", "attempts", webhook, "-o", "json"},
+		{"apikey", "ls"}, {"apikey", "ls", "-o", "json"}, {"stats", "-o", "json"}, {"doctor", "-o", "json"}, {"migrate", "status"}, {"migrate", "up"},
+	} {
+		out, notes, code := c.operate([]string{database}, args...)
+		if code != 0 && args[0] != "doctor" {
+			c.t.Errorf("%v: exit code %d, %s", args, code, notes)
+		}
+		var belong []string
+		if args[1] == "attempts" { // they show what the receiver has answered
+			belong = []string{"text of a message", "metadata"}
+		}
+		secret.in(c.t, "a2ad "+strings.Join(args, " "), out+notes, belong...)
+	}
+	// Those that cannot reach it show no more.
+	unreachable := "A2AD_DATABASE_URL=postgres://u:" + secret["password of the database"] + "@127.0.0.1:1/x"
+	for _, args := range [][]string{{"task", "ls"}, {"migrate", "up"}, {"doctor"}, {"keys", "rewrap"}} {
+		out, notes, code := c.operate([]string{unreachable}, args...)
+		if code == 0 {
+			c.t.Errorf("%v went well without a database: %s", args, out)
+		}
+		secret.in(c.t, "a2ad "+strings.Join(args, " ")+" without a database", out+notes)
 	}
 }
 

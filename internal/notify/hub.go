@@ -10,7 +10,7 @@ const shardCount = 256 // a power of two
 // seed is the same for all hubs, so that the zero Hub works.
 var seed = maphash.MakeSeed()
 
-// Hub wakes the goroutines of this process that wait for a key. The zero value is ready
+// Hub wakes what waits for a key in this process. The zero value is ready
 // to use, and all methods are safe for concurrent use. It must not be copied.
 type Hub struct {
 	shards [shardCount]shard
@@ -23,9 +23,9 @@ type shard struct {
 	_     [48]byte           // a cache line for each, so that shards do not slow each other down
 }
 
-// waiter is one Wait, linked with the others of its key.
+// waiter is one Wait or Watch, linked with the others of its key.
 type waiter struct {
-	wake       chan struct{}
+	wake       func() // called with the shard's lock held
 	shard      *shard
 	key        string
 	prev, next *waiter // guarded by shard.mu
@@ -40,8 +40,20 @@ func (h *Hub) shard(key string) *shard {
 // wake, which has room for one and is never closed. Call stop when done; calling it
 // again does nothing.
 func (h *Hub) Wait(key string) (wake <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, h.Watch(key, func() {
+		select {
+		case c <- struct{}{}:
+		default: // its token is still there
+		}
+	})
+}
+
+// Watch has wake called at each Wake of the key, from now on until stop returns. It must not
+// block, nor use the Hub. Calling stop again does nothing.
+func (h *Hub) Watch(key string, wake func()) (stop func()) {
 	s := h.shard(key)
-	w := &waiter{wake: make(chan struct{}, 1), shard: s, key: key}
+	w := &waiter{wake: wake, shard: s, key: key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == nil {
@@ -52,7 +64,7 @@ func (h *Hub) Wait(key string) (wake <-chan struct{}, stop func()) {
 		w.next.prev = w
 	}
 	s.first[key] = w
-	return w.wake, w.stop
+	return w.stop
 }
 
 func (w *waiter) stop() {
@@ -77,7 +89,7 @@ func (w *waiter) stop() {
 	w.prev, w.next = nil, nil
 }
 
-// Wake puts a token in the channel of every waiter of the keys. It never blocks.
+// Wake wakes every waiter of the keys. It never blocks.
 func (h *Hub) Wake(keys ...string) {
 	for _, key := range keys {
 		s := h.shard(key)
@@ -87,7 +99,7 @@ func (h *Hub) Wake(keys ...string) {
 	}
 }
 
-// WakeAll puts a token in the channel of every waiter. It never blocks.
+// WakeAll wakes every waiter. It never blocks.
 func (h *Hub) WakeAll() {
 	for i := range h.shards {
 		s := &h.shards[i]
@@ -102,10 +114,7 @@ func (h *Hub) WakeAll() {
 // wakeList wakes w and those behind it; w may be nil. The shard's lock is held.
 func (w *waiter) wakeList() {
 	for ; w != nil; w = w.next {
-		select {
-		case w.wake <- struct{}{}:
-		default: // its token is still there
-		}
+		w.wake()
 	}
 }
 

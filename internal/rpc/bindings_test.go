@@ -47,6 +47,7 @@ type operation struct {
 	refs                  string // id of a task that the message refers to
 	apiKey                string // credential of who asks
 	lastID, key           string // Last-Event-ID, Idempotency-Key
+	extension             string // that the request asks for
 	noParts               bool
 	hook                  bool // with a webhook in the configuration
 }
@@ -479,6 +480,9 @@ func (op *operation) header() http.Header {
 	}
 	if op.apiKey != "" {
 		h.Set("X-API-Key", op.apiKey)
+	}
+	if op.extension != "" {
+		h.Set("A2A-Extensions", op.extension)
 	}
 	return h
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
@@ -61,20 +60,32 @@ type call struct {
 
 	principal auth.Principal
 	caller    store.Caller
-	began     time.Time
+}
+
+// SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
+// more of them from an address that has sent too many: everything that takes credentials goes through it.
+// Besides the errors of an auth.Authenticator there is then one with a2a.CodeRateLimited, whose SetHeader says when to come back.
+func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
+	p, err := s.throttle.authenticate(s.cfg.Authenticator, r)
+	var refused *auth.Error
+	if errors.As(err, &refused) && s.cfg.Refused != nil {
+		s.cfg.Refused(s.throttle.client(r), refused)
+	}
+	if rec := recordOf(r.Context()); err != nil {
+		rec.err = err
+	} else {
+		rec.principal = &p
+	}
+	return p, err
 }
 
 // signIn finds out who is calling.
 func (c *call) signIn(r *http.Request) error {
-	c.began = time.Now()
-	p, err := c.s.throttle.authenticate(c.s.cfg.Authenticator, r)
+	p, err := c.s.SignIn(r)
 	if err != nil {
 		var refused *auth.Error
 		if errors.As(err, &refused) {
 			refused.SetHeader(c.reply)
-			if c.s.cfg.Refused != nil {
-				c.s.cfg.Refused(c.s.throttle.client(r), refused)
-			}
 		}
 		return err
 	}
@@ -111,9 +122,11 @@ func (c *call) chooseAgent(name string) error {
 // permit refuses an operation for which the caller has no scope or whose agent the credentials
 // are not for, and one that does without an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
-	if scope := scopeOf(op); !c.principal.Has(scope) {
-		c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
-		return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+	for _, scope := range scopesOf(op) {
+		if !c.principal.Has(scope) {
+			c.reply.Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+			return a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope %s", scope)
+		}
 	}
 	if !c.principal.MayUse(c.agent.agent.Name) {
 		return a2a.Errorf(a2a.CodeForbidden, "the credentials are not for this agent")
@@ -121,15 +134,21 @@ func (c *call) permit(op a2a.Op) error {
 	return c.agreeExtensions()
 }
 
-// scopeOf says what a caller must be allowed to for an operation.
-func scopeOf(op a2a.Op) auth.Scope {
-	switch op.(type) {
-	case *a2a.SendMessage, *a2a.CancelTask:
-		return auth.ScopeTasksWrite
+// scopesOf says what a caller must be allowed to for an operation. A message that brings a webhook
+// along sets one.
+func scopesOf(op a2a.Op) []auth.Scope {
+	switch op := op.(type) {
+	case *a2a.SendMessage:
+		if op.Push != nil {
+			return []auth.Scope{auth.ScopeTasksWrite, auth.ScopePushWrite}
+		}
+		return []auth.Scope{auth.ScopeTasksWrite}
+	case *a2a.CancelTask:
+		return []auth.Scope{auth.ScopeTasksWrite}
 	case *a2a.SetPushConfig, *a2a.DeletePushConfig:
-		return auth.ScopePushWrite
+		return []auth.Scope{auth.ScopePushWrite}
 	}
-	return auth.ScopeTasksRead
+	return []auth.Scope{auth.ScopeTasksRead}
 }
 
 // do carries out the operation and answers.
@@ -235,21 +254,6 @@ func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
 	return nil
 }
 
-// refusalStep is long beside what it takes to find out that there is no such task, and short beside a network.
-const refusalStep = 2 * time.Millisecond
-
-// levelOut waits until the request has taken a whole number of steps. PostgreSQL needs some
-// microseconds more for a task that belongs to somebody else than for one that is nowhere, and
-// over many requests that would tell which there are.
-func (c *call) levelOut(ctx context.Context) {
-	timer := time.NewTimer(refusalStep - time.Since(c.began)%refusalStep)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // fail tells the client of an error. What is not written for callers stays here, in the log.
 func (c *call) fail(ctx context.Context, err error) {
 	c.rec.err, c.rec.failed = err, true
@@ -263,12 +267,9 @@ func (c *call) fail(ctx context.Context, err error) {
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
 		c.reply.Set("Retry-After", "1")
 	}
-	if e.Code == a2a.CodeTaskNotFound {
-		c.levelOut(ctx)
-	}
 	var held *throttled
 	if errors.As(err, &held) {
-		held.setHeader(c.reply)
+		held.SetHeader(c.reply)
 	}
 	c.front.fail(e)
 }

@@ -54,7 +54,7 @@ func (s *Server) routes() http.Handler {
 	if s.cfg.Workers != nil {
 		e.Any("/worker/v1/*", wrap(s.serveWorker))
 	}
-	return s.observed(s.orREST(e))
+	return s.observed(s.guarded(s.orREST(e)))
 }
 
 // serveWorker hands a request to the API of workers, whose own router says what it was about.

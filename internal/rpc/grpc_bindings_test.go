@@ -81,6 +81,9 @@ func (s overGRPC) metadata(op *operation) (pairs []string) {
 	if op.apiKey != "" {
 		pairs = append(pairs, "x-api-key", op.apiKey)
 	}
+	if op.extension != "" {
+		pairs = append(pairs, "a2a-extensions", op.extension)
+	}
 	return pairs
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/rpc"
+	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
@@ -52,6 +53,12 @@ func openGRPC(t *testing.T, change func(*rpc.Config), options ...grpc.DialOption
 // serveGRPC opens the gRPC binding of a site.
 func serveGRPC(t *testing.T, s *site, options ...grpc.DialOption) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
+	return serveGRPCWithin(t, s, wire.Limits{}, options...)
+}
+
+// serveGRPCWithin is serveGRPC with the limits of the codecs.
+func serveGRPCWithin(t *testing.T, s *site, limits wire.Limits, options ...grpc.DialOption) (conn *grpc.ClientConn, stop func()) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +66,7 @@ func serveGRPC(t *testing.T, s *site, options ...grpc.DialOption) (conn *grpc.Cl
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.rpc.NewGRPC(v03.Proto{Codec: v03.Codec{Lenient: true}, Parts: true}, v1.Codec{}).Serve(ctx, l, 20*time.Second)
+		ended <- s.rpc.NewGRPC(v03.Proto{Codec: v03.Codec{Lenient: true, Limits: limits}, Parts: true}, v1.Codec{Limits: limits}).Serve(ctx, l, 20*time.Second)
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
@@ -546,6 +553,12 @@ func TestGRPCLimits(t *testing.T) {
 	c := caller{t, conn, service1}
 	text := func(n int) string {
 		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"` + strings.Repeat("x", n) + `"}]}}`
+	}
+	if _, _, st := c.try("ListTasks", `{}`, "x-large", strings.Repeat("x", 64<<10)); st.Code() == codes.OK { // the client knows the size from the server
+		t.Error("a large header is taken")
+	}
+	if _, _, st := c.try("ListTasks", `{}`); st.Code() != codes.OK {
+		t.Errorf("the next call: %v", st)
 	}
 	if _, _, st := c.try("SendMessage", text(5000)); st.Code() != codes.ResourceExhausted {
 		t.Errorf("a large message: %v", st)

@@ -24,7 +24,11 @@ type exchange struct {
 	rec *record
 }
 
+// write sends an answer that is no stream, within the time for that. What the request took before does not count.
 func (x *exchange) write(status int, kind string, body []byte) {
+	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
+		x.rec.err = err // the client is gone
+	}
 	h := x.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -137,7 +141,12 @@ func wantsStream(r *http.Request) bool {
 
 // writePlainError answers what is no request of any binding.
 func (s *Server) writePlainError(w http.ResponseWriter, status int) {
-	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + http.StatusText(status) + `"}}`
+	writePlain(w, status, http.StatusText(status))
+}
+
+// writePlain is writePlainError with another message, which needs no escapes.
+func writePlain(w http.ResponseWriter, status int, message string) {
+	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + message + `"}}`
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -3,10 +3,13 @@ package rpc_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/rpc"
 )
 
 // TestSQLInFieldsIsText has SQL in every field that a client can fill, over every binding.
@@ -66,6 +69,19 @@ func TestDebugSurfaceIsElsewhere(t *testing.T) {
 		resp.Body.Close()
 		if err != nil || resp.StatusCode < 400 || resp.StatusCode >= 500 {
 			t.Errorf("%s: %s %s, %v", path, resp.Status, body, err)
+		}
+	}
+}
+
+// TestCommandLineIsNotShown: to operators either, as it may hold a password.
+func TestCommandLineIsNotShown(t *testing.T) {
+	t.Parallel()
+	h := (&rpc.Admin{}).Handler()
+	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/", "/debug/pprof/goroutine?debug=2"} {
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		if len(os.Args) < 2 || rec.Code != http.StatusOK || strings.Contains(rec.Body.String(), os.Args[1]) {
+			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
 		}
 	}
 }

@@ -303,13 +303,28 @@ type matrix struct {
 	keys map[string]string // of each caller, by who that is
 }
 
+// with names the owner with some of the scopes alone.
+func with(scopes ...auth.Scope) string { return fmt.Sprint("owner with ", scopes) }
+
 func newMatrix(t *testing.T, changes ...func(*engine.Config, *rpc.Config)) *matrix {
 	t.Helper()
 	stored := make(map[string]auth.StoredKey)
 	m := &matrix{keys: map[string]string{"no key": "", "bad key": "hunter2"}}
-	for _, who := range []struct{ name, tenant, owner string }{
+	scopes := map[string][]auth.Scope{}
+	callers := []struct{ name, tenant, owner string }{
 		{"owner", "acme", "ann"}, {"other user", "acme", "bob"}, {"other tenant", "corp", "ann"}, {"revoked", "acme", "ann"}, {"unknown key", "", ""},
-	} {
+	}
+	for set := range 1 << len(auth.Scopes()) { // the owner, with some of the scopes alone
+		var some []auth.Scope
+		for i, scope := range auth.Scopes() {
+			if set>>i&1 == 1 {
+				some = append(some, scope)
+			}
+		}
+		scopes[with(some...)] = some
+		callers = append(callers, struct{ name, tenant, owner string }{with(some...), "acme", "ann"})
+	}
+	for _, who := range callers {
 		key, err := auth.NewKey("test", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -320,6 +335,9 @@ func newMatrix(t *testing.T, changes ...func(*engine.Config, *rpc.Config)) *matr
 		}
 		hash := key.SecretHash()
 		k := auth.StoredKey{SecretHash: hash[:], Tenant: who.tenant, Owner: who.owner, Kind: auth.KindUser, Scopes: auth.Scopes()}
+		if some, ok := scopes[who.name]; ok {
+			k.Scopes = some
+		}
 		if who.name == "revoked" {
 			k.RevokedAt = time.Now().Add(-time.Hour)
 		}

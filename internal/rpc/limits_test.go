@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/rpc"
@@ -22,14 +25,15 @@ type sender struct {
 	words  words
 	method string // of JSON-RPC; empty: HTTP+JSON
 	path   string
+	conn   *grpc.ClientConn // over gRPC
 }
 
 var senders = []sender{
-	{"1.0 JSON-RPC", wordsV1, "SendMessage", "/"},
-	{"0.3 JSON-RPC", wordsSchema, "message/send", "/"},
-	{"1.0 REST", wordsV1, "", "/agents/script/message:send"},
-	{"0.3 REST", wordsSchema, "", "/agents/script/v1/message:send"},
-	{"0.3 REST, proto", wordsProto, "", "/agents/script/v1/message:send"},
+	{"1.0 JSON-RPC", wordsV1, "SendMessage", "/", nil},
+	{"0.3 JSON-RPC", wordsSchema, "message/send", "/", nil},
+	{"1.0 REST", wordsV1, "", "/agents/script/message:send", nil},
+	{"0.3 REST", wordsSchema, "", "/agents/script/v1/message:send", nil},
+	{"0.3 REST, proto", wordsProto, "", "/agents/script/v1/message:send", nil},
 }
 
 // outcome is what a refusal says, whatever the binding.
@@ -44,7 +48,7 @@ type outcome struct {
 func (s sender) send(t *testing.T, to *site, parts []string, members, beside string) outcome {
 	t.Helper()
 	name := "parts"
-	if s.words == wordsProto {
+	if s.words == wordsProto && s.conn == nil {
 		name = "content"
 	}
 	role := map[words]string{wordsV1: "ROLE_USER", wordsSchema: "user", wordsProto: "ROLE_USER"}[s.words]
@@ -54,6 +58,10 @@ func (s sender) send(t *testing.T, to *site, parts []string, members, beside str
 // post sends the body of a send.
 func (s sender) post(t *testing.T, to *site, body, id string) outcome {
 	t.Helper()
+	if s.conn != nil {
+		_, _, st := caller{t, s.conn, s.path}.try("SendMessage", body)
+		return outcome{status: runtimeStatus[st.Code()], reason: grpcReason(st), message: st.Message()}
+	}
 	if s.method != "" {
 		body = `{"jsonrpc":"2.0","id":` + id + `,"method":"` + s.method + `","params":` + body + `}`
 	}
@@ -76,6 +84,9 @@ func (s sender) post(t *testing.T, to *site, body, id string) outcome {
 	}
 	return readOutcome(resp, answer)
 }
+
+// runtimeStatus are the statuses of HTTP that codes stand for.
+var runtimeStatus = map[codes.Code]int{codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest, codes.ResourceExhausted: http.StatusRequestEntityTooLarge}
 
 // readOutcome finds the reason and the text of an error, in any of its forms.
 func readOutcome(resp *http.Response, answer []byte) outcome {
@@ -117,14 +128,15 @@ func (s sender) play(ops string) string {
 // TestEveryLimitOfAMessageHasItsError sends what just fits, and then a little more.
 func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 	t.Parallel()
+	limits := wire.Limits{Parts: 3, PartBytes: 600, IDBytes: 40, URLBytes: 50, TokenSize: 20}
 	s := newSiteWith(t, func(e *engine.Config, c *rpc.Config) {
-		limits := wire.Limits{Parts: 3, PartBytes: 600, IDBytes: 40, URLBytes: 50, TokenSize: 20}
 		c.V03, c.V1 = v03.Codec{Lenient: true, Limits: limits}, v1.Codec{Limits: limits}
 		c.MaxBody, c.MaxDepth = 4000, 12
 		e.MaxMessageBytes, e.MaxPageToken = 1000, 64
 	})
 	end := `{"op":"complete"}`
-	for _, as := range senders {
+	conn, _ := serveGRPCWithin(t, s, limits)
+	for _, as := range append(senders, sender{"1.0 gRPC", wordsV1, "", service1, conn}, sender{"0.3 gRPC", wordsProto, "", service03, conn}) {
 		done := as.play(end)
 		push := func(url, token string) string {
 			config := `{"url":"` + url + `","token":"` + token + `"}`
@@ -158,6 +170,13 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 			{what: "token of a webhook", parts: []string{done}, beside: push("https://h/", strings.Repeat("t", 20)), besides: push("https://h/", strings.Repeat("t", 21)), text: "must not be longer than 20 bytes", reason: "INVALID_PARAMS"},
 		} {
 			name := fmt.Sprintf("%s, %s", as.name, tt.what)
+			switch {
+			case as.conn == nil:
+			case tt.what == "depth": // there is no JSON
+				tt.reason = "INVALID_PARAMS"
+			case tt.what == "body": // gRPC itself says so
+				tt.reason, tt.text = "", "larger than max"
+			}
 			if got := as.send(t, s, tt.parts, tt.members, tt.beside); got.reason != "" || got.status != http.StatusOK {
 				t.Errorf("%s: what fits is refused: %d %s %s", name, got.status, got.reason, got.message)
 			}

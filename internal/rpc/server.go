@@ -32,6 +32,8 @@ type Config struct {
 	CardSigner    CardSigner                               // signs cards of versions that say how; nil: none are signed
 	TLS           *tls.Config                              // of the listeners; nil: they have none
 	Refused       func(remoteAddr string, err *auth.Error) // told of sign-ins that failed; may be nil
+	Open          bool                                     // there are no credentials: see guarded
+	Origins       []string                                 // of pages that may use the server: scheme://host[:port]
 	Shared        bool                                     // the owners of a tenant see each other's tasks
 	Agents        []*a2a.Agent                             // one of them has Default set
 	PublicURL     string                                   // base of the URLs in cards, without a slash at the end
@@ -53,7 +55,7 @@ type Config struct {
 
 	ReadHeaderTimeout time.Duration
 	ReadTimeout       time.Duration // of a body
-	WriteTimeout      time.Duration // of an answer that is no stream
+	WriteTimeout      time.Duration // to send an answer that is no stream
 	IdleTimeout       time.Duration
 	SSEPing           time.Duration
 	SSEWriteTimeout   time.Duration

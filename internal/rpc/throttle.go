@@ -164,6 +164,7 @@ func (t *throttle) authenticate(a auth.Authenticator, r *http.Request) (auth.Pri
 	case err == nil:
 		t.good.get(key, func() (none struct{}) { return none })
 	case errors.As(err, &refused):
+		t.good.drop(key) // it may have been revoked, or have ended
 		t.from.get(from, limit.limiter).AllowN(time.Now(), 1)
 	}
 	return p, err
@@ -247,9 +248,9 @@ func (t *throttled) Error() string { return t.err.Error() }
 // Unwrap returns what the protocol shows.
 func (t *throttled) Unwrap() error { return t.err }
 
-// setHeader says what the limit is, and when there is room. Answers that are not refused do
+// SetHeader says what the limit is, and when there is room. Answers that are not refused do
 // not say what is left: what an owner has asked for elsewhere is nothing to tell.
-func (t *throttled) setHeader(h http.Header) {
+func (t *throttled) SetHeader(h http.Header) {
 	wait := strconv.Itoa(seconds(t.wait.Seconds()))
 	h.Set("Retry-After", wait)
 	h.Set("RateLimit-Policy", `"`+t.bucket+`";q=`+strconv.Itoa(max(t.rate.Burst, 1))+`;w=`+strconv.Itoa(seconds(float64(max(t.rate.Burst, 1))/t.rate.PerSecond)))
@@ -304,6 +305,16 @@ func (r *recent[K, V]) peek(key K) (v V, ok bool) {
 		return v, false
 	}
 	return e.Value.(*entry[K, V]).value, true
+}
+
+// drop forgets a key.
+func (r *recent[K, V]) drop(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.items[key]; ok {
+		delete(r.items, key)
+		r.order.Remove(e)
+	}
 }
 
 func (r *recent[K, V]) has(key K) bool {

@@ -190,6 +190,34 @@ func TestBadCredentialsAreHeldBackByAddress(t *testing.T) {
 	m.wantSignIns(t, "nothing", bad, "", 429)
 }
 
+// TestWhatIsGoodNoMoreIsHeldBack: a key that was good and has ended is a bad one, however often it was used.
+func TestWhatIsGoodNoMoreIsHeldBack(t *testing.T) {
+	t.Parallel()
+	ended := false
+	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) {
+		c.Rates.SignIns = slow(3)
+		c.Authenticator = auth.Chain{fading{c.Authenticator, &ended}}
+	})
+	m.wantSignIns(t, "while it is good", m.keys["owner"], "", 200, 200)
+	ended = true
+	m.wantSignIns(t, "when it has ended", m.keys["owner"], "", 401, 401, 401, 429, 429)
+	ended = false
+	m.wantSignIns(t, "nobody looks whether it is good again", m.keys["owner"], "", 429)
+}
+
+// fading is an authenticator that takes nobody's credentials any more once they have ended.
+type fading struct {
+	auth.Authenticator
+	ended *bool
+}
+
+func (f fading) Authenticate(r *http.Request) (auth.Principal, error) {
+	if *f.ended {
+		return auth.Principal{}, auth.ErrNoCredential // refused by the chain
+	}
+	return f.Authenticator.Authenticate(r)
+}
+
 // TestForwardedForOfStrangersIsNotBelieved has a client make up addresses.
 func TestForwardedForOfStrangersIsNotBelieved(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -60,6 +61,9 @@ type eventRow struct {
 }
 
 func appendSize(a *append_) int { return a.size }
+
+// done reports whether the batch was written.
+func (a *append_) done() bool { return a.out != nil }
 
 // Append records events in order under lease and ends the lease if they end the turn. It
 // returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
@@ -171,35 +175,43 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
 }
 
-// flushAppends writes batches of several runs in one transaction.
+// flushAppends writes batches of several runs in one transaction. One that has its answer is
+// done: an earlier try wrote it, and failed with others.
 func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
+	items = slices.DeleteFunc(items, (*append_).done)
+	if len(items) == 0 {
+		return nil
+	}
+	slices.SortFunc(items, func(a, b *append_) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
 	p := s.appendParams(items)
 	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
+	left, err := s.appendItems(ctx, items, p)
+	if len(left) > 0 && !p.WithPush {
+		// Fenced, or somebody has set a webhook since the claim: once more, with its head.
+		p = s.appendParams(left)
+		p.WithPush = true
+		_, err = s.appendItems(ctx, left, p)
+	}
+	return err
+}
+
+// appendItems runs the statement, and returns the batches that were left out.
+func (s *Store) appendItems(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (left []*append_, err error) {
 	rows, err := s.appendRows(ctx, items, p)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, it := range items {
-		it.out = nil
-	}
-	var skipped []*append_
 	for i := range rows {
 		it := items[rows[i].Pos-1]
-		if rows[i].Skipped {
-			// Somebody has set a webhook since the claim: once more, with its head.
-			it.lease.HasPush = true
-			skipped = append(skipped, it)
-			continue
-		}
-		it.out = &rows[i]
+		it.out, it.lease.HasPush = &rows[i], rows[i].HasPush
 	}
-	s.counters.appends.add(len(items) - len(skipped))
-	if len(skipped) > 0 {
-		return s.flushAppends(ctx, skipped)
+	s.counters.appends.add(len(rows))
+	if len(rows) < len(items) {
+		left = slices.DeleteFunc(slices.Clone(items), (*append_).done)
 	}
-	return nil
+	return left, nil
 }
 
 // ends reports whether the batch ends the turn.
@@ -236,7 +248,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 		n += len(it.rows)
 	}
 	p := dbsqlc.EventAppendParams{
-		TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
+		Numbers: make([]int32, k), TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
 		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
 		Tells: make([]bool, k), Replies: make([]bool, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
@@ -244,7 +256,7 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Workers: make([]string, k),
 	}
 	for i, it := range items {
-		p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
+		p.Numbers[i], p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = int32(i+1), pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
 		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
 		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.cfg.Replica)
 		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
@@ -315,7 +327,7 @@ func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.Event
 func batchIDs(items []*append_, rows []dbsqlc.EventAppendRow) (p dbsqlc.BatchesAddParams) {
 	for i := range rows {
 		it := items[rows[i].Pos-1]
-		if rows[i].Skipped || it.batch.ID == "" {
+		if it.batch.ID == "" {
 			continue
 		}
 		p.TaskIds, p.Epochs, p.BatchIds = append(p.TaskIds, pgID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch), append(p.BatchIds, it.batch.ID)

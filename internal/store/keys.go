@@ -60,8 +60,9 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, lif
 	return k, nil
 }
 
-// LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in. Keys that were
-// revoked or ran out, by the database's clock, are ErrNoKey. ExpiresAt is by the clock of this machine.
+// LookupAPIKey reads a key and the SHA-256 of its secret for a sign-in, or returns ErrNoKey. It may be one
+// that was revoked, or that ran out by the database's clock. ExpiresAt is by the clock of this machine, and has
+// passed on that of a key that ran out. It writes nothing, whoever asks: see UseAPIKey.
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.repeat(ctx, func() (err error) {
@@ -69,20 +70,28 @@ func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [
 		return err
 	})
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), err == nil && r.Dead:
+	case errors.Is(err, pgx.ErrNoRows):
 		return k, secret, ErrNoKey
 	case err != nil:
 		return k, secret, fmt.Errorf("look up API key: %w", err)
 	}
-	k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents}
-	if r.LeftMs > 0 {
+	k = APIKey{ID: id, Tenant: r.Tenant, Owner: r.Owner, Scopes: r.Scopes, Agents: r.Agents, RevokedAt: timeOrZero(r.RevokedAt)}
+	switch {
+	case r.Expired:
+		k.ExpiresAt = time.Now()
+	case r.LeftMs > 0:
 		k.ExpiresAt = time.Now().Add(time.Duration(r.LeftMs) * time.Millisecond)
 	}
 	copy(secret[:], r.SecretSha256)
-	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "note the use of an API key", "key_id", id, "err", err)
-	}
 	return k, secret, nil
+}
+
+// UseAPIKey notes that somebody has signed in with a key, once a minute at most.
+func (s *Store) UseAPIKey(ctx context.Context, id string) error {
+	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
+		return fmt.Errorf("note the use of API key %s: %w", id, err)
+	}
+	return nil
 }
 
 // APIKeys lists all keys, oldest first, for the operator.

@@ -24,12 +24,12 @@ type Head struct {
 }
 
 // Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound: a task of
-// somebody else is like one that does not exist, and so is one that was answered with a
-// message, or may still be.
+// somebody else is like one that does not exist, also in what it takes to find that out, and
+// so is one that was answered with a message, or may still be.
 func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 	var h Head
 	err := s.repeat(ctx, func() error {
-		r, err := s.as(c).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+		r, err := s.head(ctx, c, pgID(id))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return a2a.ErrTaskNotFound
 		}
@@ -43,6 +43,14 @@ func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 		return Head{}, fmt.Errorf("read task: %w", err)
 	}
 	return h, nil
+}
+
+func (s *Store) head(ctx context.Context, c Caller, id pgtype.UUID) (dbsqlc.TaskHeadForCallerRow, error) {
+	if c.Shared {
+		r, err := s.as(c).TaskHeadSharedForCaller(ctx, id, c.Tenant)
+		return dbsqlc.TaskHeadForCallerRow(r), err
+	}
+	return s.as(c).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: id, Tenant: c.Tenant, Owner: c.Owner})
 }
 
 // TasksInFlight returns how many tasks of the caller wait for an agent or are with one: up to

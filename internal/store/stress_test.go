@@ -16,9 +16,11 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Bounds of the stress test. The leases are so short that many run out by themselves.
+// Bounds of the stress test: it goes on for longer while there was not yet some of everything. The
+// leases are so short that many run out by themselves.
 const (
 	stressTime = 3 * time.Second
+	stressMost = time.Minute
 	stressTTL  = 150 * time.Millisecond
 )
 
@@ -30,7 +32,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	f := newFixture(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	ctx, cancel := context.WithTimeout(f.ctx, stressTime)
+	ctx, cancel := context.WithTimeout(f.ctx, stressMost)
 	defer cancel()
 	s := &stress{fixture: f, seed: seed, tasks: map[a2a.ID]int{}, acked: map[a2a.ID]map[int64]string{}, dead: map[*store.Store][]*store.Lease{}}
 	var wg sync.WaitGroup
@@ -48,16 +50,27 @@ func TestEverythingAtOnce(t *testing.T) {
 		wg.Go(func() { defer close(work); s.claimer(ctx, replica, work) })
 		wg.Go(workers.Wait)
 	}
+	wg.Go(func() {
+		defer cancel()
+		look := time.NewTicker(stressTime)
+		defer look.Stop()
+		for {
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return
+			}
+			if s.missing() == nil {
+				return
+			}
+		}
+	})
 	wg.Wait()
 	s.finish(t)
 	t.Logf("%d tasks, %d batches, %d zombies refused, %d rescued, %d canceled, %d follow-ups",
 		len(s.tasks), s.batches.Load(), s.refused.Load(), s.rescued.Load(), s.canceled.Load(), s.followUps.Load())
-	for what, n := range map[string]int64{
-		"batches": s.batches.Load(), "zombies": s.refused.Load(), "rescues": s.rescued.Load(), "cancels": s.canceled.Load(), "follow-ups": s.followUps.Load(),
-	} {
-		if n == 0 {
-			t.Errorf("there were no %s: the test tests nothing", what)
-		}
+	if what := s.missing(); what != nil {
+		t.Errorf("there were no %v: the test tests nothing", what)
 	}
 }
 
@@ -73,6 +86,18 @@ type stress struct {
 	tasks map[a2a.ID]int                  // guarded by mu; how many messages were acknowledged
 	acked map[a2a.ID]map[int64]string     // guarded by mu; texts of chunks that were acknowledged, by seq
 	dead  map[*store.Store][]*store.Lease // guarded by mu; leases of workers that died, for the zombies
+}
+
+// missing returns what has not happened yet.
+func (s *stress) missing() (what []string) {
+	for name, n := range map[string]*atomic.Int64{
+		"batches": &s.batches, "zombies": &s.refused, "rescues": &s.rescued, "cancels": &s.canceled, "follow-ups": &s.followUps,
+	} {
+		if n.Load() == 0 {
+			what = append(what, name)
+		}
+	}
+	return what
 }
 
 func (s *stress) fail(what string, err error) {

@@ -234,7 +234,7 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 		if !bytes.Equal(k.Digest, sub.digest) {
 			return errKeyReused
 		}
-		t, err := q.TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: k.TaskID, Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
+		t, err := s.head(ctx, sub.Caller, k.TaskID)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ type memory struct {
 	fail    func(n int) error      // guarded by mu; asked before the nth read
 	gate    chan struct{}          // guarded by mu; a read waits for it, if not nil
 	reading chan struct{}          // a read has begun; room for all
+	hold    chan struct{}          // guarded by mu; a read that has read waits for it, if not nil
 }
 
 func newMemory() *memory {
@@ -53,14 +54,20 @@ func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limi
 		}
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.atOnce--
+	log := m.entries[task]
+	from := min(int(after), len(log))
+	entries := slices.Clone(log[from:min(from+limit, len(log))])
+	hold := m.hold
+	m.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	log := m.entries[task]
-	from := min(int(after), len(log))
-	return slices.Clone(log[from:min(from+limit, len(log))]), nil
+	if hold != nil {
+		hold <- struct{}{} // it has what it has
+		<-hold
+	}
+	return entries, nil
 }
 
 func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead []a2a.ID, err error) {

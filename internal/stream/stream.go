@@ -30,9 +30,9 @@ type Log interface {
 	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) ([]a2a.ID, error)
 }
 
-// Hub tells when to look: wake receives after key was woken, once for any number of times.
+// Hub tells when to look: it calls wake whenever key was woken, until stop. wake does not block.
 type Hub interface {
-	Wait(key string) (wake <-chan struct{}, stop func())
+	Watch(key string, wake func()) (stop func())
 }
 
 // Item is one event of a log. It is shared by all who follow the log: do not change it.
@@ -95,7 +95,7 @@ type Follower struct {
 
 	mu     sync.Mutex
 	topics map[a2a.ID]*topic // guarded by mu
-	wg     sync.WaitGroup    // of the topics' goroutines; Add under mu
+	wg     sync.WaitGroup    // of topics and of their goroutines; the first Add is under mu
 }
 
 // New returns a Follower that polls every interval besides listening to hub.
@@ -185,13 +185,13 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 	if t == nil {
 		t = newTopic(f, task, contextID, after)
 		f.topics[task] = t
-		// The waiter is there before the first look, and before a task is made that is not
-		// looked for: nothing falls between.
-		wake, stop := f.hub.Wait("task:" + task.String())
-		f.wg.Go(func() {
-			defer stop()
-			t.run(fresh, wake)
-		})
+		f.wg.Add(1) // until it has been left
+		// Wakes come before the first look, and before a task is made that is not looked for:
+		// nothing falls between.
+		t.unwatch = f.hub.Watch("task:"+task.String(), t.look)
+		if !fresh {
+			t.look()
+		}
 	}
 	t.refs++
 	return t
@@ -202,7 +202,8 @@ func (f *Follower) leave(t *topic) {
 	defer f.mu.Unlock()
 	if t.refs--; t.refs == 0 {
 		delete(f.topics, t.task)
-		t.cancel()
+		t.leave()
+		f.wg.Done()
 	}
 }
 

@@ -281,6 +281,39 @@ func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	read(t, other, 3, 4)
 }
 
+// What is written while a look is on its way, which does not see it any more, is looked for
+// again; and what comes when the look is over begins another one.
+func TestNewsDuringALookAreLookedForAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1)
+	hold := make(chan struct{})
+	f.log.hold = hold
+	c := f.follow(task, 1, 1)
+	wake := func() { f.hub.Wake("task:" + task.String()) }
+	receive(t, "the first look", hold)
+	hold <- struct{}{}
+	for last := int64(1); last < 20; last++ {
+		wake()
+		receive(t, "a look without the event", hold)
+		f.log.commit(task, 1)
+		wake()
+		hold <- struct{}{}
+		receive(t, "a look for the event", hold)
+		hold <- struct{}{}
+		read(t, c, last, last+1)
+	}
+	f.log.mu.Lock()
+	f.log.hold = nil
+	f.log.mu.Unlock()
+	for last := int64(20); last < 200; last++ {
+		f.log.commit(task, 1)
+		wake()
+		read(t, c, last, last+1)
+	}
+}
+
 // The database is away for a moment: nobody who waits is told, and nothing is lost.
 func TestErrorsOfTheLogAreOvercome(t *testing.T) {
 	t.Parallel()

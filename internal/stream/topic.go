@@ -9,8 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// topic is the tail of one log that somebody follows: its newest events, and the goroutine
-// that looks for more.
+// topic is the tail of one log that somebody follows: its newest events. A goroutine reads more
+// when there may be some, and is gone again when it has them: most logs are still, most of the time.
 type topic struct {
 	f         *Follower
 	task      a2a.ID
@@ -18,49 +18,79 @@ type topic struct {
 	refs      int             // guarded by f.mu
 	ctx       context.Context // ends when the last cursor has left
 	cancel    context.CancelFunc
-	kick      chan struct{} // capacity 1: look now
+	unwatch   func() // ends the wakes
 
 	mu      sync.Mutex
 	ring    []*Item       // guarded by mu; consecutive, the newest at the end
 	tail    int64         // guarded by mu; seq of the newest event known
 	changed chan struct{} // guarded by mu; closed and replaced when the tail moves
+	looking bool          // guarded by mu; there is a goroutine that reads
+	again   bool          // guarded by mu; there may be news since it began to
+	left    bool          // guarded by mu; the last cursor has
 }
 
 func newTopic(f *Follower, task a2a.ID, contextID string, after int64) *topic {
-	t := &topic{f: f, task: task, contextID: contextID, tail: after, kick: make(chan struct{}, 1), changed: make(chan struct{})}
+	t := &topic{f: f, task: task, contextID: contextID, tail: after, changed: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
-// run looks at the log whenever there may be news, until the last cursor has left.
-func (t *topic) run(fresh bool, wake <-chan struct{}) {
+// look has the log read now, or once more where that is going on. It does not block.
+func (t *topic) look() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.left:
+	case t.looking:
+		t.again = true
+	default:
+		t.looking = true
+		t.f.wg.Go(t.catchUp)
+	}
+}
+
+// catchUp reads until there is nothing more, or the last cursor has left.
+func (t *topic) catchUp() {
 	for failures := 0; ; {
-		if !fresh {
-			more, err := t.read()
-			if t.ctx.Err() != nil {
+		t.mu.Lock()
+		t.again = false
+		t.mu.Unlock()
+		more, err := t.read()
+		switch {
+		case t.ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			t.f.logger.WarnContext(t.ctx, "read of a followed task", "task_id", t.task, "err", err)
+			if !t.pause(retryPolicy.Delay(failures, nil)) {
 				return
 			}
-			if err != nil {
-				failures++
-				t.f.logger.WarnContext(t.ctx, "read of a followed task", "task_id", t.task, "err", err)
-				if !t.pause(retryPolicy.Delay(failures, nil)) {
-					return
-				}
-				continue
-			}
+		case more:
 			failures = 0
-			if more {
-				continue
+		default:
+			failures = 0
+			if t.rest() {
+				return
 			}
-		}
-		fresh = false
-		select {
-		case <-wake:
-		case <-t.kick:
-		case <-t.ctx.Done():
-			return
 		}
 	}
+}
+
+// rest reports whether there is nothing to look for: then the goroutine ends.
+func (t *topic) rest() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.looking = t.again
+	return !t.looking
+}
+
+// leave ends the topic.
+func (t *topic) leave() {
+	t.cancel()
+	t.unwatch()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left = true
 }
 
 var retryPolicy = backoff.Policy{Base: 50 * time.Millisecond, Max: 2 * time.Second}
@@ -90,13 +120,6 @@ func (t *topic) last() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tail
-}
-
-func (t *topic) look() {
-	select {
-	case t.kick <- struct{}{}:
-	default:
-	}
 }
 
 // offer adds the events that follow the tail. It reports false if it cannot tell that the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,7 +252,7 @@ func TestLimitsOfATask(t *testing.T) {
 	t.Parallel()
 	many := make([]a2a.Event, 50)
 	for i := range many {
-		many[i] = chunk("x", strings.Repeat("y", 100))
+		many[i] = chunk("x"+strconv.Itoa(i), strings.Repeat("y", 100))
 	}
 	tests := []struct {
 		name   string
@@ -260,6 +261,7 @@ func TestLimitsOfATask(t *testing.T) {
 	}{
 		{"events", func(c *worker.Config) { c.MaxSeq = 10 }, "the task would have more than 10 events"},
 		{"bytes", func(c *worker.Config) { c.MaxBytes = 2000 }, "the task would be larger than 2000 bytes"},
+		{"artifacts", func(c *worker.Config) { c.MaxArtifacts = 10 }, "the task would have more than 10 artifacts"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -107,15 +107,16 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		a.cfg.Logger.ErrorContext(r.Context(), "internal error", "request_id", w.Header().Get("X-Request-Id"), "path", clip(r.URL.Path), "err", err)
 	}
 	h := w.Header()
-	var refused *auth.Error
-	if errors.As(err, &refused) {
-		refused.SetHeader(h)
-	}
 	switch status {
 	case http.StatusRequestEntityTooLarge:
 		h.Set("Connection", "close")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
+	}
+	// How to sign in, or when to come back.
+	var told interface{ SetHeader(h http.Header) }
+	if errors.As(err, &told) {
+		told.SetHeader(h)
 	}
 	b := rawjson.AppendString([]byte(`{"error":{"reason":`), reason)
 	b = rawjson.AppendString(append(b, `,"message":`...), strings.ToValidUTF8(text, "\uFFFD"))

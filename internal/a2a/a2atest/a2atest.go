@@ -294,8 +294,8 @@ func Card() *rapid.Generator[a2a.Card] {
 	})
 	oauth2 := rapid.Custom(func(t *rapid.T) *a2a.OAuth2 {
 		return &a2a.OAuth2{
-			Flow:             rapid.SampledFrom([]string{"authorizationCode", "clientCredentials", "implicit", "password"}).Draw(t, "flow"),
-			AuthorizationURL: Name().Draw(t, "authorization"), TokenURL: Name().Draw(t, "token"), RefreshURL: maybe(t, Name(), "refresh"),
+			Flow:             rapid.SampledFrom([]string{"authorizationCode", "clientCredentials", "deviceCode", "implicit", "password"}).Draw(t, "flow"),
+			AuthorizationURL: Name().Draw(t, "authorization"), DeviceURL: Name().Draw(t, "device"), TokenURL: Name().Draw(t, "token"), RefreshURL: maybe(t, Name(), "refresh"),
 			MetadataURL: maybe(t, Name(), "metadata"), Scopes: rapid.MapOfN(Name(), Name(), 1, 2).Draw(t, "scopes"),
 		}
 	})

@@ -12,8 +12,8 @@ import (
 )
 
 const aPIKeyByID = `-- name: APIKeyByID :one
-SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents,
-  (k.revoked_at IS NOT NULL OR coalesce(k.expires_at <= clock_timestamp(), false))::boolean AS dead,
+SELECT k.secret_sha256, k.tenant, k.owner, k.scopes, k.agents, k.revoked_at,
+  coalesce(k.expires_at <= clock_timestamp(), false)::boolean AS expired,
   coalesce(ceil(extract(epoch FROM k.expires_at - clock_timestamp()) * 1000), 0)::bigint AS left_ms
 FROM a2a.api_keys k
 WHERE k.id = $1
@@ -25,12 +25,13 @@ type APIKeyByIDRow struct {
 	Owner        string
 	Scopes       []string
 	Agents       []string
-	Dead         bool
+	RevokedAt    pgtype.Timestamptz
+	Expired      bool
 	LeftMs       int64
 }
 
-// APIKeyByID reads a key for the sign-in of its holder; dead says that it was revoked or ran out,
-// and left_ms how long it has to live, if that is bounded: 0 says that it is not.
+// APIKeyByID reads a key for the sign-in of its holder, be it in force or not; left_ms says how long it
+// has to live, if that is bounded, and 0 that it is not.
 func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyByID, id)
 	var i APIKeyByIDRow
@@ -40,7 +41,8 @@ func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, err
 		&i.Owner,
 		&i.Scopes,
 		&i.Agents,
-		&i.Dead,
+		&i.RevokedAt,
+		&i.Expired,
 		&i.LeftMs,
 	)
 	return i, err

@@ -43,52 +43,42 @@ func (q *Queries) ArtifactFold(ctx context.Context, taskIds []pgtype.UUID) error
 
 const eventAppend = `-- name: EventAppend :many
 WITH k AS (
-  SELECT generate_subscripts($1::uuid[], 1) AS pos, unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS epoch,
-    unnest($3::int[]) AS n, unnest($4::int[]) AS m, unnest($5::bigint[]) AS bytes,
-    unnest($6::boolean[]) AS art, unnest($7::bigint[]) AS through, unnest($8::bigint[]) AS after, unnest($9::text[]) AS error,
-    unnest($10::smallint[]) AS asked, unnest($11::boolean[]) AS said, unnest($12::boolean[]) AS folds,
-    unnest($13::json[]) AS checkpoint, unnest($14::text[]) AS worker,
-    unnest($15::boolean[]) AS tells, unnest($16::boolean[]) AS replies
+  SELECT unnest($1::int[]) AS pos, unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS epoch,
+    unnest($4::int[]) AS n, unnest($5::int[]) AS m, unnest($6::bigint[]) AS bytes,
+    unnest($7::boolean[]) AS art, unnest($8::bigint[]) AS through, unnest($9::bigint[]) AS after, unnest($10::text[]) AS error,
+    unnest($11::smallint[]) AS asked, unnest($12::boolean[]) AS said, unnest($13::boolean[]) AS folds,
+    unnest($14::json[]) AS checkpoint, unnest($15::text[]) AS worker,
+    unnest($16::boolean[]) AS tells, unnest($17::boolean[]) AS replies
 ), e AS (
-  SELECT generate_subscripts($17::int[], 1) AS ord, unnest($17::int[]) AS pos, unnest($18::int[]) AS place,
-    unnest($19::uuid[]) AS event_uid, unnest($20::smallint[]) AS kind, unnest($21::smallint[]) AS state,
-    unnest($22::json[]) AS body, unnest($23::text[]) AS artifact_id, unnest($24::json[]) AS parts,
-    unnest($25::int[]) AS mplace, unnest($26::text[]) AS message_id, unnest($27::json[]) AS message
-), l AS (
-  SELECT t.id, t.lease_epoch AS epoch, t.last_seq, t.last_user_seq, t.has_push, clock_timestamp() AS now
-  FROM a2a.tasks t
-  WHERE t.id = ANY ($1) AND t.state < 100
-  ORDER BY t.id
-  FOR UPDATE
-), j AS (
-  SELECT k.pos, k.id, k.epoch, k.n, k.m, k.bytes, k.art, k.through, k.error, k.said, k.folds, k.checkpoint, k.worker, k.tells, k.replies, l.now, l.has_push, nullif(k.asked, 0) AS asked,
-    CASE WHEN k.asked IN (3, 4, 100) AND l.last_user_seq > k.through THEN 2::smallint ELSE nullif(k.asked, 0) END AS state
-  FROM l JOIN k ON k.id = l.id AND k.epoch = l.epoch AND k.after = l.last_seq
+  SELECT unnest($18::int[]) AS pos, unnest($19::int[]) AS place,
+    unnest($20::uuid[]) AS event_uid, unnest($21::smallint[]) AS kind, unnest($22::smallint[]) AS state,
+    unnest($23::json[]) AS body, unnest($24::text[]) AS artifact_id, unnest($25::json[]) AS parts,
+    unnest($26::int[]) AS mplace, unnest($27::text[]) AS message_id, unnest($28::json[]) AS message
 ), u AS (
   UPDATE a2a.tasks t
-  SET last_seq = t.last_seq + j.n, last_message_seq = t.last_message_seq + j.m, bytes = t.bytes + j.bytes,
-    has_artifacts = t.has_artifacts OR j.art, folded = j.folds AND (t.has_artifacts OR j.art), last_at = CASE WHEN j.n > 0 THEN greatest(j.now, t.last_at) ELSE t.last_at END,
-    lease_epoch = t.lease_epoch + CASE WHEN j.asked > 2 THEN 1 ELSE 0 END, state = coalesce(j.state, t.state),
-    status_at = CASE WHEN j.state IS NULL THEN t.status_at ELSE date_trunc('milliseconds', greatest(j.now, t.last_at)) END,
-    status_message_seq = CASE WHEN j.state IS NULL THEN t.status_message_seq WHEN j.said THEN t.last_message_seq + j.m END,
-    read_user_seq = CASE WHEN j.asked > 2 THEN j.through ELSE t.read_user_seq END,
-    attempt = CASE WHEN j.asked > 2 AND j.asked <> 101 THEN 0 ELSE t.attempt END,
-    deadline_at = CASE WHEN j.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN j.asked <> j.state THEN clock_timestamp() END,
-    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN j.replies AND j.state = 100 THEN 2 WHEN j.tells THEN 0 ELSE 1 END
-  FROM j
-  WHERE t.id = j.id AND t.lease_epoch = j.epoch AND ($28::boolean OR NOT j.has_push)
-  RETURNING j.pos, t.id, j.epoch, t.last_seq - j.n AS base, t.last_message_seq - j.m AS mbase, t.last_message_seq, t.last_at, j.state, j.asked, j.error, j.checkpoint, j.worker,
-    t.folded, t.agent, t.priority, t.tenant, t.ready_at
-), lo AS (
-  SELECT x.task_id FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.asked > 2)) ORDER BY x.task_id FOR UPDATE
+  SET last_seq = t.last_seq + k.n, last_message_seq = t.last_message_seq + k.m, bytes = t.bytes + k.bytes,
+    has_artifacts = t.has_artifacts OR k.art, folded = k.folds AND (t.has_artifacts OR k.art),
+    last_at = CASE WHEN k.n > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN k.asked > 2 THEN 1 ELSE 0 END,
+    state = CASE WHEN k.asked = 0 THEN t.state WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2 ELSE k.asked END,
+    status_at = CASE WHEN k.asked = 0 THEN t.status_at ELSE date_trunc('milliseconds', greatest(statement_timestamp(), t.last_at)) END,
+    status_message_seq = CASE WHEN k.asked = 0 THEN t.status_message_seq WHEN k.said THEN t.last_message_seq + k.m END,
+    read_user_seq = CASE WHEN k.asked > 2 THEN k.through ELSE t.read_user_seq END,
+    attempt = CASE WHEN k.asked > 2 AND k.asked <> 101 THEN 0 ELSE t.attempt END,
+    deadline_at = CASE WHEN k.asked > 2 THEN NULL ELSE t.deadline_at END,
+    ready_at = CASE WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN clock_timestamp() END,
+    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN k.replies AND k.asked = 100 AND t.last_user_seq <= k.through THEN 2 WHEN k.tells THEN 0 ELSE 1 END
+  FROM k
+  WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND ($29::boolean OR NOT t.has_push)
+  RETURNING k.pos, t.id, k.epoch, t.last_seq - k.n AS base, t.last_message_seq - k.m AS mbase, t.last_message_seq, t.last_at, CASE WHEN k.asked > 0 THEN t.state END AS state, k.asked,
+    k.error, k.checkpoint, k.worker, t.folded, t.has_push, t.agent, t.priority, t.tenant, t.ready_at
 ), ld AS (
-  DELETE FROM a2a.task_leases x WHERE x.task_id = ANY (ARRAY(SELECT lo.task_id FROM lo))
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) AND u.asked > 2
 ), at AS (
   UPDATE a2a.task_attempts a
   SET ended_at = clock_timestamp(), error = u.error,
     outcome = CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.epoch AND u.asked > 2
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch AND u.asked > 2
 ), rq AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
@@ -104,17 +94,18 @@ WITH k AS (
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
 ), cd AS (
-  DELETE FROM a2a.task_checkpoints c WHERE c.task_id = ANY (ARRAY(SELECT u.id FROM u WHERE u.state >= 100))
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
   SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
 )
-SELECT j.pos::int AS pos, j.id::uuid AS id, coalesce(u.base, 0)::bigint AS base, coalesce(u.last_message_seq, 0)::bigint AS last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
-  coalesce(u.folded, false)::boolean AS folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, j.has_push, (u.pos IS NULL)::boolean AS skipped
-FROM j LEFT JOIN u ON u.pos = j.pos
+SELECT u.pos::int AS pos, u.id::uuid AS id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
+  u.folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, u.has_push
+FROM u
 `
 
 type EventAppendParams struct {
+	Numbers       []int32
 	TaskIds       []pgtype.UUID
 	Epochs        []int64
 	Counts        []int32
@@ -155,13 +146,12 @@ type EventAppendRow struct {
 	Folded         bool
 	Requeued       bool
 	HasPush        bool
-	Skipped        bool
 }
 
 // EventAppend writes what runs report: one element of the first arrays for each batch of a run
-// (k), one of the second for each event (e), which names its batch by position and its place
-// in it. A batch whose epoch is not the task's any more, or whose task has ended, is left out:
-// its position is not in the result and nothing of it was written. A batch may end the turn
+// (k), in the order of their tasks' ids, one of the second for each event (e), which names its batch
+// by position and its place in it. A batch whose epoch is not the task's any more, or whose task
+// has ended, is left out: its position is not in the result and nothing of it was written. A batch may end the turn
 // (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 // end while the client has sent more than the run has seen (through) goes on instead: the task
 // stays working and is queued again. folds is for a batch that ends the task, and is followed by
@@ -169,14 +159,16 @@ type EventAppendRow struct {
 // A batch also names the newest event that its run knows of (after): nobody else writes under
 // its epoch, so a task with more events has been given this batch before, by a try whose answer
 // was lost or that is only now being carried out, and is left out as well.
-// A task that has webhooks is skipped, and says so, unless with_push promises that their heads
+// A task that has webhooks is left out, too, unless with_push promises that their heads
 // are moved in the same transaction.
 // What may still be answered with a message is a task from the first batch on that tells its
 // client something, unless that batch replies.
-// Tables are entered by = ANY, or from a single row by the planner's reckoning: nothing that
-// statistics say can turn a lookup into a read of all tasks.
+// Rows of tasks and of leases are locked in the order of k. = ANY (ARRAY[x]) is = x for which the
+// planner knows one way alone: to look up each by its key, in that order. Nothing that statistics say
+// can turn it into a read of the whole table, as they would have it where the table is nearly empty.
 func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]EventAppendRow, error) {
 	rows, err := q.db.Query(ctx, eventAppend,
+		arg.Numbers,
 		arg.TaskIds,
 		arg.Epochs,
 		arg.Counts,
@@ -223,7 +215,6 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 			&i.Folded,
 			&i.Requeued,
 			&i.HasPush,
-			&i.Skipped,
 		); err != nil {
 			return nil, err
 		}

@@ -167,19 +167,19 @@ func (q *Queries) LaneHeads(ctx context.Context, arg LaneHeadsParams) ([]LaneHea
 
 const leaseHold = `-- name: LeaseHold :one
 WITH p AS (
-  SELECT unnest($2::text[]) AS agent, unnest($3::bigint[]) AS ttl
+  SELECT unnest($4::text[]) AS agent, unnest($5::bigint[]) AS ttl
 ), h AS (
   SELECT l.task_id, p.ttl
   FROM a2a.task_leases l
   JOIN a2a.tasks t ON t.id = l.task_id AND t.lease_epoch = l.epoch AND t.state < 100
   JOIN p ON p.agent = t.agent
-  WHERE l.task_id = $4::uuid AND l.epoch = $5::bigint AND l.lease_until > clock_timestamp()
+  WHERE l.task_id = $1::uuid AND l.epoch = $2::bigint AND l.lease_until > clock_timestamp()
   FOR UPDATE OF l
 ), u AS (
   UPDATE a2a.task_leases l
   SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond'
   FROM h
-  WHERE l.task_id = h.task_id AND l.epoch = $5 AND l.lease_until > clock_timestamp()
+  WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
 )
 SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes, t.has_push, coalesce(t.traceparent, '')::text AS traceparent, u.worker, u.lease_until,
@@ -188,16 +188,16 @@ SELECT t.agent, t.tenant, t.owner, t.context_id, t.attempt, t.last_seq, t.bytes,
   coalesce(extract(epoch FROM t.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms, (t.deadline_at IS NOT NULL)::boolean AS has_deadline,
   coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
 FROM u
-JOIN a2a.tasks t ON t.id = u.task_id
-LEFT JOIN a2a.task_batches b ON b.task_id = u.task_id AND b.epoch = u.epoch AND b.batch_id = $1::text
+JOIN a2a.tasks t ON t.id = ANY (ARRAY[u.task_id])
+LEFT JOIN a2a.task_batches b ON b.task_id = $1 AND b.epoch = $2 AND b.batch_id = $3::text
 `
 
 type LeaseHoldParams struct {
+	TaskID  pgtype.UUID
+	Epoch   int64
 	BatchID string
 	Agents  []string
 	Ttls    []int64
-	TaskID  pgtype.UUID
-	Epoch   int64
 }
 
 type LeaseHoldRow struct {
@@ -226,11 +226,11 @@ type LeaseHoldRow struct {
 // named are looked at. A batch that was written under this id before comes with it.
 func (q *Queries) LeaseHold(ctx context.Context, arg LeaseHoldParams) (LeaseHoldRow, error) {
 	row := q.db.QueryRow(ctx, leaseHold,
+		arg.TaskID,
+		arg.Epoch,
 		arg.BatchID,
 		arg.Agents,
 		arg.Ttls,
-		arg.TaskID,
-		arg.Epoch,
 	)
 	var i LeaseHoldRow
 	err := row.Scan(
@@ -266,13 +266,13 @@ WITH i AS (
   FOR UPDATE OF t
 ), u AS (
   UPDATE a2a.tasks t SET lease_epoch = t.lease_epoch + 1, attempt = greatest(t.attempt - 1, 0), ready_at = clock_timestamp()
-  FROM l WHERE t.id = l.id AND t.lease_epoch = l.epoch
+  FROM l WHERE t.id = ANY (ARRAY[l.id]) AND t.lease_epoch = l.epoch
   RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at, l.epoch
 ), d AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = u.id
+  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id])
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'released'
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.epoch
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch
 ), r AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
   SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, 'the worker was shut down' FROM u
@@ -314,7 +314,7 @@ WITH h AS (
 UPDATE a2a.task_leases l
 SET lease_until = clock_timestamp() + $1::interval
 FROM h
-WHERE l.task_id = h.task_id
+WHERE l.task_id = ANY (ARRAY[h.task_id])
 RETURNING l.task_id, l.epoch
 `
 
@@ -371,7 +371,7 @@ WITH p AS (
   ORDER BY t.id
   FOR UPDATE OF t SKIP LOCKED
 ), d AS (
-  DELETE FROM a2a.task_leases x USING l WHERE x.task_id = l.id
+  DELETE FROM a2a.task_leases x USING l WHERE x.task_id = ANY (ARRAY[l.id])
 ), u AS (
   UPDATE a2a.tasks t
   SET lease_epoch = t.lease_epoch + 1,
@@ -387,11 +387,11 @@ WITH p AS (
     folded = l.fate = 'fail' AND t.has_artifacts AND t.last_seq >= $6::bigint AND t.last_seq < $7::bigint
       AND t.bytes <= $8::bigint
   FROM l
-  WHERE t.id = l.id AND t.id = ANY (ARRAY(SELECT l.id FROM l))
+  WHERE t.id = ANY (ARRAY[l.id])
   RETURNING t.id, t.lease_epoch, t.last_seq, t.last_message_seq, t.last_at, t.state, t.agent, t.tenant, t.priority, t.ready_at, t.folded, t.has_push, l.epoch AS dead_epoch, l.fate
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'expired'
-  FROM u WHERE a.task_id = u.id AND a.epoch = u.dead_epoch
+  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.dead_epoch
 ), w AS (
   SELECT u.id, u.last_message_seq, u.last_seq, u.last_at, u.state, gen_random_uuid() AS uid,
     json_build_object('messageId', gen_random_uuid(), 'parts', json_build_array(json_build_object('text',
@@ -475,10 +475,10 @@ WITH u AS (
   WHERE t.id = $3::uuid AND t.lease_epoch = $4::bigint AND t.state < 100
   RETURNING t.id, t.agent, t.priority, t.tenant, t.ready_at
 ), d AS (
-  DELETE FROM a2a.task_leases l USING u WHERE l.task_id = u.id
+  DELETE FROM a2a.task_leases l USING u WHERE l.task_id = ANY (ARRAY[u.id])
 ), a AS (
   UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'retry', error = $1::text
-  FROM u WHERE a.task_id = u.id AND a.epoch = $4
+  FROM u WHERE a.task_id = $3 AND a.epoch = $4
 )
 INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason)
 SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, $1::text FROM u
@@ -583,7 +583,7 @@ WITH pick AS (
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + $7::interval)
   FROM pick
-  WHERE t.id = pick.task_id AND t.state < 100
+  WHERE t.id = ANY (ARRAY[pick.task_id]) AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
     t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json

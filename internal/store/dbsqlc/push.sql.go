@@ -247,12 +247,12 @@ WITH busy AS MATERIALIZED (
   SELECT f.id, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
     CASE WHEN d.open_until IS NULL THEN $2 - coalesce(b.n, 0) ELSE 1 END AS room
   FROM front f
-  LEFT JOIN a2a.push_destinations d ON d.tenant = f.tenant AND d.origin = f.origin
+  LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[f.tenant]) AND d.origin = f.origin
   LEFT JOIN busy b ON b.origin = f.origin
 ), pick AS (
   SELECT c.id
   FROM a2a.push_configs c
-  JOIN cand ON cand.id = c.id
+  JOIN cand ON c.id = ANY (ARRAY[cand.id])
   WHERE cand.rn <= cand.room
   ORDER BY cand.rn, c.next_attempt_at, c.id
   LIMIT $3::int
@@ -261,7 +261,7 @@ WITH busy AS MATERIALIZED (
 UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch + 1
 FROM pick
-WHERE c.id = pick.id
+WHERE c.id = ANY (ARRAY[pick.id])
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
   c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual
 `
@@ -442,8 +442,9 @@ SET head_seq = t.last_seq,
     WHEN p.attempt = 0 AND n.urgent THEN least(p.next_attempt_at, clock_timestamp())
     ELSE p.next_attempt_at END
 FROM (SELECT unnest($2::uuid[]) AS task_id, unnest($3::boolean[]) AS urgent) n
-JOIN a2a.tasks t ON t.id = n.task_id
-WHERE p.task_id = n.task_id AND p.deleted_at IS NULL AND p.head_seq < t.last_seq
+JOIN a2a.tasks t ON t.id = ANY (ARRAY[n.task_id]),
+LATERAL (SELECT c.id FROM a2a.push_configs c WHERE c.task_id = n.task_id AND c.deleted_at IS NULL OFFSET 0) c
+WHERE p.id = ANY (ARRAY[c.id]) AND coalesce(p.deleted_at, 'infinity') = 'infinity' AND p.head_seq < t.last_seq
   AND (t.reply <> 1 OR t.state > 2)
 `
 
@@ -458,7 +459,8 @@ type PushHeadMoveParams struct {
 // was set while the append waited for its row lock. Chunks of artifacts gather
 // for a moment; a status goes at once, but never cuts a running backoff short. What
 // may still be answered with a message has nothing to tell. It returns how many webhooks have
-// something to deliver.
+// something to deliver. They are looked up apart, and not told from deleted ones by IS NULL a second
+// time: the index of those that are not deleted would be walked over.
 func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushHeadMove, arg.Gather, arg.TaskIds, arg.Urgent)
 	if err != nil {
@@ -878,7 +880,7 @@ WITH n AS (
 UPDATE a2a.push_configs p
 SET target_seq = coalesce(p.target_seq, n.seq)
 FROM n
-WHERE p.id = n.id
+WHERE p.id = ANY (ARRAY[n.id])
 RETURNING p.id, p.target_seq::bigint AS target_seq,
   coalesce((SELECT t.traceparent FROM a2a.tasks t WHERE t.id = p.task_id), '')::text AS traceparent
 `

@@ -115,6 +115,7 @@ SELECT count(*)
 FROM (
   SELECT FROM a2a.tasks t
   WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+    AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
     AND ($5::text = '' OR t.id = ANY (ARRAY(
       SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
     AND ($6::smallint = 0 OR t.state = $6)
@@ -155,7 +156,8 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 const taskCountInFlightForCaller = `-- name: TaskCountInFlightForCaller :one
 SELECT count(*) FROM (
   SELECT 1 FROM a2a.tasks t
-  WHERE t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2)
+  WHERE t.list_key >= a2a.list_key($1, $2, '') & -4294967296 AND t.list_key <= a2a.list_key($1, $2, '') | 4294967295
+    AND t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2)
   LIMIT $3::int
 ) n
 `
@@ -167,7 +169,7 @@ type TaskCountInFlightForCallerParams struct {
 }
 
 // TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
-// to a number.
+// to a number. They are those of all agents: the lower half of the key.
 func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountInFlightForCallerParams) (int64, error) {
 	row := q.db.QueryRow(ctx, taskCountInFlightForCaller, arg.Tenant, arg.Owner, arg.Max)
 	var count int64
@@ -178,14 +180,16 @@ func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountI
 const taskHeadForCaller = `-- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
-WHERE t.id = $1 AND t.tenant = $2 AND (t.owner = $3 OR $4::boolean)
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = $1 AND c.tenant = $2 AND c.owner = $3)
+  AND t.tenant = $2 AND t.owner = $3
 `
 
 type TaskHeadForCallerParams struct {
 	ID     pgtype.UUID
 	Tenant string
 	Owner  string
-	Shared bool
 }
 
 type TaskHeadForCallerRow struct {
@@ -196,15 +200,43 @@ type TaskHeadForCallerRow struct {
 	Reply     int16
 }
 
-// TaskHeadForCaller reads what decides about a request for a task of the caller.
+// TaskHeadForCaller reads what decides about a request for a task of the caller. The id is looked
+// up together with the caller before any row is read, so that it takes the same for
+// a task of somebody else as for one that does not exist.
 func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerParams) (TaskHeadForCallerRow, error) {
-	row := q.db.QueryRow(ctx, taskHeadForCaller,
-		arg.ID,
-		arg.Tenant,
-		arg.Owner,
-		arg.Shared,
-	)
+	row := q.db.QueryRow(ctx, taskHeadForCaller, arg.ID, arg.Tenant, arg.Owner)
 	var i TaskHeadForCallerRow
+	err := row.Scan(
+		&i.Agent,
+		&i.ContextID,
+		&i.State,
+		&i.LastSeq,
+		&i.Reply,
+	)
+	return i, err
+}
+
+const taskHeadSharedForCaller = `-- name: TaskHeadSharedForCaller :one
+SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
+FROM a2a.tasks t
+WHERE t.id = (
+    SELECT c.task_id FROM a2a.context_tasks c
+    WHERE c.task_id = $1 AND c.tenant = $2)
+  AND t.tenant = $2
+`
+
+type TaskHeadSharedForCallerRow struct {
+	Agent     string
+	ContextID string
+	State     int16
+	LastSeq   int64
+	Reply     int16
+}
+
+// TaskHeadSharedForCaller is TaskHeadForCaller for a tenant that shares its tasks.
+func (q *Queries) TaskHeadSharedForCaller(ctx context.Context, iD pgtype.UUID, tenant string) (TaskHeadSharedForCallerRow, error) {
+	row := q.db.QueryRow(ctx, taskHeadSharedForCaller, iD, tenant)
+	var i TaskHeadSharedForCallerRow
 	err := row.Scan(
 		&i.Agent,
 		&i.ContextID,
@@ -328,6 +360,7 @@ const taskPageForCaller = `-- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+  AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
   AND ($5::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
   AND ($6::smallint = 0 OR t.state = $6)
@@ -495,7 +528,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,

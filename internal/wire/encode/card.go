@@ -116,8 +116,11 @@ func Requirements(dst []byte, all []a2a.Requirement, key, before, behind, scopes
 // generations that have the member.
 func OAuth2(dst []byte, o *a2a.OAuth2, pkce bool) []byte {
 	dst = append(append(append(dst, `"flows":{"`...), o.Flow...), `":{`...)
-	if o.Flow == "authorizationCode" || o.Flow == "implicit" {
+	switch o.Flow {
+	case "authorizationCode", "implicit":
 		dst = append(rawjson.AppendString(append(dst, `"authorizationUrl":`...), o.AuthorizationURL), ',')
+	case "deviceCode":
+		dst = append(rawjson.AppendString(append(dst, `"deviceAuthorizationUrl":`...), o.DeviceURL), ',')
 	}
 	if o.Flow != "implicit" {
 		dst = append(rawjson.AppendString(append(dst, `"tokenUrl":`...), o.TokenURL), ',')

@@ -94,7 +94,11 @@ func firstScheme(all []a2a.SecurityScheme) (kind a2a.SecurityKind, header string
 }
 
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
-	switch s.Kind {
+	kind := s.Kind
+	if kind == a2a.SecurityOAuth2 && s.OAuth2.Flow == "deviceCode" {
+		kind = a2a.SecurityBearer // 0.3 has no such flow, and its clients do not read a scheme without one: they are told what to do with the token
+	}
+	switch kind {
 	case a2a.SecurityAPIKey:
 		dst = rawjson.AppendString(append(dst, `{"type":"apiKey","in":"header","name":`...), s.Header)
 	case a2a.SecurityBearer:

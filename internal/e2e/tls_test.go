@@ -1,0 +1,508 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apb03 "github.com/a2aproject/a2a-go/a2apb"
+	apb1 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth/authtest"
+	"github.com/a2ad/a2ad/internal/client"
+)
+
+// trust is the files of listeners with TLS, and the authorities behind them.
+type trust struct {
+	t                *testing.T
+	servers, clients *authtest.Authority
+	dir              string
+	cert, key, ca    string
+}
+
+func newTrust(t *testing.T) *trust {
+	t.Helper()
+	tr := &trust{t: t, servers: authtest.New(t, "servers"), clients: authtest.New(t, "clients"), dir: t.TempDir()}
+	tr.ca = filepath.Join(tr.dir, "ca.pem")
+	tr.serve(tr.servers.Issue(nil))
+	tr.letIn(tr.clients)
+	return tr
+}
+
+// serve changes the certificate of the listeners.
+func (tr *trust) serve(cert tls.Certificate) {
+	tr.t.Helper()
+	tr.cert, tr.key = authtest.Write(tr.t, tr.dir, cert)
+}
+
+// letIn changes whose certificates sign clients in.
+func (tr *trust) letIn(a *authtest.Authority) {
+	tr.t.Helper()
+	if err := os.WriteFile(tr.ca, a.PEM(), 0o600); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+// disguise gives the files one size and one time, whatever is in them.
+func (tr *trust) disguise() {
+	tr.t.Helper()
+	for _, path := range []string{tr.cert, tr.key, tr.ca} {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, append(text, bytes.Repeat([]byte("\n"), 4096-len(text))...), 0o600)
+		}
+		if err == nil {
+			err = os.Chtimes(path, time.Unix(1_000_000_000, 0), time.Unix(1_000_000_000, 0))
+		}
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+	}
+}
+
+// env are the settings of a replica with these files, and more.
+func (tr *trust) env(more ...string) []string {
+	return append([]string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_TLS_CERT=" + tr.cert, "A2AD_TLS_KEY=" + tr.key, "A2AD_TLS_CLIENT_CA=" + tr.ca}, more...)
+}
+
+// badge is how a client shows who it is.
+type badge struct {
+	secure *tls.Config // nil: without TLS
+	header http.Header
+	from   string // the address that it comes from; empty: any
+}
+
+// shows is a client with a certificate, which it shows whomever it is asked for; or without.
+func (tr *trust) shows(cert *tls.Certificate) badge { return shows(tr.servers, cert) }
+
+func shows(servers *authtest.Authority, cert *tls.Certificate) badge {
+	if cert == nil {
+		cert = &tls.Certificate{}
+	}
+	return badge{secure: &tls.Config{RootCAs: servers.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }}}
+}
+
+// of returns what changes a certificate to one of an owner, perhaps of an organization and with URIs.
+func of(owner, organization string, uris ...*url.URL) func(*x509.Certificate) {
+	return func(c *x509.Certificate) {
+		if c.Subject = (pkix.Name{CommonName: owner}); organization != "" {
+			c.Subject.Organization = []string{organization}
+		}
+		c.URIs = uris
+	}
+}
+
+func (b badge) with(name, value string) badge {
+	b.header = b.header.Clone()
+	if b.header == nil {
+		b.header = make(http.Header)
+	}
+	b.header.Set(name, value)
+	return b
+}
+
+func (b badge) dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	if b.from != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(b.from)}
+	}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// transport is for connections of its own.
+func (b badge) transport() *http.Transport {
+	return &http.Transport{TLSClientConfig: b.secure, ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return b.dial(ctx, address) }}
+}
+
+// ask sends a request over a new connection.
+func (b badge) ask(t *testing.T, r *replica, method, path, body string, header ...string) (httpAnswer, error) {
+	t.Helper()
+	next := b.transport()
+	defer next.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(bounded(t), method, r.base+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for name, values := range b.header {
+		req.Header[name] = values
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := next.RoundTrip(req)
+	if err != nil {
+		return httpAnswer{}, err
+	}
+	defer resp.Body.Close()
+	return readAnswer(t, resp), nil
+}
+
+// list asks for the client's tasks.
+func (b badge) list(t *testing.T, r *replica) (httpAnswer, error) {
+	t.Helper()
+	return b.ask(t, r, http.MethodPost, "/", request("tasks/list", `{}`))
+}
+
+// call makes one call over gRPC.
+func (b badge) call(t *testing.T, r *replica, call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (proto.Message, *status.Status) {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if b.secure != nil {
+		creds = credentials.NewTLS(b.secure)
+	}
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(creds), grpc.WithContextDialer(b.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	md := make(metadata.MD)
+	for name, values := range b.header {
+		md[strings.ToLower(name)] = values
+	}
+	got, err := call(metadata.NewOutgoingContext(bounded(t), md), conn)
+	return got, status.Convert(err)
+}
+
+// bindings say what a client is told of a task: whether it is there for it, and the words, in which
+// the id is left out.
+var bindings = map[string]func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string){
+	"0.3 JSON-RPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.read(t, r, task, http.MethodPost, "/", request("tasks/get", `{"id":"`+task+`"}`), "0.3")
+	},
+	"0.3 JSON-RPC, cancel": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		_, signedIn, words = b.read(t, r, task, http.MethodPost, "/", request("tasks/cancel", `{"id":"`+task+`"}`), "0.3")
+		return strings.Contains(words, `"error":{"code":-32002`), signedIn, words // it has ended
+	},
+	"1.0 JSON-RPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.read(t, r, task, http.MethodPost, "/", request("GetTask", `{"id":"`+task+`"}`), "1.0")
+	},
+	"0.3 REST": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.read(t, r, task, http.MethodGet, "/v1/tasks/"+task, "", "0.3")
+	},
+	"1.0 REST": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.read(t, r, task, http.MethodGet, "/tasks/"+task, "", "1.0")
+	},
+	"0.3 gRPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.told(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
+			return apb03.NewA2AServiceClient(conn).GetTask(ctx, &apb03.GetTaskRequest{Name: "tasks/" + task})
+		})
+	},
+	"1.0 gRPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
+		return b.told(t, r, task, func(ctx context.Context, conn *grpc.ClientConn) (proto.Message, error) {
+			return apb1.NewA2AServiceClient(conn).GetTask(ctx, &apb1.GetTaskRequest{Id: task})
+		})
+	},
+}
+
+func (b badge) read(t *testing.T, r *replica, task, method, path, body, version string) (found, signedIn bool, words string) {
+	t.Helper()
+	a, err := b.ask(t, r, method, path, body, "A2A-Version", version)
+	if err != nil {
+		return false, false, "no connection"
+	}
+	text := string(a.body)
+	return a.status == http.StatusOK && a.code == 0 && strings.Contains(text, task), a.status != http.StatusUnauthorized, fmt.Sprintln(a.status, strings.ReplaceAll(text, task, "ID"))
+}
+
+func (b badge) told(t *testing.T, r *replica, task string, call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (found, signedIn bool, words string) {
+	t.Helper()
+	got, st := b.call(t, r, call)
+	switch st.Code() {
+	case codes.OK:
+		return strings.Contains(fmt.Sprint(got), task), true, "OK"
+	case codes.Unavailable:
+		return false, false, "no connection"
+	}
+	return false, st.Code() != codes.Unauthenticated, strings.ReplaceAll(fmt.Sprintln(st.Code(), st.Message(), st.Details()), task, "ID")
+}
+
+// nobodysTask is the id of no task.
+const nobodysTask = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+// holdsApart has a task of ann's asked for over every binding, by her and by those who may not see it.
+func holdsApart(t *testing.T, r *replica, task string, ann badge, others, strangers map[string]badge) {
+	t.Helper()
+	for name, ask := range bindings {
+		if found, _, words := ask(t, r, ann, task); !found {
+			t.Errorf("%s: the owner is told %s", name, words)
+		}
+		for who, b := range others {
+			found, signedIn, foreign := ask(t, r, b, task)
+			if _, _, none := ask(t, r, b, nobodysTask); found || !signedIn || foreign != none || foreign == "no connection" {
+				t.Errorf("%s: %s is told %sof nobody's %s", name, who, foreign, none)
+			}
+		}
+		for who, b := range strangers {
+			if found, signedIn, words := ask(t, r, b, task); found || signedIn {
+				t.Errorf("%s: %s is told %s", name, who, words)
+			}
+		}
+	}
+}
+
+// TestClientCertificatesSignIn over every binding, with the tenant from where the settings say; others get no connection.
+func TestClientCertificatesSignIn(t *testing.T) {
+	t.Parallel()
+	c, tr := newCluster(t), newTrust(t)
+	c.http.TLSClientConfig, c.mixed = tr.shows(nil).secure, true
+	spiffe := authtest.URI(t, "spiffe://acme.example/words")
+	ann, bob := tr.clients.Issue(of("ann", "acme")), tr.clients.Issue(of("bob", "acme"))
+	eve, words := tr.clients.Issue(of("ann", "other")), tr.clients.Issue(of("ann", "acme", spiffe))
+	fixed := c.start("fixed", tr.env("A2AD_MTLS_TENANT=house")...)
+	organization := c.start("organization", tr.env("A2AD_MTLS_TENANT_FROM=organization", "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
+	domain := c.start("domain", tr.env("A2AD_MTLS_TENANT_FROM=uri-host")...)
+	reader := c.start("reader", tr.env("A2AD_MTLS_SCOPES=tasks:read")...)
+	send := func(r *replica, b badge, header ...string) (string, httpAnswer) {
+		t.Helper()
+		a, err := b.ask(t, r, http.MethodPost, "/", message(""), header...)
+		if err != nil {
+			t.Fatalf("%s: %v", r.name, err)
+		}
+		var task struct{ ID string }
+		_ = json.Unmarshal(a.result, &task) // there is none where it is refused
+		return task.ID, a
+	}
+	for _, tc := range []struct {
+		at   *replica
+		cert tls.Certificate
+		want string
+	}{
+		{fixed, ann, "house ann"}, {fixed, words, "house " + spiffe.String()}, {organization, eve, "other ann"}, {organization, words, "acme " + spiffe.String()},
+		{domain, words, "acme.example " + spiffe.String()},
+	} {
+		task, answer := send(tc.at, tr.shows(&tc.cert))
+		if got := one[string](c, `SELECT coalesce(max(tenant || ' ' || owner), '') FROM audit.task WHERE id::text = $1`, task); got != tc.want {
+			t.Errorf("at %s the task is of %q, want %q: %s", tc.at.name, got, tc.want, answer.body)
+		}
+	}
+	if _, a := send(reader, tr.shows(&ann)); a.status != http.StatusForbidden || !strings.Contains(a.header.Get("WWW-Authenticate"), `scope="tasks:write"`) {
+		t.Errorf("without the scope: %d %v", a.status, a.header)
+	}
+	if a, err := tr.shows(&ann).list(t, reader); err != nil || a.status != http.StatusOK || a.code != 0 {
+		t.Errorf("with the scope: %v, %d %s", err, a.status, a.body)
+	}
+
+	task, _ := send(organization, tr.shows(&ann))
+	expired := tr.clients.Issue(func(c *x509.Certificate) { of("ann", "acme")(c); c.NotAfter = time.Now().Add(-time.Minute) })
+	server := tr.clients.Issue(func(c *x509.Certificate) {
+		of("ann", "acme")(c)
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	})
+	other := authtest.New(t, "clients").Issue(of("ann", "acme"))
+	own := tr.servers.Issue(of("ann", "acme")) // by an authority that is trusted for another purpose
+	bad := map[string]badge{"an expired one": tr.shows(&expired), "one for servers": tr.shows(&server), "one of another authority": tr.shows(&other), "one of the server's authority": tr.shows(&own)}
+	for who, b := range bad {
+		for _, r := range []*replica{fixed, organization} {
+			if a, err := b.list(t, r); err == nil {
+				t.Errorf("%s with %s: %d %s", r.name, who, a.status, a.body)
+			}
+		}
+	}
+	bad["nobody"] = tr.shows(nil)
+	holdsApart(t, organization, task, tr.shows(&ann), map[string]badge{"an owner of the tenant": tr.shows(&bob), "one of another tenant": tr.shows(&eve), "one with a URI": tr.shows(&words)}, bad)
+	if a, err := tr.shows(nil).list(t, organization); err != nil || a.status != http.StatusUnauthorized || !slices.Equal(a.header.Values("WWW-Authenticate"), []string{`Bearer realm="a2ad"`, `ApiKey realm="a2ad", header="X-API-Key"`}) {
+		t.Errorf("without any: %v, %d %v", err, a.status, a.header)
+	}
+	if a, err := tr.shows(&words).list(t, domain); err != nil || a.status != http.StatusOK {
+		t.Errorf("with a trust domain: %v, %d", err, a.status)
+	}
+	if a, err := tr.shows(&ann).list(t, domain); err != nil || a.status != http.StatusUnauthorized {
+		t.Errorf("without a trust domain: %v, %d", err, a.status)
+	}
+
+	// Over TLS a key needs no certificate, and decides where there is one.
+	key, bobs := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "bob", "tasks:read,tasks:write")
+	for name, tc := range map[string]struct {
+		b    badge
+		key  string
+		want bool
+	}{
+		"a key":                     {tr.shows(nil), key, true},
+		"bob's key and no more":     {tr.shows(nil), bobs, false},
+		"bob's key over ann's":      {tr.shows(&ann), bobs, false},
+		"a bad key over ann's":      {tr.shows(&ann), "a2ad_live_x", false},
+		"ann's key over bob's":      {tr.shows(&bob), key, true},
+		"a key over a bad":          {bad["an expired one"], key, false},
+		"a key over one of another": {bad["one of another authority"], key, false},
+	} {
+		if found, _, words := bindings["1.0 JSON-RPC"](t, organization, tc.b.with("X-API-Key", tc.key), task); found != tc.want {
+			t.Errorf("%s: %s", name, words)
+		}
+	}
+	plain := strings.TrimPrefix(organization.base, "https://")
+	if resp, err := http.DefaultTransport.RoundTrip(&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: plain, Path: "/.well-known/agent-card.json"}}); err == nil {
+		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("without TLS: %s", resp.Status)
+		}
+	}
+	domain.stop()
+	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; '), '') FROM audit.action WHERE action = 'signin.failed' AND detail->>'reason' = 'certificate without a tenant'`
+	if got := one[string](c, rows); got != `address 127.0.0.1 {"count":1,"reason":"certificate without a tenant"}` {
+		t.Errorf("recorded: %s", got)
+	}
+}
+
+// TestFilesOfTLSAreReadAgain when they change, and on SIGHUP whether or not it can be seen that they have. A file that cannot be used changes
+// nothing, and what is connected stays so.
+func TestFilesOfTLSAreReadAgain(t *testing.T) {
+	t.Parallel()
+	c, tr := newCluster(t), newTrust(t)
+	ann := tr.clients.Issue(of("ann", ""))
+	firsts := tr.servers
+	c.http.TLSClientConfig = shows(firsts, nil).secure
+	a := c.start("a", tr.env()...)
+
+	// A stream on a connection that ann's certificate has signed in, and one more connection that is kept.
+	over := shows(firsts, &ann).transport()
+	defer over.CloseIdleConnections()
+	live := &client.Client{URL: "https://replica/agents/script", Tries: -1, HTTP: &http.Client{Transport: &recorder{log: c.log, next: over, pick: func(int) *replica { return a }, name: "live"}}}
+	begun := make(chan string, 1)
+	type outcome struct {
+		events []client.Event
+		err    error
+	}
+	ended := make(chan outcome, 1)
+	ctx := bounded(t)
+	go func() {
+		events, err := collect(live.Stream(ctx, client.SendParams{Message: play(`{"op":"chunk","id":"a","n":1},{"op":"hang"}`)}, client.StreamOptions{}), func(ev client.Event) bool {
+			if atLast(ev, "a", 0) {
+				begun <- ev.TaskID
+			}
+			return false
+		})
+		ended <- outcome{events, err}
+	}()
+	var task string
+	select {
+	case task = <-begun:
+	case got := <-ended:
+		t.Fatalf("the stream: %v", got.err)
+	}
+
+	served := func(by *authtest.Authority) bool {
+		answer, err := shows(by, nil).list(t, a)
+		return err == nil && answer.status == http.StatusUnauthorized
+	}
+	signsIn := func(by *authtest.Authority, cert *tls.Certificate) bool {
+		answer, err := shows(by, cert).list(t, a)
+		return err == nil && answer.status == http.StatusOK
+	}
+	const unusable = "the certificate of the listeners is used as it was"
+	told := func() int { return a.log.count(func(l logLine) bool { return l.str("msg") == unusable }) }
+
+	// Another certificate.
+	seconds := authtest.New(t, "servers")
+	tr.serve(seconds.Issue(nil))
+	until(t, "the new certificate is served", func() bool { return served(seconds) })
+	if served(firsts) {
+		t.Error("the old certificate is served as well")
+	}
+
+	// A key that is none.
+	before := told()
+	if err := os.WriteFile(tr.key, []byte("no key at all"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log tells of the broken key", func() bool { return served(seconds) && told() > before })
+	line := a.awaitLog(unusable, func(l logLine) bool { return strings.Contains(l.str("err"), "failed to find any PEM data") })
+	if line.str("level") != "ERROR" {
+		t.Errorf("the log says %v", line)
+	}
+	before = told()
+	for range 5 {
+		if !served(seconds) || !signsIn(seconds, &ann) {
+			t.Error("a broken key changes who is served")
+		}
+	}
+	if n := told() - before; n != 0 {
+		t.Errorf("the same fault is told %d times more", n)
+	}
+	a.signal(syscall.SIGHUP)
+	until(t, "the log tells of the broken key on SIGHUP", func() bool { return told() == before+1 })
+	if !served(seconds) {
+		t.Error("a broken key changes what is served on SIGHUP")
+	}
+
+	// Authorities in which there is none, then others.
+	tr.serve(seconds.Issue(nil))
+	if err := os.WriteFile(tr.ca, []byte("nobody"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the log tells of the authorities", func() bool {
+		return served(seconds) && a.log.count(func(l logLine) bool {
+			return l.str("msg") == unusable && strings.Contains(l.str("err"), "there is no certificate in it")
+		}) > 0
+	})
+	if !signsIn(seconds, &ann) {
+		t.Error("authorities that cannot be read let nobody in")
+	}
+	others := authtest.New(t, "clients")
+	bob := others.Issue(of("bob", ""))
+	if _, err := shows(seconds, &bob).list(t, a); err == nil {
+		t.Error("a certificate of an authority that is not there yet is let in")
+	}
+	tr.letIn(others)
+	until(t, "the new authority lets in", func() bool { return signsIn(seconds, &bob) })
+	if _, err := shows(seconds, &ann).list(t, a); err == nil {
+		t.Error("the old authority lets in as well")
+	}
+
+	// A change that cannot be seen: of the same size and time.
+	thirds, fourths := authtest.New(t, "servers"), authtest.New(t, "servers")
+	tr.serve(thirds.Issue(nil))
+	tr.disguise()
+	until(t, "the certificate in disguise is served", func() bool { return served(thirds) })
+	tr.serve(fourths.Issue(nil))
+	tr.disguise()
+	reloads := a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" })
+	a.signal(syscall.SIGHUP)
+	until(t, "SIGHUP is heard", func() bool {
+		return a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" }) > reloads
+	})
+	if !served(fourths) || !signsIn(fourths, &bob) {
+		t.Error("on SIGHUP the files are not read again")
+	}
+
+	// The stream has seen nothing of all this.
+	c.http.TLSClientConfig = shows(fourths, nil).secure
+	c.http.CloseIdleConnections()
+	c.key = c.apiKey("default", "ann", "tasks:read,tasks:write")
+	cl := c.client(a, "script")
+	cl.APIKey = c.key
+	if _, err := cl.Cancel(ctx, task); err != nil {
+		t.Fatal(err)
+	}
+	got := <-ended
+	if got.err != nil {
+		t.Fatalf("the stream: %v", got.err)
+	}
+	endsWith(t, got.events, a2a.StateCanceled)
+	if n := a.log.count(func(l logLine) bool {
+		return l.str("msg") == "request" && l.str("task_id") == task && l.num("status") == http.StatusOK
+	}); n < 1 {
+		t.Errorf("%d lines of the stream", n)
+	}
+}

@@ -1,0 +1,72 @@
+package rpc
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// What pages of other origins may send and read, where they are let in.
+const (
+	corsMethods = "GET, POST, DELETE"
+	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, Traceparent"
+	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id"
+	corsMaxAge  = "600" // seconds
+)
+
+// guarded keeps pages in somebody's browser from using the server behind his back: one of another
+// origin sends nothing that changes something, unless its origin is named, and reads nothing
+// (CORS). A server that takes no credentials also wants to be spoken to as localhost or by its
+// public name, since a name that somebody else owns may be pointed at this machine. Programs that
+// are no browsers name no origin and are not concerned.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.Open && r.Host != "" && !s.ours(r.Host) {
+			refuse(w, r, "a server without credentials is spoken to as localhost, or by the host of A2AD_PUBLIC_URL")
+			return
+		}
+		h, origin := w.Header(), r.Header.Get("Origin")
+		if len(s.cfg.Origins) > 0 {
+			h.Add("Vary", "Origin")
+		}
+		if slices.Contains(s.cfg.Origins, origin) {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Access-Control-Expose-Headers", corsExposed)
+			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+				h.Set("Access-Control-Allow-Methods", corsMethods)
+				h.Set("Access-Control-Allow-Headers", corsHeaders)
+				h.Set("Access-Control-Max-Age", corsMaxAge)
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		} else if err := cross.Check(r); err != nil {
+			refuse(w, r, "pages of this origin may not use the server: see A2AD_CORS_ORIGINS")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, why string) {
+	recordOf(r.Context()).err = errors.New(why)
+	writePlain(w, http.StatusForbidden, why)
+}
+
+// ours reports whether host, as a client names it, is this machine's own name for itself or
+// the public one.
+func (s *Server) ours(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	public, err := url.Parse(s.cfg.PublicURL)
+	return strings.EqualFold(host, "localhost") || err == nil && strings.EqualFold(host, public.Hostname())
+}
