@@ -187,8 +187,9 @@ WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR 
 -- probe, the breaker opens, twice as long each time; after days of failure it is disabled.
 -- Failures of what was under way when it opened are no probes.
 -- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
-VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp())
+INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
+VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp(), CASE WHEN sqlc.arg(max_fails)::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN sqlc.arg(max_fails) <= 1 THEN clock_timestamp() + least(sqlc.arg(first_open)::interval, sqlc.arg(max_open)::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
   openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,

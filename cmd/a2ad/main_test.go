@@ -20,7 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// asProgram is set where the test binary is to be the program.
+const asProgram = "A2AD_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	}
 	_ = os.Unsetenv("COLUMNS") // kong wraps the help by it
 	storetest.Main(m)
 }

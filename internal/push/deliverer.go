@@ -163,7 +163,11 @@ func (d *Deliverer) start(ctx context.Context, due *store.Delivery, claimed time
 			default:
 			}
 		}()
-		log := d.cfg.Logger.With("task_id", due.Task, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1, "origin", due.Origin)
+		log := d.cfg.Logger.With("task_id", due.Task, "agent", due.Agent, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1, "origin", due.Origin,
+			"principal", slog.GroupValue(slog.String("tenant", due.Tenant), slog.String("owner", due.Owner)))
+		if id := due.Traceparent.TraceID(); id != "" {
+			log = log.With("trace_id", id)
+		}
 		if err := d.deliver(ctx, due, claimed, log); err != nil {
 			log.WarnContext(ctx, "webhook", "err", err)
 		}
@@ -196,6 +200,9 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	if span != nil {
 		span.Set(tracing.Task(due.Task.String()), tracing.Agent(due.Agent), tracing.Push(due.Row.String()), tracing.Seq(due.Seq), tracing.Attempt(due.Attempt+1))
 		req.Traceparent = string(span.Traceparent())
+		if due.Traceparent == "" { // the trace begins here
+			log = log.With("trace_id", span.Traceparent().TraceID())
+		}
 	}
 	res := d.cfg.Client.Attempt(sent, *req)
 	if span != nil {

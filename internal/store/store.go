@@ -108,7 +108,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	s := &Store{cfg: cfg}
-	api := max(cfg.PoolSize/2, 2)
+	const claims = 1
+	work := max(cfg.PoolSize-cfg.PoolSize/2-claims, 2)
+	api := max(cfg.PoolSize-work-claims, 1)
 	for _, p := range []struct {
 		pool  **pgxpool.Pool
 		name  string
@@ -116,8 +118,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		size  int
 		plans map[string]string // beside those of all
 	}{
-		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, max(cfg.PoolSize-api-1, 2), nil},
-		{&s.claims, "claim", roleWorker, 1, claimPlans},
+		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, work, nil},
+		{&s.claims, "claim", roleWorker, claims, claimPlans},
 	} {
 		if *p.pool, err = s.pool(ctx, p.name, p.role, p.size, p.plans); err != nil {
 			s.Close()

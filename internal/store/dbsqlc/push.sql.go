@@ -12,8 +12,9 @@ import (
 )
 
 const destinationDown = `-- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
-VALUES ($1, $2, 1, clock_timestamp())
+INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
+VALUES ($1, $2, 1, clock_timestamp(), CASE WHEN $3::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN $3 <= 1 THEN clock_timestamp() + least($4::interval, $5::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
   openings = d.openings + CASE WHEN d.fails + 1 >= $3::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
