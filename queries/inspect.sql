@@ -78,3 +78,7 @@ SELECT pg_catalog.pg_backend_pid()::int AS pid, current_user::text AS role;
 -- InspectNotify sends a notification that nobody but the doctor listens for.
 -- name: InspectNotify :exec
 SELECT pg_catalog.pg_notify(sqlc.arg(channel)::text, '');
+
+-- InspectRole takes on a role for as long as the transaction lasts.
+-- name: InspectRole :exec
+SELECT pg_catalog.set_config('role', sqlc.arg(role)::text, true);

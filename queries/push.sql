@@ -112,6 +112,24 @@ WHERE c.id = ANY (ARRAY[pick.id])
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
   c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual;
 
+-- PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
+-- lock: an append may hold several webhooks, in any order. What it passes over for that is
+-- renewed by the next call. A lease that ran out is not revived, taken or not.
+-- name: PushRenew :many
+WITH h AS (
+  SELECT c.id
+  FROM a2a.push_configs c
+  JOIN (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
+    ON c.id = x.id AND c.lease_epoch = x.epoch
+  WHERE c.id = ANY (sqlc.arg(ids)) AND c.lease_until > clock_timestamp()
+  FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE a2a.push_configs c
+SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval
+FROM h
+WHERE c.id = h.id
+RETURNING c.id;
+
 -- PushTarget settles what claimed webhooks deliver next: events up to the next state that a
 -- consumer must not miss, or up to the newest. What was chosen for a failed try stays. It runs
 -- after the claim in its transaction, so that it sees every event up to the heads. With it
@@ -169,8 +187,9 @@ WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR 
 -- probe, the breaker opens, twice as long each time; after days of failure it is disabled.
 -- Failures of what was under way when it opened are no probes.
 -- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
-VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp())
+INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
+VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp(), CASE WHEN sqlc.arg(max_fails)::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN sqlc.arg(max_fails) <= 1 THEN clock_timestamp() + least(sqlc.arg(first_open)::interval, sqlc.arg(max_open)::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
   openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,

@@ -19,8 +19,9 @@ WHERE t.id = (
   AND t.tenant = sqlc.arg(tenant);
 
 -- TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
--- one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
--- events of a task whose artifacts are not folded. Whoever calls it has checked that the caller may see
+-- one moment. Rows, in no order: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
+-- events of a task whose artifacts are not folded. To sort them here would be to write the log of a large
+-- task to disk; they come in the order of their index anyway. Whoever calls it has checked that the caller may see
 -- the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
 -- name: TaskSnapshots :many
 WITH t AS (
@@ -45,8 +46,7 @@ WHERE sqlc.arg(artifacts) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
-WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
-ORDER BY 1, 2, 3, 4;
+WHERE sqlc.arg(artifacts) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded));
 
 -- TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
 -- TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
@@ -87,8 +87,7 @@ WHERE sqlc.arg(artifacts) AND p.task_id = sqlc.arg(id) AND t.first_seq > 1
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
-WHERE sqlc.arg(artifacts) AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3, 4;
+WHERE sqlc.arg(artifacts) AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id) AND e.seq <= sqlc.arg(seq) AND e.artifact_id IS NOT NULL;
 
 -- PlanForArguments has the statements of the rest of the transaction planned for their
 -- arguments: which of the filters of a list are in use decides on the index.

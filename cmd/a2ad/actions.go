@@ -59,7 +59,7 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"TIME", "ACTOR", "ACTION", "TENANT/OWNER", "TASK", "DETAIL"}
-		err = printRows(app.Stdout, c.json(), head, rows, func(r actionRow) []string {
+		err = printRows(app, c.json(), head, rows, func(r actionRow) []string {
 			detail := string(r.Detail)
 			if detail == "{}" {
 				detail = ""

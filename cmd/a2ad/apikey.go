@@ -110,7 +110,7 @@ func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "AGENTS", "NAME", "CREATED", "LAST USED", "EXPIRES", "REVOKED"}
-		return printRows(app.Stdout, c.json(), head, rows, func(r keyRow) []string {
+		return printRows(app, c.json(), head, rows, func(r keyRow) []string {
 			return []string{
 				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(keyAgents(r.Agents)), cell(r.Name),
 				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.ExpiresAt), momentOf(r.RevokedAt),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,39 +36,72 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionScripts runs what a shell is given, where there is that shell.
+// TestCompletionScripts: what a shell is given.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	// It stands for the program: what it is asked is what it answers.
-	fake := "#!/bin/sh\nshift\nfor w; do printf '%s\\tmeaning of it\\n' \"<$w>\"; done\n"
-	if err := os.WriteFile(filepath.Join(dir, "a2ad"), []byte(fake), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for shell, ask := range map[string]string{
-		"bash": "COMP_WORDS=(a2ad task ls --st); COMP_CWORD=3; _a2ad; printf '%s\\n' \"${COMPREPLY[@]}\"",
-		"fish": "complete -C 'a2ad task ls --st' | string replace -r '\\t.*' ''",
-		"zsh":  "",
-	} {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var i invocation
 		if i.run(t, "completion", shell); i.code != exitOK {
 			t.Fatalf("%s: %s", shell, i.stderr)
 		}
 		golden(t, "completion-"+shell, i.stdout)
-		program, err := exec.LookPath(shell)
-		if err != nil || ask == "" {
-			t.Logf("%s is not run", shell)
-			continue
-		}
-		script := filepath.Join(dir, "script."+shell)
-		if err := os.WriteFile(script, []byte(i.stdout+ask+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(program, script)
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
-		out, err := cmd.CombinedOutput()
-		if err != nil || string(out) != "<task>\n<ls>\n<--st>\n" {
-			t.Errorf("%s: %v\n%s", shell, err, out)
-		}
+	}
+}
+
+// atPrompt has, for each shell, what a person's start-up file has, and what they type: keys, and a
+// key that has the shell tell how its line is then.
+var atPrompt = map[string]struct{ rc, program, typed string }{
+	"bash": {
+		"PS1='$ '\nsource <(a2ad completion bash)\nbind -x '\"\\C-x\\C-p\": printf \"LINE<%s>\\n\" \"$READLINE_LINE\"'\n",
+		`exec bash --noprofile --rcfile "$HOME/rc" -i`, "%s\x18\x10\x15exit\n",
+	},
+	"zsh": {
+		"PS1='$ '\nautoload -Uz compinit && compinit -u -D\nsource <(a2ad completion zsh)\nshow() { print -r -- \"LINE<$BUFFER>\" }\nzle -N show; bindkey '^X^P' show\n",
+		`exec zsh -fc 'zmodload zsh/zpty && zpty z "zsh -fi" && zpty -w z "source $HOME/rc" && IFS= read -r keys && zpty -w -n z "$keys" && zpty -r z all "*LINE<*>*" && print -r -- "$all"'`, "%s\x18\x10\n",
+	},
+	"fish": {"", `exec fish -c 'source (a2ad completion fish | psub); read line; for word in (complete -C "$line"); echo "LINE<"(string replace -r "\t.*" "" -- $word)">"; end'`, "%s\n"},
+}
+
+// TestShellsComplete types at the prompt of each shell that there is, with the program itself behind it.
+func TestShellsComplete(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "a2ad"), []byte(fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asProgram, self)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for shell, at := range atPrompt {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(shell); err != nil {
+				if os.Getenv("CI") != "" { // .ci/run installs it
+					t.Fatal(err)
+				}
+				t.Skipf("there is none: %v", err)
+			}
+			dir := filepath.Join(home, shell)
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "rc"), []byte(at.rc), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			for keys, want := range map[string]string{
+				"a2ad task ls --stat\t": "a2ad task ls --state ", "a2ad comple\tba\t": "a2ad completion bash ",
+				"a2ad task ls --state inp\t": "a2ad task ls --state input-required ", "a2ad task show -o js\t": "a2ad task show -o json ",
+			} {
+				if shell == "fish" { // it is asked for the words
+					keys, want = strings.ReplaceAll(keys, "comple\tba\t", "completion ba"), want[strings.LastIndexByte(strings.TrimSpace(want), ' ')+1:]
+					keys, want = strings.TrimSuffix(keys, "\t"), strings.TrimSpace(want)
+				}
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", at.program)
+				cmd.Env = []string{"PATH=" + home + ":" + os.Getenv("PATH"), "HOME=" + dir, "TERM=dumb", "INPUTRC=/dev/null"}
+				cmd.Stdin = strings.NewReader(fmt.Sprintf(at.typed, keys))
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "LINE<"+want+">") {
+					t.Errorf("%q becomes something else than %q: %v\n%s", keys, want, err, out)
+				}
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
@@ -163,7 +166,7 @@ type Work struct {
 	DefaultAgent     string        `type:"setting" name:"default-agent" auto:"the file with default: true, else the only one, else echo" placeholder:"NAME" help:"Agent that answers at /."`
 	Workers          int           `type:"setting" name:"workers" def:"16" min:"0" help:"Agents at work at once; 0 only serves."`
 	Replica          string        `type:"setting" name:"replica" auto:"host name, pid and a random word" placeholder:"NAME" help:"Name of this replica in leases and connections."`
-	LeaseTTL         time.Duration `type:"setting" name:"lease-ttl" def:"30s" min:"300ms" help:"How long a run is held without a sign of life; renewed at a third of it."`
+	LeaseTTL         time.Duration `type:"setting" name:"lease-ttl" def:"30s" min:"300ms" help:"How long a run, or a webhook whose request is under way, is held without a sign of life; renewed at a third of it."`
 	PollInterval     time.Duration `type:"setting" name:"poll-interval" def:"1s" min:"1ms" hidden:"" help:"How often work and events are looked for when no wake arrives."`
 	WakeInterval     time.Duration `type:"setting" name:"wake-interval" def:"5ms" min:"0s" hidden:"" help:"How long wakes to other replicas gather."`
 	RunDeadline      time.Duration `type:"setting" name:"run-deadline" def:"1h" min:"1ms" help:"Longest turn of an agent, over all its attempts."`
@@ -201,7 +204,7 @@ type Webhooks struct {
 	PushSigningSecrets SigningSecrets `type:"setting" name:"push-signing-secrets" kong:"-" secret:"yes" help:"whsec_ secrets for v1 signatures, with commas between them."`
 	PushConcurrency    int            `type:"setting" name:"push-concurrency" def:"256" min:"1" hidden:"" help:"Deliveries at once of this replica."`
 	PushPerDestination int            `type:"setting" name:"push-per-destination" def:"8" min:"1" hidden:"" help:"Deliveries at once to one destination, of all replicas."`
-	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"2s" min:"1ms" hidden:"" help:"How often due webhooks are looked for when no wake arrives."`
+	PushPoll           time.Duration  `type:"setting" name:"push-poll" def:"1s" min:"1ms" hidden:"" help:"How often due webhooks are looked for when no wake arrives; at least each A2AD_POLL_INTERVAL."`
 	PushRetention      Retention      `type:"setting" name:"push-retention" def:"2160h" hidden:"" help:"Age at which failed tries, answers and deleted webhooks are removed, or never."`
 	PushMaxBody        Bytes          `type:"setting" name:"push-max-body" def:"256KiB" min:"1KiB" hidden:"" help:"Size of a notification; a larger task goes without its history, then its artifacts, then its status message."`
 	MaxPushConfigs     int            `type:"setting" name:"max-push-configs" def:"10" min:"0" hidden:"" help:"Webhooks of one task."`
@@ -337,9 +340,39 @@ func (c *Config) checkServe() []fault {
 
 const serveHint = `To try a2ad without any configuration run "a2ad dev".`
 
-func (c *ServeCmd) check() []fault    { return c.checkServe() }
 func (c *ServeCmd) faultHint() string { return serveHint }
 func (c *DevCmd) devDefaults() bool   { return true }
+
+// check also reads the agent files, so that their faults are told together with those of the
+// settings.
+func (c *ServeCmd) check() []fault {
+	faults := c.checkServe()
+	if c.Agents != "" {
+		faults = append(faults, c.checkAgents(nil)...)
+	}
+	return faults
+}
+
+func (c *DevCmd) check() []fault {
+	return append(c.Config.check(), c.checkAgents(agents.Builtin())...)
+}
+
+func (c *Config) checkAgents(builtin []agents.File) []fault {
+	_, err := loadAgents(*c, builtin)
+	var wrong agents.Faults
+	var unknown *noSuchAgentError
+	switch {
+	case errors.As(err, &wrong):
+		faults := make([]fault, len(wrong))
+		for i, f := range wrong {
+			faults[i] = fault{Name: "A2AD_AGENTS", Text: f.String()}
+		}
+		return faults
+	case errors.As(err, &unknown):
+		return []fault{{Name: "A2AD_DEFAULT_AGENT", Text: unknown.text()}}
+	}
+	return nil
+}
 
 // ReplicaName returns the name that was set, else one that no other process has.
 func (c *Config) ReplicaName() string {
@@ -359,9 +392,17 @@ func (c *Config) ReplicaName() string {
 
 var replicaUnsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
+// explained gives errors in the log the cause that callers are not told.
+func explained(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(a2a.Explain(err))
+	}
+	return a
+}
+
 // Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
 func (l *Logs) Logger(app *App) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: l.LogLevel}
+	opts := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: explained}
 	if l.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(app.Stderr, opts))
 	}

@@ -50,7 +50,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_PUSH_RETRY": {"0,1s,1m30s", "0,1"}, "A2AD_PUSH_THROTTLE_WAIT": {"1s", "-1s"}, "A2AD_PUSH_BREAKER": {"3,1s,1m", "3,1m,1s"},
 	"A2AD_PUSH_DISABLE_AFTER": {"1h", "0"}, "A2AD_PUSH_TIMEOUT": {"1s", "0"}, "A2AD_PUSH_ALLOW_HTTP": {"on", "maybe"},
 	"A2AD_PUSH_ALLOW_CIDRS": {"10.0.0.0/8,::1/128", "10.0.0.0/33"}, "A2AD_PUSH_PROXY": {"http://proxy:3128", "proxy:3128"},
-	"A2AD_PUSH_CONCURRENCY": {"5", "0"}, "A2AD_PUSH_PER_DESTINATION": {"5", "0"}, "A2AD_PUSH_POLL": {"1s", "0"}, "A2AD_PUSH_MAX_BODY": {"1MiB", "1B"},
+	"A2AD_PUSH_CONCURRENCY": {"5", "0"}, "A2AD_PUSH_PER_DESTINATION": {"5", "0"}, "A2AD_PUSH_POLL": {"3s", "0"}, "A2AD_PUSH_MAX_BODY": {"1MiB", "1B"},
 	"A2AD_PUSH_SIGNING_SECRETS": {"whsec_" + key32, "whsec_short"}, "A2AD_MAX_PUSH_CONFIGS": {"5", "-1"}, "A2AD_MAX_PUSH_URL": {"1KiB", "0"},
 	"A2AD_MAX_PUSH_SECRET": {"1KiB", "0"}, "A2AD_MAX_PUSH_ANSWER": {"1KiB", "x"}, "A2AD_KEEP_PUSH_ANSWER": {"1KiB", "-1"},
 	"A2AD_LENIENT_03": {"off", "2"}, "A2AD_LENIENT_VERSION": {"on", "x"}, "A2AD_CARD_LEGACY_FIELDS": {"off", "x"}, "A2AD_ERROR_PROFILE": {"1.0.0", "2.0"},
@@ -207,6 +207,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=testdata/faulty", "A2AD_LEASE_TTL=30"}, "serve")
+	show([]string{"A2AD_DEFAULT_AGENT=nobody", "A2AD_LEASE_TTL=30"}, "dev")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_KEY=key.pem", "A2AD_MTLS_PROXIES=10.0.0.0/8,0.0.0.0/0"}, "serve")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")

@@ -112,6 +112,9 @@ func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 	return c.show(app, f)
 }
 
+// doctorIndent is where the text of a finding begins.
+const doctorIndent = 23
+
 func (c *DoctorCmd) show(app *App, all findings) error {
 	p, counts := painter(app.Color), map[string]int{}
 	colour := map[string]string{levelOK: "32", levelNote: "36", levelWarning: "1;33", levelFault: "1;31"}
@@ -126,9 +129,10 @@ func (c *DoctorCmd) show(app *App, all findings) error {
 			}
 			continue
 		}
-		fmt.Fprintf(app.Stdout, "%s%s  %-12s  %s\n", p.sgr(colour[x.Level], x.Level), strings.Repeat(" ", len(levelWarning)-len(x.Level)), x.Check, cell(x.Text))
+		fmt.Fprintf(app.Stdout, "%s%s  %-12s  %s\n", p.sgr(colour[x.Level], x.Level), strings.Repeat(" ", len(levelWarning)-len(x.Level)), x.Check, wrap(cell(x.Text), doctorIndent, app.width()))
 		if x.Fix != "" {
-			fmt.Fprintf(app.Stdout, "%23s%s\n", "", p.dim(cell(x.Fix)))
+			// Not wrapped: it is copied.
+			fmt.Fprintf(app.Stdout, "%*s%s\n", doctorIndent, "", p.dim(cell(x.Fix)))
 		}
 	}
 	if !c.json() {
@@ -176,7 +180,7 @@ func (c *DoctorCmd) checkDatabase(ctx context.Context, app *App, url string, f *
 		return
 	}
 	c.judge(in, f)
-	if in.Schema != store.SchemaVersion() || len(in.CannotBe) > 0 {
+	if in.Schema != store.SchemaVersion() || len(in.CannotBe) > 0 || in.Pooler.Lends {
 		return
 	}
 	if err := c.checkSealed(ctx, app, url, f); err != nil {

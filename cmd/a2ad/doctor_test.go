@@ -218,7 +218,7 @@ func TestDoctorJudges(t *testing.T) {
 		"clock":         {func(in *store.Inspection) { in.ClockAhead = -5 * time.Second }, "warning clock"},
 		"clock far off": {func(in *store.Inspection) { in.ClockAhead = time.Hour }, "fault clock"},
 		"slow network":  {func(in *store.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second }, "ok clock"},
-		"shared":        {func(in *store.Inspection) { in.Pooler.Shares = true }, "fault pooler"},
+		"shared":        {func(in *store.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
 		"role lost":     {func(in *store.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
 		"wakes lost":    {func(in *store.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
 		"wraparound":    {func(in *store.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},

@@ -197,6 +197,9 @@ func judgeRoles(in *store.Inspection, f *findings) {
 	if r, ok := have["a2a_worker"]; ok && !r.BypassRLS {
 		f.note("roles", "ALTER ROLE a2a_worker BYPASSRLS", "a2a_worker has no BYPASSRLS: its policy lets it pass all the same, a little slower")
 	}
+	if in.Pooler.Lends {
+		return // they were not taken on
+	}
 	f.okUnless(begin, "roles", "the roles are there, and %s may take them on", in.Login)
 }
 
@@ -256,8 +259,8 @@ func (c *DoctorCmd) judgeLogin(in *store.Inspection, f *findings) {
 func judgePooler(in *store.Inspection, f *findings) {
 	begin := f.sofar()
 	const fix = "Let A2AD_DATABASE_URL go to PostgreSQL itself, or to a pool in session mode (PgBouncer: pool_mode = session)."
-	if in.Pooler.Shares || in.Pooler.LosesRole {
-		f.fault("pooler", fix, "something between here and the database shares connections between transactions: roles, settings, statements and wakes get lost or to others")
+	if in.Pooler.Lends || in.Pooler.LosesRole {
+		f.fault("pooler", fix, "something between here and the database shares connections between transactions: roles, settings, statements and wakes get lost or to others; a2ad refuses to work there")
 	} else if in.Pooler.LosesWakes {
 		f.fault("pooler", fix, "a notification did not arrive within two seconds: servers hear nothing of each other and poll")
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/a2ad/a2ad/internal/a2a"
 )
 
 func main() {
@@ -64,6 +66,8 @@ type App struct {
 	Color      bool // stdout is a terminal and nobody asked for plain text
 	ColorNotes bool // the same of stderr
 
+	columns int // of the terminal, if it is not to be asked
+
 	openOperator func(ctx context.Context, url string) (operator, error)
 	hangups      func() (signals <-chan os.Signal, stop func())
 
@@ -99,7 +103,7 @@ func finish(app *App, err error) int {
 		coded = &exitError{exitFailure, err}
 	}
 	if coded.err != nil {
-		fmt.Fprintln(app.Stderr, "a2ad: "+coded.err.Error())
+		fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(coded.err))
 	}
 	return coded.code
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,12 +14,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// asProgram is set where the test binary is to be the program.
+const asProgram = "A2AD_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+	}
 	_ = os.Unsetenv("COLUMNS") // kong wraps the help by it
 	storetest.Main(m)
 }
@@ -169,5 +177,16 @@ func TestEveryCommandRuns(t *testing.T) {
 		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitFailure {
 			t.Errorf("%v: %s", args, stderr.String())
 		}
+	}
+}
+
+func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	logs := Logs{LogFormat: "json"}
+	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
+	logs.Logger(&App{Stderr: &out}).Warn("claim", "err", err)
+	if !strings.Contains(out.String(), `"err":"the database is not available: password authentication failed"`) {
+		t.Errorf("the log is %s", out.String())
 	}
 }

@@ -109,7 +109,7 @@ func showMigrations(ctx context.Context, app *App, out Output, url string) (miss
 			rows[i].Applied = &steps[i].Applied
 		}
 	}
-	return missing, printRows(app.Stdout, out.json(), []string{"VERSION", "STEP", "APPLIED"}, rows, func(r migrationRow) []string {
+	return missing, printRows(app, out.json(), []string{"VERSION", "STEP", "APPLIED"}, rows, func(r migrationRow) []string {
 		return []string{strconv.FormatInt(r.Version, 10), r.Name, momentOf(r.Applied)}
 	})
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 )
@@ -47,21 +44,17 @@ func printJSON(w io.Writer, v any) error {
 
 // printRows writes rows as one JSON object per line, or as a table: cells returns the
 // cells of a row, without a tab in them.
-func printRows[R any](w io.Writer, asJSON bool, head []string, rows []R, cells func(R) []string) error {
+func printRows[R any](app *App, asJSON bool, head []string, rows []R, cells func(R) []string) error {
 	if asJSON {
 		for _, r := range rows {
-			if err := printJSON(w, r); err != nil {
+			if err := printJSON(app.Stdout, r); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(head, "\t"))
-	for _, r := range rows {
-		fmt.Fprintln(tw, strings.Join(cells(r), "\t"))
-	}
-	return tw.Flush()
+	t := table{width: app.width(), head: head, rows: turned(rows, cells)}
+	return t.write(app.Stdout)
 }
 
 // isTerminal reports whether a person looks at w.

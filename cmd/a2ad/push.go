@@ -87,7 +87,7 @@ func (c *PushLsCmd) Run(ctx context.Context, app *App) error {
 			defer fmt.Fprintf(app.Stderr, "the next page: --before %s\n", rows[len(rows)-1].ID)
 		}
 		head := []string{"WEBHOOK", "TASK", "ID", "TENANT/OWNER", "STATE", "SETTLED", "NEXT TRY", "URL", "REASON"}
-		return printRows(app.Stdout, c.json(), head, rows, func(r pushRow) []string {
+		return printRows(app, c.json(), head, rows, func(r pushRow) []string {
 			return []string{
 				r.ID, r.TaskID, cell(r.ConfigID), cell(r.Tenant + "/" + r.Owner), r.show(), fmt.Sprintf("%d/%d", r.Cursor, r.Head),
 				momentOf(r.NextAttemptAt), cell(r.URL), cell(r.Reason),
@@ -128,7 +128,7 @@ func (c *PushAttemptsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"STARTED", "EVENTS", "TRY", "TRIGGER", "OUTCOME", "STATUS", "MS", "REASON"}
-		return printRows(app.Stdout, c.json(), head, rows, func(r pushTryRow) []string {
+		return printRows(app, c.json(), head, rows, func(r pushTryRow) []string {
 			status := "-"
 			if r.Status != 0 {
 				status = strconv.Itoa(r.Status)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -34,7 +33,7 @@ func (c *StatsCmd) Run(ctx context.Context, app *App) error {
 		if c.json() {
 			return printJSON(app.Stdout, newStats(o))
 		}
-		return showStats(app.Stdout, o, painter(app.Color))
+		return showStats(app, o)
 	})
 }
 
@@ -147,8 +146,8 @@ var stateOrder = []a2a.State{
 	a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled, a2a.StateRejected,
 }
 
-func showStats(w io.Writer, o *store.Overview, paint painter) error {
-	tw := &sections{w: w, paint: paint}
+func showStats(app *App, o *store.Overview) error {
+	tw := &sections{w: app.Stdout, width: app.width(), paint: painter(app.Color)}
 	tw.table("Tasks", taskHeads(), agentRows(o.Tasks))
 	tw.table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, turned(o.Queues, func(q store.QueueDepth) []string {
 		oldest := "-"
@@ -226,6 +225,7 @@ func number(n int64) string {
 // sections writes tables under titles. A table without rows is one line.
 type sections struct {
 	w     io.Writer
+	width int
 	paint painter
 	began bool
 	err   error
@@ -244,10 +244,6 @@ func (s *sections) table(title string, head []string, rows [][]string) {
 		return
 	}
 	fmt.Fprintln(s.w, s.paint.bold(title))
-	tw := tabwriter.NewWriter(s.w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "  "+strings.Join(head, "\t"))
-	for _, r := range rows {
-		fmt.Fprintln(tw, "  "+strings.Join(r, "\t"))
-	}
-	s.err = tw.Flush()
+	t := table{width: s.width, indent: "  ", head: head, rows: rows}
+	s.err = t.write(s.w)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +93,7 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 var taskHead = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
 
 func printTasks(app *App, asJSON bool, rows []taskRow) error {
-	return printRows(app.Stdout, asJSON, taskHead, rows, func(r taskRow) []string {
+	return printRows(app, asJSON, taskHead, rows, func(r taskRow) []string {
 		return []string{
 			r.ID, r.State, r.Agent, cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
 			strconv.Itoa(r.Attempt), moment(r.UpdatedAt), cell(r.Worker),
@@ -147,11 +146,12 @@ func (c *TaskShowCmd) Run(ctx context.Context, app *App) error {
 		if c.json() {
 			return printJSON(app.Stdout, d)
 		}
-		return showTask(app.Stdout, &d, painter(app.Color))
+		return showTask(app, &d)
 	})
 }
 
-func showTask(w io.Writer, d *taskDetail, paint painter) error {
+func showTask(app *App, d *taskDetail) error {
+	w, paint := app.Stdout, painter(app.Color)
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(tw, "%s\t%s\n", name, value) }
 	line("task", d.ID)
@@ -172,7 +172,7 @@ func showTask(w io.Writer, d *taskDetail, paint painter) error {
 	}
 	if len(d.Timeline) > 0 {
 		fmt.Fprintln(w, "\n"+paint.bold("Timeline"))
-		if err := showTimeline(w, d.Timeline); err != nil {
+		if err := showTimeline(app, d.Timeline); err != nil {
 			return err
 		}
 	}
@@ -447,7 +447,7 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 				err = fmt.Errorf("task %s: %w", f.ID, a2a.ErrTaskNotFound)
 			}
 			if err != nil {
-				fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
+				fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(err))
 				failed = true
 			}
 			if err := c.show(app, f, n); err != nil {
@@ -512,7 +512,7 @@ func each(app *App, ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintln(app.Stderr, "a2ad: "+err.Error())
+			fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(err))
 			failed = true
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -47,12 +46,13 @@ func newTimeline(owner string, t *store.Timeline) []timelineRow {
 		if d.Trigger == store.TriggerManual {
 			actor = "operator"
 		}
-		text := fmt.Sprintf("%s to %s, %s, try %d: %s", eventRange(d.From+1, d.Seq), d.URL, d.ConfigID, d.Attempt, d.Outcome)
+		text := fmt.Sprintf("try %d: %s", d.Attempt, d.Outcome)
 		if d.Reason != "" {
 			text += ", " + d.Reason
 		} else if d.Status != 0 {
 			text += fmt.Sprintf(", %d", d.Status)
 		}
+		text += fmt.Sprintf(", %s to %s, %s", eventRange(d.From+1, d.Seq), d.URL, d.ConfigID)
 		rows = append(rows, timelineRow{At: at(d.StartedAt), Ms: &ms, Kind: "delivery", Actor: actor, Text: text, rank: 4})
 	}
 	for _, a := range t.Actions {
@@ -156,9 +156,9 @@ func messageRows(owner string, t *store.Timeline) []timelineRow {
 
 const timelineWidth = 100
 
-func showTimeline(w io.Writer, rows []timelineRow) error {
+func showTimeline(app *App, rows []timelineRow) error {
 	head := []string{"TIME", "TOOK", "WHAT", "BY", "DETAIL"}
-	return printRows(w, false, head, rows, func(r timelineRow) []string {
+	return printRows(app, false, head, rows, func(r timelineRow) []string {
 		when, took := "-", "-"
 		if r.At != nil {
 			when = r.At.UTC().Format("2006-01-02 15:04:05.000Z")
@@ -181,6 +181,8 @@ func shorten(text string, width int) string {
 // showDuration is a time for people: three digits or so.
 func showDuration(d time.Duration) string {
 	switch {
+	case d > 0 && d < time.Millisecond:
+		return "<1ms"
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:

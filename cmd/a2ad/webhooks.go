@@ -54,7 +54,7 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 	}
 	old, current := v03.Codec{}, v1.Codec{}
 	r.deliverer = push.NewDeliverer(push.DelivererConfig{
-		Store: r.store, Hub: r.hub, Client: push.NewClient(client), Keys: r.pushKeys, Ring: r.cfg.Keys, Timeout: r.cfg.PushTimeout,
+		Store: r.store, Hub: r.hub, Client: push.NewClient(client), Keys: r.pushKeys, Ring: r.cfg.Keys, Lease: r.cfg.LeaseTTL,
 		Schedule: push.Schedule{Waits: r.cfg.PushRetry, Throttle: r.cfg.PushThrottleWait},
 		Breaker: store.Breaker{
 			Fails: r.cfg.PushBreaker.Failures, FirstOpen: r.cfg.PushBreaker.First, MaxOpen: r.cfg.PushBreaker.Longest, DisableAfter: r.cfg.PushDisableAfter,
@@ -63,7 +63,7 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 			store.PushV03: func(t *a2a.Task) []byte { return old.AppendSnapshot(nil, t) },
 			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
 		},
-		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: r.cfg.PushPoll, MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger, Tracer: r.tracer,
+		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: min(r.cfg.PushPoll, r.cfg.PollInterval), MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger, Tracer: r.tracer,
 	})
 	r.warnOpenings(ctx)
 	return nil

@@ -133,7 +133,7 @@ func loadAgents(cfg Config, builtin []agents.File) ([]agents.File, error) {
 	if cfg.Agents != "" {
 		var err error
 		if files, err = agents.Load(cfg.Agents); err != nil {
-			return nil, &exitError{code: exitUsage, err: err}
+			return nil, err
 		}
 	}
 	taken := make(map[string]bool)
@@ -177,9 +177,18 @@ func chooseDefault(files []agents.File, own int, wanted string) error {
 		found = found || files[i].Agent.Default
 	}
 	if !found {
-		return &exitError{code: exitUsage, err: fmt.Errorf("A2AD_DEFAULT_AGENT: no agent is called %s; mark one file with default: true, or name one", wanted)}
+		return &noSuchAgentError{wanted}
 	}
 	return nil
+}
+
+// noSuchAgentError says that the default agent is none of those that there are.
+type noSuchAgentError struct{ name string }
+
+func (e *noSuchAgentError) Error() string { return "A2AD_DEFAULT_AGENT: " + e.text() }
+
+func (e *noSuchAgentError) text() string {
+	return fmt.Sprintf("no agent is called %s; mark one file with default: true, or name one", e.name)
 }
 
 // printWelcome shows where dev answers, where its tasks are, and a line to try.

@@ -93,6 +93,16 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause, if there is one.
 func (e *Error) Unwrap() error { return e.err }
 
+// Explain is the text of err for logs and for whoever runs the server: it says why something was
+// not available, which callers are not told.
+func Explain(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Code == CodeUnavailable && e.err != nil {
+		return err.Error() + ": " + e.err.Error()
+	}
+	return err.Error()
+}
+
 // CodeOf returns the code of the first Error in err's chain, else CodeInternal.
 func CodeOf(err error) ErrorCode {
 	var e *Error

@@ -133,17 +133,33 @@ func (e *Entry) State() State {
 // is the one definition of what chunks add up to: an update without Append replaces
 // the artifact in its place, one with Append adds its parts, and creates the
 // artifact where there is none (T-34 in docs/protocol.md).
+//
+// The list and what it holds belong to the fold, which writes behind the parts of earlier
+// results; the parts of u are never written to. A chunk costs about as much as it holds,
+// however many there were.
 func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {
-	for i := range artifacts {
-		if artifacts[i].ID != u.Artifact.ID {
-			continue
-		}
-		if !u.Append {
-			artifacts[i] = u.Artifact
-			return artifacts
-		}
-		artifacts[i].Parts = append(artifacts[i].Parts[:len(artifacts[i].Parts):len(artifacts[i].Parts)], u.Artifact.Parts...)
-		return artifacts
+	parts := u.Artifact.Parts
+	own := parts[:len(parts):len(parts)] // more is put elsewhere
+	i := FindArtifact(artifacts, u.Artifact.ID)
+	switch {
+	case i < 0:
+		artifacts = append(artifacts, u.Artifact)
+		artifacts[len(artifacts)-1].Parts = own
+	case !u.Append:
+		artifacts[i] = u.Artifact
+		artifacts[i].Parts = own
+	default:
+		artifacts[i].Parts = append(artifacts[i].Parts, parts...)
 	}
-	return append(artifacts, u.Artifact)
+	return artifacts
+}
+
+// FindArtifact returns the place of an artifact in a list, or -1. Chunks are mostly of the newest one.
+func FindArtifact(artifacts []Artifact, id string) int {
+	for i := len(artifacts) - 1; i >= 0; i-- {
+		if artifacts[i].ID == id {
+			return i
+		}
+	}
+	return -1
 }

@@ -2,8 +2,6 @@ package doctest_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -293,28 +291,4 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 		}
 	}
 	return env
-}
-
-// TestKustomize has kubectl put the manifests together, where there is one.
-func TestKustomize(t *testing.T) {
-	t.Parallel()
-	program, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skipf("there is no kubectl: %v", err)
-	}
-	overlays, err := os.ReadDir(filepath.Join(root, kubernetes, "overlays"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range overlays {
-		out, err := exec.Command(program, "kustomize", filepath.Join(root, kubernetes, "overlays", o.Name())).Output()
-		if err != nil {
-			t.Errorf("%s: %v", o.Name(), err)
-		}
-		for _, want := range []string{"name: a2ad-settings-", "name: a2ad-agents-", "kind: Deployment", "image: registry.example.com/a2ad:"} {
-			if !strings.Contains(string(out), want) {
-				t.Errorf("%s makes no %q", o.Name(), want)
-			}
-		}
-	}
 }

@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,17 +41,21 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	l.acked.Range(func(key, task any) bool { acked[key.(string)] = task.(string); return true })
 	ended := column[string](c, `SELECT id::text FROM audit.task WHERE state = 'COMPLETED' LIMIT 5`)
 
-	// What docs/operations.md says.
+	commands := documented(t, "sh")
+	if len(commands) != 2 {
+		t.Fatalf("the document has %d blocks", len(commands))
+	}
 	name, err := pgxpool.ParseConfig(c.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	pgRun(t, "pg_dumpall", "-d", from.URL("postgres"), "--roles-only", "--no-role-passwords", "-f", filepath.Join(dir, "roles.sql"))
-	if _, err := c.db.Exec(bounded(t), `CREATE ROLE a2ad_backup LOGIN BYPASSRLS IN ROLE pg_read_all_data`); err != nil {
-		t.Fatal(err)
+	for _, create := range []string{`CREATE ROLE a2ad_backup LOGIN BYPASSRLS IN ROLE pg_read_all_data`, `CREATE ROLE a2ad_migrate LOGIN`} {
+		if _, err := c.db.Exec(bounded(t), create); err != nil {
+			t.Fatal(err)
+		}
 	}
-	pgRun(t, "pg_dump", "-d", strings.Replace(c.url, name.ConnConfig.User+"@", "a2ad_backup@", 1), "-Fc", "-f", filepath.Join(dir, "a2ad.dump"))
+	shell(t, commands[0], dir, nil, "ADMIN_URL="+from.URL("postgres"), "BACKUP_URL="+strings.Replace(c.url, name.ConnConfig.User+"@", "a2ad_backup@", 1))
 
 	g.open() // what runs goes on behind the backup
 	l.progress(5)
@@ -63,13 +65,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	seen := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: "1-" + one[string](c, `SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)}), nil)
 
 	to := storetest.NewServer(t, nil)
-	db := name.ConnConfig.Database
-	if _, err := to.EnsureDatabase(bounded(t), db); err != nil {
-		t.Fatal(err)
-	}
-	// The superuser is there already, and that is the only error.
-	_ = exec.CommandContext(bounded(t), pgProgram(t, "psql"), "-qX", "-d", to.URL("postgres"), "-f", filepath.Join(dir, "roles.sql")).Run()
-	pgRun(t, "pg_restore", "-d", to.URL(db), "--exit-on-error", filepath.Join(dir, "a2ad.dump"))
+	const db = "a2ad"
+	shell(t, commands[1], dir, nil, "NEW_ADMIN_URL="+to.URL("postgres"), "NEW_URL="+to.URL(db))
 
 	restored := clusterOn(t, &storetest.DB{URL: to.URL(db)})
 	for key, task := range acked {

@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,6 +174,13 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	if line := front.awaitLog("request", func(l logLine) bool { return l.str("task_id") == task }); line.str("trace_id") != clientTrace {
 		t.Errorf("the request logs %v", line)
 	}
+	until(t, "a webhook is logged with its trace, its agent and whose it is", func() bool { // either replica may have sent it
+		ours := func(l logLine) bool {
+			owner, _ := l["principal"].(map[string]any)
+			return l.str("msg") == "webhook" && l.str("task_id") == task && l.str("trace_id") == clientTrace && owner["owner"] == "anonymous" && l.str("agent") == "traced"
+		}
+		return front.log.count(ours)+worker.log.count(ours) > 0
+	})
 	col.mu.Lock()
 	defer col.mu.Unlock()
 	if bytes.Contains(col.raw, []byte("canary-text")) {
@@ -200,5 +210,93 @@ func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
 	}
 	if got := <-done; !strings.Contains(string(got.body), "canceled") {
 		t.Errorf("the stream is %s", got.body)
+	}
+}
+
+// TestAWebhookLogsTheTraceThatItsReceiverIsTold: also if nothing is exported, and where a trace begins with the webhook.
+func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	col := newCollector(t)
+	sink := newHookSink(t, nil)
+	keys := hooking(seal.Generate("k1"))
+	submit := func(r *replica, header ...string) string {
+		t.Helper()
+		got := c.rpc(r, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+			"configuration":{"blocking":false,"pushNotificationConfig":{"url":"`+sink.URL+`/x"}}}`, header...)
+		var sent struct{ ID string }
+		if err := json.Unmarshal(got.result, &sent); err != nil {
+			t.Fatalf("send: %s", got.body)
+		}
+		return sent.ID
+	}
+	// check reads the last delivery of a task, by a replica, and returns its trace.
+	check := func(r *replica, task string) string {
+		t.Helper()
+		c.settle()
+		c.hooksSettled()
+		seq := one[int64](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task)
+		line := r.awaitLog("webhook", func(l logLine) bool { return l.str("task_id") == task && l.num("seq") == float64(seq) })
+		id := fmt.Sprintf("msg_%s_%d", line.str("push_id"), seq)
+		for _, h := range sink.all() {
+			if h.id == id {
+				var trace string
+				if parts := strings.Split(h.header.Get("Traceparent"), "-"); len(parts) == 4 {
+					trace = parts[1]
+				}
+				if line.str("trace_id") != trace {
+					t.Errorf("the receiver is told of trace %q, and the log has %v", trace, line)
+				}
+				return trace
+			}
+		}
+		t.Fatalf("the sink has not got %s", id)
+		return ""
+	}
+	plain := c.start("plain", keys...)
+	if got := check(plain, submit(plain, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")); got != clientTrace {
+		t.Errorf("the trace of a client that has one is %q", got)
+	}
+	if got := check(plain, submit(plain)); got != "" {
+		t.Errorf("the trace of a client that has none is %q", got)
+	}
+	plain.stop()
+	front := c.start("front", append(keys, "A2AD_WORKERS=0")...)
+	task := submit(front)
+	front.stop()
+	if got := check(c.start("traced", append(keys, "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL)...), task); got == "" {
+		t.Error("what a replica with traces tells has none")
+	}
+}
+
+// TestAClaimOfAWorkerThatPullsIsASpan: below the request, and the worker's own are to be below it.
+func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	col := newCollector(t)
+	if err := os.WriteFile(filepath.Join(c.agents, "far.yaml"), []byte("name: far\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
+	got := c.rpc(a, "far", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false}}`,
+		"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
+	if got.code != 0 {
+		t.Fatalf("send: %s", got.body)
+	}
+	for attempt, outcome := range []string{"retry", "done"} {
+		run := c.claimRun(a, "far")
+		request := col.await(t, clientTrace, "SendMessage", nil)
+		claim := col.await(t, clientTrace, "claim", func(s span) bool { return s.attrs["a2ad.attempt"] == strconv.Itoa(attempt+1) })
+		if want := "00-" + clientTrace + "-" + claim.id + "-01"; run.Traceparent != want || claim.parent != request.id {
+			t.Errorf("the worker is told %s below %s, want %s below %s", run.Traceparent, claim.parent, want, request.id)
+		}
+		if at := claim.attrs; at["a2a.task.id"] != run.TaskID || at["gen_ai.agent.name"] != "far" || at["a2ad.epoch"] != strconv.FormatInt(run.Epoch, 10) {
+			t.Errorf("the claim has the attributes %v", at)
+		}
+		c.finishRun(a, run, outcome)
+		line := a.awaitLog("run", func(l logLine) bool { return l.num("epoch") == float64(run.Epoch) })
+		if line.str("trace_id") != clientTrace {
+			t.Errorf("the run logs %v", line)
+		}
 	}
 }

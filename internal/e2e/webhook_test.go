@@ -168,10 +168,13 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 		}
 		return false
 	})
-	a := c.start("a", hooking(keys)...)
+	a := c.start("a", append(hooking(keys), "A2AD_PUSH_TIMEOUT=1h")...)
 	victim.Store(a)
 	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, `{"op":"chunk","id":"a","n":3}`)
 	<-a.exited
+	if !one[bool](c, `SELECT lease_until < clock_timestamp() + $2::interval FROM a2a.push_configs WHERE task_id = $1`, task, leaseTTL.String()) {
+		t.Error("the webhook is held for longer than A2AD_LEASE_TTL")
+	}
 	c.start("b", hooking(keys)...)
 	c.awaitState(task, "COMPLETED")
 	c.hooksSettled()

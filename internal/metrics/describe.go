@@ -48,11 +48,13 @@ func (s *sources) describeWork() {
 		show(float64(stats.Claimed), "local")
 		show(float64(remote), "remote")
 	})
-	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease).", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
+	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease). Of workers that pull, those that they end themselves: not canceled and lost.", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
 		local := s.Pool.Attempts()
 		_, remote := s.Workers.Attempts()
 		for _, outcome := range outcomes {
 			show(float64(local[outcome]), "local", outcome)
+		}
+		for _, outcome := range outcomes[:4] {
 			show(float64(remote[outcome]), "remote", outcome)
 		}
 	})
@@ -118,5 +120,9 @@ func (s *sources) describeDatabase() {
 	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p store.Pool) float64 { return float64(p.CanceledAcquireCount()) }))
 	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_monitor sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
 	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *store.Gauges) float64 { return g.NotificationQueue }))
+	table := []string{"table"}
+	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t store.TableSize) int64 { return t.Bytes }))
+	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t store.TableSize) int64 { return t.Rows }))
+	s.add("gauge", "a2ad_db_table_dead_rows", "Dead rows of each table that have not been vacuumed away, as the statistics have them: they make the queue slow.", table, s.tables(func(t store.TableSize) int64 { return t.Dead }))
 	s.add("counter", "a2ad_db_metrics_failures_total", "Reads of metrics from the database that failed; what they would show is missing then.", nil, one(func() float64 { return float64(s.gauges.failures() + s.tasks.failures()) }))
 }

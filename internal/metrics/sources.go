@@ -186,6 +186,17 @@ func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v flo
 	}
 }
 
+// tables shows a value of each table.
+func (s *sources) tables(read func(t store.TableSize) int64) func(show func(v float64, labels ...string)) {
+	return func(show func(v float64, labels ...string)) {
+		if g, ok := s.gauges.get(); ok {
+			for _, t := range g.Tables {
+				show(float64(read(t)), t.Name)
+			}
+		}
+	}
+}
+
 func flag(b bool) float64 {
 	if b {
 		return 1

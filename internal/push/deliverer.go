@@ -32,7 +32,7 @@ type DelivererConfig struct {
 	Client    *Client
 	Keys      *Keys
 	Ring      seal.Ring
-	Timeout   time.Duration // of a request, as the Client has it
+	Lease     time.Duration // how long a webhook stays held after its process died; renewed while a request takes longer
 	Schedule  Schedule
 	Breaker   store.Breaker
 	Render    map[int16]Render // by store.PushV03 and the like
@@ -48,11 +48,11 @@ type DelivererConfig struct {
 // Deliverer delivers for one process. Use NewDeliverer.
 type Deliverer struct {
 	cfg   DelivererConfig
-	lease time.Duration
 	freed chan struct{} // capacity 1
 
 	mu    sync.Mutex
 	busy  int             // guarded by mu
+	holds map[*hold]bool  // guarded by mu; of the requests under way
 	tries map[Class]int64 // guarded by mu; since the start
 	wg    sync.WaitGroup
 }
@@ -62,14 +62,18 @@ func NewDeliverer(cfg DelivererConfig) *Deliverer {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	// A request that is under way when its lease runs out would be made twice at once.
-	return &Deliverer{tries: make(map[Class]int64), cfg: cfg, lease: 2*cfg.Timeout + 5*time.Second, freed: make(chan struct{}, 1)}
+	return &Deliverer{tries: make(map[Class]int64), holds: make(map[*hold]bool), cfg: cfg, freed: make(chan struct{}, 1)}
 }
 
 // Run delivers until ctx is done, and returns when the requests under way have ended.
 func (d *Deliverer) Run(ctx context.Context) error {
 	wake, stop := d.cfg.Hub.Wait(store.KeyPush)
 	defer stop()
+	var renewing sync.WaitGroup
+	ended := make(chan struct{})
+	renewing.Go(func() { d.renew(context.WithoutCancel(ctx), ended) })
+	defer renewing.Wait()
+	defer close(ended)
 	defer d.wg.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -94,7 +98,7 @@ func (d *Deliverer) claim(ctx context.Context) {
 			return
 		}
 		claimed := d.cfg.Now()
-		due, err := d.cfg.Store.ClaimPushes(ctx, n, d.cfg.PerOrigin, d.lease)
+		due, err := d.cfg.Store.ClaimPushes(ctx, n, d.cfg.PerOrigin, d.cfg.Lease)
 		if err != nil {
 			d.cfg.Logger.WarnContext(ctx, "claim webhooks", "err", err)
 			return
@@ -122,6 +126,20 @@ func (d *Deliverer) count(c Class) {
 	d.tries[c]++
 }
 
+// keep has the lease renewed until drop.
+func (d *Deliverer) keep(h *hold) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holds[h] = true
+}
+
+func (d *Deliverer) drop(h *hold) {
+	h.release()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.holds, h)
+}
+
 func (d *Deliverer) free() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,7 +163,11 @@ func (d *Deliverer) start(ctx context.Context, due *store.Delivery, claimed time
 			default:
 			}
 		}()
-		log := d.cfg.Logger.With("task_id", due.Task, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1, "origin", due.Origin)
+		log := d.cfg.Logger.With("task_id", due.Task, "agent", due.Agent, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1, "origin", due.Origin,
+			"principal", slog.GroupValue(slog.String("tenant", due.Tenant), slog.String("owner", due.Owner)))
+		if id := due.Traceparent.TraceID(); id != "" {
+			log = log.With("trace_id", id)
+		}
 		if err := d.deliver(ctx, due, claimed, log); err != nil {
 			log.WarnContext(ctx, "webhook", "err", err)
 		}
@@ -154,25 +176,33 @@ func (d *Deliverer) start(ctx context.Context, due *store.Delivery, claimed time
 
 // deliver makes one request and records it.
 func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed time.Time, log *slog.Logger) error {
+	// A request that is under way when its lease runs out would be made twice at once.
+	sent, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	h := newHold(due, d.cfg.Now, claimed, d.cfg.Lease, func() { lose(errNotHeld) })
+	d.keep(h)
+	defer d.drop(h)
 	task, err := d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{Artifacts: true})
 	if err != nil {
 		return errors.Join(err, d.cfg.Store.ReleasePush(ctx, due))
 	}
-	held := heldUntil(d.cfg.Now, claimed, d.lease)
-	req, err := d.request(due, task, held)
+	req, err := d.request(due, task, h.held)
 	if err != nil {
 		// Another try would fail in the same way: somebody took a key out of the ring.
 		t := store.Try{Class: "secret", Reason: err.Error()}
 		_, failed := d.cfg.Store.Failed(ctx, due, &t, store.Failure{Fate: "dead"})
 		return errors.Join(err, failed)
 	}
-	if d.cfg.Now().Sub(claimed) > d.lease/2 {
+	if !h.held() {
 		return d.cfg.Store.ReleasePush(ctx, due) // this process stood still: the webhook may be another's, or deleted
 	}
-	sent, span := d.cfg.Tracer.Start(ctx, "webhook", tracing.Client, due.Traceparent)
+	sent, span := d.cfg.Tracer.Start(sent, "webhook", tracing.Client, due.Traceparent)
 	if span != nil {
 		span.Set(tracing.Task(due.Task.String()), tracing.Agent(due.Agent), tracing.Push(due.Row.String()), tracing.Seq(due.Seq), tracing.Attempt(due.Attempt+1))
 		req.Traceparent = string(span.Traceparent())
+		if due.Traceparent == "" { // the trace begins here
+			log = log.With("trace_id", span.Traceparent().TraceID())
+		}
 	}
 	res := d.cfg.Client.Attempt(sent, *req)
 	if span != nil {

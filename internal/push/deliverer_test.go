@@ -104,7 +104,7 @@ func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 	b.t.Helper()
 	cfg := DelivererConfig{
 		Store: b.Store, Hub: b.hub, Client: newClient(b.t, ClientConfig{Policy: dev}), Keys: b.keys(b.Store, b.ring), Ring: b.ring,
-		Timeout: 15 * time.Second, Schedule: Schedule{Waits: make([]time.Duration, 5)},
+		Lease: patience, Schedule: Schedule{Waits: make([]time.Duration, 5)},
 		Breaker: store.Breaker{Fails: 100, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: 100 * time.Hour},
 		Render:  map[int16]Render{store.PushV03: func(t *a2a.Task) []byte { return v03.Codec{}.AppendTask(nil, t) }},
 		Slots:   16, PerOrigin: 8, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(b, nil)),

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http/httptrace"
 	"sync/atomic"
-	"time"
 )
 
 // errNotHeld says that the lease of a delivery ran out before its request was sent.
@@ -60,19 +59,4 @@ func fence(held func() bool) *httptrace.ClientTrace {
 			}
 		}
 	}}
-}
-
-// leaseMargin is how much earlier than the database a deliverer takes a lease for over: clocks
-// differ in their rates.
-const leaseMargin = time.Second
-
-// heldUntil reports, whenever it is asked, whether a lease that was asked for at claimed, for
-// so long, is still held for certain. It goes by the monotonic clock and by the one on the
-// wall: the first may stand still while the machine is suspended, the second may be set.
-func heldUntil(now func() time.Time, claimed time.Time, lease time.Duration) func() bool {
-	end := claimed.Add(lease - leaseMargin)
-	return func() bool {
-		t := now()
-		return t.Before(end) && t.Round(0).Before(end.Round(0))
-	}
 }

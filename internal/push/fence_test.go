@@ -156,25 +156,3 @@ func TestFenceCutsARequestOff(t *testing.T) {
 		t.Errorf("all %d bytes came", n)
 	}
 }
-
-func TestLeaseIsHeldByBothClocks(t *testing.T) {
-	t.Parallel()
-	start := time.Now()
-	var now time.Time
-	held := heldUntil(func() time.Time { return now }, start, 10*time.Second)
-	for name, tt := range map[string]struct {
-		now  time.Time
-		want bool
-	}{
-		"at once":                       {start, true},
-		"in time":                       {start.Add(8 * time.Second), true},
-		"within the margin":             {start.Add(9500 * time.Millisecond), false},
-		"late":                          {start.Add(time.Minute), false},
-		"after the machine slept":       {start.Add(time.Minute).Round(0), false}, // the wall clock alone has moved
-		"when the wall clock went back": {start.Add(-time.Hour), true},
-	} {
-		if now = tt.now; held() != tt.want {
-			t.Errorf("%s: %t, want %t", name, !tt.want, tt.want)
-		}
-	}
-}

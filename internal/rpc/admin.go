@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
 )
 
 // Check is one thing that must hold for the server to be ready.
@@ -49,7 +52,7 @@ func (a *Admin) ready(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.Checks {
 		if err := c.Test(ctx); err != nil {
 			status = http.StatusServiceUnavailable
-			text += c.Name + ": " + err.Error() + "\n"
+			text += c.Name + ": " + strings.Join(strings.Fields(a2a.Explain(err)), " ") + "\n" // a line each
 			continue
 		}
 		text += c.Name + ": ok\n"

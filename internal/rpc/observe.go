@@ -123,7 +123,7 @@ func (rec *record) attrs() (attrs []slog.Attr) {
 		attrs = append(attrs, slog.Int("events", rec.events))
 	}
 	if rec.err != nil {
-		attrs = append(attrs, slog.String("err", clip(rec.err.Error())))
+		attrs = append(attrs, slog.String("err", clipTo(1024, a2a.Explain(rec.err))))
 	}
 	var refused *auth.Error
 	if errors.As(rec.err, &refused) {
@@ -137,9 +137,11 @@ func (rec *record) attrs() (attrs []slog.Attr) {
 }
 
 // clip bounds what a client can put into the log.
-func clip(s string) string {
-	if len(s) > 256 {
-		return s[:256] + "…"
+func clip(s string) string { return clipTo(256, s) }
+
+func clipTo(n int, s string) string {
+	if len(s) > n {
+		return s[:n] + "…"
 	}
 	return s
 }

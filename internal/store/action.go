@@ -33,6 +33,7 @@ const (
 	ActionTaskRetry    = "task.retry"
 	ActionTaskPurge    = "task.purge"
 	ActionTaskRetire   = "task.retire"
+	ActionLogPrune     = "log.prune"
 	ActionPushReplay   = "push.replay"
 	ActionPushEnable   = "push.enable"
 	ActionPushDisable  = "push.disable"

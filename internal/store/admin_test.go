@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -134,9 +135,24 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 	f.task()
 	same(t, "names", "a2ad-r1-api a2ad-r1-claim a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`))
-	cc := f.ConnConfig("listener")
-	p := cc.RuntimeParams
-	if p["application_name"] != "a2ad-r1-listener" || p["statement_timeout"] != "7000ms" || p["lock_timeout"] != "3000ms" || p["idle_in_transaction_session_timeout"] != "2000ms" {
+	err := store.OnPools(f.ctx, f.Store, func(pool string, conn *pgx.Conn) error {
+		for name, want := range map[string]string{
+			"statement_timeout": "7s", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "2s", "search_path": "pg_catalog", "plan_cache_mode": "force_generic_plan",
+			"role": map[string]string{"api": "a2a_app", "worker": "a2a_worker", "claim": "a2a_worker"}[pool],
+		} {
+			var have string
+			if err := conn.QueryRow(f.ctx, "SELECT current_setting($1)", name).Scan(&have); err != nil {
+				return err
+			}
+			same(t, pool+" "+name, want, have)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// Poolers refuse a request to connect that sets more.
+	if p := f.ConnConfig("listener").RuntimeParams; len(p) != 1 || p["application_name"] != "a2ad-r1-listener" {
 		t.Errorf("parameters %v", p)
 	}
 	if err := f.Ping(f.ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 // get their answer.
 func TestReadersDoNotWaitForeverForAConnection(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(c *store.Config) { c.PoolSize, c.AcquireTimeout = 4, 300*time.Millisecond }) // two of them for readers
+	f := newFixture(t, func(c *store.Config) { c.PoolSize, c.AcquireTimeout = 5, 300*time.Millisecond }) // two of them for readers
 	task := f.task()
 	lock, err := f.sql.Begin(f.ctx)
 	if err != nil {

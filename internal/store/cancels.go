@@ -27,7 +27,7 @@ type Untold struct {
 // ClaimCancels takes up to limit cancels of these agents for one try each, of seconds at most. Those for which
 // CancelTold is not called come again, after longer and longer waits.
 func (s *Store) ClaimCancels(ctx context.Context, agents []string, limit int) ([]Untold, error) {
-	rows, err := dbsqlc.New(s.work).CancelsClaim(ctx, agents, int32(limit)) //nolint:gosec // a constant of the worker
+	rows, err := dbsqlc.New(s.work).CancelsClaim(ctx, agents, int32(limit))
 	if err != nil {
 		return nil, fmt.Errorf("claim cancels: %w", unavailable(err))
 	}

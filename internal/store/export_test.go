@@ -1,9 +1,13 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Rescanned makes a claimer one that has scanned its queues from the start just now.
@@ -79,3 +83,28 @@ func AgeTotals(s *Store) {
 		v.at = v.at.Add(-totalFor)
 	}
 }
+
+// OnPools runs f on the connections of each pool.
+func OnPools(ctx context.Context, s *Store, f func(pool string, conn *pgx.Conn) error) error {
+	for name, p := range map[string]*pgxpool.Pool{"api": s.api, "worker": s.work, "claim": s.claims} {
+		if err := p.Ping(ctx); err != nil { // then there is one
+			return err
+		}
+		for _, conn := range p.AcquireAllIdle(ctx) {
+			err := f(name, conn.Conn())
+			conn.Release()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// QueryAs runs a query as requests of a caller do, for one value.
+func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) error {
+	return callerDB{s, c}.QueryRow(ctx, sql).Scan(value)
+}
+
+// BoundCancels is what the connections of a store are dialed with.
+var BoundCancels = boundCancels

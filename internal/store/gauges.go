@@ -26,6 +26,7 @@ type Gauges struct {
 	DestinationsOff   int64   // that are disabled
 	OldestTransaction float64 // age in seconds of the one that keeps most dead rows
 	NotificationQueue float64 // how full it is: 0 to 1
+	Tables            []TableSize
 }
 
 // Gauges reads them. It costs about a lookup for each task and webhook that waits.
@@ -45,6 +46,9 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 			}
 			down, err := q.DestinationsDownCount(ctx)
 			if err != nil {
+				return err
+			}
+			if g.Tables, err = tableSizes(ctx, q); err != nil {
 				return err
 			}
 			g.PushBacklog, g.PushOldest, g.DestinationsOpen, g.DestinationsOff = push.Backlog, max(push.Oldest, 0), down.Open, down.Disabled

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
@@ -85,7 +84,7 @@ type XminHolder struct {
 
 // Pooler is what lies between here and the server, as far as connections show it.
 type Pooler struct {
-	Shares     bool // connections share processes of the server between transactions
+	Lends      bool // connections have a process of the server for a transaction, or a statement, only
 	LosesRole  bool // what SET ROLE did was gone in the next transaction
 	LosesWakes bool // a notification did not arrive
 }
@@ -109,16 +108,11 @@ const (
 // Inspect looks at a database. It changes nothing, and needs neither our schema nor our
 // roles. An error means that the database cannot be reached.
 func Inspect(ctx context.Context, url string) (*Inspection, error) {
-	connect := func() (*pgx.Conn, error) {
-		pc, err := pgxpool.ParseConfig(url) // it takes the settings of pools, which may be in the URL
-		if err != nil {
-			return nil, fmt.Errorf("parse the database URL: %w", redact(err))
-		}
-		cfg := pc.ConnConfig
-		cfg.ConnectTimeout = inspectTimeout
-		cfg.RuntimeParams["application_name"] = "a2ad-" + operatorReplica + "-doctor"
-		return pgx.ConnectConfig(ctx, cfg)
+	cfg, err := plain(url, "a2ad-"+operatorReplica+"-doctor", inspectTimeout)
+	if err != nil {
+		return nil, err
 	}
+	connect := func() (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, cfg) }
 	conn, err := connect()
 	if err != nil {
 		return nil, redact(err)
@@ -143,8 +137,12 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 			in.Unread = append(in.Unread, fmt.Errorf("%s: %w", part.name, err))
 		}
 	}
-	in.tryRoles(ctx, conn)
-	if err := in.tryPooler(ctx, conn, connect); err != nil {
+	in.Pooler.Lends, err = lends(ctx, conn, connect)
+	if err == nil && !in.Pooler.Lends { // else what is set would be somebody else's
+		in.tryRoles(ctx, conn)
+		err = in.tryPooler(ctx, conn, connect)
+	}
+	if err != nil {
 		in.Unread = append(in.Unread, fmt.Errorf("pooler: %w", err))
 	}
 	return in, nil
@@ -250,22 +248,21 @@ func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error 
 	return err
 }
 
-// tryRoles takes on the roles of the server, as its connections do.
+// tryRoles takes on the roles of the server, as its connections do, each for a transaction.
 func (in *Inspection) tryRoles(ctx context.Context, conn *pgx.Conn) {
 	for _, role := range []string{roleApp, roleWorker} {
-		if err := setRole(ctx, conn, role); err != nil {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			return roleError(dbsqlc.New(tx).InspectRole(ctx, role), conn, role)
+		})
+		if err != nil {
 			in.CannotBe[role] = err
 		}
 	}
-	_, _ = conn.Exec(ctx, "RESET ROLE") // what follows works as any of them
 }
 
-// tryPooler finds out whether a connection keeps what was set on it, while another one is in a
-// transaction: a pooler that hands out processes by the transaction gives that one the process
-// of the first, if it has set anything there.
+// tryPooler finds out whether a connection keeps what was set on it and hears notifications.
 func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) error {
-	role := roleWorker
-	take := "SET ROLE a2a_worker"
+	role, take := roleWorker, "SET ROLE a2a_worker"
 	if in.CannotBe[role] != nil {
 		role, take = in.Login, "SET ROLE NONE"
 	}
@@ -275,36 +272,19 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	if _, err := conn.Exec(ctx, "LISTEN a2ad_doctor"); err != nil { // the name of inspectChannel
 		return err
 	}
-	first, err := dbsqlc.New(conn).InspectBackend(ctx)
-	if err != nil {
-		return err
-	}
 	other, err := connect()
 	if err != nil {
 		return err
 	}
 	defer other.Close(context.WithoutCancel(ctx))
-	tx, err := other.Begin(ctx)
+	if err := dbsqlc.New(other).InspectNotify(ctx, inspectChannel); err != nil {
+		return err
+	}
+	have, err := dbsqlc.New(conn).InspectBackend(ctx)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing hangs on it
-	held, err := dbsqlc.New(tx).InspectBackend(ctx)
-	if err != nil {
-		return err
-	}
-	second, err := dbsqlc.New(conn).InspectBackend(ctx)
-	if err != nil {
-		return err
-	}
-	in.Pooler.Shares = first.Pid != second.Pid || first.Pid == held.Pid
-	in.Pooler.LosesRole = second.Role != role
-	if err := dbsqlc.New(tx).InspectNotify(ctx, inspectChannel); err != nil {
-		return err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return err
-	}
+	in.Pooler.LosesRole = have.Role != role
 	wait, cancel := context.WithTimeout(ctx, wakePatience)
 	defer cancel()
 	_, err = conn.WaitForNotification(wait)

@@ -26,6 +26,8 @@ const (
 	migrateLock = 0x61326164_00000001
 
 	lockPollEvery = 100 * time.Millisecond
+
+	connectPatience = 10 * time.Second
 )
 
 // Migration is one step of the schema.
@@ -38,7 +40,7 @@ type Migration struct {
 // MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one migrates, the
 // others wait and find nothing left to do. A database that is newer than this binary is left alone.
 func MigrateUp(ctx context.Context, url string) error {
-	return withProvider(url, func(p *goose.Provider) error {
+	return withProvider(ctx, url, func(p *goose.Provider) error {
 		if _, err := p.Up(ctx); err != nil {
 			return fmt.Errorf("migrate up: %w", err)
 		}
@@ -49,7 +51,7 @@ func MigrateUp(ctx context.Context, url string) error {
 // MigrateDown takes back the newest step that is applied, one a call, and with it what that step's tables hold. It does nothing when
 // no step is applied.
 func MigrateDown(ctx context.Context, url string) error {
-	return withProvider(url, func(p *goose.Provider) error {
+	return withProvider(ctx, url, func(p *goose.Provider) error {
 		_, err := p.Down(ctx)
 		if err != nil && !errors.Is(err, goose.ErrNoNextVersion) {
 			return fmt.Errorf("migrate down: %w", err)
@@ -61,7 +63,7 @@ func MigrateDown(ctx context.Context, url string) error {
 // MigrateStatus lists the steps this binary knows, oldest first, and when the database at url took each.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var all []Migration
-	err := withProvider(url, func(p *goose.Provider) error {
+	err := withProvider(ctx, url, func(p *goose.Provider) error {
 		states, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("read migration status: %w", err)
@@ -92,10 +94,14 @@ func SchemaVersion() int64 {
 }
 
 // withProvider opens url as the pool does, so that a URL with pool settings works here too, and closes it again.
-func withProvider(url string, do func(*goose.Provider) error) error {
+func withProvider(ctx context.Context, url string, do func(*goose.Provider) error) error {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("parse database URL: %w", err)
+	}
+	// The lock of who migrates belongs to a session.
+	if err := refuseLender(ctx, url, "a2ad-migrate", connectPatience); err != nil {
+		return fmt.Errorf("connect: %w", err)
 	}
 	if _, named := cfg.ConnConfig.RuntimeParams["application_name"]; !named {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "a2ad-migrate"

@@ -165,11 +165,16 @@ func (o *Overview) readSizes(ctx context.Context, q *dbsqlc.Queries) (err error)
 	if o.Bytes, err = q.DatabaseSize(ctx); err != nil {
 		return err
 	}
-	tables, err := q.TableSizes(ctx)
-	for _, r := range tables {
-		o.Tables = append(o.Tables, TableSize{Name: r.Name, Bytes: r.Bytes, IndexBytes: r.IndexBytes, Rows: r.Live, Dead: r.Dead})
-	}
+	o.Tables, err = tableSizes(ctx, q)
 	return err
+}
+
+func tableSizes(ctx context.Context, q *dbsqlc.Queries) (tables []TableSize, err error) {
+	rows, err := q.TableSizes(ctx)
+	for _, r := range rows {
+		tables = append(tables, TableSize{Name: r.Name, Bytes: r.Bytes, IndexBytes: r.IndexBytes, Rows: r.Live, Dead: r.Dead})
+	}
+	return tables, err
 }
 
 // ofReplica takes the name of a replica out of application_name, as pool and ConnConfig write it.

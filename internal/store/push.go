@@ -244,6 +244,25 @@ func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease tim
 	return out, nil
 }
 
+// RenewPushes extends the leases of deliveries and returns the rows of those that are held for
+// that long from when it was called. One that is not among them may be held still: it stands
+// till its lease runs out.
+func (s *Store) RenewPushes(ctx context.Context, held []*Delivery, lease time.Duration) ([]a2a.ID, error) {
+	ids, epochs := make([]pgtype.UUID, len(held)), make([]int64, len(held))
+	for i, d := range held {
+		ids[i], epochs[i] = pgID(d.Row), d.Epoch
+	}
+	rows, err := dbsqlc.New(s.work).PushRenew(ctx, dbsqlc.PushRenewParams{Ids: ids, Epochs: epochs, Lease: pgInterval(lease)})
+	if err != nil {
+		return nil, fmt.Errorf("renew webhooks: %w", unavailable(err))
+	}
+	out := make([]a2a.ID, len(rows))
+	for i, r := range rows {
+		out[i] = r.Bytes
+	}
+	return out, nil
+}
+
 // What made a try: the schedule, or an operator who asked for a replay.
 const (
 	TriggerAuto   = "auto"

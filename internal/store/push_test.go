@@ -566,6 +566,9 @@ func TestDestinationIsDisabledAfterDays(t *testing.T) {
 	if f.failed(f.duePush(), store.Failure{Breaker: breaker}) {
 		t.Error("disabled at the first failure")
 	}
+	if !value[bool](f, "SELECT openings = 1 AND open_until <= clock_timestamp() + interval '1 second' FROM a2a.push_destinations") {
+		t.Error("the one failure that the breaker allows did not open it")
+	}
 	f.exec("UPDATE a2a.push_destinations SET first_failure_at = first_failure_at - interval '2 hours', open_until = NULL")
 	if !f.failed(f.duePush(), store.Failure{Breaker: breaker}) {
 		t.Error("not disabled after two hours of failures")

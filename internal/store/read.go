@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,18 +104,33 @@ func (s *Store) snapshots(ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, 
 	return build(rows, w), nil
 }
 
-// build puts the rows of tasks together; those of one stand together, ordered by part.
+// build puts the rows of tasks together, in whatever order they come.
 func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
 	read := make(map[a2a.ID]*taskBuilder)
-	var b *taskBuilder
 	for i := range rows {
-		r := &rows[i]
-		if r.Part == 0 {
-			b = &taskBuilder{task: &a2a.Task{ID: r.TaskID.Bytes}}
-			read[r.TaskID.Bytes] = b
+		if r := &rows[i]; r.Part == 0 {
+			read[r.TaskID.Bytes] = &taskBuilder{task: &a2a.Task{ID: r.TaskID.Bytes}}
 		}
-		b.add(r)
 	}
+	each := func(do func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow)) {
+		var b *taskBuilder
+		for i := range rows {
+			r := &rows[i]
+			if b == nil || b.task.ID != r.TaskID.Bytes {
+				b = read[r.TaskID.Bytes]
+			}
+			do(b, r)
+		}
+	}
+	ordered := true
+	each(func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow) { // those of other tasks may come between
+		ordered = ordered && (b.newest == nil || order(b.newest, r) <= 0)
+		b.newest = r
+	})
+	if !ordered {
+		slices.SortFunc(rows, func(a, b dbsqlc.TaskSnapshotsRow) int { return order(&a, &b) })
+	}
+	each((*taskBuilder).add)
 	if w.History != nil {
 		for _, b := range read {
 			b.task.History = b.task.History[max(len(b.task.History)-*w.History, 0):]
@@ -177,8 +194,14 @@ func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*
 	return b.task, nil
 }
 
-// taskBuilder puts the rows of one task together; they come ordered by part.
+// order is the one in which a taskBuilder takes the rows of a task.
+func order(a, b *dbsqlc.TaskSnapshotsRow) int {
+	return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Idx, b.Idx))
+}
+
+// taskBuilder puts the rows of one task together.
 type taskBuilder struct {
+	newest    *dbsqlc.TaskSnapshotsRow // while they are looked at for their order
 	task      *a2a.Task
 	statusSeq int64
 	user      []userMessage
@@ -211,11 +234,8 @@ func (b *taskBuilder) add(r *dbsqlc.TaskSnapshotsRow) {
 	case 2:
 		t.Artifacts = append(t.Artifacts, decodeArtifact(r.Name, r.Body).Artifact)
 	case 3:
-		for i := range t.Artifacts {
-			if t.Artifacts[i].ID == r.Name {
-				t.Artifacts[i].Parts = append(t.Artifacts[i].Parts, decodePart(r.Body))
-				return
-			}
+		if i := a2a.FindArtifact(t.Artifacts, r.Name); i >= 0 {
+			t.Artifacts[i].Parts = append(t.Artifacts[i].Parts, decodePart(r.Body))
 		}
 	case 4:
 		u := decodeArtifact(r.Name, r.Body)

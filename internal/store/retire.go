@@ -132,9 +132,12 @@ func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID,
 			return err
 		}
 	}
+	if out.Events, err = q.LogPrune(ctx, ids); err != nil {
+		return err
+	}
 	out.Pruned = len(ids)
-	out.Events, err = q.LogPrune(ctx, ids)
-	return err
+	from, to := span(ids)
+	return s.record(ctx, q, Action{Name: ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
 }
 
 func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) error {
@@ -147,9 +150,14 @@ func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, 
 		return err
 	}
 	out.Deleted = len(gone)
+	from, to := span(ids)
+	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
+}
+
+// span returns the first and the last of ids.
+func span(ids []pgtype.UUID) (from, to string) {
 	byID := func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
-	from, to := slices.MinFunc(ids, byID), slices.MaxFunc(ids, byID)
-	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from.String(), "to": to.String()}})
+	return slices.MinFunc(ids, byID).String(), slices.MaxFunc(ids, byID).String()
 }
 
 // idAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.

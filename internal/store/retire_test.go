@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
 // leftovers lists the tables that still have rows of a task.
@@ -109,6 +113,47 @@ func TestRetireDeletesWhatHasEndedAndIsSettled(t *testing.T) {
 	f.invariants()
 }
 
+// What was decided before the lock may have been another task's state, or that of a version to come.
+func TestRetireLocksOnlyWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	running, waiting, l := f.running().TaskID, f.task(), f.running()
+	f.append(l, status(a2a.StateCompleted, ""))
+	var ids []pgtype.UUID
+	for _, id := range []a2a.ID{running, waiting, l.TaskID} {
+		ids = append(ids, pgtype.UUID{Bytes: id, Valid: true})
+	}
+	got, err := dbsqlc.New(f.sql).RetireLock(f.ctx, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "locked", ids[2:], got)
+}
+
+func TestRetireLeavesTheLogOfWhatIsNotSettled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.full()
+	before := f.log(task)
+	same(t, "retired", store.Retired{}, f.retire(10, always(store.Prune)))
+	same(t, "log", before, f.log(task))
+	// A webhook that its client has deleted is settled, whatever it had not been told.
+	if err := f.DeletePush(f.ctx, ann, task, "hook"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "retired", store.Retired{Pruned: 1, Events: int64(len(before) - 1)}, f.retire(10, always(store.Prune)))
+	same(t, "actions", []string{fmt.Sprintf(`replica r1 log.prune / {"events":%d,"from":"%[2]s","tasks":1,"to":"%[2]s"}`, len(before)-1, task)}, f.actions())
+	same(t, "retired", store.Retired{Deleted: 1}, f.retire(10, always(store.Delete)))
+
+	// One that has been told of everything is, too.
+	task = f.full()
+	f.delivered(f.duePush(), false)
+	if got := f.place(task, "hook"); got.State != "active" || got.Cursor != got.Head {
+		t.Fatalf("the webhook is %+v", got)
+	}
+	same(t, "retired", store.Retired{Deleted: 1}, f.retire(10, always(store.Delete)))
+}
+
 func TestRetireLeavesYoungTasksUnread(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -193,6 +238,58 @@ func TestPurgeRemovesWhateverRuns(t *testing.T) {
 	}
 	if n, err := f.Purge(f.ctx, store.PurgeFilter{Task: other}); err != nil || n != 1 {
 		t.Errorf("purge of a task: %d, %v", n, err)
+	}
+}
+
+func TestPurgeRemovesOnlyWhatIsNamed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	type place struct{ tenant, owner, context string }
+	places := []place{{"acme", "ann", "talk"}, {"acme", "ann", "talk"}, {"acme", "ann", "work"}, {"acme", "bob", "talk"}, {"corp", "ann", "talk"}}
+	for name, tc := range map[string]struct {
+		filter func(ids []a2a.ID) store.PurgeFilter
+		gone   []int
+	}{
+		"a task":   {func(ids []a2a.ID) store.PurgeFilter { return store.PurgeFilter{Task: ids[1]} }, []int{1}},
+		"an owner": {func([]a2a.ID) store.PurgeFilter { return store.PurgeFilter{Tenant: "acme", Owner: "ann"} }, []int{0, 1, 2}},
+		"a context": {func([]a2a.ID) store.PurgeFilter {
+			return store.PurgeFilter{Tenant: "acme", Owner: "ann", ContextID: "talk"}
+		}, []int{0, 1}},
+		"a task, of an owner": {func(ids []a2a.ID) store.PurgeFilter {
+			return store.PurgeFilter{Task: ids[0], Tenant: "acme", Owner: "ann"}
+		}, []int{0}},
+		"a task of another": {func(ids []a2a.ID) store.PurgeFilter {
+			return store.PurgeFilter{Task: ids[3], Tenant: "acme", Owner: "ann"}
+		}, nil},
+		"an owner of no tasks": {func([]a2a.ID) store.PurgeFilter { return store.PurgeFilter{Tenant: "corp", Owner: "bob"} }, nil},
+	} {
+		ids := make([]a2a.ID, len(places))
+		for i, p := range places {
+			ids[i] = f.submit(store.Submission{
+				Caller: store.Caller{Tenant: p.tenant, Owner: p.owner}, Agent: agent, ContextID: p.context,
+				Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
+			}).Task
+		}
+		said := len(f.actions())
+		n, err := f.Purge(f.ctx, tc.filter(ids))
+		if err != nil || n != len(tc.gone) {
+			t.Errorf("%s: %d, %v, want %d", name, n, err, len(tc.gone))
+		}
+		for i, id := range ids {
+			if gone := len(f.leftovers(id)) == 0; gone != slices.Contains(tc.gone, i) {
+				t.Errorf("%s: task %d of %v is gone: %t", name, i, places[i], gone)
+			}
+		}
+		var purged []string
+		for _, action := range f.actions()[said:] {
+			if strings.Contains(action, " task.purge ") {
+				purged = append(purged, action)
+			}
+		}
+		if len(purged) != len(tc.gone) {
+			t.Errorf("%s: the audit log says %q", name, purged)
+		}
+		f.exec("TRUNCATE a2a.tasks, a2a.task_events, a2a.messages, a2a.task_ready, a2a.context_tasks, a2a.task_attempts, a2a.audit_log")
 	}
 }
 

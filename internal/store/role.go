@@ -20,9 +20,18 @@ const (
 	roleWorker = "a2a_worker"
 )
 
-// setRole gives a new connection its role, whoever it logged in as.
-func setRole(ctx context.Context, conn *pgx.Conn, role string) error {
-	_, err := conn.Exec(ctx, "SET ROLE "+role)
+// setUp gives a new connection its role, whoever it logged in as, and its settings. They are not
+// part of the request to connect, where poolers refuse what they do not know.
+func setUp(ctx context.Context, conn *pgx.Conn, role string, settings map[string]string) error {
+	names, values := []string{"role"}, []string{role}
+	for name, value := range settings {
+		names, values = append(names, name), append(values, value)
+	}
+	return roleError(dbsqlc.New(conn).SessionSet(ctx, names, values), conn, role)
+}
+
+// roleError says what to do when a role cannot be taken on.
+func roleError(err error, conn *pgx.Conn, role string) error {
 	switch {
 	case isCode(err, "22023"):
 		return fmt.Errorf("the database has no role %s: run a2ad migrate up", role)
@@ -36,14 +45,15 @@ func setRole(ctx context.Context, conn *pgx.Conn, role string) error {
 // alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
 func (s *Store) as(c Caller) *dbsqlc.Queries { return dbsqlc.New(callerDB{s, c}) }
 
-// callerDB sends each query behind the settings that the row policies read. Without a BEGIN
-// the two are one transaction, and the settings end with it.
+// callerDB sends each query behind the role and the settings that the row policies go by. Without
+// a BEGIN the two are one transaction, and role and settings end with it: whatever the connection
+// was before, a caller's query is never run as another role.
 type callerDB struct {
 	store *Store
 	Caller
 }
 
-const setCaller = "SELECT set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+const setCaller = "SELECT set_config('role', '" + roleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
 
 func (c Caller) settings() []any {
 	sharing := "owner"

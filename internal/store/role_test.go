@@ -95,6 +95,32 @@ func TestRowsAreSeenByTheirCallerAlone(t *testing.T) {
 	})
 }
 
+// Whatever a pooler made of a connection, requests see what is their caller's alone.
+func TestRequestsTakeOnTheirRoleEachTime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.PoolSize = 2 })
+	f.full()
+	for _, mixed := range []string{"SET ROLE a2a_worker", "RESET ROLE"} {
+		err := store.OnPools(f.ctx, f.Store, func(_ string, conn *pgx.Conn) error {
+			_, err := conn.Exec(f.ctx, mixed)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var role string
+		if err := store.QueryAs(f.ctx, f.Store, ann, "SELECT current_user::text", &role); err != nil || role != "a2a_app" {
+			t.Errorf("after %s a request reads as %s: %v", mixed, role, err)
+		}
+		for _, table := range readable {
+			var n int
+			if err := store.QueryAs(f.ctx, f.Store, store.Caller{Tenant: "other", Owner: "eve"}, "SELECT count(*) FROM a2a."+table, &n); err != nil || n != 0 {
+				t.Errorf("after %s somebody else sees %d rows of %s: %v", mixed, n, table, err)
+			}
+		}
+	}
+}
+
 func TestRequestsMayOnlyReadAndNotEverything(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

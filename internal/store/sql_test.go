@@ -12,7 +12,6 @@ import (
 
 // madeSQL is where a statement is put together, each time of constants.
 var madeSQL = map[string]string{
-	"internal/store/role.go":      `"SET ROLE " + role`,
 	"internal/notify/listener.go": `"LISTEN " + Channel`,
 }
 

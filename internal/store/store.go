@@ -99,12 +99,18 @@ type Store struct {
 	counters counters
 }
 
-// Open connects. It fails if the database cannot be reached, but does not look at the schema.
+// Open connects. It fails if the database cannot be reached, or with ErrLends, but does not look
+// at the schema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.setDefaults()
+	err := refuseLender(ctx, cfg.URL, "a2ad-"+cfg.Replica+"-probe", cfg.AcquireTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
 	s := &Store{cfg: cfg}
-	var err error
-	api := max(cfg.PoolSize/2, 2)
+	const claims = 1
+	work := max(cfg.PoolSize-cfg.PoolSize/2-claims, 2)
+	api := max(cfg.PoolSize-work-claims, 1)
 	for _, p := range []struct {
 		pool  **pgxpool.Pool
 		name  string
@@ -112,8 +118,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		size  int
 		plans map[string]string // beside those of all
 	}{
-		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, max(cfg.PoolSize-api-1, 2), nil},
-		{&s.claims, "claim", roleWorker, 1, claimPlans},
+		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, work, nil},
+		{&s.claims, "claim", roleWorker, claims, claimPlans},
 	} {
 		if *p.pool, err = s.pool(ctx, p.name, p.role, p.size, p.plans); err != nil {
 			s.Close()
@@ -148,17 +154,19 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	}
 	pc.MaxConns = int32(size)
 	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
-	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
-	params := pc.ConnConfig.RuntimeParams
-	params["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
-	params["search_path"] = "pg_catalog"
-	params["statement_timeout"] = ms(s.cfg.StatementTimeout)
-	params["lock_timeout"] = ms(s.cfg.LockTimeout)
-	params["idle_in_transaction_session_timeout"] = ms(s.cfg.IdleTxTimeout)
-	maps.Copy(params, plans)
-	maps.Copy(params, more)
+	pc.ConnConfig.DialFunc = boundCancels(pc.ConnConfig.DialFunc, s.cfg.AcquireTimeout)
+	pc.ConnConfig.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
 	pc.ConnConfig.Tracer = s.cfg.Tracer
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setRole(ctx, conn, role) }
+	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+	settings := map[string]string{
+		"search_path":                         "pg_catalog",
+		"statement_timeout":                   ms(s.cfg.StatementTimeout),
+		"lock_timeout":                        ms(s.cfg.LockTimeout),
+		"idle_in_transaction_session_timeout": ms(s.cfg.IdleTxTimeout),
+	}
+	maps.Copy(settings, plans)
+	maps.Copy(settings, more)
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setUp(ctx, conn, role, settings) }
 	p, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, err
@@ -262,6 +270,10 @@ func lost(err error) bool {
 	if errors.As(err, &e) {
 		return false
 	}
+	var ce *pgconn.ConnectError
+	if errors.As(err, &ce) {
+		return true // there was no connection, whatever PostgreSQL says why
+	}
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
 		switch pe.Code[:2] {
@@ -296,9 +308,10 @@ func (s *Store) repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// unavailable gives an error of the connection the code that callers may act on.
+// unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
+// while, as in the middle of a failover, the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) {
+	if lost(err) || isCode(err, "25006") {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err

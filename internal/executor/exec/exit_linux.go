@@ -16,7 +16,7 @@ func awaitExit(cmd *osexec.Cmd) {
 	)
 	var info [128]byte // siginfo_t, of which nothing is used
 	for {
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(cmd.Process.Pid), uintptr(unsafe.Pointer(&info)), wExited|wNoWait, 0, 0)
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(cmd.Process.Pid), uintptr(unsafe.Pointer(&info)), wExited|wNoWait, 0, 0) //nolint:gosec // info is as large as the kernel's siginfo_t
 		if errno != syscall.EINTR {
 			return
 		}

@@ -138,6 +138,16 @@ func (q *Queries) InspectNotify(ctx context.Context, channel string) error {
 	return err
 }
 
+const inspectRole = `-- name: InspectRole :exec
+SELECT pg_catalog.set_config('role', $1::text, true)
+`
+
+// InspectRole takes on a role for as long as the transaction lasts.
+func (q *Queries) InspectRole(ctx context.Context, role string) error {
+	_, err := q.db.Exec(ctx, inspectRole, role)
+	return err
+}
+
 const inspectRoles = `-- name: InspectRoles :many
 SELECT r.rolname::text AS name, r.rolsuper::boolean AS super, r.rolbypassrls::boolean AS bypass, r.rolcreaterole::boolean AS creates_roles,
   pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')::boolean AS member

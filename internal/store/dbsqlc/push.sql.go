@@ -12,8 +12,9 @@ import (
 )
 
 const destinationDown = `-- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at)
-VALUES ($1, $2, 1, clock_timestamp())
+INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
+VALUES ($1, $2, 1, clock_timestamp(), CASE WHEN $3::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN $3 <= 1 THEN clock_timestamp() + least($4::interval, $5::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
 SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
   openings = d.openings + CASE WHEN d.fails + 1 >= $3::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
@@ -676,6 +677,51 @@ UPDATE a2a.push_configs p SET lease_until = NULL WHERE p.id = $1 AND p.lease_epo
 func (q *Queries) PushReleased(ctx context.Context, iD pgtype.UUID, epoch int64) error {
 	_, err := q.db.Exec(ctx, pushReleased, iD, epoch)
 	return err
+}
+
+const pushRenew = `-- name: PushRenew :many
+WITH h AS (
+  SELECT c.id
+  FROM a2a.push_configs c
+  JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS epoch) x
+    ON c.id = x.id AND c.lease_epoch = x.epoch
+  WHERE c.id = ANY ($2) AND c.lease_until > clock_timestamp()
+  FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE a2a.push_configs c
+SET lease_until = clock_timestamp() + $1::interval
+FROM h
+WHERE c.id = h.id
+RETURNING c.id
+`
+
+type PushRenewParams struct {
+	Lease  pgtype.Interval
+	Ids    []pgtype.UUID
+	Epochs []int64
+}
+
+// PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
+// lock: an append may hold several webhooks, in any order. What it passes over for that is
+// renewed by the next call. A lease that ran out is not revived, taken or not.
+func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.UUID, error) {
+	rows, err := q.db.Query(ctx, pushRenew, arg.Lease, arg.Ids, arg.Epochs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pushReplace = `-- name: PushReplace :exec

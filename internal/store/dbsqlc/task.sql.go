@@ -461,7 +461,6 @@ UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
 WHERE $4 AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
-ORDER BY 2, 3, 4
 `
 
 type TaskSnapshotAtParams struct {
@@ -554,7 +553,6 @@ UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
 FROM a2a.task_events e
 WHERE $3 AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
-ORDER BY 1, 2, 3, 4
 `
 
 type TaskSnapshotsParams struct {
@@ -580,8 +578,9 @@ type TaskSnapshotsRow struct {
 }
 
 // TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
-// one moment. Rows: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
-// events of a task whose artifacts are not folded. Whoever calls it has checked that the caller may see
+// one moment. Rows, in no order: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
+// events of a task whose artifacts are not folded. To sort them here would be to write the log of a large
+// task to disk; they come in the order of their index anyway. Whoever calls it has checked that the caller may see
 // the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
 func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([]TaskSnapshotsRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshots, arg.Ids, arg.History, arg.Artifacts)

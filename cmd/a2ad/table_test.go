@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTablesFoldWhereTheTerminalIsNarrow(t *testing.T) {
+	t.Parallel()
+	head := []string{"TASK", "STATE", "TENANT/OWNER", "DETAIL"}
+	rows := [][]string{
+		{"0198f0e2-7c1e", "failed", "acme/billing-service@acme.example", "the warehouse did not answer: https://warehouse.example/a/path/that/is/longer/than/a/line"},
+		{"0198f0e2-7c1f", "completed", "acme/bob", "-"},
+	}
+	for _, tt := range []struct {
+		width int
+		want  string
+	}{
+		{0, `
+TASK           STATE      TENANT/OWNER                       DETAIL
+0198f0e2-7c1e  failed     acme/billing-service@acme.example  the warehouse did not answer: https://warehouse.example/a/path/that/is/longer/than/a/line
+0198f0e2-7c1f  completed  acme/bob                           -
+`}, {110, `
+TASK           STATE      TENANT/OWNER                       DETAIL
+0198f0e2-7c1e  failed     acme/billing-service@acme.example  the warehouse did not answer:
+                                                             https://warehouse.example/a/path/that/is/longer/t
+                                                             han/a/line
+0198f0e2-7c1f  completed  acme/bob                           -
+`}, {60, `
+TASK           STATE      TENANT/OWNER
+    DETAIL
+0198f0e2-7c1e  failed     acme/billing-service@acme.example
+    the warehouse did not answer:
+    https://warehouse.example/a/path/that/is/longer/than/a/l
+    ine
+0198f0e2-7c1f  completed  acme/bob
+    -
+`}, {44, `
+TASK           STATE
+    TENANT/OWNER
+    DETAIL
+0198f0e2-7c1e  failed
+    acme/billing-service@acme.example
+    the warehouse did not answer:
+    https://warehouse.example/a/path/that/is
+    /longer/than/a/line
+0198f0e2-7c1f  completed
+    acme/bob
+    -
+`},
+	} {
+		var out strings.Builder
+		if err := (&table{width: tt.width, head: head, rows: rows}).write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimPrefix(tt.want, "\n"), out.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", tt.width, diff)
+		}
+	}
+}
+
+// However narrow: nothing is left out, no line is too long, and it ends.
+func TestWrapKeepsEverything(t *testing.T) {
+	t.Parallel()
+	const text = "ünï 1234567890123456789012345678901234567890 a b c {\"new\":\"01a1f9c3-54da-74c0-a1c0-a27be48b5796\"} – end"
+	letters := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	for width := 12; width < 130; width++ {
+		got := wrap(text, 4, width)
+		if letters(got) != letters(text) {
+			t.Errorf("%d columns: %q", width, got)
+		}
+		for i, line := range strings.Split(got, "\n") {
+			n := utf8.RuneCountInString(line)
+			if i == 0 {
+				n += 4
+			}
+			if n > width {
+				t.Errorf("%d columns: %q", width, line)
+			}
+		}
+	}
+}

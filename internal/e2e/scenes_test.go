@@ -1,0 +1,469 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	apb1 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/seal"
+)
+
+// scenes move metrics, each on a cluster of its own.
+var scenes = map[string]func(s *stage){
+	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull, "streams": sceneStreams, "slow readers": sceneSlow,
+	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady,
+}
+
+const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
+
+// agent adds an agent file for replicas that start later.
+func (s *stage) agent(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.agents, name+".yaml"), []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// dialects are requests that only a rule of docs/protocol.md lets pass, by the rule.
+var dialects = map[string][2]string{
+	"L-01": {"tasks/list", `{}`},
+	"L-02": {"message/send", `{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
+	"L-03": {"message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
+	"L-04": {"tasks/list", `{"status":"cancelled"}`},
+	"L-05": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","bytes":"QQ=="}]}}`},
+	"L-07": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":1}]}}`},
+	"L-08": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"text":"x"}]}}`},
+	"L-24": {"tasks/list", `{"context_id":"c"}`},
+}
+
+func sceneRequests(s *stage) {
+	a := s.start("a", admin, "A2AD_LENIENT_VERSION=on")
+	s.shows(unseen, a, became(1, "a2ad_build_info"), became(1, "a2ad_ready"))
+	for rule, ask := range dialects {
+		before := a.scrape()
+		s.rpc(a, "echo", ask[0], ask[1])
+		s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", rule))
+	}
+	before := a.scrape()
+	s.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"none"}}`) // of 1.0, and does not say so
+	about := []string{"method", "GetTask", "version", "1.0"}
+	s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", "T-02"), grew(1, "a2ad_http_requests_total", append(about, "route", "/", "code", "200")...),
+		grew(1, "a2ad_http_request_duration_seconds_count", about...), rose("a2ad_http_request_duration_seconds_sum", about...),
+		grew(1, "a2ad_http_request_duration_seconds_bucket", append(about, "le", "+Inf")...), grew(1, "a2ad_request_errors_total", append(about, "reason", "TASK_NOT_FOUND")...))
+}
+
+func sceneWork(s *stage) {
+	a := s.start("a", admin, "A2AD_WORKERS=7")
+	s.shows(unseen, a, became(7, "a2ad_run_slots"))
+	before := a.scrape()
+	for _, op := range []string{"complete", "fail", "reject", "input", "auth"} {
+		send(s.t, s.client(a, "script"), play(`{"op":"`+op+`"}`))
+	}
+	send(s.t, s.client(a, "script"), play(`{"op":"error","times":1}`))
+	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // that is as often as it is tried
+	hangs, deaf := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)), submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
+	s.shows(before, a, became(2, "a2ad_runs"))
+	for _, task := range []string{hangs, deaf} {
+		if _, err := s.client(a, "script").Cancel(bounded(s.t), task); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	states := []moved{
+		grew(9, "a2ad_task_transitions_total", "state", "submitted"), grew(11, "a2ad_task_transitions_total", "state", "working"),
+		grew(2, "a2ad_task_transitions_total", "state", "completed"), grew(2, "a2ad_task_transitions_total", "state", "failed"),
+		grew(1, "a2ad_task_transitions_total", "state", "rejected"), grew(1, "a2ad_task_transitions_total", "state", "input-required"),
+		grew(1, "a2ad_task_transitions_total", "state", "auth-required"), grew(2, "a2ad_task_transitions_total", "state", "canceled"),
+	}
+	s.shows(before, a, append(states, grew(11, "a2ad_claims_total", "worker", "local"), grew(6, "a2ad_attempts_total", "worker", "local", "outcome", "finished"),
+		grew(1, "a2ad_attempts_total", "worker", "local", "outcome", "failed"), grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "retry"),
+		grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "canceled"), grew(1, "a2ad_executors_abandoned_total"),
+		grew(9, "a2ad_submit_group_size_sum"), rose("a2ad_submit_group_size_count"), rose("a2ad_append_group_size_sum"), rose("a2ad_append_group_size_count"))...)
+}
+
+func sceneLeases(s *stage) {
+	s.agent("ends", scriptAgent("ends", "on_lost_lease: fail\n"))
+	a := s.start("a", admin)
+	var again string
+	for _, agent := range []string{"script", "asks", "ends"} {
+		task := submit(s.t, s.client(a, agent), play(`{"op":"hang"}`))
+		s.runner(task)
+		if agent == "script" {
+			again = task
+		}
+	}
+	b := s.start("b", admin)
+	before, own := b.scrape(), a.scrape()
+	a.freeze()
+	s.shows(before, b, grew(1, "a2ad_leases_expired_total", "fate", "retry"), grew(1, "a2ad_leases_expired_total", "fate", "fail"),
+		grew(1, "a2ad_leases_expired_total", "fate", "input-required"))
+	a.thaw()
+	s.shows(own, a, grew(3, "a2ad_attempts_total", "worker", "local", "outcome", "lost"))
+	s.runner(again)
+	if _, err := s.client(b, "script").Cancel(bounded(s.t), again); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func scenePull(s *stage) {
+	s.agent("far", "name: far\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\nlimits: {max_attempts: 5, backoff: {base: 10ms, max: 10ms}}\n")
+	a := s.start("a", admin)
+	before := a.scrape()
+	submit(s.t, s.client(a, "far"), say("x"))
+	for _, outcome := range []string{"retry", "release", "done"} {
+		s.finishRun(a, s.claimRun(a, "far"), outcome)
+	}
+	submit(s.t, s.client(a, "far"), say("y"))
+	s.finishRun(a, s.claimRun(a, "far"), "fail")
+	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "retry"),
+		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "released"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "finished"),
+		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "failed"))
+}
+
+// pulledRun is what a worker that pulls is given.
+type pulledRun struct {
+	TaskID, Traceparent string
+	Epoch               int64
+	Attempt             int
+}
+
+// claimRun takes a run of an agent that is pulled.
+func (c *cluster) claimRun(a *replica, agent string) pulledRun {
+	c.t.Helper()
+	answer := c.post(a, "/worker/v1/claim", `{"worker":"w","agents":["`+agent+`"],"max":1,"waitSeconds":20}`)
+	var got struct{ Runs []pulledRun }
+	if err := json.Unmarshal(answer.body, &got); err != nil || len(got.Runs) != 1 {
+		c.t.Fatalf("claim: %d %s %v, want a run", answer.status, answer.body, err)
+	}
+	return got.Runs[0]
+}
+
+func (c *cluster) finishRun(a *replica, run pulledRun, outcome string) {
+	c.t.Helper()
+	if answer := c.post(a, fmt.Sprintf("/worker/v1/runs/%s/%d/finish", run.TaskID, run.Epoch), `{"outcome":"`+outcome+`"}`); answer.status != http.StatusOK {
+		c.t.Errorf("finish: %d %s", answer.status, answer.body)
+	}
+}
+
+func sceneStreams(s *stage) {
+	a, b := s.start("a", admin, "A2AD_WORKERS=0"), s.start("b", "A2AD_WAKE_INTERVAL=1h")
+	send(s.t, s.client(b, "echo"), say("its first wake goes out at once, and the next an hour later"))
+	before := a.scrape()
+	g := newGate(s.t)
+	task := submit(s.t, s.client(b, "script"), play(g.op()+`,{"op":"chunk","id":"a","n":10,"every_ms":100}`))
+	g.await(0)
+	over := make(chan error, 1)
+	go func() {
+		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}), nil)
+		if err == nil && len(events) != 12 {
+			err = fmt.Errorf("the stream has %d events, want 12", len(events))
+		}
+		over <- err
+	}()
+	s.shows(before, a, grew(1, "a2ad_sse_streams"))
+	g.open()
+	if err := <-over; err != nil {
+		s.t.Error(err)
+	}
+	s.shows(before, a, grew(11, "a2ad_sse_events_total"), grew(11, "a2ad_sse_lag_seconds_count"), rose("a2ad_sse_lag_seconds_sum"), rose("a2ad_stream_poll_hits_total"))
+}
+
+// Scripts whose events are more than what sockets on the way hold, and more than the window of a call.
+const (
+	much  = `{"op":"chunk","id":"a","n":18,"bytes":500000}`
+	aCall = `{"op":"chunk","id":"a","n":6,"bytes":500000}`
+)
+
+// sceneSlow has clients that begin a stream and read nothing of it, over each transport.
+func sceneSlow(s *stage) {
+	cert, key, roots := certificate(s.t)
+	limits := []string{admin, "A2AD_SSE_WRITE_TIMEOUT=500ms"}
+	a := s.start("a", append(limits, "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
+	before := a.scrape()
+	params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[` + much + `]}}]}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":` + params + `}`
+	lazy := a.dial()
+	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		s.t.Fatal(err)
+	}
+	s.shows(before, a, grew(1, "a2ad_sse_slow_readers_total"))
+
+	conn, err := grpc.NewClient(a.awaitLog("ready", nil).str("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	var req apb1.SendMessageRequest
+	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[`+aCall+`]}}]}}`), &req); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := apb1.NewA2AServiceClient(conn).SendStreamingMessage(metadata.AppendToOutgoingContext(bounded(s.t), "a2a-version", "1.0"), &req); err != nil {
+		s.t.Fatal(err)
+	}
+	s.shows(before, a, grew(2, "a2ad_sse_slow_readers_total"))
+
+	b := s.start("b", append(limits, "A2AD_TLS_CERT="+cert, "A2AD_TLS_KEY="+key)...)
+	before = b.scrape()
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, "https"+strings.TrimPrefix(b.base, "http")+"/agents/script", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	post.Header.Set("Content-Type", "application/json")
+	resp, err := tr.RoundTrip(post)
+	if err != nil || resp.ProtoMajor != 2 {
+		s.t.Fatalf("a stream over HTTP/2: %v, %v", resp, err)
+	}
+	defer resp.Body.Close()
+	s.shows(before, b, grew(1, "a2ad_sse_slow_readers_total"))
+	s.settle()
+	b.stop() // nobody else speaks TLS here
+}
+
+// certificate writes one for example.com, and its key.
+func certificate(t *testing.T) (cert, key string, roots *x509.CertPool) {
+	t.Helper()
+	srv := httptest.NewTLSServer(http.NotFoundHandler())
+	defer srv.Close()
+	pair := srv.TLS.Certificates[0]
+	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	return cert, key, roots
+}
+
+func sceneWakes(s *stage) {
+	a, b := s.start("a", admin), s.start("b")
+	before := a.scrape()
+	send(s.t, s.client(a, "echo"), say("x"))
+	s.shows(before, a, rose("a2ad_wakes_sent_total"), rose("a2ad_wake_flushes_total", "result", "sent"), rose("a2ad_wakes_received_total", "kind", "own"))
+	before = a.scrape()
+	send(s.t, s.client(b, "echo"), say("x"))
+	s.exec(`NOTIFY a2ad, 'gibberish'`)
+	s.shows(before, a, rose("a2ad_wakes_received_total", "kind", "all"), grew(1, "a2ad_wakes_received_total", "kind", "unreadable"))
+
+	// A listener that cannot come back, for a while.
+	cfg, err := pgx.ParseConfig(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name := pgx.Identifier{cfg.Database}.Sanitize()
+	cfg.Database = "postgres"
+	conn, err := pgx.ConnectConfig(bounded(s.t), cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	before = a.scrape()
+	for _, allowed := range []string{"false", "true"} {
+		if _, err := conn.Exec(bounded(s.t), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS `+allowed); err != nil {
+			s.t.Fatal(err)
+		}
+		if allowed == "false" {
+			for _, pid := range s.backends(a, "listener") {
+				s.terminate(pid)
+			}
+			s.shows(before, a, became(0, "a2ad_listener_up"))
+		}
+	}
+	s.shows(before, a, grew(1, "a2ad_listener_reconnects_total"))
+}
+
+// exec runs a statement.
+func (s *stage) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(bounded(s.t), sql, args...); err != nil {
+		s.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func sceneWebhooks(s *stage) {
+	hold := make(chan struct{})
+	open := sync.OnceFunc(func() { close(hold) })
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		switch r.URL.Path {
+		case "/held":
+			<-hold
+		case "/timeout":
+			<-r.Context().Done()
+		case "/redirect":
+			http.Redirect(w, r, "/delivered", http.StatusFound)
+		default:
+			w.WriteHeader(map[string]int{"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests, "/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent}[r.URL.Path])
+		}
+	}))
+	defer sink.Close()
+	defer open()
+	hooks := map[string]string{"connect": "http://" + freePort(s.t) + "/", "tls": "https" + strings.TrimPrefix(sink.URL, "http") + "/"}
+	for _, class := range []string{"delivered", "gone", "redirect", "client_error", "throttled", "server_error", "timeout"} {
+		hooks[class] = sink.URL + "/" + class
+	}
+	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0", "A2AD_PUSH_TIMEOUT=3s")...)
+	for class, hook := range hooks {
+		before := a.scrape()
+		s.sendHooked(a, `{"url":"`+hook+`"}`, `{"op":"complete"}`)
+		s.shows(before, a, rose("a2ad_push_attempts_total", "class", class))
+	}
+	s.hooksSettled()
+	before := a.scrape()
+	s.sendHooked(a, `{"url":"`+sink.URL+`/held"}`, `{"op":"complete"}`)
+	s.shows(before, a, grew(1, "a2ad_push_in_flight"))
+	open()
+	s.shows(unseen, a, rose("a2ad_push_attempts_total", "class", "delivered"))
+	s.hooksSettled()
+}
+
+// sceneFacts has what is read of the database be there before a replica reads it first: it does
+// so again after 15 s only.
+func sceneFacts(s *stage) {
+	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0,1h", "A2AD_PUSH_BREAKER=1,1h,1h")...)
+	for _, op := range []string{"complete", "fail", "reject", "input", "auth"} {
+		send(s.t, s.client(a, "script"), play(`{"op":"`+op+`"}`))
+	}
+	working := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`))
+	canceled := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`))
+	s.runner(working)
+	s.runner(canceled)
+	if _, err := s.client(a, "script").Cancel(bounded(s.t), canceled); err != nil {
+		s.t.Fatal(err)
+	}
+	var rests, hooked [2]string
+	for i := range rests {
+		rests[i] = "http://" + freePort(s.t)
+		hooked[i] = s.sendHooked(a, `{"url":"`+rests[i]+`/"}`, `{"op":"complete"}`)
+	}
+	until(s.t, "two destinations rest", func() bool {
+		return one[int](s.cluster, `SELECT count(*) FROM a2a.push_destinations WHERE open_until > clock_timestamp()`) == 2
+	})
+	s.exec(`UPDATE a2a.push_destinations SET disabled_at = clock_timestamp() WHERE origin = $1`, rests[1])
+
+	// Agents whose workers are elsewhere: one that the next replica serves, and one it does not.
+	s.agents = s.t.TempDir()
+	far := func(name string) string {
+		return "name: " + name + "\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"
+	}
+	s.agent("far", far("far"))
+	s.agent("foreign", far("foreign"))
+	b := s.start("b", "A2AD_DEFAULT_AGENT=far")
+	waiting := []string{submit(s.t, s.client(b, "far"), say("x")), submit(s.t, s.client(b, "foreign"), say("x"))}
+
+	// A transaction that keeps dead rows, and does not take the notifications that it listens for.
+	conn, err := pgx.Connect(bounded(s.t), s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, sql := range []string{`LISTEN deaf`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM a2a.tasks`} {
+		if _, err := conn.Exec(bounded(s.t), sql); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.exec(`SELECT pg_notify('deaf', repeat('x', 7000) || n) FROM generate_series(1, 20) n`)
+
+	if err := os.Remove(filepath.Join(s.agents, "foreign.yaml")); err != nil {
+		s.t.Fatal(err)
+	}
+	// What the statistics say is sent when a session ends, at the latest.
+	s.exec(`CREATE TABLE a2a.worn (n int) WITH (autovacuum_enabled = off)`)
+	s.exec(`INSERT INTO a2a.worn SELECT generate_series(1, 1000)`)
+	s.exec(`DELETE FROM a2a.worn WHERE n <= 400`)
+	until(s.t, "the statistics have the dead rows", func() bool {
+		n, err := query[int64](s.cluster, `SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'worn'`)
+		return err == nil && n == 400
+	})
+	c := s.start("c", admin, "A2AD_WORKERS=0", "A2AD_DEFAULT_AGENT=far")
+	states := make([]moved, 0, 8)
+	for state, n := range map[string]float64{"submitted": 2, "working": 1, "completed": 3, "failed": 1, "canceled": 1, "rejected": 1, "input-required": 1, "auth-required": 1} {
+		states = append(states, became(n, "a2ad_tasks", "state", state))
+	}
+	s.shows(unseen, c, append(states, became(1, "a2ad_queue_tasks", "agent", "far"), became(1, "a2ad_queue_tasks", "agent", "other"),
+		rose("a2ad_queue_oldest_seconds", "agent", "far"), rose("a2ad_queue_oldest_seconds", "agent", "other"),
+		became(2, "a2ad_push_backlog"), rose("a2ad_push_oldest_seconds"), became(1, "a2ad_push_dest_open"), became(1, "a2ad_push_dest_disabled"),
+		rose("a2ad_db_oldest_transaction_seconds"), rose("a2ad_db_notification_queue_ratio"),
+		became(400, "a2ad_db_table_dead_rows", "table", "worn"), became(600, "a2ad_db_table_rows", "table", "worn"), rose("a2ad_db_table_bytes", "table", "worn"))...)
+	s.exec(`DROP TABLE a2a.worn`)
+	for i, task := range append(waiting, working) {
+		if _, err := s.client([]*replica{b, b, a}[i], []string{"far", "foreign", "script"}[i]).Cancel(bounded(s.t), task); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, task := range hooked {
+		if got := s.rpc(a, "script", "tasks/pushNotificationConfig/delete", `{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
+			s.t.Errorf("delete: %s", got.body)
+		}
+	}
+	for _, r := range s.alive() {
+		r.stop() // none serves all agents, whose tasks are read again at the end
+	}
+}
+
+// scenePools holds up all that reads tasks.
+func scenePools(s *stage) {
+	a := s.start("a", admin, "A2AD_DB_POOL=4", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
+	s.shows(unseen, a, rose("a2ad_db_pool_max", "pool", "api"), rose("a2ad_db_pool_idle"))
+	task := send(s.t, s.client(a, "echo"), say("x")).TaskID
+	a.log.expectErrors()
+	b := s.start("b", admin, "A2AD_WORKERS=0", "A2AD_STATEMENT_TIMEOUT=1s")
+	b.log.expectErrors()
+	lock, err := s.db.Begin(bounded(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer lock.Rollback(context.Background()) //nolint:errcheck // it is over already
+	if _, err := lock.Exec(bounded(s.t), `LOCK TABLE a2a.tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
+		s.t.Fatal(err)
+	}
+	before := a.scrape() // the tasks are not counted
+	var asked sync.WaitGroup
+	for range 12 {
+		asked.Go(func() { s.rpc(a, "echo", "tasks/get", `{"id":"`+task+`"}`) })
+	}
+	s.shows(before, a, rose("a2ad_db_pool_acquired", "pool", "api"), rose("a2ad_db_pool_waits_total", "pool", "api"),
+		rose("a2ad_db_pool_canceled_total", "pool", "api"))
+	s.shows(unseen, b, rose("a2ad_db_metrics_failures_total"))
+	if err := lock.Rollback(bounded(s.t)); err != nil {
+		s.t.Fatal(err)
+	}
+	asked.Wait()
+	s.shows(before, a, rose("a2ad_db_pool_acquires_total", "pool", "api"), rose("a2ad_db_pool_wait_seconds_total", "pool", "api"))
+}
+
+func sceneReady(s *stage) {
+	a := s.start("a", admin, "A2AD_DRAIN_DELAY=5s")
+	s.shows(unseen, a, became(1, "a2ad_ready"))
+	before := a.scrape()
+	a.signal(syscall.SIGTERM)
+	s.shows(before, a, became(0, "a2ad_ready"))
+	a.awaitExit()
+}

@@ -1,0 +1,146 @@
+package push
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+func TestLeaseIsHeldByBothClocks(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	now := start
+	h := newHold(&store.Delivery{}, func() time.Time { return now }, start, 10*time.Second, func() {})
+	defer h.release()
+	for name, tt := range map[string]struct {
+		now  time.Time
+		want bool
+	}{
+		"at once":                       {start, true},
+		"in time":                       {start.Add(8 * time.Second), true},
+		"within the margin":             {start.Add(9500 * time.Millisecond), false},
+		"late":                          {start.Add(time.Minute), false},
+		"after the machine slept":       {start.Add(time.Minute).Round(0), false}, // the wall clock alone has moved
+		"when the wall clock went back": {start.Add(-time.Hour), true},
+	} {
+		if now = tt.now; h.held() != tt.want {
+			t.Errorf("%s: %t, want %t", name, !tt.want, tt.want)
+		}
+	}
+}
+
+// TestHoldEndsUnlessItIsRenewed: by itself, when nothing is written that would ask.
+func TestHoldEndsUnlessItIsRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		lost := make(chan time.Duration, 1)
+		lose := func() { lost <- time.Since(start) }
+		h := newHold(&store.Delivery{}, time.Now, start, 30*time.Second, lose)
+		time.Sleep(20 * time.Second)
+		if !h.old() || !h.held() {
+			t.Errorf("after 20 s: old %t, held %t, want both", h.old(), h.held())
+		}
+		h.renewed(start.Add(20 * time.Second))
+		if h.old() {
+			t.Error("it is old when it was just renewed")
+		}
+		if got, want := <-lost, 49*time.Second; got != want || h.held() {
+			t.Errorf("given up after %v, held %t, want %v", got, h.held(), want)
+		}
+		h.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
+		never := newHold(&store.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
+		if got, want := <-lost, 109*time.Second; got != want || never.held() {
+			t.Errorf("one that was never renewed is given up after %v, want %v", got, want)
+		}
+	})
+}
+
+// TestLongRequestKeepsItsWebhook: it takes longer than a lease, and nobody else makes it too.
+func TestLongRequestKeepsItsWebhook(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	entered, released := make(chan struct{}, 10), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	s := newSink(t, func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-released
+	})
+	const lease = 2 * time.Second
+	task := b.task(a2a.PushConfig{URL: s.URL})
+	b.deliver(func(c *DelivererConfig) { c.Lease = lease })
+	b.deliver(func(c *DelivererConfig) { c.Store, c.Lease = b.replica("r2"), lease })
+	t.Cleanup(release) // before the deliverers end
+	<-entered
+	var first, until time.Time
+	p := b.await(task, "renewed for twice the lease", func(store.PushRow) bool {
+		if err := b.sql.QueryRow(t.Context(), "SELECT coalesce(lease_until, 'epoch') FROM a2a.push_configs").Scan(&until); err != nil {
+			t.Fatal(err)
+		}
+		if first.IsZero() {
+			first = until
+		}
+		return until.Sub(first) > 2*lease
+	})
+	if n := len(s.requests()); n != 1 {
+		t.Errorf("%d requests, want the one under way", n)
+	}
+	release()
+	b.settled(task, 1)
+	if tries := b.tries(p); len(tries) != 1 {
+		t.Errorf("ledger %+v, want one try", tries)
+	}
+}
+
+// TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds: not only when its request would have.
+func TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	s := newSink(t, ok)
+	task := b.task(a2a.PushConfig{URL: s.URL})
+	const lease = time.Second
+	due, err := b.ClaimPushes(t.Context(), 1, 1, lease) // and is dead
+	if err != nil || len(due) != 1 {
+		t.Fatalf("claimed %v, %v", due, err)
+	}
+	b.deliver(func(c *DelivererConfig) { c.Lease = time.Hour })
+	b.settled(task, 1)
+}
+
+// TestRequestIsCutOffWhenItsLeaseCannotBeRenewed: another process may make it by then.
+func TestRequestIsCutOffWhenItsLeaseCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var n atomic.Int32
+	gone := make(chan struct{})
+	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) {
+		if n.Add(1) == 1 {
+			<-r.Context().Done()
+			close(gone)
+		}
+	})
+	task := b.task(a2a.PushConfig{URL: s.URL})
+	if _, err := b.sql.Exec(t.Context(), `
+		CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER lost BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
+			WHEN (NEW.lease_epoch = OLD.lease_epoch AND NEW.lease_until > OLD.lease_until) EXECUTE FUNCTION lost()`); err != nil {
+		t.Fatal(err)
+	}
+	b.deliver(func(c *DelivererConfig) {
+		c.Lease, c.Client = time.Second, newClient(t, ClientConfig{Policy: dev, Timeout: 2 * patience, HeaderTimeout: 2 * patience})
+	})
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		t.Fatal("the request goes on")
+	}
+	if p := b.settled(task, 1); len(b.tries(p)) != 1 {
+		t.Errorf("ledger %+v, want the second request alone", b.tries(p))
+	}
+}
