@@ -258,29 +258,65 @@ func TestWrittenBatchHasNoErrorOfAnother(t *testing.T) {
 	f.invariants()
 }
 
-// What only the second transaction finds to be bad fails its owner alone.
+// What only the second transaction finds to be bad fails its owner alone, and what the first one wrote
+// is not written again.
 func TestPoisonAmongBatchesWithNewWebhooks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	leases, batches := f.hooked(func(i int) store.Batch {
-		if i == 3 {
+		switch i {
+		case 0:
+			return store.Batch{Checkpoint: a2a.Raw(`1`)}
+		case 3:
 			return store.Batch{Events: []a2a.Event{status(77)}} // which breaks a rule of the table
 		}
 		return store.Batch{Events: []a2a.Event{chunk("a", fmt.Sprint(i)), status(a2a.StateCompleted)}}
 	})
 	for i, r := range f.together(f.Store, leases, batches) {
 		want := 4
-		if i == 3 {
+		switch {
+		case i == 0:
+			want = 2
+		case i == 3:
 			want = 2
 			wantCode(t, r.err, a2a.CodeInvalidAgentResponse)
-		} else if r.err != nil {
+		}
+		if i != 3 && r.err != nil {
 			t.Errorf("append %d: %v", i, r.err)
 		}
 		if n := len(f.log(leases[i].TaskID)); n != want {
 			t.Errorf("append %d: %d events, want %d", i, n, want)
 		}
 	}
+	f.wantOneCheckpoint()
 	f.append(leases[3], status(a2a.StateFailed))
 	f.wantHeads("in the end", 3)
 	f.invariants()
+}
+
+func TestWrittenBatchIsNotInTheSecondTransaction(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	leases, batches := f.hooked(func(i int) store.Batch {
+		if i == 0 {
+			return store.Batch{Checkpoint: a2a.Raw(`1`)}
+		}
+		return store.Batch{Events: []a2a.Event{chunk("a", "x")}}
+	})
+	for i, r := range f.together(f.Store, leases, batches) {
+		if r.err != nil {
+			t.Errorf("append %d: %v", i, r.err)
+		}
+	}
+	f.wantOneCheckpoint()
+	f.wantHeads("in the end", 3)
+	f.invariants()
+}
+
+// wantOneCheckpoint wants that there is one checkpoint, which was saved once.
+func (f *fixture) wantOneCheckpoint() {
+	f.t.Helper()
+	if got := value[string](f, "SELECT string_agg(body::text || CASE xmax::text WHEN '0' THEN '' ELSE ', written again' END, ';') FROM a2a.task_checkpoints"); got != "1" {
+		f.t.Errorf("checkpoints: %s", got)
+	}
 }
