@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,8 +69,10 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 		plan := f.analyze(tt.statement, args)
 		others := 0
 		for _, m := range removed.FindAllStringSubmatch(plan, -1) {
-			var n int
-			fmt.Sscan(m[1], &n)
+			n, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
 			others += n
 		}
 		most := 0

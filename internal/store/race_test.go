@@ -274,10 +274,10 @@ func TestPoisonAmongBatchesWithNewWebhooks(t *testing.T) {
 	})
 	for i, r := range f.together(f.Store, leases, batches) {
 		want := 4
-		switch {
-		case i == 0:
+		switch i {
+		case 0:
 			want = 2
-		case i == 3:
+		case 3:
 			want = 2
 			wantCode(t, r.err, a2a.CodeInvalidAgentResponse)
 		}
