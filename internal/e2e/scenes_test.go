@@ -430,7 +430,7 @@ func sceneFacts(s *stage) {
 
 // scenePools holds up all that reads tasks.
 func scenePools(s *stage) {
-	a := s.start("a", admin, "A2AD_DB_POOL=4", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
+	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
 	s.shows(unseen, a, rose("a2ad_db_pool_max", "pool", "api"), rose("a2ad_db_pool_idle"))
 	task := send(s.t, s.client(a, "echo"), say("x")).TaskID
 	a.log.expectErrors()
