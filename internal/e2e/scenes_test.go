@@ -202,7 +202,7 @@ func sceneSlow(s *stage) {
 	params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[` + much + `]}}]}}`
 	body := `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":` + params + `}`
 	lazy := a.dial()
-	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		s.t.Fatal(err)
 	}
 	s.shows(before, a, grew(1, "a2ad_sse_slow_readers_total"))
