@@ -260,7 +260,10 @@ func sceneWebhooks(s *stage) {
 		case "/redirect":
 			http.Redirect(w, r, "/delivered", http.StatusFound)
 		default:
-			w.WriteHeader(map[string]int{"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests, "/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent}[r.URL.Path])
+			w.WriteHeader(map[string]int{
+				"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests,
+				"/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent,
+			}[r.URL.Path])
 		}
 	}))
 	defer sink.Close()
