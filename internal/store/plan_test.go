@@ -14,7 +14,7 @@ import (
 // kept has a connection plan as those of the server do: once, for no arguments in particular.
 const kept = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off"
 
-// statement returns one of the server's.
+// statement returns the text of one of the server's statements.
 func (f *fixture) statement(name string) string {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join("dbsqlc", "*.sql.go"))
