@@ -262,8 +262,8 @@ func (r *replica) openAPI(ctx context.Context) error {
 		signer = r.pushKeys
 	}
 	r.server, err = rpc.New(rpc.Config{
-		CardSigner: signer,
-		Engine:     r.engine, JWKS: r.pushKeys.JWKS, Workers: r.workers, Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
@@ -348,7 +348,8 @@ func (r *replica) run(ctx, told context.Context) error {
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
-			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run}, {Name: "api keys", Run: r.followKeys}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
+			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run},
+			{Name: "api keys", Run: r.followKeys}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

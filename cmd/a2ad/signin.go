@@ -45,7 +45,7 @@ type counted struct {
 	r *replica
 }
 
-// Authenticate is called once the server is there.
+// Authenticate must not be called before there is a server.
 func (c counted) Authenticate(req *http.Request) (auth.Principal, error) {
 	return c.r.server.SignIn(req)
 }

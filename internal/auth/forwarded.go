@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -30,12 +31,7 @@ func (c Certs) fromProxy(remoteAddr string) bool {
 		return false
 	}
 	addr := peer.Addr().Unmap()
-	for _, p := range c.Proxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // forwarded returns the holder of the certificate that a trusted proxy was shown.

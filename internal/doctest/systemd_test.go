@@ -229,27 +229,3 @@ func awaitAnswer(t *testing.T, url string) {
 		}
 	}
 }
-
-// TestEveryAlertHasASection: the runbook is complete, also for alerts that come later.
-func TestEveryAlertHasASection(t *testing.T) {
-	t.Parallel()
-	text := readRepo(t, "docs", "operations.md")
-	alerts := []string{
-		"A2adDown", "A2adNotReady", "A2adQueueStuck", "A2adLeasesLost", "A2adErrors", "A2adLatency", "A2adWebhooksBehind", "A2adBreakersOpen",
-		"A2adListenerLost", "A2adPoolExhausted", "A2adOldTransaction",
-	}
-	files, err := filepath.Glob(filepath.Join(root, "deploy", "prometheus", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		alerts = append(alerts, submatches(`(?m)^ *- alert: (\w+)`, readRepo(t, "deploy", "prometheus", filepath.Base(file)))...)
-	}
-	for _, name := range alerts {
-		_, section, ok := strings.Cut(text, "\n### "+name+"\n")
-		section, _, _ = strings.Cut(section, "\n### ")
-		if !ok || !strings.Contains(section, "\nDo: ") {
-			t.Errorf("docs/operations.md has no section for %s that says what to do", name)
-		}
-	}
-}

@@ -100,10 +100,9 @@ func TestWhatAgentsWriteIsData(t *testing.T) {
 	defer bait.Close()
 	parts := fmt.Sprintf(`[{"text":"<script>alert(1)</script>\u2028\r\n\r\nevent: x\ndata: y"},{"url":"file:///etc/passwd","filename":"../../etc/passwd","mediaType":"text/html\r\nSet-Cookie: a=b"},{"url":"%s/x"},{"raw":"//4AAQ==","mediaType":"application/octet-stream"},{"data":{"$ref":"%s/y","__proto__":{"a":1}}}]`, bait.URL, bait.URL)
 	event := `{"artifactUpdate":{"artifact":{"artifactId":"a\r\nX: y","name":"<b>","parts":` + parts + `},"lastChunk":true}}`
-	if err := os.WriteFile(filepath.Join(c.agents, "harm.yaml"), fmt.Appendf(nil, "name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: {exec: {command: [/bin/cat, %s], output: events}}\n", filepath.Join(c.agents, "events.txt")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(c.agents, "events.txt"), []byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
+	events := filepath.Join(c.agents, "events.txt")
+	c.agent("harm", "name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: {exec: {command: [/bin/cat, "+events+"], output: events}}\n")
+	if err := os.WriteFile(events, []byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a := c.start("a")

@@ -7,8 +7,6 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,7 +177,7 @@ func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
 			t.Errorf("%s: %d %v %s", path, got.status, got.header, got.body)
 		}
 		a.awaitLog("request", func(l logLine) bool {
-			return l.str("path") == path && strings.Contains(l.str("cause"), "keys of the issuer: discover issuer: ")
+			return l.str("path") == path && strings.Contains(l.str("err"), "keys of the issuer: discover issuer: ")
 		})
 	}
 	// Nobody else is held up.
@@ -389,9 +387,7 @@ func TestAuthRequiredGrantsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], output: text}}\n"
-	if err := os.WriteFile(filepath.Join(c.agents, "dump.yaml"), []byte(dump), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("dump", dump)
 	a := c.start("a", "A2AD_AUTH=required")
 	ann, reader, bob := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "bob", "tasks:read,tasks:write")
 	c.key = ann

@@ -167,10 +167,7 @@ func (c *cluster) outside() *far {
 		"web":     fmt.Sprintf("http: {url: http://%s/run, cancel_url: http://%s/cancel}", f.addr, f.addr),
 		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentBook, f.book),
 	} {
-		text := fmt.Sprintf("name: %s\ndescription: Counts.\nexecutor: {%s}\n%s", name, executor, more)
-		if err := os.WriteFile(filepath.Join(c.agents, name+".yaml"), []byte(text), 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		c.agent(name, fmt.Sprintf("name: %s\ndescription: Counts.\nexecutor: {%s}\n%s", name, executor, more))
 	}
 	f.start()
 	c.t.Cleanup(f.kill)

@@ -83,12 +83,18 @@ func clusterOn(t *testing.T, db *storetest.DB) *cluster {
 		retry: backoff.Policy{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	}
 	for name, text := range agentFiles {
-		if err := os.WriteFile(filepath.Join(c.agents, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		c.agent(strings.TrimSuffix(name, ".yaml"), text)
 	}
 	t.Cleanup(c.finish)
 	return c
+}
+
+// agent writes an agent file, for replicas that start later or are told to read again.
+func (c *cluster) agent(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.agents, name+".yaml"), []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // start adds a replica. env overrides the settings of tests.

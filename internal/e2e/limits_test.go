@@ -28,7 +28,7 @@ func TestReaderThatStopsIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := request("message/stream", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+ops+`]}}]}}`)
-	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var task string
@@ -60,8 +60,8 @@ func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
 	a := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s")
 	big := send(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
 	for name, text := range map[string]string{
-		"tasks/get":     "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
-		"over HTTP/1.1": "GET /agents/script/tasks/" + big.TaskID + " HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\n\r\n",
+		"tasks/get": "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
+		"HTTP+JSON": "GET /agents/script/tasks/" + big.TaskID + " HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\n\r\n",
 	} {
 		conn := a.dial()
 		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
@@ -198,7 +198,7 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	conn := a.dial()
 	body := request("tasks/resubscribe", `{"id":"`+asked.TaskID+`"}`)
-	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var seen strings.Builder

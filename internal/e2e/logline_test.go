@@ -27,7 +27,7 @@ func TestEachBindingLogsAndCountsARequestAlike(t *testing.T) {
 	at := func(n string) string { return "00-" + n + clientTrace[1:] + "-" + clientSpan + "-01" }
 	c.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+task.ID+`"}}`, "A2A-Version", "1.0", "Traceparent", at("1"), "Authorization", "Bearer "+secret)
 	c.do(a, http.MethodGet, "/tasks/"+task.ID, nil, "A2A-Version", "1.0", "Traceparent", at("2"), "Authorization", "Bearer "+secret)
-	conn, err := grpc.NewClient(a.awaitLog("ready", nil).str("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_GRPC_LISTEN=127.0.0.1:0", "A2AD_LENIENT_VERSION=on")
-	conn, err := grpc.NewClient(a.awaitLog("ready", nil).str("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -152,9 +152,9 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 	var conns []net.Conn
 	for i := range 2 * n {
 		conn := r.dial()
-		text := "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Ty"
+		text := "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Ty"
 		if i%2 == 0 {
-			text = "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+			text = "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 		}
 		if _, err := io.WriteString(conn, text); err != nil {
 			c.t.Fatal(err)

@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -119,9 +117,7 @@ func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
 	c := newCluster(t)
 	up := c.start("up")
 	file := fmt.Sprintf("name: front\ndescription: Plays scripts elsewhere.\nexecutor: {a2a: {card: %q}}\n", up.base+"/agents/script/.well-known/agent-card.json")
-	if err := os.WriteFile(filepath.Join(c.agents, "front.yaml"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("front", file)
 	a := c.start("a")
 	b := c.start("b", "A2AD_WORKERS=0")
 	task := submit(t, c.client(b, "front"), play(`{"op":"input","text":"which?"}`))
@@ -210,9 +206,7 @@ func TestAgentIsToldOfItsExtensions(t *testing.T) {
 	const own, other = "https://example.com/own/v1", "https://example.com/other/v1"
 	file := "name: tells\ndescription: Says what it is told.\nextensions: [{uri: " + own + "}, {uri: " + other + "}]\n" +
 		`executor: {exec: {command: [sed, 's/.*],"extensions":\(.*\)}$/<\1>/'], output: text}}` + "\n"
-	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("tells", file)
 	a := c.start("a")
 	for _, tc := range []struct {
 		header []string
@@ -236,9 +230,7 @@ func TestAgentIsToldOfRequestMetadata(t *testing.T) {
 	c := newCluster(t)
 	file := "name: tells\ndescription: Says what it is told.\n" +
 		`executor: {exec: {command: [sed, 's/.*"requestMetadata":\(.*\)}$/<\1>/'], output: text}}` + "\n"
-	if err := os.WriteFile(filepath.Join(c.agents, "tells.yaml"), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("tells", file)
 	a := c.start("a")
 	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},"metadata":{"n": 9007199254740993}}`
 	for _, tc := range []struct{ body, version string }{

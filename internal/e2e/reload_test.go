@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -158,56 +156,32 @@ func TestReloadOfAgentsThatArePulled(t *testing.T) {
 	added := func(l logLine) bool { return slices.Equal(l.names("added"), []string{"far"}) }
 	removed := func(l logLine) bool { return slices.Equal(l.names("removed"), []string{"far"}) }
 	again := func(l logLine) bool { return slices.Equal(l.names("added"), []string{"beside", "far"}) }
-	const far = "name: far\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"
+	far := pulledAgent("far")
 	a := c.start("a")
-	claim := func(wait int) httpAnswer {
-		return c.post(a, "/worker/v1/claim", fmt.Sprintf(`{"worker":"w","agents":["far"],"max":1,"waitSeconds":%d}`, wait))
-	}
-	type runs struct {
-		Runs []struct {
-			TaskID string
-			Epoch  int64
-		}
-	}
-	got := func(answer httpAnswer) (r runs) {
-		t.Helper()
-		if err := json.Unmarshal(answer.body, &r); err != nil || answer.status != http.StatusOK || len(r.Runs) != 1 {
-			t.Fatalf("claim: %d %s %v, want a run", answer.status, answer.body, err)
-		}
-		return r
-	}
-	if answer := claim(0); answer.status != http.StatusNotFound {
+	if answer := c.claim(a, "far", 0); answer.status != http.StatusNotFound {
 		t.Errorf("a claim for an agent that is not there: %d %s", answer.status, answer.body)
 	}
 	reload(a, added, far)
 	waiting := make(chan httpAnswer, 1)
-	go func() { waiting <- claim(60) }()
+	go func() { waiting <- c.claim(a, "far", 60) }()
 	first := submit(t, c.client(a, "far"), say("one"))
-	run := got(<-waiting).Runs[0]
+	run := c.claimed(<-waiting)
 	if run.TaskID != first {
 		t.Errorf("claimed %s, want %s", run.TaskID, first)
 	}
 	second := submit(t, c.client(a, "far"), say("two"))
 	reload(a, removed, "")
-	if answer := claim(0); answer.status != http.StatusNotFound {
+	if answer := c.claim(a, "far", 0); answer.status != http.StatusNotFound {
 		t.Errorf("a claim for an agent that is gone: %d %s", answer.status, answer.body)
 	}
-	finish := func(task string, epoch int64) {
-		t.Helper()
-		if answer := c.post(a, fmt.Sprintf("/worker/v1/runs/%s/%d/finish", task, epoch), `{"outcome":"done"}`); answer.status != http.StatusOK {
-			t.Errorf("finish: %d %s", answer.status, answer.body)
-		}
-	}
-	finish(run.TaskID, run.Epoch)
+	c.finishRun(a, run, "done")
 	c.awaitState(first, "COMPLETED")
-	if err := os.WriteFile(filepath.Join(c.agents, "beside.yaml"), []byte(scriptAgent("beside", "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("beside", scriptAgent("beside", ""))
 	reload(a, again, far)
-	run = got(claim(60)).Runs[0]
+	run = c.claimRun(a, "far")
 	if run.TaskID != second {
 		t.Errorf("claimed %s, want %s", run.TaskID, second)
 	}
-	finish(run.TaskID, run.Epoch)
+	c.finishRun(a, run, "done")
 	c.awaitState(second, "COMPLETED")
 }

@@ -2,10 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 
 	apb1 "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"github.com/jackc/pgx/v5"
@@ -35,14 +30,6 @@ var scenes = map[string]func(s *stage){
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
-
-// agent adds an agent file for replicas that start later.
-func (s *stage) agent(name, text string) {
-	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.agents, name+".yaml"), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
 
 // dialects are requests that only a rule of docs/protocol.md lets pass, by the rule.
 var dialects = map[string][2]string{
@@ -125,7 +112,7 @@ func sceneLeases(s *stage) {
 }
 
 func scenePull(s *stage) {
-	s.agent("far", "name: far\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\nlimits: {max_attempts: 5, backoff: {base: 10ms, max: 10ms}}\n")
+	s.agent("far", pulledAgent("far")+"limits: {max_attempts: 5, backoff: {base: 10ms, max: 10ms}}\n")
 	a := s.start("a", admin)
 	before := a.scrape()
 	submit(s.t, s.client(a, "far"), say("x"))
@@ -137,31 +124,6 @@ func scenePull(s *stage) {
 	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "retry"),
 		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "released"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "finished"),
 		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "failed"))
-}
-
-// pulledRun is what a worker that pulls is given.
-type pulledRun struct {
-	TaskID, Traceparent string
-	Epoch               int64
-	Attempt             int
-}
-
-// claimRun takes a run of an agent that is pulled.
-func (c *cluster) claimRun(a *replica, agent string) pulledRun {
-	c.t.Helper()
-	answer := c.post(a, "/worker/v1/claim", `{"worker":"w","agents":["`+agent+`"],"max":1,"waitSeconds":20}`)
-	var got struct{ Runs []pulledRun }
-	if err := json.Unmarshal(answer.body, &got); err != nil || len(got.Runs) != 1 {
-		c.t.Fatalf("claim: %d %s %v, want a run", answer.status, answer.body, err)
-	}
-	return got.Runs[0]
-}
-
-func (c *cluster) finishRun(a *replica, run pulledRun, outcome string) {
-	c.t.Helper()
-	if answer := c.post(a, fmt.Sprintf("/worker/v1/runs/%s/%d/finish", run.TaskID, run.Epoch), `{"outcome":"`+outcome+`"}`); answer.status != http.StatusOK {
-		c.t.Errorf("finish: %d %s", answer.status, answer.body)
-	}
 }
 
 func sceneStreams(s *stage) {
@@ -203,19 +165,18 @@ const (
 
 // sceneSlow has clients that begin a stream and read nothing of it, over each transport.
 func sceneSlow(s *stage) {
-	cert, key, roots := certificate(s.t)
 	limits := []string{admin, "A2AD_SSE_WRITE_TIMEOUT=500ms"}
 	a := s.start("a", append(limits, "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
 	before := a.scrape()
 	params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[` + much + `]}}]}}`
 	body := `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":` + params + `}`
 	lazy := a.dial()
-	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		s.t.Fatal(err)
 	}
 	s.shows(before, a, grew(1, "a2ad_sse_slow_readers_total"))
 
-	conn, err := grpc.NewClient(a.awaitLog("ready", nil).str("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -229,9 +190,10 @@ func sceneSlow(s *stage) {
 	}
 	s.shows(before, a, grew(2, "a2ad_sse_slow_readers_total"))
 
-	b := s.start("b", append(limits, "A2AD_TLS_CERT="+cert, "A2AD_TLS_KEY="+key)...)
+	trust := newTrust(s.t)
+	b := s.start("b", append(limits, "A2AD_TLS_CERT="+trust.cert, "A2AD_TLS_KEY="+trust.key)...)
 	before = b.scrape()
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: true}
+	tr := trust.shows(nil).transport()
 	defer tr.CloseIdleConnections()
 	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, b.base+"/agents/script", strings.NewReader(body))
 	if err != nil {
@@ -246,28 +208,6 @@ func sceneSlow(s *stage) {
 	s.shows(before, b, grew(1, "a2ad_sse_slow_readers_total"))
 	s.settle()
 	b.stop() // nobody else speaks TLS here
-}
-
-// certificate writes one for example.com, and its key.
-func certificate(t *testing.T) (cert, key string, roots *x509.CertPool) {
-	t.Helper()
-	srv := httptest.NewTLSServer(http.NotFoundHandler())
-	defer srv.Close()
-	pair := srv.TLS.Certificates[0]
-	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	roots = x509.NewCertPool()
-	roots.AddCert(srv.Certificate())
-	return cert, key, roots
 }
 
 func sceneWakes(s *stage) {
@@ -328,7 +268,10 @@ func sceneWebhooks(s *stage) {
 		case "/redirect":
 			http.Redirect(w, r, "/delivered", http.StatusFound)
 		default:
-			w.WriteHeader(map[string]int{"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests, "/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent}[r.URL.Path])
+			w.WriteHeader(map[string]int{
+				"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests,
+				"/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent,
+			}[r.URL.Path])
 		}
 	}))
 	defer sink.Close()
@@ -378,11 +321,8 @@ func sceneFacts(s *stage) {
 
 	// Agents whose workers are elsewhere: one that the next replica serves, and one it does not.
 	s.agents = s.t.TempDir()
-	far := func(name string) string {
-		return "name: " + name + "\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"
-	}
-	s.agent("far", far("far"))
-	s.agent("foreign", far("foreign"))
+	s.agent("far", pulledAgent("far"))
+	s.agent("foreign", pulledAgent("foreign"))
 	b := s.start("b", "A2AD_DEFAULT_AGENT=far")
 	waiting := []string{submit(s.t, s.client(b, "far"), say("x")), submit(s.t, s.client(b, "foreign"), say("x"))}
 

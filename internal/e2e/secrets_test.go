@@ -147,7 +147,8 @@ func TestSecretsShowNowhere(t *testing.T) {
 	defer sink.Close()
 	spans := newCollector(t)
 	collecting := secret.new("header for the collector of traces")
-	a := c.start("a", "A2AD_AUTH=required", "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_HEADERS=x-key="+collecting, "A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
+	a := c.start("a", "A2AD_AUTH=required", "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_HEADERS=x-key="+collecting,
+		"A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
 		"A2AD_PUSH_SIGNING_SECRETS=whsec_"+signing, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_RETRY=0,50ms,50ms", "A2AD_RATE_SIGN_INS=0.01,4")
 	a.log.expectErrors()
 	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")

@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -274,9 +272,7 @@ func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
-	if err := os.WriteFile(filepath.Join(c.agents, "far.yaml"), []byte("name: far\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c.agent("far", pulledAgent("far"))
 	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
 	got := c.rpc(a, "far", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false}}`,
 		"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")

@@ -39,7 +39,11 @@ func (s *sources) describeTasks() {
 	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() store.Groups { return s.Store.Counts().Appends })
 }
 
-var outcomes = []string{"finished", "failed", "retry", "released", "canceled", "lost"}
+// outcomes are those of runs; workers that pull report the first ones.
+var (
+	outcomes       = []string{"finished", "failed", "retry", "released", "canceled", "lost"}
+	pulledOutcomes = outcomes[:4]
+)
 
 func (s *sources) describeWork() {
 	s.add("counter", "a2ad_claims_total", "Runs begun: by the workers of this process (local), or given to workers that pull (remote).", []string{"worker"}, func(show func(v float64, labels ...string)) {
@@ -54,7 +58,7 @@ func (s *sources) describeWork() {
 		for _, outcome := range outcomes {
 			show(float64(local[outcome]), "local", outcome)
 		}
-		for _, outcome := range outcomes[:4] {
+		for _, outcome := range pulledOutcomes {
 			show(float64(remote[outcome]), "remote", outcome)
 		}
 	})

@@ -11,14 +11,15 @@
 // # What is promised
 //
 //  1. Waiter first, then read. If Wake(k) begins after Wait(k) has returned, then when
-//     it returns the waiter's channel holds a token or its owner has just taken one.
-//     So the order of use is: Wait, read the database, wait for the channel, read again.
-//  2. Wakes merge. Any number of them before the waiter looks are one token. A wake may
+//     it returns the waiter's channel holds a token or its owner has just taken one; if
+//     after Watch(k), its function has been called. So the order of use is: Wait, read the
+//     database, wait for the channel, read again.
+//  2. Wakes merge. Any number of them before the waiter of a channel looks are one token. A wake may
 //     come for nothing; no reader may infer from it that something changed.
 //  3. Nobody is held up. Wake, WakeAll and Publish do no input or output and wait for
 //     no consumer; the Listener wakes without waiting, so it never stops reading.
 //  4. No traces. A key that nobody waits for costs no memory, before or after a wake.
-//     After stop has returned its channel gets no more tokens.
+//     After stop has returned its channel gets no more tokens, and its function is not called.
 //  5. Leading edge. The first key published after a pause leaves at once; then there is
 //     at most one flush per interval, and never two at a time. A flush takes all keys
 //     published so far, each once.

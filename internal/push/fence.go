@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// errNotHeld says that the lease of a delivery ran out before its request was sent.
-var errNotHeld = errors.New("the lease ran out before the request was sent")
+// errNotHeld says that the lease of a delivery ran out before its request was over.
+var errNotHeld = errors.New("the lease ran out before the request was over")
 
 // fencedConn is a connection to a receiver that sends nothing for a request whose lease has
 // run out. It asks right before each write, so that a process that stood still, at whatever

@@ -129,10 +129,6 @@ func (rec *record) attrs() (attrs []slog.Attr) {
 	if errors.As(rec.err, &refused) {
 		attrs = append(attrs, slog.Any("refused", refused)) // why, which the client is not told
 	}
-	var e *a2a.Error
-	if errors.As(rec.err, &e) && e.Code == a2a.CodeUnavailable && errors.Unwrap(e) != nil {
-		attrs = append(attrs, slog.String("cause", clip(errors.Unwrap(e).Error())))
-	}
 	return attrs
 }
 

@@ -57,6 +57,9 @@ func (c *combiner[T]) hold() (queued func(n int), release func()) {
 	}
 }
 
+// WaitForConnections changes how long a store that is open waits for a free connection.
+func WaitForConnections(s *Store, limit time.Duration) { s.cfg.AcquireTimeout = limit }
+
 // LaneDue makes the next submission that finds a lane full look at the queue.
 func LaneDue(s *Store) {
 	s.laner.mu.Lock()

@@ -3,8 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,12 +16,12 @@ import (
 // lookups are the statements that find a task for its caller, the role that runs them, and
 // their arguments: task, tenant, owner and sharing.
 var lookups = []struct {
-	file, name, role, args string
-	shared                 []bool
+	name, role, args string
+	shared           []bool
 }{
-	{"task.sql.go", "taskHeadForCaller", "a2a_app", "'%[1]s', '%[2]s', '%[3]s'", []bool{false}},
-	{"task.sql.go", "taskHeadSharedForCaller", "a2a_app", "'%[1]s', '%[2]s'", []bool{true}},
-	{"submit.sql.go", "taskLockForCaller", "a2a_worker", "%[4]t, '%[1]s', '%[2]s', '%[3]s'", []bool{false, true}},
+	{"TaskHeadForCaller", "a2a_app", "'%[1]s', '%[2]s', '%[3]s'", []bool{false}},
+	{"TaskHeadSharedForCaller", "a2a_app", "'%[1]s', '%[2]s'", []bool{true}},
+	{"TaskLockForCaller", "a2a_worker", "%[4]t, '%[1]s', '%[2]s', '%[3]s'", []bool{false, true}},
 }
 
 // aRow is in a plan that found something in a table.
@@ -83,26 +81,14 @@ func (f *fixture) lookup() *lookup {
 	f.t.Helper()
 	l := &lookup{f: f}
 	for _, s := range lookups {
-		source, err := os.ReadFile(filepath.Join("dbsqlc", s.file))
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		text := regexp.MustCompile("const " + s.name + " = `([^`]+)`").FindSubmatch(source)
-		if text == nil {
-			f.t.Fatalf("there is no %s", s.name)
-		}
 		conn, err := pgx.Connect(f.ctx, f.url)
 		if err != nil {
 			f.t.Fatal(err)
 		}
 		f.t.Cleanup(func() { conn.Close(context.WithoutCancel(f.ctx)) })
 		l.conn = append(l.conn, conn)
-		for _, do := range []string{
-			"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET jit = off", "SET ROLE " + s.role, "PREPARE l AS " + string(text[1]),
-		} {
-			if _, err := conn.Exec(f.ctx, do); err != nil {
-				f.t.Fatal(err)
-			}
+		if _, err := conn.Exec(f.ctx, kept+"; SET ROLE "+s.role+"; PREPARE l AS "+f.statement(s.name)); err != nil {
+			f.t.Fatal(err)
 		}
 		l.explain(len(l.conn)-1, store.Caller{Tenant: "none", Owner: "none"}, "019a0000-0000-7000-8000-000000000000") // it is planned here
 	}

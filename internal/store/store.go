@@ -33,7 +33,7 @@ type Config struct {
 	StatementTimeout time.Duration
 	LockTimeout      time.Duration
 	IdleTxTimeout    time.Duration
-	AcquireTimeout   time.Duration // wait for a free connection
+	AcquireTimeout   time.Duration // wait for a free connection, and for a new one to be there
 	Logger           *slog.Logger
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
 	// "cancel:<worker>", KeyAPIKeys. It must not block.
