@@ -127,7 +127,7 @@ WITH h AS (
 UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval
 FROM h
-WHERE c.id = h.id
+WHERE c.id = ANY (ARRAY[h.id])
 RETURNING c.id;
 
 -- PushTarget settles what claimed webhooks deliver next: events up to the next state that a

@@ -89,7 +89,7 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	statements := strings.Fields(`TaskClaim
 		EventAppend TaskSubmit MessageAdd TaskCancel TaskLockForCaller LeaseRenew LeaseHold LeaseRelease LeaseRetry RunEnded TaskStates TasksAhead
 		EventsAfter EventUID ArtifactFold TaskHeadForCaller TaskHeadSharedForCaller TaskSnapshots TaskSnapshotAt TaskCountInFlightForCaller PushHeadMove PushClaim PushTarget
-		PushDelivered PushFailed PushReleased PushAttemptInsert`)
+		PushDelivered PushFailed PushRenew PushReleased PushAttemptInsert`)
 	look := func(when string) {
 		t.Helper()
 		for _, name := range statements {

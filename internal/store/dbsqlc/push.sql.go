@@ -691,7 +691,7 @@ WITH h AS (
 UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + $1::interval
 FROM h
-WHERE c.id = h.id
+WHERE c.id = ANY (ARRAY[h.id])
 RETURNING c.id
 `
 
