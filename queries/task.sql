@@ -95,12 +95,14 @@ WHERE sqlc.arg(artifacts) AND EXISTS (SELECT FROM t) AND e.task_id = sqlc.arg(id
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true);
 
 -- TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
--- status first. before_at and before_id are the position of the last task of the page before.
+-- status first. before_at and before_id are the position of the last task of the page before. It is
+-- planned for its arguments: the list of an owner is one list_key, that of a tenant those with its bits.
 -- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
   AND (t.list_key = a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent)) OR sqlc.arg(shared))
+  AND (t.list_key >= (a2a.list_key(sqlc.arg(tenant), '', '') & -17592186044416) AND t.list_key <= (a2a.list_key(sqlc.arg(tenant), '', '') | 17592186044415) OR NOT sqlc.arg(shared))
   AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
   AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
@@ -117,6 +119,7 @@ FROM (
   SELECT FROM a2a.tasks t
   WHERE t.tenant = sqlc.arg(tenant) AND (t.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean) AND t.agent = sqlc.arg(agent)
     AND (t.list_key = a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent)) OR sqlc.arg(shared))
+    AND (t.list_key >= (a2a.list_key(sqlc.arg(tenant), '', '') & -17592186044416) AND t.list_key <= (a2a.list_key(sqlc.arg(tenant), '', '') | 17592186044415) OR NOT sqlc.arg(shared))
     AND (sqlc.arg(context_id)::text = '' OR t.id = ANY (ARRAY(
       SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = sqlc.arg(tenant) AND (c.owner = sqlc.arg(owner) OR sqlc.arg(shared)) AND c.context_id = sqlc.arg(context_id))))
     AND (sqlc.arg(state)::smallint = 0 OR t.state = sqlc.arg(state))
@@ -166,11 +169,11 @@ SELECT f.version FROM a2a.schema_floor f;
 SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super;
 
 -- TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
--- to a number. They are those of all agents: the lower half of the key.
+-- to a number. They are those of all agents: any lower 16 bits of the key.
 -- name: TaskCountInFlightForCaller :one
 SELECT count(*) FROM (
   SELECT 1 FROM a2a.tasks t
-  WHERE t.list_key >= a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') & -4294967296 AND t.list_key <= a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') | 4294967295
+  WHERE t.list_key >= (a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') & -65536) AND t.list_key <= (a2a.list_key(sqlc.arg(tenant), sqlc.arg(owner), '') | 65535)
     AND t.tenant = sqlc.arg(tenant) AND t.owner = sqlc.arg(owner) AND t.state IN (1, 2)
   LIMIT sqlc.arg(max)::int
 ) n;

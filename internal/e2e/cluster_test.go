@@ -232,6 +232,18 @@ func (c *cluster) finish() {
 	for _, r := range c.alive() {
 		r.stop()
 	}
+	c.noDeadlocks()
+}
+
+// noDeadlocks wants that PostgreSQL has had to end no wait. A backend has reported what it counted when it is gone.
+func (c *cluster) noDeadlocks() {
+	until(c.t, "the connections of the servers are gone", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
+		return err == nil && n == 0
+	})
+	if n, err := query[int](c, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil || n != 0 {
+		c.t.Errorf("%d deadlocks, %v", n, err)
+	}
 }
 
 // judge runs the checkers of package check.

@@ -171,14 +171,22 @@ func sceneStreams(s *stage) {
 	g := newGate(s.t)
 	task := submit(s.t, s.client(b, "script"), play(g.op()+`,{"op":"chunk","id":"a","n":10,"every_ms":100}`))
 	g.await(0)
-	over := make(chan error, 1)
+	over, begun := make(chan error, 1), make(chan bool, 1)
 	go func() {
-		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}), nil)
+		defer close(begun)
+		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}), func(client.Event) bool {
+			select {
+			case begun <- true:
+			default:
+			}
+			return false
+		})
 		if err == nil && len(events) != 12 {
 			err = fmt.Errorf("the stream has %d events, want 12", len(events))
 		}
 		over <- err
 	}()
+	<-begun // the task as it was before the chunks
 	s.shows(before, a, grew(1, "a2ad_sse_streams"))
 	g.open()
 	if err := <-over; err != nil {
@@ -225,7 +233,7 @@ func sceneSlow(s *stage) {
 	before = b.scrape()
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
-	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, "https"+strings.TrimPrefix(b.base, "http")+"/agents/script", strings.NewReader(body))
+	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, b.base+"/agents/script", strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -430,7 +438,7 @@ func sceneFacts(s *stage) {
 
 // scenePools holds up all that reads tasks.
 func scenePools(s *stage) {
-	a := s.start("a", admin, "A2AD_DB_POOL=4", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
+	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
 	s.shows(unseen, a, rose("a2ad_db_pool_max", "pool", "api"), rose("a2ad_db_pool_idle"))
 	task := send(s.t, s.client(a, "echo"), say("x")).TaskID
 	a.log.expectErrors()

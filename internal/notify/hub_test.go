@@ -2,6 +2,7 @@ package notify
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -89,6 +90,38 @@ func TestKeyWithoutWaitersKeepsNothing(t *testing.T) {
 	}
 	if n, w := keysHeld(&h), h.Waiters(); n != 0 || w != 0 {
 		t.Errorf("%d keys and %d waiters held, want none", n, w)
+	}
+}
+
+// Who has stopped to watch may take down what the wake uses.
+func TestStopWaitsForAWakeThatIsGoingOn(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]func(*Hub){"wake": func(h *Hub) { h.Wake("a") }, "wake all": (*Hub).WakeAll} {
+		var h Hub
+		var wg sync.WaitGroup
+		var stopped atomic.Bool
+		in, out := make(chan struct{}), make(chan struct{})
+		stop := h.Watch("a", func() {
+			in <- struct{}{}
+			<-out
+			if stopped.Load() {
+				t.Errorf("%s: stop has returned, and the wake goes on", name)
+			}
+		})
+		wg.Go(func() { wake(&h) })
+		<-in
+		wg.Go(func() {
+			stop()
+			stopped.Store(true)
+		})
+		for range 1000 {
+			runtime.Gosched() // a stop that does not wait returns now
+		}
+		close(out)
+		wg.Wait()
+		if n := h.Waiters(); n != 0 {
+			t.Errorf("%s: %d waiters, want none", name, n)
+		}
 	}
 }
 

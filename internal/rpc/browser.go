@@ -20,13 +20,13 @@ const (
 
 // guarded keeps pages in somebody's browser from using the server behind his back: one of another
 // origin sends nothing that changes something, unless its origin is named, and reads nothing
-// (CORS). A server that takes no credentials also wants to be spoken to as localhost or by its
-// public name, since a name that somebody else owns may be pointed at this machine. Programs that
-// are no browsers name no origin and are not concerned.
+// (CORS). A server that takes no credentials also wants browsers to speak to it as localhost or by
+// its public name, since a name that somebody else owns may be pointed at this machine. Programs that
+// are no browsers are not concerned.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.cfg.Open && r.Host != "" && !s.ours(r.Host) {
+		if s.cfg.Open && browser(r.Header) && !s.ours(r.Host) {
 			refuse(w, r, "a server without credentials is spoken to as localhost, or by the host of A2AD_PUBLIC_URL")
 			return
 		}
@@ -50,6 +50,17 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// browser reports whether a page may be behind a request: it has what pages cannot keep browsers
+// from sending.
+func browser(h http.Header) bool {
+	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Accept-Language"} {
+		if len(h.Values(name)) > 0 {
+			return true
+		}
+	}
+	return strings.HasPrefix(h.Get("User-Agent"), "Mozilla/")
 }
 
 func refuse(w http.ResponseWriter, r *http.Request, why string) {

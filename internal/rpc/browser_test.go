@@ -67,7 +67,7 @@ func TestPagesOfOtherOriginsAreKeptOut(t *testing.T) {
 // Somebody's name may be pointed at 127.0.0.1: his page is of the server's origin then.
 func TestServerWithoutCredentialsKnowsItsNames(t *testing.T) {
 	t.Parallel()
-	ask := func(s *site, host string) int {
+	ask := func(s *site, host, header string) int {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(sendEcho))
 		if err != nil {
@@ -75,6 +75,9 @@ func TestServerWithoutCredentialsKnowsItsNames(t *testing.T) {
 		}
 		req.Host = host
 		req.Header.Set("Content-Type", "application/json")
+		if header != "" {
+			req.Header.Set(header, map[string]string{"Origin": "http://" + host, "User-Agent": "Mozilla/5.0 (X11)"}[header])
+		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -88,11 +91,16 @@ func TestServerWithoutCredentialsKnowsItsNames(t *testing.T) {
 		"agents.example.org": 200, "agents.example.org:443": 200,
 		"evil.example:8080": 403, "localhost.evil.example": 403, "10.0.0.1": 403, "0.0.0.0:8080": 403, "example.org": 403,
 	} {
-		if got := ask(open, host); got != want {
-			t.Errorf("%s: %d, want %d", host, got, want)
+		for _, header := range []string{"Origin", "Accept-Language", "User-Agent"} {
+			if got := ask(open, host, header); got != want {
+				t.Errorf("%s, told by %s: %d, want %d", host, header, got, want)
+			}
 		}
 	}
-	if got := ask(newSite(t), "evil.example"); got != 200 {
+	if got := ask(open, "evil.example", ""); got != 200 {
+		t.Errorf("a program that is no browser: %d", got)
+	}
+	if got := ask(newSite(t), "evil.example", "Origin"); got != 200 {
 		t.Errorf("a server that asks for credentials: %d", got)
 	}
 }

@@ -84,7 +84,10 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	tries := 0
 	err := s.repeat(ctx, func() error {
 		tries++
-		return group.do(ctx, a)
+		if err := group.do(ctx, a); !a.done() {
+			return err
+		}
+		return nil // it is written, whatever became of others of its group
 	})
 	if err == nil && a.out == nil && tries > 1 {
 		err = s.committed(ctx, a)

@@ -11,10 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// explain returns the plan that the server's connections keep of one of its statements.
-func (f *fixture) explain(more, name string) []string {
+// statement returns the text of one of the server's statements.
+func (f *fixture) statement(name string) string {
 	f.t.Helper()
-	var sql string
 	files, err := filepath.Glob(filepath.Join("dbsqlc", "*.sql.go"))
 	if err != nil {
 		f.t.Fatal(err)
@@ -25,12 +24,17 @@ func (f *fixture) explain(more, name string) []string {
 			f.t.Fatal(err)
 		}
 		if m := regexp.MustCompile("(?s)`-- name: " + name + " :\\w+\n(.*?)`").FindSubmatch(text); m != nil {
-			sql = string(m[1])
+			return string(m[1])
 		}
 	}
-	if sql == "" {
-		f.t.Fatalf("there is no statement %s", name)
-	}
+	f.t.Fatalf("there is no statement %s", name)
+	return ""
+}
+
+// explain returns the plan that the server's connections keep of one of its statements.
+func (f *fixture) explain(more, name string) []string {
+	f.t.Helper()
+	sql := f.statement(name)
 	args := 0
 	for strings.Contains(sql, fmt.Sprintf("$%d", args+1)) {
 		args++

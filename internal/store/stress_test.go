@@ -24,8 +24,8 @@ const (
 	stressTTL  = 150 * time.Millisecond
 )
 
-// TestEverythingAtOnce lets two replicas do everything to one database at the same time: submits, follow-ups, claims, appends, renewals,
-// retries, releases, cancels and rescues, with workers that die and zombies that write on. Then the database must be whole, what was
+// TestEverythingAtOnce lets two replicas do everything to one database at the same time: submits, follow-ups, webhooks, claims, appends,
+// renewals, retries, releases, cancels and rescues, with workers that die and zombies that write on. Then the database must be whole, what was
 // acknowledged must be there, and there must have been no deadlock.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	s.replicas = []*store.Store{f.replica("r2"), f.replica("r3")}
 	for i, replica := range s.replicas {
-		parts := []func(context.Context, *store.Store, *rand.Rand){s.submitter, s.submitter, s.speaker, s.canceller, s.rescuer}
+		parts := []func(context.Context, *store.Store, *rand.Rand){s.submitter, s.submitter, s.speaker, s.canceller, s.rescuer, s.hooker}
 		for j, part := range parts {
 			wg.Go(func() { part(ctx, replica, rand.New(rand.NewPCG(seed, uint64(i*100+j)))) })
 		}
@@ -183,6 +183,22 @@ func (s *stress) canceller(ctx context.Context, st *store.Store, r *rand.Rand) {
 			s.canceled.Add(1)
 		case a2a.CodeOf(err) != a2a.CodeTaskNotCancelable:
 			s.fail("cancel", err)
+		}
+	}
+}
+
+// hooker sets webhooks that the runs of their tasks do not know of.
+func (s *stress) hooker(ctx context.Context, st *store.Store, r *rand.Rand) {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if id, ok := s.any(r); ok {
+			s.fail("set a webhook", st.SetPush(s.ctx, ann, agent, id, newPush(fmt.Sprint("p", i)), 0))
 		}
 	}
 }

@@ -582,7 +582,7 @@ WITH pick AS (
     last_at = greatest(pick.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + $7::interval)
-  FROM pick
+  FROM (SELECT p.lane, p.run_at, p.task_id, p.reason, p.now FROM pick p ORDER BY p.task_id) pick -- the order of locks
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
     t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,

@@ -116,6 +116,7 @@ FROM (
   SELECT FROM a2a.tasks t
   WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
     AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
+    AND (t.list_key >= (a2a.list_key($1, '', '') & -17592186044416) AND t.list_key <= (a2a.list_key($1, '', '') | 17592186044415) OR NOT $3)
     AND ($5::text = '' OR t.id = ANY (ARRAY(
       SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
     AND ($6::smallint = 0 OR t.state = $6)
@@ -156,7 +157,7 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 const taskCountInFlightForCaller = `-- name: TaskCountInFlightForCaller :one
 SELECT count(*) FROM (
   SELECT 1 FROM a2a.tasks t
-  WHERE t.list_key >= a2a.list_key($1, $2, '') & -4294967296 AND t.list_key <= a2a.list_key($1, $2, '') | 4294967295
+  WHERE t.list_key >= (a2a.list_key($1, $2, '') & -65536) AND t.list_key <= (a2a.list_key($1, $2, '') | 65535)
     AND t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2)
   LIMIT $3::int
 ) n
@@ -169,7 +170,7 @@ type TaskCountInFlightForCallerParams struct {
 }
 
 // TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
-// to a number. They are those of all agents: the lower half of the key.
+// to a number. They are those of all agents: any lower 16 bits of the key.
 func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountInFlightForCallerParams) (int64, error) {
 	row := q.db.QueryRow(ctx, taskCountInFlightForCaller, arg.Tenant, arg.Owner, arg.Max)
 	var count int64
@@ -361,6 +362,7 @@ SELECT t.id, t.status_at
 FROM a2a.tasks t
 WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
   AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
+  AND (t.list_key >= (a2a.list_key($1, '', '') & -17592186044416) AND t.list_key <= (a2a.list_key($1, '', '') | 17592186044415) OR NOT $3)
   AND ($5::text = '' OR t.id = ANY (ARRAY(
     SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
   AND ($6::smallint = 0 OR t.state = $6)
@@ -390,7 +392,8 @@ type TaskPageForCallerRow struct {
 }
 
 // TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
-// status first. before_at and before_id are the position of the last task of the page before.
+// status first. before_at and before_id are the position of the last task of the page before. It is
+// planned for its arguments: the list of an owner is one list_key, that of a tenant those with its bits.
 func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerParams) ([]TaskPageForCallerRow, error) {
 	rows, err := q.db.Query(ctx, taskPageForCaller,
 		arg.Tenant,
