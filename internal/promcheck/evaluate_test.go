@@ -121,7 +121,7 @@ func (w *watched) fires(t *testing.T, e *promql.Engine, m memory, at time.Durati
 			return all
 		}
 		of := sample.Metric.Map()
-		delete(of, labels.MetricName)
+		delete(of, model.MetricNameLabel)
 		maps.Copy(of, expand(w.rule.Labels))
 		of[labels.AlertName] = w.rule.Alert
 		key := labels.FromMap(of).String()
