@@ -50,7 +50,7 @@ bench: ## Measure, and print each figure beside its baseline
 	$(GO) run ./internal/bench $(ARGS)
 
 .PHONY: promcheck
-promcheck: ## Have Prometheus read the alerts and the dashboard below deploy
+promcheck: ## Have Prometheus evaluate the alerts and the dashboard below deploy
 	cd internal/promcheck && $(GO) test ./...
 
 .PHONY: deploycheck

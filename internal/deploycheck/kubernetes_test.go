@@ -146,7 +146,11 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 			}
 		}
 	}
-	monitored, err := metav1.LabelSelectorAsSelector(&must[*monitoringv1.ServiceMonitor](t, all, "ServiceMonitor a2ad").Spec.Selector)
+	monitor := must[*monitoringv1.ServiceMonitor](t, all, "ServiceMonitor a2ad")
+	if job := all["Service a2ad-admin"].(metav1.Object).GetLabels()[monitor.Spec.JobLabel]; job != "a2ad" {
+		t.Errorf("the job of the scrape is %q, which the alerts do not know", job)
+	}
+	monitored, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
 	if err != nil || !monitored.Matches(labels.Set(all["Service a2ad-admin"].(metav1.Object).GetLabels())) || monitored.Matches(labels.Set(all["Service a2ad"].(metav1.Object).GetLabels())) {
 		t.Errorf("the ServiceMonitor selects %s: %v", monitored, err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-var update = flag.Bool("update", false, "write the table of metrics anew")
+var update = flag.Bool("update", false, "write the table of metrics, and the page of them that promcheck reads, anew")
 
 // series is one line of a scrape.
 type series struct {
@@ -37,6 +37,7 @@ type series struct {
 type exposition struct {
 	help, kind map[string]string // by metric
 	series     []series
+	text       string // as it is shown
 }
 
 var (
@@ -51,7 +52,7 @@ func (r *replica) scrape() *exposition {
 	if status != http.StatusOK {
 		r.t.Fatalf("GET /metrics: %d %s", status, text)
 	}
-	e := &exposition{help: map[string]string{}, kind: map[string]string{}}
+	e := &exposition{help: map[string]string{}, kind: map[string]string{}, text: text}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		words := strings.SplitN(line, " ", 4)
@@ -165,6 +166,9 @@ func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
 	}
 	if *update {
 		if err := os.WriteFile(path, []byte(before+metricsStart+table.String()+metricsEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join("..", "promcheck", "testdata", "metrics.txt"), []byte(e.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(table.String(), have); diff != "" {
