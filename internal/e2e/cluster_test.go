@@ -241,10 +241,11 @@ func (c *cluster) finish() {
 	c.noDeadlocks()
 }
 
-// noDeadlocks wants that PostgreSQL has had to end no wait. A backend has reported what it counted when it is gone.
+// noDeadlocks wants that PostgreSQL has had to end no wait. A backend has reported what it counted when it is gone;
+// those that a pooler keeps are of another login.
 func (c *cluster) noDeadlocks() {
 	until(c.t, "the connections of the servers are gone", func() bool {
-		n, err := query[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
+		n, err := query[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' AND usename = current_user`)
 		return err == nil && n == 0
 	})
 	if n, err := query[int](c, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil || n != 0 {
