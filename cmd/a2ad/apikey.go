@@ -26,7 +26,7 @@ var scopes = []string{"tasks:read", "tasks:write", "push:write", "worker"}
 type APIKeyCreateCmd struct {
 	Tenant string   `required:"" placeholder:"T" help:"Organisation that the key belongs to."`
 	Owner  string   `required:"" placeholder:"O" help:"User or program that the key stands for; tasks belong to it."`
-	Scopes []string `default:"tasks:read,tasks:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default tasks:read,tasks:write)."`
+	Scopes []string `default:"tasks:read,tasks:write,push:write" placeholder:"SCOPE" help:"What the key may do: tasks:read, tasks:write, push:write, worker (default all but worker)."`
 	Agents []string `placeholder:"AGENT" help:"The only agents that the key is for (default all)."`
 	Name   string   `placeholder:"TEXT" help:"A note to find it again."`
 

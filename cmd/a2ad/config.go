@@ -110,7 +110,7 @@ type TLS struct {
 	TLSClientCA    string   `type:"setting" name:"tls-client-ca" placeholder:"FILE" help:"Authorities whose client certificates sign callers in."`
 	MTLSTenantFrom string   `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:"" placeholder:"WHAT" help:"What of a client certificate names the tenant: nothing, its O, or the host of its first URI."`
 	MTLSTenant     string   `type:"setting" name:"mtls-tenant" def:"default" hidden:"" placeholder:"TEXT" help:"Tenant of client certificates where nothing of them names it."`
-	MTLSScopes     Scopes   `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
+	MTLSScopes     Scopes   `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write,push:write" hidden:"" placeholder:"SCOPES" help:"What client certificates permit."`
 	MTLSProxies    Prefixes `type:"setting" name:"mtls-proxies" def:"none" hidden:"" help:"Address ranges of proxies that end TLS and say in X-Forwarded-Client-Cert which certificate their client has shown."`
 }
 
