@@ -21,7 +21,7 @@ func (b *bench) retire(ctx context.Context) error {
 		return err
 	}
 	defer drop()
-	tasks, rounds := b.number(400_000, 60_000), b.number(3, 2)
+	tasks, rounds := b.number(600_000, 120_000), b.number(3, 2)
 	if err := b.fillDrained(ctx, url, tasks); err != nil {
 		return err
 	}
