@@ -14,10 +14,14 @@ type combiner[T any] struct {
 	// what its caller wants to know.
 	flush func(ctx context.Context, items []*T) error
 	size  func(*T) int
+	// second is how many have to wait for a second one to write beside the first, so that others
+	// work while a commit waits for the disk; 0: one writes at a time.
+	second int
 
-	mu    sync.Mutex
-	queue []*call[T] // guarded by mu
-	busy  bool       // guarded by mu; somebody writes, or has been told to
+	mu      sync.Mutex
+	queue   []*call[T] // guarded by mu
+	writers int        // guarded by mu; how many write, or have been told to
+	called  bool       // guarded by mu; the first of the queue has been told to
 }
 
 type call[T any] struct {
@@ -38,18 +42,29 @@ func (c *combiner[T]) do(ctx context.Context, item *T) error {
 	w := &call[T]{item: item, done: make(chan bool, 1)}
 	c.mu.Lock()
 	c.queue = append(c.queue, w)
-	lead := !c.busy
-	c.busy = true
+	c.call()
 	c.mu.Unlock()
-	if lead || <-w.done {
+	if <-w.done {
 		c.write(ctx)
 	}
 	return w.err
 }
 
+// call tells the first of the queue to write, if it is time for that. mu is held.
+func (c *combiner[T]) call() {
+	n := len(c.queue)
+	if n == 0 || c.called || c.writers == 2 || c.writers == 1 && (c.second == 0 || n < c.second) {
+		return
+	}
+	c.called = true
+	c.writers++
+	c.queue[0].done <- true
+}
+
 // write flushes the front of the queue, of which the caller's item is the first, and hands on.
 func (c *combiner[T]) write(ctx context.Context) {
 	c.mu.Lock()
+	c.called = false
 	n, bytes := 0, 0
 	for n < len(c.queue) && n < combineItems && (n == 0 || bytes < combineBytes) {
 		bytes += c.size(c.queue[n].item)
@@ -57,6 +72,7 @@ func (c *combiner[T]) write(ctx context.Context) {
 	}
 	batch := c.queue[:n:n]
 	c.queue = c.queue[n:]
+	c.call()
 	c.mu.Unlock()
 
 	items := make([]*T, n)
@@ -80,9 +96,6 @@ func (c *combiner[T]) write(ctx context.Context) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.queue) == 0 {
-		c.busy = false
-		return
-	}
-	c.queue[0].done <- true
+	c.writers--
+	c.call()
 }

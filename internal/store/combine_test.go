@@ -25,6 +25,7 @@ type writer struct {
 	gate    chan struct{} // a flush takes one; nil: always open
 	started chan []int    // what each flush was given; room for all
 
+	most    int32 // flushes at once; 0 is 1
 	busy    atomic.Int32
 	mu      sync.Mutex
 	flushes [][]int // guarded by mu
@@ -39,7 +40,7 @@ func newWriter(t *testing.T, gated bool) (*writer, *combiner[thing]) {
 }
 
 func (w *writer) flush(_ context.Context, items []*thing) error {
-	if n := w.busy.Add(1); n != 1 {
+	if n := w.busy.Add(1); n > max(w.most, 1) {
 		w.t.Errorf("%d flushes at once", n)
 	}
 	defer w.busy.Add(-1)
@@ -108,6 +109,53 @@ func (w *writer) gather(c *combiner[thing], things []*thing) (results func() []e
 		}
 		wg.Wait()
 		return errs
+	}
+}
+
+// Where many wait, a second one writes beside the first, and never a third.
+func TestManyWhoWaitHaveASecondWriter(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, true)
+	w.most, c.second = 2, 3
+	results := w.gather(c, numbers(2))
+	select {
+	case got := <-w.started:
+		t.Errorf("two who wait had a second writer: %v", got)
+	default:
+	}
+	var rest []func() error
+	later := func(n int) {
+		done := make(chan error, 1)
+		go func() { done <- c.do(t.Context(), &thing{n: n}) }()
+		rest = append(rest, func() error { return <-done })
+	}
+	later(2)
+	want(t, []int{0, 1, 2}, <-w.started)
+	for n := 3; n < 9; n++ {
+		later(n)
+		for queued := 0; queued < n-2; runtime.Gosched() {
+			c.mu.Lock()
+			queued = len(c.queue)
+			c.mu.Unlock()
+		}
+	}
+	select {
+	case got := <-w.started:
+		t.Errorf("there was a third writer: %v", got)
+	default:
+	}
+	w.gate <- struct{}{}
+	want(t, []int{3, 4, 5, 6, 7, 8}, <-w.started)
+	w.gate <- struct{}{}
+	w.gate <- struct{}{}
+	want(t, make([]error, 2), results())
+	for _, wait := range rest {
+		if err := wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.writers != 0 || c.called || len(c.queue) > 0 {
+		t.Errorf("at rest there are %d writers (called %t) and %d who wait", c.writers, c.called, len(c.queue))
 	}
 }
 
@@ -250,7 +298,17 @@ func TestCallerStaysForItsResult(t *testing.T) {
 // Every item is written once, whoever leads, and leadership is never lost.
 func TestManyCallersHandTheLeadOn(t *testing.T) {
 	t.Parallel()
+	for _, second := range []int{0, 1, 4} {
+		t.Run(fmt.Sprint("second at ", second), func(t *testing.T) { manyCallers(t, second) })
+	}
+}
+
+func manyCallers(t *testing.T, second int) {
 	w, c := newWriter(t, false)
+	w.most, c.second = 2, second
+	if second == 0 {
+		w.most = 1
+	}
 	const callers, each = 16, 200
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -278,7 +336,7 @@ func TestManyCallersHandTheLeadOn(t *testing.T) {
 	if len(all) != callers*each || len(slices.Compact(all)) != callers*each {
 		t.Errorf("%d items were written, want %d", len(all), callers*each)
 	}
-	if c.busy || len(c.queue) != 0 {
-		t.Errorf("busy %v with %d items when all is done", c.busy, len(c.queue))
+	if c.writers > 0 || c.called || len(c.queue) != 0 {
+		t.Errorf("busy %v with %d items when all is done", c.writers, len(c.queue))
 	}
 }

@@ -35,10 +35,10 @@ func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submi
 func (c *combiner[T]) hold() (queued func(n int), release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy {
+	if c.writers > 0 {
 		panic("somebody writes")
 	}
-	c.busy = true
+	c.writers, c.called = 1, true
 	queued = func(n int) {
 		for {
 			c.mu.Lock()
