@@ -100,13 +100,13 @@ func (d *desk) look() {
 // run hands out tasks until ctx is done; then it sends all away.
 func (d *desk) run(ctx context.Context) {
 	defer d.wg.Wait()
-	for name := range d.api.agents() {
-		d.listen(ctx, name)
-	}
 	d.mu.Lock()
 	d.open = true
 	d.mu.Unlock()
 	defer d.close()
+	for name := range d.api.agents() { // before the first look
+		d.listen(ctx, name)
+	}
 	claimer := d.api.store.NewClaimer()
 	timer := time.NewTimer(d.api.cfg.Poll)
 	defer timer.Stop()
