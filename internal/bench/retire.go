@@ -72,7 +72,7 @@ func (b *bench) retire(ctx context.Context) error {
 		Baseline: "at half the time of one connection, 5,000/s leave 100 µs", Detail: fmt.Sprintf("%d tasks, without a pause; %s B of WAL each", n, number(wal)),
 	})
 	f := figure{Name: "retention: tasks deleted, beside 200 sends/s", Unit: "/s", Target: atLeast(5000).onQuiet()}.series(rates)
-	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch as long as it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
+	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch twice as long as it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
 	b.report.add(f)
 	b.report.add(figure{
 		Name: "blocking send: p99 beside retention / without", Value: median(beside) / median(alone), Unit: "×", Target: atMost(1.5).onQuiet(),

@@ -21,10 +21,10 @@ type Retirer struct {
 }
 
 // RetireBatch is how many tasks go in one transaction.
-const RetireBatch = 200
+const RetireBatch = 80
 
-// Between two batches there is at least as long a pause as the batch took, so that requests
-// have half of what it uses.
+// Between two batches there is a pause at least twice as long as the batch took, so that requests
+// have most of what it uses.
 const retirePause = 5 * time.Millisecond
 
 // Run looks every interval until ctx is done.
@@ -74,7 +74,7 @@ func (r *Retirer) round(ctx context.Context) {
 		if after = got.Next; after.IsZero() {
 			break
 		}
-		pause.Reset(max(time.Since(began), retirePause))
+		pause.Reset(max(2*time.Since(began), retirePause))
 		select {
 		case <-ctx.Done():
 			return
