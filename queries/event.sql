@@ -1,11 +1,12 @@
 -- EventAppend writes what runs report: one element of the first arrays for each batch of a run
 -- (k), in the order of their tasks' ids, one of the second for each event (e), which names its batch
--- by position and its place in it. A batch whose epoch is not the task's any more, or whose task
+-- by position and its place in it, one of the third for each event that has a message (m), which counts
+-- the messages of its batch. A batch whose epoch is not the task's any more, or whose task
 -- has ended, is left out: its position is not in the result and nothing of it was written. A batch may end the turn
 -- (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 -- end while the client has sent more than the run has seen (through) goes on instead: the task
 -- stays working and is queued again. folds is for a batch that ends the task, and is followed by
--- ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+-- ArtifactFold. kept is for a task that may have a checkpoint: its end deletes it. The epoch is part of every join: one call may hold a zombie and its successor.
 -- A batch also names the newest event that its run knows of (after): nobody else writes under
 -- its epoch, so a task with more events has been given this batch before, by a try whose answer
 -- was lost or that is only now being carried out, and is left out as well.
@@ -13,6 +14,7 @@
 -- are moved in the same transaction.
 -- What may still be answered with a message is a task from the first batch on that tells its
 -- client something, unless that batch replies.
+-- What ends is in g, with few columns: a join that deletes or updates carries along whole rows of its other side.
 -- Rows of tasks and of leases are locked in the order of k. = ANY (ARRAY[x]) is = x for which the
 -- planner knows one way alone: to look up each by its key, in that order. Nothing that statistics say
 -- can turn it into a read of the whole table, as they would have it where the table is nearly empty.
@@ -22,13 +24,15 @@ WITH k AS (
     unnest(sqlc.arg(counts)::int[]) AS n, unnest(sqlc.arg(message_counts)::int[]) AS m, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
     unnest(sqlc.arg(artifacts)::boolean[]) AS art, unnest(sqlc.arg(throughs)::bigint[]) AS through, unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(errors)::text[]) AS error,
     unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said, unnest(sqlc.arg(folds)::boolean[]) AS folds,
-    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint, unnest(sqlc.arg(workers)::text[]) AS worker,
+    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint, unnest(sqlc.arg(kept)::boolean[]) AS kept, unnest(sqlc.arg(workers)::text[]) AS worker,
     unnest(sqlc.arg(tells)::boolean[]) AS tells, unnest(sqlc.arg(replies)::boolean[]) AS replies
 ), e AS (
   SELECT unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS place,
     unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid, unnest(sqlc.arg(kinds)::smallint[]) AS kind, unnest(sqlc.arg(states)::smallint[]) AS state,
-    unnest(sqlc.arg(bodies)::json[]) AS body, unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(parts)::json[]) AS parts,
-    unnest(sqlc.arg(message_places)::int[]) AS mplace, unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS message
+    unnest(sqlc.arg(bodies)::json[]) AS body, unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(parts)::json[]) AS parts
+), m AS (
+  SELECT unnest(sqlc.arg(message_positions)::int[]) AS pos, unnest(sqlc.arg(message_places)::int[]) AS place, unnest(sqlc.arg(message_numbers)::int[]) AS number,
+    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS body
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + k.n, last_message_seq = t.last_message_seq + k.m, bytes = t.bytes + k.bytes,
@@ -46,33 +50,33 @@ WITH k AS (
   FROM k
   WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND (sqlc.arg(with_push)::boolean OR NOT t.has_push)
   RETURNING k.pos, t.id, k.epoch, t.last_seq - k.n AS base, t.last_message_seq - k.m AS mbase, t.last_message_seq, t.last_at, CASE WHEN k.asked > 0 THEN t.state END AS state, k.asked,
-    k.error, k.checkpoint, k.worker, t.folded, t.has_push, t.agent, t.priority, t.tenant, t.ready_at
+    k.error, k.checkpoint, k.kept, k.worker, t.folded, t.has_push, t.ready_at
+), g AS (
+  SELECT u.id, u.epoch, u.error,
+    CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END AS outcome
+  FROM u WHERE u.asked > 2
 ), ld AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) AND u.asked > 2
+  DELETE FROM a2a.task_leases x USING g WHERE x.task_id = ANY (ARRAY[g.id])
 ), at AS (
   UPDATE a2a.task_attempts a
-  SET ended_at = clock_timestamp(), error = u.error,
-    outcome = CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END
-  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch AND u.asked > 2
+  SET ended_at = clock_timestamp(), error = g.error, outcome = g.outcome
+  FROM g WHERE a.task_id = ANY (ARRAY[g.id]) AND a.epoch = g.epoch
 ), rq AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
-), x AS (
-  SELECT u.id, u.epoch, u.worker, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
-    CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
-  FROM e JOIN u ON u.pos = e.pos
+  SELECT t.agent, t.priority, u.ready_at, u.id, t.tenant FROM u JOIN a2a.tasks t ON t.id = ANY (ARRAY[u.id]) WHERE u.asked <> u.state
 ), mm AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT x.id, x.mseq, x.seq, x.message_id, 2, x.message FROM x WHERE x.message IS NOT NULL
+  SELECT u.id, u.mbase + m.number, u.base + m.place, m.message_id, 2, m.body FROM m JOIN u ON u.pos = m.pos
 ), cp AS (
   INSERT INTO a2a.task_checkpoints AS c (task_id, epoch, body)
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
 ), cd AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.state >= 100
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.kept AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT u.id, u.base + e.place, e.event_uid, e.kind, CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END, 1, u.epoch, u.worker, u.last_at, nullif(e.artifact_id, ''), e.body, e.parts
+  FROM e JOIN u ON u.pos = e.pos
 )
 SELECT u.pos::int AS pos, u.id::uuid AS id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   u.folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, u.has_push
@@ -119,13 +123,13 @@ SELECT e.body FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.s
 -- name: EventUID :one
 SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.seq = sqlc.arg(seq);
 
--- TasksAhead returns the tasks that have events behind the given ones: the poll that backs
--- every stream of a replica.
+-- TasksAhead returns the tasks that have events behind the given ones, and those that are not there:
+-- the poll that backs every stream of a replica.
 -- name: TasksAhead :many
-SELECT t.id
+SELECT s.id::uuid AS id, (t.id IS NULL)::boolean AS gone
 FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(seen)::bigint[]) AS seen) s
-JOIN a2a.tasks t ON t.id = s.id
-WHERE t.id = ANY (sqlc.arg(ids)) AND t.last_seq > s.seen;
+LEFT JOIN a2a.tasks t ON t.id = s.id AND t.id = ANY (sqlc.arg(ids))
+WHERE t.id IS NULL OR t.last_seq > s.seen;
 
 -- Notify sends wakes to the other replicas. It is never part of a transaction that writes:
 -- NOTIFY holds a database-wide lock across the commit.

@@ -67,9 +67,17 @@ SELECT 'prepared transaction', p.gid::text, pg_catalog.age(p.transaction)::bigin
 FROM pg_catalog.pg_prepared_xacts p
 ORDER BY 3 DESC;
 
--- InspectConnections counts the connections to the whole server.
+-- InspectArchiver says whether the newest try to archive WAL has failed, how often tries have, and for how long none has succeeded.
+-- name: InspectArchiver :one
+SELECT coalesce(pg_catalog.current_setting('archive_mode') <> 'off' AND s.last_failed_time > coalesce(s.last_archived_time, '-infinity'), false)::boolean AS failing,
+  coalesce(s.failed_count, 0)::bigint AS failures, coalesce(s.last_failed_wal, '')::text AS wal,
+  coalesce((extract(epoch FROM clock_timestamp() - coalesce(s.last_archived_time, s.stats_reset)) * 1000)::bigint, 0)::bigint AS quiet_ms
+FROM pg_catalog.pg_stat_archiver s;
+
+-- InspectConnections counts the connections to the whole server; of those of others the login may not see what they are.
 -- name: InspectConnections :one
-SELECT count(*) FROM pg_catalog.pg_stat_activity s WHERE s.backend_type = 'client backend';
+SELECT count(*) FROM pg_catalog.pg_stat_activity s
+WHERE coalesce(s.backend_type, 'client backend') = 'client backend' AND s.usename IS NOT NULL;
 
 -- InspectBackend says which process of the server the connection has, and as whom.
 -- name: InspectBackend :one

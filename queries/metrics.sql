@@ -26,7 +26,7 @@ FROM a2a.push_destinations d
 WHERE d.disabled_at IS NOT NULL OR d.open_until IS NOT NULL;
 
 -- ServerHealth tells for how many seconds the oldest transaction has kept dead rows from being removed, and what share of
--- the room for notifications is taken. Of sessions of other logins it sees as much as the login may: pg_monitor all.
+-- the room for notifications is taken. Of sessions of other logins it sees as much as the login may: pg_read_all_stats all.
 -- name: ServerHealth :one
 SELECT greatest(
     (SELECT max(extract(epoch FROM clock_timestamp() - a.xact_start)) FROM pg_stat_activity a

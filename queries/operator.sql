@@ -52,14 +52,15 @@ WHERE n.nspname = 'a2a' AND c.relkind IN ('r', 'p')
 ORDER BY 2 DESC, 1;
 
 -- Sessions reads the connections to this database. Those of others show neither transaction
--- nor state, unless the login may read all statistics.
+-- nor state nor what they are, unless the login may read all statistics.
 -- name: Sessions :many
 SELECT s.pid, coalesce(s.usename, '')::text AS login, coalesce(s.application_name, '')::text AS application, coalesce(s.state, '')::text AS state,
   coalesce((extract(epoch FROM clock_timestamp() - s.xact_start) * 1000)::bigint, 0)::bigint AS tx_ms,
   coalesce((extract(epoch FROM clock_timestamp() - s.state_change) * 1000)::bigint, 0)::bigint AS state_ms,
-  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age
+  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age, coalesce(s.backend_type IS NULL, false)::boolean AS hidden
 FROM pg_catalog.pg_stat_activity s
-WHERE s.datname = pg_catalog.current_database() AND s.backend_type = 'client backend' AND s.pid <> pg_catalog.pg_backend_pid()
+WHERE s.datname = pg_catalog.current_database() AND coalesce(s.backend_type, 'client backend') = 'client backend'
+  AND s.usename IS NOT NULL AND s.pid <> pg_catalog.pg_backend_pid()
 ORDER BY s.pid;
 
 -- TimelineEvents reads the log of a task with who wrote each event; of artifacts their size alone.

@@ -230,17 +230,22 @@ WHERE a.push_id = sqlc.arg(push_id)
 ORDER BY a.id DESC
 LIMIT sqlc.arg(max)::int;
 
+-- PushKnown reports whether there is a webhook, deleted or not.
+-- name: PushKnown :one
+SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = sqlc.arg(id))::boolean AS known;
+
 -- PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
 -- and makes it active: what follows is delivered again, and up to the present head the ledger
 -- says that this was asked for. A request under way keeps its lease, so that a delete waits for
 -- it and nothing overtakes it; it is not recorded, because the target is gone.
+-- One that is done, with nothing ahead of seq, stays done.
 -- name: PushReplay :one
 UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL
-RETURNING p.task_id, p.tenant, p.owner;
+RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq;
 
 -- PushSecrets reads what is sealed, for the change of keys.
 -- name: PushSecrets :many

@@ -125,6 +125,10 @@ func TestOpenHidesThePassword(t *testing.T) {
 			t.Errorf("Open = %v", err)
 		}
 	}
+	_, err := store.Open(t.Context(), store.Config{URL: "postgres://u:hunter2@127.0.0.1:1/x?sslmode=verify-full&sslrootcert=/no/such.pem", Replica: "r1"})
+	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "/no/such.pem: no such file") {
+		t.Errorf("Open = %v, want it to name the file", err)
+	}
 }
 
 func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {

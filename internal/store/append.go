@@ -80,6 +80,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.uids = append(a.uids, NewUID())
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
+	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	group := s.appends[lease.TaskID[15]&1]
 	tries := 0
 	err := s.repeat(ctx, func() error {
@@ -252,20 +253,25 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	}
 	p := dbsqlc.EventAppendParams{
 		Numbers: make([]int32, k), TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
-		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k), Checkpoints: make([][]byte, k),
-		Tells: make([]bool, k), Replies: make([]bool, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k),
+		Checkpoints: make([][]byte, k), Kept: make([]bool, k), Workers: make([]string, k), Tells: make([]bool, k), Replies: make([]bool, k),
 		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
 		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
-		MessagePlaces: make([]int32, 0, n), MessageIds: make([]string, 0, n), Messages: make([][]byte, 0, n), Workers: make([]string, k),
+		MessagePositions: []int32{}, MessagePlaces: []int32{}, MessageNumbers: []int32{}, MessageIds: []string{}, Messages: [][]byte{},
 	}
 	for i, it := range items {
 		p.Numbers[i], p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = int32(i+1), pgID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
-		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint
+		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i], p.Kept[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint, it.lease.Kept
 		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.cfg.Replica)
 		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
 		for j, r := range it.rows {
 			if r.message != nil {
 				p.MessageCounts[i]++
+				p.MessagePositions = append(p.MessagePositions, int32(i+1))
+				p.MessagePlaces = append(p.MessagePlaces, int32(j+1))
+				p.MessageNumbers = append(p.MessageNumbers, p.MessageCounts[i])
+				p.MessageIds = append(p.MessageIds, r.messageID)
+				p.Messages = append(p.Messages, r.message)
 			}
 			if r.state > 0 {
 				p.Asked[i], p.Said[i] = r.state, r.message != nil
@@ -279,9 +285,6 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 			p.Bodies = append(p.Bodies, r.body)
 			p.ArtifactIds = append(p.ArtifactIds, r.artifactID)
 			p.Parts = append(p.Parts, r.parts)
-			p.MessagePlaces = append(p.MessagePlaces, p.MessageCounts[i])
-			p.MessageIds = append(p.MessageIds, r.messageID)
-			p.Messages = append(p.Messages, r.message)
 		}
 	}
 	return p
@@ -389,15 +392,18 @@ func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.I
 	return uid, ok, nil
 }
 
-// Ahead returns those tasks that have events behind the given seqs.
-func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) ([]a2a.ID, error) {
+// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
+func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
 	rows, err := dbsqlc.New(s.work).TasksAhead(ctx, pgIDs(ids), seen)
 	if err != nil {
-		return nil, fmt.Errorf("poll tasks: %w", unavailable(err))
+		return nil, nil, fmt.Errorf("poll tasks: %w", unavailable(err))
 	}
-	ahead := make([]a2a.ID, len(rows))
-	for i, r := range rows {
-		ahead[i] = r.Bytes
+	for _, r := range rows {
+		if r.Gone {
+			gone = append(gone, r.ID.Bytes)
+		} else {
+			ahead = append(ahead, r.ID.Bytes)
+		}
 	}
-	return ahead, nil
+	return ahead, gone, nil
 }

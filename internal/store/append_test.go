@@ -492,9 +492,10 @@ func TestAheadTellsWhichLogsHaveMore(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, b, none := f.running().TaskID, f.running().TaskID, store.NewTaskID()
-	got, err := f.Ahead(f.ctx, []a2a.ID{a, b, none}, []int64{1, 2, 0})
+	got, gone, err := f.Ahead(f.ctx, []a2a.ID{a, b, none}, []int64{1, 2, 0})
 	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, "ahead", []a2a.ID{a}, got)
+	same(t, "gone", []a2a.ID{none}, gone)
 }

@@ -35,6 +35,7 @@ type Inspection struct {
 	CannotBe    map[string]error
 	Schema      int64 // version; 0: none
 	SchemaErr   error
+	Floor       int64         // servers of an older schema are refused; 0: none is
 	Tables      []TableRights // nil unless all roles are there
 	BrokenIndex []string
 
@@ -44,8 +45,9 @@ type Inspection struct {
 	IdleInTx     []OpenTransaction // of these and shorter ones, those that wait for their client for ten seconds and more
 	Holders      []XminHolder      // that keep many dead rows, the oldest first
 
-	Pooler Pooler
-	Unread []error
+	Archiver Archiver
+	Pooler   Pooler
+	Unread   []error
 }
 
 // Collation is how the database sorts text: the version it was made with, and that of now.
@@ -80,6 +82,14 @@ type TableRights struct {
 type XminHolder struct {
 	Kind, Name string
 	Age        int64 // in transactions
+}
+
+// Archiver is how the archiving of WAL goes, where there is any.
+type Archiver struct {
+	Failing  bool // the newest try has failed
+	Failures int64
+	WAL      string        // that could not be archived
+	Quiet    time.Duration // since the last one that was
 }
 
 // Pooler is what lies between here and the server, as far as connections show it.
@@ -131,7 +141,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 		read func(context.Context, *dbsqlc.Queries) error
 	}{
 		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles}, {"schema", in.readSchema},
-		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders},
+		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders}, {"archive", in.readArchiver},
 	} {
 		if err := part.read(ctx, q); err != nil {
 			in.Unread = append(in.Unread, fmt.Errorf("%s: %w", part.name, err))
@@ -201,6 +211,12 @@ func (in *Inspection) readSchema(ctx context.Context, q *dbsqlc.Queries) error {
 	if len(in.Roles) < len(OurRoles) || have == 0 {
 		return nil
 	}
+	if in.Floor, err = q.SchemaFloor(ctx); isCode(err, "42P01") || isCode(err, "42501") { // from before it, or not for this login: then the rights say so
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
 	rows, err := q.InspectTables(ctx)
 	for _, r := range rows {
 		in.Tables = append(in.Tables, TableRights{
@@ -245,6 +261,12 @@ func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error 
 		}
 	}
 	slices.SortStableFunc(in.Holders, func(a, b XminHolder) int { return int(b.Age - a.Age) })
+	return err
+}
+
+func (in *Inspection) readArchiver(ctx context.Context, q *dbsqlc.Queries) error {
+	r, err := q.InspectArchiver(ctx)
+	in.Archiver = Archiver{Failing: r.Failing, Failures: r.Failures, WAL: r.Wal, Quiet: time.Duration(r.QuietMs) * time.Millisecond}
 	return err
 }
 

@@ -30,6 +30,7 @@ type Lease struct {
 	Left        time.Duration // to the deadline of the turn, by the database's clock; 0: none
 	Until       time.Time     // when it runs out, unless it is renewed; as of the claim or of Hold
 	Checkpoint  a2a.Raw
+	Kept        bool // a checkpoint of the task may be stored: its end deletes it
 	LastSeq     int64
 	Bytes       int64
 	HasPush     bool            // the task had webhooks the last time anybody looked
@@ -52,10 +53,11 @@ type position struct {
 	claims  int
 }
 
-// The floor stays so far behind the newest row claimed, for transactions that commit late
-// and clocks that differ; rows behind it are found by a scan from the start, once a second.
+// The floor stays so far behind the newest row claimed, for transactions that commit late; rows
+// behind it are found by a scan from the start, once a second. What was claimed within the
+// margin is walked over by each claim as long as somebody's snapshot keeps it.
 const (
-	floorMargin = 2 * time.Second
+	floorMargin = 500 * time.Millisecond
 	floorRescan = time.Second
 )
 
@@ -93,6 +95,10 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: pgInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.cfg.Replica), Ttl: pgInterval(ask.TTL),
 	}
 	p.Lanes, p.Floors = pos.order()
+	p.Uids = make([]pgtype.UUID, ask.Slots)
+	for i := range p.Uids {
+		p.Uids[i] = pgID(NewUID())
+	}
 	var rows []dbsqlc.TaskClaimRow
 	var err error
 	if ask.Running > 0 {
@@ -109,7 +115,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	for i, r := range rows {
 		leases[i] = Lease{
 			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
-			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: wireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: wireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
 			HasPush: r.HasPush, Counted: ask.Running > 0,
 			Traceparent: a2a.Traceparent(r.Traceparent),
 		}

@@ -141,7 +141,7 @@ func TestClaimFindsLateCommitters(t *testing.T) {
 		late   string
 		rescan bool // found only by the scan from the start
 	}{
-		{"within the margin", "1 second", false},
+		{"within the margin", "200 milliseconds", false},
 		{"behind the floor", "1 hour", true},
 	}
 	for _, tt := range tests {

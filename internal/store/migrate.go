@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -41,10 +42,8 @@ type Migration struct {
 // others wait and find nothing left to do. A database that is newer than this binary is left alone.
 func MigrateUp(ctx context.Context, url string) error {
 	return withProvider(ctx, url, func(p *goose.Provider) error {
-		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrate up: %w", err)
-		}
-		return nil
+		_, err := p.Up(ctx)
+		return migrated("migrate up", err)
 	})
 }
 
@@ -53,11 +52,22 @@ func MigrateUp(ctx context.Context, url string) error {
 func MigrateDown(ctx context.Context, url string) error {
 	return withProvider(ctx, url, func(p *goose.Provider) error {
 		_, err := p.Down(ctx)
-		if err != nil && !errors.Is(err, goose.ErrNoNextVersion) {
-			return fmt.Errorf("migrate down: %w", err)
+		if errors.Is(err, goose.ErrNoNextVersion) {
+			return nil
 		}
-		return nil
+		return migrated("migrate down", err)
 	})
+}
+
+// migrated says what went wrong. Most of all somebody takes the login of the servers, which may not.
+func migrated(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isCode(err, "42501"):
+		return fmt.Errorf("%s: the login may not: take the one that owns the tables, when the roles are made (docs/operations.md#logins-and-roles): %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // MigrateStatus lists the steps this binary knows, oldest first, and when the database at url took each.
@@ -106,7 +116,11 @@ func withProvider(ctx context.Context, url string, do func(*goose.Provider) erro
 	if _, named := cfg.ConnConfig.RuntimeParams["application_name"]; !named {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "a2ad-migrate"
 	}
-	db := stdlib.OpenDB(*cfg.ConnConfig)
+	// To build an index, or to fill a column, takes as long as it takes, whatever the server allows for statements of others.
+	db := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "SET statement_timeout = 0")
+		return err
+	}))
 	defer db.Close()
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 		goose.WithTableName(versionTable),

@@ -32,6 +32,48 @@ func TestMigrateUpFromSeveralProcessesAtOnce(t *testing.T) {
 	}
 }
 
+// TestMigrateTakesItsTime: a step may take longer than the server allows for a statement.
+func TestMigrateTakesItsTime(t *testing.T) {
+	t.Parallel()
+	ctx := migrateContext(t)
+	db := storetest.NewEmpty(t)
+	pool := db.Pool(t)
+	// While somebody makes the same schema, and may yet take it back, the first step waits.
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx) //nolint:errcheck // in the end it is
+	for _, query := range []string{"SET LOCAL statement_timeout = 0", "CREATE SCHEMA a2a"} {
+		if _, err := tx.Exec(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const limit = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 300', current_database()); END $$"
+	if _, err := pool.Exec(ctx, limit); err != nil {
+		t.Fatal(err)
+	}
+	up := make(chan error, 1)
+	go func() { up <- store.MigrateUp(ctx, db.URL) }()
+	for long := false; !long; {
+		select {
+		case err := <-up:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 ms'"
+		if err := pool.QueryRow(ctx, waits).Scan(&long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-up; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMigrateDownTakesBackOneStep(t *testing.T) {
 	t.Parallel()
 	ctx := migrateContext(t)
@@ -159,4 +201,19 @@ func migrateContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// An analyze reads 300 rows for each step of the finest statistics that a column has: one column
+// that a later migration adds to a log would make it read ten times as many.
+func TestStatisticsOfLogsAreCheap(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const of = `FROM pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ANY (ARRAY['a2a.task_events', 'a2a.messages', 'a2a.task_attempts', 'a2a.artifacts',
+		'a2a.artifact_parts', 'a2a.context_tasks', 'a2a.idempotency_keys', 'a2a.push_attempts']::regclass[])`
+	if got := value[int](f, "SELECT count(DISTINCT a.attrelid)::int "+of+" AND a.attstattarget = 10"); got != 8 {
+		t.Errorf("%d tables, want 8", got)
+	}
+	if got := value[string](f, "SELECT coalesce(string_agg(a.attrelid::regclass || '.' || a.attname, ', '), '') "+of+" AND a.attstattarget IS DISTINCT FROM 10"); got != "" {
+		t.Errorf("statistics of %s are not those of 00024_cheap_statistics.sql", got)
+	}
 }

@@ -194,7 +194,7 @@ func (m *machine) claim(t *rapid.T) {
 		x.lease = &leases[i]
 		want := store.Lease{
 			TaskID: x.id, Agent: m.agent, Tenant: ann.Tenant, Owner: ann.Owner, Epoch: x.epoch, Attempt: x.attempt,
-			Through: int64(x.user), Read: int64(x.read), Checkpoint: a2a.Raw(x.saved), LastSeq: int64(len(x.log)), Bytes: leases[i].Bytes,
+			Through: int64(x.user), Read: int64(x.read), Checkpoint: a2a.Raw(x.saved), Kept: x.saved != "", LastSeq: int64(len(x.log)), Bytes: leases[i].Bytes,
 		}
 		same(t, "lease", want, leases[i])
 		var said []string

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -133,6 +134,101 @@ func TestOverviewCountsWhatThereIs(t *testing.T) {
 	}
 	if len(o.Replicas) == 0 || o.Replicas[0].Connections == 0 || o.Replicas[0].Listens {
 		t.Errorf("replicas %+v", o.Replicas)
+	}
+}
+
+// TestWhatIsBehindShows: to operators and to alerts, each kind apart from the others.
+func TestWhatIsBehindShows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	hooked := map[string]a2a.ID{}
+	for _, name := range []string{"behind", "slow", "dead", "off", "deleted"} {
+		in, p := submission("x"), newPush("default")
+		in.Push = &p
+		hooked[name] = f.submit(in).Task
+	}
+	f.claim(5)
+	if err := f.DeletePush(f.ctx, ann, hooked["deleted"], "default"); err != nil {
+		t.Fatal(err)
+	}
+	due, later := f.task(), f.task()
+	for query, task := range map[string]a2a.ID{
+		"UPDATE a2a.push_configs SET attempt = 1 WHERE task_id = $1":                                                                                                                     hooked["behind"],
+		"UPDATE a2a.push_configs SET state = 'dead', reason = 'x' WHERE task_id = $1":                                                                                                    hooked["dead"],
+		"UPDATE a2a.push_configs SET state = 'disabled', reason = 'x' WHERE task_id = $1":                                                                                                hooked["off"],
+		"UPDATE a2a.task_events SET committed_at = committed_at - interval '2 h' WHERE seq = 1 AND task_id = $1":                                                                         hooked["behind"],
+		"UPDATE a2a.task_events SET committed_at = committed_at - interval '3 h' WHERE seq = 1 AND task_id = $1":                                                                         hooked["dead"],
+		"UPDATE a2a.task_events SET committed_at = committed_at - interval '4 h' WHERE seq = 1 AND task_id = $1":                                                                         hooked["deleted"],
+		"UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 s' WHERE task_id = $1":                                                                                 hooked["off"],
+		"UPDATE a2a.task_ready SET run_at = clock_timestamp() - interval '1 h' WHERE task_id = $1":                                                                                       due,
+		"UPDATE a2a.task_ready SET run_at = clock_timestamp() + interval '1 h' WHERE task_id = $1":                                                                                       later,
+		"INSERT INTO a2a.push_destinations (tenant, origin, open_until) SELECT 'acme', 'rests', t.created_at + interval '1 h' FROM a2a.tasks t WHERE t.id = $1":                          due,
+		"INSERT INTO a2a.push_destinations (tenant, origin, open_until) SELECT 'acme', 'is well', t.created_at FROM a2a.tasks t WHERE t.id = $1":                                         due,
+		"INSERT INTO a2a.push_destinations (tenant, origin, open_until, disabled_at) SELECT 'acme', 'off', t.created_at + interval '1 h', t.created_at FROM a2a.tasks t WHERE t.id = $1": due,
+	} {
+		if n := f.exec(query, task.String()); n != 1 {
+			t.Fatalf("%s: %d rows", query, n)
+		}
+	}
+	about := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got < want || got > want+10*time.Minute {
+			t.Errorf("%s: %s, want about %s", what, got, want)
+		}
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+	g, err := f.Gauges(f.ctx)
+	if err != nil || len(g.Queues) != 1 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	same(t, "gauges", []int64{1, 2, 1, 1}, []int64{g.Queues[0].Waiting, g.PushBacklog, g.DestinationsOpen, g.DestinationsOff})
+	about("the first one in the queue", seconds(g.Queues[0].Oldest), time.Hour)
+	about("the oldest event", seconds(g.PushOldest), 2*time.Hour)
+
+	o, err := f.Overview(f.ctx)
+	if err != nil || len(o.Queues) != 1 {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	same(t, "queue", []int64{2, 1}, []int64{o.Queues[0].Waiting, o.Queues[0].Due})
+	about("the first one in the queue", o.Queues[0].Oldest, time.Hour)
+	same(t, "workers", []store.WorkerLoad{{Worker: "r1", Running: 5, Expired: 1}}, o.Workers)
+	about("the oldest event", o.Push.Oldest, 2*time.Hour)
+	o.Push.Oldest = 0
+	same(t, "webhooks", store.PushBacklog{Webhooks: 2, Events: 4, Failing: 1, Dead: 1, Disabled: 1}, o.Push)
+	var down []string
+	for _, d := range o.Down {
+		down = append(down, fmt.Sprintf("%s, disabled %t", d.Origin, !d.DisabledAt.IsZero()))
+	}
+	same(t, "down", []string{"off, disabled true", "rests, disabled false"}, down)
+}
+
+func TestTheOldestTransactionShows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	conn, err := pgx.Connect(f.ctx, f.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(f.ctx)
+	for _, query := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM a2a.tasks"} { // a forgotten psql
+		if _, err := conn.Exec(f.ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var age float64
+	for age < 1.1 {
+		if err := conn.QueryRow(f.ctx, "SELECT extract(epoch FROM clock_timestamp() - now())::float8").Scan(&age); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := f.Gauges(f.ctx)
+	if err != nil || g.OldestTransaction < age {
+		t.Errorf("the oldest transaction is %v s old, want %v or more: %v", g.OldestTransaction, age, err)
+	}
+	o, err := f.Overview(f.ctx)
+	if err != nil || !slices.ContainsFunc(o.Transactions, func(x store.OpenTransaction) bool { return x.PID == int(conn.PgConn().PID()) }) {
+		t.Errorf("it is not among %+v: %v", o.Transactions, err)
 	}
 }
 

@@ -26,6 +26,7 @@ type Overview struct {
 	Bytes        int64             // of the database
 	Tables       []TableSize       // the largest first
 	Transactions []OpenTransaction // longer than a second, the oldest first
+	Hidden       int               // connections whose transactions the login may not see: pg_read_all_stats sees all
 }
 
 // TaskCount is how many tasks of an agent are in a state.
@@ -210,6 +211,11 @@ func (o *Overview) readSessions(ctx context.Context, q *dbsqlc.Queries) error {
 	}
 	o.Replicas = replicasOf(sessions)
 	o.Transactions = transactionsOf(sessions, time.Second)
+	for _, s := range sessions {
+		if s.Hidden {
+			o.Hidden++
+		}
+	}
 	return nil
 }
 

@@ -134,3 +134,13 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	vacuum()
 	look("nothing any more")
 }
+
+// What many runs append at once is put together by hash: row by row it would be quadratic.
+func TestAppendJoinsGroupsByHash(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	plan := strings.Join(f.explain("", "EventAppend"), "\n")
+	if got := strings.Count(plan, "Hash Join"); got != 2 { // events, and messages, to their batches
+		t.Errorf("%d hash joins in\n%s", got, plan)
+	}
+}

@@ -696,6 +696,9 @@ func TestReplay(t *testing.T) {
 	d := f.duePush()
 	f.failed(d, store.Failure{Fate: "dead"})
 	same(t, "dead", []string{"1 dead 1 answered 500", "2 dead 1 answered 500", "3 dead 1 answered 500"}, f.deliveries(task, "default"))
+	if list, err := f.ListPushes(f.ctx, store.PushFilter{Limit: 1}); err != nil || len(list) != 1 || !list[0].NextAttemptAt.IsZero() {
+		t.Errorf("a webhook that was given up is tried again: %+v, %v", list, err)
+	}
 	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); err != nil {
 		t.Fatal(err)
 	}
@@ -705,8 +708,8 @@ func TestReplay(t *testing.T) {
 	f.delivered(again, true)
 	same(t, "done", place{"done", 0, 3, 3, false}, f.place(task, "default"))
 
-	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); err != nil {
-		t.Fatal(err)
+	if err := f.ReplayPush(f.ctx, d.Row, 1<<62); !errors.Is(err, store.ErrNothingToReplay) {
+		t.Fatalf("a replay of what is delivered: %v", err)
 	}
 	same(t, "nothing to replay", place{"done", 0, 3, 3, false}, f.place(task, "default"))
 	if err := f.ReplayPush(f.ctx, d.Row, 2); err != nil {
@@ -728,6 +731,13 @@ func TestReplay(t *testing.T) {
 	if err := f.ReplayPush(f.ctx, store.NewTaskID(), 0); !errors.Is(err, store.ErrNoPush) {
 		t.Errorf("replay of none: %v", err)
 	}
+	if _, err := f.PushTries(f.ctx, store.NewTaskID(), 10); !errors.Is(err, store.ErrNoPush) {
+		t.Errorf("the ledger of none: %v", err)
+	}
+	same(t, "who was it", []string{
+		fmt.Sprintf(`replica r1 push.replay acme/ann {"after":0,"webhook":"%s"}`, d.Row),
+		fmt.Sprintf(`replica r1 push.replay acme/ann {"after":2,"webhook":"%s"}`, d.Row),
+	}, f.actions())
 }
 
 func TestAuditTellsWhatBecameOfEachEvent(t *testing.T) {

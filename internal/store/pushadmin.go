@@ -18,6 +18,9 @@ import (
 // ErrNoPush says that there is no such webhook, or no longer.
 var ErrNoPush = errors.New("no such webhook")
 
+// ErrNothingToReplay says that a webhook has delivered all that it was asked to deliver again.
+var ErrNothingToReplay = errors.New("all of it is delivered")
+
 // PushRow is a webhook as the operator sees it.
 type PushRow struct {
 	Row           a2a.ID
@@ -70,7 +73,7 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 			Reason: r.Reason, Cursor: r.CursorSeq, Head: r.HeadSeq, Attempt: int(r.Attempt), CreatedAt: r.CreatedAt.Time.UTC(),
 			DeletedAt: timeOrZero(r.DeletedAt), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt),
 		}
-		if r.NextAttemptAt.InfinityModifier == pgtype.Finite {
+		if r.State == "active" && r.CursorSeq < r.HeadSeq && !r.DeletedAt.Valid && r.NextAttemptAt.InfinityModifier == pgtype.Finite {
 			out[i].NextAttemptAt = timeOrZero(r.NextAttemptAt)
 		}
 	}
@@ -87,9 +90,16 @@ type PushTry struct {
 	Try
 }
 
-// PushTries returns the ledger of a webhook, newest first.
+// PushTries returns the ledger of a webhook, newest first, or ErrNoPush.
 func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry, error) {
-	rows, err := dbsqlc.New(s.work).PushAttempts(ctx, pgID(row), int32(limit))
+	q := dbsqlc.New(s.work)
+	rows, err := q.PushAttempts(ctx, pgID(row), int32(limit))
+	if err == nil && len(rows) == 0 {
+		var known bool
+		if known, err = q.PushKnown(ctx, pgID(row)); err == nil && !known {
+			err = ErrNoPush
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list attempts of a webhook: %w", err)
 	}
@@ -108,7 +118,8 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 // ReplayPush delivers again what follows event after, or what is still to be delivered if
 // that is less, and makes a dead or disabled webhook active. The ledger marks tries at what
 // there is now as TriggerManual; the schedule begins anew. A request that is under way is
-// waited for, and not recorded.
+// waited for, and not recorded. Of a webhook that has nothing to deliver it returns
+// ErrNothingToReplay.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		r, err := q.PushReplay(ctx, after, pgID(row))
@@ -118,7 +129,10 @@ func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 		if err != nil {
 			return err
 		}
-		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": after}})
+		if r.State == "done" {
+			return ErrNothingToReplay
+		}
+		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq}})
 	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", err)

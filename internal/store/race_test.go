@@ -53,7 +53,7 @@ func TestClaimLocksTasksInOrder(t *testing.T) {
 	f := newFixture(t)
 	f.submitMany(6)
 	f.exec(`WITH n AS (SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM a2a.tasks),
-		t AS (UPDATE a2a.tasks t SET ready_at = t.created_at - interval '1 hour' + n.n * interval '1 second' FROM n WHERE n.id = t.id RETURNING t.id, t.ready_at)
+		t AS (UPDATE a2a.tasks t SET ready_at = now() - interval '1 hour' + n.n * interval '1 second' FROM n WHERE n.id = t.id RETURNING t.id, t.ready_at)
 		UPDATE a2a.task_ready r SET run_at = t.ready_at FROM t WHERE r.task_id = t.id`)
 	var first a2a.ID
 	if err := f.sql.QueryRow(f.ctx, "SELECT id FROM a2a.tasks ORDER BY id LIMIT 1").Scan(&first); err != nil {

@@ -59,7 +59,7 @@ func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 	h := &Held{
 		Lease: Lease{
 			TaskID: g.Task, Agent: r.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: r.Worker, Epoch: g.Epoch, Attempt: int(r.Attempt),
-			Through: r.Through, Until: wireTime(r.LeaseUntil), LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
+			Through: r.Through, Until: wireTime(r.LeaseUntil), Kept: true, LastSeq: r.LastSeq, Bytes: r.Bytes, HasPush: r.HasPush, Counted: r.Counted, Traceparent: a2a.Traceparent(r.Traceparent),
 		},
 		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond, Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
 		Repeat: written(r.BatchSeq, r.BatchUntil),

@@ -105,7 +105,10 @@ func TestRetireDeletesWhatHasEndedAndIsSettled(t *testing.T) {
 		t.Errorf("%d actions are recorded: %q", n, f.actions())
 	}
 	// Its webhook was given up: that is settled too.
-	f.exec("UPDATE a2a.push_configs SET state = 'dead', reason = 'x' WHERE task_id = $1", unsettled.String())
+	f.failed(f.duePush(), store.Failure{Fate: "dead"})
+	same(t, "what there is to delete", []string{
+		"artifact_parts", "artifacts", "context_tasks", "idempotency_keys", "messages", "push_attempts", "push_configs", "task_attempts", "task_events", "tasks",
+	}, f.leftovers(unsettled))
 	same(t, "retired", store.Retired{Deleted: 1}, f.retire(10, always(store.Delete)))
 	if left := f.leftovers(unsettled); len(left) > 0 {
 		t.Errorf("what is left of %s: %q", unsettled, left)

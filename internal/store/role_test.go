@@ -290,6 +290,9 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	if err := store.MigrateDown(f.ctx, as(owner)); err != nil {
 		t.Fatal(err)
 	}
+	if err := store.MigrateUp(f.ctx, as(server)); err == nil || !strings.Contains(err.Error(), "take the one that owns the tables") {
+		t.Errorf("the login of the servers migrates: %v", err)
+	}
 	if err := store.MigrateUp(f.ctx, as(owner)); err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +308,28 @@ func TestOrdinaryLoginsSuffice(t *testing.T) {
 	task := f.task()
 	if got, err := s.Snapshot(f.ctx, ann, task, store.Want{}); err != nil || got.ID != task {
 		t.Errorf("%v, %v", got, err)
+	}
+
+	// What it may not see it says that it does not see.
+	tx, err := f.sql.Begin(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(f.ctx) }()
+	hidden := func() int {
+		o, err := s.Overview(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Hidden
+	}
+	if n := hidden(); n == 0 {
+		t.Error("the transaction of another login is neither shown nor counted")
+	}
+	f.exec("GRANT pg_read_all_stats TO " + server)
+	f.exec("ALTER ROLE " + server + " INHERIT")
+	if n := hidden(); n != 0 {
+		t.Errorf("%d connections are hidden from a member of pg_read_all_stats", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"time"
@@ -178,13 +179,18 @@ func (s *Store) pool(ctx context.Context, name, role string, size int, more map[
 	return p, nil
 }
 
-// redact drops what a parse error quotes: the URL may hold a password.
+// redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a
+// certificate say, is no secret.
 func redact(err error) error {
 	var pe *pgconn.ParseConfigError
-	if errors.As(err, &pe) {
-		return errors.New("not a PostgreSQL connection string")
+	if !errors.As(err, &pe) {
+		return err
 	}
-	return err
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return file
+	}
+	return errors.New("not a PostgreSQL connection string")
 }
 
 // ConnConfig returns the settings for a connection outside the pools, for the listener.

@@ -540,7 +540,7 @@ func (p *Pool) idle(r *run) {
 func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc, asked time.Time) *run {
 	return &run{
 		pool: p, queue: q, lease: l, input: in, cancel: cancel, renewed: asked,
-		log: p.cfg.Logger.With("task_id", l.TaskID, "agent", q.Name, "epoch", l.Epoch),
+		log: p.cfg.Logger.With("task_id", l.TaskID.String(), "agent", q.Name, "epoch", l.Epoch),
 	}
 }
 

@@ -47,13 +47,15 @@ WITH k AS (
     unnest($4::int[]) AS n, unnest($5::int[]) AS m, unnest($6::bigint[]) AS bytes,
     unnest($7::boolean[]) AS art, unnest($8::bigint[]) AS through, unnest($9::bigint[]) AS after, unnest($10::text[]) AS error,
     unnest($11::smallint[]) AS asked, unnest($12::boolean[]) AS said, unnest($13::boolean[]) AS folds,
-    unnest($14::json[]) AS checkpoint, unnest($15::text[]) AS worker,
-    unnest($16::boolean[]) AS tells, unnest($17::boolean[]) AS replies
+    unnest($14::json[]) AS checkpoint, unnest($15::boolean[]) AS kept, unnest($16::text[]) AS worker,
+    unnest($17::boolean[]) AS tells, unnest($18::boolean[]) AS replies
 ), e AS (
-  SELECT unnest($18::int[]) AS pos, unnest($19::int[]) AS place,
-    unnest($20::uuid[]) AS event_uid, unnest($21::smallint[]) AS kind, unnest($22::smallint[]) AS state,
-    unnest($23::json[]) AS body, unnest($24::text[]) AS artifact_id, unnest($25::json[]) AS parts,
-    unnest($26::int[]) AS mplace, unnest($27::text[]) AS message_id, unnest($28::json[]) AS message
+  SELECT unnest($19::int[]) AS pos, unnest($20::int[]) AS place,
+    unnest($21::uuid[]) AS event_uid, unnest($22::smallint[]) AS kind, unnest($23::smallint[]) AS state,
+    unnest($24::json[]) AS body, unnest($25::text[]) AS artifact_id, unnest($26::json[]) AS parts
+), m AS (
+  SELECT unnest($27::int[]) AS pos, unnest($28::int[]) AS place, unnest($29::int[]) AS number,
+    unnest($30::text[]) AS message_id, unnest($31::json[]) AS body
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + k.n, last_message_seq = t.last_message_seq + k.m, bytes = t.bytes + k.bytes,
@@ -69,35 +71,35 @@ WITH k AS (
     ready_at = CASE WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN clock_timestamp() END,
     reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN k.replies AND k.asked = 100 AND t.last_user_seq <= k.through THEN 2 WHEN k.tells THEN 0 ELSE 1 END
   FROM k
-  WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND ($29::boolean OR NOT t.has_push)
+  WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND ($32::boolean OR NOT t.has_push)
   RETURNING k.pos, t.id, k.epoch, t.last_seq - k.n AS base, t.last_message_seq - k.m AS mbase, t.last_message_seq, t.last_at, CASE WHEN k.asked > 0 THEN t.state END AS state, k.asked,
-    k.error, k.checkpoint, k.worker, t.folded, t.has_push, t.agent, t.priority, t.tenant, t.ready_at
+    k.error, k.checkpoint, k.kept, k.worker, t.folded, t.has_push, t.ready_at
+), g AS (
+  SELECT u.id, u.epoch, u.error,
+    CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END AS outcome
+  FROM u WHERE u.asked > 2
 ), ld AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) AND u.asked > 2
+  DELETE FROM a2a.task_leases x USING g WHERE x.task_id = ANY (ARRAY[g.id])
 ), at AS (
   UPDATE a2a.task_attempts a
-  SET ended_at = clock_timestamp(), error = u.error,
-    outcome = CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END
-  FROM u WHERE a.task_id = ANY (ARRAY[u.id]) AND a.epoch = u.epoch AND u.asked > 2
+  SET ended_at = clock_timestamp(), error = g.error, outcome = g.outcome
+  FROM g WHERE a.task_id = ANY (ARRAY[g.id]) AND a.epoch = g.epoch
 ), rq AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE u.asked <> u.state
-), x AS (
-  SELECT u.id, u.epoch, u.worker, u.base + e.place AS seq, u.mbase + e.mplace AS mseq, u.last_at, e.event_uid, e.kind, e.body, e.artifact_id, e.parts, e.message_id, e.message,
-    CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END AS logged
-  FROM e JOIN u ON u.pos = e.pos
+  SELECT t.agent, t.priority, u.ready_at, u.id, t.tenant FROM u JOIN a2a.tasks t ON t.id = ANY (ARRAY[u.id]) WHERE u.asked <> u.state
 ), mm AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT x.id, x.mseq, x.seq, x.message_id, 2, x.message FROM x WHERE x.message IS NOT NULL
+  SELECT u.id, u.mbase + m.number, u.base + m.place, m.message_id, 2, m.body FROM m JOIN u ON u.pos = m.pos
 ), cp AS (
   INSERT INTO a2a.task_checkpoints AS c (task_id, epoch, body)
   SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
 ), cd AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.state >= 100
+  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.kept AND u.state >= 100
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT x.id, x.seq, x.event_uid, x.kind, x.logged, 1, x.epoch, x.worker, x.last_at, nullif(x.artifact_id, ''), x.body, x.parts FROM x
+  SELECT u.id, u.base + e.place, e.event_uid, e.kind, CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END, 1, u.epoch, u.worker, u.last_at, nullif(e.artifact_id, ''), e.body, e.parts
+  FROM e JOIN u ON u.pos = e.pos
 )
 SELECT u.pos::int AS pos, u.id::uuid AS id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
   u.folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, u.has_push
@@ -105,35 +107,38 @@ FROM u
 `
 
 type EventAppendParams struct {
-	Numbers       []int32
-	TaskIds       []pgtype.UUID
-	Epochs        []int64
-	Counts        []int32
-	MessageCounts []int32
-	Sizes         []int64
-	Artifacts     []bool
-	Throughs      []int64
-	Afters        []int64
-	Errors        []string
-	Asked         []int16
-	Said          []bool
-	Folds         []bool
-	Checkpoints   [][]byte
-	Workers       []string
-	Tells         []bool
-	Replies       []bool
-	Positions     []int32
-	Places        []int32
-	EventUids     []pgtype.UUID
-	Kinds         []int16
-	States        []int16
-	Bodies        [][]byte
-	ArtifactIds   []string
-	Parts         [][]byte
-	MessagePlaces []int32
-	MessageIds    []string
-	Messages      [][]byte
-	WithPush      bool
+	Numbers          []int32
+	TaskIds          []pgtype.UUID
+	Epochs           []int64
+	Counts           []int32
+	MessageCounts    []int32
+	Sizes            []int64
+	Artifacts        []bool
+	Throughs         []int64
+	Afters           []int64
+	Errors           []string
+	Asked            []int16
+	Said             []bool
+	Folds            []bool
+	Checkpoints      [][]byte
+	Kept             []bool
+	Workers          []string
+	Tells            []bool
+	Replies          []bool
+	Positions        []int32
+	Places           []int32
+	EventUids        []pgtype.UUID
+	Kinds            []int16
+	States           []int16
+	Bodies           [][]byte
+	ArtifactIds      []string
+	Parts            [][]byte
+	MessagePositions []int32
+	MessagePlaces    []int32
+	MessageNumbers   []int32
+	MessageIds       []string
+	Messages         [][]byte
+	WithPush         bool
 }
 
 type EventAppendRow struct {
@@ -150,12 +155,13 @@ type EventAppendRow struct {
 
 // EventAppend writes what runs report: one element of the first arrays for each batch of a run
 // (k), in the order of their tasks' ids, one of the second for each event (e), which names its batch
-// by position and its place in it. A batch whose epoch is not the task's any more, or whose task
+// by position and its place in it, one of the third for each event that has a message (m), which counts
+// the messages of its batch. A batch whose epoch is not the task's any more, or whose task
 // has ended, is left out: its position is not in the result and nothing of it was written. A batch may end the turn
 // (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 // end while the client has sent more than the run has seen (through) goes on instead: the task
 // stays working and is queued again. folds is for a batch that ends the task, and is followed by
-// ArtifactFold. The epoch is part of every join: one call may hold a zombie and its successor.
+// ArtifactFold. kept is for a task that may have a checkpoint: its end deletes it. The epoch is part of every join: one call may hold a zombie and its successor.
 // A batch also names the newest event that its run knows of (after): nobody else writes under
 // its epoch, so a task with more events has been given this batch before, by a try whose answer
 // was lost or that is only now being carried out, and is left out as well.
@@ -163,6 +169,7 @@ type EventAppendRow struct {
 // are moved in the same transaction.
 // What may still be answered with a message is a task from the first batch on that tells its
 // client something, unless that batch replies.
+// What ends is in g, with few columns: a join that deletes or updates carries along whole rows of its other side.
 // Rows of tasks and of leases are locked in the order of k. = ANY (ARRAY[x]) is = x for which the
 // planner knows one way alone: to look up each by its key, in that order. Nothing that statistics say
 // can turn it into a read of the whole table, as they would have it where the table is nearly empty.
@@ -182,6 +189,7 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Said,
 		arg.Folds,
 		arg.Checkpoints,
+		arg.Kept,
 		arg.Workers,
 		arg.Tells,
 		arg.Replies,
@@ -193,7 +201,9 @@ func (q *Queries) EventAppend(ctx context.Context, arg EventAppendParams) ([]Eve
 		arg.Bodies,
 		arg.ArtifactIds,
 		arg.Parts,
+		arg.MessagePositions,
 		arg.MessagePlaces,
+		arg.MessageNumbers,
 		arg.MessageIds,
 		arg.Messages,
 		arg.WithPush,
@@ -318,27 +328,32 @@ func (q *Queries) Notify(ctx context.Context, payloads []string) error {
 }
 
 const tasksAhead = `-- name: TasksAhead :many
-SELECT t.id
+SELECT s.id::uuid AS id, (t.id IS NULL)::boolean AS gone
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS seen) s
-JOIN a2a.tasks t ON t.id = s.id
-WHERE t.id = ANY ($1) AND t.last_seq > s.seen
+LEFT JOIN a2a.tasks t ON t.id = s.id AND t.id = ANY ($1)
+WHERE t.id IS NULL OR t.last_seq > s.seen
 `
 
-// TasksAhead returns the tasks that have events behind the given ones: the poll that backs
-// every stream of a replica.
-func (q *Queries) TasksAhead(ctx context.Context, ids []pgtype.UUID, seen []int64) ([]pgtype.UUID, error) {
+type TasksAheadRow struct {
+	ID   pgtype.UUID
+	Gone bool
+}
+
+// TasksAhead returns the tasks that have events behind the given ones, and those that are not there:
+// the poll that backs every stream of a replica.
+func (q *Queries) TasksAhead(ctx context.Context, ids []pgtype.UUID, seen []int64) ([]TasksAheadRow, error) {
 	rows, err := q.db.Query(ctx, tasksAhead, ids, seen)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []pgtype.UUID
+	var items []TasksAheadRow
 	for rows.Next() {
-		var id pgtype.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i TasksAheadRow
+		if err := rows.Scan(&i.ID, &i.Gone); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -11,6 +11,33 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const inspectArchiver = `-- name: InspectArchiver :one
+SELECT coalesce(pg_catalog.current_setting('archive_mode') <> 'off' AND s.last_failed_time > coalesce(s.last_archived_time, '-infinity'), false)::boolean AS failing,
+  coalesce(s.failed_count, 0)::bigint AS failures, coalesce(s.last_failed_wal, '')::text AS wal,
+  coalesce((extract(epoch FROM clock_timestamp() - coalesce(s.last_archived_time, s.stats_reset)) * 1000)::bigint, 0)::bigint AS quiet_ms
+FROM pg_catalog.pg_stat_archiver s
+`
+
+type InspectArchiverRow struct {
+	Failing  bool
+	Failures int64
+	Wal      string
+	QuietMs  int64
+}
+
+// InspectArchiver says whether the newest try to archive WAL has failed, how often tries have, and for how long none has succeeded.
+func (q *Queries) InspectArchiver(ctx context.Context) (InspectArchiverRow, error) {
+	row := q.db.QueryRow(ctx, inspectArchiver)
+	var i InspectArchiverRow
+	err := row.Scan(
+		&i.Failing,
+		&i.Failures,
+		&i.Wal,
+		&i.QuietMs,
+	)
+	return i, err
+}
+
 const inspectBackend = `-- name: InspectBackend :one
 SELECT pg_catalog.pg_backend_pid()::int AS pid, current_user::text AS role
 `
@@ -50,10 +77,11 @@ func (q *Queries) InspectCollation(ctx context.Context) (InspectCollationRow, er
 }
 
 const inspectConnections = `-- name: InspectConnections :one
-SELECT count(*) FROM pg_catalog.pg_stat_activity s WHERE s.backend_type = 'client backend'
+SELECT count(*) FROM pg_catalog.pg_stat_activity s
+WHERE coalesce(s.backend_type, 'client backend') = 'client backend' AND s.usename IS NOT NULL
 `
 
-// InspectConnections counts the connections to the whole server.
+// InspectConnections counts the connections to the whole server; of those of others the login may not see what they are.
 func (q *Queries) InspectConnections(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, inspectConnections)
 	var count int64

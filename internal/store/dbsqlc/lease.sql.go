@@ -582,29 +582,34 @@ WITH pick AS (
     last_at = greatest(pick.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
     deadline_at = coalesce(t.deadline_at, clock_timestamp() + $7::interval)
-  FROM (SELECT p.lane, p.run_at, p.task_id, p.reason, p.now FROM pick p ORDER BY p.task_id) pick -- the order of locks
+  FROM (SELECT p.lane, p.run_at, p.task_id, p.reason, p.now, ($8::uuid[])[row_number() OVER (ORDER BY p.task_id)] AS uid FROM pick p ORDER BY p.task_id) pick -- the order of locks
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND t.state < 100
-  RETURNING t.id, t.tenant, t.owner, t.context_id, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
-    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, gen_random_uuid() AS uid,
+  RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
+    t.has_artifacts, t.has_push, t.bytes, t.traceparent, t.deadline_at, pick.lane, pick.run_at, pick.uid,
     CASE WHEN pick.reason IS NULL THEN '{}'::json
       ELSE json_build_object('metadata', json_build_object('a2ad/attempt', t.attempt, 'a2ad/reason', pick.reason)) END AS body
 ), le AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
-  SELECT up.id, up.lease_epoch, $8::text, clock_timestamp() + $1::interval, up.last_user_seq,
+  SELECT up.id, up.lease_epoch, $9::text, clock_timestamp() + $1::interval, up.last_user_seq,
     CASE WHEN $6 >= 0 THEN $4 END
-  FROM up
+  FROM up WHERE up.lease_epoch = 1
+), again AS (
+  INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through, queue)
+  SELECT up.id, up.lease_epoch, $9::text, clock_timestamp() + $1::interval, up.last_user_seq,
+    CASE WHEN $6 >= 0 THEN $4 END
+  FROM up WHERE up.lease_epoch > 1
   ON CONFLICT (task_id) DO UPDATE
   SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT up.id, up.lease_epoch, up.attempt, $8, clock_timestamp() FROM up
+  SELECT up.id, up.lease_epoch, up.attempt, $9, clock_timestamp() FROM up
 ), ev AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
-  SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $8, up.last_at, up.body FROM up
+  SELECT up.id, up.last_seq, up.uid, 1, 2, 1, up.lease_epoch, $9, up.last_at, up.body FROM up
 )
-SELECT up.id, up.tenant, up.owner, up.context_id, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
+SELECT up.id, up.tenant, up.owner, up.lease_epoch, up.attempt, up.last_seq, up.last_user_seq, up.read_user_seq,
   up.last_at, up.has_artifacts, up.has_push, up.bytes, coalesce(up.traceparent, '')::text AS traceparent, up.lane::smallint AS lane, up.run_at, up.uid::uuid AS uid, (clock_timestamp() + $1)::timestamptz AS lease_until, up.body::json AS body, coalesce(extract(epoch FROM up.deadline_at - clock_timestamp()) * 1000, 0)::bigint AS deadline_in_ms,
-  (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id)::json AS checkpoint
+  (CASE WHEN up.lease_epoch > 1 THEN (SELECT c.body FROM a2a.task_checkpoints c WHERE c.task_id = up.id) END)::json AS checkpoint
 FROM up
 ORDER BY up.run_at, up.id
 `
@@ -617,6 +622,7 @@ type TaskClaimParams struct {
 	Slots    int32
 	Capacity int32
 	Deadline pgtype.Interval
+	Uids     []pgtype.UUID
 	Worker   string
 }
 
@@ -624,7 +630,6 @@ type TaskClaimRow struct {
 	ID           pgtype.UUID
 	Tenant       string
 	Owner        string
-	ContextID    string
 	LeaseEpoch   int64
 	Attempt      int32
 	LastSeq      int64
@@ -651,7 +656,8 @@ type TaskClaimRow struct {
 // key: no statistics of the queue, which say nothing, can make it read the whole index. It goes
 // through the lanes in the order given, each oldest first, and stops when it has enough; what
 // it does not take it has not locked. capacity is how many runs of the agent there may be at
-// once, or negative: the caller holds the agent's lock (AgentLock) where it is not. The
+// once, or negative: the caller holds the agent's lock (AgentLock) where it is not. uids are as many
+// as slots: of the events. A task that is claimed for the first time has neither a lease nor a checkpoint. The
 // time is a subquery so that it bounds the index scan too: as a plain call, being volatile, it
 // made a claim read everything that waits for a later time.
 func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskClaimRow, error) {
@@ -663,6 +669,7 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 		arg.Slots,
 		arg.Capacity,
 		arg.Deadline,
+		arg.Uids,
 		arg.Worker,
 	)
 	if err != nil {
@@ -676,7 +683,6 @@ func (q *Queries) TaskClaim(ctx context.Context, arg TaskClaimParams) ([]TaskCla
 			&i.ID,
 			&i.Tenant,
 			&i.Owner,
-			&i.ContextID,
 			&i.LeaseEpoch,
 			&i.Attempt,
 			&i.LastSeq,

@@ -100,7 +100,7 @@ type ServerHealthRow struct {
 }
 
 // ServerHealth tells for how many seconds the oldest transaction has kept dead rows from being removed, and what share of
-// the room for notifications is taken. Of sessions of other logins it sees as much as the login may: pg_monitor all.
+// the room for notifications is taken. Of sessions of other logins it sees as much as the login may: pg_read_all_stats all.
 func (q *Queries) ServerHealth(ctx context.Context) (ServerHealthRow, error) {
 	row := q.db.QueryRow(ctx, serverHealth)
 	var i ServerHealthRow

@@ -323,9 +323,10 @@ const sessions = `-- name: Sessions :many
 SELECT s.pid, coalesce(s.usename, '')::text AS login, coalesce(s.application_name, '')::text AS application, coalesce(s.state, '')::text AS state,
   coalesce((extract(epoch FROM clock_timestamp() - s.xact_start) * 1000)::bigint, 0)::bigint AS tx_ms,
   coalesce((extract(epoch FROM clock_timestamp() - s.state_change) * 1000)::bigint, 0)::bigint AS state_ms,
-  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age
+  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age, coalesce(s.backend_type IS NULL, false)::boolean AS hidden
 FROM pg_catalog.pg_stat_activity s
-WHERE s.datname = pg_catalog.current_database() AND s.backend_type = 'client backend' AND s.pid <> pg_catalog.pg_backend_pid()
+WHERE s.datname = pg_catalog.current_database() AND coalesce(s.backend_type, 'client backend') = 'client backend'
+  AND s.usename IS NOT NULL AND s.pid <> pg_catalog.pg_backend_pid()
 ORDER BY s.pid
 `
 
@@ -337,10 +338,11 @@ type SessionsRow struct {
 	TxMs        int64
 	StateMs     int64
 	XminAge     int64
+	Hidden      bool
 }
 
 // Sessions reads the connections to this database. Those of others show neither transaction
-// nor state, unless the login may read all statistics.
+// nor state nor what they are, unless the login may read all statistics.
 func (q *Queries) Sessions(ctx context.Context) ([]SessionsRow, error) {
 	rows, err := q.db.Query(ctx, sessions)
 	if err != nil {
@@ -358,6 +360,7 @@ func (q *Queries) Sessions(ctx context.Context) ([]SessionsRow, error) {
 			&i.TxMs,
 			&i.StateMs,
 			&i.XminAge,
+			&i.Hidden,
 		); err != nil {
 			return nil, err
 		}

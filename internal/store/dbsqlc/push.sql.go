@@ -518,6 +518,18 @@ func (q *Queries) PushInsert(ctx context.Context, arg PushInsertParams) error {
 	return err
 }
 
+const pushKnown = `-- name: PushKnown :one
+SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = $1)::boolean AS known
+`
+
+// PushKnown reports whether there is a webhook, deleted or not.
+func (q *Queries) PushKnown(ctx context.Context, id pgtype.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, pushKnown, id)
+	var known bool
+	err := row.Scan(&known)
+	return known, err
+}
+
 const pushList = `-- name: PushList :many
 SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state, coalesce(p.reason, '')::text AS reason, p.cursor_seq, p.head_seq, p.attempt,
   p.next_attempt_at, p.created_at, p.deleted_at, d.open_until, d.disabled_at
@@ -763,23 +775,32 @@ SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_s
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND p.deleted_at IS NULL
-RETURNING p.task_id, p.tenant, p.owner
+RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq
 `
 
 type PushReplayRow struct {
-	TaskID pgtype.UUID
-	Tenant string
-	Owner  string
+	TaskID    pgtype.UUID
+	Tenant    string
+	Owner     string
+	State     string
+	CursorSeq int64
 }
 
 // PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
 // and makes it active: what follows is delivered again, and up to the present head the ledger
 // says that this was asked for. A request under way keeps its lease, so that a delete waits for
 // it and nothing overtakes it; it is not recorded, because the target is gone.
+// One that is done, with nothing ahead of seq, stays done.
 func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (PushReplayRow, error) {
 	row := q.db.QueryRow(ctx, pushReplay, after, iD)
 	var i PushReplayRow
-	err := row.Scan(&i.TaskID, &i.Tenant, &i.Owner)
+	err := row.Scan(
+		&i.TaskID,
+		&i.Tenant,
+		&i.Owner,
+		&i.State,
+		&i.CursorSeq,
+	)
 	return i, err
 }
 
