@@ -93,6 +93,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
 		defer cursor.Close()
 	}
+	cursor.Made()
 	if sub.Replay {
 		return e.awaitTask(ctx, c, cursor, &sub, op)
 	}

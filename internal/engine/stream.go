@@ -54,6 +54,7 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	}
 	if len(s.ready) > 0 {
 		f := s.ready[0]
+		s.ready[0] = Frame{} // a stream may wait for days: it does not hold on to what was sent
 		s.ready = s.ready[1:]
 		return f, nil
 	}
@@ -68,7 +69,9 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 		s.items = items
 	}
 	f := Frame{Item: s.items[0]}
-	s.items = s.items[1:]
+	if s.items = s.items[1:]; len(s.items) == 0 {
+		s.items = nil
+	}
 	s.done = s.ends(f.Item.State())
 	f.Last = s.done
 	return f, nil
@@ -126,6 +129,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 	}
 	s.TaskID = sub.Task
 	if in.Task.IsZero() && !sub.Replay {
+		s.cursor.Made()
 		s.ready = []Frame{{Task: freshTask(in, &sub, op.HistoryLength)}}
 		if sub.Undecided {
 			e.leaveOpen(s)

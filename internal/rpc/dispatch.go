@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -94,19 +95,27 @@ func (c *call) signIn(r *http.Request) error {
 	return nil
 }
 
-// serve carries out an operation, if the caller may, and answers.
+// serve carries out an operation, if the caller may, and answers. A stream is followed from here, when
+// all that opened it has returned: what is deeper makes the stack of every idle stream twice as large.
 func (c *call) serve(ctx context.Context, op a2a.Op) {
-	err := c.permit(op)
-	if err == nil {
-		err = c.s.throttle.admit(c.principal, op)
+	st, err := c.admit(ctx, op)
+	if err == nil && st != nil {
+		err = c.stream(ctx, st)
 	}
 	if err != nil {
 		c.fail(ctx, err)
-		return
 	}
-	if err := c.do(ctx, op); err != nil {
-		c.fail(ctx, err)
+}
+
+// admit carries out an operation, if the caller may.
+func (c *call) admit(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
+	if err := c.permit(op); err != nil {
+		return nil, err
 	}
+	if err := c.s.throttle.admit(c.principal, op); err != nil {
+		return nil, err
+	}
+	return c.do(ctx, op)
 }
 
 // chooseAgent takes the agent of that name in place of the one that the path names.
@@ -151,66 +160,67 @@ func scopesOf(op a2a.Op) []auth.Scope {
 	return []auth.Scope{auth.ScopeTasksRead}
 }
 
-// do carries out the operation and answers.
-func (c *call) do(ctx context.Context, op a2a.Op) error {
+// do carries out the operation. It answers, or returns a stream that is to be followed.
+func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	e, agent := c.s.cfg.Engine, c.agent.agent
 	c.rec.agent = agent.Name
 	switch op := op.(type) {
 	case *a2a.SendMessage:
 		if c.agent.removed {
-			return a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
+			return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
 		}
 		if err := c.idempotency(op); err != nil {
-			return err
+			return nil, err
 		}
 		op.Traceparent, op.Message.Activated = c.rec.trace, c.activated()
 		if op.Push != nil {
 			op.Push.Generation = c.gen.Version()
 		}
 		if op.Stream {
-			return c.streamMessage(ctx, op)
+			return e.Stream(ctx, c.caller, agent, op)
 		}
 		t, err := e.Send(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.gen.AppendSent)
+		return nil, c.answerTask(t, err, c.gen.AppendSent)
 	case *a2a.GetTask:
 		t, err := e.Get(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.gen.AppendTask)
+		return nil, c.answerTask(t, err, c.gen.AppendTask)
 	case *a2a.CancelTask:
 		t, err := e.Cancel(ctx, c.caller, agent, op)
-		return c.answerTask(t, err, c.gen.AppendTask)
+		return nil, c.answerTask(t, err, c.gen.AppendTask)
 	case *a2a.ListTasks:
 		page, err := e.List(ctx, c.caller, agent, op)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c.front.answer(c.gen.AppendPage(nil, page, op.IncludeArtifacts))
-		return nil
+		return nil, nil
 	case *a2a.Subscribe:
-		return c.subscribe(ctx, op)
+		op.LastEventID = c.header.Get("Last-Event-ID")
+		return e.Subscribe(ctx, c.caller, agent, op)
 	case *a2a.SetPushConfig:
 		op.Config.Generation = c.gen.Version()
 		cfg, err := e.SetPush(ctx, c.caller, agent, op)
-		return c.answerPush(op.TaskID, cfg, err)
+		return nil, c.answerPush(op.TaskID, cfg, err)
 	case *a2a.GetPushConfig:
 		cfg, err := e.GetPush(ctx, c.caller, agent, op)
-		return c.answerPush(op.TaskID, cfg, err)
+		return nil, c.answerPush(op.TaskID, cfg, err)
 	case *a2a.ListPushConfigs:
 		all, err := e.ListPushes(ctx, c.caller, agent, op)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		c.front.answer(c.gen.AppendPushConfigs(nil, op.TaskID, all))
-		return nil
+		return nil, nil
 	case *a2a.DeletePushConfig:
 		if err := e.DeletePush(ctx, c.caller, agent, op); err != nil {
-			return err
+			return nil, err
 		}
 		c.front.answer(c.gen.AppendDeleted(nil))
-		return nil
+		return nil, nil
 	case *a2a.GetExtendedCard:
-		return c.extendedCard(op)
+		return nil, c.extendedCard(op)
 	}
-	return fmt.Errorf("operation %T is not carried out", op)
+	return nil, fmt.Errorf("operation %T is not carried out", op)
 }
 
 // idempotency takes the headers that make a send repeatable.

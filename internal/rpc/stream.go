@@ -11,25 +11,6 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-func (c *call) streamMessage(ctx context.Context, op *a2a.SendMessage) error {
-	st, err := c.s.cfg.Engine.Stream(ctx, c.caller, c.agent.agent, op)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return c.stream(ctx, st)
-}
-
-func (c *call) subscribe(ctx context.Context, op *a2a.Subscribe) error {
-	op.LastEventID = c.header.Get("Last-Event-ID")
-	st, err := c.s.cfg.Engine.Subscribe(ctx, c.caller, c.agent.agent, op)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	return c.stream(ctx, st)
-}
-
 var (
 	errPing   = errors.New("time for a sign of life")
 	errClosed = errors.New("stream was read to its end")
@@ -39,24 +20,37 @@ var (
 // drains. An end without a last event tells the client to come back. It returns an error only
 // if the stream did not begin.
 func (c *call) stream(ctx context.Context, st *engine.Stream) error {
+	defer st.Close()
 	c.rec.task = st.TaskID.String()
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.s.cfg.Drain, func() { cancel(engine.ErrDraining) })
+	ctx, stop := c.untilDrain(ctx)
 	defer stop()
-	defer cancel(errClosed)
 	out, err := c.front.open()
 	if err != nil {
 		return err
 	}
 	c.rec.streaming()
-	err = c.frames(ctx, st, out)
+	c.ended(out, c.frames(ctx, st, out))
+	return nil
+}
+
+// untilDrain returns a context that ends with ctx, with stop, and when the server drains.
+func (c *call) untilDrain(ctx context.Context) (drained context.Context, stop func()) {
+	drained, cancel := context.WithCancelCause(ctx)
+	undo := context.AfterFunc(c.s.cfg.Drain, func() { cancel(engine.ErrDraining) })
+	return drained, func() {
+		undo()
+		cancel(errClosed)
+	}
+}
+
+// ended tells the client why the stream ends, and the record.
+func (c *call) ended(out items, err error) {
 	c.cut(err)
 	failed := out.end(err)
 	if errors.Is(err, engine.ErrDraining) {
 		err = nil // nothing to report
 	}
 	c.rec.err = errors.Join(err, failed)
-	return nil
 }
 
 // frames sends what comes, up to the last frame.

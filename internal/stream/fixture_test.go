@@ -22,6 +22,7 @@ type memory struct {
 	mu      sync.Mutex
 	entries map[a2a.ID][]a2a.Entry // guarded by mu
 	reads   int                    // guarded by mu
+	polls   int                    // guarded by mu
 	atOnce  int                    // guarded by mu; reads in progress
 	most    int                    // guarded by mu; most reads in progress at once
 	fail    func(n int) error      // guarded by mu; asked before the nth read
@@ -56,7 +57,10 @@ func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limi
 	m.mu.Lock()
 	m.atOnce--
 	log := m.entries[task]
-	from := min(int(after), len(log))
+	from := 0
+	for from < len(log) && log[from].Seq <= after {
+		from++
+	}
 	entries := slices.Clone(log[from:min(from+limit, len(log))])
 	hold := m.hold
 	m.mu.Unlock()
@@ -70,15 +74,19 @@ func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limi
 	return entries, nil
 }
 
-func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead []a2a.ID, err error) {
+func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.polls++
 	for i, id := range ids {
-		if int64(len(m.entries[id])) > seen[i] {
+		switch log := m.entries[id]; {
+		case len(log) == 0:
+			gone = append(gone, id)
+		case log[len(log)-1].Seq > seen[i]:
 			ahead = append(ahead, id)
 		}
 	}
-	return ahead, nil
+	return ahead, gone, nil
 }
 
 // commit adds n events to a log, and returns them.
@@ -92,6 +100,19 @@ func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
 	}
 	m.entries[task] = log
 	return slices.Clone(log[from:])
+}
+
+// remove takes the events up to seq away.
+func (m *memory) remove(task a2a.ID, seq int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries[task] = slices.DeleteFunc(m.entries[task], func(e a2a.Entry) bool { return e.Seq <= seq })
+}
+
+func (m *memory) pollCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.polls
 }
 
 func (m *memory) readCount() int {

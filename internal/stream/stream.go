@@ -26,9 +26,12 @@ import (
 type Log interface {
 	// EventsAfter returns up to limit events behind seq after, in order.
 	EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error)
-	// Ahead returns those tasks that have events behind the given seqs.
-	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) ([]a2a.ID, error)
+	// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
+	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error)
 }
+
+// ErrGone ends cursors whose task was removed, or of whose log what comes next was, before they had read it.
+var ErrGone = a2a.Errorf(a2a.CodeTaskNotFound, "the task, or the rest of its log, was removed")
 
 // Hub tells when to look: it calls wake whenever key was woken, until stop. wake does not block.
 type Hub interface {
@@ -129,14 +132,20 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) pollAll(ctx context.Context) {
 	f.mu.Lock()
 	ids, seen := make([]a2a.ID, 0, len(f.topics)), make([]int64, 0, len(f.topics))
+	made := make([]*topic, 0, len(f.topics)) // nil: the poll may miss the task because it comes before it
 	for id, t := range f.topics {
-		ids, seen = append(ids, id), append(seen, t.last())
+		tail, is := t.known()
+		ids, seen = append(ids, id), append(seen, tail)
+		if !is {
+			t = nil
+		}
+		made = append(made, t)
 	}
 	f.mu.Unlock()
 	if len(ids) == 0 {
 		return
 	}
-	ahead, err := f.log.Ahead(ctx, ids, seen)
+	ahead, gone, err := f.log.Ahead(ctx, ids, seen)
 	if err != nil {
 		f.logger.WarnContext(ctx, "poll of followed tasks", "err", err)
 		return
@@ -147,6 +156,18 @@ func (f *Follower) pollAll(ctx context.Context) {
 		if t := f.topics[id]; t != nil {
 			f.hits.Add(1)
 			t.look()
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	lost := make(map[a2a.ID]bool, len(gone))
+	for _, id := range gone {
+		lost[id] = true
+	}
+	for i, id := range ids {
+		if made[i] != nil && lost[id] {
+			made[i].vanish()
 		}
 	}
 }
@@ -173,7 +194,7 @@ func (f *Follower) Follow(task a2a.ID, contextID string, after, head int64) *Cur
 }
 
 // FollowNew is Follow for a task that is about to be made, behind its first event: nothing
-// needs to be read before the first wake.
+// needs to be read before the first wake. Made says that it is.
 func (f *Follower) FollowNew(task a2a.ID, contextID string) *Cursor {
 	return &Cursor{f: f, task: task, contextID: contextID, after: 1, topic: f.join(task, contextID, 1, true)}
 }
@@ -183,7 +204,7 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 	defer f.mu.Unlock()
 	t := f.topics[task]
 	if t == nil {
-		t = newTopic(f, task, contextID, after)
+		t = newTopic(f, task, contextID, after, !fresh)
 		f.topics[task] = t
 		f.wg.Add(1) // until it has been left
 		// Wakes come before the first look, and before a task is made that is not looked for:
@@ -216,6 +237,13 @@ type Cursor struct {
 	topic     *topic // nil while the cursor is far behind
 }
 
+// Made tells the cursor that its task has been made: from then on it can be gone.
+func (c *Cursor) Made() {
+	if c.topic != nil {
+		c.topic.exists()
+	}
+}
+
 // Close ends the cursor.
 func (c *Cursor) Close() {
 	if c.topic != nil {
@@ -225,7 +253,7 @@ func (c *Cursor) Close() {
 }
 
 // Next returns the next events, at least one, or waits for them until ctx is done. Its error
-// is that of ctx, or of a read of a cursor that is behind.
+// is that of ctx, of a read of a cursor that is behind, or ErrGone.
 func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 	for {
 		if c.topic == nil {
@@ -241,7 +269,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 				return items, nil
 			}
 		}
-		items, behind, changed := c.topic.after(c.after)
+		items, behind, gone, changed := c.topic.after(c.after)
 		if len(items) > 0 {
 			c.after = items[len(items)-1].Seq
 			return items, nil
@@ -255,6 +283,9 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 				c.after = items[len(items)-1].Seq
 				return items, nil
 			}
+		}
+		if gone {
+			return nil, ErrGone
 		}
 		select {
 		case <-changed:
@@ -275,6 +306,9 @@ func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, afte
 		}
 		defer f.reads.Release(1)
 		entries, err := f.log.EventsAfter(ctx, task, after, pageSize)
+		if err == nil && len(entries) > 0 && entries[0].Seq > after+1 {
+			err = ErrGone
+		}
 		return newItems(entries, contextID), err
 	})
 	select {

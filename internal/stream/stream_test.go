@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -532,6 +533,61 @@ func TestFollowersOfARealStore(t *testing.T) {
 	for i, it := range read(t, late, 0, events+3) {
 		if it.UID != stored[i].UID || !it.Time.Equal(stored[i].Time) {
 			t.Errorf("event %d is %s at %s, stored is %s at %s", it.Seq, it.UID, it.Time, stored[i].UID, stored[i].Time)
+		}
+	}
+}
+
+// A task that is purged takes its end with it. Whoever has not read that waits for nothing.
+func TestCursorOfATaskThatIsRemovedEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2*time.Millisecond)
+	task := store.NewTaskID()
+	f.log.commit(task, 2)
+	c := f.follow(task, 0, 2)
+	read(t, c, 0, 2)
+	f.log.remove(task, 2)
+	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
+	}
+}
+
+// A task that is not there yet is another thing than one that is there no more.
+func TestCursorOfATaskToBeMadeWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Millisecond)
+	task := store.NewTaskID()
+	c := f.FollowNew(task, "ctx")
+	defer c.Close()
+	var reading sync.WaitGroup
+	reading.Go(func() { read(t, c, 1, 2) })
+	for begin := f.log.pollCount(); f.log.pollCount() < begin+5; {
+		runtime.Gosched()
+	}
+	f.committed(task, f.log.commit(task, 2))
+	reading.Wait()
+
+	// One that was made and is gone at once, before anything was read of it.
+	c = f.FollowNew(store.NewTaskID(), "ctx")
+	defer c.Close()
+	c.Made()
+	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
+	}
+}
+
+// Retention may have removed what a cursor was to read next, though it leaves the last event.
+func TestCursorBehindRemovedEventsEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	for name, after := range map[string]int64{"near": 290, "far behind": 1} {
+		task := store.NewTaskID()
+		f.log.commit(task, 290)
+		c := f.follow(task, after, 290)
+		f.log.commit(task, 10)
+		f.log.remove(task, 299)
+		f.committed(task, nil)
+		if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+			t.Errorf("%s: Next = %d events, %v, want ErrGone", name, len(items), err)
 		}
 	}
 }

@@ -24,13 +24,15 @@ type topic struct {
 	ring    []*Item       // guarded by mu; consecutive, the newest at the end
 	tail    int64         // guarded by mu; seq of the newest event known
 	changed chan struct{} // guarded by mu; closed and replaced when the tail moves
+	made    bool          // guarded by mu; there is, or was, the task
+	gone    bool          // guarded by mu; what comes behind the tail was removed
 	looking bool          // guarded by mu; there is a goroutine that reads
 	again   bool          // guarded by mu; there may be news since it began to
 	left    bool          // guarded by mu; the last cursor has
 }
 
-func newTopic(f *Follower, task a2a.ID, contextID string, after int64) *topic {
-	t := &topic{f: f, task: task, contextID: contextID, tail: after, changed: make(chan struct{})}
+func newTopic(f *Follower, task a2a.ID, contextID string, after int64, made bool) *topic {
+	t := &topic{f: f, task: task, contextID: contextID, tail: after, made: made, changed: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
@@ -108,18 +110,44 @@ func (t *topic) pause(d time.Duration) bool {
 
 // read takes a page behind the tail; more says that there may be another one.
 func (t *topic) read() (more bool, err error) {
-	entries, err := t.f.log.EventsAfter(t.ctx, t.task, t.last(), pageSize)
+	tail := t.last()
+	entries, err := t.f.log.EventsAfter(t.ctx, t.task, tail, pageSize)
 	if err != nil {
 		return false, err
+	}
+	if len(entries) > 0 && entries[0].Seq > tail+1 {
+		t.vanish()
+		return false, nil
 	}
 	t.offer(entries)
 	return len(entries) == pageSize, nil
 }
 
-func (t *topic) last() int64 {
+// vanish ends cursors that have read what is known.
+func (t *topic) vanish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.tail
+	t.gone = true
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+func (t *topic) exists() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.made = true
+}
+
+func (t *topic) last() int64 {
+	tail, _ := t.known()
+	return tail
+}
+
+// known returns the seq of the newest event known, and whether there is, or was, the task.
+func (t *topic) known() (tail int64, made bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tail, t.made
 }
 
 // offer adds the events that follow the tail. It reports false if it cannot tell that the
@@ -130,6 +158,7 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.made = true
 	for len(entries) > 0 && entries[0].Seq <= t.tail {
 		entries = entries[1:]
 	}
@@ -162,17 +191,17 @@ func newest(ring []*Item) int {
 	return n
 }
 
-// after returns the known events behind seq, or whether they must be read from the log, and
-// what to wait for if there are none.
-func (t *topic) after(seq int64) (items []*Item, behind bool, changed <-chan struct{}) {
+// after returns the known events behind seq, or whether they must be read from the log, or can come
+// no more, and what to wait for if there are none.
+func (t *topic) after(seq int64) (items []*Item, behind, gone bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if seq >= t.tail {
-		return nil, false, t.changed
+		return nil, false, t.gone, t.changed
 	}
 	first := t.tail - int64(len(t.ring)) + 1
 	if seq+1 < first {
-		return nil, true, t.changed
+		return nil, true, t.gone, t.changed
 	}
-	return t.ring[seq+1-first : len(t.ring) : len(t.ring)], false, t.changed
+	return t.ring[seq+1-first : len(t.ring) : len(t.ring)], false, t.gone, t.changed
 }
