@@ -129,7 +129,7 @@ type APIKeyRevokeCmd struct {
 // Run revokes one after the other.
 func (c *APIKeyRevokeCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		return each(app, c.IDs, func(id string) error {
+		return each(ctx, app, c.IDs, func(id string) error {
 			row, err := op.RevokeKey(ctx, id)
 			if err != nil {
 				return err

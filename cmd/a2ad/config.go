@@ -13,7 +13,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/seal"
 )
@@ -392,19 +391,11 @@ func (c *Config) ReplicaName() string {
 
 var replicaUnsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// explained gives errors in the log the cause that callers are not told.
-func explained(_ []string, a slog.Attr) slog.Attr {
-	if err, ok := a.Value.Any().(error); ok {
-		a.Value = slog.StringValue(a2a.Explain(err))
-	}
-	return a
-}
-
 // Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
 func (l *Logs) Logger(app *App) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: l.LogLevel, ReplaceAttr: explained}
+	opts := &slog.HandlerOptions{Level: l.LogLevel}
 	if l.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(app.Stderr, opts))
+		return slog.New(explaining{slog.NewTextHandler(app.Stderr, opts)})
 	}
-	return slog.New(slog.NewJSONHandler(app.Stderr, opts))
+	return slog.New(explaining{slog.NewJSONHandler(app.Stderr, opts)})
 }

@@ -160,15 +160,32 @@ func (o *dbOperator) Watch(ctx context.Context, id string, after int64) iter.Seq
 			yield(watched{}, fmt.Errorf("task %s: %w", id, err))
 			return
 		}
-		if after <= 0 {
-			w := watched{ID: sse.FormatID(task.LastSeq, task.LastUID.Short()), Raw: o.codec.AppendSnapshot(nil, task), Snapshot: task}
-			if !yield(w, nil) || task.Status.State.Terminal() {
+		pruned, err := o.pruned(ctx, t, max(after, 0))
+		if err != nil {
+			yield(watched{}, err)
+			return
+		}
+		if after <= 0 || pruned || after >= task.LastSeq && task.Status.State.Terminal() { // nothing comes behind the end
+			if !yield(o.snapshot(task), nil) || task.Status.State.Terminal() {
 				return
 			}
 			after = task.LastSeq
 		}
-		o.follow(ctx, task, after, yield)
+		o.follow(ctx, task, min(after, task.LastSeq), yield)
 	}
+}
+
+func (o *dbOperator) snapshot(task *a2a.Task) watched {
+	return watched{ID: sse.FormatID(task.LastSeq, task.LastUID.Short()), Raw: o.codec.AppendSnapshot(nil, task), Snapshot: task}
+}
+
+// pruned reports whether retention has removed what comes behind an event.
+func (o *dbOperator) pruned(ctx context.Context, id a2a.ID, after int64) (bool, error) {
+	next, err := o.store.EventsAfter(ctx, id, after, 1)
+	if err != nil {
+		return false, fmt.Errorf("task %s: %w", id, err)
+	}
+	return len(next) == 1 && next[0].Seq > after+1, nil
 }
 
 func (o *dbOperator) follow(ctx context.Context, task *a2a.Task, after int64, yield func(watched, error) bool) {
@@ -184,7 +201,7 @@ func (o *dbOperator) follow(ctx context.Context, task *a2a.Task, after int64, yi
 	for {
 		items, err := cursor.Next(ctx)
 		if err != nil {
-			yield(watched{}, err)
+			yield(watched{}, fmt.Errorf("task %s: %w", task.ID, err))
 			return
 		}
 		for _, it := range items {

@@ -55,7 +55,7 @@ func (o *dbOperator) PushAttempts(ctx context.Context, id string, limit int) ([]
 	}
 	found, err := o.store.PushTries(ctx, p, limit)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("webhook %s: %w", id, err)
 	}
 	rows := make([]pushTryRow, len(found))
 	for i, t := range found {
@@ -75,7 +75,11 @@ func (o *dbOperator) ReplayPush(ctx context.Context, id string, after int64) err
 	if after < 0 {
 		after = math.MaxInt64
 	}
-	if err := o.store.ReplayPush(ctx, p, after); err != nil {
+	err = o.store.ReplayPush(ctx, p, after)
+	switch {
+	case errors.Is(err, store.ErrNothingToReplay):
+		return fmt.Errorf("webhook %s: %w: say with --after behind which event it is to come again (0: from the first)", id, store.ErrNothingToReplay)
+	case err != nil:
 		return fmt.Errorf("webhook %s: %w", id, err)
 	}
 	return nil

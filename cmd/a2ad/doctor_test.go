@@ -51,7 +51,7 @@ func databaseSetting(t *testing.T, url, change string) {
 // TestDoctorFindsPlantedFaults plants one fault after the other into a good database.
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	good := storetest.NewOn(t, storetest.NewServer(t, nil)).URL // one that keeps what it is given
+	good := storetest.NewOn(t, storetest.NewServer(t, map[string]string{"archive_mode": "on"})).URL // one that keeps what it is given
 	i := invocation{env: []string{"A2AD_DATABASE_URL=" + good}}
 	i.run(t, "doctor", "--offline", "-o", "json")
 	found := i.levels(t)
@@ -76,12 +76,17 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		{"fault rights", "REVOKE SELECT ON a2a.messages FROM a2a_worker", "GRANT SELECT ON a2a.messages TO a2a_worker"},
 		{"fault schema", "UPDATE public.a2a_goose_version SET is_applied = false WHERE version_id > 5", "UPDATE public.a2a_goose_version SET is_applied = true"},
 		{"warning schema", "INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (99999, true)", "DELETE FROM public.a2a_goose_version WHERE version_id = 99999"},
+		{"fault schema", "UPDATE a2a.schema_floor SET version = 99999", "UPDATE a2a.schema_floor SET version = 0"},
+		{"note timeouts", fmt.Sprintf(database, "SET idle_in_transaction_session_timeout = 0"), fmt.Sprintf(database, "RESET idle_in_transaction_session_timeout")},
 		{"fault read-only", fmt.Sprintf(database, "SET default_transaction_read_only = on"), "BEGIN READ WRITE; " + fmt.Sprintf(database, "RESET default_transaction_read_only") + "; COMMIT"},
 	} {
 		databaseSetting(t, good, tc.plant)
 		i.run(t, "doctor", "--offline", "-o", "json")
 		if i.levels(t)[tc.want] == "" || strings.HasPrefix(tc.want, levelFault) != (i.code == exitFaults) {
 			t.Errorf("%s: exit code %d, no %s:\n%s", tc.plant, i.code, tc.want, i.stdout)
+		}
+		if strings.HasSuffix(tc.want, "connections") && !strings.Contains(i.stdout, "CONNECTION LIMIT -1") {
+			t.Errorf("%s: how it is mended is not said:\n%s", tc.plant, i.stdout)
 		}
 		databaseSetting(t, good, tc.mend)
 	}
@@ -102,6 +107,18 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	}
 	if i.run(t, "doctor", "--offline", "--quiet"); i.stdout != "0 faults, 0 warnings\n" {
 		t.Errorf("quiet: %s", i.stdout)
+	}
+	for _, change := range []string{"ALTER SYSTEM SET archive_command = 'false'", "SELECT pg_reload_conf()", "SELECT pg_switch_wal()"} {
+		databaseSetting(t, good, change)
+	}
+	for began := time.Now(); ; { // the archiver takes its time
+		i.run(t, "doctor", "--offline", "-o", "json")
+		if i.levels(t)["warning archive"] != "" {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("WAL is not archived, and the doctor says\n%s", i.stdout)
+		}
 	}
 }
 
@@ -212,6 +229,8 @@ func TestDoctorJudges(t *testing.T) {
 		want   string
 	}{
 		"old version":   {func(in *store.Inspection) { in.Version = 140000 }, "fault version"},
+		"no fsync":      {func(in *store.Inspection) { in.Settings["fsync"] = store.Setting{Value: "off"} }, "fault durability"},
+		"no vacuum":     {func(in *store.Inspection) { in.Settings["autovacuum"] = store.Setting{Value: "off"} }, "fault autovacuum"},
 		"standby":       {func(in *store.Inspection) { in.Standby = true }, "fault standby"},
 		"encoding":      {func(in *store.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
 		"collation":     {func(in *store.Inspection) { in.Collation = store.Collation{Name: "C", Made: "1", Actual: "2"} }, "warning collation"},
@@ -232,6 +251,9 @@ func TestDoctorJudges(t *testing.T) {
 		"many replicas": {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 5) }, "warning connections"},
 		"too many":      {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 50) }, "fault connections"},
 		"role missing":  {func(in *store.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
+		"archive": {func(in *store.Inspection) {
+			in.Archiver = store.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
+		}, "warning archive"},
 		"local standbys": {func(in *store.Inspection) {
 			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = store.Setting{Value: "local"}, store.Setting{Value: "s"}
 		}, "warning durability"},
@@ -284,7 +306,7 @@ func TestDoctorScreens(t *testing.T) {
 		var f findings
 		c.judge(in, &f)
 		var out strings.Builder
-		code := finish(&App{Stdout: &out}, c.show(&App{Stdout: &out, Color: colour}, f))
+		code := finish(t.Context(), &App{Stdout: &out}, c.show(&App{Stdout: &out, Color: colour}, f))
 		text := strings.Replace(out.String(), fmt.Sprintf("version %d\n", in.Schema), "version N\n", 1)
 		golden(t, map[bool]string{false: "doctor", true: "doctor-colours"}[colour], fmt.Sprintf("%s[exit code %d]\n", text, code))
 	}

@@ -18,7 +18,7 @@ func (c *DoctorCmd) judge(in *store.Inspection, f *findings) {
 	}
 	f.ok("database", "PostgreSQL %s, database %s, login %s, %s away", in.VersionText, in.Database, in.Login, showDuration(in.RoundTrip))
 	for _, look := range []func(*store.Inspection, *findings){
-		judgeWritable, judgeDurability, judgeVacuum, judgeTimeouts, judgeText, judgeClock, judgeSchema, judgeRoles, judgeRights,
+		judgeWritable, judgeDurability, judgeArchiver, judgeVacuum, judgeTimeouts, judgeText, judgeClock, judgeSchema, judgeRoles, judgeRights,
 		judgePooler, judgeSessions, judgeBloat,
 	} {
 		look(in, f)
@@ -60,6 +60,12 @@ func reset(name string, in *store.Inspection) string {
 		return "Take " + name + " off the command line of PostgreSQL, and restart it."
 	default:
 		return fmt.Sprintf("ALTER SYSTEM RESET %s; SELECT pg_reload_conf(), or mend postgresql.conf (it is set in: %s)", name, source)
+	}
+}
+
+func judgeArchiver(in *store.Inspection, f *findings) {
+	if a := in.Archiver; a.Failing {
+		f.warn("archive", "The log of PostgreSQL says what archive_command does.", "no WAL has been archived for %s (%s fails, %d failures in all): the disk fills, and a restore ends there", showDuration(a.Quiet), a.WAL, a.Failures)
 	}
 }
 
@@ -160,6 +166,8 @@ func judgeSchema(in *store.Inspection, f *findings) {
 		f.fault("schema", "a2ad migrate up", "there is no schema")
 	case in.Schema < want:
 		f.fault("schema", "a2ad migrate up", "the schema is at version %d and must be at %d", in.Schema, want)
+	case in.Floor > want:
+		f.fault("schema", "Run the a2ad that migrated, or a newer one.", "the schema is at version %d, which serves a2ad from schema version %d on; this a2ad is of version %d", in.Schema, in.Floor, want)
 	case in.Schema > want:
 		f.warn("schema", "Run the a2ad that migrated, or a newer one.", "the schema is at version %d; this a2ad knows versions up to %d", in.Schema, want)
 	default:
@@ -325,13 +333,16 @@ func (c *DoctorCmd) judgeConnections(in *store.Inspection, f *findings) {
 		n, _ := strconv.Atoi(in.Settings[name].Value) // 0 where the version does not have it
 		return n
 	}
-	room, limit := number("max_connections")-number("superuser_reserved_connections")-number("reserved_connections"), "max_connections"
+	room, limit, raise := number("max_connections")-number("superuser_reserved_connections")-number("reserved_connections"), "max_connections", "Raise max_connections (it takes a restart)"
 	for _, l := range []struct {
-		n    int
-		name string
-	}{{in.LoginLimit, "the connection limit of login " + in.Login}, {in.DatabaseLimit, "the connection limit of the database"}} {
+		n           int
+		name, raise string
+	}{
+		{in.LoginLimit, "the connection limit of login " + in.Login, fmt.Sprintf("ALTER ROLE %q CONNECTION LIMIT -1", in.Login)},
+		{in.DatabaseLimit, "the connection limit of the database", fmt.Sprintf("ALTER DATABASE %q CONNECTION LIMIT -1", in.Database)},
+	} {
 		if l.n >= 0 && l.n < room {
-			room, limit = l.n, l.name
+			room, limit, raise = l.n, l.name, l.raise
 		}
 	}
 	ours, names := 0, []string{}
@@ -341,7 +352,7 @@ func (c *DoctorCmd) judgeConnections(in *store.Inspection, f *findings) {
 	}
 	others := max(int(in.Connections)-ours-1, 0) // one is the doctor's
 	each, servers := c.connectionsOf(), max(len(in.Replicas), 1)
-	fix := fmt.Sprintf("Raise max_connections (it takes a restart), or lower A2AD_DB_POOL, which is %d.", c.DBPool)
+	fix := fmt.Sprintf("%s, or lower A2AD_DB_POOL, which is %d.", raise, c.DBPool)
 	seen := "none connected now"
 	if len(names) > 0 {
 		seen = "connected now: " + strings.Join(names, ", ")

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +58,7 @@ func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, 
 	if set != nil {
 		set(app)
 	}
-	code := finish(app, runCommand(ctx, app, args, readEnviron(env)))
+	code := finish(ctx, app, runCommand(ctx, app, args, readEnviron(env)))
 	return fmt.Sprintf("$ a2ad %s\n%s[exit code %d]\n", strings.Join(args, " "), both.String(), code)
 }
 
@@ -174,7 +177,7 @@ func TestEveryCommandRuns(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // whatever they do, they must not begin
 		var stdout, stderr bytes.Buffer
-		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitFailure {
+		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitInterrupted {
 			t.Errorf("%v: %s", args, stderr.String())
 		}
 	}
@@ -185,8 +188,51 @@ func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
 	var out strings.Builder
 	logs := Logs{LogFormat: "json"}
 	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
-	logs.Logger(&App{Stderr: &out}).Warn("claim", "err", err)
-	if !strings.Contains(out.String(), `"err":"the database is not available: password authentication failed"`) {
-		t.Errorf("the log is %s", out.String())
+	log := logs.Logger(&App{Stderr: &out})
+	log.Warn("claim", "err", err)
+	log.WithGroup("run").With("err", err).Warn("claim")
+	log.Warn("claim", slog.Group("run", "err", err))
+	log.Info("claim", "tasks", 1)
+	const why = `"err":"the database is not available: password authentication failed"`
+	for i, want := range []string{`"msg":"claim",` + why + "}", `"msg":"claim","run":{` + why + "}}", `"msg":"claim","run":{` + why + "}}", `"level":"INFO","msg":"claim","tasks":1}`} {
+		if line := strings.Split(out.String(), "\n")[i]; !strings.HasSuffix(line, want) {
+			t.Errorf("the log has %s, want %s", line, want)
+		}
+	}
+}
+
+// TestInterrupted: whatever waits for a database or a server ends with Ctrl-C, and with the exit code of that.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	addr := silent.Addr().String()
+	for _, args := range [][]string{
+		{"task", "ls"}, {"task", "watch", taskID}, {"task", "cancel", taskID, oldTask}, {"task", "purge", "--yes", taskID, oldTask}, {"stats"}, {"actions"}, {"doctor", "--offline"},
+		{"migrate", "status"}, {"migrate", "up"}, {"apikey", "ls"}, {"push", "replay", pushID}, {"healthcheck"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			conn, err := silent.Accept()
+			interrupt()
+			<-ended
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		})
+		var out bytes.Buffer
+		env := []string{"A2AD_DATABASE_URL=postgres://x@" + addr + "/x?sslmode=disable", "A2AD_ADMIN_LISTEN=" + addr}
+		if code := run(ctx, args, env, strings.NewReader(""), &out, &out); code != exitInterrupted || strings.Count(out.String(), "\n") > 1 {
+			t.Errorf("a2ad %v: exit code %d, %s", args, code, &out)
+		}
+		close(ended)
+		wg.Wait()
 	}
 }

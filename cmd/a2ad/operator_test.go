@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -47,7 +48,7 @@ func (f *fakeOperator) rows() []taskRow {
 		},
 		{
 			ID: oldTask, State: "completed", Agent: "echo", Tenant: "acme", Owner: "bob\tthe\x1b[31mbuilder", ContextID: "c2", CreatedAt: someTime, UpdatedAt: someTime,
-			Events: 3, Attempt: 1, Epoch: 1,
+			Events: 3, Epoch: 1,
 		},
 	}
 }
@@ -434,7 +435,7 @@ func TestOutputFailure(t *testing.T) {
 	} {
 		app := &App{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}
 		op.use(app)
-		if code := finish(app, runCommand(t.Context(), app, args, readEnviron(onDatabase))); code != exitFailure {
+		if code := finish(t.Context(), app, runCommand(t.Context(), app, args, readEnviron(onDatabase))); code != exitFailure {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 	}
@@ -540,6 +541,7 @@ func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
 		Bytes:        5 << 30,
 		Tables:       []store.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
 		Transactions: []store.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
+		Hidden:       2,
 	}, nil
 }
 
@@ -570,14 +572,43 @@ func TestPurgeAsks(t *testing.T) {
 	}
 }
 
-// TestTaskLsWatch shows the list again until it is interrupted; to a program only what changed.
+// unanswered is a terminal at which somebody presses Ctrl-C instead of answering.
+type unanswered struct {
+	interrupt context.CancelFunc
+	end       chan struct{}
+}
+
+func (u unanswered) Read([]byte) (int, error) {
+	u.interrupt()
+	<-u.end
+	return 0, io.EOF
+}
+
+func TestPurgeIsInterruptedWhileItAsks(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, op := unanswered{cancel, make(chan struct{})}, &fakeOperator{}
+	defer close(in.end)
+	golden(t, "task-purge-ask-interrupted", screenful(t, ctx, func(app *App) {
+		op.use(app)
+		app.Asks, app.Stdin = true, in
+	}, onDatabase, "task", "purge", taskID))
+	if len(op.purged) != 0 {
+		t.Errorf("purged %+v", op.purged)
+	}
+}
+
+// TestTaskLsWatch shows the list again until it is interrupted; to a program only what changed, and on
+// a terminal what it has room for, the newest tasks.
 func TestTaskLsWatch(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
 		terminal bool
+		lines    int
 		args     []string
-	}{{"terminal", true, nil}, {"pipe", false, nil}, {"json", false, []string{"-o", "json"}}} {
+	}{{"terminal", true, 0, nil}, {"low", true, 3, nil}, {"pipe", false, 0, nil}, {"json", false, 0, []string{"-o", "json"}}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
@@ -585,7 +616,7 @@ func TestTaskLsWatch(t *testing.T) {
 			op := &fakeOperator{stop: cancel, lists: 3}
 			golden(t, "task-ls-watch-"+tc.name, screenful(t, ctx, func(app *App) {
 				op.use(app)
-				app.Terminal = tc.terminal
+				app.Terminal, app.lines = tc.terminal, tc.lines
 			}, onDatabase, append([]string{"task", "ls", "--watch", "--every", "100ms"}, tc.args...)...))
 		})
 	}

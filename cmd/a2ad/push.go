@@ -156,7 +156,7 @@ func (*PushReplayCmd) Help() string {
 // Run replays one after the other.
 func (c *PushReplayCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		return each(app, c.IDs, func(id string) error {
+		return each(ctx, app, c.IDs, func(id string) error {
 			if err := op.ReplayPush(ctx, id, c.After); err != nil {
 				return err
 			}

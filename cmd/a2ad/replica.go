@@ -328,6 +328,7 @@ func (r *replica) run(ctx, told context.Context) error {
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
+		{Name: "end", Run: func(ctx context.Context) error { return r.announce(ctx, told) }},
 	}
 	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
 	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
@@ -355,6 +356,19 @@ func (r *replica) run(ctx, told context.Context) error {
 	).Run(ctx)
 	r.logger.InfoContext(ctx, "stopped", "replica", r.name)
 	return err
+}
+
+// announce says in the log that the server was told to stop, when it is: from then to "stopped" it drains.
+func (r *replica) announce(ctx, told context.Context) error {
+	select {
+	case <-told.Done():
+	case <-ctx.Done():
+	}
+	if told.Err() != nil {
+		r.logger.InfoContext(ctx, "stopping", "replica", r.name, "cause", context.Cause(told).Error())
+	}
+	<-ctx.Done()
+	return nil
 }
 
 var (

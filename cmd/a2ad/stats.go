@@ -47,6 +47,7 @@ type stats struct {
 	Destinations []statsDestination `json:"destinations"`
 	Database     statsDatabase      `json:"database"`
 	Transactions []statsTransaction `json:"transactions"`
+	Hidden       int                `json:"hiddenSessions"`
 }
 
 type statsTasks struct {
@@ -138,6 +139,7 @@ func newStats(o *store.Overview) stats {
 		Transactions: turned(o.Transactions, func(t store.OpenTransaction) statsTransaction {
 			return statsTransaction{t.PID, t.Login, t.Application, t.State, t.For.Milliseconds()}
 		}),
+		Hidden: o.Hidden,
 	}
 }
 
@@ -176,6 +178,9 @@ func showStats(app *App, o *store.Overview) error {
 	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
 		return []string{showDuration(t.For), strconv.Itoa(t.PID), cell(t.Login), cell(t.Application), cell(t.State)}
 	}))
+	if o.Hidden > 0 && tw.err == nil {
+		_, tw.err = fmt.Fprintf(tw.w, "  those of %d connections cannot be seen: the login is no member of pg_read_all_stats\n", o.Hidden)
+	}
 	tw.table("Database "+showBytes(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, turned(o.Tables, func(t store.TableSize) []string {
 		return []string{t.Name, showBytes(t.Bytes), showBytes(t.IndexBytes), number(t.Rows), number(t.Dead)}
 	}))

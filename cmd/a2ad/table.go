@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"os"
 	"strings"
@@ -117,13 +118,55 @@ func (a *App) width() int {
 	if a.columns > 0 {
 		return a.columns
 	}
+	return int(a.window().Col)
+}
+
+// height is how many lines the terminal has; 0 as for width.
+func (a *App) height() int {
+	if a.lines > 0 {
+		return a.lines
+	}
+	return int(a.window().Row)
+}
+
+func (a *App) window() unix.Winsize {
 	f, ok := a.Stdout.(*os.File)
 	if !ok || !a.Terminal {
-		return 0
+		return unix.Winsize{}
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return unix.Winsize{}
 	}
-	return int(size.Col)
+	return *size
+}
+
+// firstLines passes so many lines on, and drops what is behind them.
+type firstLines struct {
+	w    io.Writer
+	left int
+}
+
+// firstScreen is a whose output ends where the terminal does, but for the line of the cursor.
+func (a *App) firstScreen() *App {
+	screen := *a
+	screen.columns = a.width()
+	if lines := a.height(); lines > 1 {
+		screen.Stdout = &firstLines{a.Stdout, lines - 1}
+	}
+	return &screen
+}
+
+func (f *firstLines) Write(p []byte) (int, error) {
+	end := 0
+	for ; f.left > 0 && end < len(p); f.left-- {
+		if at := bytes.IndexByte(p[end:], '\n'); at >= 0 {
+			end += at + 1
+			continue
+		}
+		end = len(p)
+		break
+	}
+	_, err := f.w.Write(p[:end])
+	return len(p), err
 }

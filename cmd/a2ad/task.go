@@ -84,7 +84,7 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		if len(rows) == c.Limit && !c.json() {
-			fmt.Fprintf(app.Stderr, "the next page: a2ad task ls --before %s\n", rows[len(rows)-1].ID)
+			fmt.Fprintf(app.Stderr, "the next page: --before %s\n", rows[len(rows)-1].ID)
 		}
 		return nil
 	})
@@ -96,7 +96,7 @@ func printTasks(app *App, asJSON bool, rows []taskRow) error {
 	return printRows(app, asJSON, taskHead, rows, func(r taskRow) []string {
 		return []string{
 			r.ID, r.State, r.Agent, cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
-			strconv.Itoa(r.Attempt), moment(r.UpdatedAt), cell(r.Worker),
+			number(int64(r.Attempt)), moment(r.UpdatedAt), cell(r.Worker),
 		}
 	})
 }
@@ -296,11 +296,12 @@ func messageParts(m *a2a.Message) []a2a.Part {
 	return m.Parts
 }
 
-// watch lists until it is interrupted. A person sees the newest list alone.
+// watch lists until it is interrupted. A person sees the newest list alone, and of that what
+// the terminal has room for: the newest tasks are at its top.
 func (c *TaskLsCmd) watch(ctx context.Context, app *App, op operator, f taskFilter) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
-	shown := map[string]string{}
+	shown, to := map[string]string{}, app
 	for first := true; ; first = false {
 		rows, err := op.Tasks(ctx, f)
 		if ctx.Err() != nil {
@@ -319,15 +320,19 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, op operator, f taskFilt
 			})
 		case app.Terminal:
 			fmt.Fprint(app.Stdout, "\x1b[H\x1b[2J")
+			to = app.firstScreen()
 		case !first:
 			fmt.Fprintln(app.Stdout)
 		}
-		if err := printTasks(app, c.json(), rows); err != nil {
+		if err := printTasks(to, c.json(), rows); err != nil {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if app.Terminal && !c.json() {
+				fmt.Fprintln(app.Stdout) // behind the ^C
+			}
 			return &exitError{code: exitInterrupted}
 		}
 	}
@@ -343,7 +348,7 @@ type TaskCancelCmd struct {
 // Run cancels one after the other and goes on behind one that cannot be canceled.
 func (c *TaskCancelCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		return each(app, c.IDs, func(id string) error {
+		return each(ctx, app, c.IDs, func(id string) error {
 			row, err := op.Cancel(ctx, id)
 			if err != nil {
 				return err
@@ -372,7 +377,7 @@ func (*TaskRetryCmd) Help() string {
 // Run retries one after the other and goes on behind one that cannot be retried.
 func (c *TaskRetryCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		return each(app, c.IDs, func(id string) error {
+		return each(ctx, app, c.IDs, func(id string) error {
 			made, err := op.Retry(ctx, id)
 			if err != nil {
 				return err
@@ -443,6 +448,9 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 		failed := false
 		for _, f := range filters {
 			n, err := op.Purge(ctx, f)
+			if err != nil && ctx.Err() != nil {
+				return err
+			}
 			if err == nil && n == 0 && f.ID != "" {
 				err = fmt.Errorf("task %s: %w", f.ID, a2a.ErrTaskNotFound)
 			}
@@ -499,19 +507,34 @@ func (c *TaskPurgeCmd) ask(ctx context.Context, app *App, op operator, filters [
 		what += " of " + printable(c.Tenant+"/"+c.Owner)
 	}
 	fmt.Fprintf(app.Stderr, "This removes %s and everything about %s, for ever. Go on? [y/N] ", what, them)
-	answer := ""
-	if _, err := fmt.Fscanln(app.Stdin, &answer); err != nil || !slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)) {
-		return false, errNotPurged
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal cannot be broken off: it ends with the process
+		word := ""
+		fmt.Fscanln(app.Stdin, &word) //nolint:errcheck // no answer is a no
+		answer <- strings.ToLower(word)
+	}()
+	select {
+	case word := <-answer:
+		if word != "y" && word != "yes" {
+			return false, errNotPurged
+		}
+		return true, nil
+	case <-ctx.Done():
+		fmt.Fprintln(app.Stderr)
+		return false, &exitError{exitInterrupted, errNotPurged}
 	}
-	return true, nil
 }
 
 // each does something to every id, says what went wrong with which, and fails in the
-// end if anything did.
-func each(app *App, ids []string, do func(id string) error) error {
+// end if anything did. It ends with the first that is interrupted.
+func each(ctx context.Context, app *App, ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
-		if err := do(id); err != nil {
+		err := do(id)
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
 			fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(err))
 			failed = true
 		}

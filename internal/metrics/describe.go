@@ -122,7 +122,7 @@ func (s *sources) describeDatabase() {
 	s.add("counter", "a2ad_db_pool_waits_total", "Connections that had to be waited for, or opened.", pool, pools(func(p store.Pool) float64 { return float64(p.EmptyAcquireCount()) }))
 	s.add("counter", "a2ad_db_pool_wait_seconds_total", "Time spent waiting for connections.", pool, pools(func(p store.Pool) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
 	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p store.Pool) float64 { return float64(p.CanceledAcquireCount()) }))
-	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_monitor sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
+	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_read_all_stats sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
 	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *store.Gauges) float64 { return g.NotificationQueue }))
 	table := []string{"table"}
 	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t store.TableSize) int64 { return t.Bytes }))

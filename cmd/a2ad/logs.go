@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// explaining gives errors in the log the cause that callers are not told. Lines without an error,
+// which are nearly all, pass as they are: a ReplaceAttr would look at each value of each line.
+type explaining struct{ slog.Handler }
+
+// Handle writes a line.
+func (h explaining) Handle(ctx context.Context, r slog.Record) error {
+	failed := false
+	r.Attrs(func(a slog.Attr) bool {
+		failed = hasError(a)
+		return !failed
+	})
+	if !failed {
+		return h.Handler.Handle(ctx, r)
+	}
+	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(explained(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// WithAttrs returns a handler whose lines have these too.
+func (h explaining) WithAttrs(attrs []slog.Attr) slog.Handler {
+	attrs = slices.Clone(attrs)
+	for i, a := range attrs {
+		attrs[i] = explained(a)
+	}
+	return explaining{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup returns a handler whose lines have what follows in a group.
+func (h explaining) WithGroup(name string) slog.Handler {
+	return explaining{h.Handler.WithGroup(name)}
+}
+
+func hasError(a slog.Attr) bool {
+	switch a.Value.Kind() {
+	case slog.KindAny:
+		_, is := a.Value.Any().(error)
+		return is
+	case slog.KindGroup:
+		return slices.ContainsFunc(a.Value.Group(), hasError)
+	}
+	return false
+}
+
+func explained(a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(a2a.Explain(err))
+		}
+	case slog.KindGroup:
+		group := slices.Clone(a.Value.Group())
+		for i, in := range group {
+			group[i] = explained(in)
+		}
+		a.Value = slog.GroupValue(group...)
+	}
+	return a
+}
