@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs when PostgreSQL finds its volume empty. The roles of docs/adr/0031, made by a superuser so that the migration need not be one:
-# a2ad_migrate owns the tables, and a2ad_server may be a2a_app and a2a_worker, and change no table.
+# a2ad_migrate owns the tables, and a2ad_server may be a2a_app and a2a_worker, and change no table. It sees
+# the transactions of others, which the alert on old ones is for.
 set -eu
 secrets=${A2AD_SECRETS:-/run/secrets/postgres}
 psql -qX -v ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \
@@ -11,5 +12,6 @@ CREATE ROLE a2a_worker NOLOGIN BYPASSRLS;
 CREATE ROLE a2a_audit NOLOGIN;
 CREATE ROLE a2ad_migrate LOGIN PASSWORD :'migrate' IN ROLE a2a_owner, a2a_app, a2a_worker, a2a_audit;
 CREATE ROLE a2ad_server LOGIN PASSWORD :'server' IN ROLE a2a_app, a2a_worker;
+GRANT pg_read_all_stats TO a2ad_server;
 ALTER DATABASE :"DBNAME" OWNER TO a2ad_migrate;
 SQL

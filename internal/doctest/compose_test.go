@@ -173,7 +173,13 @@ func TestCompose(t *testing.T) {
 			}
 		}
 		if name == "migrate" {
+			if s.DependsOn["postgres"].Condition != "service_healthy" || s.Restart != "no" {
+				t.Errorf("migrate waits for %v and restarts: %s", s.DependsOn, s.Restart)
+			}
 			continue
+		}
+		if s.DependsOn["migrate"].Condition != "service_completed_successfully" {
+			t.Errorf("%s waits for %v, and not for the end of migrate", name, s.DependsOn)
 		}
 		if got := s.Healthcheck.Test; len(got) != 3 || got[0] != "CMD" || got[1] != "/a2ad" {
 			t.Errorf("%s is asked by %q", name, got)
@@ -189,6 +195,63 @@ func TestCompose(t *testing.T) {
 		t.Error("the replicas log in as the owner of the tables")
 	}
 	checkProxy(t, c)
+	checkPrometheus(t, c)
+	checkGrafana(t, c)
+}
+
+// checkGrafana: it reads the directory with the dashboard, and asks the Prometheus beside it.
+func checkGrafana(t *testing.T, c compose) {
+	t.Helper()
+	g := c.Services["grafana"]
+	const in = "/etc/a2ad" // where ./deploy is
+	if !slices.Contains(g.Volumes, "./deploy:"+in+":ro") || g.Environment["GF_PATHS_PROVISIONING"] != in+"/compose/grafana" {
+		t.Errorf("Grafana reads %q of the volumes %q", g.Environment["GF_PATHS_PROVISIONING"], g.Volumes)
+	}
+	dashboards := readRepo(t, "deploy", "compose", "grafana", "dashboards", "a2ad.yml")
+	if paths := submatches(`path: (\S+)`, dashboards); !slices.Equal(paths, []string{in + "/grafana"}) {
+		t.Errorf("Grafana looks for its dashboard in %q", paths)
+	}
+	readRepo(t, "deploy", "grafana", "a2ad.json")
+	source := readRepo(t, "deploy", "compose", "grafana", "datasources", "a2ad.yml")
+	if urls := submatches(`url: (\S+)`, source); !slices.Equal(urls, []string{"http://prometheus:9090"}) {
+		t.Errorf("Grafana asks %q", urls)
+	}
+}
+
+// checkPrometheus: it asks every replica, under the name that the alerts have, and reads the alerts.
+func checkPrometheus(t *testing.T, c compose) {
+	t.Helper()
+	var p struct {
+		RuleFiles []string `yaml:"rule_files"`
+		Scrape    []struct {
+			Job    string `yaml:"job_name"`
+			Static []struct {
+				Targets []string `yaml:"targets"`
+			} `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(readRepo(t, "deploy", "compose", "prometheus.yml")), &p); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for _, s := range p.Scrape {
+		for _, static := range s.Static {
+			if s.Job == "a2ad" {
+				asked = append(asked, static.Targets...)
+			}
+		}
+	}
+	var replicas []string
+	for _, name := range []string{"a2ad-1", "a2ad-2"} {
+		replicas = append(replicas, name+c.Services[name].Environment["A2AD_ADMIN_LISTEN"])
+	}
+	if !slices.Equal(asked, replicas) {
+		t.Errorf("Prometheus asks %q as the job a2ad, which the alerts look at; the replicas are %q", asked, replicas)
+	}
+	mounted := slices.Contains(c.Services["prometheus"].Volumes, "./deploy:/etc/a2ad:ro")
+	if !mounted || !slices.Equal(p.RuleFiles, []string{"/etc/a2ad/prometheus/alerts.yaml"}) {
+		t.Errorf("Prometheus reads the rules of %q, with the volumes %q", p.RuleFiles, c.Services["prometheus"].Volumes)
+	}
 }
 
 // longerThanDrain checks that who stops a replica waits for it, and that it waits for the proxy.
@@ -234,9 +297,6 @@ func checkProxy(t *testing.T, c compose) {
 		got := submatches(`(?m)^\s+server `+name+` `+name+`:(\d+)`, cfg)
 		if want := []string{listens(s, "A2AD_LISTEN"), listens(s, "A2AD_GRPC_LISTEN")}; !slices.Equal(got, want) {
 			t.Errorf("the proxy calls %s on %q, which listens on %q", name, got, want)
-		}
-		if scraped := readRepo(t, "deploy", "compose", "prometheus.yml"); !strings.Contains(scraped, name+":"+listens(s, "A2AD_ADMIN_LISTEN")) {
-			t.Errorf("Prometheus does not ask %s", name)
 		}
 		for _, port := range submatches(`check port (\d+)`, cfg) {
 			if port != listens(s, "A2AD_ADMIN_LISTEN") {
@@ -374,25 +434,7 @@ func TestComposeDatabase(t *testing.T) {
 		}
 		return string(data)
 	}
-	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", filepath.Join(root, "deploy", "compose", "logins.sh"))
-	cmd.Env = []string{
-		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "A2AD_SECRETS=" + filepath.Join(secrets, "postgres"),
-		"PGHOST=127.0.0.1", "PGPORT=" + port, "POSTGRES_USER=" + u.User.Username(), "POSTGRES_DB=a2ad",
-	}
-	if cmd.Env[4] == "POSTGRES_USER=" {
-		cmd.Env[4] = "POSTGRES_USER=" + u.Query().Get("user")
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("logins.sh: %v: %s", err, out)
-	}
+	makeLogins(t, admin, port, secrets)
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -422,9 +464,130 @@ func TestComposeDatabase(t *testing.T) {
 			t.Errorf("the server's login may %s", statement)
 		}
 	}
+	var sees bool
+	if err := scan(ctx, server, &sees, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')"); err != nil || !sees {
+		t.Errorf("the server's login does not see old transactions of others: %v", err)
+	}
 	var super bool
 	if err := scan(ctx, migrate, &super, "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"); err != nil || super {
 		t.Errorf("the migration's login is too mighty: %v, %v", super, err)
+	}
+}
+
+// makeLogins does what the container of PostgreSQL does when its volume is empty, and returns the environment of its programs there.
+func makeLogins(t *testing.T, admin, port, secrets string) []string {
+	t.Helper()
+	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := u.User.Username()
+	if user == "" {
+		user = u.Query().Get("user")
+	}
+	cmd := exec.Command("sh", filepath.Join(root, "deploy", "compose", "logins.sh"))
+	cmd.Env = []string{
+		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "A2AD_SECRETS=" + filepath.Join(secrets, "postgres"),
+		"PGHOST=127.0.0.1", "PGPORT=" + port, "POSTGRES_USER=" + user, "POSTGRES_DB=a2ad",
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("logins.sh: %v: %s", err, out)
+	}
+	return cmd.Env
+}
+
+// dockerHere stands for docker in the blocks of TestComposeRestore: the programs of PostgreSQL run here, and volumes are below $VOLUMES.
+const dockerHere = `#!/bin/sh
+set -eu
+shift # compose
+case "$1 $2 $3" in
+"exec -T postgres") shift 3; "$@" ;;
+"cp a2ad-1:/run/secrets/server/keys "*) cp "$VOLUMES/server/keys" "$3" ;;
+"run --rm -T")
+	test "$4 $5 $6 $7 $8" = "--no-deps --entrypoint sh secrets -c"
+	sh -c "$(echo "$9" | sed "s,/secrets/,$VOLUMES/,")" ;;
+"up --detach --wait"*) ;;
+*) echo "docker compose $*?" >&2; exit 1 ;;
+esac
+`
+
+// TestComposeRestore: what docs/operations.md says of a backup with Compose gives another installation its tasks and its key.
+func TestComposeRestore(t *testing.T) {
+	t.Parallel()
+	var commands []string
+	for _, b := range blocks(t, "docs/operations.md") {
+		if b.lang == "sh" && strings.HasSuffix(b.arg, t.Name()) {
+			commands = append(commands, b.text)
+		}
+	}
+	if len(commands) != 2 {
+		t.Fatalf("the document has %d blocks", len(commands))
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	here := t.TempDir() // where the commands are pasted
+	if err := os.WriteFile(filepath.Join(here, "docker"), []byte(dockerHere), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for i, command := range commands {
+		_, port, _ := strings.Cut(freePort(t), ":")
+		srv := storetest.NewServer(t, map[string]string{"listen_addresses": "127.0.0.1", "port": port})
+		if _, err := srv.EnsureDatabase(ctx, "a2ad"); err != nil {
+			t.Fatal(err)
+		}
+		const superuser = "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres') THEN CREATE ROLE postgres LOGIN SUPERUSER; END IF; END $$"
+		if err := scan(ctx, srv.URL("postgres"), nil, superuser); err != nil { // it is called that in the container
+			t.Fatal(err)
+		}
+		secrets := t.TempDir()
+		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"), secrets).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		env := makeLogins(t, srv.URL("postgres"), port, secrets)
+		read := func(path string) string {
+			data, err := os.ReadFile(filepath.Join(secrets, path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Replace(string(data), "@postgres:5432/", "@127.0.0.1:"+port+"/", 1)
+		}
+		run := func(name string, args ...string) string {
+			t.Helper()
+			cmd := exec.CommandContext(ctx, name, args...)
+			cmd.Dir = here
+			cmd.Env = append([]string{"VOLUMES=" + secrets, "A2AD_KEYS=" + read("server/keys"), "A2AD_DATABASE_URL=" + read("server/database-url")}, env...)
+			cmd.Env = append(cmd.Env, strings.Replace(env[0], "PATH=", "PATH="+here+string(os.PathListSeparator), 1))
+			if name == binary && args[0] == "migrate" {
+				cmd.Env = append(cmd.Env, "A2AD_DATABASE_URL="+read("migrate/database-url"))
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+			}
+			return string(out)
+		}
+		if i == 0 {
+			run(binary, "migrate", "up")
+			run(binary, "apikey", "create", "--tenant", "acme", "--owner", "me")
+		}
+		run("sh", "-euc", command)
+		if out := run(binary, "apikey", "ls"); !strings.Contains(out, "acme/me") {
+			t.Errorf("installation %d has no key: %s", i, out)
+		}
+		run(binary, "migrate", "up") // compose does so at every start
+		keys = append(keys, read("server/keys"))
+	}
+	if keys[0] != keys[1] {
+		t.Error("the new installation has not the A2AD_KEYS of the old one")
 	}
 }
 

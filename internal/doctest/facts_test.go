@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -299,5 +300,65 @@ func TestArrows(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("the table of packages has %d rows that can be read", seen)
+	}
+}
+
+// commandsBelow are the commands of the binary that begin with some words, as shells are told.
+func commandsBelow(t *testing.T, words ...string) (list []string) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatalf("build a2ad: %v", err)
+	}
+	out, err := exec.Command(binary, append(append([]string{"__complete"}, words...), "")...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		list = append(list, strings.Join(append(slices.Clone(words), word), " "))
+	}
+	return list
+}
+
+// TestCommands: the table of docs/cli.md has every command, and no other.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	var have []string
+	for _, command := range commandsBelow(t) {
+		switch below := commandsBelow(t, command); command {
+		case "task", "push", "apikey", "keys", "migrate", "agent":
+			have = append(have, below...)
+		default:
+			have = append(have, command)
+		}
+	}
+	_, table, _ := strings.Cut(readRepo(t, "docs", "cli.md"), "| command | does | exit codes |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for row := range strings.Lines(table) {
+		group := ""
+		for i, m := range inCode.FindAllStringSubmatch(strings.Split(row, " | ")[0], -1) {
+			var words []string
+			for _, word := range strings.Fields(strings.TrimPrefix(m[1], "a2ad ")) {
+				if strings.ContainsAny(word, "[-…") || word == strings.ToUpper(word) {
+					break
+				}
+				words = append(words, word)
+			}
+			switch command := strings.Join(words, " "); {
+			case command == "" || command == "bash" || command == "zsh" || command == "fish":
+			case strings.HasPrefix(m[1], "a2ad ") || i == 0:
+				documented = append(documented, strings.TrimSuffix(command, " bash"))
+				group, _, _ = strings.Cut(command, " ")
+			default:
+				documented = append(documented, group+" "+command)
+			}
+		}
+	}
+	slices.Sort(have)
+	slices.Sort(documented)
+	if diff := cmp.Diff(have, documented); diff != "" {
+		t.Errorf("docs/cli.md does not list the commands that there are (-binary +table):\n%s", diff)
 	}
 }

@@ -70,8 +70,9 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// TestSystemdStepByStep: whoever pastes the sections on logins and on systemd, with passwords in place of "…", has a server that answers. The machine is
-// a directory, and systemd is us: the unit's command with its environment, as somebody who may do nothing.
+// TestSystemdStepByStep: whoever pastes the sections on logins and on systemd, with passwords in place of "…", has a server that answers, and what is
+// pasted later, for its operator and for an upgrade, finds it. The machine is a directory, and systemd is us: the unit's command with its environment,
+// as somebody who may do nothing.
 func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
 	var commands []string
@@ -86,7 +87,7 @@ func TestSystemdStepByStep(t *testing.T) {
 		}
 	}
 	before, ok := strings.CutSuffix(strings.Join(commands[:1], ""), "systemctl enable --now a2ad\n")
-	if len(commands) != 2 || logins == "" || !ok {
+	if len(commands) != 4 || logins == "" || !ok {
 		t.Fatalf("the document has %d blocks, which end with %q", len(commands), commands)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -99,6 +100,10 @@ func TestSystemdStepByStep(t *testing.T) {
 		}
 	}
 
+	var sees bool
+	if err := scan(ctx, srv.URL("postgres"), &sees, "SELECT pg_has_role('a2ad_server', 'pg_read_all_stats', 'USAGE')"); err != nil || !sees {
+		t.Errorf("the server's login does not see old transactions of others: %v", err)
+	}
 	machine, err := os.MkdirTemp("", "a2ad-machine-")
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +158,27 @@ func TestSystemdStepByStep(t *testing.T) {
 	}
 	if out := paste(ask, "A2AD_API_KEY="+key[0]); !strings.Contains(out, "hello\n") {
 		t.Errorf("the agent says %s", out)
+	}
+
+	settings, upgrade := commands[2], commands[3]
+	if err := os.WriteFile(filepath.Join(machine, "etc", "a2ad", "a2ad.env"), []byte("A2AD_LISTEN="+api+"\nA2AD_ADMIN_LISTEN="+admin+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := []string{"A2AD_ADMIN_LISTEN=127.0.0.1:1", "A2AD_URL=http://127.0.0.1:1", "A2AD_API_KEY=" + key[0]}
+	if out := paste(settings+ask, elsewhere...); !strings.Contains(out, "hello\n") {
+		t.Errorf("with the settings of the service the agent says %s", out)
+	}
+	if out := paste(settings+"a2ad doctor", elsewhere...); !strings.Contains(out, "\n0 faults, 0 warnings\n") || strings.Contains(out, "cannot be seen") {
+		t.Errorf("the doctor has not what the service has: %s", out)
+	}
+	if err := os.WriteFile(filepath.Join(machine, "usr", "local", "bin", "systemctl"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out := paste(settings + upgrade); !strings.HasSuffix(out, "restart a2ad\nready\n") {
+		t.Errorf("after the upgrade: %s", out)
+	}
+	if out := paste("a2ad.before version"); !strings.HasPrefix(out, "a2ad ") {
+		t.Errorf("the version before says %s", out)
 	}
 }
 

@@ -78,6 +78,7 @@ func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
 		status, text := a.health("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "drain: ")
 	})
+	a.awaitLog("stopping", func(l logLine) bool { return strings.Contains(l.str("cause"), "signal") })
 	task := send(t, c.client(a, "echo"), say("still there")).TaskID
 	a.awaitExit()
 	if took := time.Since(start); took < delay {

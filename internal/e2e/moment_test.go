@@ -58,7 +58,7 @@ func asAdministrator(t *testing.T, url, block string) {
 func TestRestoreToAMoment(t *testing.T) {
 	t.Parallel()
 	statements, commands := documented(t, "sql"), documented(t, "sh")
-	if len(statements) != 2 || len(commands) != 2 {
+	if len(statements) != 3 || len(commands) != 2 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))
 	}
 	srv := storetest.NewServer(t, nil)
@@ -116,8 +116,12 @@ func TestRestoreToAMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clusterOn(t, &storetest.DB{URL: restored.URL(name.Database)})
-	until(t, "it takes writes", func() bool { return !one[bool](c, `SELECT pg_is_in_recovery()`) })
-	asAdministrator(t, restored.URL(name.Database), statements[1])
+	until(t, "it takes writes", func() bool { return !one[bool](c, strings.TrimSuffix(strings.TrimSpace(statements[1]), ";")) })
+	asAdministrator(t, restored.URL(name.Database), statements[2])
+	until(t, "the archive has WAL of the new history", func() bool {
+		files, err := filepath.Glob(filepath.Join(dir, "wal", "00000002*[0-9A-F]"))
+		return err == nil && len(files) > 0
+	})
 	if log, err := srvLog(restored.LogFile()); err != nil || !strings.Contains(log, "recovery stopping before commit of transaction") {
 		t.Errorf("the log does not say where it stopped: %v\n%s", err, log)
 	}

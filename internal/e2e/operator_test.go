@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/seal"
 )
 
 // operate runs a command of the operator on the cluster's database, and returns what it
@@ -121,6 +123,163 @@ func TestOperatorPurgesAnOwner(t *testing.T) {
 	out, _, code := c.operate(nil, "actions", "--action", "task.purge", "-o", "json")
 	if code != 0 || strings.Count(out, "\n") != 3 {
 		t.Errorf("actions: exit code %d\n%s", code, out)
+	}
+}
+
+// TestWhoWaitsForAPurgedTaskIsTold: also where its end was gone before a replica could read it.
+func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	front, _ := c.start("front", "A2AD_WORKERS=0", "A2AD_LEASE_TTL=30s"), c.start("worker")
+	var wg sync.WaitGroup
+	answers := make([]httpAnswer, 2)
+	for i, method := range []string{"message/stream", "message/send"} {
+		wg.Go(func() {
+			answers[i] = c.rpc(front, "script", method, `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]},"configuration":{"blocking":true}}`)
+		})
+	}
+	until(t, "both tasks run", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.task WHERE lease_worker IS NOT NULL`)
+		return err == nil && n == 2
+	})
+	front.freeze()
+	if out, notes, code := c.operate(nil, "task", "purge", "--yes", "--tenant", "default", "--owner", "anonymous"); code != 0 || out != "2 tasks purged\n" {
+		t.Errorf("purge: exit code %d, %s%s", code, out, notes)
+	}
+	front.thaw()
+	wg.Wait()
+	if got := string(answers[0].body); strings.Contains(got, "canceled") {
+		t.Errorf("the stream is %s", got)
+	}
+	if answers[1].code != -32001 {
+		t.Errorf("the send is answered with %s", answers[1].body)
+	}
+}
+
+// awaitFollower waits until an operator's command follows a task.
+func (c *cluster) awaitFollower() {
+	c.t.Helper()
+	until(c.t, "somebody watches", func() bool {
+		const follows = `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'a2ad-operator-%' AND datname = current_database() AND query LIKE '-- name: TasksAhead%'`
+		n, err := query[int](c, follows)
+		return err == nil && n > 0
+	})
+}
+
+// TestWatchBehindTheEnd: of a task that has ended it shows how, however far on the place is that
+// somebody names, and of one that runs what comes.
+func TestWatchBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	ended := submit(t, c.client(a, "script"), play(`{"op":"fail","text":"out of paper"}`))
+	c.awaitState(ended, "FAILED")
+	for _, after := range []string{"3", "99"} {
+		if out, notes, code := c.operate(nil, "task", "watch", ended, "--after", after); code != 3 || out != "out of paper\n" {
+			t.Errorf("behind event %s of 3: exit code %d, %s%s", after, code, out, notes)
+		}
+	}
+	g := newGate(t)
+	runs := submit(t, c.client(a, "script"), play(g.op(), `{"op":"artifact","id":"a","text":"done"}`))
+	g.await(0)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if out, notes, code := c.operate(nil, "task", "watch", runs, "--after", "99"); code != 0 || out != "done\n" {
+			t.Errorf("of one that runs: exit code %d, %s%s", code, out, notes)
+		}
+	})
+	c.awaitFollower()
+	g.open()
+	wg.Wait()
+}
+
+// TestWatchOfATaskThatIsRemoved: its end goes with it, and nobody may have read that.
+func TestWatchOfATaskThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	task := submit(t, c.unlogged(c.start("a", "A2AD_WORKERS=0"), "script"), play(`{"op":"complete"}`))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if out, notes, code := c.operate(nil, "task", "watch", task); code != 1 || !strings.Contains(notes, "was removed") {
+			t.Errorf("exit code %d, %s%s", code, out, notes)
+		}
+	})
+	c.awaitFollower()
+	// At once: a purge cancels first, and the end may be read before it is gone.
+	remove := `DO $$ DECLARE name text; BEGIN
+		FOR name IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'task_id' WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind = 'r' LOOP
+			EXECUTE format('DELETE FROM a2a.%I WHERE task_id = %L', name, '` + task + `');
+		END LOOP;
+		DELETE FROM a2a.tasks WHERE id = '` + task + `';
+	END $$`
+	if _, err := c.db.Exec(t.Context(), remove); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+}
+
+// TestWatchFromBeforeTheHorizon: in place of the events that retention has removed there is the task.
+func TestWatchFromBeforeTheHorizon(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a", "A2AD_LOG_RETENTION=100ms", "A2AD_RETIRE_INTERVAL=100ms")
+	task := submit(t, c.client(a, "script"), play(`{"op":"artifact","id":"a","text":"done"}`))
+	until(t, "the log of the task is gone", func() bool {
+		n, err := query[int64](c, `SELECT first_seq FROM audit.task WHERE id::text = $1`, task)
+		return err == nil && n > 1
+	})
+	if out, notes, code := c.operate(nil, "task", "watch", task, "--after", "1"); code != 0 || out != "done\n" || !strings.Contains(notes, "[task "+task+"]") {
+		t.Errorf("exit code %d, %s%s", code, out, notes)
+	}
+	a.stop()
+	c.start("calm")
+}
+
+// TestWhatAnOperatorDoesIsRecorded: each command that changes something, with what it was done to.
+func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	k1, k2 := seal.Generate("k1"), seal.Generate("k2")
+	sink := newHookSink(t, func(int, *http.Request) bool { return true })
+	a := c.start("a", append(hooking(k1), "A2AD_PUSH_RETRY=0", "A2AD_PUSH_BREAKER=1,1h,1h")...)
+	hooked := c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, `{"op":"fail","text":"no"}`)
+	other := submit(t, c.unlogged(a, "script"), play(`{"op":"input","text":"?"}`))
+	c.settle()
+	until(t, "the webhook is dead", func() bool {
+		n, err := query[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'dead'`)
+		return err == nil && n == 1
+	})
+	do := func(args ...string) string {
+		t.Helper()
+		out, notes, code := c.operate([]string{"A2AD_KEYS=" + k2 + "," + k1}, args...)
+		if code != 0 {
+			t.Fatalf("a2ad %v: exit code %d, %s%s", args, code, out, notes)
+		}
+		return out
+	}
+	var key struct{ ID string }
+	if err := json.Unmarshal([]byte(do("apikey", "create", "--tenant", "acme", "--owner", "ann", "-o", "json")), &key); err != nil {
+		t.Fatal(err)
+	}
+	do("apikey", "revoke", key.ID)
+	do("task", "cancel", other)
+	again := strings.TrimSpace(do("task", "retry", hooked))
+	do("task", "purge", "--yes", again)
+	do("push", "enable", "--tenant", "default", sink.URL)
+	var hook struct{ ID string }
+	if err := json.Unmarshal([]byte(do("push", "ls", "-o", "json")), &hook); err != nil {
+		t.Fatal(err)
+	}
+	do("push", "replay", hook.ID)
+	do("keys", "rewrap")
+	for _, want := range []struct{ action, task, detail string }{
+		{"key.create", "", key.ID}, {"key.revoke", "", key.ID}, {"task.cancel", other, ""}, {"task.retry", hooked, again}, {"task.purge", again, ""},
+		{"push.enable", "", sink.URL}, {"push.replay", hooked, hook.ID}, {"keys.rewrap", "", `"key":"k2"`},
+	} {
+		const recorded = `SELECT count(*) FROM audit.action WHERE actor LIKE 'operator %@%' AND action = $1 AND coalesce(task_id::text, '') = $2 AND position($3 IN detail::text) > 0`
+		if n := one[int](c, recorded, want.action, want.task, want.detail); n != 1 {
+			t.Errorf("%d rows have %+v, want 1", n, want)
+		}
 	}
 }
 
