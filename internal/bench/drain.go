@@ -13,10 +13,11 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Sizes of a drain: one claimer, as in every replica, and so many runs in flight.
+// Sizes of a drain: one claimer, and what a replica has whose A2AD_WORKERS is what River's bench has, 2,000. It claims as many
+// at once, and while the end of runs is being written it has up to four times as many (settling, in internal/worker).
 const (
-	claimBatch = 500
-	inFlight   = 2000
+	claimBatch = 2000
+	inFlight   = 4 * claimBatch
 	leaseTTL   = 30 * time.Second
 )
 

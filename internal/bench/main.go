@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -75,6 +76,8 @@ type options struct {
 }
 
 func main() {
+	ballast := make([]byte, 32<<20) // as cmd/a2ad has it
+	defer runtime.KeepAlive(ballast)
 	var o options
 	flag.StringVar(&o.run, "run", "", "only experiments whose name matches this `regexp`")
 	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a look, not for the record")

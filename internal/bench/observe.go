@@ -52,7 +52,7 @@ func (b *bench) observe(ctx context.Context) error {
 		select {
 		case err := <-failed:
 			return 0, err
-		case <-time.After(b.span(4*time.Second, 2*time.Second)):
+		case <-time.After(b.span(15*time.Second, 4*time.Second)): // one scrape in 15 s: deploy/compose/prometheus.yml
 		}
 		after, err := b.usage(s)
 		if err != nil {
@@ -66,7 +66,7 @@ func (b *bench) observe(ctx context.Context) error {
 		return ms(u.server+u.postgres) / done, nil
 	}
 	var ratios, with, without []float64
-	for i := range b.number(9, 4) {
+	for i := range b.number(3, 2) {
 		order := []*server{seen, blind}
 		if i%2 == 1 {
 			order = []*server{blind, seen}
