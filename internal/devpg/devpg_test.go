@@ -223,7 +223,15 @@ func TestHomeThatIsClosedToTheServersUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	cfg := Config{Dir: filepath.Join(home, "clone", ".a2ad", "pg"), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	dir := filepath.Join(home, "clone", ".a2ad")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key := filepath.Join(dir, "keys") // a2ad dev keeps one beside its cluster
+	if err := os.WriteFile(key, []byte("k1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	moved := fallbackDir(cfg.Dir)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(moved); err != nil {
@@ -247,6 +255,32 @@ func TestHomeThatIsClosedToTheServersUser(t *testing.T) {
 	again := start(t, cfg)
 	if got := query1(t, again.URL("postgres"), "SELECT count(*)::text FROM kept"); got != "0" {
 		t.Errorf("kept table = %q, want 0 rows", got)
+	}
+	if got, err := os.ReadFile(key); err != nil || string(got) != "k1" {
+		t.Errorf("what else was there is %q, %v", got, err)
+	}
+}
+
+// A cluster whose way was closed since is not replaced by an empty one.
+func TestClusterThatCannotBeReachedIsRefused(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives the server to another user")
+	}
+	home := filepath.Join(openDir(t), "home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Dir: filepath.Join(home, ".a2ad")}
+	srv := start(t, cfg)
+	if err := srv.Stop(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(testContext(t), cfg); err == nil || !strings.Contains(err.Error(), "chmod o+x") {
+		t.Errorf("Start = %v, want what to do", err)
 	}
 }
 

@@ -43,13 +43,13 @@ func settle(ctx context.Context, dir, bin string, log *slog.Logger) (*place, err
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	if err := p.own(p.dir, true); err != nil {
-		return nil, err
-	}
 	if p.cred != nil {
 		if err := p.reachOrMove(ctx, bin, log); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.own(p.dir, p.dir == dir); err != nil {
+		return nil, err
 	}
 	p.sockets = socketDir(p.dir)
 	return p, nil
@@ -93,25 +93,25 @@ func (p *place) dropRoot() error {
 		"add one, or start as another user")
 }
 
-// reachOrMove keeps the directory when the server's user can enter it, and else moves it below /var/tmp. It asks the kernel by
-// entering it, because mode bits alone miss access lists and mounts.
+// reachOrMove keeps the directory when the server's user can get to it, and else moves it below /var/tmp; what is there already
+// stays as it is. It asks the kernel by entering what it is in, because mode bits alone miss access lists and mounts.
 func (p *place) reachOrMove(ctx context.Context, bin string, log *slog.Logger) error {
 	if err := p.enter(ctx, bin, "/"); err != nil {
 		return fmt.Errorf("run PostgreSQL of %s as %s: %w", bin, p.name, err)
 	}
-	err := p.enter(ctx, bin, p.dir)
+	err := p.enter(ctx, bin, filepath.Dir(p.dir))
 	if err == nil {
 		return nil
 	}
-	// Removing fails when there is something in it: a cluster that could be entered once must not seem to have vanished.
-	if rmErr := os.Remove(p.dir); rmErr != nil {
-		return fmt.Errorf("enter %s as %s, who runs PostgreSQL here: %w", p.dir, p.name, err)
+	// A cluster that could be reached once must not seem to have vanished.
+	if _, statErr := os.Stat(filepath.Join(p.dir, "data")); !errors.Is(statErr, fs.ErrNotExist) {
+		return fmt.Errorf("%s, who runs PostgreSQL here, cannot get to %s: %w: let that user enter the directories it is in (chmod o+x)", p.name, p.dir, err)
 	}
 	moved := fallbackDir(p.dir)
-	log.WarnContext(ctx, "database moved: its user cannot enter the data directory",
+	log.WarnContext(ctx, "database moved: its user cannot get to the data directory",
 		"user", p.name, "dir", p.dir, "moved_to", moved, "err", err)
 	p.dir = moved
-	return p.own(p.dir, false)
+	return nil
 }
 
 func (p *place) enter(ctx context.Context, bin, dir string) error {
