@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"github.com/a2ad/a2ad/internal/devpg"
 )
@@ -37,7 +34,7 @@ func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx conte
 		return fmt.Errorf("look for the database of dev: %w", err)
 	}
 	// Start would make a cluster where there is none: a typo in --data-dir must not.
-	if _, err := os.Stat(filepath.Join(cfg.Dir, "data")); errors.Is(err, fs.ErrNotExist) {
+	if !devpg.Exists(cfg.Dir) {
 		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s", d.DataDir)
 	}
 	srv, err := devpg.Start(ctx, cfg)

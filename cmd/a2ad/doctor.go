@@ -188,9 +188,9 @@ func (c *DoctorCmd) checkDatabase(ctx context.Context, app *App, url string, f *
 	}
 }
 
-// ring returns the keys of the server; those of dev are in its directory.
+// ring returns the keys of the server; those of dev, for its own database, are in its directory.
 func (c *DoctorCmd) ring() (seal.Ring, error) {
-	if !c.Dev || !c.Keys.Empty() {
+	if c.DatabaseURL.IsSet() && !c.Dev || !c.Keys.Empty() {
 		return c.Keys, nil
 	}
 	if _, err := os.Stat(filepath.Join(c.DataDir, "keys")); errors.Is(err, fs.ErrNotExist) {

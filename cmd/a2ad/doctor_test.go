@@ -219,6 +219,21 @@ func TestDoctorChecksAgentFilesAndKeys(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
+	// The database of dev goes with the keys of dev.
+	if _, err := devKeys(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		url  string
+		dev  bool
+		keys int
+	}{{"", false, 1}, {"postgres://db/a2ad", false, 0}, {"postgres://db/a2ad", true, 1}} {
+		c := DoctorCmd{Dev: tc.dev}
+		c.DataDir, c.DatabaseURL = dir, newSecret(tc.url)
+		if got, err := c.ring(); err != nil || len(got.IDs()) != tc.keys {
+			t.Errorf("%+v: keys %v, %v", tc, got.IDs(), err)
+		}
+	}
 }
 
 // TestDoctorJudges what no test can plant: a pooler, clocks, old sessions.

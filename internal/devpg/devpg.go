@@ -111,6 +111,20 @@ func Locate(dir, database string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrNotRunning, dir)
 }
 
+// Exists reports whether there is a cluster with Config.Dir dir, whether it runs or not.
+func Exists(dir string) bool {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	for _, dir := range []string{dir, fallbackDir(dir)} {
+		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func socketURL(sockets, port, database string) string {
 	u := url.URL{
 		Scheme:   "postgres",

@@ -252,6 +252,9 @@ func TestHomeThatIsClosedToTheServersUser(t *testing.T) {
 	if err := srv.Stop(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
+	if !Exists(cfg.Dir) || Exists(filepath.Join(home, "other")) {
+		t.Errorf("Exists = %t for the cluster that moved, %t for none", Exists(cfg.Dir), Exists(filepath.Join(home, "other")))
+	}
 	again := start(t, cfg)
 	if got := query1(t, again.URL("postgres"), "SELECT count(*)::text FROM kept"); got != "0" {
 		t.Errorf("kept table = %q, want 0 rows", got)
