@@ -236,7 +236,7 @@ func (b *logbook) add(line string) {
 	var l logLine
 	if json.Unmarshal([]byte(line), &l) == nil {
 		b.lines = append(b.lines, l)
-		if l.str("err") == "" && (l.str("msg") == "request" || l.str("outcome") == "finished") {
+		if l.str("level") == "INFO" && l.str("task_id") != "" && l.num("status") < 500 {
 			return // there are thousands
 		}
 	} else {

@@ -155,6 +155,7 @@ func (c *cluster) checkScript(at *replica, agent, task string, maxAttempts int, 
 // machine may add.
 func within(t *testing.T, what string, took, bound time.Duration) {
 	t.Helper()
+	t.Logf("%s took %s", what, took.Round(time.Millisecond))
 	if slack := 5 * time.Second; took > bound+slack {
 		t.Errorf("%s took %s, want at most %s (and %s for a busy machine)", what, took.Round(time.Millisecond), bound, slack)
 	}
