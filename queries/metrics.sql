@@ -1,7 +1,3 @@
--- TasksByState counts the tasks that there are in each state. It reads all of them.
--- name: TasksByState :many
-SELECT t.state, count(*)::bigint AS tasks FROM a2a.tasks t GROUP BY t.state;
-
 -- QueueDepths tells how many tasks of each agent wait for a worker and may be claimed, and for how many seconds the first of
 -- them has waited.
 -- name: QueueDepths :many

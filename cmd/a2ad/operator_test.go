@@ -528,7 +528,7 @@ func (f *fakeOperator) Actions(_ context.Context, a actionFilter) ([]actionRow, 
 func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
 	return &store.Overview{
 		Tasks: []store.TaskCount{
-			{Agent: "echo", State: a2a.StateCompleted, Tasks: 120_345}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
+			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
 			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
 		},
 		Queues:   []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},

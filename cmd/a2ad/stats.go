@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ type StatsCmd struct {
 
 // Help is shown below the usage line.
 func (*StatsCmd) Help() string {
-	return `Tasks by agent and state, what waits and how long, what each worker runs, the servers that are connected, the backlog of webhooks, the destinations that are not called, sizes, and the oldest transactions. It counts all tasks: with millions of them that takes seconds.`
+	return `Tasks by agent and state, what waits and how long, what each worker runs, the servers that are connected, the backlog of webhooks, the destinations that are not called, sizes, and the oldest transactions. Of more than some hundred thousand tasks those that have ended are estimated, and marked with ~.`
 }
 
 // Run shows.
@@ -54,6 +55,8 @@ type statsTasks struct {
 	Agent string `json:"agent"`
 	State string `json:"state"`
 	Tasks int64  `json:"tasks"`
+
+	Estimated bool `json:"estimated,omitempty"` // from a sample
 }
 
 type statsQueue struct {
@@ -125,7 +128,7 @@ func turned[A, B any](list []A, turn func(A) B) []B {
 func newStats(o *store.Overview) stats {
 	p := o.Push
 	return stats{
-		Tasks: turned(o.Tasks, func(t store.TaskCount) statsTasks { return statsTasks{t.Agent, t.State.String(), t.Tasks} }),
+		Tasks: turned(o.Tasks, func(t store.TaskCount) statsTasks { return statsTasks{t.Agent, t.State.String(), t.Tasks, t.Estimated} }),
 		Queues: turned(o.Queues, func(q store.QueueDepth) statsQueue {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
 		}),
@@ -197,14 +200,14 @@ func taskHeads() []string {
 
 // agentRows has a row for each agent; tasks come ordered by agent.
 func agentRows(tasks []store.TaskCount) (rows [][]string) {
-	name, counts := "", map[a2a.State]int64{}
+	name, counts := "", map[a2a.State]string{}
 	flush := func() {
 		if len(counts) == 0 {
 			return
 		}
 		row := []string{cell(name)}
 		for _, s := range stateOrder {
-			row = append(row, number(counts[s]))
+			row = append(row, cmp.Or(counts[s], number(0)))
 		}
 		rows = append(rows, row)
 		clear(counts)
@@ -214,7 +217,10 @@ func agentRows(tasks []store.TaskCount) (rows [][]string) {
 			flush()
 			name = t.Agent
 		}
-		counts[t.State] = t.Tasks
+		counts[t.State] = number(t.Tasks)
+		if t.Estimated {
+			counts[t.State] = "~" + counts[t.State]
+		}
 	}
 	flush()
 	return rows

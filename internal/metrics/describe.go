@@ -18,7 +18,7 @@ func (s *sources) describe() {
 }
 
 func (s *sources) describeTasks() {
-	s.add("gauge", "a2ad_tasks", "Tasks there are in each state, of all replicas. Counted every 15 s, in large tables less often.", []string{"state"}, func(show func(v float64, labels ...string)) {
+	s.add("gauge", "a2ad_tasks", "Tasks there are in each state, of all replicas. Counted every 15 s; those that have ended are estimated from a sample where there are more than some hundred thousand.", []string{"state"}, func(show func(v float64, labels ...string)) {
 		if counts, ok := s.tasks.get(); ok {
 			for _, state := range store.States {
 				show(float64(counts[state]), state.String())

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
 // Rescanned makes a claimer one that has scanned its queues from the start just now.
@@ -111,3 +113,12 @@ func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) err
 
 // BoundCancels is what the connections of a store are dialed with.
 var BoundCancels = boundCancels
+
+// CountTasks counts as Overview does, as if so many pages were enough.
+func CountTasks(ctx context.Context, s *Store, pages int64) (list []TaskCount, err error) {
+	err = s.search(ctx, func(q *dbsqlc.Queries) error {
+		list, err = countTasks(ctx, q, pages)
+		return err
+	})
+	return list, err
+}

@@ -67,13 +67,13 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 	return g, nil
 }
 
-// TasksByState counts all tasks that there are. It reads the whole table.
+// TasksByState tells how many tasks there are in each state, with the limits of TaskCount.
 func (s *Store) TasksByState(ctx context.Context) (map[a2a.State]int64, error) {
 	counts := make(map[a2a.State]int64, len(States))
 	err := s.search(ctx, func(q *dbsqlc.Queries) error {
-		rows, err := q.TasksByState(ctx)
-		for _, r := range rows {
-			counts[a2a.State(r.State)] = r.Tasks
+		list, err := countTasks(ctx, q, countedPages)
+		for _, c := range list {
+			counts[c.State] += c.Tasks
 		}
 		return err
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,38 @@ func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 	}
 }
 
+// Of a large table a sample says how many tasks have ended; those that have not are counted as ever.
+func TestTasksOfALargeTableAreEstimated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.ended(20_000, "ann", agent)
+	f.task()
+	f.exec(`UPDATE a2a.tasks SET state = 3 WHERE id = $1`, f.task().String())
+	pages := value[int64](f, `SELECT pg_relation_size('a2a.tasks') / current_setting('block_size')::bigint`)
+	for _, tc := range []struct {
+		pages     int64
+		estimated bool
+	}{{pages + 1, false}, {pages / 2, true}} {
+		got, err := store.CountTasks(f.ctx, f.Store, tc.pages)
+		if err != nil || len(got) != 3 {
+			t.Fatalf("%d of %d pages: %+v, %v", tc.pages, pages, got, err)
+		}
+		same(t, "tasks that have not ended", []store.TaskCount{{agent, a2a.StateSubmitted, 1, false}, {agent, a2a.StateInputRequired, 1, false}}, got[:2])
+		if c := got[2]; c.Estimated != tc.estimated || !tc.estimated && c.Tasks != 20_000 || c.Tasks < 15_000 || c.Tasks > 25_000 {
+			t.Errorf("%d of %d pages: %+v, want about 20,000", tc.pages, pages, c)
+		}
+	}
+	plan := strings.Join(f.explain("", "CountTasks"), "\n")
+	for _, scan := range []string{"tasks_running", "tasks_asking", "Sample Scan on tasks"} {
+		if !strings.Contains(plan, scan) {
+			t.Errorf("no %s in\n%s", scan, plan)
+		}
+	}
+	if strings.Contains(plan, "Seq Scan on tasks") {
+		t.Errorf("all tasks are read:\n%s", plan)
+	}
+}
+
 func TestOverviewCountsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -122,7 +155,7 @@ func TestOverviewCountsWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "tasks", []store.TaskCount{{agent, a2a.StateSubmitted, 1}, {agent, a2a.StateWorking, 1}, {agent, a2a.StateCanceled, 1}}, o.Tasks)
+	same(t, "tasks", []store.TaskCount{{agent, a2a.StateSubmitted, 1, false}, {agent, a2a.StateWorking, 1, false}, {agent, a2a.StateCanceled, 1, false}}, o.Tasks)
 	if len(o.Queues) != 1 || o.Queues[0].Agent != agent || o.Queues[0].Waiting != 1 || o.Queues[0].Due != 1 || o.Queues[0].Oldest < 0 {
 		t.Errorf("queues %+v", o.Queues)
 	}

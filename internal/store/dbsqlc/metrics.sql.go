@@ -107,33 +107,3 @@ func (q *Queries) ServerHealth(ctx context.Context) (ServerHealthRow, error) {
 	err := row.Scan(&i.OldestTransaction, &i.NotificationQueue)
 	return i, err
 }
-
-const tasksByState = `-- name: TasksByState :many
-SELECT t.state, count(*)::bigint AS tasks FROM a2a.tasks t GROUP BY t.state
-`
-
-type TasksByStateRow struct {
-	State int16
-	Tasks int64
-}
-
-// TasksByState counts the tasks that there are in each state. It reads all of them.
-func (q *Queries) TasksByState(ctx context.Context) ([]TasksByStateRow, error) {
-	rows, err := q.db.Query(ctx, tasksByState)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TasksByStateRow
-	for rows.Next() {
-		var i TasksByStateRow
-		if err := rows.Scan(&i.State, &i.Tasks); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
