@@ -54,6 +54,28 @@ func TestCheckManyKeys(t *testing.T) {
 	}
 }
 
+// However many keys an object has, the checker remembers each: it does so in two ways, for few
+// and for many.
+func TestCheckRemembersEveryKey(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 40; n++ {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"k%d":{"k%d":0},`, i, i)
+		}
+		for i := range n {
+			doc := fmt.Sprintf(`{%s"k%d":0}`, b.String(), i)
+			var e *rawjson.Error
+			if err := rawjson.Check([]byte(doc), 4); !errors.As(err, &e) || e.Fault != rawjson.FaultDuplicate {
+				t.Fatalf("key %d again behind %d others: %v", i, n, err)
+			}
+		}
+		if err := rawjson.Check([]byte(fmt.Sprintf(`{%s"last":0}`, b.String())), 4); err != nil {
+			t.Fatalf("%d distinct keys: %v", n+1, err)
+		}
+	}
+}
+
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	doc := []byte(` { "a\u0062" : [1, {"x":"]}\\"}, "\"" ] , "n":null,"t":true, "i":1.0, "big":12345678901234567890 } `)
