@@ -386,7 +386,19 @@ func TestRenewTellsAZombieFromItsSuccessor(t *testing.T) {
 	f.expire(l.TaskID)
 	f.rescue(1)
 	l = f.claimTask(l.TaskID)
-	got, err := f.Renew(f.ctx, []*store.Lease{&zombie, l}, time.Hour)
+	until := func() time.Time {
+		return value[time.Time](f, "SELECT lease_until FROM a2a.task_leases WHERE task_id = $1", l.TaskID)
+	}
+	before := until()
+	got, err := f.Renew(f.ctx, []*store.Lease{&zombie}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "held by the zombie", []bool{false}, got)
+	if after := until(); !after.Equal(before) {
+		t.Errorf("the zombie moved its successor's lease from %s to %s", before, after)
+	}
+	got, err = f.Renew(f.ctx, []*store.Lease{&zombie, l}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
