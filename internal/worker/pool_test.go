@@ -105,17 +105,26 @@ func TestCheckpointIsSavedWithTheEventThatFollows(t *testing.T) {
 	}
 }
 
+// savedWithItsEvent tells whether one transaction wrote a task's checkpoint and its newest chunk.
+const savedWithItsEvent = `
+	SELECT c.xmin = e.xmin FROM a2a.task_checkpoints c JOIN a2a.task_events e ON e.task_id = c.task_id
+	WHERE c.task_id::text = $1 AND e.artifact_id IS NOT NULL
+	ORDER BY e.seq DESC LIMIT 1`
+
 // A checkpoint and its event are in the same transaction: one that was saved tells what stands in the log.
 func TestCheckpointAgreesWithTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const steps = 40
 	p := f.start(config(func(c *worker.Config) { c.Limits.MaxAttempts = steps }, agent("a", agentFunc(func(_ context.Context, run executor.Run, yield func(a2a.Event, error) bool) {
-		at := 0
+		at, together := 0, false
 		if run.Checkpoint != nil {
 			if _, err := fmt.Sscan(string(run.Checkpoint), &at); err != nil {
 				yield(nil, executor.Permanent(err))
 				return
+			}
+			if err := f.sql.QueryRow(f.ctx, savedWithItsEvent, run.Task.ID.String()).Scan(&together); err != nil || !together {
+				t.Errorf("checkpoint %d was written with its event: %t, %v", at, together, err)
 			}
 		}
 		for ; at < steps; at++ {
