@@ -150,6 +150,14 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 			}
 			same(t, pool+" "+name, want, have)
 		}
+		// How durable a commit is stays PostgreSQL's to say: what is acknowledged is on disk.
+		var decides string
+		if err := conn.QueryRow(f.ctx, "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'").Scan(&decides); err != nil {
+			return err
+		}
+		if decides == "session" || decides == "client" {
+			t.Errorf("%s sets synchronous_commit by itself", pool)
+		}
 		return nil
 	})
 	if err != nil {
