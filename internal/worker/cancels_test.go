@@ -3,8 +3,11 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
@@ -159,4 +162,58 @@ func TestCancelsThatNobodyIsToBeToldAreForgotten(t *testing.T) {
 	if len(e.told) != 0 {
 		t.Error("an agent was told of a task without a checkpoint")
 	}
+}
+
+// renewals tells of each renewal that begins.
+type renewals chan struct{}
+
+func (r renewals) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "name: LeaseRenew ") {
+		r <- struct{}{}
+	}
+	return ctx
+}
+
+func (renewals) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// The claim is committed and the cancel heard of, and the renewal that it brings does not know
+// the run yet. There is none without a wake: the lease lasts an hour.
+func TestCancelBetweenAClaimAndItsRunIsFound(t *testing.T) {
+	t.Parallel()
+	renewed := make(renewals, 10)
+	between := make(chan func(a2a.ID), 1)
+	f := newFixture(t, func(c *store.Config) {
+		told := c.Committed
+		c.Tracer, c.Committed = renewed, func(task a2a.ID, events []a2a.Entry) {
+			told(task, events)
+			if len(events) == 0 {
+				return
+			}
+			select {
+			case f := <-between:
+				f(task)
+			default:
+			}
+		}
+	})
+	other, g := newGate(), newGate()
+	p := f.start(config(nil, agent("other", other), agent("a", g)))
+	f.submit("other", "x")
+	receive(t, "another run, which is renewed", other.started)
+	between <- func(task a2a.ID) {
+		if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-renewed:
+		case <-time.After(20 * time.Second):
+			t.Error("the cancel brought no renewal")
+		}
+	}
+	task := f.submit("a", "x")
+	receive(t, "run", g.started)
+	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
+	other.next <- []a2a.Event{status(a2a.StateCompleted)}
+	p.stop()
+	same(t, "outcomes", []string{"canceled"}, f.outcomes(task))
 }
