@@ -236,6 +236,33 @@ func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 	}
 }
 
+// A repeat whose own answer is lost is a repeat all the same: neither is it a task, nor does it
+// say that it made one.
+func TestRepeatWithALostAnswerMakesNoTask(t *testing.T) {
+	t.Parallel()
+	for _, ft := range faults {
+		t.Run(ft.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			s, p := f.behindProxy(t)
+			in := submission("x")
+			in.Key = "h:k"
+			first := f.submit(in)
+			ft.fault.match = execute
+			fired := p.arm(ft.fault)
+			again, err := s.Submit(f.ctx, in)
+			wantFired(t, fired)
+			if err != nil || !again.Replay || again.Task != first.Task {
+				t.Errorf("Submit = %+v, %v, want a replay of %s", again, err, first.Task)
+			}
+			if n := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
+				t.Errorf("%d tasks, want 1", n)
+			}
+			f.invariants()
+		})
+	}
+}
+
 func TestLostBatchOfSubmitsMakesEachTaskOnce(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
