@@ -504,6 +504,10 @@ func TestReplayBySendIsAnsweredWithItsTask(t *testing.T) {
 	if err != nil || three.ID == one.ID {
 		t.Errorf("a key of its own made %s again, %v", three.ID, err)
 	}
+	four, err := r.Send(r.ctx, ann, byID, send("other", key("m-same")))
+	if err != nil || four.ID == one.ID {
+		t.Errorf("a key that reads like a message id gave %s, %v, want a task of its own", four.ID, err)
+	}
 }
 
 func TestAgentThatRejectsWhenBusy(t *testing.T) {
