@@ -31,14 +31,22 @@ type rig struct {
 	ctx   context.Context
 	store *store.Store
 	drain context.CancelFunc
+	take  func(agent string) (store.Slot, bool) // nil: no worker has room for a new task
 }
 
 func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
+	r := &rig{t: t, ctx: t.Context()}
 	s, err := store.Open(t.Context(), store.Config{
 		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake,
+		Take: func(agent string) (store.Slot, bool) {
+			if r.take == nil {
+				return store.Slot{}, false
+			}
+			return r.take(agent)
+		},
 		Committed: func(id a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(id, events) {
 				hub.Wake("task:" + id.String())
@@ -71,7 +79,8 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 		running.Wait()
 		s.Close()
 	})
-	return &rig{Engine: eng, t: t, ctx: t.Context(), store: s, drain: startDrain}
+	r.Engine, r.store, r.drain = eng, s, startDrain
+	return r
 }
 
 func send(text string, change ...func(*a2a.SendMessage)) *a2a.SendMessage {
