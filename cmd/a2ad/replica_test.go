@@ -1,0 +1,20 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// What is left of the drain when the runs are ended is for handing their tasks back: who waits for
+// the whole of it is killed before they are.
+func TestRunsEndBeforeTheDrainDoes(t *testing.T) {
+	t.Parallel()
+	for _, drain := range []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second, time.Hour} {
+		if grace := runGrace(drain); grace < drain/2 || grace > drain-min(drain/5, time.Second) {
+			t.Errorf("of a drain of %s runs have %s", drain, grace)
+		}
+	}
+	if grace := runGrace(0); grace != 0 {
+		t.Errorf("without a drain runs have %s", grace)
+	}
+}
