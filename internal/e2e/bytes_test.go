@@ -20,15 +20,26 @@ const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400
 	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\","pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
 	`"final":"\"final\":true","html":"<script>&</script>","zalgo":"ą́̂","":"empty key","é":"key"}`
 
+// tame is odd without the numbers that a careless step stumbles over, and would pass on as they are.
+var tame = strings.NewReplacer(`"tiny":1e-400,"huge":1e400,`, "", `"long":1e131071,`, "").Replace(odd)
+
 // TestFreeFormValuesComeBackAsTheyWere sends such values in every place that takes them, and
 // reads them in every way.
 func TestFreeFormValuesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
-	parts := `[{"kind":"text","text":"x","metadata":` + odd + `},{"kind":"data","data":` + odd + `,"metadata":` + odd + `}]`
+	for _, value := range []string{odd, tame} {
+		c.comesBack(a, b, value)
+	}
+}
+
+func (c *cluster) comesBack(a, b *replica, value string) {
+	c.t.Helper()
+	t := c.t
+	parts := `[{"kind":"text","text":"x","metadata":` + value + `},{"kind":"data","data":` + value + `,"metadata":` + value + `}]`
 	message := func(id string) string {
-		return `{"kind":"message","messageId":"` + id + `","role":"user","contextId":"c é😀","parts":` + parts + `,"metadata":` + odd + `}`
+		return `{"kind":"message","messageId":"` + id + `","role":"user","contextId":"c é😀","parts":` + parts + `,"metadata":` + value + `}`
 	}
 	sent := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":"x","method":"message/send","params":{"message":`+message("m-1 é😀")+`,"configuration":{"blocking":true}}}`)
 	var task struct{ ID, ContextID string }
@@ -48,7 +59,7 @@ func TestFreeFormValuesComeBackAsTheyWere(t *testing.T) {
 		"resubscribe": {c.post(b, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+task.ID+`"}}`), 7},
 		"stream":      {streamed, 7}, // the Task has the history, the artifact comes by itself
 	} {
-		if n := bytes.Count(got.answer.body, []byte(odd)); n != got.times {
+		if n := bytes.Count(got.answer.body, []byte(value)); n != got.times {
 			t.Errorf("%s: the values are there %d times as they were, want %d: %s", what, n, got.times, got.answer.body)
 		}
 	}
