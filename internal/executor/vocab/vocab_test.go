@@ -73,14 +73,15 @@ func TestDecode(t *testing.T) {
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}`, status(a2a.StateWorking)},
 		{` {"statusUpdate" : {"taskId":"t","contextId":"c","status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z","message":null}}} `, status(a2a.StateInputRequired)},
 		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"k":1e400}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"k":1e400}`)}},
+		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"z":1.0,"a":2}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"z":1.0,"a":2}`)}},
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_FAILED","message":{"parts":[{"text":"no"}]}}}}`, &a2a.StatusUpdate{Status: a2a.Status{
 			State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"), TaskID: "t", ContextID: "c"}}}},
-		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
-			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c", Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
-		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],"metadata":{"x":1},"parts":[` +
-			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{}},{"raw":"_-8"},{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,"metadata":{}}}`,
-			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{}`), Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"}, Metadata: a2a.Raw(`{"x":1}`), Parts: []a2a.Part{
-				{Kind: a2a.PartText, Text: "t", MediaType: "text/plain", Filename: "f", Metadata: a2a.Raw(`{}`)}, {Kind: a2a.PartFile, Text: "/+8="},
+		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{"z":1.0,"a":2},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
+			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c", Metadata: a2a.Raw(`{"z":1.0,"a":2}`), Extensions: []string{"e"}}},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],"metadata":{"z":2.0,"a":3},"parts":[` +
+			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{"z":3.0,"a":4}},{"raw":"_-8"},{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,"metadata":{"z":4.0,"a":5}}}`,
+			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{"z":4.0,"a":5}`), Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"}, Metadata: a2a.Raw(`{"z":2.0,"a":3}`), Parts: []a2a.Part{
+				{Kind: a2a.PartText, Text: "t", MediaType: "text/plain", Filename: "f", Metadata: a2a.Raw(`{"z":3.0,"a":4}`)}, {Kind: a2a.PartFile, Text: "/+8="},
 				{Kind: a2a.PartURL, Text: "u"}, {Kind: a2a.PartData, Data: a2a.Raw(`[1.0, 2]`)}, {Kind: a2a.PartData, Data: a2a.Raw(`null`)}}}}},
 		{`{"checkpoint":{"step": 3}}`, &a2a.Checkpoint{Body: a2a.Raw(`{"step": 3}`)}},
 		{`{"checkpoint":null}`, &a2a.Checkpoint{Body: a2a.Raw(`null`)}},
