@@ -1,0 +1,59 @@
+package rpc_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/rpc"
+	"github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
+)
+
+// TestPanicsEndTheirRequestAlone has a server without an engine, so that every request that is let
+// through to it panics. Who asked is told that something went wrong and not what, and the server goes on.
+func TestPanicsEndTheirRequestAlone(t *testing.T) {
+	t.Parallel()
+	s, err := rpc.New(rpc.Config{
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, Agents: []*a2a.Agent{{Name: "a", Default: true}}, PublicURL: "http://h",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	conn, _ := serveGRPC(t, &site{rpc: s})
+	call := caller{t, conn, service1}
+	internal := func(what string, st *status.Status) {
+		if st.Code() != codes.Internal || st.Message() != "Internal error" {
+			t.Errorf("%s: %v", what, st)
+		}
+	}
+	for range 2 {
+		for _, method := range []string{"tasks/get", "tasks/resubscribe"} {
+			resp, err := server.Client().Post(server.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"x"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusInternalServerError || strings.Contains(string(body), "pointer") {
+				t.Errorf("%s: %d %s, %v", method, resp.StatusCode, body, err)
+			}
+		}
+		_, _, st := call.try("GetTask", `{"id":"x"}`)
+		internal("a call", st)
+		m := call.follow(t.Context(), "SubscribeToTask", `{"id":"x"}`)
+		if item := m.next(); item != nil {
+			t.Fatalf("a stream of %v", item)
+		}
+		internal("a stream", m.end)
+	}
+}
