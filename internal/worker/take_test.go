@@ -210,6 +210,27 @@ func (p *place) lock(task a2a.ID) (release func()) {
 }
 
 // A worker that is stopping takes nothing more, and waits for what it took.
+// A worker that is told so late that it has a task that the lease may be over leaves it to the rescue.
+func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
+	t.Parallel()
+	const ttl = 30 * time.Millisecond
+	p := newPlace(t, 1, &a2a.Agent{Name: "gate", Limits: a2a.Limits{LeaseTTL: ttl}})
+	p.warm()
+	slot, ok := p.pool.Take("gate")
+	if !ok {
+		t.Fatal("there was no room")
+	}
+	<-time.After(ttl) // the commit hangs
+	slot.Start(store.Lease{TaskID: store.NewTaskID(), Agent: "gate"}, store.Input{})
+	if stats, running := p.pool.Stats(); stats.Claimed != 0 || running != 0 {
+		t.Errorf("%d claimed, %d running, want none", stats.Claimed, running)
+	}
+	if slot, ok = p.pool.Take("gate"); !ok {
+		t.Fatal("its slot is not free again")
+	}
+	slot.Leave()
+}
+
 func TestTakeEndsWithTheWorker(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, 8, &a2a.Agent{Name: "gate"})
