@@ -307,7 +307,7 @@ func TestWorkerThatCannotRenewFencesItself(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *store.Config) { c.LockTimeout = 20 * time.Millisecond })
 	g := newGate()
-	const ttl = 900 * time.Millisecond
+	const ttl = 3 * time.Second // a third of it is for a busy machine
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
