@@ -14,9 +14,9 @@ type combiner[T any] struct {
 	// what its caller wants to know.
 	flush func(ctx context.Context, items []*T) error
 	size  func(*T) int
-	// second is how many have to wait for a second one to write beside the first, so that others
-	// work while a commit waits for the disk; 0: one writes at a time.
-	second int
+	// crowd is how many have to wait for one more to write beside those that do, so that some
+	// work while the commits of others wait for the disk; 0: one writes at a time.
+	crowd int
 
 	mu      sync.Mutex
 	queue   []*call[T] // guarded by mu
@@ -30,10 +30,11 @@ type call[T any] struct {
 	err  error
 }
 
-// A flush takes at most so many items and about so many bytes.
+// A flush takes at most so many items and about so many bytes, and so many are under way at once.
 const (
-	combineItems = 256
-	combineBytes = 1 << 20
+	combineItems   = 256
+	combineBytes   = 1 << 20
+	combineWriters = 3
 )
 
 // do returns when item is durable or has failed. It does not stop early when ctx ends: the
@@ -53,7 +54,7 @@ func (c *combiner[T]) do(ctx context.Context, item *T) error {
 // call tells the first of the queue to write, if it is time for that. mu is held.
 func (c *combiner[T]) call() {
 	n := len(c.queue)
-	if n == 0 || c.called || c.writers == 2 || c.writers == 1 && (c.second == 0 || n < c.second) {
+	if n == 0 || c.called || c.writers == combineWriters || c.writers > 0 && (c.crowd == 0 || n < c.crowd) {
 		return
 	}
 	c.called = true

@@ -112,42 +112,51 @@ func (w *writer) gather(c *combiner[thing], things []*thing) (results func() []e
 	}
 }
 
-// Where many wait, a second one writes beside the first, and never a third.
-func TestManyWhoWaitHaveASecondWriter(t *testing.T) {
+// Where many wait, others write beside the first, three in all.
+func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, true)
-	w.most, c.second = 2, 3
+	w.most, c.crowd = 3, 3
 	results := w.gather(c, numbers(2))
-	select {
-	case got := <-w.started:
-		t.Errorf("two who wait had a second writer: %v", got)
-	default:
+	quiet := func(what string) {
+		t.Helper()
+		select {
+		case got := <-w.started:
+			t.Errorf("%s: %v", what, got)
+		default:
+		}
 	}
+	quiet("two who wait had a second writer")
 	var rest []func() error
 	later := func(n int) {
 		done := make(chan error, 1)
 		go func() { done <- c.do(t.Context(), &thing{n: n}) }()
 		rest = append(rest, func() error { return <-done })
 	}
-	later(2)
-	want(t, []int{0, 1, 2}, <-w.started)
-	for n := 3; n < 9; n++ {
-		later(n)
-		for queued := 0; queued < n-2; runtime.Gosched() {
-			c.mu.Lock()
-			queued = len(c.queue)
-			c.mu.Unlock()
+	// come brings them one by one, behind others.
+	come := func(from, to int) {
+		for n := from; n < to; n++ {
+			later(n)
+			for queued := 0; queued < n-from+1; runtime.Gosched() {
+				c.mu.Lock()
+				queued = len(c.queue)
+				c.mu.Unlock()
+			}
 		}
 	}
-	select {
-	case got := <-w.started:
-		t.Errorf("there was a third writer: %v", got)
-	default:
+	later(2)
+	want(t, []int{0, 1, 2}, <-w.started)
+	come(3, 5)
+	quiet("two more who wait had a third writer")
+	later(5)
+	want(t, []int{3, 4, 5}, <-w.started)
+	come(6, 12)
+	quiet("there was a fourth writer")
+	w.gate <- struct{}{}
+	want(t, []int{6, 7, 8, 9, 10, 11}, <-w.started)
+	for range 3 {
+		w.gate <- struct{}{}
 	}
-	w.gate <- struct{}{}
-	want(t, []int{3, 4, 5, 6, 7, 8}, <-w.started)
-	w.gate <- struct{}{}
-	w.gate <- struct{}{}
 	want(t, make([]error, 2), results())
 	for _, wait := range rest {
 		if err := wait(); err != nil {
@@ -298,15 +307,15 @@ func TestCallerStaysForItsResult(t *testing.T) {
 // Every item is written once, whoever leads, and leadership is never lost.
 func TestManyCallersHandTheLeadOn(t *testing.T) {
 	t.Parallel()
-	for _, second := range []int{0, 1, 4} {
-		t.Run(fmt.Sprint("second at ", second), func(t *testing.T) { manyCallers(t, second) })
+	for _, crowd := range []int{0, 1, 4} {
+		t.Run(fmt.Sprint("one more from ", crowd), func(t *testing.T) { manyCallers(t, crowd) })
 	}
 }
 
-func manyCallers(t *testing.T, second int) {
+func manyCallers(t *testing.T, crowd int) {
 	w, c := newWriter(t, false)
-	w.most, c.second = 2, second
-	if second == 0 {
+	w.most, c.crowd = combineWriters, crowd
+	if crowd == 0 {
 		w.most = 1
 	}
 	const callers, each = 16, 200

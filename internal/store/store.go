@@ -127,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
 	}
-	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize, second: combineItems / 4}
+	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize, crowd: combineItems / 4}
 	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range s.appends {
