@@ -49,16 +49,27 @@ type Claimer struct {
 // position is where a claimer stands in one queue.
 type position struct {
 	floors  [lanes]time.Time
-	rescans time.Time // next scan from the start, by the local clock
+	rescans time.Time     // next scan from the start, by the local clock
+	took    time.Duration // how long the last one took
 	claims  int
 }
 
-// The floor stays so far behind the newest row claimed, for transactions that commit late; rows
-// behind it are found by a scan from the start, once a second. What was claimed within the
-// margin is walked over by each claim as long as somebody's snapshot keeps it.
+// rescanned sets the next scan from the start behind one that took so long. One that is slow by itself may have
+// waited for the disk, and what commits late then is behind the floor: it counts as the one before it.
+func (p *position) rescanned(end time.Time, took time.Duration) {
+	p.rescans = end.Add(max(floorRescan, rescanShare*min(took, p.took)))
+	p.took = took
+}
+
+// The floor stays so far behind the newest row claimed, for transactions that commit late. What was claimed
+// within the margin is walked over by each claim as long as somebody's snapshot keeps it. Rows behind the
+// floor are found by a scan from the start, once a second. That walks over everything claimed since the snapshot:
+// it takes no more than a twentieth of the time, also if it is cut off each time, or a dump of hours would
+// leave no time to claims.
 const (
-	floorMargin = 500 * time.Millisecond
+	floorMargin = 250 * time.Millisecond
 	floorRescan = time.Second
+	rescanShare = 20
 )
 
 // NewClaimer returns a Claimer for one worker; a process needs one.
@@ -94,18 +105,23 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	p := dbsqlc.TaskClaimParams{
 		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: pgInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.cfg.Replica), Ttl: pgInterval(ask.TTL),
 	}
-	p.Lanes, p.Floors = pos.order()
+	whole := time.Now().After(pos.rescans)
+	p.Lanes, p.Floors = pos.order(whole)
 	p.Uids = make([]pgtype.UUID, ask.Slots)
 	for i := range p.Uids {
 		p.Uids[i] = pgID(NewUID())
 	}
 	var rows []dbsqlc.TaskClaimRow
 	var err error
+	begin := time.Now()
 	if ask.Running > 0 {
 		p.Capacity = int32(ask.Running)
 		rows, err = c.store.claimCounted(ctx, p)
 	} else {
 		rows, err = dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
+	}
+	if end := time.Now(); whole {
+		pos.rescanned(end, end.Sub(begin))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
@@ -138,11 +154,8 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 }
 
 // order returns the lanes in the order in which this claim goes through them, with their floors.
-func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
-	whole := false
-	if now := time.Now(); now.After(p.rescans) {
-		whole, p.rescans = true, now.Add(floorRescan)
-	}
+// A whole one begins at the start of each.
+func (p *position) order(whole bool) (order []int16, floors []pgtype.Timestamptz) {
 	p.claims++
 	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
 	for i := range order {
