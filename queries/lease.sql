@@ -127,16 +127,18 @@ SELECT DISTINCT e.artifact_id::text
 FROM a2a.task_events e
 WHERE e.task_id = sqlc.arg(task_id)::uuid AND e.seq > sqlc.arg(after)::bigint AND e.artifact_id IS NOT NULL;
 
--- LaneHeads tells how long the first task of each lane has waited, in milliseconds; a lane
--- that is missing holds none that is due.
+-- LaneHeads returns for each lane the run_at of its first task that is due, or the time of this
+-- statement where none is, and how many milliseconds before this statement that was. It locks nothing;
+-- dead index entries behind the floors it walks over as a claim does.
 -- name: LaneHeads :many
-SELECT x.lane::smallint AS lane, w.run_at, (extract(epoch FROM clock_timestamp() - w.run_at) * 1000)::bigint AS waited_ms
-FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) x,
-LATERAL (
+SELECT x.lane::smallint AS lane, coalesce(w.run_at, statement_timestamp())::timestamptz AS head,
+  coalesce(extract(epoch FROM statement_timestamp() - w.run_at) * 1000, 0)::bigint AS waited_ms
+FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) x
+LEFT JOIN LATERAL (
   SELECT q.run_at FROM a2a.task_ready q
-  WHERE q.queue = sqlc.arg(queue)::text AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= (SELECT clock_timestamp())
+  WHERE q.queue = sqlc.arg(queue)::text AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= statement_timestamp()
   ORDER BY q.run_at LIMIT 1
-) w;
+) w ON true;
 
 -- LeaseRenew extends the leases that are still held by these epochs and returns them; an id
 -- that is missing was lost or canceled. A lease that ran out is not revived, taken or not.

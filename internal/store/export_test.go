@@ -12,15 +12,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
-// Rescanned makes a claimer one that has scanned its queues from the start just now.
-func Rescanned(c *Claimer) { setRescan(c, time.Now().Add(time.Hour)) }
+// Looked makes a claimer one that has looked at its queues from the start just now.
+func Looked(c *Claimer) { setLook(c, time.Now().Add(time.Hour)) }
 
-// RescanDue makes the next claim scan from the start.
-func RescanDue(c *Claimer) { setRescan(c, time.Time{}) }
+// LookDue makes the next claim look at its queue from the start.
+func LookDue(c *Claimer) { setLook(c, time.Time{}) }
 
-func setRescan(c *Claimer, at time.Time) {
+func setLook(c *Claimer, at time.Time) {
 	for _, pos := range c.queues {
-		pos.rescans = at
+		pos.looks.next = at
 	}
 }
 
@@ -67,7 +67,7 @@ func LaneDue(s *Store) {
 	s.laner.mu.Lock()
 	defer s.laner.mu.Unlock()
 	for _, h := range s.laner.heads {
-		h.read = time.Time{}
+		h.looks.next = time.Time{}
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
@@ -80,10 +78,10 @@ func (r *ring) add(t time.Time, room int) {
 
 // laneHeads is up to when each lane of a queue has been claimed, by the local clock.
 type laneHeads struct {
-	at     [lanes]time.Time
-	read   time.Time
-	whole  time.Time // when it was read without floors
-	floors [lanes]time.Time
+	at      [lanes]time.Time
+	floors  floors
+	looks   pace
+	looking bool // somebody reads them
 }
 
 // headAge is how old a look at the lanes may be when a lane seems to be full.
@@ -123,8 +121,8 @@ func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 			break
 		}
 	}
-	if i > 0 && !must && now.Sub(heads.read) > headAge {
-		heads.read = now
+	if i > 0 && !must && !heads.looking && heads.looks.due(now) {
+		heads.looking = true
 		return 0, false
 	}
 	if i < lanes-1 {
@@ -153,38 +151,24 @@ func (l *laner) forget() {
 }
 
 // look reads how far the lanes of a queue have been claimed. Who cannot know takes what it
-// knew: a task in the wrong lane is claimed all the same.
+// knew: a task in the wrong lane is claimed all the same. For that reason it never goes back
+// behind its floors, to rows that were committed late.
 func (l *laner) look(ctx context.Context, s *Store, agent string) {
+	begin := time.Now()
 	l.mu.Lock()
-	heads := *l.heads[agent]
+	heads := l.heads[agent]
+	known := heads.floors
 	l.mu.Unlock()
-	p := dbsqlc.LaneHeadsParams{Queue: agent, Lanes: make([]int16, lanes), Floors: make([]pgtype.Timestamptz, lanes)}
-	now := time.Now()
-	whole := now.Sub(heads.whole) > floorRescan
-	for i := range p.Lanes {
-		p.Lanes[i], p.Floors[i] = int16(i), pgtype.Timestamptz{Time: heads.floors[i], Valid: true}
-		if whole || heads.floors[i].IsZero() {
-			p.Floors[i] = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
-		}
-	}
-	rows, err := dbsqlc.New(s.work).LaneHeads(ctx, p)
+	rows, err := dbsqlc.New(s.work).LaneHeads(ctx, known.above(agent))
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "look at the lanes", "agent", agent, "err", err)
-		return
-	}
-	if whole {
-		heads.whole = now
-	}
-	for i := range heads.at {
-		heads.at[i] = now // empty: all that was there is claimed
-	}
-	for _, r := range rows {
-		waited := time.Duration(r.WaitedMs) * time.Millisecond
-		heads.at[r.Lane] = now.Add(-waited - time.Millisecond)
-		heads.floors[r.Lane] = r.RunAt.Time.Add(-floorMargin)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	heads.read = l.heads[agent].read
-	*l.heads[agent] = heads
+	heads.looking = false
+	heads.looks.took(begin, headAge)
+	heads.floors.set(rows)
+	for _, r := range rows {
+		heads.at[r.Lane] = begin.Add(-time.Duration(r.WaitedMs)*time.Millisecond - time.Millisecond)
+	}
 }

@@ -48,29 +48,10 @@ type Claimer struct {
 
 // position is where a claimer stands in one queue.
 type position struct {
-	floors  [lanes]time.Time
-	rescans time.Time     // next scan from the start, by the local clock
-	took    time.Duration // how long the last one took
-	claims  int
+	floors floors
+	looks  pace
+	claims int
 }
-
-// rescanned sets the next scan from the start behind one that took so long. One that is slow by itself may have
-// waited for the disk, and what commits late then is behind the floor: it counts as the one before it.
-func (p *position) rescanned(end time.Time, took time.Duration) {
-	p.rescans = end.Add(max(floorRescan, rescanShare*min(took, p.took)))
-	p.took = took
-}
-
-// The floor stays so far behind the newest row claimed, for transactions that commit late. What was claimed
-// within the margin is walked over by each claim as long as somebody's snapshot keeps it. Rows behind the
-// floor are found by a scan from the start, once a second. That walks over everything claimed since the snapshot:
-// it takes no more than a twentieth of the time, also if it is cut off each time, or a dump of hours would
-// leave no time to claims.
-const (
-	floorMargin = 250 * time.Millisecond
-	floorRescan = time.Second
-	rescanShare = 20
-)
 
 // NewClaimer returns a Claimer for one worker; a process needs one.
 func (s *Store) NewClaimer() *Claimer {
@@ -102,26 +83,25 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 		pos = &position{}
 		c.queues[ask.Agent] = pos
 	}
+	if begin := time.Now(); pos.looks.due(begin) {
+		c.look(ctx, ask.Agent, pos)
+		pos.looks.took(begin, floorsAge)
+	}
 	p := dbsqlc.TaskClaimParams{
 		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: pgInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.cfg.Replica), Ttl: pgInterval(ask.TTL),
 	}
-	whole := time.Now().After(pos.rescans)
-	p.Lanes, p.Floors = pos.order(whole)
+	p.Lanes, p.Floors = pos.order()
 	p.Uids = make([]pgtype.UUID, ask.Slots)
 	for i := range p.Uids {
 		p.Uids[i] = pgID(NewUID())
 	}
 	var rows []dbsqlc.TaskClaimRow
 	var err error
-	begin := time.Now()
 	if ask.Running > 0 {
 		p.Capacity = int32(ask.Running)
 		rows, err = c.store.claimCounted(ctx, p)
 	} else {
 		rows, err = dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
-	}
-	if end := time.Now(); whole {
-		pos.rescanned(end, end.Sub(begin))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
@@ -140,9 +120,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 		}
 		if lane := r.Lane; !seen[lane] { // the oldest of its lane
 			seen[lane] = true
-			if at := r.RunAt.Time.Add(-floorMargin); at.After(pos.floors[lane]) {
-				pos.floors[lane] = at
-			}
+			pos.floors.claimed(lane, r.RunAt.Time)
 		}
 	}
 	c.store.counters.enter(a2a.StateWorking, len(rows))
@@ -153,9 +131,19 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	return leases, nil
 }
 
+// look reads where the lanes of a queue really begin: what committed late lies behind a floor, and a lane that
+// others empty leaves its floor behind. If it fails the claim goes by what is known.
+func (c *Claimer) look(ctx context.Context, agent string, pos *position) {
+	var start floors
+	heads, err := dbsqlc.New(c.store.claims).LaneHeads(ctx, start.above(agent))
+	if err != nil && ctx.Err() == nil {
+		c.store.cfg.Logger.WarnContext(ctx, "look for the start of a queue", "agent", agent, "err", err)
+	}
+	pos.floors.set(heads)
+}
+
 // order returns the lanes in the order in which this claim goes through them, with their floors.
-// A whole one begins at the start of each.
-func (p *position) order(whole bool) (order []int16, floors []pgtype.Timestamptz) {
+func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 	p.claims++
 	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
 	for i := range order {
@@ -163,10 +151,7 @@ func (p *position) order(whole bool) (order []int16, floors []pgtype.Timestamptz
 		if p.claims%lastFirst == 0 {
 			lane = lanes - 1 - i
 		}
-		order[i], floors[i] = int16(lane), pgtype.Timestamptz{Time: p.floors[lane], Valid: true}
-		if whole || p.floors[lane].IsZero() {
-			floors[i] = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
-		}
+		order[i], floors[i] = int16(lane), p.floors.of(lane)
 	}
 	return order, floors
 }

@@ -367,9 +367,13 @@ func TestClaimWithALostAnswerIsRescued(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	s, p := f.behindProxy(t)
+	c := s.NewClaimer()
+	if _, err := c.Claim(f.ctx, agent, 1, ttl, 0); err != nil { // it has looked at the queue
+		t.Fatal(err)
+	}
 	task := f.task()
 	fired := p.arm(fault{match: execute, answered: true})
-	_, err := s.NewClaimer().Claim(f.ctx, agent, 1, ttl, 0)
+	_, err := c.Claim(f.ctx, agent, 1, ttl, 0)
 	wantFired(t, fired)
 	wantCode(t, err, a2a.CodeUnavailable)
 	f.expire(task)
