@@ -73,14 +73,15 @@ SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, sqlc.arg(chore)::int);
 -- destination, and none to one whose breaker is open; one that was open gets a single probe.
 -- It looks at the oldest few alone whose destination has room, and may so miss some: call it
 -- until it returns nothing. What one call gave fills destinations that the next one passes
--- over. No join stands between the index and its limit: it would read all that is due.
+-- over. No join stands between the index and its limit: it would read all that is due. The floor is the
+-- next_attempt_at below which this caller has seen no live row (PushFirst).
 -- name: PushClaim :many
 WITH busy AS MATERIALIZED (
-  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > clock_timestamp() GROUP BY b.origin
+  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > statement_timestamp() GROUP BY b.origin
 ), front AS MATERIALIZED (
   SELECT c.id, c.tenant, c.origin, c.next_attempt_at
   FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at <= statement_timestamp()
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= sqlc.arg(floor)::timestamptz AND c.next_attempt_at <= statement_timestamp()
     AND (c.lease_until IS NULL OR c.lease_until <= statement_timestamp())
     AND c.origin <> ALL (ARRAY(SELECT b.origin FROM busy b WHERE b.n >= sqlc.arg(cap)::bigint))
     AND c.tenant || ' ' || c.origin <> ALL (ARRAY(
@@ -112,16 +113,26 @@ WHERE c.id = ANY (ARRAY[pick.id])
 RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
   c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual;
 
+-- PushFirst returns the next_attempt_at of the first webhook that has something to deliver, whoever holds it, or the time of this
+-- statement if none is due. Dead index entries behind the floor it walks over as a claim does.
+-- name: PushFirst :one
+SELECT coalesce((
+  SELECT c.next_attempt_at FROM a2a.push_configs c
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= sqlc.arg(floor)::timestamptz
+    AND c.next_attempt_at <= statement_timestamp()
+  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first;
+
 -- PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
 -- lock: an append may hold several webhooks, in any order. What it passes over for that is
--- renewed by the next call. A lease that ran out is not revived, taken or not.
+-- renewed by the next call. A lease that ran out is not revived, taken or not. Asked plainly for its end the
+-- planner would go through all leases.
 -- name: PushRenew :many
 WITH h AS (
   SELECT c.id
   FROM a2a.push_configs c
   JOIN (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
     ON c.id = x.id AND c.lease_epoch = x.epoch
-  WHERE c.id = ANY (sqlc.arg(ids)) AND c.lease_until > clock_timestamp()
+  WHERE c.id = ANY (sqlc.arg(ids)) AND coalesce(c.lease_until, '-infinity') > clock_timestamp()
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c

@@ -19,6 +19,8 @@ const (
 	claimBatch = 2000
 	inFlight   = 4 * claimBatch
 	leaseTTL   = 30 * time.Second
+
+	claimPushes = 64 // webhooks
 )
 
 // drain empties a queue of tasks and compares that with River's own bench.
@@ -211,8 +213,16 @@ func (b *bench) claim(ctx context.Context) error {
 	return nil
 }
 
-// snapshot measures how a held snapshot, as of a forgotten transaction, slows the queue down.
+// snapshot measures how a held snapshot, as of a forgotten transaction or a dump, slows the queue down, and webhooks.
 func (b *bench) snapshot(ctx context.Context) error {
+	const unit = "submitted, claimed and finished"
+	return errors.Join(
+		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75)}, unit, nil),
+		b.heldSnapshot(ctx, figure{Name: "rate with webhooks"}, unit+", each with a webhook that is claimed and settled till all is delivered", deliverAll))
+}
+
+// heldSnapshot compares the rate at the end of a snapshot with that before it. after is called when a round of tasks has ended.
+func (b *bench) heldSnapshot(ctx context.Context, f figure, unit string, after func(context.Context, *store.Store) error) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return err
@@ -226,10 +236,10 @@ func (b *bench) snapshot(ctx context.Context) error {
 	held := b.span(40*time.Second, 10*time.Second)
 	const window = 10 * time.Second
 	window5 := min(window, held/2)
-	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second)); err != nil { // warm up
+	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second), after); err != nil { // warm up
 		return err
 	}
-	before, err := churn(ctx, s, window5)
+	first, err := churn(ctx, s, window5, after)
 	if err != nil {
 		return err
 	}
@@ -244,30 +254,30 @@ func (b *bench) snapshot(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "SELECT count(*) FROM a2a.task_ready"); err != nil {
 		return err
 	}
-	if _, err := churn(ctx, s, held-window5); err != nil {
+	if _, err := churn(ctx, s, held-window5, after); err != nil {
 		return err
 	}
-	last, err := churn(ctx, s, window5)
+	last, err := churn(ctx, s, window5, after)
 	if err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	after, err := churn(ctx, s, window5)
+	free, err := churn(ctx, s, window5, after)
 	if err != nil {
 		return err
 	}
-	b.report.add(figure{
-		Name: fmt.Sprintf("rate at the end of a snapshot of %s / before", held), Value: last / before, Unit: "×", Target: atLeast(0.75),
-		Baseline: fmt.Sprintf("before: %s tasks/s submitted, claimed and finished", number(before)),
-		Detail:   fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(after), window5),
-	})
+	f.Name = fmt.Sprintf("%s at the end of a snapshot of %s / before", f.Name, held)
+	f.Value, f.Unit = last/first, "×"
+	f.Baseline = fmt.Sprintf("before: %s tasks/s %s", number(first), unit)
+	f.Detail = fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(free), window5)
+	b.report.add(f)
 	return nil
 }
 
 // churn submits, claims and finishes for a time and returns the tasks finished per second.
-func churn(ctx context.Context, s *store.Store, span time.Duration) (float64, error) {
+func churn(ctx context.Context, s *store.Store, span time.Duration, after func(context.Context, *store.Store) error) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const rounds = 50
@@ -277,7 +287,11 @@ func churn(ctx context.Context, s *store.Store, span time.Duration) (float64, er
 		var wg sync.WaitGroup
 		for i := range rounds {
 			wg.Go(func() {
-				if _, err := s.Submit(ctx, submission(n*rounds+int64(i))); err != nil {
+				in := submission(n*rounds + int64(i))
+				if after != nil {
+					in.Push = webhook("http://127.0.0.1:1")
+				}
+				if _, err := s.Submit(ctx, in); err != nil {
 					cancel(err)
 				}
 			})
@@ -296,11 +310,35 @@ func churn(ctx context.Context, s *store.Store, span time.Duration) (float64, er
 		}
 		wg.Wait()
 		finished += len(leases)
+		if after != nil {
+			if err := after(ctx, s); err != nil {
+				return 0, err
+			}
+		}
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
 	}
 	return float64(finished) / time.Since(start).Seconds(), nil
+}
+
+// deliverAll claims webhooks and settles them, as if each request had gone well, until none is due.
+func deliverAll(ctx context.Context, s *store.Store) error {
+	for {
+		due, err := s.ClaimPushes(ctx, claimPushes, claimPushes, leaseTTL)
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		errs := make([]error, len(due))
+		var wg sync.WaitGroup
+		for i := range due {
+			wg.Go(func() { errs[i] = s.Delivered(ctx, &due[i], &store.Try{}, true) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
 }
 
 // flush compares grouped submits with those on a disk whose flush takes a millisecond more.

@@ -39,7 +39,7 @@ func experiments() []experiment {
 		{"send", "blocking sends to echo over HTTP", (*bench).send},
 		{"drain", "claim, events and fenced finish of a full queue, against River", (*bench).drain},
 		{"claim", "claim from a long queue against a short one", (*bench).claim},
-		{"snapshot", "drain while a snapshot is held", (*bench).snapshot},
+		{"snapshot", "tasks and webhooks while a snapshot is held", (*bench).snapshot},
 		{"flush", "grouped submits with a slow disk", (*bench).flush},
 		{"chunk", "append to a long task against a short one", (*bench).chunk},
 		{"replay", "resume of a stream from its beginning", (*bench).replay},

@@ -169,19 +169,23 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 	return nil
 }
 
+// webhook is one without secrets at a sink, whose URL has a port and no path.
+func webhook(sink string) *store.NewPush {
+	return &store.NewPush{
+		ConfigID: "default", URL: sink + "/hook", Origin: sink, Version: store.PushV03,
+		Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
+	}
+}
+
 // fillPush submits tasks with a webhook.
 func fillPush(ctx context.Context, s *store.Store, tasks int, sink string) error {
-	origin := sink // it has a port and no path
 	var wg sync.WaitGroup
 	errs := make([]error, senders)
 	for w := range senders {
 		wg.Go(func() {
 			for i := w; i < tasks && errs[w] == nil; i += senders {
 				in := submission(int64(i))
-				in.Push = &store.NewPush{
-					ConfigID: "default", URL: sink + "/hook", Origin: origin, Version: store.PushV03,
-					Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
-				}
+				in.Push = webhook(sink)
 				_, errs[w] = s.Submit(ctx, in)
 			}
 		})

@@ -23,18 +23,21 @@ type Rescuer struct {
 
 const rescueBatch = 500
 
-// Run looks every interval until ctx is done.
+// Run looks every interval until ctx is done, less often where a look takes long.
 func (r *Rescuer) Run(ctx context.Context) error {
 	timer := time.NewTimer(backoff.Jitter(r.Every, nil))
 	defer timer.Stop()
+	var share backoff.Share // it reads all leases, also dead ones that somebody's snapshot keeps
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
+		var began time.Time
 		for n := rescueBatch; n == rescueBatch; {
 			var err error
+			began = time.Now()
 			n, err = r.Store.Rescue(ctx, r.Policies(), r.MaxAttempts, rescueBatch)
 			switch {
 			case err != nil && ctx.Err() == nil:
@@ -43,6 +46,6 @@ func (r *Rescuer) Run(ctx context.Context) error {
 				r.Logger.InfoContext(ctx, "rescued tasks of lost workers", "tasks", n)
 			}
 		}
-		timer.Reset(backoff.Jitter(r.Every, nil))
+		timer.Reset(backoff.Jitter(share.Wait(time.Since(began), r.Every), nil))
 	}
 }

@@ -24,6 +24,18 @@ func setLook(c *Claimer, at time.Time) {
 	}
 }
 
+// PushesLooked makes a store one that has looked for due webhooks from the start just now, whose next claim looks from the floor,
+// and PushesDue one whose next claim looks from the start.
+func PushesLooked(s *Store) { setPushes(s, time.Now().Add(time.Hour)) }
+
+func PushesDue(s *Store) { setPushes(s, time.Time{}) }
+
+func setPushes(s *Store, at time.Time) {
+	s.pushes.mu.Lock()
+	defer s.pushes.mu.Unlock()
+	s.pushes.near.next, s.pushes.whole.next = time.Time{}, at
+}
+
 // HoldAppends makes all appends of a store wait in one queue: queued returns when n of them are there, and release lets them
 // go, in one flush.
 func HoldAppends(s *Store) (queued func(n int), release func()) {

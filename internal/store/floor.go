@@ -1,10 +1,13 @@
 package store
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
@@ -22,11 +25,13 @@ const (
 )
 
 // of returns the floor of a lane as an argument.
-func (f *floors) of(lane int) pgtype.Timestamptz {
-	if f[lane].IsZero() {
+func (f *floors) of(lane int) pgtype.Timestamptz { return pgFloor(f[lane]) }
+
+func pgFloor(floor time.Time) pgtype.Timestamptz {
+	if floor.IsZero() {
 		return pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 	}
-	return pgtype.Timestamptz{Time: f[lane], Valid: true}
+	return pgtype.Timestamptz{Time: floor, Valid: true}
 }
 
 // above asks for the first row of each lane above its floor.
@@ -53,25 +58,45 @@ func (f *floors) claimed(lane int16, runAt time.Time) {
 }
 
 // pace is when to look at a queue next. A look walks over all dead entries behind its floors; one
-// from the start over everything claimed since the oldest snapshot. Looks take a twentieth of the
-// time at most, also if each is cut off, or a dump of hours would leave none to claims.
+// from the start over everything claimed since the oldest snapshot: a dump of hours would leave no time to claims.
 type pace struct {
-	next time.Time // by the local clock
-	last time.Duration
+	next  time.Time // by the local clock
+	share backoff.Share
 }
-
-const lookShare = 20
 
 func (p *pace) due(now time.Time) bool { return !now.Before(p.next) }
 
-// took sets the next look behind one that began then and ends now: at least so long after it. One that is slow by
-// itself may have waited for the disk: it counts as the one before it.
+// took sets the next look behind one that began then and ends now: at least so long after it.
 func (p *pace) took(begin time.Time, least time.Duration) {
 	now := time.Now()
-	p.set(now, now.Sub(begin), least)
+	p.next = now.Add(p.share.Wait(now.Sub(begin), least))
 }
 
-func (p *pace) set(end time.Time, took, least time.Duration) {
-	p.next = end.Add(max(least, lookShare*min(took, p.last)))
-	p.last = took
+// pushFloor is the next_attempt_at below which no webhook was seen that has something to deliver.
+type pushFloor struct {
+	mu    sync.Mutex
+	at    time.Time // guarded by mu
+	near  pace      // guarded by mu; of looks from the floor, which move it on
+	whole pace      // guarded by mu; of looks from the start
+}
+
+// get returns the floor for a claim, behind a look if it is time for one. A floor that cannot be moved is good as it is.
+func (f *pushFloor) get(ctx context.Context, s *Store) pgtype.Timestamptz {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begin, from, looks := time.Now(), f.at, &f.near
+	if f.whole.due(begin) {
+		from, looks = time.Time{}, &f.whole
+	}
+	if !looks.due(begin) {
+		return pgFloor(f.at)
+	}
+	first, err := dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from))
+	looks.took(begin, floorsAge)
+	if err == nil {
+		f.at = first.Time.Add(-floorMargin)
+	} else if ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "look for the first webhook", "err", err)
+	}
+	return pgFloor(f.at)
 }

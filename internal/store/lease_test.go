@@ -1,15 +1,12 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
@@ -192,86 +189,9 @@ func TestClaimDoesNotReadWhatIsNotDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "claimed", []a2a.ID{due}, ids(leases))
-	if n := f.entriesRead(s); n > 20 {
+	if n := f.entriesRead(s, "task_ready"); n > 20 {
 		t.Errorf("the claim of one task read %d index entries", n)
 	}
-}
-
-// forget leaves a transaction open until the test ends: the index entries of what is deleted stay.
-func (f *fixture) forget() {
-	f.t.Helper()
-	tx, err := f.sql.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { tx.Rollback(context.WithoutCancel(f.ctx)) }) //nolint:errcheck // it has only read
-	if _, err := tx.Exec(f.ctx, "SELECT FROM a2a.task_ready"); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// entriesRead closes r2, whose backends report what they read, and returns how many index entries of the queue all have read.
-func (f *fixture) entriesRead(r2 *store.Store) int64 {
-	f.t.Helper()
-	r2.Close()
-	for _, pool := range []string{"claim", "worker"} {
-		f.waitGone("a2ad-r2-" + pool)
-	}
-	return value[int64](f, "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'task_ready'")
-}
-
-// Under a held snapshot claims and submits walk over what was claimed before them once, not each time, also in lanes in which
-// nothing waits any more.
-func TestHeldSnapshotLeavesTheQueueFast(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	const dead, rounds, each = 3000, 10, 8
-	f.forget()
-	f.exec(`INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-		SELECT $1, lane, clock_timestamp() - interval '1 hour', gen_random_uuid(), 'acme' FROM generate_series(0, 3) lane, generate_series(1, $2)`, agent, dead)
-	f.exec("DELETE FROM a2a.task_ready")
-	s := f.replica("r2", func(c *store.Config) { c.PoolSize = 1 })
-	c := s.NewClaimer()
-	for round := range rounds {
-		for range each { // more than the first lane takes: the others are looked at
-			store.LaneDue(s)
-			if _, err := s.Submit(f.ctx, submission("hello")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		leases, err := c.Claim(f.ctx, agent, each+1, ttl, time.Hour)
-		if err != nil || len(leases) != each {
-			t.Fatalf("round %d: claimed %d, %v, want %d", round, len(leases), err, each)
-		}
-		store.Looked(c)
-	}
-	if n, once := f.entriesRead(s), int64(4*dead); n < once || n > 3*once {
-		t.Errorf("%d rounds read %d index entries, want the %d dead ones twice, and little more", rounds, n, once)
-	}
-}
-
-func TestClaimsDoNotWalkOverWhatTheyHaveClaimed(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	const tasks = 100
-	f.flood("ann", tasks)
-	f.exec(`WITH old AS (SELECT id, clock_timestamp() - interval '1 hour' + row_number() OVER (ORDER BY priority, ready_at) * interval '1 second' AS at FROM a2a.tasks),
-		q AS (UPDATE a2a.task_ready r SET run_at = old.at FROM old WHERE r.task_id = old.id)
-		UPDATE a2a.tasks t SET ready_at = old.at FROM old WHERE t.id = old.id`)
-	f.exec("VACUUM a2a.task_ready") // away with the entries of before
-	f.forget()
-	s := f.replica("r2", func(c *store.Config) { c.PoolSize = 1 })
-	c := s.NewClaimer()
-	for range tasks {
-		if leases, err := c.Claim(f.ctx, agent, 1, ttl, time.Hour); err != nil || len(leases) != 1 {
-			t.Fatalf("claimed %d, %v", len(leases), err)
-		}
-		store.Looked(c)
-	}
-	if n := f.entriesRead(s); n < tasks || n > 10*tasks {
-		t.Errorf("%d claims of one task read %d index entries", tasks, n)
-	}
-	f.invariants()
 }
 
 // A look must not put the floor where a retry waits for its time: what comes until then would be behind it.

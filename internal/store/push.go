@@ -207,11 +207,12 @@ const chorePushClaim = 2
 // destination over all processes, each for the time of lease.
 func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease time.Duration) ([]Delivery, error) {
 	var out []Delivery
+	floor := s.pushes.get(ctx, s)
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		if err := q.PushClaimLock(ctx, choreClass, chorePushClaim); err != nil {
 			return err
 		}
-		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(limit), Lease: pgInterval(lease)})
+		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(limit), Lease: pgInterval(lease), Floor: floor})
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -96,6 +96,7 @@ type Store struct {
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
+	pushes  pushFloor
 
 	counters counters
 }

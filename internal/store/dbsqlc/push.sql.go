@@ -229,13 +229,13 @@ func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error
 
 const pushClaim = `-- name: PushClaim :many
 WITH busy AS MATERIALIZED (
-  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > clock_timestamp() GROUP BY b.origin
+  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > statement_timestamp() GROUP BY b.origin
 ), front AS MATERIALIZED (
   SELECT c.id, c.tenant, c.origin, c.next_attempt_at
   FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at <= statement_timestamp()
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= $2::timestamptz AND c.next_attempt_at <= statement_timestamp()
     AND (c.lease_until IS NULL OR c.lease_until <= statement_timestamp())
-    AND c.origin <> ALL (ARRAY(SELECT b.origin FROM busy b WHERE b.n >= $2::bigint))
+    AND c.origin <> ALL (ARRAY(SELECT b.origin FROM busy b WHERE b.n >= $3::bigint))
     AND c.tenant || ' ' || c.origin <> ALL (ARRAY(
       SELECT d.tenant || ' ' || d.origin
       FROM a2a.push_destinations d
@@ -245,7 +245,7 @@ WITH busy AS MATERIALIZED (
   LIMIT 64
 ), cand AS (
   SELECT f.id, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
-    CASE WHEN d.open_until IS NULL THEN $2 - coalesce(b.n, 0) ELSE 1 END AS room
+    CASE WHEN d.open_until IS NULL THEN $3 - coalesce(b.n, 0) ELSE 1 END AS room
   FROM front f
   LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[f.tenant]) AND d.origin = f.origin
   LEFT JOIN busy b ON b.origin = f.origin
@@ -255,7 +255,7 @@ WITH busy AS MATERIALIZED (
   JOIN cand ON c.id = ANY (ARRAY[cand.id])
   WHERE cand.rn <= cand.room
   ORDER BY cand.rn, c.next_attempt_at, c.id
-  LIMIT $3::int
+  LIMIT $4::int
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c
@@ -268,6 +268,7 @@ RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.ori
 
 type PushClaimParams struct {
 	Lease pgtype.Interval
+	Floor pgtype.Timestamptz
 	Cap   int64
 	Max   int32
 }
@@ -295,9 +296,15 @@ type PushClaimRow struct {
 // destination, and none to one whose breaker is open; one that was open gets a single probe.
 // It looks at the oldest few alone whose destination has room, and may so miss some: call it
 // until it returns nothing. What one call gave fills destinations that the next one passes
-// over. No join stands between the index and its limit: it would read all that is due.
+// over. No join stands between the index and its limit: it would read all that is due. The floor is the
+// next_attempt_at below which this caller has seen no live row (PushFirst).
 func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushClaimRow, error) {
-	rows, err := q.db.Query(ctx, pushClaim, arg.Lease, arg.Cap, arg.Max)
+	rows, err := q.db.Query(ctx, pushClaim,
+		arg.Lease,
+		arg.Floor,
+		arg.Cap,
+		arg.Max,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -432,6 +439,23 @@ func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const pushFirst = `-- name: PushFirst :one
+SELECT coalesce((
+  SELECT c.next_attempt_at FROM a2a.push_configs c
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= $1::timestamptz
+    AND c.next_attempt_at <= statement_timestamp()
+  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first
+`
+
+// PushFirst returns the next_attempt_at of the first webhook that has something to deliver, whoever holds it, or the time of this
+// statement if none is due. Dead index entries behind the floor it walks over as a claim does.
+func (q *Queries) PushFirst(ctx context.Context, floor pgtype.Timestamptz) (pgtype.Timestamptz, error) {
+	row := q.db.QueryRow(ctx, pushFirst, floor)
+	var first pgtype.Timestamptz
+	err := row.Scan(&first)
+	return first, err
 }
 
 const pushHeadMove = `-- name: PushHeadMove :execrows
@@ -697,7 +721,7 @@ WITH h AS (
   FROM a2a.push_configs c
   JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS epoch) x
     ON c.id = x.id AND c.lease_epoch = x.epoch
-  WHERE c.id = ANY ($2) AND c.lease_until > clock_timestamp()
+  WHERE c.id = ANY ($2) AND coalesce(c.lease_until, '-infinity') > clock_timestamp()
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c
@@ -715,7 +739,8 @@ type PushRenewParams struct {
 
 // PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
 // lock: an append may hold several webhooks, in any order. What it passes over for that is
-// renewed by the next call. A lease that ran out is not revived, taken or not.
+// renewed by the next call. A lease that ran out is not revived, taken or not. Asked plainly for its end the
+// planner would go through all leases.
 func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.UUID, error) {
 	rows, err := q.db.Query(ctx, pushRenew, arg.Lease, arg.Ids, arg.Epochs)
 	if err != nil {
