@@ -127,11 +127,11 @@ SELECT DISTINCT e.artifact_id::text
 FROM a2a.task_events e
 WHERE e.task_id = sqlc.arg(task_id)::uuid AND e.seq > sqlc.arg(after)::bigint AND e.artifact_id IS NOT NULL;
 
--- LaneHeads returns for each lane the run_at of its first task that is due, or the time of this
--- statement where none is, and how many milliseconds before this statement that was. It locks nothing;
+-- LaneHeads returns for each lane the run_at of its first task that is due, or, where it is empty, the time of
+-- this statement, and how many milliseconds before this statement that was. It locks nothing;
 -- dead index entries behind the floors it walks over as a claim does.
 -- name: LaneHeads :many
-SELECT x.lane::smallint AS lane, coalesce(w.run_at, statement_timestamp())::timestamptz AS head,
+SELECT x.lane::smallint AS lane, coalesce(w.run_at, statement_timestamp())::timestamptz AS head, (w.run_at IS NULL)::boolean AS empty,
   coalesce(extract(epoch FROM statement_timestamp() - w.run_at) * 1000, 0)::bigint AS waited_ms
 FROM (SELECT unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) x
 LEFT JOIN LATERAL (

@@ -16,11 +16,13 @@ import (
 // the index entries of what was claimed before, which stay as long as somebody holds a snapshot.
 type floors [lanes]time.Time
 
-// A floor stays floorMargin behind what was seen, for transactions that commit late. What was
-// claimed within the margin each claim walks over while a snapshot is held. Rows behind a floor,
-// of those that commit later still, are found by a look from the start every floorsAge.
+// A floor stays a margin behind what was seen, for transactions that commit late. What was
+// claimed within the margin each claim walks over while a snapshot is held. Where nothing was seen the disk
+// may hang, or so little be going on that a wider margin costs nothing. Rows behind a floor, of those that
+// commit later still, are found by a look from the start every floorsAge.
 const (
 	floorMargin = 250 * time.Millisecond
+	emptyMargin = 2 * time.Second
 	floorsAge   = time.Second
 )
 
@@ -43,10 +45,15 @@ func (f *floors) above(queue string) dbsqlc.LaneHeadsParams {
 	return p
 }
 
-// set puts the floors where a look has found the first rows, ahead or back.
-func (f *floors) set(heads []dbsqlc.LaneHeadsRow) {
+// set puts the floors where a look has found the first rows, ahead or back; where it has found none so
+// far behind the time of the look.
+func (f *floors) set(heads []dbsqlc.LaneHeadsRow, empty time.Duration) {
 	for _, h := range heads {
-		f[h.Lane] = h.Head.Time.Add(-floorMargin)
+		margin := floorMargin
+		if h.Empty {
+			margin = empty
+		}
+		f[h.Lane] = h.Head.Time.Add(-margin)
 	}
 }
 
@@ -94,7 +101,7 @@ func (f *pushFloor) get(ctx context.Context, s *Store) pgtype.Timestamptz {
 	first, err := dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from))
 	looks.took(begin, floorsAge)
 	if err == nil {
-		f.at = first.Time.Add(-floorMargin)
+		f.at = first.Time.Add(-emptyMargin) // there are fewer webhooks than claims
 	} else if ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "look for the first webhook", "err", err)
 	}

@@ -148,7 +148,7 @@ func TestFloorOfWebhooks(t *testing.T) {
 	}
 	later := hook("1 hour")
 	claim("not due")
-	claim("just now", hook("-200 milliseconds"))
+	claim("a commit that took long", hook("-1500 milliseconds"))
 	late := hook("-2 hours")
 	claim("behind the floor")
 	store.PushesDue(f.Store)

@@ -167,7 +167,7 @@ func (l *laner) look(ctx context.Context, s *Store, agent string) {
 	defer l.mu.Unlock()
 	heads.looking = false
 	heads.looks.took(begin, headAge)
-	heads.floors.set(rows)
+	heads.floors.set(rows, floorMargin)
 	for _, r := range rows {
 		heads.at[r.Lane] = begin.Add(-time.Duration(r.WaitedMs)*time.Millisecond - time.Millisecond)
 	}

@@ -139,7 +139,7 @@ func (c *Claimer) look(ctx context.Context, agent string, pos *position) {
 	if err != nil && ctx.Err() == nil {
 		c.store.cfg.Logger.WarnContext(ctx, "look for the start of a queue", "agent", agent, "err", err)
 	}
-	pos.floors.set(heads)
+	pos.floors.set(heads, emptyMargin)
 }
 
 // order returns the lanes in the order in which this claim goes through them, with their floors.

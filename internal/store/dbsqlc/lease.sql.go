@@ -122,7 +122,7 @@ func (q *Queries) ChoreLock(ctx context.Context, class int32, chore int32) (bool
 }
 
 const laneHeads = `-- name: LaneHeads :many
-SELECT x.lane::smallint AS lane, coalesce(w.run_at, statement_timestamp())::timestamptz AS head,
+SELECT x.lane::smallint AS lane, coalesce(w.run_at, statement_timestamp())::timestamptz AS head, (w.run_at IS NULL)::boolean AS empty,
   coalesce(extract(epoch FROM statement_timestamp() - w.run_at) * 1000, 0)::bigint AS waited_ms
 FROM (SELECT unnest($1::smallint[]) AS lane, unnest($2::timestamptz[]) AS floor) x
 LEFT JOIN LATERAL (
@@ -141,11 +141,12 @@ type LaneHeadsParams struct {
 type LaneHeadsRow struct {
 	Lane     int16
 	Head     pgtype.Timestamptz
+	Empty    bool
 	WaitedMs int64
 }
 
-// LaneHeads returns for each lane the run_at of its first task that is due, or the time of this
-// statement where none is, and how many milliseconds before this statement that was. It locks nothing;
+// LaneHeads returns for each lane the run_at of its first task that is due, or, where it is empty, the time of
+// this statement, and how many milliseconds before this statement that was. It locks nothing;
 // dead index entries behind the floors it walks over as a claim does.
 func (q *Queries) LaneHeads(ctx context.Context, arg LaneHeadsParams) ([]LaneHeadsRow, error) {
 	rows, err := q.db.Query(ctx, laneHeads, arg.Lanes, arg.Floors, arg.Queue)
@@ -156,7 +157,12 @@ func (q *Queries) LaneHeads(ctx context.Context, arg LaneHeadsParams) ([]LaneHea
 	var items []LaneHeadsRow
 	for rows.Next() {
 		var i LaneHeadsRow
-		if err := rows.Scan(&i.Lane, &i.Head, &i.WaitedMs); err != nil {
+		if err := rows.Scan(
+			&i.Lane,
+			&i.Head,
+			&i.Empty,
+			&i.WaitedMs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
