@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -16,55 +18,64 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 )
 
-// TestRequestOnItsWayIsAnsweredWhileDraining has a connection that was accepted before the
-// server began to stop, and brings its request after.
+// pipes is a listener whose connections are made in this process, so that their time can be the test's.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.close.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	p.conns <- theirs
+	return ours
+}
+
+// TestRequestOnItsWayIsAnsweredWhileDraining has connections that were accepted before the
+// server began to stop: one brings its request after that, and is so old that net/http would close it at once; one
+// never brings any, and is so young that net/http would wait for seconds.
 func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := rpc.New(rpc.Config{
-		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "echo", Default: true}}, PublicURL: "http://x",
+	synctest.Test(t, func(t *testing.T) {
+		s, err := rpc.New(rpc.Config{
+			Authenticator: auth.Anonymous{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "echo", Default: true}}, PublicURL: "http://x",
+			ReadHeaderTimeout: time.Minute,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, l, 10*time.Second) }()
+		early := l.dial()
+		time.Sleep(6 * time.Second)
+		silent := l.dial()
+		stopped := time.Now()
+		stop()
+		synctest.Wait()
+		ask(t, early)
+		early.Close()
+		if n, err := silent.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+			t.Errorf("a connection without a request: %d bytes, %v, want its end", n, err)
+		}
+		if err := <-served; err != nil || time.Since(stopped) > 2*time.Second {
+			t.Errorf("Serve = %v, %s after the stop", err, time.Since(stopped))
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l, 10*time.Second) }()
-
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	early, silent, later := dial(), dial(), dial()
-	defer early.Close()
-	defer silent.Close()
-	defer later.Close()
-	ask(t, later) // connections are accepted in their order, so the others are too
-	stop()
-	for {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			break // it listens no more
-		}
-		conn.Close()
-	}
-	ask(t, early)
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v", err)
-	}
-	if n, err := silent.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("a connection without a request: %d bytes, %v, want its end", n, err)
-	}
 }
 
 // ask reads the card over conn.
