@@ -16,10 +16,10 @@ func TestShareIsATwentieth(t *testing.T) {
 		{time.Second, time.Second},
 		{2 * time.Second, 20 * time.Second},
 		{30 * time.Second, 40 * time.Second},
-		{30 * time.Second, 10 * time.Minute},
+		{30 * time.Second, time.Minute},
 		{time.Millisecond, time.Second},
 	} {
-		if got := s.Wait(tc.took, time.Second); got != tc.wait {
+		if got := s.Wait(tc.took, time.Second, time.Minute); got != tc.wait {
 			t.Errorf("behind run %d, of %s: %s to the next, want %s", i, tc.took, got, tc.wait)
 		}
 	}

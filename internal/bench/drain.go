@@ -215,14 +215,13 @@ func (b *bench) claim(ctx context.Context) error {
 
 // snapshot measures how a held snapshot, as of a forgotten transaction or a dump, slows the queue down, and webhooks.
 func (b *bench) snapshot(ctx context.Context) error {
-	const unit = "submitted, claimed and finished"
 	return errors.Join(
-		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75)}, unit, nil),
-		b.heldSnapshot(ctx, figure{Name: "rate with webhooks"}, unit+", each with a webhook that is claimed and settled till all is delivered", deliverAll))
+		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75), Baseline: "submitted, claimed and finished"}, false),
+		b.heldSnapshot(ctx, figure{Name: "rate with webhooks", Baseline: "and their webhooks claimed and settled"}, true))
 }
 
-// heldSnapshot compares the rate at the end of a snapshot with that before it. after is called when a round of tasks has ended.
-func (b *bench) heldSnapshot(ctx context.Context, f figure, unit string, after func(context.Context, *store.Store) error) error {
+// heldSnapshot compares the rate at the end of a snapshot with that before it, of tasks with webhooks or without.
+func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return err
@@ -234,12 +233,11 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, unit string, after f
 	}
 	defer s.Close()
 	held := b.span(40*time.Second, 10*time.Second)
-	const window = 10 * time.Second
-	window5 := min(window, held/2)
-	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second), after); err != nil { // warm up
+	window := min(10*time.Second, held/2)
+	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second), webhooks); err != nil { // warm up
 		return err
 	}
-	first, err := churn(ctx, s, window5, after)
+	first, err := churn(ctx, s, window, webhooks)
 	if err != nil {
 		return err
 	}
@@ -254,30 +252,30 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, unit string, after f
 	if _, err := conn.Exec(ctx, "SELECT count(*) FROM a2a.task_ready"); err != nil {
 		return err
 	}
-	if _, err := churn(ctx, s, held-window5, after); err != nil {
+	if _, err := churn(ctx, s, held-window, webhooks); err != nil {
 		return err
 	}
-	last, err := churn(ctx, s, window5, after)
+	last, err := churn(ctx, s, window, webhooks)
 	if err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	free, err := churn(ctx, s, window5, after)
+	free, err := churn(ctx, s, window, webhooks)
 	if err != nil {
 		return err
 	}
 	f.Name = fmt.Sprintf("%s at the end of a snapshot of %s / before", f.Name, held)
 	f.Value, f.Unit = last/first, "×"
-	f.Baseline = fmt.Sprintf("before: %s tasks/s %s", number(first), unit)
-	f.Detail = fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(free), window5)
+	f.Baseline = fmt.Sprintf("before: %s tasks/s %s", number(first), f.Baseline)
+	f.Detail = fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(free), window)
 	b.report.add(f)
 	return nil
 }
 
-// churn submits, claims and finishes for a time and returns the tasks finished per second.
-func churn(ctx context.Context, s *store.Store, span time.Duration, after func(context.Context, *store.Store) error) (float64, error) {
+// churn submits, claims and finishes for a time, delivers the webhooks where there are any, and returns the tasks finished per second.
+func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks bool) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const rounds = 50
@@ -288,7 +286,7 @@ func churn(ctx context.Context, s *store.Store, span time.Duration, after func(c
 		for i := range rounds {
 			wg.Go(func() {
 				in := submission(n*rounds + int64(i))
-				if after != nil {
+				if webhooks {
 					in.Push = webhook("http://127.0.0.1:1")
 				}
 				if _, err := s.Submit(ctx, in); err != nil {
@@ -310,8 +308,8 @@ func churn(ctx context.Context, s *store.Store, span time.Duration, after func(c
 		}
 		wg.Wait()
 		finished += len(leases)
-		if after != nil {
-			if err := after(ctx, s); err != nil {
+		if webhooks {
+			if err := deliverAll(ctx, s); err != nil {
 				return 0, err
 			}
 		}

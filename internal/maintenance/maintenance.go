@@ -21,7 +21,10 @@ type Rescuer struct {
 	Logger      *slog.Logger
 }
 
-const rescueBatch = 500
+const (
+	rescueBatch = 500
+	rescueMost  = 10 // intervals, however long a look takes
+)
 
 // Run looks every interval until ctx is done, less often where a look takes long.
 func (r *Rescuer) Run(ctx context.Context) error {
@@ -46,6 +49,6 @@ func (r *Rescuer) Run(ctx context.Context) error {
 				r.Logger.InfoContext(ctx, "rescued tasks of lost workers", "tasks", n)
 			}
 		}
-		timer.Reset(backoff.Jitter(share.Wait(time.Since(began), r.Every), nil))
+		timer.Reset(backoff.Jitter(share.Wait(time.Since(began), r.Every, rescueMost*r.Every), nil))
 	}
 }

@@ -19,11 +19,12 @@ type floors [lanes]time.Time
 // A floor stays a margin behind what was seen, for transactions that commit late. What was
 // claimed within the margin each claim walks over while a snapshot is held. Where nothing was seen the disk
 // may hang, or so little be going on that a wider margin costs nothing. Rows behind a floor, of those that
-// commit later still, are found by a look from the start every floorsAge.
+// commit later still, are found by a look from the start every floorsAge, and every floorsOld at the least.
 const (
 	floorMargin = 250 * time.Millisecond
-	emptyMargin = 2 * time.Second
+	wideMargin  = 2 * time.Second
 	floorsAge   = time.Second
+	floorsOld   = time.Minute // where looks take long
 )
 
 // of returns the floor of a lane as an argument.
@@ -73,10 +74,15 @@ type pace struct {
 
 func (p *pace) due(now time.Time) bool { return !now.Before(p.next) }
 
-// took sets the next look behind one that began then and ends now: at least so long after it.
-func (p *pace) took(begin time.Time, least time.Duration) {
+// took sets the next look behind one that began then and ends now: at least so long after it. One that failed, but for
+// being cut off, has walked over nothing: the database was away, and what it brings back may lie behind the floors.
+func (p *pace) took(begin time.Time, least time.Duration, err error) {
 	now := time.Now()
-	p.next = now.Add(p.share.Wait(now.Sub(begin), least))
+	took := now.Sub(begin)
+	if err != nil && !isCode(err, "57014") {
+		took = 0
+	}
+	p.next = now.Add(p.share.Wait(took, least, floorsOld))
 }
 
 // pushFloor is the next_attempt_at below which no webhook was seen that has something to deliver.
@@ -99,9 +105,9 @@ func (f *pushFloor) get(ctx context.Context, s *Store) pgtype.Timestamptz {
 		return pgFloor(f.at)
 	}
 	first, err := dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from))
-	looks.took(begin, floorsAge)
+	looks.took(begin, floorsAge, err)
 	if err == nil {
-		f.at = first.Time.Add(-emptyMargin) // there are fewer webhooks than claims
+		f.at = first.Time.Add(-wideMargin) // there are fewer webhooks than claims
 	} else if ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "look for the first webhook", "err", err)
 	}

@@ -1,6 +1,32 @@
 package store
 
-import "testing"
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A database that is away for seconds keeps nobody from looking when it is back; a look that is cut off counts.
+func TestOnlyLooksThatWalkCount(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		next time.Duration
+	}{
+		{errors.New("dial: timeout"), time.Second}, {&pgconn.PgError{Code: "57P03"}, time.Second},
+		{&pgconn.PgError{Code: "57014"}, time.Minute}, {nil, time.Minute},
+	} {
+		var p pace
+		for range 3 {
+			p.took(time.Now().Add(-5*time.Second), time.Second, tt.err)
+		}
+		if got := time.Until(p.next).Round(time.Second); got != tt.next {
+			t.Errorf("behind looks of 5 s that end with %v: %s to the next, want %s", tt.err, got, tt.next)
+		}
+	}
+}
 
 // While one submission looks at the lanes others go by what is known, however long it takes.
 func TestOneSubmissionLooksAtTheLanes(t *testing.T) {

@@ -160,13 +160,13 @@ func (l *laner) look(ctx context.Context, s *Store, agent string) {
 	known := heads.floors
 	l.mu.Unlock()
 	rows, err := dbsqlc.New(s.work).LaneHeads(ctx, known.above(agent))
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "look at the lanes", "agent", agent, "err", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	heads.looking = false
-	heads.looks.took(begin, headAge)
+	heads.looks.took(begin, headAge, err)
 	heads.floors.set(rows, floorMargin)
 	for _, r := range rows {
 		heads.at[r.Lane] = begin.Add(-time.Duration(r.WaitedMs)*time.Millisecond - time.Millisecond)

@@ -84,8 +84,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 		c.queues[ask.Agent] = pos
 	}
 	if begin := time.Now(); pos.looks.due(begin) {
-		c.look(ctx, ask.Agent, pos)
-		pos.looks.took(begin, floorsAge)
+		pos.looks.took(begin, floorsAge, c.look(ctx, ask.Agent, pos))
 	}
 	p := dbsqlc.TaskClaimParams{
 		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: pgInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.cfg.Replica), Ttl: pgInterval(ask.TTL),
@@ -133,13 +132,14 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 
 // look reads where the lanes of a queue really begin: what committed late lies behind a floor, and a lane that
 // others empty leaves its floor behind. If it fails the claim goes by what is known.
-func (c *Claimer) look(ctx context.Context, agent string, pos *position) {
+func (c *Claimer) look(ctx context.Context, agent string, pos *position) error {
 	var start floors
 	heads, err := dbsqlc.New(c.store.claims).LaneHeads(ctx, start.above(agent))
 	if err != nil && ctx.Err() == nil {
 		c.store.cfg.Logger.WarnContext(ctx, "look for the start of a queue", "agent", agent, "err", err)
 	}
-	pos.floors.set(heads, emptyMargin)
+	pos.floors.set(heads, wideMargin)
+	return err
 }
 
 // order returns the lanes in the order in which this claim goes through them, with their floors.
