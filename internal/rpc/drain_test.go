@@ -7,41 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 )
-
-// pipes is a listener whose connections are made in this process, so that their time can be the test's.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	close  sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.close.Do(func() { close(p.closed) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (p *pipes) dial() net.Conn {
-	ours, theirs := net.Pipe()
-	p.conns <- theirs
-	return ours
-}
 
 // TestRequestOnItsWayIsAnsweredWhileDraining has connections that were accepted before the
 // server began to stop: one brings its request after that, and is so old that net/http would close it at once; one
@@ -58,12 +34,19 @@ func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		l := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		l := bufconn.Listen(1 << 16) // in this process, so that its time can be the test's
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ctx, l, 10*time.Second) }()
-		early := l.dial()
+		dial := func() net.Conn {
+			conn, err := l.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return conn
+		}
+		early := dial()
 		time.Sleep(6 * time.Second)
-		silent := l.dial()
+		silent := dial()
 		stopped := time.Now()
 		stop()
 		synctest.Wait()
