@@ -27,6 +27,8 @@ type batch struct {
 	mayReply bool // a message by itself is an answer
 	told     bool // something was reported that tells of a task
 	reply    bool // the last event is a direct reply
+
+	first, last int // numbers of the events in their run
 }
 
 // At most so much is written in one append.
@@ -61,6 +63,9 @@ func (b *batch) gather(it item, open bool, items <-chan item) error {
 
 func (b *batch) add(it item) error {
 	b.bytes += it.size
+	if b.last = it.n; b.first == 0 {
+		b.first = it.n
+	}
 	if c, ok := it.event.(*a2a.Checkpoint); ok {
 		if b.pending != nil {
 			b.due = b.pending
@@ -70,13 +75,13 @@ func (b *batch) add(it item) error {
 	}
 	if m, ok := it.event.(*a2a.Message); ok {
 		if err := b.admitReply(); err != nil {
-			return executor.Permanent(fmt.Errorf("invalid agent response: %w", err))
+			return invalidEvent(it.n, err)
 		}
 		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
 	}
 	b.told = b.told || store.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
-		return executor.Permanent(err)
+		return executor.Permanent(fmt.Errorf("event %d: %w", it.n, err))
 	}
 	b.events = append(b.events, it.event)
 	if b.pending != nil {
@@ -90,7 +95,15 @@ func (b *batch) add(it item) error {
 
 // written empties the batch, but for a checkpoint that waits for its event.
 func (b *batch) written() {
-	b.events, b.bytes, b.ends, b.due = nil, len(b.pending), false, nil
+	b.events, b.bytes, b.ends, b.due, b.first = nil, len(b.pending), false, nil, 0
+}
+
+// place names the events of the batch by their numbers, for whoever looks for the bad one.
+func (b *batch) place() string {
+	if b.first == b.last {
+		return fmt.Sprintf("event %d", b.last)
+	}
+	return fmt.Sprintf("one of the events %d to %d", b.first, b.last)
 }
 
 // admitReply says whether a message may stand by itself: only if its agent is marked so, and
@@ -118,8 +131,9 @@ func (b *batch) admit(e a2a.Event) error {
 	return nil
 }
 
-// prepare makes an item of an event of the executor.
-func prepare(e a2a.Event) (it item) {
+// prepare makes an item of the n-th event of the executor.
+func prepare(n int, e a2a.Event) item {
+	it := item{n: n}
 	var err error
 	if m, ok := e.(*a2a.Message); ok {
 		it.event, it.size, err = attempt.PrepareReply(m) // whether it may reply is for add to say
@@ -127,7 +141,12 @@ func prepare(e a2a.Event) (it item) {
 		it.event, it.size, err = attempt.Prepare(e)
 	}
 	if err != nil {
-		it = item{err: executor.Permanent(fmt.Errorf("invalid agent response: %w", err))}
+		return item{n: n, err: invalidEvent(n, err)}
 	}
 	return it
+}
+
+// invalidEvent ends a run for its n-th event and says which it was: the agent's author has only this text to find it.
+func invalidEvent(n int, err error) error {
+	return executor.Permanent(fmt.Errorf("%sevent %d: %w", invalidResponse, n, err))
 }

@@ -88,13 +88,13 @@ func TestMessageBehindPartsOfATaskIsInvalid(t *testing.T) {
 		task := f.ask("hello")
 		f.start(config(nil, talker(say(first, reply("hi")))))
 		got := f.waitState(task, a2a.StateFailed)
-		if got.Replied || !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: a message by itself after other events") {
+		if got.Replied || !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: event 2: a message by itself after other events") {
 			t.Errorf("behind %T: %+v", first, got)
 		}
 	}
 	task := f.ask("hello")
 	f.start(config(nil, talker(say(&a2a.Message{ID: "r"}))))
-	if got := f.waitState(task, a2a.StateFailed); !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: 0 parts") {
+	if got := f.waitState(task, a2a.StateFailed); !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: event 1: 0 parts") {
 		t.Errorf("a message without parts: %+v", got)
 	}
 }

@@ -127,11 +127,11 @@ func (r *run) traced(outcome string, err error) {
 	r.span.End()
 }
 
-// item is one step of an executor: an event that may be stored, of about so many bytes, or
-// why there are no more.
+// item is one step of an executor: an event that may be stored, or why there are no more.
 type item struct {
+	n     int // the number of the event in its run, from 1
 	event a2a.Event
-	size  int
+	size  int // bytes, roughly
 	err   error
 }
 
@@ -170,12 +170,14 @@ func (r *run) execute(ctx context.Context) (items chan item, left chan struct{})
 				send(item{err: errors.New("the agent panicked")})
 			}
 		}()
+		n := 0
 		for e, err := range r.queue.Executor.Execute(ctx, in) {
 			it := item{err: err}
 			if err != nil {
 				span.Fail("failed")
 			} else {
-				it = prepare(e)
+				n++
+				it = prepare(n, e)
 			}
 			if !send(it) || it.err != nil {
 				return
@@ -266,7 +268,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
-		return executor.Permanent(errors.New("invalid agent response: an event that cannot be stored"))
+		return executor.Permanent(fmt.Errorf("%sPostgreSQL cannot store %s", invalidResponse, b.place()))
 	}
 	if err != nil {
 		return err

@@ -350,7 +350,7 @@ func TestMessageMeanwhileIsTheNextTurn(t *testing.T) {
 	f.wantState(f.id(r), a2a.StateCompleted)
 }
 
-func TestBadEventFailsTheRunAndWritesNoneOfThem(t *testing.T) {
+func TestInvalidEventIsRefusedAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *workerapi.Config) { c.MaxSeq, c.MaxArtifacts, c.MaxBytes = 20, 5, 5000 })
 	many := make([]string, 6)
@@ -376,9 +376,23 @@ func TestBadEventFailsTheRunAndWritesNoneOfThem(t *testing.T) {
 			t.Errorf("%.200s: field %v, want %s: %s", tt.body, field, tt.field, got.body)
 		}
 		task := f.snapshot(f.id(r))
-		if task.Status.State != a2a.StateFailed || task.LastSeq != 3 || !strings.HasPrefix(task.Status.Message.Parts[0].Text, "invalid agent response: ") {
+		if task.Status.State != a2a.StateWorking || task.LastSeq != 2 {
 			t.Errorf("%.200s: the task is %s at %d", tt.body, task.Status.State, task.LastSeq)
 		}
+		want(t, f.post(r.path+"events", events(completed)), 200, "")
+		f.wantState(f.id(r), a2a.StateCompleted)
+	}
+}
+
+// Invalid events do not keep a run alive that reports nothing else.
+func TestInvalidEventsDoNotOutlastTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *workerapi.Config) { c.Limits.IdleTimeout = 10 * time.Minute })
+	r := f.claimed()
+	f.exec("UPDATE a2a.tasks SET last_at = last_at - interval '11 minutes' WHERE id = $1", f.id(r))
+	want(t, f.post(r.path+"events", events(`3`)), 409, "LEASE_LOST")
+	if got := f.outcomes(f.id(r)); !slices.Equal(got, []string{"w1 retry agent reported nothing for too long"}) {
+		t.Errorf("attempts %q", got)
 	}
 }
 
@@ -393,7 +407,8 @@ func TestArtifactsAreCountedOverRequests(t *testing.T) {
 		want(t, f.post(r.path+"events", one(id)), 200, "")
 	}
 	want(t, f.post(r.path+"events", one("d")), 400, "INVALID_AGENT_RESPONSE")
-	f.wantState(f.id(r), a2a.StateFailed)
+	want(t, f.post(r.path+"events", one("c")), 200, "")
+	f.wantState(f.id(r), a2a.StateWorking)
 }
 
 func TestBadRequestLeavesTheRunAlone(t *testing.T) {

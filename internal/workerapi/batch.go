@@ -14,7 +14,8 @@ import (
 
 // gather makes a batch of what a request reports, all or nothing. What is wrong with it is
 // CodeInvalidAgentResponse. Of several checkpoints the last one counts, and that of the request
-// is the last: all of a request is saved in one transaction.
+// is the last: all of a request is saved in one transaction. A checkpoint needs no event after
+// it here, unlike those of exec and http: the answer says that it was saved.
 func (a *API) gather(ctx context.Context, h *store.Held, req *eventsRequest) (b store.Batch, err error) {
 	b.ID = req.batchID
 	d := vocab.Decoder{

@@ -108,10 +108,7 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 	}
 	b, err := a.gather(ctx, h, req)
 	if err != nil {
-		if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
-			a.fail(ctx, &h.Lease, attempt.Failure{Text: "invalid agent response: " + err.Error(), Final: true})
-		}
-		return answer{}, err
+		return answer{}, a.refused(ctx, h, err)
 	}
 	n := answer{lastSeq: h.LastSeq, until: h.Until}
 	if len(b.Events) == 0 && b.Checkpoint == nil && b.ID == "" {
@@ -119,9 +116,8 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 	}
 	out, err := a.store.Append(ctx, &h.Lease, b)
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
-		a.cfg.Logger.WarnContext(ctx, "agent response refused by the database", "task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
-		a.fail(ctx, &h.Lease, attempt.Failure{Text: "invalid agent response: an event that cannot be stored", Final: true})
-		return answer{}, a2a.Errorf(a2a.CodeInvalidAgentResponse, "an event cannot be stored")
+		a.cfg.Logger.WarnContext(ctx, "event refused by the database", "task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
+		return answer{}, a.refused(ctx, h, invalid("events", errors.New("PostgreSQL cannot store one of them")))
 	}
 	if err != nil {
 		return answer{}, err
@@ -132,6 +128,17 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 		a.ended(ctx, &h.Lease, "finished", nil)
 	}
 	return n, nil
+}
+
+// refused answers a report that is not valid. Nothing of it is written and the run goes on: the
+// worker corrects it, or ends the run with the outcome fail. It is no event of the agent, so a
+// run that sends nothing else still ends at its idle_timeout.
+func (a *API) refused(ctx context.Context, h *store.Held, err error) error {
+	if f := expired(h, a.limitsOf(h.Agent), false); f != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
+		a.fail(ctx, &h.Lease, *f)
+		return store.ErrLeaseLost
+	}
+	return err
 }
 
 // over answers about a run that is not held: that it was canceled, or what was written under
