@@ -82,7 +82,9 @@ func sceneWork(s *stage) {
 		grew(1, "a2ad_task_transitions_total", "state", "auth-required"), grew(2, "a2ad_task_transitions_total", "state", "canceled"),
 	}
 	s.shows(before, a, append(states, grew(11, "a2ad_claims_total", "worker", "local"), grew(6, "a2ad_attempts_total", "worker", "local", "outcome", "finished"),
-		grew(1, "a2ad_attempts_total", "worker", "local", "outcome", "failed"), grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "retry"),
+		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "single", "outcome", "failed"),
+		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "single", "outcome", "retry"),
+		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "script", "outcome", "retry"),
 		grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "canceled"), grew(1, "a2ad_executors_abandoned_total"),
 		grew(9, "a2ad_submit_group_size_sum"), rose("a2ad_submit_group_size_count"), rose("a2ad_append_group_size_sum"), rose("a2ad_append_group_size_count"))...)
 }
@@ -121,7 +123,7 @@ func scenePull(s *stage) {
 	}
 	submit(s.t, s.client(a, "far"), say("y"))
 	s.finishRun(a, s.claimRun(a, "far"), "fail")
-	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "retry"),
+	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"), grew(1, "a2ad_attempts_total", "worker", "remote", "agent", "far", "outcome", "retry"),
 		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "released"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "finished"),
 		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "failed"))
 }

@@ -39,12 +39,6 @@ func (s *sources) describeTasks() {
 	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() store.Groups { return s.Store.Counts().Appends })
 }
 
-// outcomes are those of runs; workers that pull report the first ones.
-var (
-	outcomes       = []string{"finished", "failed", "retry", "released", "canceled", "lost"}
-	pulledOutcomes = outcomes[:4]
-)
-
 func (s *sources) describeWork() {
 	s.add("counter", "a2ad_claims_total", "Runs begun: by the workers of this process (local), or given to workers that pull (remote).", []string{"worker"}, func(show func(v float64, labels ...string)) {
 		stats, _ := s.Pool.Stats()
@@ -52,14 +46,13 @@ func (s *sources) describeWork() {
 		show(float64(stats.Claimed), "local")
 		show(float64(remote), "remote")
 	})
-	s.add("counter", "a2ad_attempts_total", "Runs that ended, by outcome: finished, failed (the task has), retry (it is tried again), released (given back at shutdown), canceled, lost (somebody else has the lease). Of workers that pull, those that they end themselves: not canceled and lost.", []string{"worker", "outcome"}, func(show func(v float64, labels ...string)) {
-		local := s.Pool.Attempts()
-		_, remote := s.Workers.Attempts()
-		for _, outcome := range outcomes {
-			show(float64(local[outcome]), "local", outcome)
+	s.add("counter", "a2ad_attempts_total", "Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried again), released (given back at shutdown), canceled, lost (the lease was lost). Remote workers report the first four.", []string{"worker", "agent", "outcome"}, func(show func(v float64, labels ...string)) {
+		for end, n := range s.Pool.Attempts() {
+			show(float64(n), "local", end.Agent, end.Outcome)
 		}
-		for _, outcome := range pulledOutcomes {
-			show(float64(remote[outcome]), "remote", outcome)
+		_, remote := s.Workers.Attempts()
+		for end, n := range remote {
+			show(float64(n), "remote", end.Agent, end.Outcome)
 		}
 	})
 	s.add("counter", "a2ad_leases_expired_total", "Leases that ran out and that this replica took from workers no longer heard of, by what became of the task: retry, fail, input-required.", []string{"fate"}, func(show func(v float64, labels ...string)) {

@@ -64,6 +64,7 @@ type Pool struct {
 	changed chan struct{} // capacity 1: queues are others, for the claim loop
 	retimed chan struct{} // capacity 1: the same, for the renewals
 	claims  atomic.Bool   // the last claim went through
+	ended   attempt.Tally // of runs
 
 	mu       sync.Mutex
 	queues   []*queue                // guarded by mu; replaced and never changed
@@ -75,10 +76,9 @@ type Pool struct {
 	held     int                     // guarded by mu; slots promised to runs that are about to start
 	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
 	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
-	wished time.Time        // guarded by mu; when a cancel was last heard of
-	stats  Stats            // guarded by mu
-	ended  map[string]int64 // guarded by mu; runs, by outcome
-	wg     sync.WaitGroup   // of slots that are held or run; Add under mu while begin is not nil
+	wished time.Time      // guarded by mu; when a cancel was last heard of
+	stats  Stats          // guarded by mu
+	wg     sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
 }
 
 // Stats counts since the start.
@@ -108,7 +108,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 	}
 	p := &Pool{
 		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), changed: make(chan struct{}, 1), retimed: make(chan struct{}, 1),
-		ended: make(map[string]int64), places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
+		places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
 	}
 	p.set(cfg.Agents)
 	return p
@@ -144,6 +144,7 @@ func (p *Pool) set(list []Agent) {
 		if a.Executor == nil {
 			continue // others claim its tasks
 		}
+		p.ended.Serve(a.Name, attempt.LocalOutcomes)
 		q.backlog = q.backlog || !before[a.Name]
 		queues = append(queues, q)
 	}
@@ -184,22 +185,15 @@ func (p *Pool) Stats() (s Stats, running int) {
 	return p.stats, len(p.running)
 }
 
-// Attempts returns how many runs ended in each way since the start: "finished", "failed", "retry",
-// "released", "canceled" or "lost", as the log has it.
-func (p *Pool) Attempts() map[string]int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.ended)
-}
+// Attempts returns how many runs of each agent ended in each way since the start, by attempt.LocalOutcomes.
+func (p *Pool) Attempts() map[attempt.End]int64 { return p.ended.All() }
 
 // noteEnd counts the end of a run. Who tried to settle what was another's has lost it.
-func (p *Pool) noteEnd(outcome string, err error) {
+func (p *Pool) noteEnd(agent, outcome string, err error) {
 	if errors.Is(err, store.ErrLeaseLost) {
 		outcome = "lost"
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended[outcome]++
+	p.ended.Add(agent, outcome)
 }
 
 func (p *Pool) count(f func(*Stats)) {
@@ -478,7 +472,7 @@ func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, a
 		default:
 			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
 			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
-			p.noteEnd(outcome, err)
+			p.noteEnd(q.Name, outcome, err)
 			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
 			p.leave(q, 1)
 		}

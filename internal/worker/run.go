@@ -81,7 +81,7 @@ func (r *run) do(ctx context.Context) {
 	cancel(nil)
 	abandoned := !r.leave(items, left)
 	outcome, err := r.settle(context.WithoutCancel(ctx), reason)
-	r.pool.noteEnd(outcome, err)
+	r.pool.noteEnd(r.lease.Agent, outcome, err)
 	level := slog.LevelInfo
 	if abandoned {
 		level = slog.LevelError

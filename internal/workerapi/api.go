@@ -9,10 +9,8 @@ package workerapi
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -85,9 +83,7 @@ type API struct {
 	known  known
 	mux    *http.ServeMux
 	claims atomic.Int64
-
-	mu       sync.Mutex
-	outcomes map[string]int64 // guarded by mu; runs that ended
+	tally  attempt.Tally // of runs that ended
 }
 
 // agent is one whose work is done far away.
@@ -100,7 +96,7 @@ type agent struct {
 // New returns an API. Claims are answered while Run runs.
 func New(s *store.Store, hub Hub, cfg Config) *API {
 	cfg.setDefaults()
-	a := &API{cfg: cfg, store: s, hub: hub, outcomes: make(map[string]int64)}
+	a := &API{cfg: cfg, store: s, hub: hub}
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
 	a.SetAgents(cfg.Agents)
 	a.desk = newDesk(a)
@@ -119,16 +115,15 @@ func (a *API) SetAgents(list []*a2a.Agent) {
 	}
 	for _, x := range list {
 		next[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(a.cfg.Limits)}
+		a.tally.Serve(x.Name, attempt.RemoteOutcomes)
 	}
 	a.roster.Store(&next)
 }
 
-// Attempts returns how many runs this process has given to workers since the start, and how many
-// ended in each way: "finished", "failed", "retry" or "released", as the log has it.
-func (a *API) Attempts() (claimed int64, ended map[string]int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.claims.Load(), maps.Clone(a.outcomes)
+// Attempts returns how many runs this process has given to remote workers since the start, and how many of
+// each agent ended in each way, by attempt.RemoteOutcomes.
+func (a *API) Attempts() (claimed int64, ended map[attempt.End]int64) {
+	return a.claims.Load(), a.tally.All()
 }
 
 func (a *API) agents() map[string]*agent {

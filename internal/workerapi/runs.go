@@ -249,9 +249,7 @@ func (a *API) settle(ctx context.Context, l *store.Lease, f attempt.Failure) err
 
 // ended writes the one line that the log has for a run.
 func (a *API) ended(ctx context.Context, l *store.Lease, outcome string, err error) {
-	a.mu.Lock()
-	a.outcomes[outcome]++
-	a.mu.Unlock()
+	a.tally.Add(l.Agent, outcome)
 	attrs := []any{"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker, "outcome", outcome, "attempt", l.Attempt, "seq", l.LastSeq,
 		"principal", slog.GroupValue(slog.String("tenant", l.Tenant), slog.String("owner", l.Owner))}
 	if id := l.Traceparent.TraceID(); id != "" {

@@ -1,0 +1,49 @@
+package attempt
+
+import (
+	"maps"
+	"sync"
+)
+
+// Outcomes of runs, as the log line of a run and the metrics have them.
+var (
+	// RemoteOutcomes are those that a remote worker reports. Its runs that were canceled or lost end without a report.
+	RemoteOutcomes = []string{"finished", "failed", "retry", "released"}
+	LocalOutcomes  = append(RemoteOutcomes[:4:4], "canceled", "lost")
+)
+
+// End is one way in which runs of an agent end.
+type End struct{ Agent, Outcome string }
+
+// Tally counts runs that ended. The zero value is empty. It is safe for concurrent use.
+type Tally struct {
+	mu   sync.Mutex
+	ends map[End]int64 // guarded by mu
+}
+
+// Serve makes the tally show an agent with zeros, so that the first run of a kind is an increase
+// and not a new series. Counts that are there stay.
+func (t *Tally) Serve(agent string, outcomes []string) {
+	for _, outcome := range outcomes {
+		t.add(End{agent, outcome}, 0)
+	}
+}
+
+// Add counts one run.
+func (t *Tally) Add(agent, outcome string) { t.add(End{agent, outcome}, 1) }
+
+func (t *Tally) add(e End, n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ends == nil {
+		t.ends = make(map[End]int64)
+	}
+	t.ends[e] += n
+}
+
+// All returns the counts since the start. The map is the caller's.
+func (t *Tally) All() map[End]int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.ends)
+}
