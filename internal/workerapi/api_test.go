@@ -27,8 +27,10 @@ func TestWorkerRunsATask(t *testing.T) {
 	if got.status != 200 || got.json["lastSeq"] != 4.0 || got.json["cancelRequested"] != false {
 		t.Errorf("events: %d %s", got.status, got.body)
 	}
-	if got = f.post(r.path+"heartbeat", ""); got.status != 200 || got.json["cancelRequested"] != false {
-		t.Errorf("heartbeat: %d %s", got.status, got.body)
+	for _, body := range []string{"", "{}", "null", " null "} {
+		if got = f.post(r.path+"heartbeat", body); got.status != 200 || got.json["cancelRequested"] != false {
+			t.Errorf("heartbeat with the body %q: %d %s", body, got.status, got.body)
+		}
 	}
 	until, err := time.Parse(time.RFC3339, got.json["leaseExpiresAt"].(string))
 	if d := time.Until(until); err != nil || d < 50*time.Minute || d > 70*time.Minute {

@@ -43,8 +43,8 @@ type finishRequest struct {
 	retryAfter time.Duration
 }
 
-// readBody reads a request whole, within the limits, and checks that it is JSON. An empty one
-// is an empty object.
+// readBody reads a request whole, within the limits, and checks that it is JSON. A body that is
+// empty or null is an empty object: some clients send null where they have nothing to say.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, a2a.Errorf(a2a.CodeMediaType, "Content-Encoding is not supported")
@@ -79,7 +79,10 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := rawjson.Check(body, a.cfg.MaxDepth+2); err != nil {
 		return nil, a2a.Errorf(a2a.CodeParse, "the body is not good JSON: %w", err)
 	}
-	return rawjson.Trim(body), nil
+	if body = rawjson.Trim(body); rawjson.KindOf(body) == rawjson.KindNull {
+		return []byte("{}"), nil
+	}
+	return body, nil
 }
 
 func (a *API) tooLarge() error {

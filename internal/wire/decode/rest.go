@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/wire"
 )
 
 // Params puts the params of a request together from what HTTP+JSON has in the path, the query
@@ -43,17 +44,30 @@ func (p *Params) Text(name, value string) {
 	p.object = rawjson.AppendString(p.object, value)
 }
 
-// Members adds those members of a body that are not there yet, under the names they have.
-// Which of them a codec takes for the same it says by canonical.
-func (p *Params) Members(body []byte, canonical func(key []byte) []byte) {
+// members adds those members of a body that are not there yet, under the names they have.
+func (p *Params) members(body []byte) {
 	set := len(p.names)
 	for key, v := range rawjson.Members(body) {
-		if slices.Contains(p.names[:set], string(canonical(key))) {
+		if slices.Contains(p.names[:set], string(CamelCase(key))) {
 			continue
 		}
 		p.name(string(key))
 		p.object = append(p.object, v...)
 	}
+}
+
+// Add adds what a request says beside its path: the members of its body, or its query if it has no body. A body of null or
+// without members is no body: clients send any of the three where they have nothing to say. It returns false, and adds
+// nothing, if the body is another value than an object, which no method takes.
+func (p *Params) Add(r *wire.Resource, known func(name string) (as string, kind Kind)) (bool, error) {
+	switch {
+	case Absent(r.Body), rawjson.Empty(r.Body):
+		return true, p.Query(r.Query, known)
+	case rawjson.KindOf(r.Body) == rawjson.KindObject:
+		p.members(r.Body)
+		return true, nil
+	}
+	return false, nil
 }
 
 // Kind is what a parameter of a query is in JSON.

@@ -48,18 +48,14 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 		p.Text("id", r.TaskID)
 		p.Text("pushNotificationConfigId", r.ConfigID)
 	}
-	switch {
-	case rawjson.KindOf(r.Body) == rawjson.KindObject:
-		p.Members(r.Body, decode.CamelCase)
-	case r.Body != nil:
-		return method, r.Body, as, nil // which no method takes
-	default:
-		err = p.Query(r.Query, parameter(r.Action))
-		if r.Action == wire.ActionList && string(p.Bytes()) != "{}" {
-			as = Proto{Codec: c} // who knows of pages gets one
-		}
+	taken, err := p.Add(r, parameter(r.Action))
+	if !taken {
+		return method, r.Body, as, nil
 	}
-	return method, p.Bytes(), as, err
+	if params = p.Bytes(); r.Action == wire.ActionList && string(params) != "{}" {
+		as = Proto{Codec: c} // a client that knows of pages gets one
+	}
+	return method, params, as, err
 }
 
 // isSchema reports whether a message is in the dialect of the schema.

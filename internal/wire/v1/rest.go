@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire"
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
@@ -33,13 +32,9 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 		p.Text("taskId", r.TaskID)
 		p.Text("id", r.ConfigID)
 	}
-	switch {
-	case rawjson.KindOf(r.Body) == rawjson.KindObject:
-		p.Members(r.Body, decode.CamelCase)
-	case r.Body != nil:
-		return method, r.Body, c, nil // which no method takes
-	default:
-		err = p.Query(r.Query, parameter(r.Action))
+	taken, err := p.Add(r, parameter(r.Action))
+	if !taken {
+		return method, r.Body, c, nil
 	}
 	return method, p.Bytes(), c, err
 }
