@@ -156,11 +156,14 @@ func (r *Reader) Time(member string, v []byte) (t time.Time) {
 }
 
 // PushMembers are the members of a webhook that generations have in different places.
-type PushMembers struct{ TaskID, Scheme []byte }
+type PushMembers struct {
+	TaskID, Scheme []byte
+	Authentication bool // there is one, so Scheme may be required
+}
 
 // PushConfig reads a webhook but for what it returns beside it. scheme is the name of the
-// member of its authentication that says how to sign in, which is required there. Whether
-// the URL may be called is not for a codec to say.
+// member of its authentication that says how to sign in. Whether the URL may be called is
+// not for a codec to say.
 func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMembers) {
 	var url, authentication []byte
 	for key, member := range rawjson.Members(v) {
@@ -177,7 +180,7 @@ func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMe
 			m.TaskID = member
 		}
 	}
-	if r.IsObject("authentication", authentication) {
+	if m.Authentication = r.IsObject("authentication", authentication); m.Authentication {
 		for key, member := range rawjson.Members(authentication) {
 			switch string(key) {
 			case scheme:
@@ -186,7 +189,6 @@ func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMe
 				c.Credentials = a2a.Secret(r.Text("authentication.credentials", member, r.Limits.TokenSize))
 			}
 		}
-		r.Need("authentication."+scheme, m.Scheme)
 	}
 	c.URL = r.Name("url", url, r.Limits.URLBytes)
 	return c, m

@@ -118,6 +118,9 @@ func (d *decoder) pushSet(params []byte) a2a.Op {
 func (d *decoder) pushConfig(v []byte) a2a.PushConfig {
 	d.Enter("pushNotificationConfig", -1)
 	c, m := d.PushConfig(v, "schemes")
+	if m.Authentication && !d.Proto { // in ProtoJSON a list that is absent is an empty one
+		d.Need("authentication.schemes", m.Scheme)
+	}
 	c.Schemes = d.Strings("authentication.schemes", m.Scheme, d.Limits.IDBytes)
 	d.Leave()
 	return c

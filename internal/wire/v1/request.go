@@ -163,7 +163,7 @@ func (d *decoder) pushCreate(params []byte) a2a.Op {
 
 func (d *decoder) pushConfig(v []byte) (a2a.PushConfig, decode.PushMembers) {
 	c, m := d.PushConfig(v, "scheme")
-	if m.Scheme != nil {
+	if m.Authentication {
 		c.Schemes = []string{d.Name("authentication.scheme", m.Scheme, d.Limits.IDBytes)}
 	}
 	return c, m
