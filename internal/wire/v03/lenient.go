@@ -142,7 +142,8 @@ func (d *decoder) lenientMediaType(m *partMembers) string {
 }
 
 // inferPart returns the kind of a part, which may be left out where exactly one of
-// the three contents is given (L-08).
+// the three contents is given (L-08). A type that names another content contradicts the
+// part: guessing which of the two was meant would lose what the client sent.
 func (d *decoder) inferPart(m *partMembers) string {
 	if !decode.Absent(m.kind) {
 		return d.word("kind", m.kind)
@@ -160,8 +161,12 @@ func (d *decoder) inferPart(m *partMembers) string {
 		}
 		kind = c.kind
 	}
-	if kind != "" {
-		d.used("L-08")
+	if kind == "" {
+		return ""
+	}
+	d.used("L-08")
+	if named, ok := rawjson.String(m.typ); ok && named != kind {
+		d.Fail("type", "must be %q, or absent: the part holds %s and nothing else", kind, kind)
 	}
 	return kind
 }

@@ -82,6 +82,39 @@ func TestLenientParts(t *testing.T) {
 	}
 }
 
+// TestTypeMustNameWhatThePartHolds: early drafts of the protocol called kind "type". Where a part has no kind, its type is
+// no reason to refuse it, unless the part holds something else.
+func TestTypeMustNameWhatThePartHolds(t *testing.T) {
+	t.Parallel()
+	for part, member := range map[string]string{
+		`{"type":"text","text":"x"}`:                           "",
+		`{"type":"data","data":{}}`:                            "",
+		`{"type":"file","file":{"uri":"https://u"}}`:           "",
+		`{"type":null,"text":"x"}`:                             "",
+		`{"type":7,"text":"x"}`:                                "", // names nothing
+		`{"kind":"text","type":"file","text":"x"}`:             "", // kind counts
+		`{"type":"file","text":"x"}`:                           "type",
+		`{"type":"text","data":{}}`:                            "type",
+		`{"type":"data","file":{"uri":"https://u"}}`:           "type",
+		`{"type":"image","text":"x"}`:                          "type",
+		`{"type":"Text","text":"x"}`:                           "type",
+		`{"type":"","text":"x"}`:                               "type",
+		`{"type":"text"}`:                                      "kind",
+		`{"type":"text","text":"x","file":{"uri":"https://"}}`: "kind",
+	} {
+		for _, lenient := range []bool{true, false} {
+			_, _, err := decode(t, lenient, "message/send", `{"message":{"messageId":"m","role":"user","parts":[`+part+`]}}`)
+			if member == "" {
+				if err != nil {
+					t.Errorf("%s (lenient %v): %v", part, lenient, err)
+				}
+				continue
+			}
+			wiretest.WantInvalid(t, err, "message.parts[0]."+member, "part", part)
+		}
+	}
+}
+
 func TestLenientRefuses(t *testing.T) {
 	t.Parallel()
 	for part, field := range map[string]string{

@@ -16,6 +16,8 @@ type messageMembers struct {
 type partMembers struct {
 	kind, text, file, data, metadata []byte
 
+	typ []byte // not of 0.3.0: what early drafts call kind
+
 	// Not of 0.3.0, see lenientPart: content of files beside "file", and the media
 	// type of files and data.
 	flat fileMembers
@@ -99,6 +101,8 @@ func (d *decoder) part(v []byte) a2a.Part {
 			m.data = v
 		case "metadata":
 			m.metadata = v
+		case "type":
+			m.typ = v
 		default:
 			m.flat.take(key, v)
 		}
