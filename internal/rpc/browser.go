@@ -13,8 +13,8 @@ import (
 // What pages of other origins may send and read, where they are let in.
 const (
 	corsMethods = "GET, POST, DELETE"
-	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, Traceparent"
-	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id"
+	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, If-Modified-Since, Traceparent"
+	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id"
 	corsMaxAge  = "600" // seconds
 )
 

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
@@ -19,17 +21,49 @@ import (
 // card is an agent's card as it is served: rendered once, so that every answer and every
 // replica has the same bytes and the same ETag.
 type card struct {
-	body      []byte
-	etag      string
+	shown
 	canonical []byte                 // what is signed; nil: nothing is
 	signed    atomic.Pointer[signed] // as it was last served
 }
 
-func newCard(body []byte) *card { return &card{body: body, etag: etagOf(body)} }
+// shown are the bytes of a card, and by what clients tell whether theirs are the same.
+type shown struct {
+	body     []byte
+	etag     string
+	modified time.Time // in whole seconds, as headers have it
+}
 
-func etagOf(body []byte) string {
+func newCard(body []byte) *card { return &card{shown: newShown(body)} }
+
+func newShown(body []byte) shown {
 	sum := sha256.Sum256(body)
-	return `"` + hex.EncodeToString(sum[:16]) + `"`
+	return shown{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, modified: time.Now().Truncate(time.Second)}
+}
+
+// follow says that these bytes take the place of old ones. They are at least a second younger, so that a date
+// tells the two apart even if both were made within one.
+func (s *shown) follow(old time.Time) {
+	if !s.modified.After(old) {
+		s.modified = old.Add(time.Second)
+	}
+}
+
+// have reports whether a client has these bytes already, as its request says: by tag, else by date.
+func (s *shown) have(h http.Header) bool {
+	if match := h.Get("If-None-Match"); match != "" {
+		return match == "*" || strings.Contains(match, s.etag)
+	}
+	since, err := http.ParseTime(h.Get("If-Modified-Since"))
+	return err == nil && !s.modified.After(since)
+}
+
+// lastModified returns the date for the header, which is never in the future.
+func (s *shown) lastModified() string {
+	at := s.modified
+	if now := time.Now(); at.After(now) {
+		at = now
+	}
+	return at.UTC().Format(http.TimeFormat)
 }
 
 // cards are the views of one card: of each generation, by its version, and of all together for
@@ -37,6 +71,37 @@ func etagOf(body []byte) string {
 type cards struct {
 	of  map[string]*card
 	all *card
+}
+
+// keep takes over the views of a card as it was before a reload where they are the same, so that they keep their dates
+// and signatures.
+func (c *cards) keep(old cards) {
+	same := func(now, before *card) *card {
+		if before == nil || now == nil {
+			return now
+		}
+		if bytes.Equal(now.body, before.body) {
+			return before
+		}
+		now.follow(before.last())
+		return now
+	}
+	for version, now := range c.of {
+		if kept := same(now, old.of[version]); kept != now {
+			if c.of[version] = kept; c.all == now {
+				c.all = kept
+			}
+		}
+	}
+	c.all = same(c.all, old.all)
+}
+
+// last returns when the card changed last, be it by a new key alone.
+func (c *card) last() time.Time {
+	if s := c.signed.Load(); s != nil {
+		return s.modified
+	}
+	return c.modified
 }
 
 // renderCards fills in what the server knows and the author of the agent does not.
@@ -188,25 +253,26 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	if g, err := s.asked(r.Header, r.URL.RawQuery); err == nil && g != nil {
 		view = agent.cards.of[g.Version()]
 	}
-	body, etag, err := s.current(view)
+	now, err := s.current(view)
 	if err != nil {
 		s.cfg.Logger.ErrorContext(r.Context(), "card", "agent", agent.agent.Name, "err", err)
 		s.writePlainError(w, http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()
-	h.Set("ETag", etag)
+	h.Set("ETag", now.etag)
+	h.Set("Last-Modified", now.lastModified())
 	h.Set("Cache-Control", "public, max-age=300")
 	h.Set("Vary", versionName)
-	if match := r.Header.Get("If-None-Match"); match == "*" || strings.Contains(match, etag) {
+	if now.have(r.Header) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Length", strconv.Itoa(len(now.body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		w.Write(body) //nolint:errcheck // the client is gone
+		w.Write(now.body) //nolint:errcheck // the client is gone
 	}
 }
 
@@ -217,11 +283,11 @@ func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
 		return a2a.Errorf(op.Undeclared, "there is no extended card")
 	}
 	c.reply.Set("Cache-Control", "private, no-store")
-	body, _, err := c.s.current(c.agent.extended.of[c.gen.Version()])
+	card, err := c.s.current(c.agent.extended.of[c.gen.Version()])
 	if err != nil {
 		return err
 	}
-	c.front.answer(body)
+	c.front.answer(card.body)
 	return nil
 }
 

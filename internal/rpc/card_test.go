@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -159,5 +161,79 @@ func TestCardIsNotSentAgain(t *testing.T) {
 	}
 	if head := send(t, server, http.MethodHead, cardPath, "", nil); head.header.Get("ETag") != etag || head.body != "" {
 		t.Errorf("HEAD: %v %q", head.header, head.body)
+	}
+}
+
+// TestCardDates: cards say when they changed, for clients and caches that know no tags. A tag counts before a date.
+func TestCardDates(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	get := func(header http.Header) answer { return send(t, s.Server, http.MethodGet, cardPath, "", header) }
+	set := func(description string) {
+		t.Helper()
+		if err := s.rpc.SetAgents([]*a2a.Agent{{Name: "script", Default: true, Card: a2a.Card{Description: description}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := get(nil)
+	date := first.header.Get("Last-Modified")
+	at, err := http.ParseTime(date)
+	if err != nil || at.After(time.Now()) || time.Since(at) > time.Hour {
+		t.Fatalf("Last-Modified: %q, %v", date, err)
+	}
+	later, earlier := at.Add(time.Hour).Format(http.TimeFormat), at.Add(-time.Second).Format(http.TimeFormat)
+	const other = `"0123456789abcdef0123456789abcdef"`
+	for _, tc := range []struct {
+		date, tag string
+		want      int
+	}{
+		{date, "", 304}, {later, "", 304}, {earlier, "", 200}, {"yesterday", "", 200}, {"", "", 200},
+		{date, other, 200}, {later, other, 200}, {earlier, first.header.Get("ETag"), 304},
+	} {
+		header := http.Header{}
+		if tc.date != "" {
+			header.Set("If-Modified-Since", tc.date)
+		}
+		if tc.tag != "" {
+			header.Set("If-None-Match", tc.tag)
+		}
+		got := get(header)
+		if got.status != tc.want || got.header.Get("Last-Modified") != date || got.header.Get("ETag") != first.header.Get("ETag") {
+			t.Errorf("%q and tag %q: %d %v, want %d", tc.date, tc.tag, got.status, got.header, tc.want)
+		}
+	}
+	// A card that stays the same keeps its date.
+	set("")
+	if got := get(http.Header{"If-Modified-Since": {date}}); got.status != 304 {
+		t.Errorf("the same card after a reload: %d", got.status)
+	}
+	// One that changes gets a later date, be it within the same second.
+	for _, description := range []string{"a", "b", "c"} {
+		date := get(nil).header.Get("Last-Modified")
+		set(description)
+		if got := get(http.Header{"If-Modified-Since": {date}}); got.status != 200 || !strings.Contains(got.body, `"description":"`+description+`"`) {
+			t.Errorf("the card has changed to %s, and the answer is %d %s", description, got.status, got.body)
+		}
+	}
+}
+
+// TestURLOfAnAgentIsItsCard: clients such as CrewAI and the A2A inspector take the URL of an agent for that of its card.
+func TestURLOfAnAgentIsItsCard(t *testing.T) {
+	t.Parallel()
+	server := newBare(t, nil)
+	for path, of := range map[string]string{"/agents/b": "/agents/b", "/agents/b/": "/agents/b", "/": "", "": ""} {
+		for _, version := range []string{"", "0.3", "1.0"} {
+			header := http.Header{"A2a-Version": {version}}
+			want, got := send(t, server, http.MethodGet, of+cardPath, "", header), send(t, server, http.MethodGet, path, "", header)
+			if got.status != 200 || got.body != want.body || got.header.Get("ETag") != want.header.Get("ETag") || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("GET %s in %q: %d %v %s", path, version, got.status, got.header, got.body)
+			}
+			if head := send(t, server, http.MethodHead, path, "", header); head.status != 200 || head.body != "" || head.header.Get("ETag") != want.header.Get("ETag") {
+				t.Errorf("HEAD %s in %q: %d %v", path, version, head.status, head.header)
+			}
+		}
+	}
+	if got := send(t, server, http.MethodGet, "/agents/nobody", "", nil); got.status != 404 {
+		t.Errorf("an agent that is not there: %d %s", got.status, got.body)
 	}
 }

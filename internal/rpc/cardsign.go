@@ -99,27 +99,32 @@ func disagreed(at, what string) error {
 
 // signed is a card with its signature.
 type signed struct {
-	key  string
-	body []byte
-	etag string
+	key string
+	shown
 }
 
-// current returns the bytes of a card and their tag. One that is signed is signed anew where
-// the key has changed.
-func (s *Server) current(c *card) (body []byte, etag string, err error) {
+// current returns a card as it is served. One that is signed is signed anew where the key has
+// changed.
+func (s *Server) current(c *card) (*shown, error) {
 	if c.canonical == nil {
-		return c.body, c.etag, nil
+		return &c.shown, nil
 	}
-	if have := c.signed.Load(); have != nil && have.key == s.cfg.CardSigner.CardKey() {
-		return have.body, have.etag, nil
+	have := c.signed.Load()
+	if have != nil && have.key == s.cfg.CardSigner.CardKey() {
+		return &have.shown, nil
 	}
 	key, protected, signature, err := s.cfg.CardSigner.SignCard(c.canonical)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	body = append(c.body[:len(c.body)-1:len(c.body)-1], `,"signatures":[{"protected":"`...)
+	body := append(c.body[:len(c.body)-1:len(c.body)-1], `,"signatures":[{"protected":"`...)
 	body = append(append(append(append(body, protected...), `","signature":"`...), signature...), `"}]}`...)
-	next := &signed{key: key, body: body, etag: etagOf(body)}
+	next := &signed{key: key, shown: newShown(body)}
+	if have == nil {
+		next.modified = c.modified
+	} else {
+		next.follow(have.modified)
+	}
 	c.signed.Store(next)
-	return next.body, next.etag, nil
+	return &next.shown, nil
 }

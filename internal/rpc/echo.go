@@ -42,7 +42,8 @@ func (s *Server) routes() http.Handler {
 		e.POST(path, root(s.serveRPC))
 		e.POST("/agents/:agent"+path, named(s.serveRPC))
 	}
-	for _, file := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json"} {
+	// The URL of an agent is that of its card too: some clients look for it nowhere else.
+	for _, file := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json", "", "/"} {
 		e.GET(file, root(s.serveCard))
 		e.HEAD(file, root(s.serveCard))
 		e.GET("/agents/:agent"+file, named(s.serveCard))

@@ -164,7 +164,9 @@ func (s *Server) SetAgents(list []*a2a.Agent) error {
 	}
 	if now := s.directory.Load(); now != nil {
 		for name, sv := range now.agents {
-			if next.agents[name] == nil {
+			if again := next.agents[name]; again != nil {
+				again.cards.keep(sv.cards)
+			} else {
 				next.agents[name] = &served{agent: sv.agent, extensions: sv.extensions, removed: true}
 			}
 		}
