@@ -29,6 +29,18 @@ FROM a2a.task_leases l
 GROUP BY l.worker
 ORDER BY l.worker;
 
+-- RunsBySilence lists runs, those whose last event is the oldest first: a worker that hangs renews its lease and
+-- reports nothing.
+-- name: RunsBySilence :many
+SELECT l.task_id, t.agent, l.worker, a.attempt, t.last_seq,
+  (extract(epoch FROM clock_timestamp() - a.claimed_at) * 1000)::bigint AS age_ms,
+  (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms
+FROM a2a.task_leases l
+JOIN a2a.tasks t ON t.id = l.task_id
+JOIN a2a.task_attempts a ON a.task_id = l.task_id AND a.epoch = l.epoch
+ORDER BY t.last_at, l.task_id
+LIMIT sqlc.arg(max)::int;
+
 -- CountPushes counts webhooks with something to deliver and those that were given up.
 -- name: CountPushes :one
 SELECT count(*) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq) AS backlog,

@@ -533,6 +533,10 @@ func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
 		},
 		Queues:   []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
 		Workers:  []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
+		Runs: []store.RunSeen{
+			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute, LastSeq: 41, Silent: 19 * time.Minute},
+			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second, LastSeq: 2, Silent: 200 * time.Millisecond},
+		},
 		Replicas: []store.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
 		Push:     store.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
 		Down: []store.DestinationDown{

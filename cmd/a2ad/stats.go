@@ -21,7 +21,7 @@ type StatsCmd struct {
 
 // Help is shown below the usage line.
 func (*StatsCmd) Help() string {
-	return `Tasks by agent and state, what waits and how long, what each worker runs, the servers that are connected, the backlog of webhooks, the destinations that are not called, sizes, and the oldest transactions. Of more than some hundred thousand tasks those that have ended are estimated, and marked with ~.`
+	return `Tasks by agent and state, what waits and how long, what each worker runs, the runs whose last event is the oldest, the servers that are connected, the backlog of webhooks, the destinations that are not called, sizes, and the oldest transactions. Of more than some hundred thousand tasks those that have ended are estimated, and marked with ~.`
 }
 
 // Run shows.
@@ -43,6 +43,7 @@ type stats struct {
 	Tasks        []statsTasks       `json:"tasks"`
 	Queues       []statsQueue       `json:"queues"`
 	Workers      []statsWorker      `json:"workers"`
+	Runs         []statsRun         `json:"runs"`
 	Replicas     []statsReplica     `json:"replicas"`
 	Webhooks     statsWebhooks      `json:"webhooks"`
 	Destinations []statsDestination `json:"destinations"`
@@ -70,6 +71,16 @@ type statsWorker struct {
 	Worker  string `json:"worker"`
 	Running int64  `json:"running"`
 	Expired int64  `json:"expired"`
+}
+
+type statsRun struct {
+	Task     string `json:"task"`
+	Agent    string `json:"agent"`
+	Worker   string `json:"worker"`
+	Attempt  int    `json:"attempt"`
+	AgeMs    int64  `json:"ageMs"`
+	LastSeq  int64  `json:"lastSeq"`
+	SilentMs int64  `json:"silentMs"` // since the last event
 }
 
 type statsReplica struct {
@@ -133,6 +144,9 @@ func newStats(o *store.Overview) stats {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
 		}),
 		Workers:  turned(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
+		Runs: turned(o.Runs, func(r store.RunSeen) statsRun {
+			return statsRun{r.Task.String(), r.Agent, r.Worker, r.Attempt, r.Age.Milliseconds(), r.LastSeq, r.Silent.Milliseconds()}
+		}),
 		Replicas: turned(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
 		Webhooks: statsWebhooks{p.Webhooks, p.Events, p.Failing, p.Dead, p.Disabled, p.Oldest.Milliseconds()},
 		Destinations: turned(o.Down, func(d store.DestinationDown) statsDestination {
@@ -164,6 +178,13 @@ func showStats(app *App, o *store.Overview) error {
 	tw.table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, turned(o.Workers, func(l store.WorkerLoad) []string {
 		return []string{cell(l.Worker), number(l.Running), number(l.Expired)}
 	}))
+	shown := o.Runs[:min(len(o.Runs), 20)]
+	tw.table("Runs, longest silent first", []string{"TASK", "AGENT", "WORKER", "ATTEMPT", "AGE", "LAST EVENT"}, turned(shown, func(r store.RunSeen) []string {
+		return []string{r.Task.String(), cell(r.Agent), cell(r.Worker), strconv.Itoa(r.Attempt), showDuration(max(r.Age, 0)), showDuration(max(r.Silent, 0)) + " ago"}
+	}))
+	if len(shown) < len(o.Runs) && tw.err == nil {
+		_, tw.err = fmt.Fprintln(tw.w, "  and more: \"a2ad stats -o json\" lists 100, \"a2ad task ls --state working\" all")
+	}
 	tw.table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, turned(o.Replicas, func(r store.ReplicaSeen) []string {
 		return []string{cell(r.Name), strconv.Itoa(r.Connections), map[bool]string{true: "yes", false: "no"}[r.Listens]}
 	}))

@@ -193,6 +193,8 @@ func TestWhatIsBehindShows(t *testing.T) {
 		"UPDATE a2a.task_events SET committed_at = committed_at - interval '3 h' WHERE seq = 1 AND task_id = $1":                                                                         hooked["dead"],
 		"UPDATE a2a.task_events SET committed_at = committed_at - interval '4 h' WHERE seq = 1 AND task_id = $1":                                                                         hooked["deleted"],
 		"UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 s' WHERE task_id = $1":                                                                                 hooked["off"],
+		"UPDATE a2a.tasks SET last_at = last_at - interval '5 h' WHERE id = $1":                                                                                                          hooked["slow"],
+		"UPDATE a2a.task_attempts SET claimed_at = claimed_at - interval '6 h' WHERE task_id = $1":                                                                                       hooked["slow"],
 		"UPDATE a2a.task_ready SET run_at = clock_timestamp() - interval '1 h' WHERE task_id = $1":                                                                                       due,
 		"UPDATE a2a.task_ready SET run_at = clock_timestamp() + interval '1 h' WHERE task_id = $1":                                                                                       later,
 		"INSERT INTO a2a.push_destinations (tenant, origin, open_until) SELECT 'acme', 'rests', t.created_at + interval '1 h' FROM a2a.tasks t WHERE t.id = $1":                          due,
@@ -226,6 +228,14 @@ func TestWhatIsBehindShows(t *testing.T) {
 	same(t, "queue", []int64{2, 1}, []int64{o.Queues[0].Waiting, o.Queues[0].Due})
 	about("the first one in the queue", o.Queues[0].Oldest, time.Hour)
 	same(t, "workers", []store.WorkerLoad{{Worker: "r1", Running: 5, Expired: 1}}, o.Workers)
+	if len(o.Runs) != 5 || o.Runs[0].Task != hooked["slow"] || o.Runs[0].Agent != agent || o.Runs[0].Worker != "r1" || o.Runs[0].Attempt != 1 || o.Runs[0].LastSeq != 2 {
+		t.Fatalf("runs %+v", o.Runs)
+	}
+	about("the run that began first", o.Runs[0].Age, 6*time.Hour)
+	about("the run that is silent", o.Runs[0].Silent, 5*time.Hour)
+	if o.Runs[1].Silent > o.Runs[0].Silent || o.Runs[1].Silent > 10*time.Minute {
+		t.Errorf("the second run has been silent for %s", o.Runs[1].Silent)
+	}
 	about("the oldest event", o.Push.Oldest, 2*time.Hour)
 	o.Push.Oldest = 0
 	same(t, "webhooks", store.PushBacklog{Webhooks: 2, Events: 4, Failing: 1, Dead: 1, Disabled: 1}, o.Push)

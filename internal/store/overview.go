@@ -20,6 +20,7 @@ type Overview struct {
 	Tasks        []TaskCount // by agent and state
 	Queues       []QueueDepth
 	Workers      []WorkerLoad
+	Runs         []RunSeen // at most a hundred, those that have been silent longest first
 	Replicas     []ReplicaSeen
 	Push         PushBacklog
 	Down         []DestinationDown // at most a hundred
@@ -63,6 +64,17 @@ type WorkerLoad struct {
 	Worker  string
 	Running int64
 	Expired int64 // of these, those whose lease has run out
+}
+
+// RunSeen is a task that a worker holds under a lease.
+type RunSeen struct {
+	Task    a2a.ID
+	Agent   string
+	Worker  string
+	Attempt int
+	Age     time.Duration // since the claim
+	LastSeq int64
+	Silent  time.Duration // since its last event, which may be that of the claim
 }
 
 // ReplicaSeen is a server that is connected, by the names of its connections.
@@ -151,8 +163,18 @@ func (o *Overview) readWork(ctx context.Context, q *dbsqlc.Queries) (err error) 
 		o.Queues = append(o.Queues, QueueDepth{Agent: r.Queue, Waiting: r.Waiting, Due: r.Due, Oldest: time.Duration(r.OldestMs) * time.Millisecond})
 	}
 	leases, err := q.CountLeases(ctx)
+	if err != nil {
+		return err
+	}
 	for _, r := range leases {
 		o.Workers = append(o.Workers, WorkerLoad(r))
+	}
+	runs, err := q.RunsBySilence(ctx, 100)
+	for _, r := range runs {
+		o.Runs = append(o.Runs, RunSeen{
+			Task: r.TaskID.Bytes, Agent: r.Agent, Worker: r.Worker, Attempt: int(r.Attempt), LastSeq: r.LastSeq,
+			Age: time.Duration(r.AgeMs) * time.Millisecond, Silent: time.Duration(r.SilentMs) * time.Millisecond,
+		})
 	}
 	return err
 }

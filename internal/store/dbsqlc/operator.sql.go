@@ -285,6 +285,57 @@ func (q *Queries) RetrySource(ctx context.Context, id pgtype.UUID) (RetrySourceR
 	return i, err
 }
 
+const runsBySilence = `-- name: RunsBySilence :many
+SELECT l.task_id, t.agent, l.worker, a.attempt, t.last_seq,
+  (extract(epoch FROM clock_timestamp() - a.claimed_at) * 1000)::bigint AS age_ms,
+  (extract(epoch FROM clock_timestamp() - t.last_at) * 1000)::bigint AS silent_ms
+FROM a2a.task_leases l
+JOIN a2a.tasks t ON t.id = l.task_id
+JOIN a2a.task_attempts a ON a.task_id = l.task_id AND a.epoch = l.epoch
+ORDER BY t.last_at, l.task_id
+LIMIT $1::int
+`
+
+type RunsBySilenceRow struct {
+	TaskID   pgtype.UUID
+	Agent    string
+	Worker   string
+	Attempt  int32
+	LastSeq  int64
+	AgeMs    int64
+	SilentMs int64
+}
+
+// RunsBySilence lists runs, those whose last event is the oldest first: a worker that hangs renews its lease and
+// reports nothing.
+func (q *Queries) RunsBySilence(ctx context.Context, max int32) ([]RunsBySilenceRow, error) {
+	rows, err := q.db.Query(ctx, runsBySilence, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsBySilenceRow
+	for rows.Next() {
+		var i RunsBySilenceRow
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.Agent,
+			&i.Worker,
+			&i.Attempt,
+			&i.LastSeq,
+			&i.AgeMs,
+			&i.SilentMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sealedWith = `-- name: SealedWith :many
 SELECT x.key_id::text AS key_id, count(*) AS secrets, ((array_agg(x.place))[1])::text AS place, ((array_agg(x.name))[1])::text AS name, ((array_agg(x.sealed))[1])::bytea AS sealed
 FROM (
