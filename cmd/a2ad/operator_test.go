@@ -531,8 +531,8 @@ func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
 			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
 			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
 		},
-		Queues:   []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
-		Workers:  []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
+		Queues:  []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
+		Workers: []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
 		Runs: []store.RunSeen{
 			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute, LastSeq: 41, Silent: 19 * time.Minute},
 			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second, LastSeq: 2, Silent: 200 * time.Millisecond},

@@ -143,7 +143,7 @@ func newStats(o *store.Overview) stats {
 		Queues: turned(o.Queues, func(q store.QueueDepth) statsQueue {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
 		}),
-		Workers:  turned(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
+		Workers: turned(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
 		Runs: turned(o.Runs, func(r store.RunSeen) statsRun {
 			return statsRun{r.Task.String(), r.Agent, r.Worker, r.Attempt, r.Age.Milliseconds(), r.LastSeq, r.Silent.Milliseconds()}
 		}),

@@ -39,8 +39,12 @@ type Migration struct {
 }
 
 // MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one migrates, the
-// others wait and find nothing left to do. A database that is newer than this binary is left alone.
+// others wait and find nothing left to do. A database that is newer than this binary is left alone. A login that lacks a right that
+// the first steps need changes nothing; the error has the SQL that an administrator has to run.
 func MigrateUp(ctx context.Context, url string) error {
+	if err := checkRights(ctx, url); err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
 	return withProvider(ctx, url, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return migrated("migrate up", err)
