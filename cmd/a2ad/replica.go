@@ -81,17 +81,17 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 			r.close()
 		}
 	}()
-	if r.api, err = net.Listen("tcp", string(cfg.Listen)); err != nil {
-		return nil, fmt.Errorf("A2AD_LISTEN: %w", err)
+	if r.api, err = listen("A2AD_LISTEN", cfg.Listen); err != nil {
+		return nil, err
 	}
 	if cfg.GRPCListen != "" {
-		if r.grpc, err = net.Listen("tcp", string(cfg.GRPCListen)); err != nil {
-			return nil, fmt.Errorf("A2AD_GRPC_LISTEN: %w", err)
+		if r.grpc, err = listen("A2AD_GRPC_LISTEN", cfg.GRPCListen); err != nil {
+			return nil, err
 		}
 	}
 	if cfg.AdminListen != "" {
-		if r.admin, err = net.Listen("tcp", string(cfg.AdminListen)); err != nil {
-			return nil, fmt.Errorf("A2AD_ADMIN_LISTEN: %w", err)
+		if r.admin, err = listen("A2AD_ADMIN_LISTEN", cfg.AdminListen); err != nil {
+			return nil, err
 		}
 	}
 	r.openMetrics()
