@@ -28,6 +28,7 @@ type waiter struct {
 	wake       func() // called with the shard's lock held
 	shard      *shard
 	key        string
+	keyOnly    bool    // WakeAll passes it over
 	prev, next *waiter // guarded by shard.mu
 	stopped    bool    // guarded by shard.mu
 }
@@ -51,9 +52,15 @@ func (h *Hub) Wait(key string) (wake <-chan struct{}, stop func()) {
 
 // Watch has wake called at each Wake of the key, from now on until stop returns. It must not
 // block, nor use the Hub. Calling stop again does nothing.
-func (h *Hub) Watch(key string, wake func()) (stop func()) {
+func (h *Hub) Watch(key string, wake func()) (stop func()) { return h.watch(key, wake, false) }
+
+// WatchKey is Watch for one of very many keys: WakeAll does not call wake. Whoever uses it also
+// watches a key of its own, and then looks for the news of all its keys together.
+func (h *Hub) WatchKey(key string, wake func()) (stop func()) { return h.watch(key, wake, true) }
+
+func (h *Hub) watch(key string, wake func(), keyOnly bool) (stop func()) {
 	s := h.shard(key)
-	w := &waiter{wake: wake, shard: s, key: key}
+	w := &waiter{wake: wake, shard: s, key: key, keyOnly: keyOnly}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first == nil {
@@ -99,13 +106,17 @@ func (h *Hub) Wake(keys ...string) {
 	}
 }
 
-// WakeAll wakes every waiter. It never blocks.
+// WakeAll wakes every waiter, but those of WatchKey. It never blocks.
 func (h *Hub) WakeAll() {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
 		for _, w := range s.first {
-			w.wakeList()
+			for ; w != nil; w = w.next {
+				if !w.keyOnly {
+					w.wake()
+				}
+			}
 		}
 		s.mu.Unlock()
 	}

@@ -50,6 +50,27 @@ func TestWakeReachesTheWaitersOfItsKey(t *testing.T) {
 	}
 }
 
+func TestWakeAllPassesOverWatchersOfOneKey(t *testing.T) {
+	t.Parallel()
+	var h Hub
+	calls := 0
+	stop := h.WatchKey("task:a", func() { calls++ })
+	all, stopAll := h.Wait("tasks")
+	defer stopAll()
+	h.WakeAll()
+	if calls != 0 || !woken(all) {
+		t.Errorf("WakeAll made %d calls, want none", calls)
+	}
+	h.Wake("task:a")
+	if calls != 1 || woken(all) {
+		t.Errorf("Wake made %d calls, want 1", calls)
+	}
+	stop()
+	if n := keysHeld(&h); n != 1 {
+		t.Errorf("%d keys are held after stop, want 1", n)
+	}
+}
+
 func TestWakesMergeToOneToken(t *testing.T) {
 	t.Parallel()
 	var h Hub

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -19,16 +20,17 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 // memory is a log that can be made to fail and to wait.
 type memory struct {
-	mu      sync.Mutex
-	entries map[a2a.ID][]a2a.Entry // guarded by mu
-	reads   int                    // guarded by mu
-	polls   int                    // guarded by mu
-	atOnce  int                    // guarded by mu; reads in progress
-	most    int                    // guarded by mu; most reads in progress at once
-	fail    func(n int) error      // guarded by mu; asked before the nth read
-	gate    chan struct{}          // guarded by mu; a read waits for it, if not nil
-	reading chan struct{}          // a read has begun; room for all
-	hold    chan struct{}          // guarded by mu; a read that has read waits for it, if not nil
+	mu        sync.Mutex
+	entries   map[a2a.ID][]a2a.Entry // guarded by mu
+	reads     int                    // guarded by mu
+	polls     int                    // guarded by mu
+	atOnce    int                    // guarded by mu; reads in progress
+	most      int                    // guarded by mu; most reads in progress at once
+	fail      func(n int) error      // guarded by mu; asked before the nth read
+	failPolls int                    // guarded by mu; polls that are yet to fail
+	gate      chan struct{}          // guarded by mu; a read waits for it, if not nil
+	reading   chan struct{}          // a read has begun; room for all
+	hold      chan struct{}          // guarded by mu; a read that has read waits for it, if not nil
 }
 
 func newMemory() *memory {
@@ -78,6 +80,10 @@ func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead, go
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.polls++
+	if m.failPolls > 0 {
+		m.failPolls--
+		return nil, nil, errors.New("unreachable")
+	}
 	for i, id := range ids {
 		switch log := m.entries[id]; {
 		case len(log) == 0:

@@ -34,9 +34,15 @@ type Log interface {
 var ErrGone = a2a.Errorf(a2a.CodeTaskNotFound, "the task, or the rest of its log, was removed")
 
 // Hub tells when to look: it calls wake whenever key was woken, until stop. wake does not block.
+// Where wakes may have been missed, those of any key, it calls the wake of Watch but not that of
+// WatchKey.
 type Hub interface {
 	Watch(key string, wake func()) (stop func())
+	WatchKey(key string, wake func()) (stop func())
 }
+
+// keyAll is a key that is never woken by name: it stands for all followed tasks.
+const keyAll = "tasks"
 
 // Item is one event of a log. It is shared by all who follow the log: do not change it.
 type Item struct {
@@ -83,6 +89,7 @@ const (
 	ringBytes    = 1 << 20 // and about how much of them
 	pageSize     = 200     // events per read
 	catchUpReads = 8       // reads at once of cursors that are behind
+	topicReads   = 4       // reads at once of the news of followed tasks
 )
 
 // Follower follows any number of logs for one process. Use New.
@@ -92,7 +99,9 @@ type Follower struct {
 	poll   time.Duration
 	logger *slog.Logger
 
-	reads   *semaphore.Weighted
+	reads   *semaphore.Weighted // of cursors that are behind
+	looks   *semaphore.Weighted // of topics
+	missed  chan struct{}       // has a token when wakes may have been missed; room for one
 	flights singleflight.Group
 	hits    atomic.Int64
 
@@ -103,33 +112,56 @@ type Follower struct {
 
 // New returns a Follower that polls every interval besides listening to hub.
 func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
-	return &Follower{
-		log: log, hub: hub, poll: poll, logger: logger, reads: semaphore.NewWeighted(catchUpReads),
-		topics: make(map[a2a.ID]*topic),
+	f := &Follower{
+		log: log, hub: hub, poll: poll, logger: logger,
+		reads: semaphore.NewWeighted(catchUpReads), looks: semaphore.NewWeighted(topicReads),
+		missed: make(chan struct{}, 1), topics: make(map[a2a.ID]*topic),
 	}
+	hub.Watch(keyAll, f.miss) // for as long as there is the hub
+	return f
 }
 
 // PollHits returns how often the poll found events that no wake had told of: about none in health.
 func (f *Follower) PollHits() int64 { return f.hits.Load() }
 
-// Run polls all followed logs with one query per interval until ctx is done, and returns
-// when no cursor is left open.
+// Run polls all followed logs with one query per interval, and at once when wakes may have been
+// missed, until ctx is done. It returns when no cursor is left open.
 func (f *Follower) Run(ctx context.Context) error {
 	timer := time.NewTimer(f.poll)
 	defer timer.Stop()
-	for {
+	missed := false
+	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			f.wg.Wait()
 			return nil
 		case <-timer.C:
+		case <-f.missed:
+			missed, failures = true, 0
 		}
-		f.pollAll(ctx)
-		timer.Reset(backoff.Jitter(f.poll, nil))
+		wait := backoff.Jitter(f.poll, nil)
+		switch ok := f.pollAll(ctx, missed); {
+		case ok:
+			missed = false
+		case missed: // it is still to be found
+			failures++
+			wait = min(wait, retryPolicy.Delay(failures, nil))
+		}
+		timer.Reset(wait)
 	}
 }
 
-func (f *Follower) pollAll(ctx context.Context) {
+// miss has all followed tasks looked for at once.
+func (f *Follower) miss() {
+	select {
+	case f.missed <- struct{}{}:
+	default:
+	}
+}
+
+// pollAll looks for news of all followed tasks, and reports whether it could. Expected news, after
+// wakes may have been missed, does not count as a hit.
+func (f *Follower) pollAll(ctx context.Context, expected bool) (ok bool) {
 	f.mu.Lock()
 	ids, seen := make([]a2a.ID, 0, len(f.topics)), make([]int64, 0, len(f.topics))
 	made := make([]*topic, 0, len(f.topics)) // nil: the poll may miss the task because it comes before it
@@ -143,23 +175,25 @@ func (f *Follower) pollAll(ctx context.Context) {
 	}
 	f.mu.Unlock()
 	if len(ids) == 0 {
-		return
+		return true
 	}
 	ahead, gone, err := f.log.Ahead(ctx, ids, seen)
 	if err != nil {
 		f.logger.WarnContext(ctx, "poll of followed tasks", "err", err)
-		return
+		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, id := range ahead {
 		if t := f.topics[id]; t != nil {
-			f.hits.Add(1)
+			if !expected {
+				f.hits.Add(1)
+			}
 			t.look()
 		}
 	}
 	if len(gone) == 0 {
-		return
+		return true
 	}
 	lost := make(map[a2a.ID]bool, len(gone))
 	for _, id := range gone {
@@ -170,6 +204,7 @@ func (f *Follower) pollAll(ctx context.Context) {
 			made[i].vanish()
 		}
 	}
+	return true
 }
 
 // Offer hands over events that this process has just committed, so that cursors here need
@@ -209,7 +244,7 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 		f.wg.Add(1) // until it has been left
 		// Wakes come before the first look, and before a task is made that is not looked for:
 		// nothing falls between.
-		t.unwatch = f.hub.Watch("task:"+task.String(), t.look)
+		t.unwatch = f.hub.WatchKey("task:"+task.String(), t.look)
 		if !fresh {
 			t.look()
 		}

@@ -419,7 +419,7 @@ func TestCursorsComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	stay.Close()
-	if n := f.hub.Waiters(); n != 0 {
+	if n := f.hub.Waiters(); n != 1 {
 		// The topic's goroutine ends soon after its last cursor; its waiter goes with it.
 		f.awaitNoWaiters()
 	}
@@ -433,7 +433,7 @@ func (f *fixture) awaitNoWaiters() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	end := time.After(20 * time.Second)
-	for f.hub.Waiters() > 0 {
+	for f.hub.Waiters() > 1 { // one is the follower's own
 		select {
 		case <-tick.C:
 		case <-end:
@@ -590,4 +590,63 @@ func TestCursorBehindRemovedEventsEnds(t *testing.T) {
 			t.Errorf("%s: Next = %d events, %v, want ErrGone", name, len(items), err)
 		}
 	}
+}
+
+// When wakes may have been missed, one look at all followed tasks says which have news: those alone
+// are read, a few at a time.
+func TestMissedWakesCostOneLook(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	const streams, news = 300, 20
+	cursors := make([]*stream.Cursor, streams)
+	for i := range cursors {
+		task := store.NewTaskID()
+		f.log.commit(task, 1)
+		cursors[i] = f.follow(task, 1, 1)
+		receive(t, "first look", f.log.reading)
+		if i < news {
+			f.log.commit(task, 2)
+		}
+	}
+	gate := make(chan struct{})
+	f.log.mu.Lock()
+	f.log.gate = gate
+	before, polls := f.log.reads, f.log.polls
+	f.log.mu.Unlock()
+	f.hub.WakeAll()
+	for range 4 {
+		receive(t, "a read of a task with news", f.log.reading)
+	}
+	close(gate)
+	for _, c := range cursors[:news] {
+		read(t, c, 1, 3)
+	}
+	if got := f.log.pollCount() - polls; got != 1 {
+		t.Errorf("%d looks at all tasks, want 1", got)
+	}
+	if got := f.log.readCount() - before; got != news {
+		t.Errorf("%d reads, want %d", got, news)
+	}
+	if most := f.log.mostAtOnce(); most > 4 {
+		t.Errorf("%d reads at once", most)
+	}
+	if n := f.PollHits(); n != 0 {
+		t.Errorf("%d poll hits, want none: it was known that wakes were missed", n)
+	}
+}
+
+// A look that fails after wakes were missed is repeated: the poll is far away.
+func TestALookForMissedWakesIsRepeated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1)
+	c := f.follow(task, 1, 1)
+	receive(t, "first look", f.log.reading)
+	f.log.mu.Lock()
+	f.log.failPolls = 3
+	f.log.mu.Unlock()
+	f.log.commit(task, 1)
+	f.hub.WakeAll()
+	read(t, c, 1, 2)
 }

@@ -110,6 +110,10 @@ func (t *topic) pause(d time.Duration) bool {
 
 // read takes a page behind the tail; more says that there may be another one.
 func (t *topic) read() (more bool, err error) {
+	if err := t.f.looks.Acquire(t.ctx, 1); err != nil {
+		return false, err
+	}
+	defer t.f.looks.Release(1)
 	tail := t.last()
 	entries, err := t.f.log.EventsAfter(t.ctx, t.task, tail, pageSize)
 	if err != nil {
