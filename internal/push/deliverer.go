@@ -184,7 +184,7 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	defer d.drop(h)
 	task, err := d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{Artifacts: true})
 	if err != nil {
-		return errors.Join(err, d.cfg.Store.ReleasePush(ctx, due))
+		return errors.Join(err, d.unread(ctx, due, a2a.CodeOf(err) == a2a.CodeUnavailable))
 	}
 	req, err := d.request(due, task, h.held)
 	if err != nil {
@@ -239,6 +239,22 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	if disabled {
 		log.WarnContext(ctx, "destination disabled: it has failed for too long", "tenant", due.Tenant)
 	}
+	return err
+}
+
+// unread gives back a webhook whose task cannot be read now. Given back at once it would be claimed
+// again at once: if the database is unreachable the next try waits for a poll, and if the read fails
+// for another reason that was a try, and the next one waits for its time.
+func (d *Deliverer) unread(ctx context.Context, due *store.Delivery, away bool) error {
+	if away {
+		timer := time.NewTimer(backoff.Jitter(d.cfg.Poll, nil))
+		defer timer.Stop()
+		<-timer.C
+		return d.cfg.Store.ReleasePush(ctx, due)
+	}
+	t := store.Try{Class: string(ClassInternal), Reason: "the server could not read the task"}
+	fate, delay := d.cfg.Schedule.Next(due.Attempt+1, Result{Class: ClassInternal}, nil)
+	_, err := d.cfg.Store.Failed(ctx, due, &t, store.Failure{Fate: string(fate), Delay: delay})
 	return err
 }
 

@@ -683,3 +683,26 @@ func TestStoppingDelivererLetsRequestsEnd(t *testing.T) {
 		t.Errorf("ledger %+v", b.tries(p))
 	}
 }
+
+// A task that cannot be read would be claimed and given back for ever, as fast as the database goes:
+// that counts as a try, and the next one waits for its time.
+func TestATaskThatCannotBeReadIsTriedByTheSchedule(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	task := b.task(a2a.PushConfig{URL: "http://127.0.0.1:1/hook"})
+	b.run(task, status(a2a.StateWorking))
+	if _, err := b.sql.Exec(t.Context(), "DELETE FROM a2a.task_events WHERE task_id = $1", task); err != nil {
+		t.Fatal(err)
+	}
+	b.deliver(func(c *DelivererConfig) { c.Schedule.Waits = []time.Duration{0, time.Hour, time.Hour} })
+	p := b.await(task, "tried", func(p store.PushRow) bool {
+		if n := strings.Count(b.logged(), "msg=webhook"); n > 20 {
+			t.Fatalf("%d tries to read it", n)
+		}
+		return p.Attempt > 0
+	})
+	b.await(task, "free", func(p store.PushRow) bool { return p.State == "active" && p.Attempt == 1 })
+	if tries := b.tries(p); len(tries) != 1 || tries[0].Class != string(ClassInternal) || tries[0].Reason == "" || strings.Contains(tries[0].Reason, "not found") {
+		t.Errorf("the ledger has %+v", tries)
+	}
+}
