@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
@@ -32,15 +35,43 @@ type rig struct {
 	store *store.Store
 	drain context.CancelFunc
 	take  func(agent string) (store.Slot, bool) // nil: no worker has room for a new task
+	runs  statements
+}
+
+// statements are those that ran on the pool of runs.
+type statements struct {
+	mu    sync.Mutex
+	names map[string]bool // guarded by mu
+}
+
+func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.HasSuffix(conn.Config().RuntimeParams["application_name"], "-worker") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), " ")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.names[name] = true
+	}
+	return ctx
+}
+
+func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// take returns the names since the last time.
+func (s *statements) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := slices.Sorted(maps.Keys(s.names))
+	s.names = map[string]bool{}
+	return names
 }
 
 func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
-	r := &rig{t: t, ctx: t.Context()}
+	r := &rig{t: t, ctx: t.Context(), runs: statements{names: map[string]bool{}}}
 	s, err := store.Open(t.Context(), store.Config{
-		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake,
+		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs,
 		Take: func(agent string) (store.Slot, bool) {
 			if r.take == nil {
 				return store.Slot{}, false

@@ -31,6 +31,7 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 // Stream is one client's view of one task. It is not safe for concurrent use.
 type Stream struct {
 	TaskID  a2a.ID
+	caller  store.Caller
 	rules   a2a.StreamRules
 	history *int // of the Task it starts with
 	endedOK bool // there may be nothing to follow
@@ -109,7 +110,7 @@ func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
+	s := &Stream{caller: c, rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
 	if err := e.openMessageStream(ctx, s, agent, &in, op); err != nil {
 		s.Close()
 		return nil, err
@@ -186,7 +187,7 @@ func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
+	s := &Stream{TaskID: id, caller: c, rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
 		err = e.openSnapshot(ctx, s, false)
 	} else {
@@ -206,7 +207,7 @@ func hasEnded(state a2a.State) error {
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
 // status follows as the last event where clients wait for one (T-04 in docs/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
-	t, err := e.store.SnapshotOfAny(ctx, s.TaskID, store.Want{History: s.history, Artifacts: true})
+	t, err := e.store.Snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if s.rules.ResumeAsTask {
 		want = store.Want{History: s.history, Artifacts: true}
 	}
-	t, err := e.store.SnapshotOfAny(ctx, s.TaskID, want)
+	t, err := e.store.Snapshot(ctx, s.caller, s.TaskID, want)
 	if err != nil {
 		return err
 	}

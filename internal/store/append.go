@@ -348,7 +348,7 @@ func batchIDs(items []*append_, rows []dbsqlc.EventAppendRow) (p dbsqlc.BatchesA
 func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
 	var rows []dbsqlc.EventsAfterRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Max: int32(limit)})
+		rows, err = s.reads().EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Max: int32(limit)})
 		return err
 	})
 	if err != nil {
@@ -379,7 +379,7 @@ func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit
 // EventUID returns the uid of one event; ok is false if there is none.
 func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
 	err = s.repeat(ctx, func() error {
-		u, err := dbsqlc.New(s.work).EventUID(ctx, pgID(task), seq)
+		u, err := s.reads().EventUID(ctx, pgID(task), seq)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -394,7 +394,7 @@ func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.I
 
 // Ahead returns those tasks that have events behind the given seqs, and those that there are not.
 func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
-	rows, err := dbsqlc.New(s.work).TasksAhead(ctx, pgIDs(ids), seen)
+	rows, err := s.reads().TasksAhead(ctx, pgIDs(ids), seen)
 	if err != nil {
 		return nil, nil, fmt.Errorf("poll tasks: %w", unavailable(err))
 	}

@@ -120,7 +120,7 @@ func OnPools(ctx context.Context, s *Store, f func(pool string, conn *pgx.Conn) 
 
 // QueryAs runs a query as requests of a caller do, for one value.
 func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) error {
-	return callerDB{s, c}.QueryRow(ctx, sql).Scan(value)
+	return requestDB{store: s, set: setCaller, args: c.settings()}.QueryRow(ctx, sql).Scan(value)
 }
 
 // BoundCancels is what the connections of a store are dialed with.
@@ -133,4 +133,30 @@ func CountTasks(ctx context.Context, s *Store, pages int64) (list []TaskCount, e
 		return err
 	})
 	return list, err
+}
+
+// HoldPool takes every connection of a pool, or the room of reads that no caller is named for, until
+// release.
+func HoldPool(ctx context.Context, s *Store, name string) (release func(), err error) {
+	if name == "reads" {
+		n := int64(0)
+		for s.readRoom.TryAcquire(1) {
+			n++
+		}
+		return func() { s.readRoom.Release(n) }, nil
+	}
+	p := map[string]*pgxpool.Pool{"api": s.api, "worker": s.work}[name]
+	var held []*pgxpool.Conn
+	for range p.Config().MaxConns {
+		conn, err := p.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, conn)
+	}
+	return func() {
+		for _, conn := range held {
+			conn.Release()
+		}
+	}, nil
 }

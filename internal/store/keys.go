@@ -66,7 +66,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, lif
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.repeat(ctx, func() (err error) {
-		r, err = dbsqlc.New(s.work).APIKeyByID(ctx, id)
+		r, err = s.signIns().APIKeyByID(ctx, id)
 		return err
 	})
 	switch {

@@ -152,9 +152,9 @@ func (s *Store) Snapshot(ctx context.Context, c Caller, id a2a.ID, w Want) (*a2a
 }
 
 // SnapshotOfAny reads one task, whosever it is, or returns a2a.ErrTaskNotFound: for the
-// operator, and for streams, which have checked that the caller may see it.
+// operator.
 func (s *Store) SnapshotOfAny(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
-	return s.snapshot(ctx, dbsqlc.New(s.work), id, w)
+	return s.snapshot(ctx, s.reads(), id, w)
 }
 
 func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Want) (*a2a.Task, error) {
@@ -177,7 +177,7 @@ func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*
 	p := dbsqlc.TaskSnapshotAtParams{ID: pgID(id), Seq: seq, History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() error {
-		at, err := dbsqlc.New(s.work).TaskSnapshotAt(ctx, p)
+		at, err := s.reads().TaskSnapshotAt(ctx, p)
 		rows = make([]dbsqlc.TaskSnapshotsRow, len(at))
 		for i := range at {
 			rows[i] = dbsqlc.TaskSnapshotsRow(at[i])

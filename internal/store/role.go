@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
@@ -43,17 +45,36 @@ func roleError(err error, conn *pgx.Conn, role string) error {
 
 // as returns what queries for a caller run on: the row policies show them the caller's rows
 // alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
-func (s *Store) as(c Caller) *dbsqlc.Queries { return dbsqlc.New(callerDB{s, c}) }
-
-// callerDB sends each query behind the role and the settings that the row policies go by. Without
-// a BEGIN the two are one transaction, and role and settings end with it: whatever the connection
-// was before, a caller's query is never run as another role.
-type callerDB struct {
-	store *Store
-	Caller
+func (s *Store) as(c Caller) *dbsqlc.Queries {
+	return dbsqlc.New(requestDB{store: s, set: setCaller, args: c.settings()})
 }
 
-const setCaller = "SELECT set_config('role', '" + roleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+// reads returns what reads of tasks for no caller in particular run on, for streams and webhooks
+// that a request has been let through to. They use the pool of requests and not that of runs, which
+// they would hold up, and no more than half of it, so that requests have the rest.
+func (s *Store) reads() *dbsqlc.Queries {
+	return dbsqlc.New(requestDB{store: s, set: setReader, room: s.readRoom})
+}
+
+// signIns returns what finds out who a caller is: on the pool of requests.
+func (s *Store) signIns() *dbsqlc.Queries {
+	return dbsqlc.New(requestDB{store: s, set: setReader})
+}
+
+// requestDB sends each query behind the role, and for a caller the settings that the row policies
+// go by. Without a BEGIN the two are one transaction, and role and settings end with it: whatever
+// the connection was before, a caller's query is never run as another role.
+type requestDB struct {
+	store *Store
+	set   string
+	args  []any
+	room  *semaphore.Weighted // to be entered first, if not nil
+}
+
+const (
+	setCaller = "SELECT set_config('role', '" + roleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+	setReader = "SELECT set_config('role', '" + roleWorker + "', true)"
+)
 
 func (c Caller) settings() []any {
 	sharing := "owner"
@@ -63,20 +84,20 @@ func (c Caller) settings() []any {
 	return []any{c.Tenant, c.Owner, sharing}
 }
 
-var errCallersRead = errors.New("a caller's queries only read")
+var errRequestsRead = errors.New("queries of requests only read")
 
-// Exec is not for callers: what they write is written by the worker role, with tenant and
+// Exec is not for requests: what they write is written by the worker role, with tenant and
 // owner bound.
-func (callerDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return pgconn.CommandTag{}, errCallersRead
+func (requestDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errRequestsRead
 }
 
 // Query runs a query. The connection is free when the rows are closed.
-func (d callerDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	var b pgx.Batch
-	b.Queue(setCaller, d.settings()...)
+	b.Queue(d.set, d.args...)
 	b.Queue(sql, args...)
-	conn, err := d.store.acquire(ctx, d.store.api)
+	conn, free, err := d.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +109,32 @@ func (d callerDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows,
 	}
 	if err != nil {
 		res.Close()
-		conn.Release()
+		free()
 		return nil, err
 	}
-	return callerRows{rows, res, conn}, nil
+	return requestRows{rows, res, free}, nil
+}
+
+// acquire takes a connection, and returns what gives it back. Calling that again does nothing.
+func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func(), err error) {
+	if d.room == nil {
+		conn, err = d.store.acquire(ctx, d.store.api)
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, conn.Release, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, d.store.cfg.AcquireTimeout)
+	defer cancel()
+	if err := d.room.Acquire(wait, 1); err != nil {
+		return nil, nil, busy(ctx, wait, err)
+	}
+	conn, err = d.store.acquire(ctx, d.store.api)
+	if err != nil {
+		d.room.Release(1)
+		return nil, nil, err
+	}
+	return conn, sync.OnceFunc(func() { conn.Release(); d.room.Release(1) }), nil
 }
 
 // acquire takes a connection. A caller who has to wait for one for too long is told so, instead
@@ -100,39 +143,47 @@ func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn,
 	wait, cancel := context.WithTimeout(ctx, s.cfg.AcquireTimeout)
 	defer cancel()
 	conn, err := pool.Acquire(wait)
-	if err != nil && wait.Err() != nil && ctx.Err() == nil {
-		err = a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is busy"}.With(fmt.Errorf("no free connection: %w", err))
+	if err != nil {
+		return nil, busy(ctx, wait, err)
 	}
-	return conn, err
+	return conn, nil
+}
+
+// busy is the error of a wait for a connection that lasted too long.
+func busy(ctx, wait context.Context, err error) error {
+	if wait.Err() != nil && ctx.Err() == nil {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is busy"}.With(fmt.Errorf("no free connection: %w", err))
+	}
+	return err
 }
 
 // QueryRow runs a query for one row.
-func (d callerDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (d requestDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := d.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
-	return callerRow{rows, err}
+	return requestRow{rows, err}
 }
 
-// callerRows frees the connection with the rows.
-type callerRows struct {
+// requestRows frees the connection with the rows.
+type requestRows struct {
 	pgx.Rows
 	batch pgx.BatchResults
-	conn  *pgxpool.Conn
+	free  func()
 }
 
-func (r callerRows) Close() {
+func (r requestRows) Close() {
 	r.Rows.Close()
 	r.batch.Close()
-	r.conn.Release()
+	r.free()
 }
 
-// callerRow is the first of the rows.
-type callerRow struct {
+// requestRow is the first of the rows.
+type requestRow struct {
 	rows pgx.Rows
 	err  error
 }
 
 // Scan reads the row, or returns pgx.ErrNoRows.
-func (r callerRow) Scan(dest ...any) error {
+func (r requestRow) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
@@ -88,8 +89,8 @@ func (c *Config) setDefaults() {
 // Store is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	api     *pgxpool.Pool // reads for callers, behind the row policies: see as
-	work    *pgxpool.Pool // grouped writes, renewals, the log, the operator
+	api     *pgxpool.Pool // reads for requests: see as, reads and signIns
+	work    *pgxpool.Pool // grouped writes, renewals, what runs read, the operator
 	claims  *pgxpool.Pool // claims: one connection, with plans of its own
 	submits *combiner[submission]
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
@@ -97,6 +98,8 @@ type Store struct {
 	laner   laner
 	totals  totals
 	pushes  pushFloor
+	// readRoom is what reads of the pool of requests may use of it that are not for one caller.
+	readRoom *semaphore.Weighted
 
 	counters counters
 }
@@ -128,6 +131,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
 	}
+	s.readRoom = semaphore.NewWeighted(int64(max(api/2, 1)))
 	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize, crowd: combineItems / 4}
 	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
