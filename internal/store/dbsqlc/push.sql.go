@@ -244,7 +244,7 @@ WITH busy AS MATERIALIZED (
   ORDER BY c.next_attempt_at
   LIMIT 64
 ), cand AS (
-  SELECT f.id, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
+  SELECT f.id, f.origin, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
     CASE WHEN d.open_until IS NULL THEN $3 - coalesce(b.n, 0) ELSE 1 END AS room
   FROM front f
   LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[f.tenant]) AND d.origin = f.origin
@@ -253,7 +253,9 @@ WITH busy AS MATERIALIZED (
   SELECT c.id
   FROM a2a.push_configs c
   JOIN cand ON c.id = ANY (ARRAY[cand.id])
-  WHERE cand.rn <= cand.room
+  WHERE cand.rn <= cand.room AND c.origin = ANY (ARRAY[cand.origin])
+    AND c.state = 'active' AND coalesce(c.deleted_at, 'infinity') = 'infinity' AND c.cursor_seq < c.head_seq
+    AND c.next_attempt_at <= statement_timestamp() AND coalesce(c.lease_until, '-infinity') <= statement_timestamp()
   ORDER BY cand.rn, c.next_attempt_at, c.id
   LIMIT $4::int
   FOR UPDATE OF c SKIP LOCKED
@@ -297,7 +299,9 @@ type PushClaimRow struct {
 // It looks at the oldest few alone whose destination has room, and may so miss some: call it
 // until it returns nothing. What one call gave fills destinations that the next one passes
 // over. No join stands between the index and its limit: it would read all that is due. The floor is the
-// next_attempt_at below which this caller has seen no live row (PushFirst).
+// next_attempt_at below which this caller has seen no live row (PushFirst). What front and cand say is as old as the
+// statement: pick tests all of it again, in the row that it locks, which may have been deleted meanwhile. It does so
+// in words that no partial index knows: the planner would walk over that instead of looking up the id.
 func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushClaimRow, error) {
 	rows, err := q.db.Query(ctx, pushClaim,
 		arg.Lease,
