@@ -29,7 +29,7 @@ WHERE id = sqlc.arg(id) AND (last_used_at IS NULL OR last_used_at < clock_timest
 -- name: APIKeyRevoke :one
 UPDATE a2a.api_keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
 FROM (SELECT b.id, b.revoked_at FROM a2a.api_keys b WHERE b.id = sqlc.arg(id) FOR UPDATE) b
-WHERE k.id = b.id
+WHERE k.id = ANY (ARRAY[b.id])
 RETURNING k.tenant, k.owner, (b.revoked_at IS NOT NULL)::boolean AS before;
 
 -- ServerKeyMake stores a key under a name unless another replica was first.

@@ -116,7 +116,7 @@ SELECT unnest(sqlc.arg(task_ids)::uuid[]), unnest(sqlc.arg(epochs)::bigint[]), u
 DELETE FROM a2a.task_batches b
 WHERE b.ctid = ANY (ARRAY(
   SELECT x.ctid FROM a2a.task_batches x
-  WHERE x.made_at < clock_timestamp() - sqlc.arg(older)::interval
+  WHERE x.made_at < (SELECT clock_timestamp()) - sqlc.arg(older)::interval
   ORDER BY x.made_at
   LIMIT sqlc.arg(batch)::int
   FOR UPDATE SKIP LOCKED));

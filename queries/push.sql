@@ -36,14 +36,15 @@ VALUES (sqlc.arg(id), sqlc.arg(task_id), sqlc.arg(config_id), sqlc.arg(tenant), 
   CASE WHEN sqlc.arg(ended)::boolean THEN 'done' ELSE 'active' END, sqlc.arg(from_seq), sqlc.arg(from_seq), sqlc.arg(head_seq)::bigint,
   CASE WHEN sqlc.arg(head_seq) > sqlc.arg(from_seq) THEN clock_timestamp() ELSE 'infinity' END);
 
--- PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten.
+-- PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten. Where a webhook is
+-- looked up by its id, deleted_at is not tested with IS NULL: the planner would walk over the index of those.
 -- name: PushReplace :exec
 UPDATE a2a.push_configs p
 SET url = sqlc.arg(url), origin = sqlc.arg(origin), schemes = sqlc.arg(schemes)::text[], token = sqlc.narg(token), credentials = sqlc.narg(credentials),
   wire_version = sqlc.arg(wire_version), attempt = 0, target_seq = NULL, reason = NULL,
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
-WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL;
+WHERE p.id = sqlc.arg(id) AND coalesce(p.deleted_at, 'infinity') = 'infinity';
 
 -- TaskHasPush notes in the row that every append locks that the task has a webhook.
 -- name: TaskHasPush :exec
@@ -62,7 +63,7 @@ WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.
 SELECT EXISTS (
   SELECT FROM a2a.push_configs p
   WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
-    AND p.deleted_at IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy;
+    AND coalesce(p.deleted_at, 'infinity') <> 'infinity' AND coalesce(p.lease_until, '-infinity') > clock_timestamp())::boolean AS busy;
 
 -- PushClaimLock lets one claim decide at a time, so that the cap per destination is exact. It
 -- is a statement of its own: the claim takes its snapshot after it.
@@ -236,12 +237,15 @@ WHERE (sqlc.narg(task_id)::uuid IS NULL OR p.task_id = sqlc.narg(task_id)) AND (
 ORDER BY p.id DESC
 LIMIT sqlc.arg(max)::int;
 
--- PushAttempts reads the ledger of one webhook for the operator, newest first.
+-- PushAttempts reads the ledger of one webhook for the operator, newest first. All of that is read and sorted: to have
+-- it in order the planner would walk over the ledger of all.
 -- name: PushAttempts :many
+WITH a AS MATERIALIZED (
+  SELECT a.* FROM a2a.push_attempts a WHERE a.push_id = sqlc.arg(push_id)
+)
 SELECT a.id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, coalesce(a.remote_ip, '')::text AS remote_ip,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason, a.answer
-FROM a2a.push_attempts a
-WHERE a.push_id = sqlc.arg(push_id)
+FROM a
 ORDER BY a.id DESC
 LIMIT sqlc.arg(max)::int;
 
@@ -259,7 +263,7 @@ UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND sqlc.arg(after) >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
-WHERE p.id = sqlc.arg(id) AND p.deleted_at IS NULL
+WHERE p.id = sqlc.arg(id) AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq;
 
 -- PushSecrets reads what is sealed, for the change of keys.
@@ -287,9 +291,9 @@ WITH old AS (
   LIMIT sqlc.arg(max)::int
   FOR UPDATE SKIP LOCKED
 ), gone AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.id = old.id AND old.outcome = 'failed'
+  DELETE FROM a2a.push_attempts a USING old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome = 'failed'
 ), bare AS (
-  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = old.id AND old.outcome <> 'failed'
+  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome <> 'failed'
 )
 SELECT count(*) FROM old;
 
@@ -304,9 +308,9 @@ WITH old AS (
   LIMIT sqlc.arg(max)::int
   FOR UPDATE SKIP LOCKED
 ), a AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = old.id
+  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = ANY (ARRAY[old.id])
 ), p AS (
-  DELETE FROM a2a.push_configs p USING old WHERE p.id = old.id
+  DELETE FROM a2a.push_configs p USING old WHERE p.id = ANY (ARRAY[old.id])
 )
 SELECT count(*) FROM old;
 

@@ -93,7 +93,7 @@ type PushTry struct {
 // PushTries returns the ledger of a webhook, newest first, or ErrNoPush.
 func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry, error) {
 	q := dbsqlc.New(s.work)
-	rows, err := q.PushAttempts(ctx, pgID(row), int32(limit))
+	rows, err := q.PushAttempts(ctx, int32(limit), pgID(row))
 	if err == nil && len(rows) == 0 {
 		var known bool
 		if known, err = q.PushKnown(ctx, pgID(row)); err == nil && !known {

@@ -142,7 +142,7 @@ func (q *Queries) APIKeyList(ctx context.Context) ([]APIKeyListRow, error) {
 const aPIKeyRevoke = `-- name: APIKeyRevoke :one
 UPDATE a2a.api_keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
 FROM (SELECT b.id, b.revoked_at FROM a2a.api_keys b WHERE b.id = $1 FOR UPDATE) b
-WHERE k.id = b.id
+WHERE k.id = ANY (ARRAY[b.id])
 RETURNING k.tenant, k.owner, (b.revoked_at IS NOT NULL)::boolean AS before
 `
 

@@ -82,7 +82,7 @@ const batchesDelete = `-- name: BatchesDelete :execrows
 DELETE FROM a2a.task_batches b
 WHERE b.ctid = ANY (ARRAY(
   SELECT x.ctid FROM a2a.task_batches x
-  WHERE x.made_at < clock_timestamp() - $1::interval
+  WHERE x.made_at < (SELECT clock_timestamp()) - $1::interval
   ORDER BY x.made_at
   LIMIT $2::int
   FOR UPDATE SKIP LOCKED))

@@ -591,9 +591,13 @@ func (q *Queries) TimelineMessages(ctx context.Context, taskID pgtype.UUID) ([]T
 const timelineTries = `-- name: TimelineTries :many
 SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason
-FROM a2a.push_configs p
-JOIN a2a.push_attempts a ON a.push_id = p.id
-WHERE p.task_id = $1
+FROM (
+  SELECT l.id FROM a2a.push_configs l WHERE l.task_id = $1 AND l.deleted_at IS NULL
+  UNION ALL
+  SELECT d.id FROM a2a.push_configs d WHERE d.task_id = $1 AND coalesce(d.deleted_at, 'infinity') <> 'infinity'
+) x
+JOIN a2a.push_configs p ON p.id = ANY (ARRAY[x.id])
+JOIN LATERAL (SELECT id, push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at, duration_ms, remote_ip, status, class, reason, answer FROM a2a.push_attempts t WHERE t.push_id = ANY (ARRAY[p.id]) OFFSET 0) a ON true
 ORDER BY a.id
 LIMIT $2::int
 `

@@ -138,12 +138,14 @@ func (q *Queries) PushAttemptInsert(ctx context.Context, arg PushAttemptInsertPa
 }
 
 const pushAttempts = `-- name: PushAttempts :many
+WITH a AS MATERIALIZED (
+  SELECT a.id, a.push_id, a.task_id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, a.remote_ip, a.status, a.class, a.reason, a.answer FROM a2a.push_attempts a WHERE a.push_id = $2
+)
 SELECT a.id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, coalesce(a.remote_ip, '')::text AS remote_ip,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason, a.answer
-FROM a2a.push_attempts a
-WHERE a.push_id = $1
+FROM a
 ORDER BY a.id DESC
-LIMIT $2::int
+LIMIT $1::int
 `
 
 type PushAttemptsRow struct {
@@ -162,9 +164,10 @@ type PushAttemptsRow struct {
 	Answer     []byte
 }
 
-// PushAttempts reads the ledger of one webhook for the operator, newest first.
-func (q *Queries) PushAttempts(ctx context.Context, pushID pgtype.UUID, max int32) ([]PushAttemptsRow, error) {
-	rows, err := q.db.Query(ctx, pushAttempts, pushID, max)
+// PushAttempts reads the ledger of one webhook for the operator, newest first. All of that is read and sorted: to have
+// it in order the planner would walk over the ledger of all.
+func (q *Queries) PushAttempts(ctx context.Context, max int32, pushID pgtype.UUID) ([]PushAttemptsRow, error) {
+	rows, err := q.db.Query(ctx, pushAttempts, max, pushID)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +204,7 @@ const pushBusy = `-- name: PushBusy :one
 SELECT EXISTS (
   SELECT FROM a2a.push_configs p
   WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean)
-    AND p.deleted_at IS NOT NULL AND p.lease_until > clock_timestamp())::boolean AS busy
+    AND coalesce(p.deleted_at, 'infinity') <> 'infinity' AND coalesce(p.lease_until, '-infinity') > clock_timestamp())::boolean AS busy
 `
 
 type PushBusyParams struct {
@@ -771,7 +774,7 @@ SET url = $1, origin = $2, schemes = $3::text[], token = $4, credentials = $5,
   wire_version = $6, attempt = 0, target_seq = NULL, reason = NULL,
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
-WHERE p.id = $7 AND p.deleted_at IS NULL
+WHERE p.id = $7 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 `
 
 type PushReplaceParams struct {
@@ -784,7 +787,8 @@ type PushReplaceParams struct {
 	ID          pgtype.UUID
 }
 
-// PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten.
+// PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten. Where a webhook is
+// looked up by its id, deleted_at is not tested with IS NULL: the planner would walk over the index of those.
 func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error {
 	_, err := q.db.Exec(ctx, pushReplace,
 		arg.Url,
@@ -803,7 +807,7 @@ UPDATE a2a.push_configs p
 SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
-WHERE p.id = $2 AND p.deleted_at IS NULL
+WHERE p.id = $2 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq
 `
 
@@ -905,9 +909,9 @@ WITH old AS (
   LIMIT $2::int
   FOR UPDATE SKIP LOCKED
 ), a AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = old.id
+  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = ANY (ARRAY[old.id])
 ), p AS (
-  DELETE FROM a2a.push_configs p USING old WHERE p.id = old.id
+  DELETE FROM a2a.push_configs p USING old WHERE p.id = ANY (ARRAY[old.id])
 )
 SELECT count(*) FROM old
 `
@@ -947,9 +951,9 @@ WITH old AS (
   LIMIT $2::int
   FOR UPDATE SKIP LOCKED
 ), gone AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.id = old.id AND old.outcome = 'failed'
+  DELETE FROM a2a.push_attempts a USING old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome = 'failed'
 ), bare AS (
-  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = old.id AND old.outcome <> 'failed'
+  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome <> 'failed'
 )
 SELECT count(*) FROM old
 `
