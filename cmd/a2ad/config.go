@@ -35,6 +35,7 @@ var settingGroups = []kong.Group{
 	{Key: "protocol", Title: "Protocol:"},
 	{Key: "limits", Title: "Limits:"},
 	{Key: "logs", Title: "Logs:"},
+	{Key: "checks", Title: "Checks:"},
 	{Key: "connection", Title: "Connection:"},
 }
 
@@ -54,6 +55,7 @@ type Config struct {
 	Protocol  `group:"protocol"`
 	Limits    `group:"limits"`
 	Logs      `group:"logs"`
+	Checks    `group:"checks"`
 }
 
 // Database says where the tasks are kept.
@@ -390,6 +392,13 @@ func (c *Config) ReplicaName() string {
 }
 
 var replicaUnsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
+// Checks says what the program makes of its surroundings before it starts.
+type Checks struct {
+	Strict bool `type:"setting" name:"strict" def:"off" help:"Do not start when the environment has an A2AD_ variable that is no setting."`
+}
+
+func (c *Checks) strict() bool { return c.Strict }
 
 // Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
 func (l *Logs) Logger(app *App) *slog.Logger {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,6 +27,7 @@ const key32 = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // settingSamples has, for every setting, a value that differs from the default and one
 // that is refused; "" where nothing is refused.
 var settingSamples = map[string][2]string{
+	"A2AD_STRICT":       {"on", "maybe"},
 	"A2AD_DATABASE_URL": {"postgres://u@h/d", ""}, "A2AD_DATA_DIR": {"/data", ""}, "A2AD_PG_BINDIR": {"/pg/bin", ""},
 	"A2AD_DB_POOL": {"32", "3"}, "A2AD_POOL_TIMEOUT": {"2s", "0"}, "A2AD_STATEMENT_TIMEOUT": {"9s", "9"},
 	"A2AD_LOCK_TIMEOUT": {"2s", "-1s"}, "A2AD_IDLE_TX_TIMEOUT": {"2s", "x"}, "A2AD_LISTENER_PING": {"2s", "0s"},
@@ -245,6 +248,84 @@ func TestUnknownSettingIsAWarning(t *testing.T) {
 	want := "a2ad: warning: unknown setting A2AD_PUSH_RETRIES is ignored, did you mean A2AD_PUSH_RETRY?\na2ad: warning: unknown setting A2AD_ZZZ is ignored\n"
 	if diff := cmp.Diff(want, i.stderr); diff != "" || i.code != exitOK {
 		t.Errorf("exit code %d, stderr (-want +got):\n%s", i.code, diff)
+	}
+}
+
+func TestUnknownSettingIsAFaultWithStrict(t *testing.T) {
+	t.Parallel()
+	env := []string{"A2AD_WORKES=1", "A2AD_ZZZ=1", "A2AD_LEASE_TTL=3", "A2AD_VERSION=1", "A2AD_PORT_8080_TCP=x", "A2AD_SERVICE_HOST=10.0.0.1"}
+	want := "a2ad: the configuration has 3 faults\n  A2AD_LEASE_TTL=\"3\": not a duration: write a number and a unit, for example 500ms, 30s, 5m or 12h\n" +
+		"  A2AD_WORKES: unknown setting, did you mean A2AD_WORKERS?\n  A2AD_ZZZ: unknown setting\n"
+	for _, args := range [][]string{{"dev", "--strict"}, {"config", "--dev", "--strict"}} {
+		i := invocation{env: env}
+		i.run(t, args...)
+		if !strings.HasPrefix(i.stderr, want) || i.code != exitUsage {
+			t.Errorf("%v: exit code %d, %s", args, i.code, i.stderr)
+		}
+	}
+	i := invocation{env: append(env, "A2AD_STRICT=on")}
+	if i.run(t, "dev"); !strings.HasPrefix(i.stderr, want) || i.code != exitUsage {
+		t.Errorf("A2AD_STRICT: exit code %d, %s", i.code, i.stderr)
+	}
+}
+
+// TestVariablesOfOtherPrograms: what Kubernetes tells every container about a service called a2ad, and what belongs to the
+// build and the tests, is no mistake.
+func TestVariablesOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	kubernetes := []string{
+		"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_SERVICE_PORT=80", "A2AD_SERVICE_PORT_HTTP=80", "A2AD_PORT=tcp://10.0.0.1:80", "A2AD_PORT_80_TCP=tcp://10.0.0.1:80",
+		"A2AD_PORT_80_TCP_PROTO=tcp", "A2AD_PORT_80_TCP_PORT=80", "A2AD_PORT_80_TCP_ADDR=10.0.0.1", "A2AD_PORT_53_UDP_ADDR=10.0.0.1",
+		"A2AD_GRPC_SERVICE_HOST=10.0.0.2", "A2AD_GRPC_SERVICE_PORT=9091", "A2AD_GRPC_PORT=tcp://10.0.0.2:9091", "A2AD_GRPC_PORT_9091_TCP_ADDR=10.0.0.2",
+	}
+	if got := readEnviron(kubernetes).unknown(); got != nil {
+		t.Errorf("of Kubernetes: %v", got)
+	}
+	// Without such a service they are misspelt settings.
+	lonely := []string{"A2AD_GRPC_PORT=9091", "A2AD_PORT=8080", "A2AD_PORT_80_TCP_ADDR=x", "A2AD_SERVICE_NAME=x", "A2AD_SERVICE_PORT=80"}
+	want := []string{"A2AD_GRPC_PORT", "A2AD_PORT", "A2AD_PORT_80_TCP_ADDR", "A2AD_SERVICE_NAME", "A2AD_SERVICE_PORT"}
+	if diff := cmp.Diff(want, readEnviron(lonely).unknown()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"A2AD_PORT"}, readEnviron([]string{"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_PORT=8080"}).unknown()); diff != "" {
+		t.Error(diff)
+	}
+	// Whatever this repository sets is known.
+	name := regexp.MustCompile(`\bA2AD_[A-Z0-9_]*[A-Z0-9]\b`)
+	env := environment{}
+	for _, root := range []string{"Makefile", "docker-compose.yml", "Dockerfile", "deploy", "scripts", "examples", ".ci", "internal/interop"} {
+		err := filepath.WalkDir(filepath.Join("../..", root), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() || strings.Contains(path, "node_modules") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, v := range name.FindAllString(string(text), -1) {
+				env[v] = ""
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if got := env.unknown(); got != nil || len(env) < 20 {
+		t.Errorf("of %d names in the repository these are unknown: %v", len(env), got)
+	}
+}
+
+func TestNearestSetting(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"A2AD_WORKES": "A2AD_WORKERS", "A2AD_WORKER": "A2AD_WORKERS", "A2AD_LEASE_TLL": "A2AD_LEASE_TTL", "A2AD_LEASETTL": "A2AD_LEASE_TTL",
+		"A2AD_DATABASE": "A2AD_DATABASE_URL", "A2AD_MAX_WORKERS": "A2AD_WORKERS", "A2AD_LISTEN_ADDRESS": "A2AD_LISTEN", "A2AD_ADMIN": "A2AD_ADMIN_LISTEN",
+		"A2AD_TTL_LEASE": "A2AD_LEASE_TTL", "A2AD_ZZZ": "", "A2AD_": "", "A2AD_MAX": "",
+	} {
+		if want != "" {
+			want = ", did you mean " + want + "?"
+		}
+		if got := suggest(name); got != want {
+			t.Errorf("%s%s, want %q", name, got, want)
+		}
 	}
 }
 

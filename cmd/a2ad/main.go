@@ -144,9 +144,6 @@ func runCommand(ctx context.Context, app *App, args []string, env environment) e
 	if err != nil {
 		return usageError(app, err)
 	}
-	for _, name := range env.unknown() {
-		fmt.Fprintf(app.Stderr, "a2ad: warning: unknown setting %s is ignored%s\n", name, suggest(name))
-	}
 	if err := configure(app, parsed.Selected().Target.Addr().Interface(), flags, env); err != nil {
 		return err
 	}

@@ -155,6 +155,7 @@ func configure(app *App, cmd any, flags flagValues, env environment) error {
 			faults = append(faults, locate(f, values))
 		}
 	}
+	faults = append(faults, env.misspelt(app, cmd)...)
 	app.settings, app.faults = values, faults
 	if c, ok := cmd.(interface{ reportsFaults() }); ok {
 		c.reportsFaults()
@@ -168,6 +169,20 @@ func configure(app *App, cmd any, flags flagValues, env environment) error {
 		e.hint = h.faultHint()
 	}
 	return &exitError{exitUsage, e}
+}
+
+// misspelt says which A2AD_ variables mean nothing: as warnings, or as faults of a command that is strict.
+func (env environment) misspelt(app *App, cmd any) (faults []fault) {
+	c, ok := cmd.(interface{ strict() bool })
+	strict := ok && c.strict()
+	for _, name := range env.unknown() {
+		if strict {
+			faults = append(faults, fault{Name: name, Text: "unknown setting" + suggest(name)})
+		} else {
+			fmt.Fprintf(app.Stderr, "a2ad: warning: unknown setting %s is ignored%s\n", name, suggest(name))
+		}
+	}
+	return faults
 }
 
 // locate adds to a fault of check what the setting was given, and where.
