@@ -141,22 +141,29 @@ LEFT JOIN LATERAL (
 ) w ON true;
 
 -- LeaseRenew extends the leases that are still held by these epochs and returns them; an id
--- that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
+-- that is missing was lost or canceled. A lease that ran out is not revived, taken or not. It waits for no
+-- lock: a row that another transaction has is returned without having been renewed.
 -- name: LeaseRenew :many
-WITH h AS (
+WITH x AS (
+  SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch
+), h AS (
   SELECT l.task_id
   FROM a2a.task_leases l
-  JOIN (SELECT unnest(sqlc.arg(task_ids)::uuid[]) AS task_id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch) x
-    ON l.task_id = x.task_id AND l.epoch = x.epoch
-  WHERE l.task_id = ANY (sqlc.arg(task_ids)) AND l.lease_until > clock_timestamp()
-  ORDER BY l.task_id
-  FOR UPDATE OF l
+  JOIN x ON l.task_id = x.task_id AND l.epoch = x.epoch
+  WHERE l.task_id = ANY (sqlc.arg(task_ids)::uuid[]) AND l.lease_until > clock_timestamp()
+  FOR UPDATE OF l SKIP LOCKED
+), u AS (
+  UPDATE a2a.task_leases l
+  SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
+  FROM h
+  WHERE l.task_id = ANY (ARRAY[h.task_id])
+  RETURNING l.task_id
 )
-UPDATE a2a.task_leases l
-SET lease_until = clock_timestamp() + sqlc.arg(ttl)::interval
-FROM h
-WHERE l.task_id = ANY (ARRAY[h.task_id])
-RETURNING l.task_id, l.epoch;
+SELECT l.task_id, l.epoch, (u.task_id IS NOT NULL)::boolean AS renewed
+FROM a2a.task_leases l
+JOIN x ON l.task_id = x.task_id AND l.epoch = x.epoch
+LEFT JOIN u ON u.task_id = l.task_id
+WHERE l.task_id = ANY (sqlc.arg(task_ids)::uuid[]) AND (u.task_id IS NOT NULL OR l.lease_until > clock_timestamp());
 
 -- TaskStates reads the states of tasks for the worker that lost them.
 -- name: TaskStates :many

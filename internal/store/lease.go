@@ -209,20 +209,38 @@ func claimed(r *dbsqlc.TaskClaimRow) a2a.Entry {
 	return a2a.Entry{TaskID: r.ID.Bytes, Seq: r.LastSeq, UID: r.Uid.Bytes, Time: at, Event: u}
 }
 
-// Renew extends the leases and returns for each whether it is still held.
-func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) ([]bool, error) {
+// Renewal is what came of the renewal of one lease.
+type Renewal int
+
+// A lease that is Locked is held, or was a moment ago: another transaction has its row.
+const (
+	Lost Renewal = iota
+	Renewed
+	Locked
+)
+
+// Renew extends the leases and returns what came of each. It waits for no row: one that another transaction has
+// locked does not keep the others from being renewed.
+func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) ([]Renewal, error) {
 	ids, epochs := columns(leases)
 	rows, err := dbsqlc.New(s.work).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{TaskIds: ids, Epochs: epochs, Ttl: pgInterval(ttl)})
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", unavailable(err))
 	}
-	held := make(map[a2a.ID]int64, len(rows)) // to the epoch: a run and its successor may be of one worker
-	for _, r := range rows {
-		held[r.TaskID.Bytes] = r.Epoch
+	type key struct {
+		task  a2a.ID
+		epoch int64 // a run and its successor may be of one worker
 	}
-	out := make([]bool, len(leases))
+	found := make(map[key]Renewal, len(rows))
+	for _, r := range rows {
+		found[key{r.TaskID.Bytes, r.Epoch}] = Locked
+		if r.Renewed {
+			found[key{r.TaskID.Bytes, r.Epoch}] = Renewed
+		}
+	}
+	out := make([]Renewal, len(leases))
 	for i, l := range leases {
-		out[i] = held[l.TaskID] == l.Epoch
+		out[i] = found[key{l.TaskID, l.Epoch}]
 	}
 	return out, nil
 }
@@ -235,16 +253,17 @@ func columns(leases []*Lease) (ids []pgtype.UUID, epochs []int64) {
 	return ids, epochs
 }
 
-// State returns the state of a task, for a worker that has lost it.
-func (s *Store) State(ctx context.Context, id a2a.ID) (a2a.State, error) {
-	rows, err := dbsqlc.New(s.work).TaskStates(ctx, []pgtype.UUID{pgID(id)})
+// States returns the states of tasks, for a worker that has lost them. One that is gone is not in it.
+func (s *Store) States(ctx context.Context, ids []a2a.ID) (map[a2a.ID]a2a.State, error) {
+	rows, err := dbsqlc.New(s.work).TaskStates(ctx, pgIDs(ids))
 	if err != nil {
-		return a2a.StateNone, fmt.Errorf("read state: %w", unavailable(err))
+		return nil, fmt.Errorf("read states: %w", unavailable(err))
 	}
-	if len(rows) == 0 {
-		return a2a.StateNone, a2a.ErrTaskNotFound
+	out := make(map[a2a.ID]a2a.State, len(rows))
+	for _, r := range rows {
+		out[r.ID.Bytes] = a2a.State(r.State)
 	}
-	return a2a.State(rows[0].State), nil
+	return out, nil
 }
 
 // CancelMetadata returns what the client said that canceled a task, or nil.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -413,7 +414,7 @@ func TestRenewKeepsOnlyWhatIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "held", []bool{false, true, false, true, false}, got)
+	same(t, "held", []store.Renewal{store.Lost, store.Renewed, store.Lost, store.Renewed, store.Lost}, got)
 	for _, tt := range []struct {
 		name    string
 		l       *store.Lease
@@ -446,7 +447,7 @@ func TestRenewTellsAZombieFromItsSuccessor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "held by the zombie", []bool{false}, got)
+	same(t, "held by the zombie", []store.Renewal{store.Lost}, got)
 	if after := until(); !after.Equal(before) {
 		t.Errorf("the zombie moved its successor's lease from %s to %s", before, after)
 	}
@@ -454,7 +455,7 @@ func TestRenewTellsAZombieFromItsSuccessor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "held", []bool{false, true}, got)
+	same(t, "held", []store.Renewal{store.Lost, store.Renewed}, got)
 }
 
 func TestRetryGivesATaskBack(t *testing.T) {
@@ -646,14 +647,35 @@ func TestRescueTakesABatch(t *testing.T) {
 	f.invariants()
 }
 
-func TestStateForAWorkerThatLostATask(t *testing.T) {
+func TestStatesForAWorkerThatLostTasks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	if s, err := f.State(f.ctx, f.task()); err != nil || s != a2a.StateSubmitted {
-		t.Errorf("State = %s, %v, want submitted", s, err)
+	task := f.task()
+	got, err := f.States(f.ctx, []a2a.ID{task, store.NewTaskID()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err := f.State(f.ctx, store.NewTaskID())
-	wantCode(t, err, a2a.CodeTaskNotFound)
+	same(t, "states", map[a2a.ID]a2a.State{task: a2a.StateSubmitted}, got)
+}
+
+// A row that another transaction has locked is not waited for, and is not taken to be lost.
+func TestRenewDoesNotWaitForLockedRows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a, b := f.running(), f.running()
+	tx, err := f.sql.Begin(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(f.ctx)) //nolint:errcheck // it only locks
+	if _, err := tx.Exec(f.ctx, "SELECT FROM a2a.task_leases WHERE task_id = $1 FOR UPDATE", a.TaskID); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.Renew(f.ctx, []*store.Lease{a, b}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "renewals", []store.Renewal{store.Locked, store.Renewed}, got)
 }
 
 // A message that comes between the claim and the read of the input is for the next turn.

@@ -353,9 +353,12 @@ func (m *machine) order() {
 
 func (m *machine) renew(t *rapid.T) {
 	x := m.pick(t, func(x *modelTask) bool { return held(x) || len(x.zombies) > 0 })
-	leases, want := slices.Clone(x.zombies), make([]bool, len(x.zombies))
+	leases, want := slices.Clone(x.zombies), make([]store.Renewal, len(x.zombies))
 	if held(x) {
-		leases, want = append(leases, x.lease), append(want, !x.expired)
+		leases, want = append(leases, x.lease), append(want, store.Renewed)
+		if x.expired {
+			want[len(want)-1] = store.Lost
+		}
 	}
 	got, err := m.Renew(m.ctx, leases, time.Hour)
 	if err != nil {

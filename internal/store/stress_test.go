@@ -267,7 +267,7 @@ func (s *stress) run(ctx context.Context, st *store.Store, r *rand.Rand, l *stor
 		case 4, 5:
 			held, err := st.Renew(s.ctx, []*store.Lease{l}, stressTTL)
 			s.fail("renew", err)
-			if err == nil && !held[0] {
+			if err == nil && held[0] == store.Lost {
 				s.zombieWrite(st, l)
 				return
 			}

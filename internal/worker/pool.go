@@ -60,9 +60,7 @@ type Pool struct {
 	store   *store.Store
 	hub     Hub
 	freed   chan struct{} // capacity 1: a slot is free again
-	recheck chan struct{} // capacity 1: a cancel may have come before its run was known here
 	changed chan struct{} // capacity 1: queues are others, for the claim loop
-	retimed chan struct{} // capacity 1: the same, for the renewals
 	claims  atomic.Bool   // the last claim went through
 	ended   attempt.Tally // of runs
 
@@ -75,10 +73,13 @@ type Pool struct {
 	working  int                     // guarded by mu; slots of runs whose executor has not ended
 	held     int                     // guarded by mu; slots promised to runs that are about to start
 	// begin starts a run in a slot that is held. It is nil unless Run claims. Guarded by mu.
-	begin  func(q *queue, l *store.Lease, in store.Input, asked time.Time)
-	wished time.Time      // guarded by mu; when a cancel was last heard of
-	stats  Stats          // guarded by mu
-	wg     sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
+	begin   func(q *queue, l *store.Lease, in store.Input, asked time.Time)
+	wished  time.Time      // guarded by mu; when a cancel was last heard of
+	stats   Stats          // guarded by mu
+	keepers *keepers       // guarded by mu; set before begin
+	wg      sync.WaitGroup // of slots that are held or run; Add under mu while begin is not nil
+
+	renewing sync.WaitGroup // of what goes on until the last run has ended: renewals, and telling of cancels
 }
 
 // Stats counts since the start.
@@ -107,7 +108,7 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 		cfg.Abandon = 5 * time.Second
 	}
 	p := &Pool{
-		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), recheck: make(chan struct{}, 1), changed: make(chan struct{}, 1), retimed: make(chan struct{}, 1),
+		cfg: cfg, store: s, hub: hub, freed: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		places: make(map[string]*place), policies: make(map[string]store.Policy), running: make(map[a2a.ID]*run),
 	}
 	p.set(cfg.Agents)
@@ -119,7 +120,6 @@ func New(s *store.Store, hub Hub, cfg Config) *Pool {
 func (p *Pool) SetAgents(list []Agent) {
 	p.set(list)
 	signal(p.changed)
-	signal(p.retimed)
 }
 
 func (p *Pool) set(list []Agent) {
@@ -220,15 +220,17 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer stop(nil)
 	renew, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
-	var renewing sync.WaitGroup
 	canceled, stopListening := p.hub.Wait("cancel:" + p.cfg.Worker) // before anything runs
 	defer stopListening()
-	renewing.Go(func() { p.renewLoop(renew, canceled) })
+	keepers := &keepers{pool: p, byTTL: make(map[time.Duration]*keeper)}
+	keepers.start = func(one *keeper) { p.renewing.Go(func() { keepers.run(renew, one) }) }
+	p.renewing.Go(func() { p.cancelsHeard(renew, canceled, keepers) })
 	untold, stopHearing := p.hub.Wait(store.KeyCancels)
 	defer stopHearing()
-	renewing.Go(func() { p.cancelLoop(ctx, untold) })
+	p.renewing.Go(func() { p.cancelLoop(ctx, untold) })
 
 	p.mu.Lock()
+	p.keepers = keepers
 	p.begin = func(q *queue, l *store.Lease, in store.Input, asked time.Time) { p.start(work, q, l, in, asked) }
 	p.mu.Unlock()
 	p.claimLoop(ctx, work)
@@ -237,7 +239,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Unlock()
 	p.drain(stop)
 	stopRenewing()
-	renewing.Wait()
+	p.renewing.Wait()
 	return nil
 }
 
@@ -392,10 +394,6 @@ func (p *Pool) Take(agent string) (store.Slot, bool) {
 	return store.Slot{
 		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
 		Start: func(l store.Lease, in store.Input) {
-			if time.Since(asked) > staleAfter(q.limits.LeaseTTL) {
-				p.leave(q, 1) // the commit took so long that the lease may be over: the rescue has the task
-				return
-			}
 			p.count(func(s *Stats) { s.Claimed++ })
 			begin(q, &l, in, asked)
 		},
@@ -496,6 +494,14 @@ func (p *Pool) release(ctx context.Context, leases []store.Lease) {
 func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.Input, asked time.Time) {
 	ctx, cancel := context.WithCancelCause(work)
 	r := p.newRun(q, l, in, cancel, asked)
+	if !r.fence() { // the commit, or the read of the input, took so long that the lease may be over: the rescue has the task
+		cancel(nil)
+		p.noteEnd(q.Name, "lost", nil)
+		p.count(func(s *Stats) { s.Lost++ })
+		r.log.WarnContext(work, "run", "outcome", "lost", "attempt", l.Attempt, "late_ms", time.Since(asked).Milliseconds())
+		p.leave(q, 1)
+		return
+	}
 	p.mu.Lock()
 	if old := p.running[l.TaskID]; old != nil {
 		old.cancel(executor.ErrLeaseLost) // no renewal will tell it: it has lost its place here
@@ -503,11 +509,11 @@ func (p *Pool) start(work context.Context, q *queue, l *store.Lease, in store.In
 	p.running[l.TaskID] = r
 	p.held--
 	p.working++
-	late := p.wished.After(asked)
-	p.mu.Unlock()
-	if late {
-		signal(p.recheck)
+	k := p.keepers.keep(q.limits.LeaseTTL)
+	if p.wished.After(asked) {
+		signal(k.kick) // the cancel may have come before its run was known here
 	}
+	p.mu.Unlock()
 	go func() {
 		defer p.wg.Done()
 		defer p.finish(r)
@@ -540,6 +546,7 @@ func (p *Pool) newRun(q *queue, l *store.Lease, in store.Input, cancel context.C
 
 func (p *Pool) finish(r *run) {
 	r.cancel(nil)
+	r.unfence()
 	p.idle(r)
 	p.mu.Lock()
 	// A task that was lost may be back here already, in another run.

@@ -30,32 +30,10 @@ type run struct {
 	idle bool // guarded by the pool's mu; the executor has ended, and the slot is free
 
 	mu      sync.Mutex
-	renewed time.Time // guarded by mu; when the last good renewal was asked for, by the local clock
-	ending  bool      // guarded by mu; its last write is on the way, and behind it the lease is gone
-}
-
-func (r *run) renew(asked time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.renewed = asked
-}
-
-func (r *run) stale(limit time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Since(r.renewed) > limit
-}
-
-func (r *run) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ending = true
-}
-
-func (r *run) ended() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ending
+	renewed time.Time   // guarded by mu; when the last good renewal was asked for, by the local clock
+	timer   *time.Timer // guarded by mu; ends the run when its lease is no longer trusted
+	ending  bool        // guarded by mu; its last write is on the way, and after it the lease is gone
+	told    bool        // guarded by mu; somebody is about to end it because the lease is gone
 }
 
 // do runs the executor to its end and settles the task.

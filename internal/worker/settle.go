@@ -49,7 +49,8 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 func (r *run) whyLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
 	defer cancel()
-	if state, err := r.pool.store.State(ctx, r.lease.TaskID); err == nil && state == a2a.StateCanceled {
+	states, err := r.pool.store.States(ctx, []a2a.ID{r.lease.TaskID})
+	if err == nil && states[r.lease.TaskID] == a2a.StateCanceled {
 		return r.pool.canceled(ctx, r.lease.TaskID)
 	}
 	return executor.ErrLeaseLost

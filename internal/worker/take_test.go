@@ -222,8 +222,8 @@ func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
 	}
 	<-time.After(ttl) // the commit hangs
 	slot.Start(store.Lease{TaskID: store.NewTaskID(), Agent: "gate"}, store.Input{})
-	if stats, running := p.pool.Stats(); stats.Claimed != 0 || running != 0 {
-		t.Errorf("%d claimed, %d running, want none", stats.Claimed, running)
+	if stats, running := p.pool.Stats(); stats.Lost != 1 || running != 0 {
+		t.Errorf("%d lost, %d running, want one and none", stats.Lost, running)
 	}
 	if slot, ok = p.pool.Take("gate"); !ok {
 		t.Fatal("its slot is not free again")

@@ -310,37 +310,45 @@ func (q *Queries) LeaseRelease(ctx context.Context, taskIds []pgtype.UUID, epoch
 }
 
 const leaseRenew = `-- name: LeaseRenew :many
-WITH h AS (
+WITH x AS (
+  SELECT unnest($1::uuid[]) AS task_id, unnest($2::bigint[]) AS epoch
+), h AS (
   SELECT l.task_id
   FROM a2a.task_leases l
-  JOIN (SELECT unnest($2::uuid[]) AS task_id, unnest($3::bigint[]) AS epoch) x
-    ON l.task_id = x.task_id AND l.epoch = x.epoch
-  WHERE l.task_id = ANY ($2) AND l.lease_until > clock_timestamp()
-  ORDER BY l.task_id
-  FOR UPDATE OF l
+  JOIN x ON l.task_id = x.task_id AND l.epoch = x.epoch
+  WHERE l.task_id = ANY ($1::uuid[]) AND l.lease_until > clock_timestamp()
+  FOR UPDATE OF l SKIP LOCKED
+), u AS (
+  UPDATE a2a.task_leases l
+  SET lease_until = clock_timestamp() + $3::interval
+  FROM h
+  WHERE l.task_id = ANY (ARRAY[h.task_id])
+  RETURNING l.task_id
 )
-UPDATE a2a.task_leases l
-SET lease_until = clock_timestamp() + $1::interval
-FROM h
-WHERE l.task_id = ANY (ARRAY[h.task_id])
-RETURNING l.task_id, l.epoch
+SELECT l.task_id, l.epoch, (u.task_id IS NOT NULL)::boolean AS renewed
+FROM a2a.task_leases l
+JOIN x ON l.task_id = x.task_id AND l.epoch = x.epoch
+LEFT JOIN u ON u.task_id = l.task_id
+WHERE l.task_id = ANY ($1::uuid[]) AND (u.task_id IS NOT NULL OR l.lease_until > clock_timestamp())
 `
 
 type LeaseRenewParams struct {
-	Ttl     pgtype.Interval
 	TaskIds []pgtype.UUID
 	Epochs  []int64
+	Ttl     pgtype.Interval
 }
 
 type LeaseRenewRow struct {
-	TaskID pgtype.UUID
-	Epoch  int64
+	TaskID  pgtype.UUID
+	Epoch   int64
+	Renewed bool
 }
 
 // LeaseRenew extends the leases that are still held by these epochs and returns them; an id
-// that is missing was lost or canceled. A lease that ran out is not revived, taken or not.
+// that is missing was lost or canceled. A lease that ran out is not revived, taken or not. It waits for no
+// lock: a row that another transaction has is returned without having been renewed.
 func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]LeaseRenewRow, error) {
-	rows, err := q.db.Query(ctx, leaseRenew, arg.Ttl, arg.TaskIds, arg.Epochs)
+	rows, err := q.db.Query(ctx, leaseRenew, arg.TaskIds, arg.Epochs, arg.Ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +356,7 @@ func (q *Queries) LeaseRenew(ctx context.Context, arg LeaseRenewParams) ([]Lease
 	var items []LeaseRenewRow
 	for rows.Next() {
 		var i LeaseRenewRow
-		if err := rows.Scan(&i.TaskID, &i.Epoch); err != nil {
+		if err := rows.Scan(&i.TaskID, &i.Epoch, &i.Renewed); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,0 +1,126 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/worker"
+)
+
+// stuck is a tracer that keeps every statement of one name from being sent until the test lets it go.
+type stuck struct {
+	name  string
+	begun atomic.Int64
+	open  chan struct{}
+	free  func()
+}
+
+func newStuck(name string) *stuck {
+	s := &stuck{name: name, open: make(chan struct{})}
+	s.free = sync.OnceFunc(func() { close(s.open) })
+	return s
+}
+
+func (s *stuck) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "name: "+s.name+" ") {
+		s.begun.Add(1)
+		<-s.open
+	}
+	return ctx
+}
+
+func (*stuck) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Each run ends by its own timer, whatever renewals are doing: here not one of them returns.
+func TestRunsEndWithTheirOwnLeases(t *testing.T) {
+	t.Parallel()
+	s := newStuck("LeaseRenew")
+	defer s.free() // before the pool is stopped
+	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
+	var agents []worker.Agent
+	gates := make(map[string]*gate)
+	for name, ttl := range map[string]time.Duration{"a": 300 * time.Millisecond, "b": 450 * time.Millisecond, "c": 600 * time.Millisecond} {
+		gates[name] = newGate()
+		agents = append(agents, agent(name, gates[name], a2a.Limits{LeaseTTL: ttl}))
+	}
+	p := f.start(config(nil, agents...))
+	for name := range gates {
+		f.submit(name, "x")
+	}
+	for name, g := range gates {
+		receive(t, "run of "+name, g.started)
+		wantCause(t, executor.ErrLeaseLost, receive(t, "end of "+name, g.ended))
+	}
+	if s.begun.Load() == 0 {
+		t.Error("no renewal began")
+	}
+	s.free()
+	p.stop()
+}
+
+// A lease whose row somebody has locked is renewed later; the others are renewed meanwhile.
+func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.LockTimeout = time.Minute })
+	g := newGate()
+	const ttl = 900 * time.Millisecond
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
+	locked, other := f.submit("a", "locked"), f.submit("a", "other")
+	receive(t, "run", g.started)
+	receive(t, "run", g.started)
+	release := f.hold("SELECT FROM a2a.task_leases WHERE task_id = $1 FOR UPDATE", locked)
+	wantCause(t, executor.ErrLeaseLost, receive(t, "end of the locked one", g.ended)) // its lease was not renewed
+	if !value[bool](f, "SELECT lease_until > clock_timestamp() FROM a2a.task_leases WHERE task_id = $1", other) {
+		t.Error("the other lease was not renewed")
+	}
+	release()
+	send(t, g.next, []a2a.Event{status(a2a.StateCompleted)})
+	f.waitState(other, a2a.StateCompleted)
+	p.stop()
+}
+
+// What a canceled run is told is read aside: renewals of the others do not wait for it.
+func TestRenewalsDoNotWaitForTheReasonOfALoss(t *testing.T) {
+	t.Parallel()
+	s := newStuck("TaskStates")
+	defer s.free() // before the pool is stopped
+	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
+	g := newGate()
+	const ttl = 900 * time.Millisecond
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
+	canceled, other := f.submit("a", "canceled"), f.submit("a", "other")
+	receive(t, "run", g.started)
+	receive(t, "run", g.started)
+	if _, err := f.Cancel(f.ctx, ann, "a", canceled); err != nil {
+		t.Fatal(err)
+	}
+	// The canceled run ends with its lease, since nobody could be asked; that of the other has been renewed by then.
+	wantCause(t, executor.ErrLeaseLost, receive(t, "end of the canceled one", g.ended))
+	if !value[bool](f, "SELECT lease_until > claimed_at + make_interval(secs => $2) FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id) WHERE task_id = $1",
+		other, ttl.Seconds()+0.1) {
+		t.Error("the other lease was not renewed")
+	}
+	s.free()
+	send(t, g.next, []a2a.Event{status(a2a.StateCompleted)})
+	f.waitState(other, a2a.StateCompleted)
+	p.stop()
+}
+
+// send gives a value to somebody who must take it.
+func send[T any](t testing.TB, c chan<- T, v T) {
+	t.Helper()
+	select {
+	case c <- v:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody took it")
+	}
+}
