@@ -74,6 +74,9 @@ func (c *combiner[T]) hold() (queued func(n int), release func()) {
 // WaitForConnections changes how long a store that is open waits for a free connection.
 func WaitForConnections(s *Store, limit time.Duration) { s.cfg.AcquireTimeout = limit }
 
+// LaneTurn is in how many claims each lane has been the first.
+const LaneTurn = turnEvery * (lanes - 1)
+
 // LaneDue makes the next submission that finds a lane full look at the queue.
 func LaneDue(s *Store) {
 	s.laner.mu.Lock()

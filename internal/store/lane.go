@@ -12,11 +12,11 @@ import (
 // an agent are in lane 0, the next ones in lane 1, and so on, each lane with room for more: so
 // an owner with very many waiting tasks stands in front of another with a few of them alone.
 // Behind tasks that wait in one lane an owner gets no place in an earlier one: its tasks keep
-// their order. One claim in lastFirst begins with the last lane, so that what waits there is not forgotten
-// while others keep the first ones full.
+// their order. One claim in turnEvery begins with another lane than the first, each of them in turn: so every
+// lane is served within turnEvery * (lanes-1) claims, although others keep those before it full.
 const (
 	lanes     = 4
-	lastFirst = 8
+	turnEvery = 8
 )
 
 // laneRoom is how many tasks of one owner each lane takes; the last one takes all.

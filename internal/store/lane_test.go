@@ -102,6 +102,31 @@ func TestFloodIsNotForgotten(t *testing.T) {
 	}
 }
 
+// Under overload each lane is served, and not only the first and the last: no lane ever empties here, and each claim has
+// room for one task.
+func TestEveryLaneIsClaimedUnderOverload(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const rounds = 4
+	f.flood("flood", 400) // fills all lanes; the small ones keep the first full
+	c := f.NewClaimer()
+	claimed := make(map[int]int)
+	for i := range rounds * store.LaneTurn {
+		f.submitOf(fmt.Sprint("small", i))
+		leases, err := c.Claim(f.ctx, agent, 1, ttl, 0)
+		if err != nil || len(leases) != 1 {
+			t.Fatalf("claimed %d, %v", len(leases), err)
+		}
+		claimed[value[int](f, "SELECT priority::int FROM a2a.tasks WHERE id = $1", leases[0].TaskID)]++
+	}
+	for lane := 1; lane < 4; lane++ {
+		if claimed[lane] != rounds {
+			t.Errorf("of %d claims %d were of lane %d, want %d", rounds*store.LaneTurn, claimed[lane], lane, rounds)
+		}
+	}
+	f.invariants()
+}
+
 // Its own waiting tasks an owner does not overtake, although the first lanes have room again.
 func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
 	t.Parallel()

@@ -147,11 +147,15 @@ func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 	p.claims++
 	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
 	for i := range order {
-		lane := i
-		if p.claims%lastFirst == 0 {
-			lane = lanes - 1 - i
-		}
-		order[i], floors[i] = int16(lane), p.floors.of(lane)
+		order[i] = int16(i)
+	}
+	if p.claims%turnEvery == 0 { // lanes 3, 2 and 1 in turn go first
+		first := lanes - 1 - p.claims/turnEvery%(lanes-1)
+		copy(order[1:], order[:first])
+		order[0] = int16(first)
+	}
+	for i, lane := range order {
+		floors[i] = p.floors.of(int(lane))
 	}
 	return order, floors
 }

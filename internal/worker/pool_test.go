@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
