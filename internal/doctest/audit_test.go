@@ -103,11 +103,12 @@ func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 	}
 	asked := 0
 	for _, b := range blocks(t, "docs/audit.md") {
-		if b.lang != "sql" || b.mark != "run" {
+		query := b.sql()
+		if query == "" || b.mark != "run" {
 			continue
 		}
 		asked++
-		if _, err := conn.Exec(ctx, b.text); err != nil {
+		if _, err := conn.Exec(ctx, query); err != nil {
 			t.Errorf("%s: %v", b.at(), err)
 		}
 	}

@@ -5,14 +5,11 @@
 //
 // A comment on the line above a fenced block says what to do with it:
 //
-//	<!-- run -->           a sh or sql block is run, in the order of the document. All sh blocks
-//	                       of a document share one shell, which ends with the first command that
-//	                       fails; a sql block runs on the database that $db or else
-//	                       $A2AD_DATABASE_URL of that shell names.
+//	<!-- run -->           a sh block is run, in the order of the document. All blocks of a
+//	                       document share one shell, which ends with the first command that fails.
 //	<!-- shows -->         the block is an excerpt of what the last one printed: its lines must be
 //	                       there in this order. … stands for anything; ids, times and keys may differ.
-//	<!-- file: PATH -->    the block is written to a file, below the directory of the shell.
-//	<!-- not run: WHY -->  a sh or sql block that no test can run.
+//	<!-- not run: WHY -->  a sh block that no test can run.
 //
-// The ports and the database that the documents name are replaced by free ones.
+// Files and SQL are in sh blocks too, as here-documents, so that a reader can paste them. The ports and the database that the documents name are replaced by free ones.
 package doctest

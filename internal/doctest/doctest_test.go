@@ -70,7 +70,8 @@ func TestDocuments(t *testing.T) {
 			if len(todo) == 0 {
 				t.Fatal("there is nothing to run")
 			}
-			s := newShell(t, doc.ownDatabase)
+			asksAdministrator := func(b block) bool { return b.mark == "run" && strings.Contains(b.text, administrator) }
+			s := newShell(t, doc.ownDatabase, slices.ContainsFunc(todo, asksAdministrator))
 			for i := range todo {
 				do(t, s, &todo[i])
 			}
@@ -80,23 +81,7 @@ func TestDocuments(t *testing.T) {
 
 func do(t *testing.T, s *shell, b *block) {
 	t.Helper()
-	var output string
-	var ok bool
-	switch {
-	case b.mark == "file":
-		path := filepath.Join(s.dir, filepath.FromSlash(b.arg))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(s.here(b.text)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return
-	case b.lang == "sql":
-		output, ok = s.query(t, b.text)
-	default:
-		output, ok = s.run(t, b.text)
-	}
+	output, ok := s.run(t, b.text)
 	if !ok {
 		t.Fatalf("%s: this does not work:\n%s\nit prints:\n%s%s", b.at(), b.text, output, s.logs())
 	}
@@ -124,7 +109,10 @@ func TestEveryCommandIsRun(t *testing.T) {
 	t.Parallel()
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
-			if (b.lang == "sh" || b.lang == "sql") && b.mark != "run" && b.mark != "file" && (b.mark != "not run" || b.arg == "") {
+			if b.lang == "sql" {
+				t.Errorf("%s: write SQL so that it can be pasted: a sh block with psql \"$A2AD_DATABASE_URL\" <<'SQL'", b.at())
+			}
+			if b.lang == "sh" && b.mark != "run" && (b.mark != "not run" || b.arg == "") {
 				t.Errorf("%s: put <!-- run --> or <!-- not run: why --> above this block", b.at())
 			}
 			if b.mark == "run" && !slices.ContainsFunc(commands, func(c commanded) bool { return c.file == file }) {
@@ -154,14 +142,14 @@ func TestExcerpts(t *testing.T) {
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	text := strings.ReplaceAll("<!-- run -->\n'''sh\na\n'''\n\n<!-- file: x/y -->\n'''yaml\nb\n'''\n- item\n\n  <!-- not run: no -->\n  '''sh\n  c\n    d\n  '''\n'''text\n'''\n", "'''", "```")
+	text := strings.ReplaceAll("<!-- run -->\n'''sh\na\n'''\n\n<!-- run -->\n'''sh\nb\n'''\n- item\n\n  <!-- not run: no -->\n  '''sh\n  c\n    d\n  '''\n'''text\n'''\n", "'''", "```")
 	got, err := parse("f", text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []block{
 		{file: "f", line: 3, lang: "sh", mark: "run", text: "a\n"},
-		{file: "f", line: 8, lang: "yaml", mark: "file", arg: "x/y", text: "b\n"},
+		{file: "f", line: 8, lang: "sh", mark: "run", text: "b\n"},
 		{file: "f", line: 14, lang: "sh", mark: "not run", arg: "no", text: "c\n  d\n", indent: "  "},
 		{file: "f", line: 18, lang: "text"},
 	}

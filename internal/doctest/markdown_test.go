@@ -17,18 +17,28 @@ type block struct {
 	file   string // of the repository
 	line   int    // of its first line of text
 	lang   string
-	mark   string // "run", "shows", "file", "not run" or ""
+	mark   string // "run", "shows", "not run" or ""
 	arg    string // behind the colon of the mark
 	text   string
 	shows  []block // excerpts of what it prints; of a block that is run
 	indent string
 }
 
+var pasted = regexp.MustCompile(`(?s)^[^\n]*\bpsql\b[^\n]* <<'SQL'\n(.*)SQL\n$`)
+
+// sql returns what a block pastes into psql, or "".
+func (b *block) sql() string {
+	if m := pasted.FindStringSubmatch(b.text); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 func (b *block) at() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 
 var (
 	fence  = regexp.MustCompile("^([ \t]*)```+([a-z]*)\\s*$")
-	marker = regexp.MustCompile(`^\s*<!-- (run|shows|file|not run)(?:: (.+))? -->\s*$`)
+	marker = regexp.MustCompile(`^\s*<!-- (run|shows|not run)(?:: (.+))? -->\s*$`)
 	// what a program writes stands between two of these
 	generated = regexp.MustCompile(`^<!-- (settings|limits|metrics|figures|end of figures)\b.*-->$`)
 )
@@ -83,7 +93,7 @@ func steps(t *testing.T, file string) []block {
 	var all []block
 	for _, b := range blocks(t, file) {
 		switch b.mark {
-		case "run", "file":
+		case "run":
 			all = append(all, b)
 		case "shows":
 			if len(all) == 0 || all[len(all)-1].mark != "run" {

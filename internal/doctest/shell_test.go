@@ -2,7 +2,6 @@ package doctest_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io/fs"
 	"net"
@@ -15,9 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -57,7 +54,8 @@ type shell struct {
 }
 
 // newShell starts a shell. Without ownDatabase a2ad finds a database in its environment.
-func newShell(t *testing.T, ownDatabase bool) *shell {
+// A document that makes its role and database itself has a PostgreSQL of its own, since roles belong to a whole server.
+func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -87,7 +85,15 @@ func newShell(t *testing.T, ownDatabase bool) *shell {
 		}
 	}
 	api, admin := freePort(t), freePort(t)
-	s.replace = []string{"127.0.0.1:8080", api, "127.0.0.1:9090", admin, exampleDatabase, storetest.NewEmpty(t).URL}
+	s.replace = []string{"127.0.0.1:8080", api, "127.0.0.1:9090", admin}
+	if ownServer {
+		at := freePort(t)
+		host, port, _ := strings.Cut(at, ":")
+		srv := storetest.NewServer(t, map[string]string{"listen_addresses": host, "port": port})
+		s.replace = append(s.replace, administrator, "psql '"+srv.URL("postgres")+"'", "@localhost:5432/", "@"+at+"/")
+	} else {
+		s.replace = append(s.replace, exampleDatabase, storetest.NewEmpty(t).URL)
+	}
 	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} {
 		s.replace = append(s.replace, other, freePort(t))
 	}
@@ -129,8 +135,10 @@ func (s *shell) copyExamples(t *testing.T, from string) {
 	}
 }
 
-// exampleDatabase is how the documents write the URL of a database.
-const exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad"
+const (
+	exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad" // how the documents write the URL of a database
+	administrator   = "sudo -u postgres psql"                        // and how they ask its administrator
+)
 
 func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	t.Helper()
@@ -141,9 +149,7 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 			s.cmd.Env = append(s.cmd.Env, kv)
 		}
 	}
-	if _, err := exec.LookPath("curl"); err != nil {
-		s.cmd.Env = append(s.cmd.Env, "PATH="+ownCurl(t, filepath.Dir(s.dir))+string(os.PathListSeparator)+os.Getenv("PATH"))
-	}
+	s.cmd.Env = append(s.cmd.Env, "PATH="+s.path(t), "PSQLRC="+s.psqlrc(t))
 	s.cmd.Env = append(s.cmd.Env, "A2AD_LISTEN="+api, "A2AD_ADMIN_LISTEN="+admin, "A2AD_URL=http://"+api, "NO_PROXY=*", "LC_ALL=C.UTF-8")
 	if !ownDatabase {
 		s.cmd.Env = append(s.cmd.Env, "A2AD_DATABASE_URL="+storetest.New(t).URL)
@@ -188,6 +194,30 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	if _, ok := s.send(t, "set -eu\n"); !ok {
 		t.Fatal("the shell does not start")
 	}
+}
+
+// path is where the shell looks for programs: psql is that of the PostgreSQL which the tests use.
+func (s *shell) path(t *testing.T) string {
+	t.Helper()
+	postgres, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := []string{postgres, os.Getenv("PATH")}
+	if _, err := exec.LookPath("curl"); err != nil {
+		dirs = append([]string{ownCurl(t, filepath.Dir(s.dir))}, dirs...)
+	}
+	return strings.Join(dirs, string(os.PathListSeparator))
+}
+
+// psqlrc makes psql end a block at the first statement that fails: unlike a reader, the test does not see the error.
+func (s *shell) psqlrc(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(s.dir), "psqlrc")
+	if err := os.WriteFile(path, []byte("\\set ON_ERROR_STOP on\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // ownCurl makes a directory in dir in which this test binary is called curl.
@@ -249,50 +279,6 @@ func (s *shell) there(text string) string {
 		back[i], back[i+1] = s.replace[i+1], s.replace[i]
 	}
 	return strings.NewReplacer(back...).Replace(text)
-}
-
-// query runs SQL and returns its rows as psql writes them, but for the width of the columns.
-func (s *shell) query(t *testing.T, sql string) (output string, ok bool) {
-	t.Helper()
-	url, ok := s.run(t, `printf '%s' "${db:-$A2AD_DATABASE_URL}"`)
-	if !ok {
-		return url, false
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, strings.TrimSpace(s.here(url)))
-	if err != nil {
-		return err.Error(), false
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-	if err != nil {
-		return err.Error(), false
-	}
-	var out strings.Builder
-	for _, r := range results {
-		writeRows(&out, r)
-	}
-	return s.there(out.String()), true
-}
-
-func writeRows(out *strings.Builder, r *pgconn.Result) {
-	cells := make([]string, len(r.FieldDescriptions))
-	for i, f := range r.FieldDescriptions {
-		cells[i] = f.Name
-	}
-	fmt.Fprintln(out, strings.Join(cells, " | "))
-	for _, row := range r.Rows {
-		for i, v := range row {
-			cells[i] = string(v)
-		}
-		fmt.Fprintln(out, strings.Join(cells, " | "))
-	}
-	plural := "s"
-	if len(r.Rows) == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(out, "(%d row%s)\n", len(r.Rows), plural)
 }
 
 // nextPort is where freePort looks next: below the ports that the kernel gives to clients.

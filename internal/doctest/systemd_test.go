@@ -80,8 +80,8 @@ func TestSystemdStepByStep(t *testing.T) {
 	for _, b := range blocks(t, "docs/operations.md") {
 		switch {
 		case !strings.HasSuffix(b.arg, t.Name()):
-		case b.lang == "sql":
-			logins += b.text
+		case b.sql() != "":
+			logins += b.sql()
 		default:
 			commands = append(commands, b.text)
 		}

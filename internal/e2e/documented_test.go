@@ -10,18 +10,23 @@ import (
 )
 
 // documented returns the blocks of docs/operations.md that this test runs, as their marks say, in their order.
-func documented(t *testing.T, lang string) []string {
+// SQL is what a block pastes into psql; commands are all other blocks.
+func documented(t *testing.T) (statements, commands []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := regexp.MustCompile("(?s)<!-- not run: [^\n]*internal/e2e runs it, " + t.Name() + " -->\n```" + lang + "\n(.*?)\n```")
-	var list []string
+	block := regexp.MustCompile("(?s)<!-- not run: [^\n]*internal/e2e runs it, " + t.Name() + " -->\n```sh\n(.*?)\n```")
+	pasted := regexp.MustCompile(`(?s)^[^\n]*\bpsql\b[^\n]* <<'SQL'\n(.*)\nSQL$`)
 	for _, m := range block.FindAllStringSubmatch(string(data), -1) {
-		list = append(list, m[1])
+		if sql := pasted.FindStringSubmatch(m[1]); sql != nil {
+			statements = append(statements, sql[1])
+		} else {
+			commands = append(commands, m[1])
+		}
 	}
-	return list
+	return statements, commands
 }
 
 // shell runs such a block: in dir, as somebody, with the programs of PostgreSQL in the path and env.
