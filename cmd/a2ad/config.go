@@ -98,10 +98,11 @@ type Listeners struct {
 
 // Access says who may do what.
 type Access struct {
-	Auth        string    `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
-	CORSOrigins Origins   `type:"setting" name:"cors-origins" def:"none" hidden:"" placeholder:"ORIGINS" help:"Origins of pages that may use the server from a browser, such as https://app.example.org."`
-	Sharing     string    `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
-	Keys        seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+	Auth        string        `type:"setting" name:"auth" def:"required" dev:"none" oneof:"required,none" placeholder:"WHICH" help:"Whether callers must sign in: required, or none on loopback listeners."`
+	AuthRecheck time.Duration `type:"setting" name:"auth-recheck" def:"30s" min:"1s" hidden:"" help:"How long a stream, a blocking send or a claim may go on after its credential was revoked or has expired."`
+	CORSOrigins Origins       `type:"setting" name:"cors-origins" def:"none" hidden:"" placeholder:"ORIGINS" help:"Origins of pages that may use the server from a browser, such as https://app.example.org."`
+	Sharing     string        `type:"setting" name:"sharing" def:"owner" oneof:"owner,tenant" hidden:"" placeholder:"WHO" help:"Who sees a task: its owner, or every owner of the tenant."`
+	Keys        seal.Ring     `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
 }
 
 // TLS says which certificates the server has, and which of clients sign in.

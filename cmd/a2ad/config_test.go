@@ -35,7 +35,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_GRPC_PUBLIC_ADDRESS": {"grpc.example:443", "grpc.example"},
 	"A2AD_PUBLIC_URL":          {"https://a.example/b", "a.example"}, "A2AD_READ_HEADER_TIMEOUT": {"1s", "0"}, "A2AD_READ_TIMEOUT": {"1s", "0"},
 	"A2AD_WRITE_TIMEOUT": {"1s", "0"}, "A2AD_HTTP_IDLE_TIMEOUT": {"1s", "0"}, "A2AD_READY_TIMEOUT": {"2s", "0"}, "A2AD_DRAIN_TIMEOUT": {"1s", "-1s"}, "A2AD_DRAIN_DELAY": {"3s", "-1s"},
-	"A2AD_AUTH": {"none", "maybe"}, "A2AD_SHARING": {"tenant", "all"}, "A2AD_KEYS": {"k2:" + key32 + ",k1:" + key32, "k1:short"},
+	"A2AD_AUTH": {"none", "maybe"}, "A2AD_AUTH_RECHECK": {"10s", "0.5s"}, "A2AD_SHARING": {"tenant", "all"}, "A2AD_KEYS": {"k2:" + key32 + ",k1:" + key32, "k1:short"},
 	"A2AD_OIDC_ISSUER": {"https://login.example.org/", "http://login.example.org"}, "A2AD_OIDC_AUDIENCE": {"a2ad", ""}, "A2AD_OIDC_JWKS_URL": {"http://127.0.0.1:9/keys", "/keys"},
 	"A2AD_OIDC_TENANT_CLAIM": {"org", ""}, "A2AD_OIDC_TENANT": {"acme", ""}, "A2AD_OIDC_OWNER_CLAIM": {"email,sub", "a,"}, "A2AD_OIDC_SCOPE_CLAIM": {"roles", ","},
 	"A2AD_OIDC_SCOPES": {"tasks:read,tasks:write", "all"}, "A2AD_CARD_WORKSHOP_FIELDS": {"on", "x"},

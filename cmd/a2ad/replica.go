@@ -61,6 +61,7 @@ type replica struct {
 	server     *rpc.Server
 	calls      *rpc.GRPC        // nil when gRPC is off
 	keys       *auth.Keys       // nil without authentication
+	sessions   *auth.Sessions   // nil likewise
 	used       chan string      // ids of keys that were used
 	cert       *auth.ServerCert // nil without TLS
 	failures   auth.Failures
@@ -177,7 +178,7 @@ func (r *replica) limits() a2a.Limits {
 // openWorkers makes the API of workers that claim the tasks of some agents from outside.
 func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authenticator) {
 	cfg := workerapi.Config{
-		Authenticator: counted{authenticator, r}, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
+		Authenticator: counted{authenticator, r}, Sessions: r.sessions, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
 		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger, Tracer: r.tracer,
 	}
@@ -263,7 +264,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
-		Authenticator: authenticator, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
+		Authenticator: authenticator, Sessions: r.sessions, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
@@ -350,7 +351,7 @@ func (r *replica) run(ctx, told context.Context) error {
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
 			{Name: "batch ids", Run: batches.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run},
-			{Name: "api keys", Run: r.followKeys}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
+			{Name: "api keys", Run: r.followKeys}, {Name: "credentials in use", Run: r.sessions.Run}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,
 	).Run(ctx)

@@ -18,7 +18,7 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		return auth.Anonymous{}, nil
 	}
 	var err error
-	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey, Used: r.keyUsed}); err != nil {
+	if r.keys, err = auth.NewKeys(auth.KeysConfig{Lookup: r.lookupKey, Used: r.keyUsed, TTL: min(r.cfg.AuthRecheck/2, auth.MaxKeyTTL)}); err != nil {
 		return nil, err
 	}
 	chain := auth.Chain{r.keys}
@@ -35,6 +35,8 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 	if r.cfg.TLSClientCA != "" || len(r.cfg.MTLSProxies) > 0 {
 		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies})
 	}
+	// Half of the time for what is remembered of a key, and half for the next look.
+	r.sessions = auth.NewSessions(chain, r.cfg.AuthRecheck/2)
 	return chain, nil
 }
 
@@ -101,6 +103,7 @@ func (r *replica) followKeys(ctx context.Context) error {
 		case <-wake:
 			if r.keys != nil {
 				r.keys.ForgetAll()
+				r.sessions.Recheck()
 			}
 		case id := <-r.used:
 			r.noteUse(ctx, id)

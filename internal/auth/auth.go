@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 )
@@ -25,6 +26,9 @@ type Principal struct {
 	Method Method
 	KeyID  string // of an API key; it is not secret
 	Name   string // of a token or certificate: its subject; not secret
+
+	// Until is when the credential ends by itself; zero: never, or not known.
+	Until time.Time
 }
 
 // Has reports whether the principal was granted scope.
@@ -189,12 +193,13 @@ func (Anonymous) Challenges() []string { return nil }
 func (Anonymous) Schemes() []a2a.SecurityScheme { return nil }
 
 // Error refuses a credential: HTTP 401. Its text is for anyone, and is the same whatever
-// was wrong; the reason is for logs. In its chain is an *a2a.Error with
+// was wrong, but for one that was good when the request began; the reason is for logs. In its chain is an *a2a.Error with
 // a2a.CodeUnauthenticated.
 type Error struct {
 	challenges []string
 	reason     string
 	keyID      string
+	shown      *a2a.Error // to the client; nil: errUnauthenticated
 }
 
 var errUnauthenticated = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "missing or invalid credentials"}
@@ -211,10 +216,15 @@ func (e *Error) with(challenges []string) *Error {
 	return &Error{challenges: challenges, reason: e.reason, keyID: e.keyID}
 }
 
-func (e *Error) Error() string { return errUnauthenticated.Error() }
+func (e *Error) Error() string { return e.Unwrap().Error() }
 
 // Unwrap returns the error that the protocol shows.
-func (e *Error) Unwrap() error { return errUnauthenticated }
+func (e *Error) Unwrap() error {
+	if e.shown != nil {
+		return e.shown
+	}
+	return errUnauthenticated
+}
 
 // StatusCode returns 401.
 func (e *Error) StatusCode() int { return http.StatusUnauthorized }

@@ -54,7 +54,7 @@ func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 	if !h.current(time.Now()) { // it was good when the connection began
 		return Principal{}, refuse("expired certificate", "")
 	}
-	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert}
+	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert, Until: h.until}
 	switch c.From {
 	case TenantOrganization:
 		if p.Tenant = ""; len(h.organizations) == 1 { // several have no order

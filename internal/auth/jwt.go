@@ -196,6 +196,10 @@ func (j *JWT) principal(claims map[string]json.RawMessage) (Principal, error) {
 			return Principal{}, refuse("token without a tenant", "")
 		}
 	}
+	var seconds float64
+	if json.Unmarshal(claims["exp"], &seconds) == nil {
+		p.Until = time.Unix(int64(seconds), 0).Add(tokenLeeway)
+	}
 	for _, name := range j.cfg.OwnerClaims {
 		if raw := claims[name]; raw != nil {
 			p.Owner = text(raw)

@@ -189,7 +189,7 @@ func TestTokenAuthenticatesItsPrincipal(t *testing.T) {
 	for _, j := range []*JWT{p.takes(nil), p.takes(func(c *JWTConfig) { c.JWKSURL = p.URL + "/keys" })} {
 		for _, key := range keys {
 			got, err := with(t, j, p.token(key, nil))
-			want := Principal{Tenant: "default", Owner: "ann", Kind: KindUser, Scopes: []Scope{ScopeTasksRead, ScopeTasksWrite}, Method: MethodJWT, Name: "ann"}
+			want := Principal{Tenant: "default", Owner: "ann", Kind: KindUser, Scopes: []Scope{ScopeTasksRead, ScopeTasksWrite}, Method: MethodJWT, Name: "ann", Until: time.Unix(p.now().Unix()+300, 0).Add(tokenLeeway)}
 			if err != nil || got.Actor() != "jwt ann" || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: %+v, %v", key.Algorithm, got, err)
 			}

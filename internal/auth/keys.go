@@ -131,6 +131,7 @@ func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 	}
 	return Principal{
 		Tenant: key.Tenant, Owner: key.Owner, Kind: key.Kind, Scopes: key.Scopes, Agents: key.Agents, Method: MethodAPIKey, KeyID: id,
+		Until: key.ExpiresAt,
 	}, nil
 }
 

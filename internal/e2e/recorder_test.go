@@ -109,6 +109,7 @@ func parseStream(text []byte) (s check.Stream) {
 		case block == ": gap":
 			s.Gap = len(s.Frames) == 0
 		case strings.HasPrefix(block, ": "):
+		case strings.HasPrefix(block, `data: {"jsonrpc":"2.0","id":`) && strings.Contains(block, `,"error":{"code":-32041,`): // the credentials have ended
 		case strings.HasPrefix(block, "retry: "):
 			s.Retry = true
 		case isEvent && strings.HasPrefix(id, "id: "):

@@ -18,6 +18,7 @@ import (
 // over; the outcome comes back through its front:
 //
 //	c := &call{s: s, front: f, rec: rec, agent: agent, gen: gen, header: r.Header, reply: w.Header()}
+//	defer c.leave()
 //	if err := c.signIn(r); err != nil { c.fail(ctx, err); return }
 //	op, err := c.gen.Decode(method, params)
 //	if err != nil { c.fail(ctx, err); return }
@@ -44,8 +45,9 @@ type items interface {
 	gap() error
 	// ping is a sign of life.
 	ping() error
-	// end is called once: with nil behind the last item, with engine.ErrDraining if the client
-	// is to come back later, and else with what went wrong.
+	// end is called once: with nil after the last item, with engine.ErrDraining if the client is to
+	// come back later, with an *auth.Error if it may come back with other credentials, and else with
+	// what went wrong.
 	end(why error) error
 }
 
@@ -61,6 +63,7 @@ type call struct {
 
 	principal auth.Principal
 	caller    store.Caller
+	session   *auth.Session // ends with the credential
 }
 
 // SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
@@ -91,24 +94,39 @@ func (c *call) signIn(r *http.Request) error {
 		return err
 	}
 	c.principal, c.rec.principal = p, &c.principal
+	c.session = c.s.cfg.Sessions.Enter(r, p)
 	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
 	return nil
 }
 
+// leave is called at the end of a call, whether its client was signed in or not.
+func (c *call) leave() { c.session.Leave() }
+
 // serve carries out an operation, if the caller may, and answers. A stream is followed from here, when
 // all that opened it has returned: what is deeper makes the stack of every idle stream twice as large.
+// All of it ends with the credential: there is no operation that could outlive it by waiting.
 func (c *call) serve(ctx context.Context, op a2a.Op) {
+	ctx, stop := c.session.Context(ctx)
+	defer stop()
 	st, err := c.admit(ctx, op)
 	if err == nil && st != nil {
 		err = c.stream(ctx, st)
 	}
-	if err != nil {
-		c.fail(ctx, err)
+	if err == nil {
+		return
 	}
+	if ended := auth.Ended(ctx); ended != nil {
+		ended.SetHeader(c.reply)
+		err = ended
+	}
+	c.fail(ctx, err)
 }
 
 // admit carries out an operation, if the caller may.
 func (c *call) admit(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
+	if err := ctx.Err(); err != nil { // while the request was read
+		return nil, err
+	}
 	if err := c.permit(op); err != nil {
 		return nil, err
 	}

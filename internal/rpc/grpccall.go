@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/wire/transcode"
@@ -42,6 +43,7 @@ func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, hea
 		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
 		header: header, reply: http.Header{"X-Request-Id": {rec.id}},
 	}
+	defer f.c.leave()
 	if op, err := f.read(ctx, read); err != nil {
 		f.c.fail(ctx, err)
 	} else {
@@ -245,8 +247,11 @@ func (s *grpcItems) end(why error) error {
 		md.Set(eventIDTrailer, s.last)
 	}
 	s.stream.SetTrailer(md)
+	var refused *auth.Error
 	switch {
 	case why == nil:
+	case errors.As(why, &refused):
+		s.err = statusOf(asRefusal(refused), s.c.gen.Version(), s.c.s.cfg.ErrorProfile, s.c.rec.id).Err()
 	case s.ctx.Err() != nil:
 		s.err = status.FromContextError(s.ctx.Err()).Err()
 	case errors.Is(why, engine.ErrDraining):

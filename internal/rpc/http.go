@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/sse"
 )
@@ -38,19 +39,20 @@ func (x *exchange) write(status int, kind string, body []byte) {
 	}
 }
 
-// stream begins an event stream, whose items stand between prefix and suffix.
-func (x *exchange) stream(prefix, suffix []byte) (items, error) {
+// stream begins an event stream, whose items stand between prefix and suffix. refusal writes an error as an event of it.
+func (x *exchange) stream(prefix, suffix []byte, refusal func(*a2a.Error) []byte) (items, error) {
 	// The request has been read; from here on only writes have a deadline, each its own.
 	if err := http.NewResponseController(x.w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, err
 	}
-	return &eventStream{sse.NewWriter(x.w, x.s.cfg.SSEWriteTimeout), prefix, suffix, x.s.cfg.SSERetry}, nil
+	return &eventStream{sse.NewWriter(x.w, x.s.cfg.SSEWriteTimeout), prefix, suffix, refusal, x.s.cfg.SSERetry}, nil
 }
 
 // eventStream sends items as server-sent events.
 type eventStream struct {
 	out            *sse.Writer
 	prefix, suffix []byte
+	refusal        func(*a2a.Error) []byte
 	retry          time.Duration
 }
 
@@ -63,8 +65,13 @@ func (s *eventStream) gap() error { return s.out.Comment("gap") }
 func (s *eventStream) ping() error { return s.out.Comment("ping") }
 
 // end tells the client of a server that drains when to come back. That there is no last event
-// tells it to, whatever went wrong.
+// tells it to, whatever went wrong, but for credentials that are no longer good: with those it
+// would come back in vain.
 func (s *eventStream) end(why error) error {
+	var refused *auth.Error
+	if errors.As(why, &refused) {
+		return s.out.Event("", s.refusal(asRefusal(refused)))
+	}
 	if !errors.Is(why, engine.ErrDraining) {
 		return nil
 	}
@@ -72,6 +79,13 @@ func (s *eventStream) end(why error) error {
 		return err
 	}
 	return s.out.Comment("draining")
+}
+
+// asRefusal returns what the client is told of credentials.
+func asRefusal(refused *auth.Error) *a2a.Error {
+	var e *a2a.Error
+	errors.As(refused, &e)
+	return e
 }
 
 // checkType refuses a body of another type than JSON, as its header says.

@@ -26,6 +26,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served)
 	c := &call{s: s, rec: rec, agent: agent, gen: s.generations[0], header: r.Header, reply: w.Header()}
 	f := &rpcFront{exchange: exchange{s, w, r, rec}, c: c}
 	c.front = f
+	defer c.leave()
 	if op, err := f.read(); err != nil {
 		c.fail(r.Context(), err)
 	} else {
@@ -85,7 +86,9 @@ func (f *rpcFront) answer(result []byte) {
 }
 
 func (f *rpcFront) open() (items, error) {
-	return f.stream(jsonrpc.AppendResultPrefix(nil, f.id), []byte(jsonrpc.ResultSuffix))
+	return f.stream(jsonrpc.AppendResultPrefix(nil, f.id), []byte(jsonrpc.ResultSuffix), func(e *a2a.Error) []byte {
+		return jsonrpc.AppendError(nil, f.id, f.c.gen.AppendError(nil, e, f.rec.id))
+	})
 }
 
 // fail answers with an error object. Its HTTP status is 200 unless it is of HTTP itself.

@@ -45,6 +45,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request, p *restPath) 
 	}
 	f := &restFront{exchange: exchange{s, w, r, rec}, c: c, kind: jsonType}
 	c.front = f
+	defer c.leave()
 	w.Header().Set("Cache-Control", "no-store")
 	if op, err := f.read(p); err != nil {
 		c.fail(r.Context(), err)
@@ -139,7 +140,11 @@ func (f *restFront) document(optional bool) ([]byte, error) {
 
 func (f *restFront) answer(result []byte) { f.write(http.StatusOK, f.kind, result) }
 
-func (f *restFront) open() (items, error) { return f.stream(nil, nil) }
+func (f *restFront) open() (items, error) {
+	return f.stream(nil, nil, func(e *a2a.Error) []byte {
+		return f.c.gen.AppendStatus(nil, f.c.gen.Status(e.Code), e, f.rec.id)
+	})
+}
 
 // fail answers with the error's HTTP status.
 func (f *restFront) fail(e *a2a.Error) {

@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
+	Sessions      *auth.Sessions // ends what is under way with a credential that is no longer good; nil: nothing does
 	V03           wire.Codec
 	V1            wire.Codec                               // nil: 0.3 alone is spoken
 	CardSigner    CardSigner                               // signs cards of versions that say how; nil: none are signed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/sse"
 )
@@ -46,6 +47,8 @@ func (c *call) untilDrain(ctx context.Context) (drained context.Context, stop fu
 // ended tells the client why the stream ends, and the record.
 func (c *call) ended(out items, err error) {
 	c.cut(err)
+	var refused *auth.Error
+	c.rec.failed = errors.As(err, &refused)
 	failed := out.end(err)
 	if errors.Is(err, engine.ErrDraining) {
 		err = nil // nothing to report
@@ -57,7 +60,10 @@ func (c *call) ended(out items, err error) {
 func (c *call) frames(ctx context.Context, st *engine.Stream, out items) error {
 	for {
 		f, err := next(ctx, st, c.s.cfg.SSEPing)
+		ended := auth.Ended(ctx) // asked even if there is a frame: one who is always behind never waits
 		switch {
+		case ended != nil:
+			return ended
 		case err == nil:
 			err = c.frame(out, &f)
 			c.rec.events++

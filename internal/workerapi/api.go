@@ -30,16 +30,17 @@ type Hub interface {
 // Config sets an API up. Zero durations and sizes take their defaults.
 type Config struct {
 	Authenticator auth.Authenticator
-	Agents        []*a2a.Agent  // those whose work is left to workers far away
-	Limits        a2a.Limits    // of agents that set none; LeaseTTL and MaxAttempts must be set
-	MaxBytes      int64         // per task; 0: no limit
-	MaxSeq        int64         // events per task; 0: no limit
-	MaxArtifacts  int           // per task; 0: no limit
-	Poll          time.Duration // how often to look for work without a wake, 1 s
-	MaxBody       int64         // 4 MiB
-	MaxDepth      int           // of JSON, 64
-	MaxWaiting    int           // claims that wait at once, 1000
-	AnswerTimeout time.Duration // to write an answer, 30 s
+	Sessions      *auth.Sessions // ends what is under way with a credential that is no longer good; nil: nothing does
+	Agents        []*a2a.Agent   // those whose work is left to workers far away
+	Limits        a2a.Limits     // of agents that set none; LeaseTTL and MaxAttempts must be set
+	MaxBytes      int64          // per task; 0: no limit
+	MaxSeq        int64          // events per task; 0: no limit
+	MaxArtifacts  int            // per task; 0: no limit
+	Poll          time.Duration  // how often to look for work without a wake, 1 s
+	MaxBody       int64          // 4 MiB
+	MaxDepth      int            // of JSON, 64
+	MaxWaiting    int            // claims that wait at once, 1000
+	AnswerTimeout time.Duration  // to write an answer, 30 s
 	// Drain ends when the server is about to stop: claims that wait are then answered.
 	Drain  context.Context
 	Logger *slog.Logger

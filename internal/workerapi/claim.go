@@ -59,7 +59,7 @@ const maxClaimed = 16 << 20
 func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 	b := []byte(`{"runs":[`)
 	if len(leases) == 0 {
-		return append(b, "]}"...), nil
+		return append(b, "]}"...), ctx.Err()
 	}
 	var size int64
 	for i := range leases {
@@ -101,6 +101,7 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 	}
 	if ctx.Err() != nil && len(leases) > 0 {
 		a.giveBack(ctx, leases)
+		return nil, ctx.Err()
 	}
 	return append(b, "]}"...), nil
 }

@@ -54,6 +54,10 @@ func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) h
 			if r.principal, err = a.cfg.Authenticator.Authenticate(hr); err != nil {
 				return nil, err
 			}
+			session := a.cfg.Sessions.Enter(hr, r.principal)
+			defer session.Leave()
+			ctx, stop := session.Context(hr.Context())
+			defer stop()
 			if !r.principal.Has(auth.ScopeWorker) {
 				w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="worker"`)
 				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope worker")
@@ -61,7 +65,11 @@ func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) h
 			if r.body, err = a.readBody(w, hr); err != nil {
 				return nil, err
 			}
-			return do(hr.Context(), r)
+			answer, err := do(ctx, r)
+			if ended := auth.Ended(ctx); err != nil && ended != nil {
+				return nil, ended
+			}
+			return answer, err
 		}()
 		if err != nil {
 			a.refuse(w, hr, err)

@@ -1,0 +1,242 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+// judgeTimeout bounds the look at one credential that is in use.
+const judgeTimeout = 5 * time.Second
+
+// errCredentialEnded is what a client is told whose request was under way when its credential stopped being good.
+var errCredentialEnded = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "the credentials have expired or were revoked"}
+
+// Sessions ends what is under way with a credential that is no longer good: streams, blocking
+// sends, long polls. A credential has one session, however many requests use it, so that ten
+// thousand streams of one key cost one look. Use NewSessions. A nil *Sessions ends nothing.
+type Sessions struct {
+	authenticator Authenticator
+	every         time.Duration
+	recheck       chan struct{} // capacity 1: API keys are to be judged now
+
+	mu   sync.Mutex
+	open map[credential]*Session // guarded by mu
+}
+
+// credential is all of a request that an Authenticator looks at.
+type credential struct {
+	authorization, apiKey, forwarded string
+	host                             string            // of who is connected
+	cert                             *x509.Certificate // that the client has shown on this connection
+}
+
+// Session is the time for which one credential is in use. A nil *Session does not end.
+type Session struct {
+	all       *Sessions
+	key       credential
+	request   *http.Request // with nothing but what signs it in
+	principal Principal
+	expires   *time.Timer // nil: the credential does not end by itself
+
+	ctx context.Context // ends with the credential; its cause is an *Error
+	end context.CancelCauseFunc
+
+	users int // guarded by all.mu
+}
+
+// NewSessions returns Sessions whose credentials are judged again by a, at least every interval while Run runs.
+func NewSessions(a Authenticator, every time.Duration) *Sessions {
+	return &Sessions{authenticator: a, every: every, recheck: make(chan struct{}, 1), open: make(map[credential]*Session)}
+}
+
+// Enter notes that a request, which was signed in as p a moment ago, is under way. The caller leaves the session at its end.
+func (s *Sessions) Enter(r *http.Request, p Principal) *Session {
+	if s == nil || p.Method == MethodNone {
+		return nil
+	}
+	key := credentialOf(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.open[key]
+	if e == nil {
+		e = &Session{all: s, key: key, request: signedPart(r), principal: p}
+		e.ctx, e.end = context.WithCancelCause(context.Background())
+		if !p.Until.IsZero() {
+			e.expires = time.AfterFunc(time.Until(p.Until), func() { s.close(e, refuse("the credential expired while it was in use", p.KeyID)) })
+		}
+		s.open[key] = e
+	}
+	e.users++
+	return e
+}
+
+// Leave ends the use of a session by one request.
+func (e *Session) Leave() {
+	if e == nil {
+		return
+	}
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	if e.users--; e.users == 0 {
+		e.forget()
+		e.end(nil)
+	}
+}
+
+// forget takes a session off the list: the next request with the credential begins another. all.mu is held.
+func (e *Session) forget() {
+	if e.all.open[e.key] == e {
+		delete(e.all.open, e.key)
+	}
+	if e.expires != nil {
+		e.expires.Stop()
+	}
+}
+
+// Context returns a context that ends with ctx, with stop, and with the credential: Ended then says why.
+func (e *Session) Context(ctx context.Context) (_ context.Context, stop func()) {
+	if e == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	undo := context.AfterFunc(e.ctx, func() { cancel(context.Cause(e.ctx)) })
+	return ctx, func() {
+		undo()
+		cancel(nil)
+	}
+}
+
+// Ended returns why ctx has ended, if it is that a credential is no longer good, else nil.
+func Ended(ctx context.Context) *Error {
+	var refused *Error
+	if ctx.Err() == nil || !errors.As(context.Cause(ctx), &refused) {
+		return nil
+	}
+	return refused
+}
+
+// close ends a session. The requests that use it are told that they may sign in anew.
+func (s *Sessions) close(e *Session, why *Error) {
+	s.mu.Lock()
+	e.forget()
+	s.mu.Unlock()
+	e.end(&Error{challenges: s.authenticator.Challenges(), reason: why.reason, keyID: why.keyID, shown: errCredentialEnded})
+}
+
+// Open returns how many credentials are in use.
+func (s *Sessions) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// Recheck has API keys judged now and not only when it is their time. Call it when one was revoked.
+func (s *Sessions) Recheck() {
+	if s == nil {
+		return
+	}
+	select {
+	case s.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// Run judges the credentials that are in use, again and again, until ctx is done.
+func (s *Sessions) Run(ctx context.Context) error {
+	if s == nil {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := time.NewTicker(s.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.judge(ctx, MethodAPIKey, MethodJWT, MethodCert)
+		case <-s.recheck:
+			s.judge(ctx, MethodAPIKey)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// judge looks again at the credentials of some methods. What cannot be found out changes nothing, and the
+// rest of its method has to wait for the next time: a database that does not answer is not asked once for
+// each credential.
+func (s *Sessions) judge(ctx context.Context, methods ...Method) {
+	s.mu.Lock()
+	open := make([]*Session, 0, len(s.open))
+	for _, e := range s.open {
+		open = append(open, e)
+	}
+	s.mu.Unlock()
+	for _, e := range open {
+		if ctx.Err() != nil || !slices.Contains(methods, e.principal.Method) || e.ctx.Err() != nil {
+			continue
+		}
+		one, cancel := context.WithTimeout(ctx, judgeTimeout)
+		p, err := s.authenticator.Authenticate(e.request.WithContext(one))
+		cancel()
+		var refused *Error
+		switch {
+		case errors.As(err, &refused):
+			s.close(e, refused)
+		case err != nil:
+			methods = slices.DeleteFunc(slices.Clone(methods), func(m Method) bool { return m == e.principal.Method })
+		case !p.permitsAll(e.principal):
+			s.close(e, refuse("the credential no longer permits what it did", p.KeyID))
+		}
+	}
+}
+
+// permitsAll reports whether p is who was signed in before, and may do all that he could.
+func (p Principal) permitsAll(before Principal) bool {
+	if p.Tenant != before.Tenant || p.Owner != before.Owner {
+		return false
+	}
+	for _, scope := range before.Scopes {
+		if !p.Has(scope) {
+			return false
+		}
+	}
+	if before.Agents == nil {
+		return p.Agents == nil
+	}
+	return !slices.ContainsFunc(before.Agents, func(agent string) bool { return !p.MayUse(agent) })
+}
+
+func credentialOf(r *http.Request) credential {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	c := credential{
+		authorization: strings.Join(r.Header["Authorization"], "\n"), apiKey: strings.Join(r.Header["X-Api-Key"], "\n"),
+		forwarded: strings.Join(r.Header[forwardedHeader], "\n"), host: host,
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		c.cert = r.TLS.VerifiedChains[0][0]
+	}
+	return c
+}
+
+// signedPart returns what is looked at of a request to sign it in.
+func signedPart(r *http.Request) *http.Request {
+	part := &http.Request{RemoteAddr: r.RemoteAddr, TLS: r.TLS, Header: make(http.Header, 1)}
+	for _, name := range []string{"Authorization", "X-Api-Key", forwardedHeader} {
+		if lines := r.Header[name]; lines != nil {
+			part.Header[name] = lines
+		}
+	}
+	return part
+}
