@@ -90,10 +90,21 @@ func (c *PushLsCmd) Run(ctx context.Context, app *App) error {
 		return printRows(app, c.json(), head, rows, func(r pushRow) []string {
 			return []string{
 				r.ID, r.TaskID, cell(r.ConfigID), cell(r.Tenant + "/" + r.Owner), r.show(), fmt.Sprintf("%d/%d", r.Cursor, r.Head),
-				momentOf(r.NextAttemptAt), cell(r.URL), cell(r.Reason),
+				r.next(), cell(r.URL), cell(r.Reason),
 			}
 		})
 	})
+}
+
+// next is when the webhook is tried next: not before its destination is.
+func (r *pushRow) next() string {
+	switch {
+	case r.NextAttemptAt == nil || r.DeletedAt != nil || r.State != "active" || r.DisabledAt != nil:
+		return "-"
+	case r.OpenUntil != nil && r.OpenUntil.After(*r.NextAttemptAt):
+		return momentOf(r.OpenUntil)
+	}
+	return momentOf(r.NextAttemptAt)
 }
 
 // show says in one word what a webhook does.
