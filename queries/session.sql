@@ -22,3 +22,18 @@ SELECT current_user::text AS login, current_database()::text AS database, p.rols
   pg_catalog.has_schema_privilege('public', 'CREATE')::boolean AS creates_in_public
 FROM pg_catalog.pg_roles p, pg_catalog.pg_database d
 WHERE p.rolname = current_user AND d.datname = current_database();
+
+-- LockHolders reads which sessions the given ones wait for. What a login may not see of others is left out.
+-- name: LockHolders :many
+SELECT b.pid::int AS pid, coalesce(a.backend_type, '')::text AS kind, coalesce(a.application_name, '')::text AS application,
+  coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS seconds
+FROM (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(w.pid)) AS pid FROM (SELECT unnest(sqlc.arg(waiters)::int[]) AS pid) w) b
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid
+ORDER BY b.pid;
+
+-- IndexesInvalid names those of some indexes that an interrupted statement has left unusable, and that nobody is building.
+-- name: IndexesInvalid :many
+SELECT c.relname::text AS name
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'a2a' AND NOT i.indisvalid AND c.relname = ANY (sqlc.arg(names)::text[])
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_progress_create_index p WHERE p.index_relid = c.oid);

@@ -25,19 +25,22 @@ type MigrateUpCmd struct {
 
 // Help is shown below the usage line.
 func (*MigrateUpCmd) Help() string {
-	return `Several processes may do this at once: one migrates, the others wait for it. Steps are small enough for servers of the version before to go on working.`
+	return `Several processes may do this at once: one migrates, the others wait for it. Steps are small enough for servers of the version before to go on working. A step that needs a lock which a long transaction holds, such as that of a dump, is repeated until it gets the lock.`
 }
 
 // Run migrates and shows what the database is then.
 func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateUp(ctx, url); err != nil {
+		if err := store.MigrateUp(ctx, url, app.note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)
 		return err
 	})
 }
+
+// note tells whoever runs a command what it waits for.
+func (a *App) note(text string) { fmt.Fprintln(a.Stderr, text) }
 
 // MigrateDownCmd is `a2ad migrate down`.
 type MigrateDownCmd struct {
@@ -57,7 +60,7 @@ func (c *MigrateDownCmd) Validate() error {
 // Run takes one step back.
 func (c *MigrateDownCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateDown(ctx, url); err != nil {
+		if err := store.MigrateDown(ctx, url, app.note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)

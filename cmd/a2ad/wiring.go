@@ -112,7 +112,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		}
 		cfg.DatabaseURL = newSecret(url)
 	}
-	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal()); err != nil {
+	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal(), app.note); err != nil {
 		return err
 	}
 	r, err := openReplica(ctx, app, cfg, files)

@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/a2ad/a2ad/migrations"
@@ -41,21 +39,29 @@ type Migration struct {
 // MigrateUp brings the schema of the database at url to SchemaVersion. Several processes may call it at once: one migrates, the
 // others wait and find nothing left to do. A database that is newer than this binary is left alone. A login that lacks a right that
 // the first steps need changes nothing; the error has the SQL that an administrator has to run.
-func MigrateUp(ctx context.Context, url string) error {
+//
+// A step that needs a lock which somebody holds is tried again until ctx is done; servers go on meanwhile. notice, if there is one, is
+// told now and then whom it waits for.
+func MigrateUp(ctx context.Context, url string, notice ...func(string)) error {
 	if err := checkRights(ctx, url); err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
-	return withProvider(ctx, url, func(p *goose.Provider) error {
-		_, err := p.Up(ctx)
-		return migrated("migrate up", err)
+	return withProvider(ctx, url, notice, func(m *migrator, p *goose.Provider) error {
+		return migrated("migrate up", m.repeat(ctx, func() error {
+			_, err := p.Up(ctx)
+			return err
+		}))
 	})
 }
 
 // MigrateDown takes back the newest step that is applied, one a call, and with it what that step's tables hold. It does nothing when
-// no step is applied.
-func MigrateDown(ctx context.Context, url string) error {
-	return withProvider(ctx, url, func(p *goose.Provider) error {
-		_, err := p.Down(ctx)
+// no step is applied. It waits for locks as MigrateUp does.
+func MigrateDown(ctx context.Context, url string, notice ...func(string)) error {
+	return withProvider(ctx, url, notice, func(m *migrator, p *goose.Provider) error {
+		err := m.repeat(ctx, func() error {
+			_, err := p.Down(ctx)
+			return err
+		})
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return nil
 		}
@@ -77,7 +83,8 @@ func migrated(what string, err error) error {
 // MigrateStatus lists the steps this binary knows, oldest first, and when the database at url took each.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var all []Migration
-	err := withProvider(ctx, url, func(p *goose.Provider) error {
+	err := withProvider(ctx, url, nil, func(m *migrator, p *goose.Provider) error {
+		m.setLockWait(false)
 		states, err := p.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("read migration status: %w", err)
@@ -108,7 +115,7 @@ func SchemaVersion() int64 {
 }
 
 // withProvider opens url as the pool does, so that a URL with pool settings works here too, and closes it again.
-func withProvider(ctx context.Context, url string, do func(*goose.Provider) error) error {
+func withProvider(ctx context.Context, url string, notice []func(string), do func(*migrator, *goose.Provider) error) error {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("parse database URL: %w", err)
@@ -120,11 +127,11 @@ func withProvider(ctx context.Context, url string, do func(*goose.Provider) erro
 	if _, named := cfg.ConnConfig.RuntimeParams["application_name"]; !named {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "a2ad-migrate"
 	}
-	// To build an index, or to fill a column, takes as long as it takes, whatever the server allows for statements of others.
-	db := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SET statement_timeout = 0")
-		return err
-	}))
+	m := &migrator{cfg: cfg.ConnConfig}
+	if len(notice) > 0 {
+		m.notice = notice[0]
+	}
+	db := m.open()
 	defer db.Close()
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
 		goose.WithTableName(versionTable),
@@ -134,7 +141,7 @@ func withProvider(ctx context.Context, url string, do func(*goose.Provider) erro
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	return do(p)
+	return do(m, p)
 }
 
 // sessionLock keeps all but one process from migrating. It asks again and again instead of waiting inside PostgreSQL, because a
@@ -142,7 +149,7 @@ func withProvider(ctx context.Context, url string, do func(*goose.Provider) erro
 // own lock does the same, but looks once a second at best, which every replica that starts would feel.
 type sessionLock struct{}
 
-// SessionLock takes the lock, or returns ctx's cause.
+// SessionLock takes the lock, or returns ctx's cause. Whoever has it finds no unusable index of an earlier try.
 func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	tick := time.NewTicker(lockPollEvery)
 	defer tick.Stop()
@@ -152,7 +159,7 @@ func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 			return fmt.Errorf("take migration lock: %w", err)
 		}
 		if locked {
-			return nil
+			return conn.Raw(func(driver any) error { return dropInvalid(ctx, driver.(*migrateConn).Conn.Conn()) }) //nolint:forcetypeassert // see migrateConnector
 		}
 		select {
 		case <-ctx.Done():

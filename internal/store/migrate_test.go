@@ -49,7 +49,7 @@ func TestMigrateTakesItsTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const limit = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 300', current_database()); END $$"
+	const limit = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$"
 	if _, err := pool.Exec(ctx, limit); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestMigrateTakesItsTime(t *testing.T) {
 			t.Fatalf("it did not wait: %v", err)
 		default:
 		}
-		const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '400 ms'"
+		const waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '200 ms'"
 		if err := pool.QueryRow(ctx, waits).Scan(&long); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,75 @@ import (
 	"context"
 )
 
+const indexesInvalid = `-- name: IndexesInvalid :many
+SELECT c.relname::text AS name
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'a2a' AND NOT i.indisvalid AND c.relname = ANY ($1::text[])
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_progress_create_index p WHERE p.index_relid = c.oid)
+`
+
+// IndexesInvalid names those of some indexes that an interrupted statement has left unusable, and that nobody is building.
+func (q *Queries) IndexesInvalid(ctx context.Context, names []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, indexesInvalid, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockHolders = `-- name: LockHolders :many
+SELECT b.pid::int AS pid, coalesce(a.backend_type, '')::text AS kind, coalesce(a.application_name, '')::text AS application,
+  coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS seconds
+FROM (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(w.pid)) AS pid FROM (SELECT unnest($1::int[]) AS pid) w) b
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid
+ORDER BY b.pid
+`
+
+type LockHoldersRow struct {
+	Pid         int32
+	Kind        string
+	Application string
+	Seconds     float64
+}
+
+// LockHolders reads which sessions the given ones wait for. What a login may not see of others is left out.
+func (q *Queries) LockHolders(ctx context.Context, waiters []int32) ([]LockHoldersRow, error) {
+	rows, err := q.db.Query(ctx, lockHolders, waiters)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockHoldersRow
+	for rows.Next() {
+		var i LockHoldersRow
+		if err := rows.Scan(
+			&i.Pid,
+			&i.Kind,
+			&i.Application,
+			&i.Seconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const migrationRights = `-- name: MigrationRights :one
 SELECT current_user::text AS login, current_database()::text AS database, p.rolsuper::boolean AS super, p.rolcreaterole::boolean AS makes_roles,
   (NOT EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles o ON o.oid = n.nspowner
