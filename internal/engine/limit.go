@@ -61,9 +61,9 @@ type owner struct{ tenant, owner string }
 
 // flight is what is known of one owner.
 type flight struct {
-	mu   sync.Mutex
-	left int       // guarded by mu; new tasks until the next count
-	full time.Time // guarded by mu; when a count last found no room
+	turn chan struct{} // capacity 1: holds what the one that may count has put in
+	left int           // guarded by turn; new tasks until the next count
+	full time.Time     // guarded by turn; when a count last found no room
 }
 
 const (
@@ -74,8 +74,12 @@ const (
 // admit counts one more task of the caller, or refuses it.
 func (f *flights) admit(ctx context.Context, s *store.Store, c store.Caller, most int) error {
 	o := f.of(owner{c.Tenant, c.Owner})
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	select { // no mutex: a count that gets no answer would keep callers that have gone
+	case o.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-o.turn }()
 	full := a2a.Errorf(a2a.CodeRateLimited, "more than %d tasks are in flight", most)
 	if o.left == 0 {
 		if time.Since(o.full) < stayFull {
@@ -103,7 +107,7 @@ func (f *flights) of(key owner) *flight {
 		if len(f.owners) >= knownOwners || f.owners == nil {
 			f.owners = make(map[owner]*flight)
 		}
-		o = &flight{}
+		o = &flight{turn: make(chan struct{}, 1)}
 		f.owners[key] = o
 	}
 	return o

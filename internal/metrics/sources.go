@@ -109,11 +109,12 @@ type cached[T any] struct {
 	read func(ctx context.Context) (T, error)
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	value  T         // guarded by mu
-	ok     bool      // guarded by mu; value has been read
-	next   time.Time // guarded by mu
-	failed uint64    // guarded by mu
+	mu      sync.Mutex
+	value   T         // guarded by mu
+	ok      bool      // guarded by mu; value has been read
+	next    time.Time // guarded by mu
+	failed  uint64    // guarded by mu
+	reading bool      // guarded by mu; somebody reads: the others go by what there is
 }
 
 const (
@@ -123,23 +124,32 @@ const (
 )
 
 // get returns the newest value; ok says whether there is any. One that could not be read anew
-// is not shown any more.
+// is not shown any more. The mutex is not held while it reads: a statement without an answer would keep every scrape waiting.
 func (c *cached[T]) get() (value T, ok bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Now().Before(c.next) {
+	if c.reading || time.Now().Before(c.next) {
+		defer c.mu.Unlock()
 		return c.value, c.ok
 	}
+	c.reading = true
+	c.mu.Unlock()
+
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
 	start := time.Now()
 	value, err := c.read(ctx)
 	end := time.Now()
+	if err != nil {
+		c.log.WarnContext(ctx, "metrics from the database", "err", err)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = false
 	c.next = end.Add(max(cacheTime-end.Sub(start), readShare*end.Sub(start)))
 	if c.ok = err == nil; err != nil {
 		c.failed++
 		c.next = end.Add(cacheTime)
-		c.log.WarnContext(ctx, "metrics from the database", "err", err)
 		return value, false
 	}
 	c.value = value

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -87,29 +88,53 @@ func (p *pace) took(begin time.Time, least time.Duration, err error) {
 
 // pushFloor is the next_attempt_at below which no webhook was seen that has something to deliver.
 type pushFloor struct {
-	mu    sync.Mutex
-	at    time.Time // guarded by mu
-	near  pace      // guarded by mu; of looks from the floor, which move it on
-	whole pace      // guarded by mu; of looks from the start
+	mu      sync.Mutex
+	at      time.Time // guarded by mu
+	near    pace      // guarded by mu; of looks from the floor, which move it on
+	whole   pace      // guarded by mu; of looks from the start
+	looking bool      // guarded by mu; somebody looks: the others go by the floor as it is
 }
 
-// get returns the floor for a claim, behind a look if it is time for one. A floor that cannot be moved is good as it is.
+// get returns the floor for a claim, after a look if it is time for one. A floor that cannot be moved is good as it is. No
+// statement runs under the mutex: one that gets no answer would keep every claim waiting.
 func (f *pushFloor) get(ctx context.Context, s *Store) pgtype.Timestamptz {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	begin, from, looks := time.Now(), f.at, &f.near
-	if f.whole.due(begin) {
-		from, looks = time.Time{}, &f.whole
+	begin := time.Now()
+	floor, from, looks := f.due(begin)
+	if looks == nil {
+		return pgFloor(floor)
 	}
-	if !looks.due(begin) {
-		return pgFloor(f.at)
-	}
-	first, err := dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from))
-	looks.took(begin, floorsAge, err)
-	if err == nil {
-		f.at = first.Time.Add(-wideMargin) // there are fewer webhooks than claims
+	var first pgtype.Timestamptz
+	err := errors.New("the look did not end")
+	defer func() { f.looked(begin, looks, first.Time, err) }()
+	if first, err = dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from)); err == nil {
+		floor = first.Time.Add(-wideMargin)
 	} else if ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "look for the first webhook", "err", err)
 	}
-	return pgFloor(f.at)
+	return pgFloor(floor)
+}
+
+// due returns the floor, and where to look from if it is time for that: the caller looks and calls looked.
+func (f *pushFloor) due(now time.Time) (floor, from time.Time, looks *pace) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	floor, from, looks = f.at, f.at, &f.near
+	if f.whole.due(now) {
+		from, looks = time.Time{}, &f.whole
+	}
+	if f.looking || !looks.due(now) {
+		return floor, from, nil
+	}
+	f.looking = true
+	return floor, from, looks
+}
+
+func (f *pushFloor) looked(begin time.Time, looks *pace, first time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looking = false
+	looks.took(begin, floorsAge, err)
+	if err == nil {
+		f.at = first.Add(-wideMargin) // there are fewer webhooks than claims
+	}
 }
