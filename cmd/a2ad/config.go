@@ -67,9 +67,11 @@ type Database struct {
 
 // Pool says how the server uses the database.
 type Pool struct {
-	DBPool           int           `type:"setting" name:"db-pool" def:"16" min:"4" help:"Connections, besides the one that listens."`
+	DBPool           int           `type:"setting" name:"db-pool" def:"16" min:"4" help:"Connections for requests and work. Four more listen, renew leases and watch the database."`
 	PoolTimeout      time.Duration `type:"setting" name:"pool-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest wait for a free connection."`
-	StatementTimeout time.Duration `type:"setting" name:"statement-timeout" def:"15s" min:"10ms" hidden:"" help:"Longest run of one statement."`
+	ConnectTimeout   time.Duration `type:"setting" name:"connect-timeout" def:"2s" min:"10ms" hidden:"" help:"Longest wait for a new connection to PostgreSQL. While none can be made, calls are refused after this time, and at once when that has lasted longer."`
+	TCPTimeout       time.Duration `type:"setting" name:"tcp-timeout" def:"5s" min:"1s" hidden:"" help:"Longest wait until PostgreSQL's machine acknowledges what was sent (TCP_USER_TIMEOUT, on Linux); keepalives find a silent one in about this time."`
+	StatementTimeout time.Duration `type:"setting" name:"statement-timeout" def:"8s" min:"10ms" hidden:"" help:"Longest run of one statement. A connection that has not answered a second later is given up."`
 	LockTimeout      time.Duration `type:"setting" name:"lock-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest wait for a row lock."`
 	IdleTxTimeout    time.Duration `type:"setting" name:"idle-tx-timeout" def:"5s" min:"10ms" hidden:"" help:"Longest pause inside a transaction."`
 	ListenerPing     time.Duration `type:"setting" name:"listener-ping" def:"5s" min:"10ms" hidden:"" help:"How often the listening connection proves that it is alive."`

@@ -30,6 +30,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_STRICT":       {"on", "maybe"},
 	"A2AD_DATABASE_URL": {"postgres://u@h/d", ""}, "A2AD_DATA_DIR": {"/data", ""}, "A2AD_PG_BINDIR": {"/pg/bin", ""},
 	"A2AD_DB_POOL": {"32", "3"}, "A2AD_POOL_TIMEOUT": {"2s", "0"}, "A2AD_STATEMENT_TIMEOUT": {"9s", "9"},
+	"A2AD_CONNECT_TIMEOUT": {"3s", "0"}, "A2AD_TCP_TIMEOUT": {"9s", "1ms"},
 	"A2AD_LOCK_TIMEOUT": {"2s", "-1s"}, "A2AD_IDLE_TX_TIMEOUT": {"2s", "x"}, "A2AD_LISTENER_PING": {"2s", "0s"},
 	"A2AD_LISTEN": {"localhost:1234", "1234"}, "A2AD_ADMIN_LISTEN": {"off", "127.0.0.1:99999"}, "A2AD_GRPC_LISTEN": {"[::1]:1", "x"},
 	"A2AD_GRPC_PUBLIC_ADDRESS": {"grpc.example:443", "grpc.example"},

@@ -263,7 +263,7 @@ func TestDoctorJudges(t *testing.T) {
 		}, "warning dead rows"},
 		"bloat":         {func(in *store.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
 		"broken index":  {func(in *store.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
-		"many replicas": {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 5) }, "warning connections"},
+		"many replicas": {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 4) }, "warning connections"},
 		"too many":      {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 50) }, "fault connections"},
 		"role missing":  {func(in *store.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
 		"archive": {func(in *store.Inspection) {

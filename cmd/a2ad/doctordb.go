@@ -322,10 +322,10 @@ func judgeBloat(in *store.Inspection, f *findings) {
 	f.okUnless(begin, "dead rows", "no table is full of dead rows")
 }
 
-// connectionsOf is what a server opens: its pools, and the listener.
+// connectionsOf is what a server opens: its pools, two connections for renewals, the listener and the watch.
 func (c *DoctorCmd) connectionsOf() int {
 	api := max(c.DBPool/2, 2)
-	return api + max(c.DBPool-api-1, 2) + 2
+	return api + max(c.DBPool-api-1, 2) + 5
 }
 
 func (c *DoctorCmd) judgeConnections(in *store.Inspection, f *findings) {

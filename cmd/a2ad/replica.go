@@ -131,6 +131,7 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 	r.store, err = store.Open(ctx, store.Config{
 		URL: r.cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: r.cfg.DBPool, Logger: r.logger,
 		StatementTimeout: r.cfg.StatementTimeout, LockTimeout: r.cfg.LockTimeout, IdleTxTimeout: r.cfg.IdleTxTimeout, AcquireTimeout: r.cfg.PoolTimeout,
+		ConnectTimeout: r.cfg.ConnectTimeout, PacketTimeout: r.cfg.TCPTimeout,
 		Wake: r.wake, Take: r.take, Committed: r.committed, Tracer: statements,
 	})
 	if err != nil {
@@ -331,7 +332,7 @@ func (r *replica) run(ctx, told context.Context) error {
 		{Name: "api", Run: func(ctx context.Context) error { return r.server.Serve(ctx, r.api, r.cfg.DrainTimeout) }},
 		{Name: "end", Run: func(ctx context.Context) error { return r.announce(ctx, told) }},
 	}
-	back := lifecycle.Stage{{Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
+	back := lifecycle.Stage{{Name: "database", Run: r.store.Watch}, {Name: "publisher", Run: r.publisher.Run}, {Name: "listener", Run: r.listener.Run}}
 	where := []any{"replica", r.name, "api", r.api.Addr().String(), "agents", len(r.crew)}
 	if r.calls != nil {
 		where = append(where, "grpc", r.grpc.Addr().String())
@@ -381,7 +382,7 @@ var (
 func (r *replica) checks(told context.Context) []rpc.Check {
 	return []rpc.Check{
 		{Name: "drain", Test: func(context.Context) error { return context.Cause(told) }},
-		{Name: "database", Test: r.store.Ping},
+		{Name: "database", Test: r.store.Ready},
 		{Name: "schema", Test: r.store.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {
 			if !r.server.Accepting() || r.calls != nil && !r.calls.Accepting() {

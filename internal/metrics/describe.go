@@ -108,7 +108,7 @@ func (s *sources) describeDatabase() {
 		}
 	}
 	pool := []string{"pool"}
-	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims.", pool, pools(func(p store.Pool) float64 { return float64(p.MaxConns()) }))
+	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims, renew renews leases.", pool, pools(func(p store.Pool) float64 { return float64(p.MaxConns()) }))
 	s.add("gauge", "a2ad_db_pool_acquired", "Connections in use.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquiredConns()) }))
 	s.add("gauge", "a2ad_db_pool_idle", "Connections at rest.", pool, pools(func(p store.Pool) float64 { return float64(p.IdleConns()) }))
 	s.add("counter", "a2ad_db_pool_acquires_total", "Connections taken from a pool.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquireCount()) }))

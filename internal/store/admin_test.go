@@ -137,12 +137,12 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 		c.StatementTimeout, c.LockTimeout, c.IdleTxTimeout = 7*time.Second, 3*time.Second, 2*time.Second
 	})
 	f.task()
-	same(t, "names", "a2ad-r1-api a2ad-r1-claim a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
+	same(t, "names", "a2ad-r1-api a2ad-r1-claim a2ad-r1-renew a2ad-r1-worker", value[string](f, `SELECT string_agg(DISTINCT application_name, ' ' ORDER BY application_name) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`))
 	err := store.OnPools(f.ctx, f.Store, func(pool string, conn *pgx.Conn) error {
 		for name, want := range map[string]string{
 			"statement_timeout": "7s", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "2s", "search_path": "pg_catalog", "plan_cache_mode": "force_generic_plan",
-			"role": map[string]string{"api": "a2a_app", "worker": "a2a_worker", "claim": "a2a_worker"}[pool],
+			"role": map[string]string{"api": "a2a_app", "worker": "a2a_worker", "claim": "a2a_worker", "renew": "a2a_worker"}[pool],
 		} {
 			var have string
 			if err := conn.QueryRow(f.ctx, "SELECT current_setting($1)", name).Scan(&have); err != nil {
@@ -170,8 +170,8 @@ func TestConnectionsSayWhoTheyAreAndHaveLimits(t *testing.T) {
 	if err := f.Ping(f.ctx); err != nil {
 		t.Error(err)
 	}
-	if p := f.Pools(); p[0].MaxConns()+p[1].MaxConns()+p[2].MaxConns() != 8 {
-		t.Errorf("the pools have %d, %d and %d connections, want 8 together", p[0].MaxConns(), p[1].MaxConns(), p[2].MaxConns())
+	if p := f.Pools(); p[0].MaxConns()+p[1].MaxConns()+p[2].MaxConns() != 8 || p[3].MaxConns() != 2 {
+		t.Errorf("the pools have %d, %d and %d connections, want 8 together, and %d for renewals", p[0].MaxConns(), p[1].MaxConns(), p[2].MaxConns(), p[3].MaxConns())
 	}
 	if err := f.Notify(f.ctx, []string{"x"}); err != nil {
 		t.Error(err)

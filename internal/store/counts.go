@@ -117,11 +117,15 @@ func (g *groups) load() (out Groups) {
 
 // Pool is one of the connection pools and how it is.
 type Pool struct {
-	Name string // as in application_name: "api", "worker", "claim"
+	Name string // as in application_name: "api", "worker", "claim", "renew"
 	*pgxpool.Stat
 }
 
 // Pools returns how the connection pools are.
 func (s *Store) Pools() []Pool {
-	return []Pool{{"api", s.api.Stat()}, {"worker", s.work.Stat()}, {"claim", s.claims.Stat()}}
+	var list []Pool
+	for _, p := range s.pools() {
+		list = append(list, Pool{p.name, p.conns.Stat()})
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"time"
 
@@ -72,7 +73,7 @@ func (c *combiner[T]) hold() (queued func(n int), release func()) {
 }
 
 // WaitForConnections changes how long a store that is open waits for a free connection.
-func WaitForConnections(s *Store, limit time.Duration) { s.cfg.AcquireTimeout = limit }
+func WaitForConnections(s *Store, limit time.Duration) { s.api.wait = limit }
 
 // LaneTurn is in how many claims each lane has been the first.
 const LaneTurn = turnEvery * (lanes - 1)
@@ -106,12 +107,12 @@ func AgeTotals(s *Store) {
 
 // OnPools runs f on the connections of each pool.
 func OnPools(ctx context.Context, s *Store, f func(pool string, conn *pgx.Conn) error) error {
-	for name, p := range map[string]*pgxpool.Pool{"api": s.api, "worker": s.work, "claim": s.claims} {
+	for _, p := range s.pools() {
 		if err := p.Ping(ctx); err != nil { // then there is one
 			return err
 		}
-		for _, conn := range p.AcquireAllIdle(ctx) {
-			err := f(name, conn.Conn())
+		for _, conn := range p.conns.AcquireAllIdle(ctx) {
+			err := f(p.name, conn.Conn())
 			conn.Release()
 			if err != nil {
 				return err
@@ -125,9 +126,6 @@ func OnPools(ctx context.Context, s *Store, f func(pool string, conn *pgx.Conn) 
 func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) error {
 	return requestDB{store: s, set: setCaller, args: c.settings()}.QueryRow(ctx, sql).Scan(value)
 }
-
-// BoundCancels is what the connections of a store are dialed with.
-var BoundCancels = boundCancels
 
 // CountTasks counts as Overview does, as if so many pages were enough.
 func CountTasks(ctx context.Context, s *Store, pages int64) (list []TaskCount, err error) {
@@ -148,9 +146,9 @@ func HoldPool(ctx context.Context, s *Store, name string) (release func(), err e
 		}
 		return func() { s.readRoom.Release(n) }, nil
 	}
-	p := map[string]*pgxpool.Pool{"api": s.api, "worker": s.work}[name]
+	p := map[string]*pool{"api": s.api, "worker": s.work}[name]
 	var held []*pgxpool.Conn
-	for range p.Config().MaxConns {
+	for range p.conns.Config().MaxConns {
 		conn, err := p.Acquire(ctx)
 		if err != nil {
 			return nil, err
@@ -162,4 +160,11 @@ func HoldPool(ctx context.Context, s *Store, name string) (release func(), err e
 			conn.Release()
 		}
 	}, nil
+}
+
+// Dialer returns what a pool dials with, on top of dial.
+func Dialer(limit time.Duration, lost func(silent bool), dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := newDialer(limit, time.Second, lost)
+	d.dial = dial
+	return d.DialContext
 }

@@ -227,7 +227,7 @@ const (
 // locked does not keep the others from being renewed.
 func (s *Store) Renew(ctx context.Context, leases []*Lease, ttl time.Duration) ([]Renewal, error) {
 	ids, epochs := columns(leases)
-	rows, err := dbsqlc.New(s.work).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{TaskIds: ids, Epochs: epochs, Ttl: pgInterval(ttl)})
+	rows, err := dbsqlc.New(s.renews).LeaseRenew(ctx, dbsqlc.LeaseRenewParams{TaskIds: ids, Epochs: epochs, Ttl: pgInterval(ttl)})
 	if err != nil {
 		return nil, fmt.Errorf("renew leases: %w", unavailable(err))
 	}

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"net/url"
 	"sync"
@@ -20,12 +21,16 @@ type proxy struct {
 	fault *fault                // guarded by mu; the next one
 	away  int                   // guarded by mu; connections to be refused
 	conns map[net.Conn]struct{} // guarded by mu; both sides of all connections
+	dead  map[net.Conn]struct{} // guarded by mu; those of them that pass nothing on
+	count int                   // guarded by mu; connections that were made
+	still bool                  // guarded by mu; new connections are dead too
 }
 
 // fault is what happens to the first request that match finds.
 type fault struct {
 	match    func(request []byte) bool
 	answered bool   // PostgreSQL gets the request and only its answer is lost
+	frozen   bool   // the connections stay open, and nothing passes through them any more
 	away     int    // how many connections are refused then
 	then     func() // is called between the loss and the first new connection, if not nil
 	fired    chan struct{}
@@ -41,7 +46,7 @@ func newProxy(t *testing.T, databaseURL string) (p *proxy, proxied string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = &proxy{ln: ln, conns: make(map[net.Conn]struct{})}
+	p = &proxy{ln: ln, conns: make(map[net.Conn]struct{}), dead: make(map[net.Conn]struct{})}
 	p.network, p.addr = pgconn.NetworkAddress(cfg.Host, cfg.Port)
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
@@ -91,6 +96,10 @@ func (p *proxy) accept() {
 		}
 		p.mu.Lock()
 		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.count++
+		if p.still {
+			p.dead[client], p.dead[server] = struct{}{}, struct{}{}
+		}
 		p.mu.Unlock()
 		answer := make(chan *fault, 1)
 		p.wg.Go(func() { p.requests(client, server, answer) })
@@ -106,10 +115,13 @@ func (p *proxy) requests(client, server net.Conn, answer chan<- *fault) {
 		if err != nil {
 			return
 		}
+		if p.silent(client) {
+			continue
+		}
 		if f := p.take(buf[:n]); f != nil {
 			if !f.answered {
 				p.happen(f)
-				return
+				continue
 			}
 			answer <- f
 		}
@@ -124,13 +136,16 @@ func (p *proxy) answers(server, client net.Conn, lose <-chan *fault) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := server.Read(buf)
+		if p.silent(server) && err == nil {
+			continue
+		}
 		if err != nil {
 			return
 		}
 		select {
 		case f := <-lose: // what PostgreSQL says now, it says after the commit
 			p.happen(f)
-			return
+			continue
 		default:
 		}
 		if _, err := client.Write(buf[:n]); err != nil {
@@ -154,8 +169,41 @@ func (p *proxy) happen(f *fault) {
 	if f.then != nil {
 		f.then()
 	}
-	p.breakAll(f.away)
+	if f.frozen {
+		p.freeze()
+	} else {
+		p.breakAll(f.away)
+	}
 	close(f.fired)
+}
+
+// freeze makes every connection that there is pass nothing on: a machine that lost its power, or a firewall that forgot them.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(p.dead, p.conns)
+}
+
+// freezeAll is freeze for connections to come too, until thaw, after which new ones work.
+func (p *proxy) freezeAll(still bool) {
+	p.freeze()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.still = still
+}
+
+func (p *proxy) silent(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, dead := p.dead[conn]
+	return dead
+}
+
+// made returns how many connections there have been.
+func (p *proxy) made() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
 }
 
 func (p *proxy) breakAll(away int) {

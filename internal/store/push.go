@@ -253,7 +253,7 @@ func (s *Store) RenewPushes(ctx context.Context, held []*Delivery, lease time.Du
 	for i, d := range held {
 		ids[i], epochs[i] = pgID(d.Row), d.Epoch
 	}
-	rows, err := dbsqlc.New(s.work).PushRenew(ctx, dbsqlc.PushRenewParams{Ids: ids, Epochs: epochs, Lease: pgInterval(lease)})
+	rows, err := dbsqlc.New(s.renews).PushRenew(ctx, dbsqlc.PushRenewParams{Ids: ids, Epochs: epochs, Lease: pgInterval(lease)})
 	if err != nil {
 		return nil, fmt.Errorf("renew webhooks: %w", unavailable(err))
 	}

@@ -118,7 +118,7 @@ func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 // acquire takes a connection, and returns what gives it back. Calling that again does nothing.
 func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func(), err error) {
 	if d.room == nil {
-		conn, err = d.store.acquire(ctx, d.store.api)
+		conn, err = d.store.api.Acquire(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -129,24 +129,12 @@ func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func()
 	if err := d.room.Acquire(wait, 1); err != nil {
 		return nil, nil, busy(ctx, wait, err)
 	}
-	conn, err = d.store.acquire(ctx, d.store.api)
+	conn, err = d.store.api.Acquire(ctx)
 	if err != nil {
 		d.room.Release(1)
 		return nil, nil, err
 	}
 	return conn, sync.OnceFunc(func() { conn.Release(); d.room.Release(1) }), nil
-}
-
-// acquire takes a connection. A caller who has to wait for one for too long is told so, instead
-// of waiting for as long as the request lives.
-func (s *Store) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
-	wait, cancel := context.WithTimeout(ctx, s.cfg.AcquireTimeout)
-	defer cancel()
-	conn, err := pool.Acquire(wait)
-	if err != nil {
-		return nil, busy(ctx, wait, err)
-	}
-	return conn, nil
 }
 
 // busy is the error of a wait for a connection that lasted too long.
@@ -203,12 +191,7 @@ func (r requestRow) Scan(dest ...any) error {
 
 // searchAs is search for a caller.
 func (s *Store) searchAs(ctx context.Context, c Caller, f func(q *dbsqlc.Queries) error) error {
-	conn, err := s.acquire(ctx, s.api)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
 			return err
 		}

@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -35,7 +33,9 @@ type Config struct {
 	StatementTimeout time.Duration
 	LockTimeout      time.Duration
 	IdleTxTimeout    time.Duration
-	AcquireTimeout   time.Duration // wait for a free connection, and for a new one to be there
+	AcquireTimeout   time.Duration // wait for a free connection
+	ConnectTimeout   time.Duration // wait for a new connection; while there is none, callers wait as long
+	PacketTimeout    time.Duration // wait for the database's machine to acknowledge what was sent, where the system can do that
 	Logger           *slog.Logger
 	// Wake is called after a commit with the keys of what changed: "ready:<agent>",
 	// "cancel:<worker>", KeyAPIKeys. It must not block.
@@ -59,8 +59,9 @@ func (c *Config) setDefaults() {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.StatementTimeout, 15 * time.Second}, {&c.LockTimeout, 5 * time.Second},
+		{&c.StatementTimeout, 8 * time.Second}, {&c.LockTimeout, 5 * time.Second},
 		{&c.IdleTxTimeout, 5 * time.Second}, {&c.AcquireTimeout, 5 * time.Second},
+		{&c.ConnectTimeout, 2 * time.Second}, {&c.PacketTimeout, 5 * time.Second},
 	} {
 		if *d.v == 0 {
 			*d.v = d.def
@@ -89,9 +90,11 @@ func (c *Config) setDefaults() {
 // Store is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	api     *pgxpool.Pool // reads for requests: see as, reads and signIns
-	work    *pgxpool.Pool // grouped writes, renewals, what runs read, the operator
-	claims  *pgxpool.Pool // claims: one connection, with plans of its own
+	api     *pool // reads for requests: see as, reads and signIns
+	work    *pool // grouped writes, what runs read, the operator
+	claims  *pool // claims: one connection, with plans of its own
+	renews  *pool // renewals of leases: what else goes on must not delay them
+	reach   reach
 	submits *combiner[submission]
 	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
 	appends [2]*combiner[append_] // by task, so that a task's events keep their order
@@ -113,25 +116,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	s := &Store{cfg: cfg}
-	const claims = 1
-	work := max(cfg.PoolSize-cfg.PoolSize/2-claims, 2)
-	api := max(cfg.PoolSize-work-claims, 1)
-	for _, p := range []struct {
-		pool  **pgxpool.Pool
-		name  string
-		role  string
-		size  int
-		plans map[string]string // beside those of all
-	}{
-		{&s.api, "api", roleApp, api, nil}, {&s.work, "worker", roleWorker, work, nil},
-		{&s.claims, "claim", roleWorker, claims, claimPlans},
-	} {
-		if *p.pool, err = s.pool(ctx, p.name, p.role, p.size, p.plans); err != nil {
+	s.reach.suspect = make(chan struct{}, 1)
+	if err := s.openPools(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	for _, p := range s.pools() {
+		if err := p.Ping(ctx); err != nil {
 			s.Close()
-			return nil, fmt.Errorf("connect: %w", err)
+			return nil, fmt.Errorf("connect: %w", redact(err))
 		}
 	}
-	s.readRoom = semaphore.NewWeighted(int64(max(api/2, 1)))
 	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize, crowd: combineItems / 4}
 	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
@@ -139,49 +134,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.appends[i] = &combiner[append_]{flush: s.flushAppends, size: appendSize}
 	}
 	return s, nil
-}
-
-// plans makes every statement keep its first plan, by index. Left alone, PostgreSQL plans
-// those with arrays for arguments anew each time, which takes longer than to run them; and a
-// plan that is kept must not be one for the empty tables of the first minute. What searches
-// instead of looking up asks for another (PlanForArguments).
-var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
-
-// claimPlans leaves the claim nothing but index lookups. The statistics of a queue say
-// nothing: after an analyze of a table with many dead rows the planner left the index and the
-// claim rate fell by a factor of thirty. On grouped writes the same settings
-// are quadratic.
-var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
-
-func (s *Store) pool(ctx context.Context, name, role string, size int, more map[string]string) (*pgxpool.Pool, error) {
-	pc, err := pgxpool.ParseConfig(s.cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
-	}
-	pc.MaxConns = int32(size)
-	pc.ConnConfig.ConnectTimeout = s.cfg.AcquireTimeout
-	pc.ConnConfig.DialFunc = boundCancels(pc.ConnConfig.DialFunc, s.cfg.AcquireTimeout)
-	pc.ConnConfig.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
-	pc.ConnConfig.Tracer = s.cfg.Tracer
-	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
-	settings := map[string]string{
-		"search_path":                         "pg_catalog",
-		"statement_timeout":                   ms(s.cfg.StatementTimeout),
-		"lock_timeout":                        ms(s.cfg.LockTimeout),
-		"idle_in_transaction_session_timeout": ms(s.cfg.IdleTxTimeout),
-	}
-	maps.Copy(settings, plans)
-	maps.Copy(settings, more)
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setUp(ctx, conn, role, settings) }
-	p, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Ping(ctx); err != nil {
-		p.Close()
-		return nil, redact(err)
-	}
-	return p, nil
 }
 
 // redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a
@@ -198,29 +150,11 @@ func redact(err error) error {
 	return errors.New("not a PostgreSQL connection string")
 }
 
-// ConnConfig returns the settings for a connection outside the pools, for the listener.
-func (s *Store) ConnConfig(role string) *pgx.ConnConfig {
-	cc := s.api.Config().ConnConfig.Copy()
-	cc.Tracer = nil
-	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + role
-	return cc
-}
-
 // Close waits for the connections in use and closes them.
 func (s *Store) Close() {
-	for _, p := range []*pgxpool.Pool{s.api, s.work, s.claims} {
-		if p != nil {
-			p.Close()
-		}
+	for _, p := range s.pools() {
+		p.conns.Close()
 	}
-}
-
-// Ping reports whether the database answers and takes writes.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.work.Ping(ctx); err != nil {
-		return fmt.Errorf("ping: %w", err)
-	}
-	return nil
 }
 
 // Notify sends wake payloads to every listening replica.
@@ -229,7 +163,7 @@ func (s *Store) Notify(ctx context.Context, payloads []string) error {
 }
 
 // inTx runs f in one transaction. An error from the commit means that the outcome is unknown.
-func (s *Store) inTx(ctx context.Context, pool *pgxpool.Pool, f func(q *dbsqlc.Queries) error) error {
+func (s *Store) inTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return err
@@ -251,7 +185,7 @@ func (e commitError) Unwrap() error { return e.error }
 
 // onceTx is inTx for what must not be done twice: it is done again only if the connection was
 // lost before the commit, when nothing of it can be there.
-func (s *Store) onceTx(ctx context.Context, pool *pgxpool.Pool, f func(q *dbsqlc.Queries) error) error {
+func (s *Store) onceTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
 	return s.repeat(ctx, func() error {
 		err := s.inTx(ctx, pool, f)
 		var unknown commitError
@@ -299,13 +233,14 @@ func lost(err error) bool {
 }
 
 // repeat runs f again while the connection fails, for as long as a crashed PostgreSQL needs
-// to come back. f must be safe to run twice.
+// to come back, but no longer than a caller should wait to be refused. f must be safe to run twice.
 func (s *Store) repeat(ctx context.Context, f func() error) error {
 	const tries = 8
+	end := time.Now().Add(s.cfg.ConnectTimeout)
 	wait := 20 * time.Millisecond
 	for try := 1; ; try++ {
 		err := f()
-		if !lost(err) || try == tries || ctx.Err() != nil {
+		if !lost(err) || try == tries || ctx.Err() != nil || time.Now().After(end) {
 			return unavailable(err)
 		}
 		timer := time.NewTimer(wait)
