@@ -106,12 +106,22 @@ FROM c
 JOIN b ON b.task_id = c.task_id AND b.artifact_id = c.artifact_id AND c.seq >= b.base,
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx);
 
--- EventsAfter reads a task's log behind one event. Whoever calls it has checked that the
--- caller may see the task.
+-- EventsAfter reads a task's log after one event: the next one, and as many more as do not exceed
+-- bytes together, up to max. found is how many there are up to max. Whoever calls it has checked that the caller may see the task.
 -- name: EventsAfter :many
-SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts
+WITH n AS MATERIALIZED (
+  SELECT e.seq, sum(octet_length(e.body::text) + coalesce(octet_length(e.parts::text), 0)) OVER (ORDER BY e.seq) AS bytes
+  FROM (
+    SELECT e.seq, e.body, e.parts FROM a2a.task_events e
+    WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
+    ORDER BY e.seq
+    LIMIT sqlc.arg(max)::int
+  ) e
+)
+SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts, (SELECT count(*) FROM n) AS found
 FROM a2a.task_events e
 WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
+  AND e.seq <= greatest((SELECT min(n.seq) FROM n), (SELECT max(n.seq) FROM n WHERE n.bytes <= sqlc.arg(bytes)::bigint))
 ORDER BY e.seq
 LIMIT sqlc.arg(max)::int;
 

@@ -145,7 +145,7 @@ func (s *Store) committed(ctx context.Context, a *append_) error {
 	defer cancel()
 	var rows []dbsqlc.EventsAfterRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Max: int32(len(a.rows))})
+		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
 		return err
 	})
 	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
@@ -346,13 +346,23 @@ func batchIDs(items []*append_, rows []dbsqlc.EventAppendRow) (p dbsqlc.BatchesA
 // EventsAfter reads up to limit events behind seq after. Whoever calls it has checked that
 // the caller may see the task.
 func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
+	entries, _, err := s.EventPage(ctx, task, after, limit, noLimit)
+	return entries, err
+}
+
+// noLimit is more bytes than there are.
+const noLimit = int64(1) << 60
+
+// EventPage is EventsAfter, but of events that together have more than limit bytes only the first
+// ones, at least one. more says that there may be further ones.
+func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
 	var rows []dbsqlc.EventsAfterRow
-	err := s.repeat(ctx, func() (err error) {
-		rows, err = s.reads().EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Max: int32(limit)})
+	err = s.repeat(ctx, func() (err error) {
+		rows, err = s.reads().EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Bytes: limit, Max: int32(most)})
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		return nil, false, fmt.Errorf("read events: %w", err)
 	}
 	entries := make([]a2a.Entry, len(rows))
 	for i, r := range rows {
@@ -366,14 +376,14 @@ func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit
 		}
 		e, err := decodeEvent(r.Kind, state, artifact, r.Body, r.Parts)
 		if err != nil {
-			return nil, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
+			return nil, false, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
 		}
 		entries[i] = a2a.Entry{TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: wireTime(r.CommittedAt), Event: e}
 		if s, ok := e.(*a2a.StatusUpdate); ok {
 			s.Status.Time = entries[i].Time
 		}
 	}
-	return entries, nil
+	return entries, len(rows) == most || len(rows) > 0 && rows[0].Found > int64(len(rows)), nil
 }
 
 // EventUID returns the uid of one event; ok is false if there is none.

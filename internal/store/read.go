@@ -71,6 +71,52 @@ func (s *Store) TasksInFlight(ctx context.Context, c Caller, most int) (int, err
 type Want struct {
 	History   *int
 	Artifacts bool
+	// Most is how many bytes the tasks may take together; 0: any number. Where they may take more,
+	// the read ends with a TooMuch.
+	Most int64
+}
+
+// TooMuch is the error of a read of tasks that may take more memory than Want permits.
+type TooMuch struct{ Bytes int64 } // that they take at most
+
+func (e *TooMuch) Error() string { return fmt.Sprintf("the tasks may take %d bytes", e.Bytes) }
+
+// within returns an error if the tasks that rows are of may take more than the caller wants.
+func (w *Want) within(rows []dbsqlc.TaskSnapshotsRow) error {
+	if w.Most <= 0 {
+		return nil
+	}
+	var sum int64
+	for i := range rows {
+		sum += rows[i].Cost
+	}
+	if sum > w.Most {
+		return &TooMuch{sum}
+	}
+	return nil
+}
+
+// Sizes measures about how many bytes each of these tasks takes when it is read, in the order of ids; 0
+// for one that does not exist. Whoever calls it has checked that the caller may see the tasks.
+func (s *Store) Sizes(ctx context.Context, c Caller, ids []a2a.ID, w Want) ([]int64, error) {
+	p := dbsqlc.TaskSizesParams{Ids: pgIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
+	var rows []dbsqlc.TaskSizesRow
+	err := s.repeat(ctx, func() (err error) {
+		rows, err = s.as(c).TaskSizes(ctx, p)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measure tasks: %w", err)
+	}
+	sizes := make([]int64, len(ids))
+	for i, id := range ids {
+		for _, r := range rows {
+			if r.ID.Bytes == id {
+				sizes[i] = r.Bytes
+			}
+		}
+	}
+	return sizes, nil
 }
 
 const allHistory = int64(1) << 60
@@ -92,12 +138,15 @@ func (s *Store) Snapshots(ctx context.Context, c Caller, ids []a2a.ID, w Want) (
 }
 
 func (s *Store) snapshots(ctx context.Context, q *dbsqlc.Queries, ids []a2a.ID, w Want) (map[a2a.ID]*taskBuilder, error) {
-	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
+	p := dbsqlc.TaskSnapshotsParams{Ids: pgIDs(ids), Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() (err error) {
 		rows, err = q.TaskSnapshots(ctx, p)
 		return err
 	})
+	if err == nil {
+		err = w.within(rows)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
 	}
@@ -130,7 +179,10 @@ func build(rows []dbsqlc.TaskSnapshotsRow, w Want) map[a2a.ID]*taskBuilder {
 	if !ordered {
 		slices.SortFunc(rows, func(a, b dbsqlc.TaskSnapshotsRow) int { return order(&a, &b) })
 	}
-	each((*taskBuilder).add)
+	each(func(b *taskBuilder, r *dbsqlc.TaskSnapshotsRow) {
+		b.add(r)
+		r.Body, r.Parts = nil, nil // text was copied out of them: a large task is not there twice
+	})
 	if w.History != nil {
 		for _, b := range read {
 			b.task.History = b.task.History[max(len(b.task.History)-*w.History, 0):]
@@ -174,7 +226,7 @@ func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Wa
 // the client has sent since: they show from the next event on. Whoever calls it has checked
 // that the caller may see the task.
 func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*a2a.Task, error) {
-	p := dbsqlc.TaskSnapshotAtParams{ID: pgID(id), Seq: seq, History: w.messages(), Artifacts: w.Artifacts}
+	p := dbsqlc.TaskSnapshotAtParams{ID: pgID(id), Seq: seq, Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() error {
 		at, err := s.reads().TaskSnapshotAt(ctx, p)
@@ -184,6 +236,9 @@ func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*
 		}
 		return err
 	})
+	if err == nil {
+		err = w.within(rows)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read task at %d: %w", seq, err)
 	}

@@ -37,13 +37,12 @@ func newMemory() *memory {
 	return &memory{entries: make(map[a2a.ID][]a2a.Entry), reading: make(chan struct{}, 100_000)}
 }
 
-func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
+func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
 	m.mu.Lock()
 	m.reads++
 	m.atOnce++
 	m.most = max(m.most, m.atOnce)
 	n, gate := m.reads, m.gate
-	var err error
 	if m.fail != nil {
 		err = m.fail(n)
 	}
@@ -63,17 +62,26 @@ func (m *memory) EventsAfter(ctx context.Context, task a2a.ID, after int64, limi
 	for from < len(log) && log[from].Seq <= after {
 		from++
 	}
-	entries := slices.Clone(log[from:min(from+limit, len(log))])
+	to, size := from, int64(0)
+	for to < min(from+most, len(log)) {
+		it := stream.Item{Entry: log[to]}
+		if size += int64(it.Size()); size > limit && to > from {
+			break
+		}
+		to++
+	}
+	entries := slices.Clone(log[from:to])
+	more = len(entries) == most || to < len(log)
 	hold := m.hold
 	m.mu.Unlock()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if hold != nil {
 		hold <- struct{}{} // it has what it has
 		<-hold
 	}
-	return entries, nil
+	return entries, more, nil
 }
 
 func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {

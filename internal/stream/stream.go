@@ -24,8 +24,9 @@ import (
 
 // Log is where events are kept.
 type Log interface {
-	// EventsAfter returns up to limit events behind seq after, in order.
-	EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error)
+	// EventPage returns up to most events behind seq after, in order, and no more of them than limit
+	// bytes, but one. more says that there may be further ones.
+	EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error)
 	// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
 	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error)
 }
@@ -88,6 +89,8 @@ const (
 	ringItems    = 64      // newest events kept per log that is followed
 	ringBytes    = 1 << 20 // and about how much of them
 	pageSize     = 200     // events per read
+	pageBytes    = 1 << 20 // and about how much of them, but one
+	leastRing    = 4 << 10 // what a log keeps where all together keep too much
 	catchUpReads = 8       // reads at once of cursors that are behind
 	topicReads   = 4       // reads at once of the news of followed tasks
 )
@@ -105,6 +108,9 @@ type Follower struct {
 	flights singleflight.Group
 	hits    atomic.Int64
 
+	rings     atomic.Int64 // bytes that topics keep
+	ringsMost atomic.Int64 // of them; 0: any number
+
 	mu     sync.Mutex
 	topics map[a2a.ID]*topic // guarded by mu
 	wg     sync.WaitGroup    // of topics and of their goroutines; the first Add is under mu
@@ -120,6 +126,10 @@ func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
 	hub.Watch(keyAll, f.miss) // for as long as there is the hub
 	return f
 }
+
+// KeepAtMost bounds how many bytes of events are kept for all logs together, so that those who follow
+// need not read them. Each log may keep a little in any case.
+func (f *Follower) KeepAtMost(bytes int64) { f.ringsMost.Store(bytes) }
 
 // PollHits returns how often the poll found events that no wake had told of: about none in health.
 func (f *Follower) PollHits() int64 { return f.hits.Load() }
@@ -292,11 +302,11 @@ func (c *Cursor) Close() {
 func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 	for {
 		if c.topic == nil {
-			items, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			items, more, err := c.f.read(ctx, c.task, c.contextID, c.after)
 			if err != nil {
 				return nil, err
 			}
-			if len(items) < pageSize {
+			if !more {
 				c.topic = c.f.join(c.task, c.contextID, c.after+int64(len(items)), false)
 			}
 			if len(items) > 0 {
@@ -310,7 +320,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 			return items, nil
 		}
 		if behind {
-			items, err := c.f.read(ctx, c.task, c.contextID, c.after)
+			items, _, err := c.f.read(ctx, c.task, c.contextID, c.after)
 			if err != nil {
 				return nil, err
 			}
@@ -331,7 +341,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 }
 
 // read reads a page for a cursor that is behind; cursors at one place share the read.
-func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, after int64) ([]*Item, error) {
+func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, after int64) (items []*Item, more bool, err error) {
 	res := f.flights.DoChan(string(task[:])+strconv.FormatInt(after, 10), func() (any, error) {
 		// The read serves all that wait for it, so it does not end with one of them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
@@ -340,21 +350,28 @@ func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, afte
 			return nil, err
 		}
 		defer f.reads.Release(1)
-		entries, err := f.log.EventsAfter(ctx, task, after, pageSize)
+		entries, more, err := f.log.EventPage(ctx, task, after, pageSize, pageBytes)
 		if err == nil && len(entries) > 0 && entries[0].Seq > after+1 {
 			err = ErrGone
 		}
-		return newItems(entries, contextID), err
+		return page{newItems(entries, contextID), more}, err
 	})
 	select {
 	case r := <-res:
 		if r.Err != nil {
-			return nil, r.Err
+			return nil, false, r.Err
 		}
-		return r.Val.([]*Item), nil
+		p := r.Val.(page)
+		return p.items, p.more, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
+}
+
+// page is what one read has found.
+type page struct {
+	items []*Item
+	more  bool // there may be further ones
 }
 
 const readTimeout = 30 * time.Second

@@ -29,6 +29,7 @@ type topic struct {
 	looking bool          // guarded by mu; there is a goroutine that reads
 	again   bool          // guarded by mu; there may be news since it began to
 	left    bool          // guarded by mu; the last cursor has
+	kept    int           // guarded by mu; bytes of ring
 }
 
 func newTopic(f *Follower, task a2a.ID, contextID string, after int64, made bool) *topic {
@@ -93,6 +94,8 @@ func (t *topic) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left = true
+	t.f.rings.Add(-int64(t.kept))
+	t.kept, t.ring = 0, nil
 }
 
 var retryPolicy = backoff.Policy{Base: 50 * time.Millisecond, Max: 2 * time.Second}
@@ -115,7 +118,7 @@ func (t *topic) read() (more bool, err error) {
 	}
 	defer t.f.looks.Release(1)
 	tail := t.last()
-	entries, err := t.f.log.EventsAfter(t.ctx, t.task, tail, pageSize)
+	entries, more, err := t.f.log.EventPage(t.ctx, t.task, tail, pageSize, pageBytes)
 	if err != nil {
 		return false, err
 	}
@@ -124,7 +127,7 @@ func (t *topic) read() (more bool, err error) {
 		return false, nil
 	}
 	t.offer(entries)
-	return len(entries) == pageSize, nil
+	return more, nil
 }
 
 // vanish ends cursors that have read what is known.
@@ -162,6 +165,9 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.left {
+		return true
+	}
 	t.made = true
 	for len(entries) > 0 && entries[0].Seq <= t.tail {
 		entries = entries[1:]
@@ -173,26 +179,40 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 		return false
 	}
 	t.ring = append(t.ring, newItems(entries, t.contextID)...)
-	if keep := newest(t.ring); keep < len(t.ring) {
-		t.ring = append(t.ring[:0:0], t.ring[len(t.ring)-keep:]...)
-	}
+	t.trim()
 	t.tail = entries[len(entries)-1].Seq
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return true
 }
 
-// newest returns how many items from the end of ring are worth keeping: few, and not large
-// together, but the last one in any case.
-func newest(ring []*Item) int {
-	n, bytes := 0, 0
+// trim keeps the newest items: few, not large together, and hardly any where all topics hold too much.
+// What is not kept is read from the log by who needs it.
+func (t *topic) trim() {
+	keep, size := newest(t.ring, ringBytes)
+	t.f.rings.Add(int64(size - t.kept))
+	t.kept = size
+	if limit := t.f.ringsMost.Load(); limit > 0 && t.f.rings.Load() > limit {
+		keep, size = newest(t.ring, leastRing)
+		t.f.rings.Add(int64(size - t.kept))
+		t.kept = size
+	}
+	if keep < len(t.ring) {
+		t.ring = append(t.ring[:0:0], t.ring[len(t.ring)-keep:]...)
+	}
+}
+
+// newest returns how many items from the end of ring are few and have no more than limit bytes together.
+func newest(ring []*Item, limit int) (n, size int) {
 	for n < len(ring) && n < ringItems {
-		if bytes += ring[len(ring)-1-n].Size(); bytes > ringBytes && n > 0 {
+		more := ring[len(ring)-1-n].Size()
+		if size+more > limit {
 			break
 		}
+		size += more
 		n++
 	}
-	return n
+	return n, size
 }
 
 // after returns the known events behind seq, or whether they must be read from the log, or can come

@@ -261,16 +261,27 @@ func (q *Queries) EventUID(ctx context.Context, taskID pgtype.UUID, seq int64) (
 }
 
 const eventsAfter = `-- name: EventsAfter :many
-SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts
+WITH n AS MATERIALIZED (
+  SELECT e.seq, sum(octet_length(e.body::text) + coalesce(octet_length(e.parts::text), 0)) OVER (ORDER BY e.seq) AS bytes
+  FROM (
+    SELECT e.seq, e.body, e.parts FROM a2a.task_events e
+    WHERE e.task_id = $1 AND e.seq > $2
+    ORDER BY e.seq
+    LIMIT $4::int
+  ) e
+)
+SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts, (SELECT count(*) FROM n) AS found
 FROM a2a.task_events e
 WHERE e.task_id = $1 AND e.seq > $2
+  AND e.seq <= greatest((SELECT min(n.seq) FROM n), (SELECT max(n.seq) FROM n WHERE n.bytes <= $3::bigint))
 ORDER BY e.seq
-LIMIT $3::int
+LIMIT $4::int
 `
 
 type EventsAfterParams struct {
 	TaskID pgtype.UUID
 	After  int64
+	Bytes  int64
 	Max    int32
 }
 
@@ -283,12 +294,18 @@ type EventsAfterRow struct {
 	ArtifactID  *string
 	Body        []byte
 	Parts       []byte
+	Found       int64
 }
 
-// EventsAfter reads a task's log behind one event. Whoever calls it has checked that the
-// caller may see the task.
+// EventsAfter reads a task's log after one event: the next one, and as many more as do not exceed
+// bytes together, up to max. found is how many there are up to max. Whoever calls it has checked that the caller may see the task.
 func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]EventsAfterRow, error) {
-	rows, err := q.db.Query(ctx, eventsAfter, arg.TaskID, arg.After, arg.Max)
+	rows, err := q.db.Query(ctx, eventsAfter,
+		arg.TaskID,
+		arg.After,
+		arg.Bytes,
+		arg.Max,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -305,6 +322,7 @@ func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]Eve
 			&i.ArtifactID,
 			&i.Body,
 			&i.Parts,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}

@@ -425,9 +425,55 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 	return items, nil
 }
 
+const taskSizes = `-- name: TaskSizes :many
+SELECT t.id,
+  (512 + coalesce((
+    SELECT sum(octet_length(m.body::text) + 512) FROM a2a.messages m
+    WHERE m.task_id = ANY (ARRAY[t.id]) AND (m.seq > t.last_message_seq - $1::bigint - 1 OR m.seq = t.status_message_seq)), 0)
+  + CASE WHEN NOT $2::boolean OR NOT t.has_artifacts THEN 0 WHEN t.folded THEN coalesce((
+    SELECT sum(octet_length(p.part::text) + 512) FROM a2a.artifact_parts p WHERE p.task_id = ANY (ARRAY[t.id])), 0)
+  ELSE coalesce((
+    SELECT sum(octet_length(e.body::text) + octet_length(e.parts::text) + 512) FROM a2a.task_events e
+    WHERE e.task_id = ANY (ARRAY[t.id]) AND e.artifact_id IS NOT NULL), 0) END)::bigint AS bytes
+FROM a2a.tasks t
+WHERE t.id = ANY ($3::uuid[])
+`
+
+type TaskSizesParams struct {
+	History   int64
+	Artifacts bool
+	Ids       []pgtype.UUID
+}
+
+type TaskSizesRow struct {
+	ID    pgtype.UUID
+	Bytes int64
+}
+
+// TaskSizes measures what TaskSnapshots would read of each task: about the bytes that it takes here.
+func (q *Queries) TaskSizes(ctx context.Context, arg TaskSizesParams) ([]TaskSizesRow, error) {
+	rows, err := q.db.Query(ctx, taskSizes, arg.History, arg.Artifacts, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TaskSizesRow
+	for rows.Next() {
+		var i TaskSizesRow
+		if err := rows.Scan(&i.ID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const taskSnapshotAt = `-- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
 ), s AS (
@@ -443,30 +489,31 @@ WITH t AS (
 )
 SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
   coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
-  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2 AND s.state = 100)::boolean AS replied
+  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2 AND s.state = 100)::boolean AS replied, t.cost::bigint AS cost
 FROM t, s
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
 FROM t, m
-WHERE m.seq > m.newest - $3::bigint - 1 OR m.of_status
+WHERE (m.seq > m.newest - $3::bigint - 1 OR m.of_status) AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
-SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
 FROM t JOIN a2a.artifacts a ON a.task_id = t.id
-WHERE $4::boolean AND a.task_id = $1 AND t.first_seq > 1
+WHERE $5::boolean AND a.task_id = $1 AND t.first_seq > 1 AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
-SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
 FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
-WHERE $4 AND p.task_id = $1 AND t.first_seq > 1
+WHERE $5 AND p.task_id = $1 AND t.first_seq > 1 AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
 FROM a2a.task_events e
-WHERE $4 AND EXISTS (SELECT FROM t) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
+WHERE $5 AND EXISTS (SELECT FROM t WHERE ($4::bigint = 0 OR t.cost <= $4)) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
 `
 
 type TaskSnapshotAtParams struct {
 	ID        pgtype.UUID
 	Seq       int64
 	History   int64
+	Most      int64
 	Artifacts bool
 }
 
@@ -484,17 +531,19 @@ type TaskSnapshotAtRow struct {
 	Body      []byte
 	Parts     []byte
 	Replied   bool
+	Cost      int64
 }
 
 // TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
 // TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
-// same. A client's message that came without an event shows from the next one on. Whoever
-// calls it has checked that the caller may see the task.
+// same. A client's message that came without an event shows from the next one on. most is as for
+// TaskSnapshots. Whoever calls it has checked that the caller may see the task.
 func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) ([]TaskSnapshotAtRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshotAt,
 		arg.ID,
 		arg.Seq,
 		arg.History,
+		arg.Most,
 		arg.Artifacts,
 	)
 	if err != nil {
@@ -518,6 +567,7 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 			&i.Body,
 			&i.Parts,
 			&i.Replied,
+			&i.Cost,
 		); err != nil {
 			return nil, err
 		}
@@ -531,32 +581,36 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+), fits AS (
+  SELECT $2::bigint = 0 OR sum(t.cost) <= $2 AS fit FROM t
 )
 SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
-  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2)::boolean AS replied
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2)::boolean AS replied, t.cost::bigint AS cost
 FROM t
 UNION ALL
-SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false
+SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
 FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY ($1)
-  AND (m.seq > t.last_message_seq - $2::bigint - 1 OR m.seq = t.status_message_seq)
+  AND (m.seq > t.last_message_seq - $3::bigint - 1 OR m.seq = t.status_message_seq)
+WHERE (SELECT fits.fit FROM fits)
 UNION ALL
-SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false
+SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
 FROM a2a.artifacts a
-WHERE $3::boolean AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
+WHERE $4::boolean AND (SELECT fits.fit FROM fits) AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false
+SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
 FROM a2a.artifact_parts p
-WHERE $3 AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
+WHERE $4 AND (SELECT fits.fit FROM fits) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
-SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false
+SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
 FROM a2a.task_events e
-WHERE $3 AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
+WHERE $4 AND (SELECT fits.fit FROM fits) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 `
 
 type TaskSnapshotsParams struct {
 	Ids       []pgtype.UUID
+	Most      int64
 	History   int64
 	Artifacts bool
 }
@@ -575,15 +629,22 @@ type TaskSnapshotsRow struct {
 	Body      []byte
 	Parts     []byte
 	Replied   bool
+	Cost      int64
 }
 
 // TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
 // one moment. Rows, in no order: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
 // events of a task whose artifacts are not folded. To sort them here would be to write the log of a large
 // task to disk; they come in the order of their index anyway. Whoever calls it has checked that the caller may see
-// the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole.
+// the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole. Where the
+// tasks may take more than most bytes (0: any number), only what part 0 has is read: cost says what they may take.
 func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([]TaskSnapshotsRow, error) {
-	rows, err := q.db.Query(ctx, taskSnapshots, arg.Ids, arg.History, arg.Artifacts)
+	rows, err := q.db.Query(ctx, taskSnapshots,
+		arg.Ids,
+		arg.Most,
+		arg.History,
+		arg.Artifacts,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -605,6 +666,7 @@ func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([
 			&i.Body,
 			&i.Parts,
 			&i.Replied,
+			&i.Cost,
 		); err != nil {
 			return nil, err
 		}
