@@ -244,6 +244,7 @@ type Limits struct {
 	MaxCursor    Bytes `type:"setting" name:"max-cursor" def:"1KiB" min:"64" hidden:"" help:"Length of a page token."`
 	MaxClaims    int   `type:"setting" name:"max-claims" def:"1000" min:"1" hidden:"" help:"Claims of workers that pull, waiting at once in one replica."`
 	MaxInFlight  int   `type:"setting" name:"max-tasks-in-flight" def:"10000" min:"0" hidden:"" help:"Tasks of one owner that wait for an agent or are with one; 0: any number."`
+	MemoryBudget Bytes `type:"setting" name:"memory-budget" auto:"half of what the cgroup or GOMEMLIMIT allows, else a quarter of the machine" min:"16MiB" help:"Memory for requests in arrival and answers, of one replica. When it is used up, further ones wait for a moment and are then refused."`
 	MaxPending   int   `type:"setting" name:"max-pending" def:"2000" min:"1" hidden:"" help:"Reads, and as many writes, of one replica that may be under way in the database or wait for it."`
 	Rates
 }

@@ -61,7 +61,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_MAX_BODY": {"1MiB", "4MB"}, "A2AD_MAX_HEADER": {"8KiB", "1B"}, "A2AD_MAX_JSON_DEPTH": {"32", "1"}, "A2AD_MAX_PARTS": {"5", "0"},
 	"A2AD_MAX_PART": {"2KiB", "0"}, "A2AD_MAX_HISTORY": {"5", "0"}, "A2AD_MAX_ARTIFACTS": {"5", "0"}, "A2AD_MAX_CHUNKS": {"5", "0"},
 	"A2AD_MAX_TASK": {"1GiB", "0"}, "A2AD_MAX_ID": {"128", "1"}, "A2AD_MAX_CURSOR": {"2KiB", "1"}, "A2AD_MAX_MESSAGE": {"1MiB", "0"}, "A2AD_MAX_CLAIMS": {"5", "0"},
-	"A2AD_MAX_TASKS_IN_FLIGHT": {"0", "-1"}, "A2AD_MAX_PENDING": {"5", "0"}, "A2AD_TRUSTED_PROXIES": {"10.0.0.0/8", "proxy"},
+	"A2AD_MAX_TASKS_IN_FLIGHT": {"0", "-1"}, "A2AD_MAX_PENDING": {"5", "0"}, "A2AD_MEMORY_BUDGET": {"64MiB", "1MiB"}, "A2AD_TRUSTED_PROXIES": {"10.0.0.0/8", "proxy"},
 	"A2AD_RATE_READS": {"off", "0,1"}, "A2AD_RATE_SENDS": {"0.5,1", "5"}, "A2AD_RATE_STREAMS": {"1,1", "1,0"}, "A2AD_RATE_PUSH_WRITES": {"1,1", "NaN,1"},
 	"A2AD_RATE_SIGN_INS": {"10,100", "1,1.5"},
 	"A2AD_LOG_LEVEL":     {"debug", "loud"}, "A2AD_LOG_FORMAT": {"text", "xml"},

@@ -71,7 +71,7 @@ func (r *replica) showMetrics(ctx context.Context) {
 	checks := r.checks(ctx)
 	r.metrics.Attach(metrics.Sources{
 		Store: r.store, Engine: r.engine, Follower: r.follower, Pool: r.pool, Slots: r.cfg.Workers, Workers: r.workers,
-		Publisher: r.publisher, Listener: r.listener, Deliverer: r.deliverer, Logger: r.logger,
+		Publisher: r.publisher, Listener: r.listener, Deliverer: r.deliverer, Budget: r.budget, Logger: r.logger,
 		Agents: func() []string {
 			var names []string
 			for _, a := range *r.served.Load() {

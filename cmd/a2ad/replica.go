@@ -17,6 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
@@ -50,6 +51,7 @@ type replica struct {
 
 	api, admin net.Listener // admin is nil when it is off
 	grpc       net.Listener // nil when it is off
+	budget     *budget.Budget
 	hub        *notify.Hub
 	publisher  *notify.Publisher
 	listener   *notify.Listener
@@ -95,6 +97,7 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 			return nil, err
 		}
 	}
+	r.openBudget()
 	r.openMetrics()
 	if err = r.openTraces(ctx, app); err != nil {
 		return nil, err
@@ -181,7 +184,7 @@ func (r *replica) openWorkers(ctx context.Context, authenticator auth.Authentica
 	cfg := workerapi.Config{
 		Authenticator: counted{authenticator, r}, Sessions: r.sessions, Agents: r.crew.pulled(), Limits: r.limits(), Poll: r.cfg.PollInterval, AnswerTimeout: r.cfg.WriteTimeout,
 		MaxBytes: int64(r.cfg.MaxTask), MaxSeq: int64(r.cfg.MaxChunks), MaxArtifacts: r.cfg.MaxArtifacts,
-		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger, Tracer: r.tracer,
+		MaxBody: int64(r.cfg.MaxBody), MaxDepth: r.cfg.MaxJSONDepth, MaxWaiting: r.cfg.MaxClaims, Drain: ctx, Logger: r.logger, Tracer: r.tracer, Budget: r.budget,
 	}
 	r.workers = workerapi.New(r.store, r.hub, cfg)
 }
@@ -271,7 +274,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
-		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger, Watch: r.watch(), Tracer: r.tracer,
+		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger, Watch: r.watch(), Tracer: r.tracer, Budget: r.budget,
 	})
 	if err == nil && r.grpc != nil {
 		r.calls = r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)

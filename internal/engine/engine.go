@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -83,11 +84,12 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	if err != nil {
 		return nil, err
 	}
+	if !op.Blocking && in.Task.IsZero() && !sub.Replay {
+		return freshTask(&in, &sub, op.HistoryLength), nil
+	}
+	known := forget(budget.From(ctx), &in, op)
 	if !op.Blocking {
-		if in.Task.IsZero() && !sub.Replay {
-			return freshTask(&in, &sub, op.HistoryLength), nil
-		}
-		return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+		return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 	}
 	if cursor == nil || sub.Replay {
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
@@ -101,7 +103,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	if err != nil {
 		return nil, err
 	}
-	if in.Task.IsZero() && !in.Undecided {
+	if in.Task.IsZero() && !in.Undecided && known {
 		if t, ok := seen.task(&in, &sub, op.HistoryLength); ok {
 			return t, nil
 		}
@@ -132,7 +134,8 @@ func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted,
 			return nil, err
 		}
 	}
-	return e.store.Snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+	budget.From(ctx).Settle(0) // the message is not needed any more
+	return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // admitted hands a message to the store, if there is room for it.
@@ -270,7 +273,7 @@ func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // head checks that the caller may see a task, and that it is one of this agent.
@@ -302,7 +305,7 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil && !repeated {
 		return nil, err
 	}
-	return e.store.Snapshot(ctx, c, id, store.Want{Artifacts: true})
+	return e.snapshot(ctx, c, id, store.Want{Artifacts: true})
 }
 
 // Page sizes of ListTasks.
@@ -338,16 +341,16 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		return nil, err
 	}
 	page := &a2a.Page{PageSize: size, Total: total, Tasks: []a2a.Task{}}
-	if len(found) > size {
-		found = found[:size]
-		page.NextToken = e.pages.seal(found[size-1], bound(c, &f))
+	ids := make([]a2a.ID, min(len(found), size))
+	for i := range ids {
+		ids[i] = found[i].ID
 	}
-	ids := make([]a2a.ID, len(found))
-	for i, p := range found {
-		ids[i] = p.ID
-	}
+	n := 0
 	if len(ids) > 0 {
-		page.Tasks, err = e.store.Snapshots(ctx, c, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+		page.Tasks, n, err = e.tasksOf(ctx, c, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+	}
+	if err == nil && n < len(found) {
+		page.NextToken = e.pages.seal(found[n-1], bound(c, &f))
 	}
 	return page, err
 }

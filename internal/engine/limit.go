@@ -11,15 +11,19 @@ import (
 
 // checkSize refuses a message whose parts and metadata are larger than limit; 0 is no limit.
 func checkSize(m *a2a.Message, limit int64) error {
+	if limit > 0 && messageSize(m) > limit {
+		return a2a.InvalidParams("message", "must not be larger than %d bytes", limit)
+	}
+	return nil
+}
+
+func messageSize(m *a2a.Message) int64 {
 	size := len(m.Metadata)
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		size += len(p.Text) + len(p.Data) + len(p.Metadata) + len(p.Filename) + len(p.MediaType)
 	}
-	if limit > 0 && int64(size) > limit {
-		return a2a.InvalidParams("message", "must not be larger than %d bytes", limit)
-	}
-	return nil
+	return int64(size)
 }
 
 // gate bounds how many operations are at the database or wait for it. Those beyond it are

@@ -66,7 +66,7 @@ func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.
 
 // settle makes s the stream of a message or of a task.
 func (s *Stream) settle(ctx context.Context) error {
-	t, err := s.open.engine.store.Snapshot(ctx, s.caller, s.TaskID, store.Want{History: new(int)})
+	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, store.Want{History: new(int)})
 	if err != nil {
 		return err
 	}

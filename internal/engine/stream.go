@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
@@ -32,6 +33,7 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 type Stream struct {
 	TaskID  a2a.ID
 	caller  store.Caller
+	mem     *budget.Lease // holds what is pinned of ready and items; nil: nothing bounds it
 	rules   a2a.StreamRules
 	history *int // of the Task it starts with
 	endedOK bool // there may be nothing to follow
@@ -63,7 +65,7 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 		return Frame{}, io.EOF
 	}
 	if len(s.items) == 0 {
-		items, err := s.cursor.Next(ctx)
+		items, err := s.fetch(ctx)
 		if err != nil {
 			return Frame{}, err
 		}
@@ -77,6 +79,26 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	f.Last = s.done
 	return f, nil
 }
+
+// fetch waits for the next events. While it waits, the stream holds nothing: what was sent is not needed any more.
+func (s *Stream) fetch(ctx context.Context) ([]*stream.Item, error) {
+	s.mem.Release()
+	items, err := s.cursor.Next(ctx)
+	if err != nil || s.mem == nil {
+		return items, err
+	}
+	var size int64
+	for _, it := range items {
+		size += int64(it.Size())
+	}
+	if size <= freeItems {
+		return items, nil
+	}
+	return items, s.mem.Grow(ctx, 2*size) // themselves, and their encoding
+}
+
+// freeItems is what a stream may pin of events without a draw: most do not have more between two writes.
+const freeItems = 4 << 10
 
 // Pending reports whether Next would return without waiting.
 func (s *Stream) Pending() bool { return len(s.ready) > 0 || len(s.items) > 0 }
@@ -110,7 +132,7 @@ func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{caller: c, rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
+	s := &Stream{caller: c, mem: budget.From(ctx), rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
 	if err := e.openMessageStream(ctx, s, agent, &in, op); err != nil {
 		s.Close()
 		return nil, err
@@ -130,6 +152,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 	}
 	s.TaskID = sub.Task
 	if in.Task.IsZero() && !sub.Replay {
+		s.mem.Settle(2 * messageSize(&op.Message))
 		s.cursor.Made()
 		s.ready = []Frame{{Task: freshTask(in, &sub, op.HistoryLength)}}
 		if sub.Undecided {
@@ -137,6 +160,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 		}
 		return nil
 	}
+	forget(s.mem, in, op)
 	if s.cursor != nil {
 		s.cursor.Close()
 		s.cursor = nil
@@ -159,7 +183,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 
 // openAt starts s with the task as it was at event seq. head is the newest one known of.
 func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
-	t, err := e.store.SnapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
+	t, err := e.snapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -187,7 +211,7 @@ func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, caller: c, rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
+	s := &Stream{TaskID: id, caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
 		err = e.openSnapshot(ctx, s, false)
 	} else {
@@ -207,7 +231,7 @@ func hasEnded(state a2a.State) error {
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
 // status follows as the last event where clients wait for one (T-04 in docs/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
-	t, err := e.store.Snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
+	t, err := e.snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -254,7 +278,7 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if s.rules.ResumeAsTask {
 		want = store.Want{History: s.history, Artifacts: true}
 	}
-	t, err := e.store.Snapshot(ctx, s.caller, s.TaskID, want)
+	t, err := e.snapshot(ctx, s.caller, s.TaskID, want)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/store"
 )
@@ -15,6 +16,7 @@ func (s *sources) describe() {
 	s.describeStreams()
 	s.describePush()
 	s.describeDatabase()
+	s.describeMemory()
 }
 
 func (s *sources) describeTasks() {
@@ -122,4 +124,17 @@ func (s *sources) describeDatabase() {
 	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t store.TableSize) int64 { return t.Rows }))
 	s.add("gauge", "a2ad_db_table_dead_rows", "Dead rows of each table that have not been vacuumed away, as the statistics have them: they make the queue slow.", table, s.tables(func(t store.TableSize) int64 { return t.Dead }))
 	s.add("counter", "a2ad_db_metrics_failures_total", "Reads of metrics from the database that failed; what they would show is missing then.", nil, one(func() float64 { return float64(s.gauges.failures() + s.tasks.failures()) }))
+}
+
+func (s *sources) describeMemory() {
+	s.add("gauge", "a2ad_memory_budget_bytes", "Memory that requests and answers may use, by A2AD_MEMORY_BUDGET.", nil, one(func() float64 { return float64(s.Budget.Stats().Total) }))
+	s.add("gauge", "a2ad_memory_used_bytes", "Memory of the budget that is held now.", nil, one(func() float64 { return float64(s.Budget.Stats().Used) }))
+	s.add("gauge", "a2ad_memory_waiting", "Requests and answers that wait for memory now.", nil, one(func() float64 { return float64(s.Budget.Stats().Waiting) }))
+	s.add("counter", "a2ad_memory_waits_total", "Times that one had to wait for memory.", nil, one(func() float64 { return float64(s.Budget.Stats().Waits) }))
+	s.add("counter", "a2ad_memory_refused_total", "Requests and answers that were refused for want of memory, by reason: full (no memory became free in time), owner (the caller held its share), too_large (more than one owner may hold), evicted (a body that arrived slowly made room for others).", []string{"reason"}, func(show func(v float64, labels ...string)) {
+		refused := s.Budget.Stats().Refused
+		for _, reason := range budget.Reasons {
+			show(float64(refused[reason]), reason)
+		}
+	})
 }

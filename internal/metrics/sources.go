@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/push"
@@ -30,6 +31,7 @@ type Sources struct {
 	Publisher *notify.Publisher
 	Listener  *notify.Listener
 	Deliverer *push.Deliverer
+	Budget    *budget.Budget
 	Agents    func() []string                // that are served: what waits for others is of "other"
 	Ready     func(ctx context.Context) bool // whether the server is ready, at the time of the scrape
 	Logger    *slog.Logger

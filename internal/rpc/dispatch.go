@@ -9,8 +9,10 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
 // This file carries out operations for any binding. A binding (JSON-RPC, REST, gRPC) makes a
@@ -64,6 +66,7 @@ type call struct {
 	principal auth.Principal
 	caller    store.Caller
 	session   *auth.Session // ends with the credential
+	mem       *budget.Lease // what the request holds of the memory budget, once it is known who sent it
 }
 
 // SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
@@ -96,11 +99,25 @@ func (c *call) signIn(r *http.Request) error {
 	c.principal, c.rec.principal = p, &c.principal
 	c.session = c.s.cfg.Sessions.Enter(r, p)
 	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
+	c.mem = c.s.cfg.Budget.Open(budget.Owner{Tenant: p.Tenant, Name: p.Owner})
+	c.rec.mem = c.mem
 	return nil
 }
 
 // leave is called at the end of a call, whether its client was signed in or not.
-func (c *call) leave() { c.session.Leave() }
+// Then the answer has been written, and nothing that the request held is needed any more.
+func (c *call) leave() {
+	c.session.Leave()
+	c.mem.Release()
+}
+
+// workShare is how many times its own size a request takes while it is decoded, stored and answered.
+const workShare = 4
+
+// work draws for what comes of a body that is complete.
+func (c *call) work(ctx context.Context, body []byte) error {
+	return c.mem.Grow(ctx, workShare*int64(len(body)))
+}
 
 // serve carries out an operation, if the caller may, and answers. A stream is followed from here, when
 // all that opened it has returned: what is deeper makes the stack of every idle stream twice as large.
@@ -180,6 +197,7 @@ func scopesOf(op a2a.Op) []auth.Scope {
 
 // do carries out the operation. It answers, or returns a stream that is to be followed.
 func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
+	ctx = budget.With(ctx, c.mem)
 	e, agent := c.s.cfg.Engine, c.agent.agent
 	c.rec.agent = agent.Name
 	switch op := op.(type) {
@@ -195,25 +213,26 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 			op.Push.Generation = c.gen.Version()
 		}
 		if op.Stream {
+			c.inFrames()
 			return e.Stream(ctx, c.caller, agent, op)
 		}
 		t, err := e.Send(ctx, c.caller, agent, op)
-		return nil, c.answerTask(t, err, c.gen.AppendSent)
+		return nil, c.answerTask(ctx, t, err, c.gen.AppendSent)
 	case *a2a.GetTask:
 		t, err := e.Get(ctx, c.caller, agent, op)
-		return nil, c.answerTask(t, err, c.gen.AppendTask)
+		return nil, c.answerTask(ctx, t, err, c.gen.AppendTask)
 	case *a2a.CancelTask:
 		t, err := e.Cancel(ctx, c.caller, agent, op)
-		return nil, c.answerTask(t, err, c.gen.AppendTask)
+		return nil, c.answerTask(ctx, t, err, c.gen.AppendTask)
 	case *a2a.ListTasks:
 		page, err := e.List(ctx, c.caller, agent, op)
 		if err != nil {
 			return nil, err
 		}
-		c.front.answer(c.gen.AppendPage(nil, page, op.IncludeArtifacts))
-		return nil, nil
+		return nil, c.answerPage(ctx, page, op.IncludeArtifacts)
 	case *a2a.Subscribe:
 		op.LastEventID = c.header.Get("Last-Event-ID")
+		c.inFrames()
 		return e.Subscribe(ctx, c.caller, agent, op)
 	case *a2a.SetPushConfig:
 		op.Config.Generation = c.gen.Version()
@@ -265,14 +284,50 @@ func traceparent(h http.Header) a2a.Traceparent {
 
 func notPrintable(r rune) bool { return r < 0x20 || r > 0x7e }
 
-func (c *call) answerTask(t *a2a.Task, err error, encode func([]byte, *a2a.Task) []byte) error {
+func (c *call) answerTask(ctx context.Context, t *a2a.Task, err error, write func([]byte, *a2a.Task) []byte) error {
 	if err != nil {
 		return err
 	}
 	c.rec.task, c.rec.context = t.ID.String(), t.ContextID
-	c.front.answer(encode(nil, t))
+	out, ok := c.front.(splicing)
+	if !ok || encode.TaskSize(t, true) < spliceFrom {
+		c.front.answer(write(nil, t))
+		return nil
+	}
+	s := newSplice(c.gen)
+	short := s.task(t)
+	if err := c.mem.Grow(ctx, 2*int64(s.whole)); err != nil {
+		return err
+	}
+	out.splice(s.pieces(write(nil, short)))
 	return nil
 }
+
+func (c *call) answerPage(ctx context.Context, p *a2a.Page, artifacts bool) error {
+	size := 0
+	for i := range p.Tasks {
+		size += encode.TaskSize(&p.Tasks[i], artifacts)
+	}
+	out, ok := c.front.(splicing)
+	if !ok || size < spliceFrom {
+		c.front.answer(c.gen.AppendPage(nil, p, artifacts))
+		return nil
+	}
+	s := newSplice(c.gen)
+	short := *p
+	short.Tasks = make([]a2a.Task, len(p.Tasks))
+	for i := range p.Tasks {
+		short.Tasks[i] = *s.task(&p.Tasks[i])
+	}
+	if err := c.mem.Grow(ctx, 2*int64(s.whole)); err != nil {
+		return err
+	}
+	out.splice(s.pieces(c.gen.AppendPage(nil, &short, artifacts)))
+	return nil
+}
+
+// inFrames says that the answer is a stream, of which each item is made whole.
+func (c *call) inFrames() { c.mem.SetWhole(max(c.mem.Whole(), 1)) }
 
 func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
 	if err != nil {

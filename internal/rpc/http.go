@@ -1,9 +1,9 @@
 package rpc
 
 import (
-	"bytes"
 	"errors"
 	"io"
+	"iter"
 	"mime"
 	"net/http"
 	"strconv"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/sse"
 )
@@ -37,6 +38,28 @@ func (x *exchange) write(status int, kind string, body []byte) {
 	if _, err := x.w.Write(body); err != nil && x.rec.err == nil {
 		x.rec.err = err // the client is gone
 	}
+}
+
+// writePieces is write for an answer that comes in pieces. Those after a failed one are not asked for.
+func (x *exchange) writePieces(status int, kind string, pieces iter.Seq[[]byte]) {
+	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
+		x.rec.err = err // the client is gone
+	}
+	x.w.Header().Set("Content-Type", kind)
+	x.w.WriteHeader(status)
+	for p := range pieces {
+		if _, err := x.w.Write(p); err != nil {
+			if x.rec.err == nil {
+				x.rec.err = err // the client is gone, and net/http ends the connection
+			}
+			return
+		}
+	}
+}
+
+// splicing is a front that can send an answer in pieces.
+type splicing interface {
+	splice(result iter.Seq[[]byte])
 }
 
 // stream begins an event stream, whose items stand between prefix and suffix. refusal writes an error as an event of it.
@@ -111,22 +134,25 @@ func (x *exchange) readBody() ([]byte, error) {
 	if x.r.ContentLength > limit {
 		return nil, x.tooLarge()
 	}
-	var buf bytes.Buffer
-	if x.r.ContentLength > 0 {
-		buf.Grow(int(x.r.ContentLength) + bytes.MinRead)
+	stop := func() {
+		http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
 	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, limit))
+	body, err := budget.ReadAll(x.r.Context(), x.rec.mem, http.MaxBytesReader(x.w, x.r.Body, limit), x.r.ContentLength, stop)
 	var tooLarge *http.MaxBytesError
+	var refused *a2a.Error
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, x.tooLarge()
+	case errors.As(err, &refused): // nobody reads the rest of it
+		x.w.Header().Set("Connection", "close")
+		return nil, err
 	case err != nil:
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			x.w.Header().Set("Connection", "close")
 		}
 		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(err)
 	}
-	return buf.Bytes(), nil
+	return body, nil
 }
 
 func (x *exchange) tooLarge() error {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"iter"
 	"net/http"
 	"strings"
 
@@ -48,6 +49,9 @@ func (f *rpcFront) read() (a2a.Op, error) {
 		return nil, err
 	}
 	body, err := f.readBody()
+	if err == nil {
+		err = c.work(f.r.Context(), body)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +87,20 @@ func (f *rpcFront) read() (a2a.Op, error) {
 
 func (f *rpcFront) answer(result []byte) {
 	f.write(http.StatusOK, jsonType, jsonrpc.AppendResult(make([]byte, 0, len(result)+len(f.id)+48), f.id, result))
+}
+
+func (f *rpcFront) splice(result iter.Seq[[]byte]) {
+	f.writePieces(http.StatusOK, jsonType, func(yield func([]byte) bool) {
+		if !yield(jsonrpc.AppendResultPrefix(nil, f.id)) {
+			return
+		}
+		for p := range result {
+			if !yield(p) {
+				return
+			}
+		}
+		yield([]byte(jsonrpc.ResultSuffix))
+	})
 }
 
 func (f *rpcFront) open() (items, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -34,6 +35,7 @@ type record struct {
 	opened    time.Time       // when a stream began, if the answer is one
 	trace     a2a.Traceparent // where what the request brings about stands in a trace
 	span      *tracing.Span
+	mem       *budget.Lease // what the request holds of the memory budget
 }
 
 type recordKey struct{}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"errors"
+	"iter"
 	"mime"
 	"net/http"
 	"net/url"
@@ -116,6 +117,9 @@ func (f *restFront) document(optional bool) ([]byte, error) {
 		}
 	}
 	body, err := f.readBody()
+	if err == nil {
+		err = f.c.work(f.r.Context(), body)
+	}
 	if err != nil || unsure && len(body) == 0 {
 		return nil, err
 	}
@@ -145,6 +149,8 @@ func (f *restFront) open() (items, error) {
 		return f.c.gen.AppendStatus(nil, f.c.gen.Status(e.Code), e, f.rec.id)
 	})
 }
+
+func (f *restFront) splice(result iter.Seq[[]byte]) { f.writePieces(http.StatusOK, f.kind, result) }
 
 // fail answers with the error's HTTP status.
 func (f *restFront) fail(e *a2a.Error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
@@ -68,6 +69,7 @@ type Config struct {
 	Logger *slog.Logger
 	Watch  Watch           // for metrics
 	Tracer *tracing.Tracer // nil: there are no traces
+	Budget *budget.Budget  // of memory; nil: it is not bounded
 }
 
 func (c *Config) setDefaults() {

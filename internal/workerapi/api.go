@@ -17,6 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
@@ -45,6 +46,7 @@ type Config struct {
 	Drain  context.Context
 	Logger *slog.Logger
 	Tracer *tracing.Tracer // nil: there are no traces
+	Budget *budget.Budget  // of memory; nil: it is not bounded
 }
 
 func (c *Config) setDefaults() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -31,7 +32,7 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	if got.err != nil {
 		return nil, got.err
 	}
-	return a.runs(ctx, got.leases)
+	return a.runs(ctx, r.mem, got.leases)
 }
 
 // await returns what the claim is given, when it is, or when it waits no longer.
@@ -56,7 +57,7 @@ func (a *API) await(ctx context.Context, c *claim, wait time.Duration) result {
 const maxClaimed = 16 << 20
 
 // runs writes the runs of a claim. A worker that is gone by then does not keep them.
-func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
+func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []store.Lease) ([]byte, error) {
 	b := []byte(`{"runs":[`)
 	if len(leases) == 0 {
 		return append(b, "]}"...), ctx.Err()
@@ -68,6 +69,11 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 			leases = leases[:i]
 			break
 		}
+	}
+	// What was read, and the answer that is made of it.
+	if err := mem.Grow(ctx, 2*roomOf(leases)); err != nil {
+		a.giveBack(ctx, leases)
+		return nil, err
 	}
 	work := context.WithoutCancel(ctx)
 	inputs, err := a.store.Inputs(work, leases)
@@ -104,6 +110,14 @@ func (a *API) runs(ctx context.Context, leases []store.Lease) ([]byte, error) {
 		return nil, ctx.Err()
 	}
 	return append(b, "]}"...), nil
+}
+
+// roomOf is about what the tasks of leases take when they are read.
+func roomOf(leases []store.Lease) (n int64) {
+	for i := range leases {
+		n += leases[i].Bytes + 512*leases[i].LastSeq
+	}
+	return n
 }
 
 // traceClaim makes a span of the claim, below which the worker's are to be. The run may end in

@@ -1,7 +1,6 @@
 package workerapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
@@ -23,6 +23,9 @@ const (
 	maxEvents     = 1000
 	maxRetryAfter = 7 * 24 * time.Hour
 )
+
+// workShare is how many times its own size a request takes while it is decoded and stored.
+const workShare = 3
 
 type claimRequest struct {
 	worker string
@@ -45,7 +48,7 @@ type finishRequest struct {
 
 // readBody reads a request whole, within the limits, and checks that it is JSON. A body that is
 // empty or null is an empty object: some clients send null where they have nothing to say.
-func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (a *API) readBody(w http.ResponseWriter, r *http.Request, mem *budget.Lease) ([]byte, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, a2a.Errorf(a2a.CodeMediaType, "Content-Encoding is not supported")
 	}
@@ -56,22 +59,27 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > a.cfg.MaxBody {
 		return nil, a.tooLarge()
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	stop := func() {
+		http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
 	}
-	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, a.cfg.MaxBody))
+	body, err := budget.ReadAll(r.Context(), mem, http.MaxBytesReader(w, r.Body, a.cfg.MaxBody), r.ContentLength, stop)
+	if err == nil {
+		err = mem.Grow(r.Context(), workShare*int64(len(body)))
+	}
 	var tooLarge *http.MaxBytesError
+	var refused *a2a.Error
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, a.tooLarge()
+	case errors.As(err, &refused): // nobody reads the rest of it
+		w.Header().Set("Connection", "close")
+		return nil, err
 	case err != nil:
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			w.Header().Set("Connection", "close")
 		}
 		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(err)
 	}
-	body := buf.Bytes()
 	if len(body) == 0 {
 		return []byte("{}"), nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/store"
 )
@@ -43,6 +44,7 @@ type request struct {
 	w         http.ResponseWriter
 	principal auth.Principal
 	body      []byte
+	mem       *budget.Lease // what the request holds of the memory budget, until its answer has been written
 }
 
 // handle signs the caller in and reads the body, in this order: who may not work learns
@@ -50,6 +52,7 @@ type request struct {
 func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
 		r := &request{Request: hr, w: w}
+		defer func() { r.mem.Release() }()
 		answer, err := func() (_ []byte, err error) {
 			if r.principal, err = a.cfg.Authenticator.Authenticate(hr); err != nil {
 				return nil, err
@@ -62,7 +65,8 @@ func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) h
 				w.Header().Add("WWW-Authenticate", `Bearer error="insufficient_scope", scope="worker"`)
 				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope worker")
 			}
-			if r.body, err = a.readBody(w, hr); err != nil {
+			r.mem = a.cfg.Budget.Open(budget.Owner{Tenant: r.principal.Tenant, Name: r.principal.Owner})
+			if r.body, err = a.readBody(w, hr, r.mem); err != nil {
 				return nil, err
 			}
 			answer, err := do(ctx, r)

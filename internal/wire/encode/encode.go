@@ -85,7 +85,7 @@ func (f *Form) AppendTasks(dst []byte, p *a2a.Page, artifacts bool) []byte {
 }
 
 func (f *Form) appendTask(dst []byte, t *a2a.Task, artifacts bool) []byte {
-	dst = slices.Grow(dst, taskSize(t, artifacts))
+	dst = slices.Grow(dst, TaskSize(t, artifacts))
 	at := Place{Task: t.ID, Context: t.ContextID}
 	dst = ID(append(dst, f.Task...), t.ID)
 	dst = rawjson.AppendString(append(dst, `","contextId":`...), t.ContextID)

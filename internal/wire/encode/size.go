@@ -19,7 +19,8 @@ func EventSize(e *a2a.Entry) int {
 	return n
 }
 
-func taskSize(t *a2a.Task, artifacts bool) int {
+// TaskSize estimates what a task takes on the wire.
+func TaskSize(t *a2a.Task, artifacts bool) int {
 	n := 256 + len(t.ContextID) + len(t.Metadata) + statusSize(&t.Status)
 	for i := range t.History {
 		n += messageSize(&t.History[i])

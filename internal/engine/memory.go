@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// This file has every read of tasks draw from the memory budget before it is made. What a task takes
+// is known from its row: first only what is small is read, and of a larger task nothing but that.
+
+// Sizes of reads.
+const (
+	smallRead = 16 << 10  // tasks up to this size are read at once
+	listRead  = 256 << 10 // those of a page likewise
+	exactFrom = 1 << 20   // tasks from this size on are measured: their row says at most how large they are
+	pageBytes = 4 << 20   // of the tasks of one page, but one
+	pieces    = 256 << 10 // what an answer takes that is written in pieces, besides the tasks
+)
+
+// room is what tasks of so many bytes take until they have been written: themselves, and once again what is encoded.
+func room(mem *budget.Lease, bytes int64) int64 {
+	if n := mem.Whole(); n > 0 {
+		return (1 + n) * bytes
+	}
+	return bytes + min(bytes, pieces)
+}
+
+// readTasks runs read with a bound that the budget of the request has room for.
+func readTasks[T any](ctx context.Context, w store.Want, measure func() (int64, error), read func(w store.Want) (T, error)) (T, error) {
+	mem := budget.From(ctx)
+	if mem == nil {
+		return read(w)
+	}
+	var none T
+	if err := mem.Grow(ctx, room(mem, smallRead)); err != nil {
+		return none, err
+	}
+	w.Most = smallRead
+	t, err := read(w)
+	var much *store.TooMuch
+	if !errors.As(err, &much) {
+		return t, err
+	}
+	size := much.Bytes
+	if measure != nil && size > exactFrom {
+		exact, err := measure()
+		if err != nil {
+			return none, err
+		}
+		size = min(size, exact)
+	}
+	mem.Shrink(room(mem, smallRead)) // so that it may wait
+	if err := mem.Grow(ctx, room(mem, size)); err != nil {
+		return none, err
+	}
+	w.Most = 0
+	return read(w)
+}
+
+// snapshot reads a task of the caller.
+func (e *Engine) snapshot(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) (*a2a.Task, error) {
+	return readTasks(ctx, w, e.measure(ctx, c, id, w), func(w store.Want) (*a2a.Task, error) { return e.store.Snapshot(ctx, c, id, w) })
+}
+
+// snapshotAt reads a task as it was.
+func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w store.Want) (*a2a.Task, error) {
+	return readTasks(ctx, w, nil, func(w store.Want) (*a2a.Task, error) { return e.store.SnapshotAt(ctx, id, seq, w) })
+}
+
+func (e *Engine) measure(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) func() (int64, error) {
+	return func() (int64, error) {
+		sizes, err := e.store.Sizes(ctx, c, []a2a.ID{id}, w)
+		if err != nil {
+			return 0, err
+		}
+		return sizes[0], nil
+	}
+}
+
+// tasksOf reads the tasks of a page, in order: all of them, or the first ones if all are too large
+// together. n is how many positions they stand for.
+func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) (tasks []a2a.Task, n int, err error) {
+	mem := budget.From(ctx)
+	if err := mem.Grow(ctx, room(mem, listRead)); err != nil {
+		return nil, 0, err
+	}
+	w.Most = listRead
+	tasks, err = e.store.Snapshots(ctx, c, ids, w)
+	var much *store.TooMuch
+	if !errors.As(err, &much) {
+		return tasks, len(ids), err
+	}
+	n, size := len(ids), much.Bytes
+	if size > exactFrom {
+		sizes, err := e.store.Sizes(ctx, c, ids, w)
+		if err != nil {
+			return nil, 0, err
+		}
+		n, size = 0, 0
+		for n < len(ids) && (n == 0 || size+sizes[n] <= pageBytes) {
+			size += sizes[n]
+			n++
+		}
+	}
+	mem.Shrink(room(mem, listRead))
+	if err := mem.Grow(ctx, room(mem, size)); err != nil {
+		return nil, 0, err
+	}
+	w.Most = 0
+	tasks, err = e.store.Snapshots(ctx, c, ids[:n], w)
+	return tasks, n, err
+}
+
+// keptMessage is the size up to which the message of a send is kept while its caller waits.
+const keptMessage = 64 << 10
+
+// forget gives back what a request holds once its message is durable. A large one is dropped: who needs it
+// reads it again. It reports whether the message is still there.
+func forget(mem *budget.Lease, in *store.Submission, op *a2a.SendMessage) bool {
+	if mem == nil || messageSize(&op.Message) <= keptMessage {
+		mem.Settle(2 * keptMessage)
+		return true
+	}
+	in.Message, op.Message, op.Metadata = a2a.Message{}, a2a.Message{}, nil
+	mem.Settle(0)
+	return false
+}
