@@ -41,7 +41,7 @@ VALUES (sqlc.arg(id), sqlc.arg(task_id), sqlc.arg(config_id), sqlc.arg(tenant), 
 -- name: PushReplace :exec
 UPDATE a2a.push_configs p
 SET url = sqlc.arg(url), origin = sqlc.arg(origin), schemes = sqlc.arg(schemes)::text[], token = sqlc.narg(token), credentials = sqlc.narg(credentials),
-  wire_version = sqlc.arg(wire_version), attempt = 0, target_seq = NULL, reason = NULL,
+  wire_version = sqlc.arg(wire_version), attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = sqlc.arg(origin),
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
 WHERE p.id = sqlc.arg(id) AND coalesce(p.deleted_at, 'infinity') = 'infinity';
@@ -64,68 +64,6 @@ SELECT EXISTS (
   SELECT FROM a2a.push_configs p
   WHERE p.task_id = sqlc.arg(task_id) AND p.config_id = sqlc.arg(config_id) AND p.tenant = sqlc.arg(tenant) AND (p.owner = sqlc.arg(owner) OR sqlc.arg(shared)::boolean)
     AND coalesce(p.deleted_at, 'infinity') <> 'infinity' AND coalesce(p.lease_until, '-infinity') > clock_timestamp())::boolean AS busy;
-
--- PushClaimLock lets one claim decide at a time, so that the cap per destination is exact. It
--- is a statement of its own: the claim takes its snapshot after it.
--- name: PushClaimLock :exec
-SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, sqlc.arg(chore)::int);
-
--- PushClaim gives up to max due webhooks to a deliverer, at most cap at once to one
--- destination, and none to one whose breaker is open; one that was open gets a single probe.
--- It looks at the oldest few alone whose destination has room, and may so miss some: call it
--- until it returns nothing. What one call gave fills destinations that the next one passes
--- over. No join stands between the index and its limit: it would read all that is due. The floor is the
--- next_attempt_at below which this caller has seen no live row (PushFirst). What front and cand say is as old as the
--- statement: pick tests all of it again, in the row that it locks, which may have been deleted meanwhile. It does so
--- in words that no partial index knows: the planner would walk over that instead of looking up the id.
--- name: PushClaim :many
-WITH busy AS MATERIALIZED (
-  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > statement_timestamp() GROUP BY b.origin
-), front AS MATERIALIZED (
-  SELECT c.id, c.tenant, c.origin, c.next_attempt_at
-  FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= sqlc.arg(floor)::timestamptz AND c.next_attempt_at <= statement_timestamp()
-    AND (c.lease_until IS NULL OR c.lease_until <= statement_timestamp())
-    AND c.origin <> ALL (ARRAY(SELECT b.origin FROM busy b WHERE b.n >= sqlc.arg(cap)::bigint))
-    AND c.tenant || ' ' || c.origin <> ALL (ARRAY(
-      SELECT d.tenant || ' ' || d.origin
-      FROM a2a.push_destinations d
-      WHERE d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp()
-        OR d.open_until IS NOT NULL AND d.origin IN (SELECT b.origin FROM busy b)))
-  ORDER BY c.next_attempt_at
-  LIMIT 64
-), cand AS (
-  SELECT f.id, f.origin, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
-    CASE WHEN d.open_until IS NULL THEN sqlc.arg(cap) - coalesce(b.n, 0) ELSE 1 END AS room
-  FROM front f
-  LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[f.tenant]) AND d.origin = f.origin
-  LEFT JOIN busy b ON b.origin = f.origin
-), pick AS (
-  SELECT c.id
-  FROM a2a.push_configs c
-  JOIN cand ON c.id = ANY (ARRAY[cand.id])
-  WHERE cand.rn <= cand.room AND c.origin = ANY (ARRAY[cand.origin])
-    AND c.state = 'active' AND coalesce(c.deleted_at, 'infinity') = 'infinity' AND c.cursor_seq < c.head_seq
-    AND c.next_attempt_at <= statement_timestamp() AND coalesce(c.lease_until, '-infinity') <= statement_timestamp()
-  ORDER BY cand.rn, c.next_attempt_at, c.id
-  LIMIT sqlc.arg(max)::int
-  FOR UPDATE OF c SKIP LOCKED
-)
-UPDATE a2a.push_configs c
-SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c.lease_epoch + 1
-FROM pick
-WHERE c.id = ANY (ARRAY[pick.id])
-RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
-  c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual;
-
--- PushFirst returns the next_attempt_at of the first webhook that has something to deliver, whoever holds it, or the time of this
--- statement if none is due. Dead index entries behind the floor it walks over as a claim does.
--- name: PushFirst :one
-SELECT coalesce((
-  SELECT c.next_attempt_at FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= sqlc.arg(floor)::timestamptz
-    AND c.next_attempt_at <= statement_timestamp()
-  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first;
 
 -- PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
 -- lock: an append may hold several webhooks, in any order. What it passes over for that is
@@ -194,8 +132,8 @@ VALUES (sqlc.arg(push_id), sqlc.arg(task_id), sqlc.arg(from_seq), sqlc.arg(seq),
   clock_timestamp() - make_interval(secs => sqlc.arg(duration_ms)::int / 1000.0), sqlc.arg(duration_ms), sqlc.narg(remote_ip), sqlc.narg(status),
   sqlc.narg(class), sqlc.narg(reason), sqlc.narg(answer));
 
--- DestinationUp closes the breaker of a destination.
--- name: DestinationUp :exec
+-- DestinationUp closes the breaker of a destination, and reports whether it had failed.
+-- name: DestinationUp :execrows
 UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
 WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR open_until IS NOT NULL);
 

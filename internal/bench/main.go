@@ -46,6 +46,7 @@ func experiments() []experiment {
 		{"crossing", "commit on one replica to the client of another", (*bench).crossing},
 		{"fanout", "many subscribers of one task", (*bench).fanout},
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
+		{"parked", "claims of webhooks beside many of a destination that is down", (*bench).pushDead},
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
 		{"auth", "blocking sends with an API key against those of nobody", (*bench).auth},

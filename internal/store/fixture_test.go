@@ -397,6 +397,8 @@ var bad = []struct{ name, query string }{
 	{"a checkpoint of an ended task", `SELECT t.id FROM a2a.task_checkpoints c JOIN a2a.tasks t ON t.id = c.task_id WHERE t.state >= 100`},
 	{"a webhook that does not know of the newest event", `SELECT t.id FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id
 		WHERE p.deleted_at IS NULL AND p.head_seq <> t.last_seq AND (t.reply <> 1 OR t.state > 2)`},
+	{"a parked webhook that is in no list", `SELECT p.task_id FROM a2a.push_configs p WHERE p.parked AND p.state = 'active' AND p.deleted_at IS NULL
+		AND p.cursor_seq < p.head_seq AND NOT EXISTS (SELECT FROM a2a.push_parked l WHERE l.tenant = p.tenant AND l.origin = p.origin)`},
 	{"an attempt that ended before it began", `SELECT a.task_id FROM a2a.task_attempts a WHERE a.ended_at < a.claimed_at`},
 	{"a number in lists that is another's", `SELECT t.id FROM a2a.tasks t WHERE t.list_key <> a2a.list_key(t.tenant, t.owner, t.agent)`},
 	{"a key of no task", `SELECT k.task_id FROM a2a.idempotency_keys k LEFT JOIN a2a.tasks t ON t.id = k.task_id WHERE t.id IS NULL`},

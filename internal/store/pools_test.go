@@ -96,7 +96,7 @@ var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "committed": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
 	"Ended": ofRuns, "ArtifactIDs": ofRuns, "State": ofRuns,
 	"CheckSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "get": ofUpkeep,
-	"Retire":  ofUpkeep,
+	"Retire": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
 	"APIKeys": ofOperator, "ListPushes": ofOperator, "PushTries": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
 	"Purge": ofOperator,

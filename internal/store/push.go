@@ -201,50 +201,6 @@ type Delivery struct {
 	Traceparent a2a.Traceparent // of the client's newest request that had one
 }
 
-const chorePushClaim = 2
-
-// ClaimPushes gives the process up to limit due webhooks, at most perOrigin at once to one
-// destination over all processes, each for the time of lease.
-func (s *Store) ClaimPushes(ctx context.Context, limit, perOrigin int, lease time.Duration) ([]Delivery, error) {
-	var out []Delivery
-	floor := s.pushes.get(ctx, s)
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		if err := q.PushClaimLock(ctx, choreClass, chorePushClaim); err != nil {
-			return err
-		}
-		rows, err := q.PushClaim(ctx, dbsqlc.PushClaimParams{Cap: int64(perOrigin), Max: int32(limit), Lease: pgInterval(lease), Floor: floor})
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		ids := make([]pgtype.UUID, len(rows))
-		for i, r := range rows {
-			ids[i] = r.ID
-		}
-		targets, err := q.PushTarget(ctx, ids)
-		if err != nil {
-			return err
-		}
-		target := make(map[a2a.ID]*dbsqlc.PushTargetRow, len(targets))
-		for i := range targets {
-			target[targets[i].ID.Bytes] = &targets[i]
-		}
-		out = make([]Delivery, len(rows))
-		for i, r := range rows {
-			t := target[r.ID.Bytes]
-			out[i] = Delivery{
-				Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, URL: r.Url, Origin: r.Origin,
-				Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Version: r.WireVersion, Cursor: r.CursorSeq,
-				Seq: t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual, Traceparent: a2a.Traceparent(t.Traceparent),
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claim webhooks: %w", unavailable(err))
-	}
-	return out, nil
-}
-
 // RenewPushes extends the leases of deliveries and returns the rows of those that are held for
 // that long from when it was called. One that is not among them may be held still: it stands
 // till its lease runs out.
@@ -320,7 +276,7 @@ func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal b
 }
 
 func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
-	more, replaced := false, false
+	more, replaced, up := false, false, false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
 		more, err = q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Terminal: terminal})
 		if replaced = errors.Is(err, pgx.ErrNoRows); replaced {
@@ -332,7 +288,8 @@ func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool,
 		if err := s.writeTry(ctx, q, d, t, outcome); err != nil {
 			return err
 		}
-		return q.DestinationUp(ctx, d.Tenant, d.Origin)
+		up, err = destinationUp(ctx, q, d)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("record delivery: %w", unavailable(err))
@@ -341,10 +298,19 @@ func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool,
 		s.cfg.Wake(KeyPush)
 		return ErrLeaseLost
 	}
-	if more {
+	if more || up {
 		s.cfg.Wake(KeyPush)
 	}
 	return nil
+}
+
+// destinationUp closes the breaker of a destination that answers. If it had failed, what is parked there may go on.
+func destinationUp(ctx context.Context, q *dbsqlc.Queries, d *Delivery) (bool, error) {
+	n, err := q.DestinationUp(ctx, d.Tenant, d.Origin)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, q.PushListLook(ctx, d.Tenant, d.Origin)
 }
 
 // Breaker says when a destination rests after failures.
@@ -366,7 +332,7 @@ type Failure struct {
 // Failed records a failed try, and reports whether the destination is disabled. The errors
 // are those of Delivered.
 func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
-	replaced := false
+	replaced, up := false, false
 	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
 			ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
@@ -384,7 +350,8 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 			return nil
 		}
 		if f.Breaker == nil { // it answers: what is wrong is this webhook alone
-			return q.DestinationUp(ctx, d.Tenant, d.Origin)
+			up, err = destinationUp(ctx, q, d)
+			return err
 		}
 		before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -408,6 +375,9 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 	if replaced {
 		s.cfg.Wake(KeyPush)
 		return false, ErrLeaseLost
+	}
+	if up {
+		s.cfg.Wake(KeyPush)
 	}
 	return disabled, nil
 }

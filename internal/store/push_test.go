@@ -510,6 +510,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	probe := func() *store.Delivery {
 		t.Helper()
 		f.exec("UPDATE a2a.push_destinations SET open_until = clock_timestamp() - interval '1 second'")
+		f.exec("UPDATE a2a.push_parked SET look_at = clock_timestamp() - interval '1 second'")
 		due := f.claimPushes(10)
 		if len(due) != 1 {
 			t.Fatalf("%d probes, want one", len(due))

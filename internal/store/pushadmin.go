@@ -149,6 +149,9 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 		if n, err = q.DestinationEnable(ctx, tenant, origin); err != nil || n == 0 {
 			return err
 		}
+		if err := q.PushListLook(ctx, tenant, origin); err != nil {
+			return err
+		}
 		return s.record(ctx, q, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
 	})
 	if err != nil {

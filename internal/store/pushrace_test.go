@@ -17,7 +17,7 @@ func (f *fixture) stopClaims() (release func()) {
 	f.exec(`CREATE FUNCTION a2a.test_stop() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN PERFORM pg_advisory_xact_lock(71, 1); RETURN NEW; END $$`)
 	f.exec(`CREATE TRIGGER test_stop BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
-		WHEN (NEW.lease_epoch > OLD.lease_epoch) EXECUTE FUNCTION a2a.test_stop()`)
+		WHEN (NEW.lease_epoch > OLD.lease_epoch AND NEW.origin = '` + hook + `') EXECUTE FUNCTION a2a.test_stop()`)
 	return f.hold("SELECT pg_advisory_xact_lock(71, 1)")
 }
 

@@ -101,6 +101,7 @@ type Store struct {
 	laner   laner
 	totals  totals
 	pushes  pushFloor
+	turns   pushTurns
 	// readRoom is what reads of the pool of requests may use of it that are not for one caller.
 	readRoom *semaphore.Weighted
 

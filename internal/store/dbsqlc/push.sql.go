@@ -83,15 +83,18 @@ func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin str
 	return disabled, err
 }
 
-const destinationUp = `-- name: DestinationUp :exec
+const destinationUp = `-- name: DestinationUp :execrows
 UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
 WHERE tenant = $1 AND origin = $2 AND (fails > 0 OR open_until IS NOT NULL)
 `
 
-// DestinationUp closes the breaker of a destination.
-func (q *Queries) DestinationUp(ctx context.Context, tenant string, origin string) error {
-	_, err := q.db.Exec(ctx, destinationUp, tenant, origin)
-	return err
+// DestinationUp closes the breaker of a destination, and reports whether it had failed.
+func (q *Queries) DestinationUp(ctx context.Context, tenant string, origin string) (int64, error) {
+	result, err := q.db.Exec(ctx, destinationUp, tenant, origin)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const pushAttemptInsert = `-- name: PushAttemptInsert :exec
@@ -230,134 +233,6 @@ func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error
 	return busy, err
 }
 
-const pushClaim = `-- name: PushClaim :many
-WITH busy AS MATERIALIZED (
-  SELECT b.origin, count(*) AS n FROM a2a.push_configs b WHERE b.lease_until > statement_timestamp() GROUP BY b.origin
-), front AS MATERIALIZED (
-  SELECT c.id, c.tenant, c.origin, c.next_attempt_at
-  FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= $2::timestamptz AND c.next_attempt_at <= statement_timestamp()
-    AND (c.lease_until IS NULL OR c.lease_until <= statement_timestamp())
-    AND c.origin <> ALL (ARRAY(SELECT b.origin FROM busy b WHERE b.n >= $3::bigint))
-    AND c.tenant || ' ' || c.origin <> ALL (ARRAY(
-      SELECT d.tenant || ' ' || d.origin
-      FROM a2a.push_destinations d
-      WHERE d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp()
-        OR d.open_until IS NOT NULL AND d.origin IN (SELECT b.origin FROM busy b)))
-  ORDER BY c.next_attempt_at
-  LIMIT 64
-), cand AS (
-  SELECT f.id, f.origin, f.next_attempt_at, row_number() OVER (PARTITION BY f.origin ORDER BY f.next_attempt_at, f.id) AS rn,
-    CASE WHEN d.open_until IS NULL THEN $3 - coalesce(b.n, 0) ELSE 1 END AS room
-  FROM front f
-  LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[f.tenant]) AND d.origin = f.origin
-  LEFT JOIN busy b ON b.origin = f.origin
-), pick AS (
-  SELECT c.id
-  FROM a2a.push_configs c
-  JOIN cand ON c.id = ANY (ARRAY[cand.id])
-  WHERE cand.rn <= cand.room AND c.origin = ANY (ARRAY[cand.origin])
-    AND c.state = 'active' AND coalesce(c.deleted_at, 'infinity') = 'infinity' AND c.cursor_seq < c.head_seq
-    AND c.next_attempt_at <= statement_timestamp() AND coalesce(c.lease_until, '-infinity') <= statement_timestamp()
-  ORDER BY cand.rn, c.next_attempt_at, c.id
-  LIMIT $4::int
-  FOR UPDATE OF c SKIP LOCKED
-)
-UPDATE a2a.push_configs c
-SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch + 1
-FROM pick
-WHERE c.id = ANY (ARRAY[pick.id])
-RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
-  c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual
-`
-
-type PushClaimParams struct {
-	Lease pgtype.Interval
-	Floor pgtype.Timestamptz
-	Cap   int64
-	Max   int32
-}
-
-type PushClaimRow struct {
-	ID          pgtype.UUID
-	TaskID      pgtype.UUID
-	ConfigID    string
-	Tenant      string
-	Owner       string
-	Agent       string
-	Url         string
-	Origin      string
-	Schemes     []string
-	Token       []byte
-	Credentials []byte
-	WireVersion int16
-	CursorSeq   int64
-	Attempt     int32
-	LeaseEpoch  int64
-	Manual      bool
-}
-
-// PushClaim gives up to max due webhooks to a deliverer, at most cap at once to one
-// destination, and none to one whose breaker is open; one that was open gets a single probe.
-// It looks at the oldest few alone whose destination has room, and may so miss some: call it
-// until it returns nothing. What one call gave fills destinations that the next one passes
-// over. No join stands between the index and its limit: it would read all that is due. The floor is the
-// next_attempt_at below which this caller has seen no live row (PushFirst). What front and cand say is as old as the
-// statement: pick tests all of it again, in the row that it locks, which may have been deleted meanwhile. It does so
-// in words that no partial index knows: the planner would walk over that instead of looking up the id.
-func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushClaimRow, error) {
-	rows, err := q.db.Query(ctx, pushClaim,
-		arg.Lease,
-		arg.Floor,
-		arg.Cap,
-		arg.Max,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PushClaimRow
-	for rows.Next() {
-		var i PushClaimRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.TaskID,
-			&i.ConfigID,
-			&i.Tenant,
-			&i.Owner,
-			&i.Agent,
-			&i.Url,
-			&i.Origin,
-			&i.Schemes,
-			&i.Token,
-			&i.Credentials,
-			&i.WireVersion,
-			&i.CursorSeq,
-			&i.Attempt,
-			&i.LeaseEpoch,
-			&i.Manual,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const pushClaimLock = `-- name: PushClaimLock :exec
-SELECT pg_advisory_xact_lock($1::int, $2::int)
-`
-
-// PushClaimLock lets one claim decide at a time, so that the cap per destination is exact. It
-// is a statement of its own: the claim takes its snapshot after it.
-func (q *Queries) PushClaimLock(ctx context.Context, class int32, chore int32) error {
-	_, err := q.db.Exec(ctx, pushClaimLock, class, chore)
-	return err
-}
-
 const pushDelete = `-- name: PushDelete :exec
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
@@ -446,23 +321,6 @@ func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const pushFirst = `-- name: PushFirst :one
-SELECT coalesce((
-  SELECT c.next_attempt_at FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND c.next_attempt_at >= $1::timestamptz
-    AND c.next_attempt_at <= statement_timestamp()
-  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first
-`
-
-// PushFirst returns the next_attempt_at of the first webhook that has something to deliver, whoever holds it, or the time of this
-// statement if none is due. Dead index entries behind the floor it walks over as a claim does.
-func (q *Queries) PushFirst(ctx context.Context, floor pgtype.Timestamptz) (pgtype.Timestamptz, error) {
-	row := q.db.QueryRow(ctx, pushFirst, floor)
-	var first pgtype.Timestamptz
-	err := row.Scan(&first)
-	return first, err
 }
 
 const pushHeadMove = `-- name: PushHeadMove :execrows
@@ -771,7 +629,7 @@ func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.
 const pushReplace = `-- name: PushReplace :exec
 UPDATE a2a.push_configs p
 SET url = $1, origin = $2, schemes = $3::text[], token = $4, credentials = $5,
-  wire_version = $6, attempt = 0, target_seq = NULL, reason = NULL,
+  wire_version = $6, attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = $2,
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
 WHERE p.id = $7 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
