@@ -402,11 +402,19 @@ func (r *replica) checks(told context.Context) []rpc.Check {
 	}
 }
 
-func (r *replica) close() {
+// listeners returns all that the process listens on.
+func (r *replica) listeners() (open []net.Listener) {
 	for _, l := range []net.Listener{r.api, r.grpc, r.admin} {
 		if l != nil {
-			l.Close()
+			open = append(open, l)
 		}
+	}
+	return open
+}
+
+func (r *replica) close() {
+	for _, l := range r.listeners() {
+		l.Close()
 	}
 	if r.store != nil {
 		r.store.Close()

@@ -22,16 +22,9 @@ import (
 
 // openPush puts the delivery of webhooks together.
 func (r *replica) openPush(ctx context.Context, public string) error {
-	listeners := []net.Addr{r.api.Addr()}
-	if r.admin != nil {
-		listeners = append(listeners, r.admin.Addr())
-	}
-	self, err := push.Listening(listeners...)
-	if err != nil {
+	var err error
+	if r.policy, err = r.pushPolicy(public); err != nil {
 		return fmt.Errorf("webhooks: %w", err)
-	}
-	r.policy = push.Policy{
-		Allow: r.cfg.PushAllowCIDRs, AllowHTTP: r.cfg.PushAllowHTTP, Self: self, SelfOrigins: []string{public}, MaxURL: int(r.cfg.MaxPushURL),
 	}
 	client := push.ClientConfig{
 		Policy: r.policy, UserAgent: "a2ad/" + readVersion().Version, Timeout: r.cfg.PushTimeout, ConnsPerHost: r.cfg.PushPerDestination,
@@ -67,6 +60,25 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 	})
 	r.warnOpenings(ctx)
 	return nil
+}
+
+// pushPolicy says where webhooks may go: to none of our own listeners, and not to where callers reach them.
+func (r *replica) pushPolicy(public string) (push.Policy, error) {
+	var addrs []net.Addr
+	for _, l := range r.listeners() {
+		addrs = append(addrs, l.Addr())
+	}
+	self, err := push.Listening(addrs...)
+	if err != nil {
+		return push.Policy{}, err
+	}
+	origins := []string{public}
+	if grpc := r.grpcAddress(); grpc != "" {
+		origins = append(origins, "https://"+strings.ToLower(grpc), "http://"+strings.ToLower(grpc))
+	}
+	return push.Policy{
+		Allow: r.cfg.PushAllowCIDRs, AllowHTTP: r.cfg.PushAllowHTTP, Self: self, SelfOrigins: origins, MaxURL: int(r.cfg.MaxPushURL),
+	}, nil
 }
 
 // warnOpenings says loudly where webhooks may go that they usually may not.
