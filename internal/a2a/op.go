@@ -118,4 +118,5 @@ type Page struct {
 	NextToken string // empty on the last page
 	PageSize  int
 	Total     int
+	Estimated bool // Total could not be counted in time
 }

@@ -340,7 +340,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	if err != nil {
 		return nil, err
 	}
-	page := &a2a.Page{PageSize: size, Total: total, Tasks: []a2a.Task{}}
+	page := &a2a.Page{PageSize: size, Total: total.N, Estimated: total.Estimated, Tasks: []a2a.Task{}}
 	ids := make([]a2a.ID, min(len(found), size))
 	for i := range ids {
 		ids[i] = found[i].ID

@@ -14,7 +14,7 @@ import (
 const (
 	corsMethods = "GET, POST, DELETE"
 	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, If-Modified-Since, Traceparent"
-	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id"
+	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id, A2AD-Total-Size"
 	corsMaxAge  = "600" // seconds
 )
 

@@ -229,6 +229,9 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 		if err != nil {
 			return nil, err
 		}
+		if page.Estimated { // totalSize is required, and nothing beside it says how good it is
+			c.reply.Set("A2AD-Total-Size", "estimate")
+		}
 		return nil, c.answerPage(ctx, page, op.IncludeArtifacts)
 	case *a2a.Subscribe:
 		op.LastEventID = c.header.Get("Last-Event-ID")

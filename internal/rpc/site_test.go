@@ -39,6 +39,7 @@ type site struct {
 	pool   *worker.Pool
 	path   string // of the agent; empty for the one at /
 	engine *engine.Engine
+	db     *storetest.DB
 }
 
 func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
@@ -48,8 +49,9 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
+	database := storetest.New(t)
 	db, err := store.Open(t.Context(), store.Config{
-		URL: storetest.New(t).URL, Replica: "r", PoolSize: 8, Wake: hub.Wake,
+		URL: database.URL, Replica: "r", PoolSize: 8, Wake: hub.Wake,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
 				hub.Wake("task:" + task.String())
@@ -99,7 +101,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Cleanup(func() { stop(); parts.Wait() })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
-	return &site{Server: server, rpc: s, pool: pool, engine: cfg.Engine}
+	return &site{Server: server, rpc: s, pool: pool, engine: cfg.Engine, db: database}
 }
 
 // client speaks one version to a site.

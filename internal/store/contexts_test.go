@@ -47,8 +47,8 @@ func TestUpgradeKnowsTheContextsOfOlderTasks(t *testing.T) {
 	defer s.Close()
 	for owner, want := range map[string]int{"ann": 7, "bob": 0} {
 		found, total, err := s.Page(ctx, store.Caller{Tenant: "acme", Owner: owner}, store.Filter{Agent: "a", ContextID: "talk", Limit: 10})
-		if err != nil || len(found) != want || total != want {
-			t.Errorf("%s finds %d of %d tasks, %v; want %d", owner, len(found), total, err, want)
+		if err != nil || len(found) != want || total.N != want {
+			t.Errorf("%s finds %d of %d tasks, %v; want %d", owner, len(found), total.N, err, want)
 		}
 	}
 }

@@ -355,8 +355,8 @@ type Position struct {
 }
 
 // Page returns the positions of up to f.Limit tasks of the caller, newest status first, and
-// how many there are over all pages. Of more than 10,000 that number may be a minute old.
-func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, error) {
+// how many there are over all pages.
+func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, Total, error) {
 	p := dbsqlc.TaskPageForCallerParams{
 		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State),
 		Since: pgTime(f.Since), BeforeAt: pgTime(f.BeforeAt), BeforeID: pgID(f.BeforeID), Max: int32(f.Limit),
@@ -368,29 +368,27 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, int, 
 		p.BeforeAt = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	}
 	var rows []dbsqlc.TaskPageForCallerRow
-	var total int64
 	err := s.repeat(ctx, func() error {
 		return s.searchAs(ctx, c, func(q *dbsqlc.Queries) (err error) {
-			if rows, err = q.TaskPageForCaller(ctx, p); err != nil {
-				return err
-			}
-			if total = int64(len(rows)); f.BeforeAt.IsZero() && len(rows) < f.Limit {
-				return nil // these are all
-			}
-			total, err = s.total(ctx, q, c, f, dbsqlc.TaskCountForCallerParams{
-				Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
-			})
+			rows, err = q.TaskPageForCaller(ctx, p)
 			return err
 		})
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list tasks: %w", err)
+		return nil, Total{}, fmt.Errorf("list tasks: %w", err)
 	}
 	page := make([]Position, len(rows))
 	for i, r := range rows {
 		page[i] = Position{ID: r.ID.Bytes, At: r.StatusAt.Time.UTC()}
 	}
-	return page, int(total), nil
+	if f.BeforeAt.IsZero() && len(rows) < f.Limit {
+		return page, Total{N: len(rows)}, nil // these are all
+	}
+	total := s.total(ctx, c, f, dbsqlc.TaskCountForCallerParams{
+		Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, Agent: f.Agent, ContextID: f.ContextID, State: int16(f.State), Since: p.Since,
+	})
+	total.N = max(total.N, len(rows))
+	return page, total, nil
 }
 
 // search runs statements whose best plan depends on their arguments.

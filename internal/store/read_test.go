@@ -258,8 +258,8 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if total != len(want) {
-					t.Errorf("%s, %d a page: total %d, want %d", name, limit, total, len(want))
+				if total.N != len(want) {
+					t.Errorf("%s, %d a page: total %d, want %d", name, limit, total.N, len(want))
 				}
 				if got = append(got, page...); len(page) < limit {
 					break

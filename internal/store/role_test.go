@@ -204,8 +204,8 @@ func TestSharedTasksAreForTheTenant(t *testing.T) {
 	f.setPush(task, "hook")
 	for c, want := range map[store.Caller]int{bob: 1, eve: 0, {Tenant: "acme", Owner: "bob"}: 0} {
 		found, total, err := f.Page(f.ctx, c, store.Filter{Agent: agent, Limit: 10})
-		if err != nil || len(found) != want || total != want {
-			t.Errorf("%+v finds %d of %d tasks, %v; want %d", c, len(found), total, err, want)
+		if err != nil || len(found) != want || total.N != want {
+			t.Errorf("%+v finds %d of %d tasks, %v; want %d", c, len(found), total.N, err, want)
 		}
 		hooks, err := f.Pushes(f.ctx, c, task, "")
 		if err != nil || len(hooks) != want {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,6 +19,16 @@ const (
 	totalsKept = 4096
 )
 
+// countShare is which part of the timeout of statements a count may take: the page that waits for it
+// is there already.
+const countShare = 3
+
+// Total is how many tasks a list has over all its pages. Of more than 10,000 it may be a minute old.
+type Total struct {
+	N         int
+	Estimated bool // they could not be counted in time: N is what was counted last, or a number that there are at least
+}
+
 // listKey is a list without its position.
 type listKey struct {
 	tenant, owner string // owner is empty for the list of a whole tenant
@@ -33,38 +44,33 @@ type totals struct {
 }
 
 type total struct {
-	n        int64
+	Total
 	at       time.Time // of the count, by this process: it is an age, not a time
 	counting bool      // somebody counts anew; the others take what is known meanwhile
 }
 
 // recent returns what is known of a list, if that is recent enough. If not, and mine is set,
 // the caller is the one to count and calls found.
-func (t *totals) recent(k listKey) (n int64, ok, mine bool) {
+func (t *totals) recent(k listKey) (n Total, ok, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	have := t.known[k]
 	switch {
 	case have == nil:
-		return 0, false, false
+		return Total{}, false, false
 	case have.counting, time.Since(have.at) < totalFor:
-		return have.n, true, false
+		return have.Total, true, false
 	}
 	have.counting = true
-	return have.n, false, true
+	return have.Total, false, true
 }
 
-// found takes the result of a count; of one that failed, n is -1.
-func (t *totals) found(k listKey, n int64) {
+// found takes the result of a count.
+func (t *totals) found(k listKey, n Total) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch have := t.known[k]; {
-	case n < 0 && have != nil:
-		have.counting = false
-		return
-	case n < 0:
-		return
-	case n <= exactTotal:
+	case !n.Estimated && n.N <= exactTotal:
 		delete(t.known, k)
 		return
 	case have == nil && len(t.known) >= totalsKept:
@@ -73,7 +79,16 @@ func (t *totals) found(k listKey, n int64) {
 	if t.known == nil {
 		t.known = make(map[listKey]*total)
 	}
-	t.known[k] = &total{n: n, at: time.Now()}
+	t.known[k] = &total{Total: n, at: time.Now()}
+}
+
+// gaveUp lets the next caller count.
+func (t *totals) gaveUp(k listKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if have := t.known[k]; have != nil {
+		have.counting = false
+	}
 }
 
 // makeRoom forgets what is no longer good, or else any.
@@ -92,8 +107,9 @@ func (t *totals) makeRoom() {
 }
 
 // total returns how long the list is that f selects from: exactly, or as it was within the
-// last minute where that is more than exactTotal.
-func (s *Store) total(ctx context.Context, q *dbsqlc.Queries, c Caller, f Filter, p dbsqlc.TaskCountForCallerParams) (n int64, err error) {
+// last minute where that is more than exactTotal. A count that fails, or takes too long, leaves an
+// estimate: the page that it is for is answered all the same, and the next count is a minute away.
+func (s *Store) total(ctx context.Context, c Caller, f Filter, p dbsqlc.TaskCountForCallerParams) Total {
 	k := listKey{tenant: c.Tenant, owner: c.Owner, agent: f.Agent, ctx: f.ContextID, state: int16(f.State)}
 	if c.Shared {
 		k.owner = "" // which no owner is
@@ -101,22 +117,51 @@ func (s *Store) total(ctx context.Context, q *dbsqlc.Queries, c Caller, f Filter
 	if !f.Since.IsZero() {
 		k.since = f.Since.UnixMicro()
 	}
-	n, ok, mine := s.totals.recent(k)
+	known, ok, mine := s.totals.recent(k)
 	if ok {
-		return n, nil
+		return known
 	}
 	if !mine {
-		p.Most = exactTotal + 1
-		if n, err = q.TaskCountForCaller(ctx, p); err != nil || n <= exactTotal {
-			return n, err
+		n, err := s.count(ctx, c, p, exactTotal+1)
+		if err != nil {
+			return s.estimate(ctx, k, Total{}, err)
 		}
+		if n <= exactTotal {
+			return Total{N: n}
+		}
+		known.N = n
 	}
-	counted := int64(-1)
-	defer func() { s.totals.found(k, counted) }()
-	p.Most = 1 << 62
-	if n, err = q.TaskCountForCaller(ctx, p); err != nil {
-		return 0, err
+	n, err := s.count(ctx, c, p, 1<<62)
+	if err != nil {
+		return s.estimate(ctx, k, known, err)
 	}
-	counted = n
-	return n, nil
+	s.totals.found(k, Total{N: n})
+	return Total{N: n}
+}
+
+// count counts up to most tasks of a list, within a part of the timeout of statements.
+func (s *Store) count(ctx context.Context, c Caller, p dbsqlc.TaskCountForCallerParams, most int64) (int, error) {
+	p.Most = most
+	var n int64
+	err := s.searchAs(ctx, c, func(q *dbsqlc.Queries) (err error) {
+		if err = q.StatementsMayTake(ctx, strconv.FormatInt((s.cfg.StatementTimeout/countShare).Milliseconds(), 10)); err == nil {
+			n, err = q.TaskCountForCaller(ctx, p)
+		}
+		return err
+	})
+	return int(n), err
+}
+
+// estimate is the total of a list that could not be counted, of which n is known.
+func (s *Store) estimate(ctx context.Context, k listKey, n Total, err error) Total {
+	n.Estimated = true
+	if isCode(err, "57014") {
+		s.totals.found(k, n)
+	} else { // what is wrong may be over soon
+		s.totals.gaveUp(k)
+	}
+	if ctx.Err() == nil {
+		s.cfg.Logger.WarnContext(ctx, "count of a list", "agent", k.agent, "err", err)
+	}
+	return n
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
@@ -25,8 +26,8 @@ func TestTotalIsExactUpToTenThousand(t *testing.T) {
 	first := store.Filter{Agent: agent, Limit: 10}
 	total := func(c store.Caller, filter store.Filter, want int) {
 		t.Helper()
-		if _, n, err := f.Page(f.ctx, c, filter); err != nil || n != want {
-			t.Errorf("total = %d, %v, want %d", n, err, want)
+		if _, n, err := f.Page(f.ctx, c, filter); err != nil || n != (store.Total{N: want}) {
+			t.Errorf("total = %+v, %v, want %d", n, err, want)
 		}
 	}
 	total(ann, first, 9_999)
@@ -62,4 +63,39 @@ func TestTotalIsExactUpToTenThousand(t *testing.T) {
 	total(ann, first, 20)
 	f.ended(1, "ann", agent)
 	total(ann, first, 21)
+}
+
+// A count that takes longer than a statement may leaves an estimate, and the page is answered.
+func TestAPageIsAnsweredThoughTheCountTakesTooLong(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *store.Config) { c.StatementTimeout = 6 * time.Second })
+	f.ended(10_500, "ann", agent)
+	first := store.Filter{Agent: agent, Limit: 10}
+	page := func(want store.Total) {
+		t.Helper()
+		rows, n, err := f.Page(f.ctx, ann, first)
+		if err != nil || len(rows) != 10 || n != want {
+			t.Errorf("%d tasks of %+v, %v, want 10 of %+v", len(rows), n, err, want)
+		}
+	}
+	slow := func() { // as a count that takes too long
+		f.exec(`CREATE FUNCTION a2a.slow(uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('statement_timeout') = '2s' THEN RAISE EXCEPTION 'too long' USING ERRCODE = '57014'; END IF;
+			RETURN true;
+		END $$`)
+		f.exec("CREATE POLICY slow ON a2a.tasks AS RESTRICTIVE FOR SELECT TO a2a_app USING (a2a.slow(id))")
+	}
+	fast := func() {
+		f.exec("DROP POLICY slow ON a2a.tasks")
+		f.exec("DROP FUNCTION a2a.slow")
+	}
+	slow()
+	page(store.Total{N: 10, Estimated: true}) // nothing is known but the page
+	fast()
+	page(store.Total{N: 10, Estimated: true}) // for a minute
+	store.AgeTotals(f.Store)
+	page(store.Total{N: 10_500})
+	slow()
+	store.AgeTotals(f.Store)
+	page(store.Total{N: 10_500, Estimated: true}) // as it was counted last
 }
