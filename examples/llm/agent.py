@@ -42,12 +42,12 @@ def conversation(run):
             yield {"role": roles[message["role"]], "content": text}
 
 
-def tokens(messages):
+def tokens(messages, user):
     """The pieces of the model's answer, as they come."""
     headers = {"Content-Type": "application/json"}
     if KEY:
         headers["Authorization"] = "Bearer " + KEY
-    body = json.dumps({"model": MODEL, "messages": messages, "stream": True}).encode()
+    body = json.dumps({"model": MODEL, "messages": messages, "stream": True, "user": user}).encode()
     request = urllib.request.Request(URL + "/chat/completions", body, headers)
     with urllib.request.urlopen(request, timeout=120) as answer:
         for line in answer:
@@ -85,7 +85,7 @@ def main():
         }})
         reported = len(text)
 
-    for token in tokens(messages):
+    for token in tokens(messages, run["contextKey"]):
         text += token
         if not ASK.startswith(text) and not text.startswith(ASK):  # else it is a question, or perhaps one
             report()

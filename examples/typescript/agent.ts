@@ -12,6 +12,7 @@ type Part = { text?: string }
 /** What a2ad tells of a run, as far as it is used here. */
 type Run = {
   taskId: string
+  contextKey: string // unique for owner and context: key what is remembered between tasks by it, not by contextId
   epoch: number
   attempt: number
   messages: { parts: Part[] }[]

@@ -105,3 +105,40 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentsTellOwnersApart: an agent that keeps its memory by contextKey mixes up no two owners, who may all call their context
+// the same; and one owner's context has the same key in every task and at every replica.
+func TestAgentsTellOwnersApart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.mixed = true
+	c.agent("told", "name: told\ndescription: Says what it is told of its owner.\nskills: [{id: s, name: S, description: S, tags: [test]}]\nexecutor: {exec: {command: [/usr/bin/sed, 's/.*\"contextKey\":\"\\([^\"]*\\)\",\"tenant\":\"\\([^\"]*\\)\",\"owner\":\"\\([^\"]*\\)\".*/\\1 \\2 \\3/'], output: text}}\n")
+	replicas := []*replica{c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")}
+	seen := map[string]string{}
+	for _, who := range [][2]string{{"acme", "ann"}, {"acme", "bob"}, {"corp", "ann"}} {
+		key := c.apiKey(who[0], who[1], "tasks:read,tasks:write")
+		for _, r := range replicas {
+			answer := c.post(r, "/agents/told", message(`,"contextId":"shared"`), "X-API-Key", key)
+			var got struct {
+				Result struct {
+					ContextID string
+					Artifacts []struct{ Parts []struct{ Text string } }
+				}
+			}
+			if err := json.Unmarshal(answer.body, &got); err != nil || len(got.Result.Artifacts) != 1 || got.Result.ContextID != "shared" {
+				t.Fatalf("%v: %d %s", err, answer.status, answer.body)
+			}
+			words := strings.Fields(got.Result.Artifacts[0].Parts[0].Text)
+			if len(words) != 3 || words[1] != who[0] || words[2] != who[1] {
+				t.Fatalf("the agent is told %q", words)
+			}
+			if other, ok := seen[words[0]]; ok && other != who[0]+"/"+who[1] {
+				t.Errorf("%v and %s are the same to the agent", who, other)
+			}
+			seen[words[0]] = who[0] + "/" + who[1]
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("three owners have the keys %v", seen)
+	}
+}

@@ -509,8 +509,12 @@ func TestTasksOfAllTenantsAreClaimed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if runs := f.claim("words", 10); len(runs) != 2 {
-		t.Errorf("claimed %+v", runs)
+	runs := f.claim("words", 10)
+	if len(runs) != 2 {
+		t.Fatalf("claimed %+v", runs)
+	}
+	if a, b := runs[0], runs[1]; a.ContextID != b.ContextID || a.ContextKey == b.ContextKey || a.Tenant+a.Owner != "acmeann" || b.Tenant+b.Owner != "umbrellabob" {
+		t.Errorf("runs of two owners: %+v, %+v", a, b)
 	}
 }
 

@@ -135,7 +135,7 @@ func (a *API) traceClaim(l *store.Lease) {
 // appendRun appends the run object, and how long its lease is.
 func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
 	a.traceClaim(l)
-	run := vocab.Run{Task: &in.Task, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint, Traceparent: l.Traceparent}
+	run := vocab.Run{Task: &in.Task, Tenant: l.Tenant, Owner: l.Owner, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint, Traceparent: l.Traceparent}
 	if l.Left > 0 {
 		run.Deadline = time.Now().Add(l.Left)
 	}

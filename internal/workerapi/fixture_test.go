@@ -243,6 +243,10 @@ func (f *fixture) documented(method, path string, r reply) {
 // run is a run that a worker has claimed.
 type run struct {
 	TaskID     string
+	ContextID  string
+	ContextKey string
+	Tenant     string
+	Owner      string
 	Agent      string
 	Epoch      int64
 	Attempt    int

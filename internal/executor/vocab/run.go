@@ -13,7 +13,7 @@ func RunOf(r *executor.Run) *Run {
 		task.Agent = r.Agent
 	}
 	return &Run{
-		Task: &task, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt, Deadline: r.Deadline, Checkpoint: r.Checkpoint,
+		Task: &task, Tenant: r.Tenant, Owner: r.Owner, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt, Deadline: r.Deadline, Checkpoint: r.Checkpoint,
 		Traceparent: r.Traceparent,
 	}
 }

@@ -30,12 +30,15 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
 // Run is what an agent is told of its run.
 type Run struct {
 	Task        *a2a.Task
+	Tenant      string
+	Owner       string
 	Messages    []a2a.Message
 	Epoch       int64
 	Attempt     int
@@ -44,7 +47,7 @@ type Run struct {
 	Traceparent a2a.Traceparent // empty: none
 }
 
-// AppendRun appends the run object: the ids of task and context, agent, epoch, attempt,
+// AppendRun appends the run object: the ids of task and context, the key of the context, tenant and owner, agent, epoch, attempt,
 // deadline, traceparent, the task and its new messages as 1.0 JSON, the metadata of the requests
 // that brought these, checkpoint, and the extensions that are active for the new messages. What there
 // is none of is left out. It is one line.
@@ -53,6 +56,9 @@ func AppendRun(dst []byte, r *Run) []byte {
 	w := writer{append(dst, '{')}
 	w.str("taskId", r.Task.ID.String())
 	w.str("contextId", r.Task.ContextID)
+	w.str("contextKey", executor.ContextKey(r.Tenant, r.Owner, r.Task.ContextID))
+	w.str("tenant", r.Tenant)
+	w.str("owner", r.Owner)
 	w.str("agent", r.Task.Agent)
 	w.key("epoch")
 	w.b = strconv.AppendInt(w.b, r.Epoch, 10)

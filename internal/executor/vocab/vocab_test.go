@@ -35,6 +35,7 @@ func TestAppendRun(t *testing.T) {
 			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
 			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
 		},
+		Tenant: "acme", Owner: `a"nn`,
 		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"}, RequestMetadata: a2a.Raw("{\"big\":  9007199254740993}"), Parts: text("y")}}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
@@ -43,7 +44,7 @@ func TestAppendRun(t *testing.T) {
 		`{"data":{"n": 1e131071, ` + "\t" + `"n2":[1.0,  -0]},"metadata":{"b":1,"a":2}},` +
 		`{"raw":"dGNr","filename":"f"},{"url":"https://example.com/"}],` +
 		`"metadata":{"k":12345678901234567890},"extensions":["e1","e2"],"referenceTaskIds":["r"]}`
-	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
+	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","contextKey":"0c8ddc19-e13a-8247-a50d-6a5dc3d44c4e","tenant":"acme","owner":"a\"nn","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",` +
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
 		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
@@ -57,7 +58,7 @@ func TestAppendRun(t *testing.T) {
 		t.Error(err)
 	}
 	empty := string(vocab.AppendRun(nil, &vocab.Run{Task: &a2a.Task{}}))
-	if want := `{"taskId":"00000000-0000-0000-0000-000000000000","contextId":"","agent":"","epoch":0,"attempt":0,` +
+	if want := `{"taskId":"00000000-0000-0000-0000-000000000000","contextId":"","contextKey":"d5330e19-9df6-8dfc-9739-2c9c3cb56450","tenant":"","owner":"","agent":"","epoch":0,"attempt":0,` +
 		`"task":{"id":"00000000-0000-0000-0000-000000000000","contextId":"","status":{"state":"TASK_STATE_UNSPECIFIED"}},"messages":[]}`; empty != want {
 		t.Errorf("got %s, want %s", empty, want)
 	}
