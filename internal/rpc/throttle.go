@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"hash/maphash"
 	"math"
@@ -47,9 +48,10 @@ type throttle struct {
 	rates   Rates
 	trusted []netip.Prefix // proxies whose X-Forwarded-For is believed
 	owners  *recent[ownerKey, [bucketCount]*rate.Limiter]
-	from    *recent[netip.Prefix, *rate.Limiter]
-	// good are credentials that were accepted. Those who have one are let through to sign in
-	// though bad ones come from their address, as they do where many share it.
+	from    *recent[netip.Prefix, *suspect]
+	judges  chan struct{} // holds one for each suspicious credential that is looked at
+	// good are credentials that were accepted. They do not wait among those that are guessed at
+	// their address, which many may share.
 	good *recent[uint64, struct{}]
 	seed maphash.Seed
 }
@@ -73,7 +75,8 @@ func newThrottle(rates Rates, trusted []netip.Prefix) *throttle {
 	return &throttle{
 		rates: rates, trusted: trusted, seed: maphash.MakeSeed(),
 		owners: newRecent[ownerKey, [bucketCount]*rate.Limiter](remembered),
-		from:   newRecent[netip.Prefix, *rate.Limiter](remembered),
+		from:   newRecent[netip.Prefix, *suspect](remembered),
+		judges: make(chan struct{}, suspectsAtOnce),
 		good:   newRecent[uint64, struct{}](remembered),
 	}
 }
@@ -142,8 +145,10 @@ func (r Rate) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
 }
 
-// authenticate signs a request in. Behind too many bad credentials from its address, others
-// than those that were good before are refused without a look at them.
+// authenticate signs a request in. Every credential is judged, so that nobody is locked out by those
+// who guess at the same address. What guesses cost is bounded: from an address of too many bad
+// credentials, a few that were not good before are looked at at once, and the others wait for
+// their turn. Such an address is told when to come back and not what was wrong.
 func (t *throttle) authenticate(a auth.Authenticator, r *http.Request) (auth.Principal, error) {
 	limit := t.rates.SignIns
 	key, given := t.credential(r.Header)
@@ -151,11 +156,18 @@ func (t *throttle) authenticate(a auth.Authenticator, r *http.Request) (auth.Pri
 		return a.Authenticate(r)
 	}
 	from := network(t.address(r))
-	if failed, ok := t.from.peek(from); ok && !t.good.has(key) {
-		now := time.Now()
-		if lack := 1 - failed.TokensAt(now); lack > 0 {
+	var held *throttled
+	if failed, ok := t.from.peek(from); ok {
+		if lack := 1 - failed.bucket.TokensAt(time.Now()); lack > 0 {
 			wait := time.Duration(lack / limit.PerSecond * float64(time.Second))
-			return auth.Principal{}, &throttled{"sign-ins", limit, wait, a2a.Errorf(a2a.CodeRateLimited, "too many bad credentials from this address")}
+			held = &throttled{"sign-ins", limit, wait, a2a.Errorf(a2a.CodeRateLimited, "too many bad credentials from this address")}
+			if !t.good.has(key) {
+				leave, ok := t.turn(r.Context(), failed)
+				if !ok {
+					return auth.Principal{}, held
+				}
+				defer leave()
+			}
 		}
 	}
 	p, err := a.Authenticate(r)
@@ -165,9 +177,45 @@ func (t *throttle) authenticate(a auth.Authenticator, r *http.Request) (auth.Pri
 		t.good.get(key, func() (none struct{}) { return none })
 	case errors.As(err, &refused):
 		t.good.drop(key) // it may have been revoked, or have ended
-		t.from.get(from, limit.limiter).AllowN(time.Now(), 1)
+		t.from.get(from, func() *suspect {
+			return &suspect{limit.limiter(), make(chan struct{}, SuspectsPerAddress)}
+		}).bucket.AllowN(time.Now(), 1)
+		if held != nil {
+			return p, held
+		}
 	}
 	return p, err
+}
+
+// Bounds of credentials that are judged though too many bad ones came from their address.
+const (
+	SuspectsPerAddress = 2 // at once
+	suspectsAtOnce     = 8 // of all addresses together
+	suspectWait        = 5 * time.Second
+)
+
+// suspect is an address from which bad credentials came.
+type suspect struct {
+	bucket *rate.Limiter
+	judges chan struct{} // holds one for each credential that is looked at, or is the next one
+}
+
+// turn waits until a credential from an address may be looked at. Those of one address wait in the order
+// of their coming, and never keep those of another waiting for more than SuspectsPerAddress of them.
+func (t *throttle) turn(ctx context.Context, from *suspect) (leave func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, suspectWait)
+	defer cancel()
+	for i, judges := range []chan struct{}{from.judges, t.judges} {
+		select {
+		case judges <- struct{}{}:
+		case <-ctx.Done():
+			if i > 0 {
+				<-from.judges
+			}
+			return nil, false
+		}
+	}
+	return func() { <-t.judges; <-from.judges }, true
 }
 
 // credential returns a number for what a request signs in with. It is good within this process.

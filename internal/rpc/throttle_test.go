@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/auth"
@@ -176,7 +177,8 @@ func TestBadCredentialsAreHeldBackByAddress(t *testing.T) {
 	m.wantSignIns(t, "guesses", bad, a, 401, 401, 401, 429, 429)
 	m.wantSignIns(t, "a malformed key", "hunter2", a, 429)
 	m.wantSignIns(t, "a key that was good before", good, a, 200, 200)
-	m.wantSignIns(t, "a good key that is new here", m.keys["other user"], a, 429)
+	m.wantSignIns(t, "a good key that is new here", m.keys["other user"], a, 200)
+	m.wantSignIns(t, "guesses after it", bad, a, 429)
 	m.wantSignIns(t, "no key", "", a, 401)
 	m.wantSignIns(t, "another address", bad, b, 401)
 	m.wantSignIns(t, "and a good key there", m.keys["other user"], b, 200)
@@ -202,7 +204,79 @@ func TestWhatIsGoodNoMoreIsHeldBack(t *testing.T) {
 	ended = true
 	m.wantSignIns(t, "when it has ended", m.keys["owner"], "", 401, 401, 401, 429, 429)
 	ended = false
-	m.wantSignIns(t, "nobody looks whether it is good again", m.keys["owner"], "", 429)
+	m.wantSignIns(t, "when it is good again", m.keys["owner"], "", 200)
+}
+
+// TestGuessesAreJudgedAFewAtATime: however many come at once from addresses that have guessed too often, few are looked at, and a
+// good key among them waits its turn. Other addresses do not wait.
+func TestGuessesAreJudgedAFewAtATime(t *testing.T) {
+	t.Parallel()
+	g := &slowDoor{entered: make(chan struct{}, 100), open: make(chan struct{})}
+	m := newMatrix(t, func(_ *engine.Config, c *rpc.Config) {
+		c.Rates.SignIns = slow(1)
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		g.Authenticator = c.Authenticator
+		c.Authenticator = g
+	})
+	const a, b = "192.0.2.1", "192.0.2.2"
+	bad := m.keys["unknown key"]
+	m.wantSignIns(t, "the guess that there is room for", bad, a, 401)
+	g.slow.Store(true)
+	statuses := make(chan int)
+	for range 20 {
+		go func() {
+			status, _ := m.signIn(t, bad, a)
+			statuses <- status
+		}()
+	}
+	for range rpc.SuspectsPerAddress {
+		<-g.entered
+	}
+	good := make(chan int)
+	go func() {
+		status, _ := m.signIn(t, m.keys["other user"], a)
+		good <- status
+	}()
+	g.slow.Store(false)
+	m.wantSignIns(t, "a good key elsewhere", m.keys["owner"], b, 200)
+	if n := g.most.Load(); n > rpc.SuspectsPerAddress {
+		t.Errorf("%d guesses of an address were looked at at once", n)
+	}
+	close(g.open)
+	if status := <-good; status != 200 {
+		t.Errorf("a good key among guesses: %d", status)
+	}
+	for range 20 {
+		if status := <-statuses; status != 429 {
+			t.Errorf("a guess: %d", status)
+		}
+	}
+	if n := g.most.Load(); n > rpc.SuspectsPerAddress {
+		t.Errorf("%d guesses of an address were looked at at once", n)
+	}
+}
+
+// slowDoor holds those up that come while it is slow, until it opens, and counts them.
+type slowDoor struct {
+	auth.Authenticator
+	slow      atomic.Bool
+	now, most atomic.Int64
+	entered   chan struct{}
+	open      chan struct{}
+}
+
+func (g *slowDoor) Authenticate(r *http.Request) (auth.Principal, error) {
+	if r.Header.Get("X-Forwarded-For") == "192.0.2.1" {
+		defer g.now.Add(-1)
+		if n := g.now.Add(1); n > g.most.Load() {
+			g.most.Store(n)
+		}
+		if g.slow.Load() {
+			g.entered <- struct{}{}
+			<-g.open
+		}
+	}
+	return g.Authenticator.Authenticate(r)
 }
 
 // fading is an authenticator that takes nobody's credentials any more once they have ended.
