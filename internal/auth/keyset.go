@@ -3,18 +3,19 @@ package auth
 import (
 	"context"
 	"crypto/rsa"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
 const (
@@ -32,7 +33,6 @@ const (
 // read anew, but not often: anybody can make up ids.
 type keySet struct {
 	issuer, url string
-	algorithms  []jose.SignatureAlgorithm
 	client      *http.Client
 	now         func() time.Time
 
@@ -49,9 +49,6 @@ func newKeySet(cfg JWTConfig) *keySet {
 	k := &keySet{
 		issuer: cfg.Issuer, url: cfg.JWKSURL, now: cfg.now, err: errors.New("not read yet"), ignored: make(map[string]time.Time),
 		client: &http.Client{Timeout: keysTimeout, Transport: bounded{cfg.Transport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-	}
-	for _, a := range algorithms {
-		k.algorithms = append(k.algorithms, jose.SignatureAlgorithm(a))
 	}
 	return k
 }
@@ -160,37 +157,54 @@ func (k *keySet) refresh(ctx context.Context) {
 func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	at := k.url
 	if at == "" {
-		provider, err := oidc.NewProvider(oidc.ClientContext(ctx, k.client), k.issuer)
-		if err != nil {
+		var err error
+		if at, err = k.discover(ctx); err != nil {
 			return nil, fmt.Errorf("discover issuer: %w", err)
-		}
-		var doc struct {
-			URL string `json:"jwks_uri"`
-		}
-		if err := provider.Claims(&doc); err != nil {
-			return nil, fmt.Errorf("discover issuer: %w", err)
-		}
-		if at = doc.URL; !private(at) {
-			return nil, fmt.Errorf("discover issuer: its keys are at %q, which is not https", at)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	body, err := k.get(ctx, at)
 	if err != nil {
 		return nil, fmt.Errorf("read key set: %w", err)
+	}
+	return parseKeySet(body)
+}
+
+// discover returns where the issuer says that its keys are.
+func (k *keySet) discover(ctx context.Context) (string, error) {
+	body, err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
+	if err != nil {
+		return "", err
+	}
+	doc, err := readMembers(body)
+	if err != nil {
+		return "", err
+	}
+	if issuer := doc.text("issuer"); issuer != k.issuer {
+		return "", fmt.Errorf("it calls itself %q and not %q", issuer, k.issuer)
+	}
+	at := doc.text("jwks_uri")
+	if !private(at) {
+		return "", fmt.Errorf("its keys are at %q, which is not https", at)
+	}
+	return at, nil
+}
+
+// get reads a document of the issuer.
+func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := k.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("read key set: %w", err)
+		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d", resp.StatusCode)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read key set: %w", err)
-	}
-	return parseKeySet(body)
+	return body, err
 }
 
 // private reports whether nobody on the way can change what comes from a URL: it is one of https, or of this machine.
@@ -205,14 +219,15 @@ func private(text string) bool {
 
 // parseKeySet takes the keys that sign, and leaves out what it does not know.
 func parseKeySet(body []byte) ([]jose.JSONWebKey, error) {
-	var set struct {
-		Keys []json.RawMessage `json:"keys"`
+	set, err := readMembers(body)
+	if err == nil && rawjson.KindOf(set["keys"]) != rawjson.KindArray {
+		err = errors.New("it has no list of keys")
 	}
-	if err := json.Unmarshal(body, &set); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read key set: %w", err)
 	}
 	var keys []jose.JSONWebKey
-	for _, raw := range set.Keys {
+	for raw := range rawjson.Elements(set["keys"]) {
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) != nil || !key.Valid() || key.Use != "" && key.Use != "sig" {
 			continue
