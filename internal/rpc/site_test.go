@@ -51,7 +51,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	var follower *stream.Follower
 	database := storetest.New(t)
 	db, err := store.Open(t.Context(), store.Config{
-		URL: database.URL, Replica: "r", PoolSize: 8, Wake: hub.Wake,
+		URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second, Wake: hub.Wake,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
 				hub.Wake("task:" + task.String())

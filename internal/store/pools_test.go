@@ -94,7 +94,7 @@ const (
 // or signIns.
 var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "committed": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
-	"Ended": ofRuns, "ArtifactIDs": ofRuns, "State": ofRuns,
+	"Ended": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"CheckSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "get": ofUpkeep,
 	"Retire": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
