@@ -335,7 +335,8 @@ const (
 )
 
 // Rescue takes up to batch tasks from workers that are no longer heard of and returns how
-// many there were. Tasks of agents without a policy are tried again, defaultAttempts times.
+// many there were. Tasks of agents without a policy are tried again, defaultAttempts times. Waits that began in the
+// future, because the clock was set back since, it begins anew.
 // If another process is at it already it does nothing.
 func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
 	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
@@ -343,10 +344,14 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
 	var rows []dbsqlc.LeaseRescueRow
+	var waits []string
 	push := false
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		free, err := q.ChoreLock(ctx, choreClass, choreRescue)
 		if err != nil || !free {
+			return err
+		}
+		if waits, err = q.WaitsAnchor(ctx, int32(batch)); err != nil {
 			return err
 		}
 		if rows, err = q.LeaseRescue(ctx, p); err != nil {
@@ -387,5 +392,5 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 			s.cfg.Committed(r.ID.Bytes, nil)
 		}
 	}
-	return len(rows), nil
+	return len(rows), s.anchored(ctx, waits, batch)
 }

@@ -36,6 +36,7 @@ var walks = map[string]string{
 	"SchemaVersion":         "a table of one row for each migration",
 	"SealedWith":            "doctor: tries all sealed secrets",
 	"ServerKeys":            "a table of a few keys",
+	"WaitsAnchor":           "reads all leases, as LeaseRescue does; of other waits only those that began in the future",
 	"TaskCountForCaller":    "planned for its arguments (Store.searchAs)",
 	"TaskList":              "operator: planned for its arguments (Store.search)",
 	"TaskPageForCaller":     "planned for its arguments (Store.searchAs)",

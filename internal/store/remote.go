@@ -14,12 +14,18 @@ import (
 )
 
 // Grip is what a worker far away says it holds. Agents are those that it may work for, with
-// the time for which each renews its leases: the task of another one is not there.
+// what each grants: the task of another one is not there.
 type Grip struct {
 	Task   a2a.ID
 	Epoch  int64
 	Batch  string // id of what it is about to write; may be empty
-	Agents map[string]time.Duration
+	Agents map[string]Terms
+}
+
+// Terms is what an agent grants a run.
+type Terms struct {
+	TTL      time.Duration // of a lease
+	Deadline time.Duration // of a turn; 0: none
 }
 
 // Held is a lease of a worker far away, extended just now.
@@ -42,8 +48,8 @@ type Written struct {
 // is not revived, taken or not.
 func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 	p := dbsqlc.LeaseHoldParams{TaskID: pgID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
-	for agent, ttl := range g.Agents {
-		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, ttl.Milliseconds())
+	for agent, terms := range g.Agents {
+		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, terms.TTL.Milliseconds())
 	}
 	var r dbsqlc.LeaseHoldRow
 	err := s.repeat(ctx, func() (err error) {
@@ -63,6 +69,14 @@ func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 		},
 		ContextID: r.ContextID, Silent: time.Duration(r.SilentMs) * time.Millisecond, Overdue: r.HasDeadline && r.DeadlineInMs <= 0,
 		Repeat: written(r.BatchSeq, r.BatchUntil),
+	}
+	if most := g.Agents[r.Agent].Deadline; most > 0 && time.Duration(r.DeadlineInMs)*time.Millisecond > most {
+		err := s.repeat(ctx, func() error {
+			return dbsqlc.New(s.work).DeadlineBound(ctx, dbsqlc.DeadlineBoundParams{TaskID: p.TaskID, Epoch: g.Epoch, Deadline: pgInterval(most)})
+		})
+		if err != nil {
+			return nil, fmt.Errorf("bound a deadline: %w", err)
+		}
 	}
 	return h, nil
 }

@@ -151,11 +151,11 @@ func (a *API) Run(ctx context.Context) error {
 }
 
 // allowed returns the agents that a caller may work for.
-func (a *API) allowed(p *auth.Principal) map[string]time.Duration {
-	out := make(map[string]time.Duration, len(a.agents()))
+func (a *API) allowed(p *auth.Principal) map[string]store.Terms {
+	out := make(map[string]store.Terms, len(a.agents()))
 	for name, x := range a.agents() {
 		if p.MayUse(name) {
-			out[name] = x.limits.LeaseTTL
+			out[name] = store.Terms{TTL: x.limits.LeaseTTL, Deadline: x.limits.Deadline}
 		}
 	}
 	return out

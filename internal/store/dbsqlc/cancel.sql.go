@@ -31,7 +31,7 @@ WITH due AS (
   FOR UPDATE SKIP LOCKED
 )
 UPDATE a2a.task_cancels c
-SET tries = c.tries + 1, due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))
+SET tries = c.tries + 1, set_at = clock_timestamp(), due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))
 FROM due
 WHERE c.task_id = ANY (ARRAY[due.task_id])
 RETURNING c.task_id, c.queue, c.tenant, c.owner, c.traceparent, c.checkpoint, c.body

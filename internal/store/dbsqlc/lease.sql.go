@@ -185,7 +185,7 @@ WITH p AS (
   FOR UPDATE OF l
 ), u AS (
   UPDATE a2a.task_leases l
-  SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond'
+  SET lease_until = clock_timestamp() + h.ttl * interval '1 millisecond', held_at = clock_timestamp()
   FROM h
   WHERE l.task_id = ANY (ARRAY[h.task_id]) AND l.epoch = $2 AND l.lease_until > clock_timestamp()
   RETURNING l.task_id, l.epoch, l.worker, l.through, l.queue, l.lease_until
@@ -320,7 +320,7 @@ WITH x AS (
   FOR UPDATE OF l SKIP LOCKED
 ), u AS (
   UPDATE a2a.task_leases l
-  SET lease_until = clock_timestamp() + $3::interval
+  SET lease_until = clock_timestamp() + $3::interval, held_at = clock_timestamp()
   FROM h
   WHERE l.task_id = ANY (ARRAY[h.task_id])
   RETURNING l.task_id
@@ -597,7 +597,7 @@ WITH pick AS (
   SET state = 2, lease_epoch = t.lease_epoch + 1, attempt = t.attempt + 1, last_seq = t.last_seq + 1,
     last_at = greatest(pick.now, t.last_at),
     status_at = date_trunc('milliseconds', greatest(pick.now, t.last_at)), status_message_seq = NULL, ready_at = NULL,
-    deadline_at = coalesce(t.deadline_at, clock_timestamp() + $7::interval)
+    deadline_at = least(t.deadline_at, clock_timestamp() + $7::interval) -- further away it is only if the clock was set back
   FROM (SELECT p.lane, p.run_at, p.task_id, p.reason, p.now, ($8::uuid[])[row_number() OVER (ORDER BY p.task_id)] AS uid FROM pick p ORDER BY p.task_id) pick -- the order of locks
   WHERE t.id = ANY (ARRAY[pick.task_id]) AND t.state < 100
   RETURNING t.id, t.tenant, t.owner, t.lease_epoch, t.attempt, t.last_seq, t.last_at, t.last_user_seq, t.read_user_seq,
@@ -615,7 +615,7 @@ WITH pick AS (
     CASE WHEN $6 >= 0 THEN $4 END
   FROM up WHERE up.lease_epoch > 1
   ON CONFLICT (task_id) DO UPDATE
-  SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue
+  SET epoch = excluded.epoch, worker = excluded.worker, lease_until = excluded.lease_until, through = excluded.through, queue = excluded.queue, held_at = excluded.held_at
 ), a AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
   SELECT up.id, up.lease_epoch, up.attempt, $9, clock_timestamp() FROM up
