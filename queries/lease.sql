@@ -140,6 +140,19 @@ LEFT JOIN LATERAL (
   ORDER BY q.run_at LIMIT 1
 ) w ON true;
 
+-- QueuesDue returns, of many queues at once, the run_at of the first task in each lane that is due, and the time of this
+-- statement, in a row of lane -1. It locks nothing; dead index entries after the floors it walks over as a claim does.
+-- name: QueuesDue :many
+SELECT x.queue::text AS queue, x.lane::smallint AS lane, w.run_at::timestamptz AS run_at
+FROM (SELECT unnest(sqlc.arg(queues)::text[]) AS queue, unnest(sqlc.arg(lanes)::smallint[]) AS lane, unnest(sqlc.arg(floors)::timestamptz[]) AS floor) x,
+LATERAL (
+  SELECT q.run_at FROM a2a.task_ready q
+  WHERE q.queue = x.queue AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= statement_timestamp()
+  ORDER BY q.run_at LIMIT 1
+) w
+UNION ALL
+SELECT ''::text AS queue, (-1)::smallint AS lane, statement_timestamp()::timestamptz AS run_at;
+
 -- LeaseRenew extends the leases that are still held by these epochs and returns them; an id
 -- that is missing was lost or canceled. A lease that ran out is not revived, taken or not. It waits for no
 -- lock: a row that another transaction has is returned without having been renewed.

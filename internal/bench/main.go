@@ -49,6 +49,7 @@ func experiments() []experiment {
 		{"parked", "claims of webhooks beside many of a destination that is down", (*bench).pushDead},
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
 		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
+		{"agents", "a thousand agents: transactions at rest, and how soon tasks are picked up", (*bench).agents},
 		{"auth", "blocking sends with an API key against those of nobody", (*bench).auth},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
 		{"starve", "reads beside many who wait, on a small pool", (*bench).starve},

@@ -44,6 +44,7 @@ type Lease struct {
 type Claimer struct {
 	store  *Store
 	queues map[string]*position
+	looks  pace // of Due, from the start of all queues
 }
 
 // position is where a claimer stands in one queue.
@@ -78,11 +79,7 @@ func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadl
 // Where runs are limited and another process is about to claim, there may be fewer than could
 // be had.
 func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
-	pos := c.queues[ask.Agent]
-	if pos == nil {
-		pos = &position{}
-		c.queues[ask.Agent] = pos
-	}
+	pos := c.position(ask.Agent)
 	if begin := time.Now(); pos.looks.due(begin) {
 		pos.looks.took(begin, floorsAge, c.look(ctx, ask.Agent, pos))
 	}

@@ -33,12 +33,13 @@ type fixture struct {
 	ctx context.Context
 	sql *pgxpool.Pool
 	hub *notify.Hub
+	url string
 }
 
 func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
 	t.Helper()
 	db := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), sql: db.Pool(t), hub: &notify.Hub{}}
+	f := &fixture{t: t, ctx: t.Context(), sql: db.Pool(t), hub: &notify.Hub{}, url: db.URL}
 	cfg := store.Config{
 		URL: db.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake,
 		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake("task:" + task.String()) },

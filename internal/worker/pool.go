@@ -9,7 +9,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -28,6 +26,7 @@ import (
 // Hub tells when to look again.
 type Hub interface {
 	Wait(key string) (wake <-chan struct{}, stop func())
+	Watch(key string, wake func()) (stop func())
 	Wake(keys ...string)
 }
 
@@ -98,6 +97,7 @@ type queue struct {
 // place is what the queues of one name have in common.
 type place struct {
 	dirty   atomic.Bool // may hold tasks
+	due     bool        // holds tasks, as far as is known; of the claim loop
 	running int         // guarded by the pool's mu; slots of this agent, with those held
 	backlog bool        // guarded by the pool's mu; more may wait than there was room for
 }
@@ -243,96 +243,6 @@ func (p *Pool) Run(ctx context.Context) error {
 	return nil
 }
 
-// claimLoop looks for work whenever a queue was woken, a slot came free or the poll is due.
-func (p *Pool) claimLoop(ctx, work context.Context) {
-	kick := make(chan struct{}, 1)
-	ears := ears{pool: p, kick: kick, stops: make(map[string]context.CancelFunc)}
-	defer ears.close()
-	claimer := p.store.NewClaimer()
-	timer := time.NewTimer(p.cfg.Poll)
-	defer timer.Stop()
-	queues := ears.turn(ctx)
-	for first := 0; ; { // behind the last agent that was served, so that all are in turn
-		next := first
-		for i := range queues {
-			if at := (first + i) % len(queues); p.claim(ctx, work, claimer, queues[at]) {
-				next = at + 1
-			}
-		}
-		first = next
-		select {
-		case <-kick:
-		case <-p.freed:
-		case <-p.changed:
-			queues = ears.turn(ctx)
-		case <-timer.C:
-			lookEverywhere(queues)
-			timer.Reset(backoff.Jitter(p.cfg.Poll, nil))
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// ears listen for wakes of the agents that there are. They belong to the claim loop.
-type ears struct {
-	pool  *Pool
-	kick  chan<- struct{}
-	stops map[string]context.CancelFunc // by agent
-	wg    sync.WaitGroup
-}
-
-// turn listens to the agents of now, and to no others, and has all of them looked at.
-func (e *ears) turn(ctx context.Context) []*queue {
-	queues := e.pool.current()
-	gone := maps.Clone(e.stops)
-	for _, q := range queues {
-		delete(gone, q.Name)
-		if e.stops[q.Name] != nil {
-			continue
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		e.stops[q.Name] = cancel
-		wake, stop := e.pool.hub.Wait("ready:" + q.Name) // before the first look, so that nothing falls between
-		e.wg.Go(func() {
-			defer stop()
-			listen(ctx, q.place, wake, e.kick)
-		})
-	}
-	for name, stop := range gone {
-		stop()
-		delete(e.stops, name)
-	}
-	lookEverywhere(queues)
-	return queues
-}
-
-func (e *ears) close() {
-	for _, stop := range e.stops {
-		stop()
-	}
-	e.wg.Wait()
-}
-
-// listen marks an agent's place when it was woken.
-func listen(ctx context.Context, at *place, wake <-chan struct{}, kick chan<- struct{}) {
-	for {
-		select {
-		case <-wake:
-			at.dirty.Store(true)
-			signal(kick)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func lookEverywhere(queues []*queue) {
-	for _, q := range queues {
-		q.dirty.Store(true)
-	}
-}
-
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -346,14 +256,19 @@ const settling = 4
 
 // free returns how many runs of q may start now. The caller holds mu.
 func (p *Pool) free(q *queue) int {
-	n := min(p.cfg.Slots-p.working, settling*p.cfg.Slots-len(p.running)) - p.held
+	n := p.room()
 	if q.limits.Concurrency > 0 {
 		n = min(n, q.limits.Concurrency-q.running)
 	}
+	return max(n, 0)
+}
+
+// room returns how many runs may start now, of any agent. The caller holds mu.
+func (p *Pool) room() int {
 	if p.begin == nil {
 		return 0
 	}
-	return max(n, 0)
+	return min(p.cfg.Slots-p.working, settling*p.cfg.Slots-len(p.running)) - p.held
 }
 
 // hold promises n slots to runs of q that are about to start. The caller holds mu.
@@ -399,82 +314,6 @@ func (p *Pool) Take(agent string) (store.Slot, bool) {
 		},
 		Leave: func() { p.leave(q, 1) },
 	}, true
-}
-
-// claim takes as many tasks of one agent as there are slots and starts their runs. Unless
-// tasks had to wait it leaves some slots to those that Take brings meanwhile. It reports whether there were any.
-func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) bool {
-	if ctx.Err() != nil || !q.dirty.Load() {
-		return false
-	}
-	p.mu.Lock()
-	n := p.free(q)
-	if !q.backlog {
-		n = (n + 1) / 2
-	}
-	p.hold(q, n)
-	p.mu.Unlock()
-	if n == 0 {
-		return false
-	}
-	q.dirty.Store(false)
-	asked := time.Now()
-	leases, err := c.ClaimAs(work, store.Ask{Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline})
-	p.claims.Store(err == nil)
-	if err == nil {
-		p.mu.Lock()
-		q.backlog = len(leases) == n
-		p.mu.Unlock()
-	}
-	if len(leases) < n {
-		p.leave(q, n-len(leases))
-	}
-	if err != nil {
-		// Should it have been committed after all, nobody renews those leases: the rescue
-		// finds them.
-		p.cfg.Logger.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
-		return false
-	}
-	if len(leases) == 0 {
-		return false
-	}
-	if len(leases) == n {
-		q.dirty.Store(true)
-		signal(p.freed)
-	}
-	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
-	inputs, err := p.store.Inputs(work, leases)
-	if err != nil {
-		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
-		p.startEach(work, q, leases, asked)
-		return true
-	}
-	for i := range leases {
-		p.start(work, q, &leases[i], inputs[i], asked)
-	}
-	return true
-}
-
-// startEach reads claimed tasks one by one, so that one that cannot be read does not keep
-// the others from running. That one is tried again later, as if its agent had failed: given
-// back at once it would be claimed again at once.
-func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, asked time.Time) {
-	for i := range leases {
-		in, err := p.store.Inputs(work, leases[i:i+1])
-		switch {
-		case err == nil:
-			p.start(work, q, &leases[i], in[0], asked)
-		case a2a.CodeOf(err) == a2a.CodeUnavailable:
-			p.release(work, leases[i:i+1])
-			p.leave(q, 1)
-		default:
-			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
-			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
-			p.noteEnd(q.Name, outcome, err)
-			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
-			p.leave(q, 1)
-		}
-	}
 }
 
 func (p *Pool) release(ctx context.Context, leases []store.Lease) {

@@ -451,6 +451,12 @@ func (h *lateHub) Wait(key string) (<-chan struct{}, func()) {
 	return wake, stop
 }
 
+func (h *lateHub) Watch(key string, wake func()) func() {
+	stop := h.Hub.Watch(key, wake)
+	h.registered <- key
+	return stop
+}
+
 // Whoever is woken by nothing but wakes must wait for them before the first look, or what comes between is found by the next poll.
 func TestPoolListensBeforeItLooks(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ import (
 
 // Hub tells when to look again.
 type Hub interface {
-	Wait(key string) (wake <-chan struct{}, stop func())
+	Watch(key string, wake func()) (stop func())
 	Wake(keys ...string)
 }
 

@@ -18,15 +18,19 @@ type desk struct {
 	kick chan struct{} // capacity 1: look again
 
 	mu      sync.Mutex
-	waiting []*claim        // guarded by mu; oldest first
-	dirty   map[string]bool // guarded by mu; queues that may hold tasks
-	open    bool            // guarded by mu; run runs
+	waiting []*claim             // guarded by mu; oldest first
+	dirty   map[string]bool      // guarded by mu; queues that may hold tasks; true: they do, as far as is known
+	looked  map[string]time.Time // guarded by mu; when a queue was looked at the last time, since then its wakes are heard
+	open    bool                 // guarded by mu; run runs
 
 	// Of the goroutine of run:
-	turn  int             // which of its agents a claim gets first
-	heard map[string]bool // queues whose wakes are listened for
-	wg    sync.WaitGroup  // of those who listen
+	guess int               // queues of this round that were claimed from without it being known that they hold tasks
+	turn  int               // which of its agents a claim gets first
+	heard map[string]func() // queues whose wakes are listened for, and what ends that
 }
+
+// few is how many queues that may hold tasks are claimed from without having been asked together which of them do.
+const few = 4
 
 // claim is one request for work that waits.
 type claim struct {
@@ -44,7 +48,7 @@ type result struct {
 }
 
 func newDesk(a *API) *desk {
-	return &desk{api: a, kick: make(chan struct{}, 1), dirty: make(map[string]bool), heard: make(map[string]bool)}
+	return &desk{api: a, kick: make(chan struct{}, 1), dirty: make(map[string]bool), looked: make(map[string]time.Time), heard: make(map[string]func())}
 }
 
 // enter puts a claim in line. It is false if too many wait. A desk that does not run has
@@ -63,7 +67,11 @@ func (d *desk) enter(c *claim) bool {
 	}
 	d.waiting = append(d.waiting, c)
 	for _, a := range c.agents {
-		d.dirty[a.name] = true // a wake may have come before there was anyone to hear it
+		// A wake may have come before there was anyone to hear it. One that came since is remembered; one that was lost is made up
+		// for by the poll.
+		if c.once || time.Since(d.looked[a.name]) > d.api.cfg.Poll {
+			d.may(a.name)
+		}
 	}
 	d.look()
 	return true
@@ -99,48 +107,92 @@ func (d *desk) look() {
 
 // run hands out tasks until ctx is done; then it sends all away.
 func (d *desk) run(ctx context.Context) {
-	defer d.wg.Wait()
+	defer func() {
+		for _, stop := range d.heard {
+			stop()
+		}
+	}()
 	d.mu.Lock()
 	d.open = true
 	d.mu.Unlock()
 	defer d.close()
 	for name := range d.api.agents() { // before the first look
-		d.listen(ctx, name)
+		d.listen(name)
 	}
 	claimer := d.api.store.NewClaimer()
 	timer := time.NewTimer(d.api.cfg.Poll)
 	defer timer.Stop()
 	for {
+		ask := false
 		select {
 		case <-d.kick:
 		case <-timer.C:
 			d.markAll()
+			ask = true
 			timer.Reset(backoff.Jitter(d.api.cfg.Poll, nil))
 		case <-ctx.Done():
 			return
 		}
+		d.ask(ctx, claimer, ask)
 		d.serve(ctx, claimer)
 	}
 }
 
-// listen has the wakes of a queue mark it from now on, until ctx is done.
-func (d *desk) listen(ctx context.Context, agent string) {
-	if d.heard[agent] {
-		return
-	}
-	d.heard[agent] = true
-	wake, stop := d.api.hub.Wait("ready:" + agent)
-	d.wg.Go(func() {
-		defer stop()
-		for {
-			select {
-			case <-wake:
-				d.mark(agent)
-			case <-ctx.Done():
-				return
+// ask finds out which of the queues that may hold tasks, and for which somebody waits, do: for all in one statement. The
+// others are left alone. A few are rather claimed from, unless that is how the poll looks.
+func (d *desk) ask(ctx context.Context, claimer *store.Claimer, must bool) {
+	d.guess = 0
+	d.mu.Lock()
+	var names []string
+	seen := make(map[string]bool)
+	for _, c := range d.waiting {
+		for _, a := range c.agents {
+			if due, dirty := d.dirty[a.name]; dirty && !due && !seen[a.name] {
+				seen[a.name] = true
+				names = append(names, a.name)
 			}
 		}
-	})
+	}
+	d.mu.Unlock()
+	if len(names) == 0 || len(names) <= few && !must {
+		return
+	}
+	for _, name := range names {
+		d.listen(name) // before the look, so that nothing falls between
+	}
+	d.mu.Lock()
+	for _, name := range names {
+		d.forget(name) // a wake from now on stands
+	}
+	d.mu.Unlock()
+	due, err := claimer.Due(ctx, names)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.api.cfg.Logger.WarnContext(ctx, "look for due tasks", "agents", len(names), "err", err)
+		}
+		due = names // those who wait are told by their claims
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range due {
+		d.dirty[name] = true
+	}
+}
+
+// listen has the wakes of a queue mark it from now on, until the desk is closed.
+func (d *desk) listen(agent string) {
+	if d.heard[agent] == nil {
+		d.heard[agent] = d.api.hub.Watch("ready:"+agent, func() { d.mark(agent) })
+	}
+}
+
+// may notes that a queue may hold tasks. The caller holds mu.
+func (d *desk) may(agent string) { d.dirty[agent] = d.dirty[agent] }
+
+// forget notes that a queue is looked at. The caller holds mu.
+func (d *desk) forget(agent string) {
+	delete(d.dirty, agent)
+	d.looked[agent] = time.Now()
 }
 
 func (d *desk) close() {
@@ -156,6 +208,14 @@ func (d *desk) close() {
 func (d *desk) mark(agent string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.may(agent)
+	d.look()
+}
+
+// has marks a queue from which as many tasks came as were asked for.
+func (d *desk) has(agent string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.dirty[agent] = true
 	d.look()
 }
@@ -165,7 +225,7 @@ func (d *desk) markAll() {
 	defer d.mu.Unlock()
 	for _, c := range d.waiting {
 		for _, a := range c.agents {
-			d.dirty[a.name] = true
+			d.dirty[a.name] = false
 		}
 	}
 }
@@ -193,7 +253,7 @@ func (d *desk) serve(ctx context.Context, claimer *store.Claimer) {
 func (d *desk) claim(ctx context.Context, claimer *store.Claimer, c *claim) (r result) {
 	d.turn++
 	for _, a := range c.agents {
-		d.listen(ctx, a.name) // before the look, so that nothing falls between
+		d.listen(a.name) // before the look, so that nothing falls between
 	}
 	for i := range c.agents {
 		a := c.agents[(d.turn+i)%len(c.agents)]
@@ -213,7 +273,7 @@ func (d *desk) claim(ctx context.Context, claimer *store.Claimer, c *claim) (r r
 			return r
 		}
 		if len(leases) == n {
-			d.mark(a.name)
+			d.has(a.name)
 		}
 		r.leases = append(r.leases, leases...)
 	}
@@ -225,9 +285,16 @@ func (d *desk) claim(ctx context.Context, claimer *store.Claimer, c *claim) (r r
 func (d *desk) take(c *claim, agent string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c.done || !d.dirty[agent] {
+	due, dirty := d.dirty[agent]
+	if c.done || !dirty {
 		return false
 	}
-	delete(d.dirty, agent)
+	if !due && !c.once { // whose claim does not wait is looked for now
+		if d.guess++; d.guess > few { // more were woken meanwhile: all of them are asked
+			d.look()
+			return false
+		}
+	}
+	d.forget(agent)
 	return true
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -54,13 +55,14 @@ func (callers) Schemes() []a2a.SecurityScheme { return nil }
 // fixture is a database of its own with one replica that serves workers.
 type fixture struct {
 	*store.Store
-	t   testing.TB
-	ctx context.Context
-	url string
-	sql *pgxpool.Pool
-	hub *notify.Hub
-	at  string // base URL of the replica
-	api *workerapi.API
+	t      testing.TB
+	ctx    context.Context
+	url    string
+	sql    *pgxpool.Pool
+	hub    *notify.Hub
+	at     string // base URL of the replica
+	tracer pgx.QueryTracer
+	api    *workerapi.API
 }
 
 var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
@@ -69,8 +71,14 @@ var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: ti
 // to a wake.
 func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
+	return newTracedFixture(t, nil, change...)
+}
+
+// newTracedFixture is newFixture with a tracer of the store's statements.
+func newTracedFixture(t testing.TB, tracer pgx.QueryTracer, change ...func(*workerapi.Config)) *fixture {
+	t.Helper()
 	db := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), url: db.URL, sql: db.Pool(t)}
+	f := &fixture{t: t, ctx: t.Context(), url: db.URL, sql: db.Pool(t), tracer: tracer}
 	f.Store, f.hub, f.at = f.replica("r1", change...)
 	return f
 }
@@ -79,7 +87,7 @@ func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
 	f.t.Helper()
 	hub := &notify.Hub{}
-	s, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake})
+	s, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake, Tracer: f.tracer})
 	if err != nil {
 		f.t.Fatal(err)
 	}

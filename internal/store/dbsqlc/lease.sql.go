@@ -534,6 +534,52 @@ func (q *Queries) Now(ctx context.Context) (pgtype.Timestamptz, error) {
 	return now, err
 }
 
+const queuesDue = `-- name: QueuesDue :many
+SELECT x.queue::text AS queue, x.lane::smallint AS lane, w.run_at::timestamptz AS run_at
+FROM (SELECT unnest($1::text[]) AS queue, unnest($2::smallint[]) AS lane, unnest($3::timestamptz[]) AS floor) x,
+LATERAL (
+  SELECT q.run_at FROM a2a.task_ready q
+  WHERE q.queue = x.queue AND q.priority = x.lane AND q.run_at >= x.floor AND q.run_at <= statement_timestamp()
+  ORDER BY q.run_at LIMIT 1
+) w
+UNION ALL
+SELECT ''::text AS queue, (-1)::smallint AS lane, statement_timestamp()::timestamptz AS run_at
+`
+
+type QueuesDueParams struct {
+	Queues []string
+	Lanes  []int16
+	Floors []pgtype.Timestamptz
+}
+
+type QueuesDueRow struct {
+	Queue string
+	Lane  int16
+	RunAt pgtype.Timestamptz
+}
+
+// QueuesDue returns, of many queues at once, the run_at of the first task in each lane that is due, and the time of this
+// statement, in a row of lane -1. It locks nothing; dead index entries after the floors it walks over as a claim does.
+func (q *Queries) QueuesDue(ctx context.Context, arg QueuesDueParams) ([]QueuesDueRow, error) {
+	rows, err := q.db.Query(ctx, queuesDue, arg.Queues, arg.Lanes, arg.Floors)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QueuesDueRow
+	for rows.Next() {
+		var i QueuesDueRow
+		if err := rows.Scan(&i.Queue, &i.Lane, &i.RunAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runEnded = `-- name: RunEnded :one
 SELECT a.outcome, a.ended_at, t.last_seq, coalesce(b.last_seq, 0)::bigint AS batch_seq, b.lease_until AS batch_until
 FROM a2a.task_attempts a

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// agents measures a server with very many agents: what it asks of the database at rest, and how soon a task is picked up
+// that another replica has taken in.
+func (b *bench) agents(ctx context.Context) error {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	key, err := b.key(ctx, url)
+	if err != nil {
+		return err
+	}
+	const agents = 1000
+	dir := filepath.Join(b.dir, "many")
+	err = os.MkdirAll(dir, 0o755)
+	for i := range agents {
+		text := fmt.Sprintf("name: agent-%04d\ndescription: Says what it was told.\nexecutor: {echo: {}}\n", i)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("agent-%04d.yaml", i)), []byte(text), 0o644))
+	}
+	if err != nil {
+		return err
+	}
+	works, err := b.serve(ctx, "bench-works", url, "A2AD_AGENTS="+dir)
+	if err != nil {
+		return err
+	}
+	defer works.stop()
+	span := b.span(30*time.Second, 10*time.Second)
+	rate, err := b.transactions(ctx, url, span)
+	if err != nil {
+		return err
+	}
+	b.report.add(figure{
+		Name: "1000 agents at rest: transactions", Value: rate, Unit: "/s", Target: atMost(5),
+		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s", span),
+	})
+	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_WORKERS=0")
+	if err != nil {
+		return err
+	}
+	defer takes.stop()
+	tasks := b.number(1000, 200)
+	for i := range tasks {
+		conn, err := dial(ctx, takes.addr(), fmt.Sprintf("/agents/agent-%04d", i*7%agents), key, 4096)
+		if err != nil {
+			return err
+		}
+		_, err = conn.do(sendRequest("message/send", fmt.Sprint("many-", i), textPart("hello"), ""))
+		conn.close()
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var n int
+	var median, late, worst float64
+	err = conn.QueryRow(ctx, `SELECT count(*), 1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY s), 1000 * percentile_cont(0.99) WITHIN GROUP (ORDER BY s), 1000 * max(s)
+		FROM (SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 AS s FROM a2a.tasks t JOIN a2a.task_attempts a ON a.task_id = t.id) x`).Scan(&n, &median, &late, &worst)
+	if err != nil {
+		return err
+	}
+	if n != tasks {
+		return fmt.Errorf("%d of %d tasks were claimed once", n, tasks)
+	}
+	b.report.add(figure{
+		Name: "1000 agents: pickup by another replica, p99", Value: late, Unit: "ms", Target: atMost(60),
+		Detail: fmt.Sprintf("from the task's row to its claim, %d tasks of as many agents one after the other; median %.1f ms, longest %.1f ms", tasks, median, worst),
+	})
+	return b.settled(ctx, url)
+}
+
+// transactions returns how many transactions a second a database saw over a while.
+func (b *bench) transactions(ctx context.Context, url string, span time.Duration) (float64, error) {
+	const count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+	if err := pause(ctx, 5*time.Second); err != nil { // what the start took is counted by then
+		return 0, err
+	}
+	before, err := b.queryInt(ctx, url, count)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := pause(ctx, span); err != nil {
+		return 0, err
+	}
+	after, err := b.queryInt(ctx, url, count)
+	return float64(after-before) / time.Since(start).Seconds(), err
+}

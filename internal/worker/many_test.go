@@ -1,0 +1,111 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/worker"
+)
+
+// tally is a tracer that counts statements by their names.
+type tally struct {
+	mu    sync.Mutex
+	count map[string]int // guarded by mu
+	polls chan struct{}  // one for each statement of the name that is waited for
+	name  string
+}
+
+var statementName = regexp.MustCompile(`name: (\w+) `)
+
+func newTally(name string) *tally {
+	return &tally{count: make(map[string]int), polls: make(chan struct{}, 10_000), name: name}
+}
+
+func (s *tally) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	name := data.SQL
+	if m := statementName.FindStringSubmatch(data.SQL); m != nil {
+		name = m[1]
+	}
+	s.mu.Lock()
+	s.count[name]++
+	s.mu.Unlock()
+	if name == s.name {
+		s.polls <- struct{}{}
+	}
+	return ctx
+}
+
+func (*tally) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (s *tally) of(names ...string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		n += s.count[name]
+	}
+	return n
+}
+
+func manyAgents(n int, e agentFunc) (agents []worker.Agent) {
+	for i := range n {
+		agents = append(agents, agent(fmt.Sprintf("agent-%04d", i), e))
+	}
+	return agents
+}
+
+// A poll is one statement for all agents, and none of them is claimed from that has nothing.
+func TestPollOfManyAgentsIsOneStatement(t *testing.T) {
+	t.Parallel()
+	s := newTally("QueuesDue")
+	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
+	p := f.start(config(func(c *worker.Config) { c.Poll = 5 * time.Millisecond }, manyAgents(1000, say(status(a2a.StateCompleted)))...))
+	const polls = 20
+	for range polls {
+		receive(t, "poll", s.polls)
+	}
+	if n := s.of("TaskClaim", "LaneHeads"); n != 0 {
+		t.Errorf("%d claims and looks while nothing waited: %v", n, s.count)
+	}
+	f.hub.WakeAll() // as after the listener has connected again
+	for range polls {
+		receive(t, "poll", s.polls)
+	}
+	if n := s.of("TaskClaim", "LaneHeads"); n > 20 { // those that were woken first may be claimed from
+		t.Errorf("%d claims and looks after all were woken", n)
+	}
+	// What no wake told of is found, with a claim or two for each.
+	tasks := make([]a2a.ID, 5)
+	for i := range tasks {
+		tasks[i] = f.submitUntold(fmt.Sprintf("agent-%04d", i*200))
+	}
+	for _, task := range tasks {
+		f.waitState(task, a2a.StateCompleted)
+	}
+	p.stop()
+	if n := s.of("TaskClaim", "LaneHeads"); n > 20+4*len(tasks) {
+		t.Errorf("%d claims and looks for %d tasks", n, len(tasks))
+	}
+}
+
+// submitUntold submits a task as another replica does whose wake is lost.
+func (f *fixture) submitUntold(agent string) a2a.ID {
+	f.t.Helper()
+	other, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: "r2", PoolSize: 2})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer other.Close()
+	out, err := other.Submit(f.ctx, store.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out.Task
+}
