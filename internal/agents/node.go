@@ -100,6 +100,9 @@ func parseYAML(data []byte) (node, error) {
 	if !utf8.Valid(data) {
 		return node{}, &lineError{0, "not UTF-8 text"}
 	}
+	if err := tooMuch(data); err != nil {
+		return node{}, err
+	}
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		line, text := 0, err.Error()
@@ -123,6 +126,68 @@ func parseYAML(data []byte) (node, error) {
 		return node{}, &lineError{0, "the file is empty; it needs at least name, description and executor"}
 	}
 	return fromYAML(body, 0)
+}
+
+// Bounds of a YAML file, far above any agent file. What the parser takes grows with the square of them.
+const (
+	maxLines  = 4000
+	maxMarks  = 16 << 10 // characters that may mean something
+	maxColons = 6000
+	maxRare   = 2000 // characters of anchors, aliases, tags and directives, which agent files do not use
+)
+
+// tooMuch finds what the parser should not be given: text that is nested deeper than any agent file, or has too
+// much in it. It takes no notice of quotes: no text has so many brackets that are not closed.
+func tooMuch(data []byte) error {
+	if line := tooDeep(data); line > 0 {
+		return &lineError{line, "nested too deeply"}
+	}
+	lines, colons := bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r")), bytes.Count(data, []byte(":"))
+	marks, rare := 0, 0
+	for _, c := range data {
+		switch c {
+		case '!', '&', '*', '%', '@', '`':
+			rare++
+		case ',', '-', '?', '[', ']', '{', '}', '"', '\'', '|', '>', '#':
+			marks++
+		}
+	}
+	if lines > maxLines || marks > maxMarks || colons > maxColons || rare > maxRare {
+		return &lineError{0, "too much for an agent file; at most 4000 lines are read"}
+	}
+	return nil
+}
+
+// tooDeep returns the first line on which text may be nested too deeply, or 0.
+func tooDeep(data []byte) int {
+	line, flow := 1, 0
+	for text := range bytes.Lines(data) {
+		marks, start := 0, true // of a line that begins with several lists or keys in one another
+		for i, c := range text {
+			switch c {
+			case '[', '{':
+				flow++
+			case ']', '}':
+				flow = max(flow-1, 0)
+			}
+			if start {
+				switch {
+				case (c == '-' || c == '?') && i+1 < len(text) && text[i+1] == ' ':
+					marks++
+				case c != ' ':
+					start = false
+				}
+			}
+			if c == ':' && i+1 < len(text) && text[i+1] == ' ' && flow == 0 {
+				marks++
+			}
+			if flow > maxDepth || marks > maxDepth {
+				return line
+			}
+		}
+		line++
+	}
+	return 0
 }
 
 func lineOf(t *token.Token) int {

@@ -1,0 +1,293 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/e2e/attack"
+)
+
+// memoryLimit is what the replica under attack has.
+const memoryLimit = 256 << 20
+
+// confine holds a process to a limit: by a cgroup where one can be made, else by a watchdog that kills
+// it. It says which it is.
+func confine(t *testing.T, pid int, limit int64) {
+	t.Helper()
+	for _, v := range []struct{ dir, file string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	} {
+		dir := filepath.Join(v.dir, fmt.Sprintf("a2ad-test-%d", pid))
+		if os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) }) // empty once the process is gone
+		if os.WriteFile(filepath.Join(dir, v.file), []byte(strconv.FormatInt(limit, 10)), 0o600) == nil &&
+			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600) == nil {
+			t.Logf("held to %d MiB by the cgroup %s", limit>>20, dir)
+			return
+		}
+	}
+	t.Logf("no cgroup can be made here: a watchdog kills the process above %d MiB of resident memory", limit>>20)
+	over, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(over); <-done })
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			if p, err := os.FindProcess(pid); err == nil && memoryOf(pid, "VmRSS") > limit {
+				_ = p.Kill()
+			}
+		}
+	}()
+}
+
+// memoryOf reads a figure of a process, in bytes.
+func memoryOf(pid int, what string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, what+":"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+// answered posts a request until it is answered with 200: the setup may be asked to wait.
+func answered(t *testing.T, target *attack.Target, client *http.Client, request string) string {
+	t.Helper()
+	var answer []byte
+	until(t, "a request is taken", func() bool {
+		status, a, err := target.Post(client, request)
+		answer = a
+		return err == nil && status == http.StatusOK
+	})
+	return string(answer)
+}
+
+var taskID = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
+
+func idIn(t *testing.T, answer string) string {
+	t.Helper()
+	m := taskID.FindStringSubmatch(answer)
+	if m == nil {
+		t.Fatalf("no task in %.500s", answer)
+	}
+	return m[1]
+}
+
+// TestHostileMemoryKillsNothing plays everything at once that made a replica hold many times what was sent, in 256 MiB.
+// Whoever attacks is told 429 or 503 at worst, and another owner goes on working.
+func TestHostileMemoryKillsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.cutOK, c.mixed = true, true
+	eve, ann := c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"), c.apiKey("acme", "ann", "tasks:read,tasks:write")
+	client := &http.Client{Timeout: 2 * time.Minute}
+
+	builder := c.start("builder", "A2AD_AUTH=required")
+	build := &attack.Target{Addr: strings.TrimPrefix(builder.base, "http://"), Key: eve, Agent: "script"}
+	const big = 3900 << 10
+	vast := idIn(t, answered(t, build, client, attack.Large("v0", "", big, false)))
+	for i := 1; i < 15; i++ {
+		answered(t, build, client, attack.Large(fmt.Sprint("v", i), vast, big, i == 14))
+	}
+	for i := range 24 {
+		answered(t, build, client, attack.Large(fmt.Sprint("l", i), "", big, true))
+	}
+	mine := *build
+	mine.Key = ann
+	small := idIn(t, answered(t, &mine, client, attack.Large("s", "", 100, true)))
+	builder.stop()
+
+	r := c.start("held", "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4")
+	r.log.expectErrors() // 503 is an answer here
+	confine(t, r.cmd.Process.Pid, memoryLimit)
+	target := &attack.Target{Addr: strings.TrimPrefix(r.base, "http://"), Key: eve, Agent: "script"}
+	mine.Addr = target.Addr
+
+	seen := map[string]*attack.Statuses{}
+	count := func(name string) *attack.Statuses { seen[name] = &attack.Statuses{}; return seen[name] }
+	list := attack.Request("tasks/list", `{"pageSize":100}`)
+	var stops []func()
+	for _, start := range []func() func(){
+		func() func() { return target.Bodies(600, 4<<20, 1, "", count("announced")) },
+		func() func() { return target.Bodies(400, 4<<20, 4<<20-1, "", count("nearly complete")) },
+		func() func() {
+			return target.Bodies(100, 4<<20, 4<<20-1, "/worker/v1/claim", count("nearly complete, of workers"))
+		},
+		func() func() {
+			return target.Unread(20, attack.Request("tasks/get", `{"id":"`+vast+`"}`), count("unread"))
+		},
+		func() func() {
+			return target.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+vast+`"}`), count("unread streams"))
+		},
+		func() func() { return target.Flood(4, list, count("lists")) },
+		func() func() { return target.Flood(2, attack.Request("tasks/get", `{"id":"`+vast+`"}`), count("read")) },
+	} {
+		stops = append(stops, start())
+	}
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
+
+	// Another owner goes on meanwhile.
+	var took []time.Duration
+	others := &attack.Statuses{}
+	get := attack.Request("tasks/get", `{"id":"`+small+`"}`)
+	deadline := time.Now().Add(25 * time.Second)
+	for n := 0; time.Now().Before(deadline) && r.running(); n++ {
+		start := time.Now()
+		status, answer, err := mine.Post(client, get)
+		took = append(took, time.Since(start))
+		if err != nil {
+			status = 0
+		}
+		others.Add(status)
+		if status == http.StatusOK && !strings.Contains(string(answer), small) {
+			t.Fatalf("a read meanwhile: %.500s", answer)
+		}
+	}
+	var stopping sync.WaitGroup
+	for _, stop := range stops {
+		stopping.Go(stop)
+	}
+	stopping.Wait()
+	if !r.running() {
+		t.Fatalf("the replica was killed: %v. Its log ends:\n%s", r.cmd.ProcessState, r.log.tail())
+	}
+	slices.Sort(took)
+	t.Logf("most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
+		len(took), took[len(took)/2], took[len(took)*99/100], others.All())
+	for name, s := range seen {
+		t.Logf("%s: %v", name, s.All())
+		for status := range s.All() {
+			switch status {
+			case 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadRequest, http.StatusRequestTimeout:
+			default:
+				t.Errorf("%s: answered with %d", name, status)
+			}
+		}
+	}
+	if all := others.All(); all[http.StatusOK] < len(took)*99/100 {
+		t.Errorf("another owner's reads were answered with %v", all)
+	}
+	if most := memoryOf(r.cmd.Process.Pid, "VmHWM"); most > memoryLimit {
+		t.Errorf("the replica held %d MiB", most>>20)
+	}
+	// Nothing is held any more, and the large task can be read.
+	until(t, "the large task is read", func() bool {
+		status, _, err := target.Post(client, attack.Request("tasks/get", `{"id":"`+vast+`"}`))
+		return err == nil && status == http.StatusOK
+	})
+}
+
+// TestPagesEndByBytes has all bindings list large tasks: every page is small, and all of them together have every task once.
+func TestPagesEndByBytes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.start("a")
+	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "script"}
+	client := &http.Client{Timeout: time.Minute}
+	var made atomic.Int64
+	for i := range 6 {
+		answered(t, target, client, attack.Large(fmt.Sprint("m", i), "", 1900<<10, true))
+		made.Add(1)
+	}
+	const most = 5 << 20
+	for name, ask := range map[string]func(token string) (*http.Request, error){
+		"0.3": func(token string) (*http.Request, error) {
+			return http.NewRequest(http.MethodPost, a.base+"/agents/script", strings.NewReader(attack.Request("tasks/list", `{"pageSize":100,"pageToken":"`+token+`"}`)))
+		},
+		"1.0": func(token string) (*http.Request, error) {
+			r, err := http.NewRequest(http.MethodPost, a.base+"/agents/script", strings.NewReader(attack.Request("ListTasks", `{"pageSize":100,"pageToken":"`+token+`"}`)))
+			if err == nil {
+				r.Header.Set("A2A-Version", "1.0")
+			}
+			return r, err
+		},
+		"HTTP+JSON": func(token string) (*http.Request, error) {
+			r, err := http.NewRequest(http.MethodGet, a.base+"/agents/script/tasks?pageSize=100&pageToken="+token, nil)
+			if err == nil {
+				r.Header.Set("A2A-Version", "1.0")
+			}
+			return r, err
+		},
+	} {
+		ids, token := map[string]bool{}, ""
+		for page := 0; page < 20; page++ {
+			req, err := ask(token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			got := c.read(t, client, req)
+			if len(got) > most {
+				t.Errorf("%s: a page of %d bytes", name, len(got))
+			}
+			var answer struct {
+				Result json.RawMessage
+			}
+			if err := json.Unmarshal(got, &answer); err != nil || answer.Result == nil {
+				answer.Result = got
+			}
+			var list struct {
+				Tasks         []struct{ ID string }
+				NextPageToken string
+			}
+			if err := json.Unmarshal(answer.Result, &list); err != nil {
+				t.Fatalf("%s: %v: %.300s", name, err, got)
+			}
+			for _, task := range list.Tasks {
+				if ids[task.ID] {
+					t.Errorf("%s: task %s is there twice", name, task.ID)
+				}
+				ids[task.ID] = true
+			}
+			if token = list.NextPageToken; token == "" {
+				break
+			}
+		}
+		if int64(len(ids)) != made.Load() {
+			t.Errorf("%s: %d tasks in all pages, want %d", name, len(ids), made.Load())
+		}
+	}
+}
+
+func (c *cluster) read(t *testing.T, client *http.Client, req *http.Request) []byte {
+	t.Helper()
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var buf strings.Builder
+	if _, err := io.Copy(&buf, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s, %v: %.300s", req.Method, req.URL, resp.Status, err, buf.String())
+	}
+	return []byte(buf.String())
+}
