@@ -55,7 +55,7 @@ WHERE p.deleted_at IS NULL;
 
 -- DestinationsDown reads the destinations that rest or are disabled.
 -- name: DestinationsDown :many
-SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at
+SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
 FROM a2a.push_destinations d
 WHERE d.open_until > clock_timestamp() OR d.disabled_at IS NOT NULL
 ORDER BY d.tenant, d.origin

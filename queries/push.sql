@@ -134,18 +134,18 @@ VALUES (sqlc.arg(push_id), sqlc.arg(task_id), sqlc.arg(from_seq), sqlc.arg(seq),
 
 -- DestinationUp closes the breaker of a destination, and reports whether it had failed.
 -- name: DestinationUp :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, last_error = NULL
 WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin) AND (fails > 0 OR open_until IS NOT NULL);
 
 -- DestinationDown counts a failure of a destination. At the limit, and at every failure of a
 -- probe, the breaker opens, twice as long each time; after days of failure it is disabled.
 -- Failures of what was under way when it opened are no probes.
 -- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
-VALUES (sqlc.arg(tenant), sqlc.arg(origin), 1, clock_timestamp(), CASE WHEN sqlc.arg(max_fails)::int <= 1 THEN 1 ELSE 0 END,
+INSERT INTO a2a.push_destinations AS d (tenant, origin, last_error, fails, first_failure_at, openings, open_until)
+VALUES (sqlc.arg(tenant), sqlc.arg(origin), sqlc.arg(last_error)::text, 1, clock_timestamp(), CASE WHEN sqlc.arg(max_fails)::int <= 1 THEN 1 ELSE 0 END,
   CASE WHEN sqlc.arg(max_fails) <= 1 THEN clock_timestamp() + least(sqlc.arg(first_open)::interval, sqlc.arg(max_open)::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
-SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
+SET fails = d.fails + 1, last_error = excluded.last_error, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
   openings = d.openings + CASE WHEN d.fails + 1 >= sqlc.arg(max_fails)::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
   open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= sqlc.arg(max_fails)
     THEN clock_timestamp() + least(sqlc.arg(first_open)::interval * power(2, least(d.openings, 20)), sqlc.arg(max_open)::interval) END,
@@ -160,7 +160,7 @@ FOR UPDATE;
 
 -- DestinationEnable lets a disabled or resting destination try again at once.
 -- name: DestinationEnable :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL, last_error = NULL
 WHERE tenant = sqlc.arg(tenant) AND origin = sqlc.arg(origin);
 
 -- PushList reads webhooks for the operator, newest first.

@@ -540,7 +540,7 @@ func (f *fakeOperator) Overview(context.Context) (*store.Overview, error) {
 		Replicas: []store.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
 		Push:     store.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
 		Down: []store.DestinationDown{
-			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
+			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime, LastError: "connect: connection refused"}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
 		},
 		Bytes:        5 << 30,
 		Tables:       []store.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},

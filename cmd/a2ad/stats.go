@@ -104,6 +104,7 @@ type statsDestination struct {
 	Failures   int        `json:"failures"`
 	RestsUntil *time.Time `json:"restsUntil,omitempty"`
 	DisabledAt *time.Time `json:"disabledAt,omitempty"`
+	LastError  string     `json:"lastError,omitempty"`
 }
 
 type statsDatabase struct {
@@ -150,7 +151,7 @@ func newStats(o *store.Overview) stats {
 		Replicas: turned(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
 		Webhooks: statsWebhooks{p.Webhooks, p.Events, p.Failing, p.Dead, p.Disabled, p.Oldest.Milliseconds()},
 		Destinations: turned(o.Down, func(d store.DestinationDown) statsDestination {
-			return statsDestination{d.Tenant, d.Origin, d.Fails, orNil(d.OpenUntil), orNil(d.DisabledAt)}
+			return statsDestination{d.Tenant, d.Origin, d.Fails, orNil(d.OpenUntil), orNil(d.DisabledAt), d.LastError}
 		}),
 		Database: statsDatabase{o.Bytes, turned(o.Tables, func(t store.TableSize) statsTable { return statsTable{t.Name, t.Bytes, t.IndexBytes, t.Rows, t.Dead} })},
 		Transactions: turned(o.Transactions, func(t store.OpenTransaction) statsTransaction {
@@ -196,8 +197,8 @@ func showStats(app *App, o *store.Overview) error {
 	tw.table("Webhooks", []string{"BACKLOG", "EVENTS", "FAILING", "DEAD", "DISABLED", "OLDEST"}, [][]string{
 		{number(p.Webhooks), number(p.Events), number(p.Failing), number(p.Dead), number(p.Disabled), oldest},
 	})
-	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE"}, turned(o.Down, func(d store.DestinationDown) []string {
-		return []string{cell(d.Tenant), cell(d.Origin), strconv.Itoa(d.Fails), moment(d.OpenUntil), moment(d.DisabledAt)}
+	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE", "LAST ERROR"}, turned(o.Down, func(d store.DestinationDown) []string {
+		return []string{cell(d.Tenant), cell(d.Origin), strconv.Itoa(d.Fails), moment(d.OpenUntil), moment(d.DisabledAt), cell(d.LastError)}
 	}))
 	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
 		return []string{showDuration(t.For), strconv.Itoa(t.PID), cell(t.Login), cell(t.Application), cell(t.State)}

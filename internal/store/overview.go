@@ -101,6 +101,7 @@ type DestinationDown struct {
 	Fails      int
 	OpenUntil  time.Time // zero: it does not rest
 	DisabledAt time.Time // zero: it is not disabled
+	LastError  string    // of the newest request; may be empty
 }
 
 // TableSize is how large a table is; rows and dead rows are those of the statistics.
@@ -189,7 +190,7 @@ func (o *Overview) readPush(ctx context.Context, q *dbsqlc.Queries) error {
 	}
 	down, err := q.DestinationsDown(ctx, 100)
 	for _, r := range down {
-		o.Down = append(o.Down, DestinationDown{Tenant: r.Tenant, Origin: r.Origin, Fails: int(r.Fails), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt)})
+		o.Down = append(o.Down, DestinationDown{Tenant: r.Tenant, Origin: r.Origin, Fails: int(r.Fails), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt), LastError: r.LastError})
 	}
 	return err
 }

@@ -358,7 +358,7 @@ func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (dis
 			return err
 		}
 		down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
-			Tenant: d.Tenant, Origin: d.Origin, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
+			Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
 			MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
 		})
 		if err != nil {

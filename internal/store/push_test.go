@@ -526,6 +526,10 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	if got := rests(); got < 50 || got > 60 {
 		t.Errorf("after another one it rests for %g s, want 60: that is the most", got)
 	}
+	o, err := f.Overview(f.ctx)
+	if err != nil || len(o.Down) != 1 || o.Down[0].LastError != "answered 500" {
+		t.Errorf("the overview has %+v, want the last error: %v", o.Down, err)
+	}
 	f.delivered(probe(), false)
 	same(t, "after a success", 0.0, rests())
 	same(t, "then all are called", 3, len(f.claimPushes(10)))

@@ -184,7 +184,7 @@ func (q *Queries) DatabaseSize(ctx context.Context) (int64, error) {
 }
 
 const destinationsDown = `-- name: DestinationsDown :many
-SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at
+SELECT d.tenant, d.origin, d.fails, d.open_until, d.disabled_at, coalesce(d.last_error, '')::text AS last_error
 FROM a2a.push_destinations d
 WHERE d.open_until > clock_timestamp() OR d.disabled_at IS NOT NULL
 ORDER BY d.tenant, d.origin
@@ -197,6 +197,7 @@ type DestinationsDownRow struct {
 	Fails      int32
 	OpenUntil  pgtype.Timestamptz
 	DisabledAt pgtype.Timestamptz
+	LastError  string
 }
 
 // DestinationsDown reads the destinations that rest or are disabled.
@@ -215,6 +216,7 @@ func (q *Queries) DestinationsDown(ctx context.Context, max int32) ([]Destinatio
 			&i.Fails,
 			&i.OpenUntil,
 			&i.DisabledAt,
+			&i.LastError,
 		); err != nil {
 			return nil, err
 		}

@@ -12,21 +12,22 @@ import (
 )
 
 const destinationDown = `-- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, fails, first_failure_at, openings, open_until)
-VALUES ($1, $2, 1, clock_timestamp(), CASE WHEN $3::int <= 1 THEN 1 ELSE 0 END,
-  CASE WHEN $3 <= 1 THEN clock_timestamp() + least($4::interval, $5::interval) END)
+INSERT INTO a2a.push_destinations AS d (tenant, origin, last_error, fails, first_failure_at, openings, open_until)
+VALUES ($1, $2, $3::text, 1, clock_timestamp(), CASE WHEN $4::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN $4 <= 1 THEN clock_timestamp() + least($5::interval, $6::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
-SET fails = d.fails + 1, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
-  openings = d.openings + CASE WHEN d.fails + 1 >= $3::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
-  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= $3
-    THEN clock_timestamp() + least($4::interval * power(2, least(d.openings, 20)), $5::interval) END,
-  disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - $6::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
+SET fails = d.fails + 1, last_error = excluded.last_error, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
+  openings = d.openings + CASE WHEN d.fails + 1 >= $4::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
+  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= $4
+    THEN clock_timestamp() + least($5::interval * power(2, least(d.openings, 20)), $6::interval) END,
+  disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - $7::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
 RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled
 `
 
 type DestinationDownParams struct {
 	Tenant       string
 	Origin       string
+	LastError    string
 	MaxFails     int32
 	FirstOpen    pgtype.Interval
 	MaxOpen      pgtype.Interval
@@ -45,6 +46,7 @@ func (q *Queries) DestinationDown(ctx context.Context, arg DestinationDownParams
 	row := q.db.QueryRow(ctx, destinationDown,
 		arg.Tenant,
 		arg.Origin,
+		arg.LastError,
 		arg.MaxFails,
 		arg.FirstOpen,
 		arg.MaxOpen,
@@ -56,7 +58,7 @@ func (q *Queries) DestinationDown(ctx context.Context, arg DestinationDownParams
 }
 
 const destinationEnable = `-- name: DestinationEnable :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL, last_error = NULL
 WHERE tenant = $1 AND origin = $2
 `
 
@@ -84,7 +86,7 @@ func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin str
 }
 
 const destinationUp = `-- name: DestinationUp :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL
+UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, last_error = NULL
 WHERE tenant = $1 AND origin = $2 AND (fails > 0 OR open_until IS NOT NULL)
 `
 
