@@ -43,13 +43,20 @@ type Appended struct {
 	Requeued bool
 }
 
+// append_ is a batch on its way. Only its caller changes it, and reads what in the lease moves.
 type append_ struct {
 	lease *Lease
 	batch Batch
 	uids  []a2a.ID
 	rows  []eventRow
 	size  int
-	out   *dbsqlc.EventAppendRow // nil: fenced
+	push  bool // the heads of webhooks are to be moved
+}
+
+// appended is a batch that was written.
+type appended struct {
+	dbsqlc.EventAppendRow
+	push bool // its webhooks have something to deliver
 }
 
 type eventRow struct {
@@ -62,15 +69,13 @@ type eventRow struct {
 
 func appendSize(a *append_) int { return a.size }
 
-// done reports whether the batch was written.
-func (a *append_) done() bool { return a.out != nil }
-
 // Append records events in order under lease and ends the lease if they end the turn. It
 // returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
-// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. If the connection is lost it finds out whether the batch was
+// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. While somebody else has locked the task it
+// waits, until ctx ends. If the connection is lost it finds out whether the batch was
 // committed; CodeUnavailable means that it could not.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
-	a := &append_{lease: lease, batch: batch, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
+	a := &append_{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
 	for _, e := range batch.Events {
 		row, err := encodeEvent(e)
 		if err != nil {
@@ -81,84 +86,90 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		a.size += len(row.body) + len(row.parts) + len(row.message)
 	}
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
-	group := s.appends[lease.TaskID[15]&1]
-	tries := 0
-	err := s.repeat(ctx, func() error {
-		tries++
-		if err := group.do(ctx, a); !a.done() {
-			return err
-		}
-		return nil // it is written, whatever became of others of its group
-	})
-	if err == nil && a.out == nil && tries > 1 {
-		err = s.committed(ctx, a)
-	}
-	if isCode(err, "22", "23") { // what the agent reported is no JSON, no UTF-8, or breaks a rule of the tables
+	out, err := repeated(ctx, s, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
+	if isCode(err, "22", "23", "54") { // what the agent reported is no JSON, no UTF-8, or breaks a rule or a limit of the tables
 		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
 	}
 	if err != nil {
 		return Appended{}, fmt.Errorf("append: %w", err)
 	}
-	if a.out == nil {
+	if out == nil {
 		return Appended{}, ErrLeaseLost
 	}
-	s.counters.append_(a)
+	s.counters.appendedBatch(a, out)
 	n := int64(len(batch.Events))
-	lease.LastSeq = a.out.Base + n
+	lease.LastSeq, lease.HasPush = out.Base+n, out.HasPush
 	lease.Bytes += int64(a.size)
 	if n > 0 {
-		s.cfg.Committed(lease.TaskID, a.entries())
+		s.cfg.Committed(lease.TaskID, a.entries(out))
 	}
-	if a.out.Requeued || lease.Counted && a.ends() {
+	if out.push {
+		s.cfg.Wake(KeyPush)
+	}
+	if out.Requeued || lease.Counted && a.ends() {
 		s.cfg.Wake("ready:" + lease.Agent)
 	}
-	return Appended{Base: a.out.Base, At: wireTime(a.out.LastAt), State: a2a.State(a.out.State), Requeued: a.out.Requeued}, nil
+	return Appended{Base: out.Base, At: wireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued}, nil
+}
+
+// appendOne is one try at a batch: with others, and by itself if it was left out. No row means that it is fenced.
+func (s *Store) appendOne(ctx context.Context, a *append_, try int) (*appended, error) {
+	group := s.appends[a.lease.TaskID[15]&1]
+	out, err := group.do(ctx, a)
+	for {
+		switch {
+		case blocked(err) && ctx.Err() == nil: // it has waited for as long as a statement may
+		case err == nil && out == nil && !a.push:
+			a.push = true // fenced, or somebody has set a webhook since the claim: once more, with its head
+		case err == nil && out == nil && try > 1:
+			return s.written(ctx, a)
+		default:
+			return out, err
+		}
+		out, err = group.doAlone(ctx, a)
+	}
 }
 
 // entries returns the batch's events as they stand in the log. A turn's end that was turned
 // into one more step of it is copied: what the agent reported stays as it was.
-func (a *append_) entries() []a2a.Entry {
-	at := wireTime(a.out.LastAt)
+func (a *append_) entries(out *appended) []a2a.Entry {
+	at := wireTime(out.LastAt)
 	entries := make([]a2a.Entry, len(a.batch.Events))
 	for i, e := range a.batch.Events {
 		if s, ok := e.(*a2a.StatusUpdate); ok {
 			logged := *s
 			logged.Status.Time = at
-			if a.out.Requeued && i == len(entries)-1 {
-				logged.Status.State = a2a.State(a.out.State)
+			if out.Requeued && i == len(entries)-1 {
+				logged.Status.State = a2a.State(out.State)
 			}
 			e = &logged
 		}
-		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: a.out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
+		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
 	}
-	entries[len(entries)-1].Messages = a.out.LastMessageSeq
+	entries[len(entries)-1].Messages = out.LastMessageSeq
 	return entries
 }
 
-// committed finds out whether a batch that was refused had been written by an earlier try,
-// whose answer was lost. Then its first event is behind the newest one that the run knew of.
-func (s *Store) committed(ctx context.Context, a *append_) error {
+// written finds out whether a batch that was refused had been written by an earlier try,
+// whose answer was lost. Then its first event comes after the newest one that the run knew of.
+func (s *Store) written(ctx context.Context, a *append_) (*appended, error) {
 	if len(a.rows) == 0 {
-		return nil // a checkpoint alone: refused means refused
+		return nil, nil // a checkpoint alone: refused means refused
 	}
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	var rows []dbsqlc.EventsAfterRow
-	err := s.repeat(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
-		return err
-	})
+	rows, err := dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
 	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
-		return err
+		return nil, err
 	}
 	last := rows[len(rows)-1]
-	a.out = &dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt}
+	out := &appended{EventAppendRow: dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}}
 	if last.State != nil {
-		a.out.State = *last.State
+		out.State = *last.State
 		asked := a.rows[len(a.rows)-1].state
-		a.out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
+		out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
 	}
-	return nil
+	return out, nil
 }
 
 func encodeEvent(e a2a.Event) (eventRow, error) {
@@ -179,43 +190,28 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
 }
 
-// flushAppends writes batches of several runs in one transaction. One that has its answer is
-// done: an earlier try wrote it, and failed with others.
-func (s *Store) flushAppends(ctx context.Context, items []*append_) error {
+// flushAppends writes batches of several runs in one transaction. A batch without a row is fenced.
+func (s *Store) flushAppends(ctx context.Context, items []*append_) ([]*appended, error) {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	items = slices.DeleteFunc(items, (*append_).done)
-	if len(items) == 0 {
-		return nil
-	}
-	slices.SortFunc(items, func(a, b *append_) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
-	p := s.appendParams(items)
-	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.lease.HasPush })
-	left, err := s.appendItems(ctx, items, p)
-	if len(left) > 0 && !p.WithPush {
-		// Fenced, or somebody has set a webhook since the claim: once more, with its head.
-		p = s.appendParams(left)
-		p.WithPush = true
-		_, err = s.appendItems(ctx, left, p)
-	}
-	return err
-}
-
-// appendItems runs the statement, and returns the batches that were left out.
-func (s *Store) appendItems(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (left []*append_, err error) {
-	rows, err := s.appendRows(ctx, items, p)
+	ordered := slices.Clone(items)
+	slices.SortFunc(ordered, func(a, b *append_) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
+	p := s.appendParams(ordered)
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.push })
+	written, err := s.appendRows(ctx, ordered, p)
 	if err != nil {
 		return nil, err
 	}
-	for i := range rows {
-		it := items[rows[i].Pos-1]
-		it.out, it.lease.HasPush = &rows[i], rows[i].HasPush
+	s.counters.appends.add(len(written.rows))
+	made := make(map[*append_]*appended, len(items))
+	for _, r := range written.rows {
+		made[ordered[r.Pos-1]] = &appended{r, r.HasPush && written.push}
 	}
-	s.counters.appends.add(len(rows))
-	if len(rows) < len(items) {
-		left = slices.DeleteFunc(slices.Clone(items), (*append_).done)
+	out := make([]*appended, len(items))
+	for i, it := range items {
+		out[i] = made[it]
 	}
-	return left, nil
+	return out, nil
 }
 
 // ends reports whether the batch ends the turn.
@@ -290,21 +286,26 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	return p
 }
 
+type appendedRows struct {
+	rows []dbsqlc.EventAppendRow
+	push bool // there are webhooks with something to deliver
+}
+
 // appendRows runs the statement: by itself, or with what must be in the same transaction
 // where artifacts are folded, tasks have webhooks or batches have ids.
-func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (rows []dbsqlc.EventAppendRow, err error) {
+func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (appendedRows, error) {
 	named := slices.ContainsFunc(items, func(it *append_) bool { return it.batch.ID != "" })
 	if !p.WithPush && !named {
-		return dbsqlc.New(s.work).EventAppend(ctx, p)
+		rows, err := dbsqlc.New(s.work).EventAppend(ctx, p)
+		return appendedRows{rows: rows}, err
 	}
-	push := false
-	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		if rows, err = q.EventAppend(ctx, p); err != nil {
-			return err
+	return committed(ctx, s.work, func(q *dbsqlc.Queries) (out appendedRows, err error) {
+		if out.rows, err = q.EventAppend(ctx, p); err != nil {
+			return out, err
 		}
 		var ended []pgtype.UUID
 		var m moved
-		for _, r := range rows {
+		for _, r := range out.rows {
 			if r.Folded {
 				ended = append(ended, r.ID)
 			}
@@ -312,21 +313,17 @@ func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.Event
 		}
 		if len(ended) > 0 {
 			if err := q.ArtifactFold(ctx, ended); err != nil {
-				return err
+				return out, err
 			}
 		}
 		if named {
-			if err := q.BatchesAdd(ctx, batchIDs(items, rows)); err != nil {
-				return err
+			if err := q.BatchesAdd(ctx, batchIDs(items, out.rows)); err != nil {
+				return out, err
 			}
 		}
-		push, err = m.heads(ctx, q)
-		return err
+		out.push, err = m.heads(ctx, q)
+		return out, err
 	})
-	if push && err == nil {
-		s.cfg.Wake(KeyPush)
-	}
-	return rows, err
 }
 
 // batchIDs are the ids of the batches that were written, with their answers.

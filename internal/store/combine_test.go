@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,15 +33,24 @@ type writer struct {
 	flushes [][]int // guarded by mu
 }
 
-func newWriter(t *testing.T, gated bool) (*writer, *combiner[thing]) {
+func newWriter(t *testing.T, gated bool) (*writer, *combiner[thing, int]) {
 	w := &writer{t: t, started: make(chan []int, 10_000)}
 	if gated {
 		w.gate = make(chan struct{})
 	}
-	return w, &combiner[thing]{flush: w.flush, size: func(x *thing) int { return x.bytes }}
+	return w, newCombiner(w.flush, func(x *thing) int { return x.bytes }, 0, slog.New(slog.DiscardHandler))
 }
 
-func (w *writer) flush(_ context.Context, items []*thing) error {
+// put writes a thing and holds its result against it.
+func put(ctx context.Context, c *combiner[thing, int], x *thing) error {
+	got, err := c.do(ctx, x)
+	if err == nil && got != x.n || err != nil && got != 0 {
+		return fmt.Errorf("the result of thing %d is %d, with error %w", x.n, got, err)
+	}
+	return err
+}
+
+func (w *writer) flush(_ context.Context, items []*thing) ([]int, error) {
 	if n := w.busy.Add(1); n > max(w.most, 1) {
 		w.t.Errorf("%d flushes at once", n)
 	}
@@ -58,16 +69,16 @@ func (w *writer) flush(_ context.Context, items []*thing) error {
 	defer w.mu.Unlock()
 	w.flushes = append(w.flushes, ns)
 	if bad {
-		return fmt.Errorf("flush: %w", &pgconn.PgError{Code: "22P02", Message: fmt.Sprint(ns)})
+		return ns, fmt.Errorf("flush: %w", &pgconn.PgError{Code: "22P02", Message: fmt.Sprint(ns)})
 	}
-	return nil
+	return ns, nil
 }
 
 func TestLoneCallerWritesAtOnce(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, false)
 	for i := range 3 {
-		if err := c.do(t.Context(), &thing{n: i}); err != nil {
+		if err := put(t.Context(), c, &thing{n: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,9 +93,9 @@ func want[T any](t *testing.T, want, got T) {
 }
 
 // gather starts the calls in order, behind one that holds the writer; it returns their results when open was called often enough.
-func (w *writer) gather(c *combiner[thing], things []*thing) (results func() []error) {
+func (w *writer) gather(c *combiner[thing, int], things []*thing) (results func() []error) {
 	first := make(chan error, 1)
-	go func() { first <- c.do(w.t.Context(), &thing{n: -1}) }()
+	go func() { first <- put(w.t.Context(), c, &thing{n: -1}) }()
 	<-w.started
 	queued := func(n int) {
 		for {
@@ -100,7 +111,7 @@ func (w *writer) gather(c *combiner[thing], things []*thing) (results func() []e
 	errs := make([]error, len(things))
 	var wg sync.WaitGroup
 	for i, x := range things {
-		wg.Go(func() { errs[i] = c.do(w.t.Context(), x) })
+		wg.Go(func() { errs[i] = put(w.t.Context(), c, x) })
 		queued(i + 1)
 	}
 	return func() []error {
@@ -130,7 +141,7 @@ func TestManyWhoWaitHaveMoreWriters(t *testing.T) {
 	var rest []func() error
 	later := func(n int) {
 		done := make(chan error, 1)
-		go func() { done <- c.do(t.Context(), &thing{n: n}) }()
+		go func() { done <- put(t.Context(), c, &thing{n: n}) }()
 		rest = append(rest, func() error { return <-done })
 	}
 	// come brings them one by one, behind others.
@@ -186,7 +197,7 @@ func TestThoseThatComeWhileOneWritesShareAFlush(t *testing.T) {
 	want(t, make([]error, 4), results())
 	// The next one finds nobody writing.
 	go func() { w.gate <- struct{}{} }()
-	if err := c.do(t.Context(), &thing{n: 9}); err != nil {
+	if err := put(t.Context(), c, &thing{n: 9}); err != nil {
 		t.Error(err)
 	}
 	want(t, [][]int{{-1}, {0, 1, 2, 3}, {9}}, w.flushes)
@@ -232,16 +243,22 @@ func sized(sizes ...int) []*thing {
 func TestBadItemFailsAlone(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, true)
-	things := numbers(4)
+	things := numbers(6)
 	things[1].bad = true
 	results := w.gather(c, things)
 	w.gate <- struct{}{}
-	want(t, []int{0, 1, 2, 3}, <-w.started)
+	want(t, []int{0, 1, 2, 3, 4, 5}, <-w.started)
+	w.most = combineWriters
 	w.gate <- struct{}{}
-	for i := range things { // once more, one by one
-		want(t, []int{i}, <-w.started)
+	var again []int
+	for range things { // once more, each by itself
+		one := <-w.started
+		want(t, 1, len(one))
+		again = append(again, one...)
 		w.gate <- struct{}{}
 	}
+	slices.Sort(again)
+	want(t, []int{0, 1, 2, 3, 4, 5}, again)
 	for i, err := range results() {
 		var pe *pgconn.PgError
 		if i == 1 && (!errors.As(err, &pe) || pe.Message != "[1]") || i != 1 && err != nil {
@@ -253,7 +270,7 @@ func TestBadItemFailsAlone(t *testing.T) {
 func TestLoneBadItemIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	w, c := newWriter(t, false)
-	if err := c.do(t.Context(), &thing{bad: true}); err == nil {
+	if err := put(t.Context(), c, &thing{bad: true}); err == nil {
 		t.Error("do = nil for a bad item")
 	}
 	want(t, 1, len(w.flushes))
@@ -264,11 +281,11 @@ func TestOtherErrorsAreEverybodys(t *testing.T) {
 	down := errors.New("down")
 	w, c := newWriter(t, true)
 	flush := c.flush
-	c.flush = func(ctx context.Context, items []*thing) error {
-		if err := flush(ctx, items); err != nil || len(items) == 1 {
-			return err
+	c.flush = func(ctx context.Context, items []*thing) ([]int, error) {
+		if ns, err := flush(ctx, items); err != nil || len(items) == 1 {
+			return ns, err
 		}
-		return down
+		return nil, down
 	}
 	results := w.gather(c, numbers(3))
 	w.gate <- struct{}{}
@@ -288,9 +305,9 @@ func TestCallerStaysForItsResult(t *testing.T) {
 	w, c := newWriter(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- c.do(t.Context(), &thing{n: 1}) }()
+	go func() { first <- put(t.Context(), c, &thing{n: 1}) }()
 	<-w.started
-	go func() { second <- c.do(ctx, &thing{n: 2}) }()
+	go func() { second <- put(ctx, c, &thing{n: 2}) }()
 	cancel()
 	w.gate <- struct{}{}
 	want(t, []int{2}, <-w.started)
@@ -323,7 +340,7 @@ func manyCallers(t *testing.T, crowd int) {
 	for i := range callers {
 		wg.Go(func() {
 			for j := range each {
-				if err := c.do(t.Context(), &thing{n: i*each + j}); err != nil {
+				if err := put(t.Context(), c, &thing{n: i*each + j}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -347,5 +364,52 @@ func manyCallers(t *testing.T, crowd int) {
 	}
 	if c.writers > 0 || c.called || len(c.queue) != 0 {
 		t.Errorf("busy %v with %d items when all is done", c.writers, len(c.queue))
+	}
+}
+
+// What fails a group for one of its items is not that of the others: they are written by themselves, each with
+// its own answer, and whoever comes meanwhile is not held up.
+func TestErrorsThatMayBeOfOneItem(t *testing.T) {
+	t.Parallel()
+	for code, apart := range map[string]bool{
+		"22P02": true, "23505": true, "54000": true, "55P03": true, "57014": true, "40P01": true, "40001": true,
+		"57P01": false, "08006": false, "53300": false, "42P01": false, "XX000": false, "25006": false,
+	} {
+		if got := ofOne(fmt.Errorf("append: %w", &pgconn.PgError{Code: code})); got != apart {
+			t.Errorf("%s is of one item: %t, want %t", code, got, apart)
+		}
+	}
+}
+
+// A flush that panics fails its own items. It leaves no writer that never ends.
+func TestPanicInAFlushLeavesTheCombinerUsable(t *testing.T) {
+	t.Parallel()
+	w, c := newWriter(t, true)
+	w.most = combineWriters
+	flush := c.flush
+	c.flush = func(ctx context.Context, items []*thing) ([]int, error) {
+		ns, err := flush(ctx, items)
+		if slices.Contains(ns, 1) {
+			panic("planted")
+		}
+		return ns, err
+	}
+	results := w.gather(c, numbers(3))
+	close(w.gate)
+	for i, err := range results() {
+		if err == nil || !strings.Contains(err.Error(), "planted") {
+			t.Errorf("thing %d: error = %v, want the panic", i, err)
+		}
+	}
+	for i := range 2 * combineWriters {
+		if err := put(t.Context(), c, &thing{n: 1}); err == nil {
+			t.Error("the flush did not panic")
+		}
+		if err := put(t.Context(), c, &thing{n: 100 + i}); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.writers != 0 || c.called || len(c.queue) > 0 {
+		t.Errorf("at rest there are %d writers (called %t) and %d who wait", c.writers, c.called, len(c.queue))
 	}
 }

@@ -69,13 +69,13 @@ func (c *counters) rescue(fate string) {
 	}
 }
 
-// append_ counts the states that a batch of a run went through. A run begins in working.
-func (c *counters) append_(a *append_) {
+// appendedBatch counts the states that a batch of a run went through. A run begins in working.
+func (c *counters) appendedBatch(a *append_, out *appended) {
 	state := int16(a2a.StateWorking)
 	for i := range a.rows {
 		next := a.rows[i].state
-		if a.out.Requeued && i == len(a.rows)-1 {
-			next = a.out.State
+		if out.Requeued && i == len(a.rows)-1 {
+			next = out.State
 		}
 		if next > 0 && next != state {
 			state = next

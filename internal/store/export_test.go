@@ -47,7 +47,10 @@ func HoldAppends(s *Store) (queued func(n int), release func()) {
 // HoldSubmits is HoldAppends for new tasks without a key.
 func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.hold() }
 
-func (c *combiner[T]) hold() (queued func(n int), release func()) {
+// HoldKeyed is HoldAppends for new tasks with a key.
+func HoldKeyed(s *Store) (queued func(n int), release func()) { return s.keyed.hold() }
+
+func (c *combiner[I, R]) hold() (queued func(n int), release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.writers > 0 {

@@ -36,27 +36,27 @@ var ErrNoKey = errors.New("no such API key")
 // CreateAPIKey stores a new key with the SHA-256 of its secret, and returns it with the times
 // that the database gave it. It is good for as long as life, or until it is revoked if that is 0.
 func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, life time.Duration) (APIKey, error) {
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	r, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (dbsqlc.APIKeyInsertRow, error) {
 		r, err := q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
 			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
 			Life: pgtype.Interval{Microseconds: life.Microseconds(), Valid: life > 0},
 		})
 		if err != nil {
-			return err
+			return r, err
 		}
-		k.CreatedAt, k.ExpiresAt = r.CreatedAt.Time.UTC(), timeOrZero(r.ExpiresAt)
 		detail := map[string]any{"key": k.ID, "scopes": k.Scopes}
 		if k.Agents != nil {
 			detail["agents"] = k.Agents
 		}
 		if life > 0 {
-			detail["expires"] = k.ExpiresAt
+			detail["expires"] = timeOrZero(r.ExpiresAt)
 		}
-		return s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: detail})
+		return r, s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: detail})
 	})
 	if err != nil {
-		return APIKey{}, fmt.Errorf("create API key: %w", err)
+		return APIKey{}, fmt.Errorf("create API key: %w", unavailable(err))
 	}
+	k.CreatedAt, k.ExpiresAt = r.CreatedAt.Time.UTC(), timeOrZero(r.ExpiresAt)
 	return k, nil
 }
 
@@ -89,7 +89,7 @@ func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [
 // UseAPIKey notes that somebody has signed in with a key, once a minute at most.
 func (s *Store) UseAPIKey(ctx context.Context, id string) error {
 	if err := dbsqlc.New(s.work).APIKeyUsed(ctx, id); err != nil {
-		return fmt.Errorf("note the use of API key %s: %w", id, err)
+		return fmt.Errorf("note the use of API key %s: %w", id, unavailable(err))
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 		return s.record(ctx, q, Action{Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id}})
 	})
 	if err != nil {
-		return fmt.Errorf("revoke API key: %w", err)
+		return fmt.Errorf("revoke API key: %w", unavailable(err))
 	}
 	s.cfg.Wake(KeyAPIKeys)
 	return nil
@@ -143,11 +143,11 @@ func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	rand.Read(fresh)
 	q := dbsqlc.New(s.work)
 	if err := q.ServerKeyMake(ctx, name, fresh); err != nil {
-		return nil, fmt.Errorf("make server key: %w", err)
+		return nil, fmt.Errorf("make server key: %w", unavailable(err))
 	}
 	key, err := q.ServerKey(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("read server key: %w", err)
+		return nil, fmt.Errorf("read server key: %w", unavailable(err))
 	}
 	return key, nil
 }

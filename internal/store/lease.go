@@ -91,14 +91,12 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	for i := range p.Uids {
 		p.Uids[i] = pgID(NewUID())
 	}
-	var rows []dbsqlc.TaskClaimRow
-	var err error
+	claim := dbsqlc.New(c.store.claims).TaskClaim
 	if ask.Running > 0 {
 		p.Capacity = int32(ask.Running)
-		rows, err = c.store.claimCounted(ctx, p)
-	} else {
-		rows, err = dbsqlc.New(c.store.claims).TaskClaim(ctx, p)
+		claim = c.store.claimCounted
 	}
+	rows, err := claim(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
 	}
@@ -157,24 +155,28 @@ func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 	return order, floors
 }
 
+// errBusy says that another process does it.
+var errBusy = errors.New("another process is at it")
+
 // claimCounted claims where runs are counted: one process at a time, since the count must see
 // the leases of the claim before. If another is at it, and stays so for a while, there is
 // nothing: the next look finds what is left.
-func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) (rows []dbsqlc.TaskClaimRow, err error) {
+func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
 	const tries = 20
 	wait := time.NewTicker(2 * time.Millisecond)
 	defer wait.Stop()
 	for range tries {
-		busy := false
-		err = s.inTx(ctx, s.claims, func(q *dbsqlc.Queries) error {
+		rows, err := committed(ctx, s.claims, func(q *dbsqlc.Queries) ([]dbsqlc.TaskClaimRow, error) {
 			free, err := q.AgentLock(ctx, agentClass, p.Queue)
-			if busy = !free; err != nil || busy {
-				return err
+			if err == nil && !free {
+				err = errBusy
 			}
-			rows, err = q.TaskClaim(ctx, p)
-			return err
+			if err != nil {
+				return nil, err
+			}
+			return q.TaskClaim(ctx, p)
 		})
-		if err != nil || !busy {
+		if !errors.Is(err, errBusy) {
 			return rows, err
 		}
 		select {
@@ -301,11 +303,7 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 // held are left alone.
 func (s *Store) Release(ctx context.Context, leases []*Lease) error {
 	ids, epochs := columns(leases)
-	var agents []string
-	err := s.repeat(ctx, func() (err error) {
-		agents, err = dbsqlc.New(s.work).LeaseRelease(ctx, ids, epochs)
-		return err
-	})
+	agents, err := repeated(ctx, s, func(int) ([]string, error) { return dbsqlc.New(s.work).LeaseRelease(ctx, ids, epochs) })
 	if err != nil {
 		return fmt.Errorf("release leases: %w", err)
 	}
@@ -340,54 +338,60 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 	for _, pol := range policies {
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
-	var rows []dbsqlc.LeaseRescueRow
-	var waits []string
-	push := false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		free, err := q.ChoreLock(ctx, choreClass, choreRescue)
-		if err != nil || !free {
-			return err
-		}
-		if waits, err = q.WaitsAnchor(ctx, int32(batch)); err != nil {
-			return err
-		}
-		if rows, err = q.LeaseRescue(ctx, p); err != nil {
-			return err
-		}
-		var ended, fold []pgtype.UUID
-		var m moved
-		for _, r := range rows {
-			if r.Fate == "fail" {
-				ended = append(ended, r.ID)
-			}
-			if r.Folded {
-				fold = append(fold, r.ID)
-			}
-			m.add(r.ID, r.HasPush && r.Fate != "retry", true)
-		}
-		if err := q.CheckpointsDelete(ctx, ended); err != nil {
-			return err
-		}
-		if len(fold) > 0 {
-			if err := q.ArtifactFold(ctx, fold); err != nil {
-				return err
-			}
-		}
-		push, err = m.heads(ctx, q)
-		return err
-	})
+	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (rescued, error) { return rescueIn(ctx, q, p, batch) })
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))
 	}
-	if push {
+	if out.push {
 		s.cfg.Wake(KeyPush)
 	}
-	for _, r := range rows {
+	for _, r := range out.rows {
 		s.counters.rescue(r.Fate)
 		s.cfg.Wake("ready:" + r.Agent) // it waits again, or has made room
 		if r.Fate != "retry" {
 			s.cfg.Committed(r.ID.Bytes, nil)
 		}
 	}
-	return len(rows), s.anchored(ctx, waits, batch)
+	return len(out.rows), s.anchored(ctx, out.waits, batch)
+}
+
+// rescued is what the transaction of a rescue has made.
+type rescued struct {
+	rows  []dbsqlc.LeaseRescueRow
+	waits []string // what WaitsAnchor has made due
+	push  bool
+}
+
+func rescueIn(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LeaseRescueParams, batch int) (out rescued, err error) {
+	free, err := q.ChoreLock(ctx, choreClass, choreRescue)
+	if err != nil || !free {
+		return out, err
+	}
+	if out.waits, err = q.WaitsAnchor(ctx, int32(batch)); err != nil {
+		return out, err
+	}
+	if out.rows, err = q.LeaseRescue(ctx, p); err != nil {
+		return out, err
+	}
+	var ended, fold []pgtype.UUID
+	var m moved
+	for _, r := range out.rows {
+		if r.Fate == "fail" {
+			ended = append(ended, r.ID)
+		}
+		if r.Folded {
+			fold = append(fold, r.ID)
+		}
+		m.add(r.ID, r.HasPush && r.Fate != "retry", true)
+	}
+	if err := q.CheckpointsDelete(ctx, ended); err != nil {
+		return out, err
+	}
+	if len(fold) > 0 {
+		if err := q.ArtifactFold(ctx, fold); err != nil {
+			return out, err
+		}
+	}
+	out.push, err = m.heads(ctx, q)
+	return out, err
 }

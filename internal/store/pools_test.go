@@ -93,10 +93,10 @@ const (
 // readOnRuns are those functions. What a request, a stream or a webhook reads goes through as, reads
 // or signIns.
 var readOnRuns = map[string]string{
-	"Inputs": ofRuns, "committed": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
+	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
 	"Ended": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"CheckSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "get": ofUpkeep,
-	"Retire": ofUpkeep, "turn": ofUpkeep,
+	"turn":    ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
 	"APIKeys": ofOperator, "ListPushes": ofOperator, "PushTries": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
 	"Purge": ofOperator,

@@ -31,9 +31,11 @@ type fault struct {
 	match    func(request []byte) bool
 	answered bool   // PostgreSQL gets the request and only its answer is lost
 	frozen   bool   // the connections stay open, and nothing passes through them any more
+	again    bool   // and to every later one, until the proxy is disarmed
 	away     int    // how many connections are refused then
 	then     func() // is called between the loss and the first new connection, if not nil
 	fired    chan struct{}
+	fire     func() // closes fired
 }
 
 func newProxy(t *testing.T, databaseURL string) (p *proxy, proxied string) {
@@ -66,8 +68,16 @@ func (p *proxy) arm(f fault) (fired <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.fired = make(chan struct{})
+	f.fire = sync.OnceFunc(func() { close(f.fired) })
 	p.fault = &f
 	return f.fired
+}
+
+// disarm lets all requests pass from now on.
+func (p *proxy) disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = nil
 }
 
 // What a request is, by its first message: pgx sends a request in one piece.
@@ -161,7 +171,9 @@ func (p *proxy) take(request []byte) *fault {
 	if f == nil || !f.match(request) {
 		return nil
 	}
-	p.fault = nil
+	if !f.again {
+		p.fault = nil
+	}
 	return f
 }
 
@@ -174,7 +186,7 @@ func (p *proxy) happen(f *fault) {
 	} else {
 		p.breakAll(f.away)
 	}
-	close(f.fired)
+	f.fire()
 }
 
 // freeze makes every connection that there is pass nothing on: a machine that lost its power, or a firewall that forgot them.

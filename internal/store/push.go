@@ -46,6 +46,7 @@ const KeyPush = "push"
 // goes on where it stands in the log. It delivers what comes after now. Errors for the
 // caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
 func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
+	push := &p
 	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
@@ -54,7 +55,7 @@ func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID
 		if err != nil {
 			return err
 		}
-		return setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, &p, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
+		return setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, push, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
 	})
 	if err != nil {
 		return fmt.Errorf("set webhook: %w", unavailable(err))
@@ -276,32 +277,43 @@ func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal b
 }
 
 func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
-	more, replaced, up := false, false, false
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
-		more, err = q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Terminal: terminal})
-		if replaced = errors.Is(err, pgx.ErrNoRows); replaced {
-			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
+	seq := &d.Seq
+	more, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (bool, error) {
+		more, err := q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: seq, Terminal: terminal})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, errReplaced
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := s.writeTry(ctx, q, d, t, outcome); err != nil {
-			return err
+			return false, err
 		}
-		up, err = destinationUp(ctx, q, d)
-		return err
+		up, err := destinationUp(ctx, q, d)
+		return more || up, err
 	})
+	if errors.Is(err, errReplaced) {
+		return s.replaced(ctx, d)
+	}
 	if err != nil {
 		return fmt.Errorf("record delivery: %w", unavailable(err))
 	}
-	if replaced {
-		s.cfg.Wake(KeyPush)
-		return ErrLeaseLost
-	}
-	if more || up {
+	if more {
 		s.cfg.Wake(KeyPush)
 	}
 	return nil
+}
+
+// errReplaced says that the webhook is another process's by now, or was set again.
+var errReplaced = errors.New("webhook replaced")
+
+// replaced frees a webhook of which nothing was recorded, and returns ErrLeaseLost.
+func (s *Store) replaced(ctx context.Context, d *Delivery) error {
+	if err := s.ReleasePush(ctx, d); err != nil {
+		return err
+	}
+	s.cfg.Wake(KeyPush)
+	return ErrLeaseLost
 }
 
 // destinationUp closes the breaker of a destination that answers. If it had failed, what is parked there may go on.
@@ -329,57 +341,63 @@ type Failure struct {
 	Breaker *Breaker // nil: the destination is not to blame
 }
 
+// failed is what the transaction of a failed try has made.
+type failed struct {
+	disabled bool
+	up       bool // the destination answers again
+}
+
 // Failed records a failed try, and reports whether the destination is disabled. The errors
 // are those of Delivered.
 func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
-	replaced, up := false, false
-	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
-			ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
-		})
-		if err != nil {
-			return err
-		}
-		if replaced = n == 0; replaced {
-			return q.PushReleased(ctx, pgID(d.Row), d.Epoch)
-		}
-		if err := s.writeTry(ctx, q, d, t, "failed"); err != nil {
-			return err
-		}
-		if f.Breaker == nil && t.Status == 0 {
-			return nil
-		}
-		if f.Breaker == nil { // it answers: what is wrong is this webhook alone
-			up, err = destinationUp(ctx, q, d)
-			return err
-		}
-		before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
-			Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
-			MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
-		})
-		if err != nil {
-			return err
-		}
-		if disabled = down.Disabled; !disabled || before {
-			return nil
-		}
-		return s.record(ctx, q, Action{Name: ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
-	})
+	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (failed, error) { return s.failedIn(ctx, q, d, t, f) })
+	if errors.Is(err, errReplaced) {
+		return false, s.replaced(ctx, d)
+	}
 	if err != nil {
 		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))
 	}
-	if replaced {
-		s.cfg.Wake(KeyPush)
-		return false, ErrLeaseLost
-	}
-	if up {
+	if out.up {
 		s.cfg.Wake(KeyPush)
 	}
-	return disabled, nil
+	return out.disabled, nil
+}
+
+func (s *Store) failedIn(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t *Try, f Failure) (out failed, err error) {
+	n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
+		ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
+	})
+	if err != nil {
+		return out, err
+	}
+	if n == 0 {
+		return out, errReplaced
+	}
+	if err := s.writeTry(ctx, q, d, t, "failed"); err != nil {
+		return out, err
+	}
+	if f.Breaker == nil && t.Status == 0 {
+		return out, nil
+	}
+	if f.Breaker == nil { // it answers: what is wrong is this webhook alone
+		out.up, err = destinationUp(ctx, q, d)
+		return out, err
+	}
+	before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return out, err
+	}
+	down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
+		Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
+		MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
+	})
+	if err != nil {
+		return out, err
+	}
+	if out.disabled = down.Disabled; !out.disabled || before {
+		return out, nil
+	}
+	return out, s.record(ctx, q, Action{Name: ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
 }
 
 // ReleasePush gives a webhook back untried.

@@ -135,7 +135,7 @@ func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq}})
 	})
 	if err != nil {
-		return fmt.Errorf("replay webhook: %w", err)
+		return fmt.Errorf("replay webhook: %w", unavailable(err))
 	}
 	s.cfg.Wake(KeyPush)
 	return nil
@@ -144,18 +144,18 @@ func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 // EnableDestination lets a destination that rests or is disabled be called again at once. It
 // reports whether there was anything to mend.
 func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
-	var n int64
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) (err error) {
-		if n, err = q.DestinationEnable(ctx, tenant, origin); err != nil || n == 0 {
-			return err
+	n, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (int64, error) {
+		n, err := q.DestinationEnable(ctx, tenant, origin)
+		if err != nil || n == 0 {
+			return n, err
 		}
 		if err := q.PushListLook(ctx, tenant, origin); err != nil {
-			return err
+			return n, err
 		}
-		return s.record(ctx, q, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
+		return n, s.record(ctx, q, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
 	})
 	if err != nil {
-		return false, fmt.Errorf("enable destination: %w", err)
+		return false, fmt.Errorf("enable destination: %w", unavailable(err))
 	}
 	s.cfg.Wake(KeyPush)
 	return n > 0, nil
@@ -175,22 +175,20 @@ type PushSweep struct {
 // reports whether there may be more. What is under way or settled stays. If another process
 // is at it already it does nothing.
 func (s *Store) SweepPushes(ctx context.Context, w PushSweep) (more bool, err error) {
-	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		more = false
+	more, err = committed(ctx, s.work, func(q *dbsqlc.Queries) (bool, error) {
 		free, err := q.ChoreLock(ctx, choreClass, chorePushSweep)
 		if err != nil || !free {
-			return err
+			return false, err
 		}
 		if _, err := q.PushSweepDestinations(ctx, pgInterval(w.Forget)); err != nil || w.Keep <= 0 {
-			return err
+			return false, err
 		}
 		tries, err := q.PushSweepTries(ctx, pgInterval(w.Keep), int32(w.Batch))
 		if err != nil {
-			return err
+			return false, err
 		}
 		deleted, err := q.PushSweepDeleted(ctx, pgInterval(w.Keep), int32(w.Batch))
-		more = tries == int64(w.Batch) || deleted == int64(w.Batch)
-		return err
+		return tries == int64(w.Batch) || deleted == int64(w.Batch), err
 	})
 	if err != nil {
 		return false, fmt.Errorf("sweep webhooks: %w", unavailable(err))
@@ -209,7 +207,7 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 	for after := (a2a.ID{}); ; {
 		rows, err := q.PushSecrets(ctx, pgID(after), page)
 		if err != nil {
-			return changed, fmt.Errorf("read sealed secrets: %w", err)
+			return changed, fmt.Errorf("read sealed secrets: %w", unavailable(err))
 		}
 		for _, r := range rows {
 			after = r.ID.Bytes
@@ -223,7 +221,7 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 			}
 			n, err := q.PushReseal(ctx, dbsqlc.PushResealParams{ID: r.ID, Token: token, Credentials: credentials, OldToken: r.Token, OldCredentials: r.Credentials})
 			if err != nil {
-				return changed, fmt.Errorf("store resealed secret: %w", err)
+				return changed, fmt.Errorf("store resealed secret: %w", unavailable(err))
 			}
 			changed += int(n)
 		}

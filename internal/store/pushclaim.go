@@ -118,6 +118,13 @@ func (c *pushClaim) round(ctx context.Context) ([]Delivery, error) {
 	return out, nil
 }
 
+// pushClaimed is what the transaction of a claim has made.
+type pushClaimed struct {
+	rows  []Delivery
+	mine  map[string]bool // origins of which it had the lock
+	taken string          // the last of those that another process has
+}
+
 // claim takes what it can of webhooks, and returns those that are left of origins that it
 // could fill.
 func (c *pushClaim) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out []Delivery, full []dbsqlc.PushFrontRow, err error) {
@@ -127,51 +134,52 @@ func (c *pushClaim) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out 
 	}
 	slices.Sort(origins)
 	origins = slices.Compact(origins)
-	var claimed []Delivery
-	mine := make(map[string]bool, len(origins))
-	err = c.s.inTx(ctx, c.s.work, func(q *dbsqlc.Queries) error {
-		claimed = nil
+	claimed, err := committed(ctx, c.s.work, func(q *dbsqlc.Queries) (out pushClaimed, err error) {
 		if c.wait != "" {
 			if err := q.PushOriginWait(ctx, originClass, c.wait); err != nil {
-				return err
+				return out, err
 			}
 		}
 		tried, err := q.PushOriginsTry(ctx, originClass, origins)
 		if err != nil {
-			return err
+			return out, err
 		}
+		out.mine = make(map[string]bool, len(origins))
 		p := dbsqlc.PushClaimParams{Cap: int64(c.perOrigin), Max: int32(c.limit), Lease: pgInterval(c.lease)}
 		for _, t := range tried {
-			if mine[t.Origin] = t.Mine; t.Mine {
+			if out.mine[t.Origin] = t.Mine; t.Mine {
 				p.Origins = append(p.Origins, t.Origin)
 			} else {
-				c.taken = t.Origin
+				out.taken = t.Origin
 			}
 		}
 		for _, r := range open {
-			if mine[r.Origin] {
+			if out.mine[r.Origin] {
 				p.Ids = append(p.Ids, r.ID)
 			}
 		}
 		if len(p.Ids) == 0 {
-			return nil
+			return out, nil
 		}
-		claimed, err = claimThese(ctx, q, p)
-		return err
+		out.rows, err = claimThese(ctx, q, p)
+		return out, err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	has := make(map[a2a.ID]bool, len(claimed))
-	for i := range claimed {
-		has[claimed[i].Row] = true
+	if claimed.taken != "" {
+		c.taken = claimed.taken
+	}
+	has := make(map[a2a.ID]bool, len(claimed.rows))
+	for i := range claimed.rows {
+		has[claimed.rows[i].Row] = true
 	}
 	for _, r := range open {
-		if r.Part < 3 && mine[r.Origin] && !has[r.ID.Bytes] {
+		if r.Part < 3 && claimed.mine[r.Origin] && !has[r.ID.Bytes] {
 			full = append(full, r)
 		}
 	}
-	return claimed, full, nil
+	return claimed.rows, full, nil
 }
 
 // claimThese claims webhooks and settles what each delivers.
@@ -219,14 +227,11 @@ func (c *pushClaim) park(ctx context.Context, rows []dbsqlc.PushFrontRow) error 
 			p.Tenants, p.Origins = append(p.Tenants, r.Tenant), append(p.Origins, r.Origin)
 		}
 	}
-	var parked int64
-	err := c.s.inTx(ctx, c.s.work, func(q *dbsqlc.Queries) error {
+	parked, err := committed(ctx, c.s.work, func(q *dbsqlc.Queries) (int64, error) {
 		if err := q.PushListAdd(ctx, p.Tenants, p.Origins); err != nil {
-			return err
+			return 0, err
 		}
-		n, err := q.PushPark(ctx, p)
-		parked = n
-		return err
+		return q.PushPark(ctx, p)
 	})
 	if err != nil {
 		return fmt.Errorf("park webhooks: %w", err)

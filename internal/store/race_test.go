@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -232,30 +233,72 @@ func TestLostAnswerOfTheBatchesWithNewWebhooks(t *testing.T) {
 	}
 }
 
-// A batch that is written has no error, whatever becomes of those that the second transaction writes.
-func TestWrittenBatchHasNoErrorOfAnother(t *testing.T) {
+// A row that somebody has locked holds up its own run, which waits. The runs that share a statement with it go on, and
+// neither is told of an error.
+func TestLockedRowHoldsUpItsOwnRunAlone(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"the task":    "SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE",
+		"the webhook": "SELECT FROM a2a.push_configs WHERE task_id = $1 FOR UPDATE",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			s := f.replica("r1", func(c *store.Config) { c.LockTimeout = 100 * time.Millisecond })
+			end := []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}
+			leases, batches := f.hooked(func(int) store.Batch { return store.Batch{Events: end} })
+			const locked = 1
+			release := f.hold(lock, leases[locked].TaskID)
+			over := make(chan []result, 1)
+			go func() { over <- f.together(s, leases, batches) }()
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE state = 100") < len(leases)-1 {
+				select {
+				case <-tick.C:
+				case <-f.ctx.Done():
+					t.Fatal("the others wait too")
+				}
+			}
+			if n := len(f.log(leases[locked].TaskID)); n != 2 {
+				t.Errorf("the locked task has %d events, want 2", n)
+			}
+			select {
+			case res := <-over:
+				t.Errorf("an append gave up: %+v", res)
+			default:
+			}
+			release()
+			for i, r := range <-over {
+				if n := len(f.log(leases[i].TaskID)); r.err != nil || n != 4 || leases[i].LastSeq != 4 {
+					t.Errorf("append %d: %v; %d events, the lease is at %d", i, r.err, n, leases[i].LastSeq)
+				}
+			}
+			f.wantHeads("in the end", 3)
+			f.invariants()
+		})
+	}
+}
+
+// An append that waits for a row ends with its context, and nothing of it is written.
+func TestAppendToALockedTaskEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	s := f.replica("r1", func(c *store.Config) { c.LockTimeout = 100 * time.Millisecond })
-	end := []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}
-	leases, batches := f.hooked(func(int) store.Batch { return store.Batch{Events: end} })
-	release := f.hold("SELECT FROM a2a.push_configs FOR UPDATE")
-	res := f.together(s, leases, batches)
-	release()
-	for i, r := range res {
-		if hooked := i%2 == 1; (r.err != nil) != hooked || errors.Is(r.err, store.ErrLeaseLost) {
-			t.Errorf("append %d: %v", i, r.err)
-		}
-		want := map[bool]int64{false: 4, true: 2}[i%2 == 1]
-		if n := int64(len(f.log(leases[i].TaskID))); n != want || leases[i].LastSeq != want {
-			t.Errorf("append %d: %d events, the lease is at %d, want %d", i, n, leases[i].LastSeq, want)
-		}
-		if r.err != nil {
-			f.append(leases[i], end...)
-		}
+	s := f.replica("r1", func(c *store.Config) { c.LockTimeout = 50 * time.Millisecond })
+	l := f.running()
+	f.hold("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
+	ctx, cancel := context.WithCancel(f.ctx)
+	over := make(chan error, 1)
+	go func() {
+		_, err := s.Append(ctx, l, store.Batch{Events: []a2a.Event{chunk("a", "x")}})
+		over <- err
+	}()
+	f.waitBlocked(1)
+	cancel()
+	wantCode(t, <-over, a2a.CodeUnavailable)
+	if n := len(f.log(l.TaskID)); n != 2 || l.LastSeq != 2 {
+		t.Errorf("%d events, the lease is at %d, want 2", n, l.LastSeq)
 	}
-	f.wantHeads("in the end", 3)
-	f.invariants()
 }
 
 // What only the second transaction finds to be bad fails its owner alone, and what the first one wrote

@@ -51,11 +51,7 @@ func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 	for agent, terms := range g.Agents {
 		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, terms.TTL.Milliseconds())
 	}
-	var r dbsqlc.LeaseHoldRow
-	err := s.repeat(ctx, func() (err error) {
-		r, err = dbsqlc.New(s.work).LeaseHold(ctx, p)
-		return err
-	})
+	r, err := repeated(ctx, s, func(int) (dbsqlc.LeaseHoldRow, error) { return dbsqlc.New(s.work).LeaseHold(ctx, p) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrLeaseLost
 	}

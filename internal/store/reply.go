@@ -35,16 +35,14 @@ func Tells(e a2a.Event) bool {
 // Reveal makes a task of a submission that is undecided, because its client is told of it. It
 // does nothing if the agent was faster.
 func (s *Store) Reveal(ctx context.Context, task a2a.ID) error {
-	push := false
-	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	push, err := committedOnce(ctx, s, func(q *dbsqlc.Queries) (bool, error) {
 		n, err := q.TaskReveal(ctx, pgID(task))
 		if err != nil || n == 0 {
-			return err
+			return false, err
 		}
 		var m moved
 		m.add(pgID(task), true, true)
-		push, err = m.heads(ctx, q)
-		return err
+		return m.heads(ctx, q)
 	})
 	if err != nil {
 		return fmt.Errorf("reveal task: %w", unavailable(err))

@@ -51,52 +51,54 @@ const retireScan, retirePage = 2000, 200
 // transaction; only one of all replicas takes it at a time, the others are told that there is
 // nothing to do.
 func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
-	var out Retired
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
-			return err
-		}
-		now, err := q.Now(ctx)
-		if err != nil {
-			return err
-		}
-		before := pgID(idAt(now.Time.Add(-age)))
-		var prune, drop []pgtype.UUID
-		for looked, at := 0, after; looked < retireScan && len(prune)+len(drop) < limit; {
-			rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(at), Before: before, Max: retirePage})
-			if err != nil {
-				return err
-			}
-			out.Next = a2a.ID{}
-			for i := 0; i < len(rows) && len(prune)+len(drop) < limit; i++ {
-				r := &rows[i]
-				out.Next = r.ID.Bytes
-				state := a2a.State(r.State)
-				if !state.Terminal() {
-					continue
-				}
-				switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
-				case fate == Delete:
-					drop = append(drop, r.ID)
-				case fate == Prune && r.FirstSeq < r.LastSeq:
-					prune = append(prune, r.ID)
-				}
-			}
-			looked, at = looked+len(rows), out.Next
-			if len(rows) < retirePage && (len(rows) == 0 || out.Next == a2a.ID(rows[len(rows)-1].ID.Bytes)) {
-				out.Next = a2a.ID{} // these were the last ones
-				break
-			}
-		}
-		if err := s.prune(ctx, q, prune, &out); err != nil {
-			return err
-		}
-		return s.drop(ctx, q, drop, &out)
-	})
+	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (Retired, error) { return s.retireIn(ctx, q, after, age, limit, decide) })
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}
 	return out, nil
+}
+
+func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
+	if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
+		return out, err
+	}
+	now, err := q.Now(ctx)
+	if err != nil {
+		return out, err
+	}
+	before := pgID(idAt(now.Time.Add(-age)))
+	var prune, drop []pgtype.UUID
+	for looked, at := 0, after; looked < retireScan && len(prune)+len(drop) < limit; {
+		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(at), Before: before, Max: retirePage})
+		if err != nil {
+			return out, err
+		}
+		out.Next = a2a.ID{}
+		for i := 0; i < len(rows) && len(prune)+len(drop) < limit; i++ {
+			r := &rows[i]
+			out.Next = r.ID.Bytes
+			state := a2a.State(r.State)
+			if !state.Terminal() {
+				continue
+			}
+			switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
+			case fate == Delete:
+				drop = append(drop, r.ID)
+			case fate == Prune && r.FirstSeq < r.LastSeq:
+				prune = append(prune, r.ID)
+			}
+		}
+		looked, at = looked+len(rows), out.Next
+		if len(rows) < retirePage && (len(rows) == 0 || out.Next == a2a.ID(rows[len(rows)-1].ID.Bytes)) {
+			out.Next = a2a.ID{} // these were the last ones
+			break
+		}
+	}
+	if err := s.prune(ctx, q, prune, &out); err != nil {
+		return out, err
+	}
+	err = s.drop(ctx, q, drop, &out)
+	return out, err
 }
 
 // pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
@@ -232,24 +234,21 @@ func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, err
 	if err := s.endPushes(ctx, ids); err != nil {
 		return 0, err
 	}
-	gone := 0
-	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	return committedOnce(ctx, s, func(q *dbsqlc.Queries) (int, error) {
 		if _, err := q.PurgeLock(ctx, ids); err != nil {
-			return err
+			return 0, err
 		}
-		rows, err := q.TaskDelete(ctx, ids)
+		gone, err := q.TaskDelete(ctx, ids)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		gone = len(rows)
-		for _, r := range rows {
+		for _, r := range gone {
 			if err := s.record(ctx, q, Action{Name: ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
-				return err
+				return 0, err
 			}
 		}
-		return nil
+		return len(gone), nil
 	})
-	return gone, err
 }
 
 // endPushes deletes the webhooks of tasks and returns when none of their requests can start.

@@ -95,9 +95,9 @@ type Store struct {
 	claims  *pool // claims: one connection, with plans of its own
 	renews  *pool // renewals of leases: what else goes on must not delay them
 	reach   reach
-	submits *combiner[submission]
-	keyed   *combiner[submission] // those with an idempotency key may wait for another's commit
-	appends [2]*combiner[append_] // by task, so that a task's events keep their order
+	submits *combiner[submission, made]
+	keyed   *combiner[submission, made]      // those with an idempotency key may wait for another's commit
+	appends [2]*combiner[append_, *appended] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
 	pushes  pushFloor
@@ -128,11 +128,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("connect: %w", redact(err))
 		}
 	}
-	s.submits = &combiner[submission]{flush: s.flushSubmits, size: submissionSize, crowd: combineItems / 4}
-	s.keyed = &combiner[submission]{flush: s.flushSubmits, size: submissionSize}
+	s.submits = newCombiner(s.flushSubmits, submissionSize, combineItems/4, cfg.Logger)
+	s.keyed = newCombiner(s.flushSubmits, submissionSize, 0, cfg.Logger)
 	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
 	for i := range s.appends {
-		s.appends[i] = &combiner[append_]{flush: s.flushAppends, size: appendSize}
+		s.appends[i] = newCombiner(s.flushAppends, appendSize, 0, cfg.Logger)
 	}
 	return s, nil
 }
@@ -160,23 +160,28 @@ func (s *Store) Close() {
 
 // Notify sends wake payloads to every listening replica.
 func (s *Store) Notify(ctx context.Context, payloads []string) error {
-	return dbsqlc.New(s.work).Notify(ctx, payloads)
+	return unavailable(dbsqlc.New(s.work).Notify(ctx, payloads))
 }
 
-// inTx runs f in one transaction. An error from the commit means that the outcome is unknown.
-func (s *Store) inTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
+// committed runs f in one transaction and returns its value once the transaction is committed. With an
+// error there is no value: what a transaction has read and made counts for nothing before its commit. For the same
+// reason f changes nothing outside of it; TestTransactionsReturnWhatTheyDid looks. If the error
+// is of the commit, the outcome is unknown.
+func committed[T any](ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
+	var none T
 	tx, err := pool.Begin(ctx)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing, else the first error counts
-	if err := f(dbsqlc.New(tx)); err != nil {
-		return err
+	v, err := f(dbsqlc.New(tx))
+	if err != nil {
+		return none, err
 	}
 	if err := tx.Commit(ctx); err != nil {
-		return commitError{err}
+		return none, commitError{err}
 	}
-	return nil
+	return v, nil
 }
 
 // commitError is an error of a commit: what became of the transaction is not known.
@@ -184,17 +189,23 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-// onceTx is inTx for what must not be done twice: it is done again only if the connection was
+// committedOnce is committed for what must not be done twice: it is done again only if the connection was
 // lost before the commit, when nothing of it can be there.
-func (s *Store) onceTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
-	return s.repeat(ctx, func() error {
-		err := s.inTx(ctx, pool, f)
+func committedOnce[T any](ctx context.Context, s *Store, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
+	return repeated(ctx, s, func(int) (T, error) {
+		v, err := committed(ctx, s.work, f)
 		var unknown commitError
 		if errors.As(err, &unknown) {
-			return unavailable(err)
+			return v, unavailable(err)
 		}
-		return err
+		return v, err
 	})
+}
+
+// inTx is committed for a transaction without a value.
+func (s *Store) inTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
+	_, err := committed(ctx, pool, func(q *dbsqlc.Queries) (struct{}, error) { return struct{}{}, f(q) })
+	return err
 }
 
 var errTimeout = errors.New("database took too long")
@@ -233,32 +244,43 @@ func lost(err error) bool {
 	return true
 }
 
-// repeat runs f again while the connection fails, for as long as a crashed PostgreSQL needs
-// to come back, but no longer than a caller should wait to be refused. f must be safe to run twice.
+// repeat is repeated for what reads, into variables of its caller. What writes uses repeated.
 func (s *Store) repeat(ctx context.Context, f func() error) error {
+	_, err := repeated(ctx, s, func(int) (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// repeated runs f again while the connection fails, for as long as a crashed PostgreSQL needs
+// to come back, but no longer than a caller should wait to be refused. It returns the value of the try that succeeded. f must
+// be safe to run twice; it is told which try it is, from 1.
+func repeated[T any](ctx context.Context, s *Store, f func(try int) (T, error)) (T, error) {
 	const tries = 8
 	end := time.Now().Add(s.cfg.ConnectTimeout)
+	var none T
 	wait := 20 * time.Millisecond
 	for try := 1; ; try++ {
-		err := f()
+		v, err := f(try)
+		if err == nil {
+			return v, nil
+		}
 		if !lost(err) || try == tries || ctx.Err() != nil || time.Now().After(end) {
-			return unavailable(err)
+			return none, unavailable(err)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return unavailable(err)
+			return none, unavailable(err)
 		}
 		wait = min(2*wait, 500*time.Millisecond)
 	}
 }
 
 // unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
-// while, as in the middle of a failover, the code that callers may act on.
+// while, as in the middle of a failover, or that let a statement wait for too long, the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) || isCode(err, "25006") {
+	if lost(err) || isCode(err, "25006") || blocked(err) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err

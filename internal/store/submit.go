@@ -66,10 +66,14 @@ type submission struct {
 	id     a2a.ID
 	uid    a2a.ID
 	digest []byte
-	made   bool
-	waits  bool // in the queue
 	lane   int16
-	at     time.Time
+}
+
+// made is what the transaction of a new task has made of a submission.
+type made struct {
+	is   bool // else its key is taken
+	at   time.Time
+	slot *taken // where it runs; nil: it waits in the queue
 }
 
 func submissionSize(s *submission) int { return len(s.body) + 256 }
@@ -102,26 +106,63 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if in.Key != "" {
 		group = s.keyed
 	}
-	if err := group.do(ctx, sub); err != nil {
+	m, err := group.do(ctx, sub)
+	if err != nil {
 		return Submitted{}, fmt.Errorf("submit: %w", err)
 	}
-	if !sub.made {
+	if !m.is {
 		return s.replay(ctx, sub)
 	}
-	if sub.waits {
+	s.counters.enter(a2a.StateSubmitted, 1)
+	if m.slot != nil {
+		s.begin(m.slot, sub, m.at)
+	} else {
 		s.cfg.Wake("ready:" + in.Agent)
 	}
 	if in.Push != nil {
 		s.cfg.Wake(KeyPush)
 	}
-	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: sub.at, UID: sub.uid}, nil
+	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at, UID: sub.uid}, nil
 }
 
 // flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
 // earlier try was committed.
-func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
+func (s *Store) flushSubmits(ctx context.Context, items []*submission) (out []made, err error) {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
+	slots := s.take(items)
+	defer func() { // also where it panics
+		for i, t := range slots {
+			if t != nil && (out == nil || !out[i].is || out[i].slot == nil) {
+				t.slot.Leave()
+			}
+		}
+	}()
+	p := s.submitParams(items, slots)
+	list, err := repeated(ctx, s, func(try int) ([]made, error) {
+		at, err := s.submitRows(ctx, items, p)
+		// Items of an earlier try find their own key taken, those without a key their id.
+		if try > 1 && err == nil || isCode(err, "23505") {
+			return s.submitted(ctx, items, slots)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list := make([]made, len(items))
+		for i, it := range items {
+			t, ok := at[it.id]
+			list[i] = made{ok, t, slots[i]}
+		}
+		return list, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.counters.submits.add(len(items))
+	return list, nil
+}
+
+func (s *Store) submitParams(items []*submission, slots []*taken) dbsqlc.TaskSubmitParams {
 	n := len(items)
 	p := dbsqlc.TaskSubmitParams{
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
@@ -129,10 +170,7 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n), Undecided: make([]bool, n),
 		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.cfg.Replica,
 	}
-	slots := s.take(items)
-	byID := make(map[a2a.ID]*submission, n)
 	for i, it := range items {
-		byID[it.id] = it
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = pgID(it.id), it.Tenant, it.Owner, it.Agent
 		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, pgID(it.uid)
 		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
@@ -142,51 +180,29 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) error {
 			t.param(&p, i)
 		}
 	}
-	tries := 0
-	err := s.repeat(ctx, func() error {
-		tries++
-		rows, err := s.submitRows(ctx, items, byID, p)
-		for _, r := range rows {
-			it := byID[r.ID.Bytes]
-			it.made, it.at = true, wireTime(r.CreatedAt)
-		}
-		// Keyed items of an earlier try find their own key taken, the others their id.
-		if tries > 1 && (err == nil || isCode(err, "23505")) {
-			return s.submitted(ctx, items)
-		}
-		return err
-	})
-	made := 0
-	for i, t := range slots {
-		if items[i].made {
-			made++
-		}
-		if t != nil {
-			s.begin(t, items[i])
-		}
-		items[i].waits = t == nil
-	}
-	if made > 0 {
-		s.counters.submits.add(n)
-		s.counters.enter(a2a.StateSubmitted, made)
-	}
-	return err
+	return p
 }
 
-// submitRows runs the statement, in a transaction of its own with the webhooks and actions if there are any.
-func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2a.ID]*submission, p dbsqlc.TaskSubmitParams) (rows []dbsqlc.TaskSubmitRow, err error) {
+// submitRows runs the statement, in a transaction of its own with the webhooks and actions if there are any. It returns when
+// each task was made; one whose key is taken was not.
+func (s *Store) submitRows(ctx context.Context, items []*submission, p dbsqlc.TaskSubmitParams) (map[a2a.ID]time.Time, error) {
 	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
-		return dbsqlc.New(s.work).TaskSubmit(ctx, p)
+		rows, err := dbsqlc.New(s.work).TaskSubmit(ctx, p)
+		return submittedAt(rows), err
 	}
-	err = s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		if rows, err = q.TaskSubmit(ctx, p); err != nil {
-			return err
+	return committed(ctx, s.work, func(q *dbsqlc.Queries) (map[a2a.ID]time.Time, error) {
+		rows, err := q.TaskSubmit(ctx, p)
+		if err != nil {
+			return nil, err
 		}
-		for _, r := range rows {
-			it := byID[r.ID.Bytes]
+		at := submittedAt(rows)
+		for _, it := range items {
+			if _, ok := at[it.id]; !ok {
+				continue
+			}
 			if it.Action != nil {
 				if err := s.record(ctx, q, *it.Action); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			if it.Push == nil {
@@ -197,49 +213,65 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, byID map[a2
 				head = 0 // there may be no task to tell of
 			}
 			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return at, nil
 	})
-	return rows, err
 }
 
-// submitted finds out which items an earlier try, whose answer was lost, has made.
-func (s *Store) submitted(ctx context.Context, items []*submission) error {
-	for _, it := range items {
-		if it.made {
+func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
+	at := make(map[a2a.ID]time.Time, len(rows))
+	for _, r := range rows {
+		at[r.ID.Bytes] = wireTime(r.CreatedAt)
+	}
+	return at
+}
+
+// submitted finds out which items there are, made by this try or by an earlier one whose answer was lost. One without a
+// key is among them, or the statement was refused for another reason than that it had succeeded before.
+func (s *Store) submitted(ctx context.Context, items []*submission, slots []*taken) ([]made, error) {
+	q := dbsqlc.New(s.work)
+	list := make([]made, len(items))
+	for i, it := range items {
+		row, err := q.TaskOwner(ctx, pgID(it.id))
+		if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
 			continue
 		}
-		row, err := dbsqlc.New(s.work).TaskOwner(ctx, pgID(it.id))
-		switch {
-		case err == nil:
-			it.made, it.at = true, wireTime(row.CreatedAt)
-		case !errors.Is(err, pgx.ErrNoRows):
-			return err
+		if err != nil {
+			return nil, fmt.Errorf("look for a task that may have been made: %w", err)
+		}
+		list[i] = made{is: true, at: wireTime(row.CreatedAt)}
+		if slots[i] == nil {
+			continue
+		}
+		switch uid, err := q.EventUID(ctx, pgID(it.id), 2); {
+		case err == nil && uid.Bytes == slots[i].uid:
+			list[i].slot = slots[i]
+		case err != nil && !errors.Is(err, pgx.ErrNoRows):
+			return nil, err
 		}
 	}
-	return nil
+	return list, nil
 }
 
 // replay answers a submission whose key is taken.
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
-	var out Submitted
-	err := s.repeat(ctx, func() error {
-		q := s.as(sub.Caller)
-		k, err := q.TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
+	out, err := repeated(ctx, s, func(int) (Submitted, error) {
+		k, err := s.as(sub.Caller).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
 		if err != nil {
-			return err
+			return Submitted{}, err
 		}
 		if !bytes.Equal(k.Digest, sub.digest) {
-			return errKeyReused
+			return Submitted{}, errKeyReused
 		}
 		t, err := s.head(ctx, sub.Caller, k.TaskID)
 		if err != nil {
-			return err
+			return Submitted{}, err
 		}
-		out = Submitted{Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State)}
-		return nil
+		return Submitted{
+			Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State),
+		}, nil
 	})
 	if err != nil {
 		return Submitted{}, fmt.Errorf("replay: %w", err)
@@ -249,61 +281,23 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 
 var errKeyTaken = errors.New("key taken")
 
+// resumed is what the transaction of a message to an existing task has made.
+type resumed struct {
+	Submitted
+	push bool
+}
+
 // resume adds a message to an existing task.
 func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
-	var out Submitted
 	sub.id = sub.Task
-	push := false
-	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
-			return a2a.ErrTaskNotFound
-		}
-		if err != nil {
-			return err
-		}
-		if sub.Key != "" {
-			n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: pgID(sub.Task)})
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return errKeyTaken
-			}
-		}
-		if err := admit(&t, sub); err != nil {
-			return err
-		}
-		state := a2a.State(t.State)
-		if sub.Push != nil {
-			if err := setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
-				return err
-			}
-		}
-		seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
-			ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
-			Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid), Traceparent: string(sub.Traceparent),
-		})
-		if err != nil {
-			return err
-		}
-		out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
-		if !out.Resumed {
-			return nil
-		}
-		out.State = a2a.StateSubmitted
-		var m moved
-		m.add(pgID(sub.Task), t.HasPush || sub.Push != nil, true)
-		push, err = m.heads(ctx, q)
-		return err
-	})
+	out, err := committedOnce(ctx, s, func(q *dbsqlc.Queries) (resumed, error) { return s.resumeIn(ctx, q, sub) })
 	if errors.Is(err, errKeyTaken) {
 		return s.replay(ctx, sub)
 	}
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit to a task: %w", unavailable(err))
 	}
-	if push {
+	if out.push {
 		s.cfg.Wake(KeyPush)
 	}
 	if out.Resumed {
@@ -311,7 +305,51 @@ func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) 
 		s.cfg.Committed(sub.Task, nil)
 		s.cfg.Wake("ready:" + sub.Agent)
 	}
-	return out, nil
+	return out.Submitted, nil
+}
+
+func (s *Store) resumeIn(ctx context.Context, q *dbsqlc.Queries, sub *submission) (out resumed, err error) {
+	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
+		return out, a2a.ErrTaskNotFound
+	}
+	if err != nil {
+		return out, err
+	}
+	if sub.Key != "" {
+		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: pgID(sub.Task)})
+		if err != nil {
+			return out, err
+		}
+		if n == 0 {
+			return out, errKeyTaken
+		}
+	}
+	if err := admit(&t, sub); err != nil {
+		return out, err
+	}
+	state := a2a.State(t.State)
+	if sub.Push != nil {
+		if err := setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
+			return out, err
+		}
+	}
+	seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
+		ID: pgID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
+		Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: pgID(sub.uid), Traceparent: string(sub.Traceparent),
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Submitted = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
+	if !out.Resumed {
+		return out, nil
+	}
+	out.State = a2a.StateSubmitted
+	var m moved
+	m.add(pgID(sub.Task), t.HasPush || sub.Push != nil, true)
+	out.push, err = m.heads(ctx, q)
+	return out, err
 }
 
 // admit decides on a locked task whether it takes the message.
@@ -334,69 +372,4 @@ func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
 
 func tooLarge(limit int64) error {
 	return a2a.InvalidParams("message", "the task would grow over its limit of %d bytes", limit)
-}
-
-// Cancel ends a task of the caller, whatever its agent does. agent restricts it to tasks of
-// one agent unless it is empty. If the task has ended already it returns its state and
-// CodeTaskNotCancelable.
-func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (a2a.State, error) {
-	return s.CancelWith(ctx, c, agent, id, nil)
-}
-
-// CancelWith is Cancel by a client that says more: its metadata is that of the last status.
-func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
-	state := a2a.StateCanceled
-	var worker, of string
-	push, counted, untold := false, false, false
-	err := s.onceTx(ctx, s.work, func(q *dbsqlc.Queries) error {
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
-			return a2a.ErrTaskNotFound
-		}
-		if err != nil {
-			return err
-		}
-		if state = a2a.State(t.State); state.Terminal() {
-			return a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", state)
-		}
-		state = a2a.StateCanceled
-		folds := t.HasArtifacts && folds(t.LastSeq+1, t.Bytes)
-		row, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
-			ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)), Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
-		})
-		if err != nil {
-			return err
-		}
-		worker, counted, untold, of = row.Worker, row.Counted, row.Untold, t.Agent
-		if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
-			return err
-		}
-		if folds {
-			if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
-				return err
-			}
-		}
-		var m moved
-		m.add(pgID(id), t.HasPush, true)
-		push, err = m.heads(ctx, q)
-		return err
-	})
-	if err != nil {
-		return state, fmt.Errorf("cancel: %w", unavailable(err))
-	}
-	s.counters.enter(a2a.StateCanceled, 1)
-	s.cfg.Committed(id, nil)
-	if push {
-		s.cfg.Wake(KeyPush)
-	}
-	if worker != "" {
-		s.cfg.Wake("cancel:" + worker)
-	}
-	if untold {
-		s.cfg.Wake(KeyCancels)
-	}
-	if counted {
-		s.cfg.Wake("ready:" + of) // it has made room
-	}
-	return state, nil
 }

@@ -44,25 +44,21 @@ func (t *taken) param(p *dbsqlc.TaskSubmitParams, i int) {
 	p.Ttls[i], p.Deadlines[i] = t.slot.TTL.Milliseconds(), t.slot.Deadline.Milliseconds()
 }
 
-// begin hands the task over, if it was made.
-func (s *Store) begin(t *taken, it *submission) {
-	if !it.made {
-		t.slot.Leave()
-		return
-	}
+// begin hands the task over, which was made at a time.
+func (s *Store) begin(t *taken, it *submission, at time.Time) {
 	s.counters.enter(a2a.StateWorking, 1)
 	// What the run sees is what a claim would have read from the tables.
 	m := it.Message
 	m.ContextID, m.TaskID, m.Parts = "", "", slices.Clone(m.Parts)
-	working := a2a.Status{State: a2a.StateWorking, Time: it.at}
+	working := a2a.Status{State: a2a.StateWorking, Time: at}
 	const seq = 2
-	s.cfg.Committed(it.id, []a2a.Entry{{TaskID: it.id, Seq: seq, UID: t.uid, Time: it.at, Event: &a2a.StatusUpdate{Status: working}}})
+	s.cfg.Committed(it.id, []a2a.Entry{{TaskID: it.id, Seq: seq, UID: t.uid, Time: at, Event: &a2a.StatusUpdate{Status: working}}})
 	t.slot.Start(Lease{
 		TaskID: it.id, Agent: it.Agent, Tenant: it.Tenant, Owner: it.Owner, Epoch: 1, Attempt: 1, Through: 1,
 		Left: t.slot.Deadline, LastSeq: seq, Bytes: int64(len(it.body)), Traceparent: it.Traceparent,
 	}, Input{
 		Task: a2a.Task{
-			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m}, CreatedAt: it.at, LastSeq: seq, LastUID: t.uid,
+			ID: it.id, Agent: it.Agent, ContextID: it.ContextID, Status: working, History: []a2a.Message{m}, CreatedAt: at, LastSeq: seq, LastUID: t.uid,
 		},
 		Messages: []a2a.Message{m},
 	})

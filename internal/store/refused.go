@@ -1,0 +1,19 @@
+package store
+
+// What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of the
+// database: it is everybody's who shares the statement, and nobody else's.
+//
+//	22 23 54     a value that the tables cannot hold        one item's; an agent's event: its agent is told
+//	55P03 57014  a lock, or a statement, took too long      may be one item's; the same may go well later
+//	40001 40P01  serialization failure, deadlock            may be one item's; repeated at once (lost)
+//	08 53 57     connection, resources, shutdown            everybody's; repeated at once (lost)
+//	25006        read-only, in the middle of a failover     everybody's; CodeUnavailable
+
+// ofOne reports whether a statement that many share may have been refused for one of them, so that
+// the others go well without it. None of it was written.
+func ofOne(err error) bool {
+	return isCode(err, "22", "23", "54", "40001", "40P01") || blocked(err)
+}
+
+// blocked reports whether a statement was given up because it took too long, or waited for too long, for what others have locked.
+func blocked(err error) bool { return isCode(err, "55P03", "57014") }
