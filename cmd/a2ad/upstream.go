@@ -17,7 +17,7 @@ func newUpstream(app *App, cfg Config, logger *slog.Logger, spec agents.A2A) (ex
 		return nil, err
 	}
 	c := upstream.Config{
-		Card: spec.Card, Version: spec.Version, Header: header, TLS: secure, Connect: spec.ConnectTimeout, Poll: spec.PollInterval,
+		Card: spec.Card, AllowOrigins: spec.AllowOrigins, Version: spec.Version, Header: header, TLS: secure, Connect: spec.ConnectTimeout, Poll: spec.PollInterval,
 		MaxBytes: int(cfg.MaxTask) + 1<<20, Log: logger,
 	}
 	if spec.OnLostTask == "fail" {

@@ -31,7 +31,7 @@
 //	script: {}
 //	exec: {command: [wc, -w], input: run, output: events, dir: ., env: {LANG: C}, max_output: 64MiB}
 //	http: {url: "https://…", cancel_url: "https://…", first_byte_timeout: 30s, idle_timeout: 1m, …}
-//	a2a:  {card: "https://…", version: 1.0, poll_interval: 1s, on_lost_task: retry, …}
+//	a2a:  {card: "https://…", allow_origins: [], version: 1.0, poll_interval: 1s, on_lost_task: retry, …}
 //	pull: {}
 //
 // input is run (the run as JSON, the default) or text; output is events (one JSON

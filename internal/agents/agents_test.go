@@ -323,7 +323,7 @@ executor:
 		{"two tokens", []string{"a.yaml", "name: a\ndescription: d\nexecutor:\n  http:\n    url: https://h\n    headers: {Authorization: \"${A}\"}\n    bearer_env: B\n"}, []string{
 			`a.yaml:7: bearer_env makes the header Authorization, which headers has too; keep one`}},
 		{"bad a2a", []string{"a.yaml", "name: a\ndescription: d\nexecutor: {a2a: {version: 2.0, url: x}}\n"}, []string{
-			`a.yaml:3: version must be 0.3 or 1.0`, `a.yaml:3: a2a has no key "url"; it takes card, version, poll_interval, on_lost_task, headers, bearer_env, tls, connect_timeout`,
+			`a.yaml:3: version must be 0.3 or 1.0`, `a.yaml:3: a2a has no key "url"; it takes card, allow_origins, version, poll_interval, on_lost_task, headers, bearer_env, tls, connect_timeout`,
 			`a.yaml:3: a2a has no card; add card: "http://127.0.0.1:9100/.well-known/agent-card.json"`}},
 		{"twice", []string{"a.yaml", ok + "name: b\n"}, []string{`a.yaml:4: name stands on line 1 already; keep one`}},
 		{"twice in card", []string{"a.yaml", ok + "input_modes: [a/b]\ncard: {description: x, defaultInputModes: [a/b]}\n"}, []string{
@@ -457,8 +457,8 @@ func TestLoadReadsRemoteExecutors(t *testing.T) {
 		{"  http:\n    url: https://h/run\n    cancel_url: https://h/stop\n    first_byte_timeout: 30s\n    idle_timeout: 1m" + remote, func(dir string) agents.Spec {
 			return agents.HTTP{Remote: remoteIn(dir), URL: "https://h/run", CancelURL: "https://h/stop", FirstByteTimeout: 30 * time.Second, IdleTimeout: time.Minute}
 		}, 0},
-		{"  a2a:\n    card: https://h/card.json\n    version: 1.0\n    poll_interval: 2s\n    on_lost_task: fail" + remote, func(dir string) agents.Spec {
-			return agents.A2A{Remote: remoteIn(dir), Card: "https://h/card.json", Version: "1.0", PollInterval: 2 * time.Second, OnLostTask: "fail"}
+		{"  a2a:\n    card: https://h/card.json\n    version: 1.0\n    poll_interval: 2s\n    on_lost_task: fail\n    allow_origins: [\"https://b:1\"]" + remote, func(dir string) agents.Spec {
+			return agents.A2A{Remote: remoteIn(dir), Card: "https://h/card.json", AllowOrigins: []string{"https://b:1"}, Version: "1.0", PollInterval: 2 * time.Second, OnLostTask: "fail"}
 		}, 0},
 		{"  pull: {}\n", func(string) agents.Spec { return agents.Pull{} }, 0},
 		{"  http: {url: \"http://127.0.0.1:1\", bearer_env: T}\n", func(string) agents.Spec {

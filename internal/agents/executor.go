@@ -161,6 +161,7 @@ func (d *decoder) a2a(n node) Spec {
 	a := A2A{OnLostTask: "retry"}
 	fields := append([]field{
 		{name: "card", read: d.url("card", &a.Card)},
+		{name: "allow_origins", read: d.origins("allow_origins", &a.AllowOrigins)},
 		{name: "version", read: d.word("version", []string{"0.3", "1.0"}, &a.Version)},
 		{name: "poll_interval", read: d.duration("poll_interval", &a.PollInterval)},
 		{name: "on_lost_task", read: d.word("on_lost_task", []string{"retry", "fail"}, &a.OnLostTask)},
@@ -171,6 +172,19 @@ func (d *decoder) a2a(n node) Spec {
 	}
 	d.target("card", a.Card, &a.Remote, lines)
 	return a
+}
+
+// origins reads a list of servers: scheme, host and port.
+func (d *decoder) origins(what string, dst *[]string) func(node) {
+	return func(n node) {
+		d.texts(what, dst)(n)
+		for _, o := range *dst {
+			u, err := url.Parse(o)
+			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+				d.fault(n.line, "%s: %q is not an origin; write one like https://agents.example.org or http://127.0.0.1:9100", what, o)
+			}
+		}
+	}
 }
 
 // remote returns the keys that say how to reach a program on the far side of a connection.

@@ -43,6 +43,7 @@ type HTTP struct {
 type A2A struct {
 	Remote
 	Card         string        // URL of its card
+	AllowOrigins []string      // servers besides that of the card, as https://host:port, that the card may lead to
 	Version      string        // "0.3" or "1.0"; "": the newest that its card offers and a2ad speaks
 	PollInterval time.Duration // where it does not stream; 0: the executor's default
 	OnLostTask   string        // "retry" or "fail": when it has forgotten the task, or may have one of which nothing was heard

@@ -44,7 +44,7 @@ import (
 type Config struct {
 	Card    string      // URL of its card
 	Version string      // "0.3" or "1.0"; default: the newest that the card offers
-	Header  http.Header // sent with each request, to the origin of the card alone
+	Header  http.Header // sent with each request
 	TLS     *tls.Config
 
 	Connect  time.Duration // name, connection and TLS together; default 10 s
@@ -55,6 +55,9 @@ type Config struct {
 	Patience time.Duration // how long an upstream may be away before the attempt is given up; default 30 s
 	CardAge  time.Duration // how long a card is believed; default 5 min
 	MaxBytes int           // of one answer or event; default 65 MiB, more than a2ad keeps of a task
+
+	// AllowOrigins are servers, besides that of the card, that the card may lead to, as https://host:port.
+	AllowOrigins []string
 
 	OnLostTask OnLostTask
 	Log        *slog.Logger // default: none
@@ -96,7 +99,15 @@ func New(c Config) (*Executor, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Executor{c: c, http: newHTTP(&c)}
-	e.cards = cards{e: e, origin: origin, busy: make(chan struct{}, 1)}
+	origins := []string{origin}
+	for _, address := range c.AllowOrigins {
+		allowed, err := originOf(address)
+		if err != nil {
+			return nil, err
+		}
+		origins = append(origins, allowed)
+	}
+	e.cards = cards{e: e, origins: origins, busy: make(chan struct{}, 1)}
 	return e, nil
 }
 

@@ -1,11 +1,13 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,9 +18,9 @@ import (
 
 // cards keeps what the newest card says.
 type cards struct {
-	e      *Executor
-	origin string
-	busy   chan struct{} // held by the one who asks
+	e       *Executor
+	origins []string      // that may be asked: first that of the card
+	busy    chan struct{} // held by the one who asks
 
 	mu   sync.Mutex
 	at   *endpoint // guarded by mu; nil until there was a card
@@ -99,8 +101,10 @@ func (c *cards) fetch(ctx context.Context) (*endpoint, error) {
 
 const maxCard = 1 << 20
 
-// choose takes the first interface of the newest generation.
+// choose takes the first interface of the newest generation that is on a server that may be asked. A card is written by
+// others: what it says does not send our POSTs, and what headers prove, to servers that nobody here has named.
 func (c *cards) choose(card *answer.Card) (*endpoint, error) {
+	elsewhere := ""
 	for _, d := range dialects {
 		if v := c.e.c.Version; v != "" && v != d.version {
 			continue
@@ -117,12 +121,15 @@ func (c *cards) choose(card *answer.Card) (*endpoint, error) {
 			if err != nil {
 				return nil, invalid("the upstream's card: %w", err)
 			}
-			if origin != c.origin && len(c.e.c.Header) > 0 {
-				c.e.c.Log.Error("upstream's card leads elsewhere", "card", c.origin, "interface", origin)
-				return nil, executor.Permanent(errors.New("the upstream's card leads to another server than its own, where headers and tokens are not sent"))
+			if slices.Contains(c.origins, origin) {
+				return at, nil
 			}
-			return at, nil
+			elsewhere = cmp.Or(elsewhere, origin)
 		}
+	}
+	if elsewhere != "" {
+		c.e.c.Log.Error("the upstream's card leads to a server that allow_origins of the agent file does not name", "card", c.origins[0], "interface", elsewhere)
+		return nil, executor.Permanent(errors.New("the upstream's card leads to another server than its own, which the agent file does not allow"))
 	}
 	want := "0.3 or 1.0"
 	if c.e.c.Version != "" {

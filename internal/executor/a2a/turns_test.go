@@ -463,18 +463,51 @@ func TestCardDecidesTheVersionAndIsKept(t *testing.T) {
 	}
 }
 
-func TestCardThatLeadsElsewhereGetsNoCredentials(t *testing.T) {
+// TestCardThatLeadsElsewhereIsNotFollowed: whoever writes the card does not choose whom we send POSTs to, with credentials or
+// without. The agent file may allow another server, which then gets them too.
+func TestCardThatLeadsElsewhereIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	secret := http.Header{"Authorization": {"Bearer secret"}}
+	for name, header := range map[string]http.Header{"with credentials": secret, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, other := newFake(t, "1.0"), newFake(t, "1.0")
+			other.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
+			f.card = func(string) string {
+				return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc")
+			}
+			k := newKeeper(t, f, func(c *upstream.Config) { c.Header = header })
+			k.say("go")
+			if _, err := k.run(bounded(t), nil); !executor.IsPermanent(err) || strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("the attempt ends with %v, want a permanent error without an address", err)
+			}
+			if len(other.headers) > 0 {
+				t.Error("the other server was asked")
+			}
+			k = newKeeper(t, f, func(c *upstream.Config) {
+				c.Header, c.AllowOrigins = header, []string{strings.ToUpper(other.url) + "/"}
+			})
+			k.say("go")
+			k.finish()
+			if len(other.headers) == 0 || other.headers[0].Get("Authorization") != header.Get("Authorization") {
+				t.Errorf("the server that is allowed got %v", other.headers)
+			}
+		})
+	}
+}
+
+// TestCardMayNameSeveralServers: the first one that may be asked is.
+func TestCardMayNameSeveralServers(t *testing.T) {
 	t.Parallel()
 	f, other := newFake(t, "1.0"), newFake(t, "1.0")
-	f.card = func(string) string {
-		return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url)
+	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
+	f.card = func(base string) string {
+		return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc", base+"/rpc")
 	}
-	k := newKeeper(t, f, func(c *upstream.Config) { c.Header = http.Header{"Authorization": {"Bearer secret"}} })
+	k := newKeeper(t, f)
 	k.say("go")
-	if _, err := k.run(bounded(t), nil); !executor.IsPermanent(err) || strings.Contains(err.Error(), "127.0.0.1") {
-		t.Errorf("the attempt ends with %v, want a permanent error without an address", err)
-	}
-	if len(other.headers) > 0 {
-		t.Error("the other server was asked")
+	k.finish()
+	if len(other.headers) > 0 || len(f.messages) != 1 {
+		t.Errorf("the other server was asked %d times, and that of the card was sent %d messages", len(other.headers), len(f.messages))
 	}
 }
