@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,9 @@ func TestPagesOfOtherOriginsAreKeptOut(t *testing.T) {
 		h := res.Header
 		if res.StatusCode != tt.status || h.Get("Access-Control-Allow-Origin") != tt.allowed || h.Get("Access-Control-Allow-Credentials") != "" || h.Get("Vary") == "" {
 			t.Errorf("%s: %d, %v, want %d", tt.name, res.StatusCode, h, tt.status)
+		}
+		if vary := h.Values("Vary"); strings.HasSuffix(tt.path, ".json") && !slices.Contains(vary, "Origin") {
+			t.Errorf("%s: a cache gives the answer for one origin to others: Vary is %q", tt.name, vary)
 		}
 		if tt.allowed != "" && tt.method != "OPTIONS" && !strings.Contains(h.Get("Access-Control-Expose-Headers"), "A2A-Version") {
 			t.Errorf("%s: pages cannot read %v", tt.name, h)

@@ -263,7 +263,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	h.Set("ETag", now.etag)
 	h.Set("Last-Modified", now.lastModified())
 	h.Set("Cache-Control", "public, max-age=300")
-	h.Set("Vary", versionName)
+	h.Add("Vary", versionName) // beside Origin: see guarded
 	if now.have(r.Header) {
 		w.WriteHeader(http.StatusNotModified)
 		return

@@ -30,7 +30,7 @@ func newClient(allow func(netip.Addr) bool) *http.Client {
 		if err != nil {
 			return errAddress
 		}
-		if a := ap.Addr().Unmap(); !a.IsLoopback() && (allow == nil || !allow(a)) {
+		if a := ap.Addr().Unmap(); allow == nil || !allow(a) {
 			return fmt.Errorf("%w: %s", errAddress, a)
 		}
 		return nil

@@ -3,6 +3,7 @@ package script_test
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -29,6 +30,9 @@ type server struct {
 }
 
 func newServer(c script.Config) *server {
+	if c.Allow == nil {
+		c.Allow = netip.Addr.IsLoopback
+	}
 	return &server{exec: script.New(c), task: a2a.Task{ID: a2a.ID{1}, ContextID: "c"}}
 }
 

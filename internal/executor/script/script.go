@@ -61,7 +61,7 @@ type Config struct {
 	Resubscribe time.Duration
 	// Delay is how long one with the prefix tck-delayed-complete runs. Default 2 s.
 	Delay time.Duration
-	// Allow says which addresses besides loopback an effect may be sent to.
+	// Allow says which addresses an effect may be sent to; nil: none.
 	Allow func(netip.Addr) bool
 }
 

@@ -451,7 +451,7 @@ func TestEffectGoesOnlyWhereItMay(t *testing.T) {
 		permanent bool
 	}{
 		{"http://198.51.100.1/", true}, {"http://[2001:db8::1]/", true}, {"http://[::ffff:198.51.100.1]/", true}, {"http://0.0.0.0:1/", true},
-		{"http://127.0.0.1:1/", false}, {"http://[::ffff:127.0.0.1]:1/", false}, {"http://192.0.2.1/", false},
+		{"http://127.0.0.1:1/", true}, {"http://[::ffff:127.0.0.1]:1/", true}, {"http://[::1]:1/", true}, {"http://localhost:1/", true}, {"http://192.0.2.1/", false},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		s := newServer(script.Config{Allow: allow})
