@@ -1,8 +1,8 @@
 -- WaitsAnchor begins those waits anew that began in the future: the database's clock was set back since, by a failover say,
 -- and they would last longer by as much. A wait is as long again as it was meant to be: none for a task that was ready at once,
 -- and a whole lease for a worker, who then has time to renew it. It waits for no lock, and takes up to batch tasks and as
--- many cancels; what it passes over for a lock the next look finds. It returns the agents whose tasks it has moved, once for
--- each task. Rows of task_ready are not updated but made again, like all of that table. The server of a version before that
+-- many cancels and webhooks; what it passes over for a lock the next look finds. It returns the agents whose tasks it has
+-- moved, once for each task, and an empty name for each webhook. Rows of task_ready are not updated but made again, like all of that table. The server of a version before that
 -- renews a lease leaves held_at as it is.
 -- name: WaitsAnchor :many
 WITH n AS (
@@ -46,8 +46,29 @@ WITH n AS (
     ORDER BY x.set_at
     LIMIT sqlc.arg(batch)
     FOR UPDATE SKIP LOCKED))
+), p AS (
+  UPDATE a2a.push_configs p
+  SET next_attempt_at = CASE WHEN isfinite(p.next_attempt_at) THEN n.now + greatest(p.next_attempt_at - p.waits_at, interval '0') ELSE p.next_attempt_at END,
+    lease_until = n.now + greatest(p.lease_until - p.waits_at, interval '0'), waits_at = n.now
+  FROM n
+  WHERE p.id = ANY (ARRAY(
+    SELECT x.id FROM a2a.push_configs x
+    WHERE x.waits_at > (SELECT clock_timestamp())
+      AND (coalesce(x.lease_until, '-infinity') <> '-infinity' OR coalesce(x.state, '') = 'active' AND x.head_seq - x.cursor_seq > 0) -- as the index has it
+    ORDER BY x.waits_at
+    LIMIT sqlc.arg(batch)
+    FOR UPDATE SKIP LOCKED))
+  RETURNING p.id
+), b AS (
+  UPDATE a2a.push_destinations b
+  SET open_until = n.now + (b.open_until - b.waits_at), first_failure_at = least(b.first_failure_at, n.now), waits_at = n.now
+  FROM n
+  WHERE (b.tenant, b.origin) IN (
+    SELECT x.tenant, x.origin FROM a2a.push_destinations x WHERE x.waits_at > clock_timestamp() ORDER BY x.tenant, x.origin FOR UPDATE SKIP LOCKED)
 )
-SELECT u.agent FROM u;
+SELECT u.agent::text AS agent FROM u
+UNION ALL
+SELECT ''::text AS agent FROM p;
 
 -- DeadlineBound has a turn end no later than that from now: its deadline lies further away if the clock was set back.
 -- name: DeadlineBound :exec

@@ -7,8 +7,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
-// anchored acts on what WaitsAnchor has moved, after the commit: the tasks of these agents wait no longer than they were
-// meant to. A full batch may not have been all.
+// anchored acts on what WaitsAnchor has moved, after the commit: tasks of these agents, and webhooks, which have no
+// name there. A full batch may not have been all.
 func (s *Store) anchored(ctx context.Context, agents []string, batch int) error {
 	moved := 0
 	for {
@@ -17,7 +17,11 @@ func (s *Store) anchored(ctx context.Context, agents []string, batch int) error 
 		for _, agent := range agents {
 			if !woken[agent] {
 				woken[agent] = true
-				s.cfg.Wake("ready:" + agent)
+				key := "ready:" + agent
+				if agent == "" {
+					key = KeyPush
+				}
+				s.cfg.Wake(key)
 			}
 		}
 		if len(agents) < batch {
@@ -29,7 +33,7 @@ func (s *Store) anchored(ctx context.Context, agents []string, batch int) error 
 		}
 	}
 	if moved > 0 {
-		s.cfg.Logger.WarnContext(ctx, "the database's clock was set back: tasks that waited for a time in the future begin to wait anew", "tasks", moved)
+		s.cfg.Logger.WarnContext(ctx, "the database's clock was set back: what waited for a time in the future begins to wait anew", "tasks_and_webhooks", moved)
 	}
 	return nil
 }

@@ -198,3 +198,90 @@ func TestCancelsAreToldAfterTheClockWasSetBack(t *testing.T) {
 		t.Error("the next try is later than 15 s from now")
 	}
 }
+
+// Webhooks wait no longer than they were meant to: not at all for news, their backoff for a retry, their rest for a
+// destination. What is being delivered stays so.
+func TestWebhooksAreDeliveredAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.setPush(l.TaskID, "news")
+	f.append(l, status(a2a.StateInputRequired, "what?"))
+	f.setClockBack(jump)
+	f.takeWakes()
+	f.rescue(0)
+	if got := f.takeWakes(); !slices.Contains(got, store.KeyPush) {
+		t.Errorf("woke %v, want those who deliver", got)
+	}
+	due := f.claimPushes(10)
+	if len(due) != 1 {
+		t.Fatalf("%d webhooks are due, want 1", len(due))
+	}
+	f.setClockBack(jump) // while it is delivered
+	f.rescue(0)
+	if got := f.claimPushes(10); len(got) != 0 {
+		t.Errorf("%d webhooks are claimed while their lease lasts", len(got))
+	}
+	if !value[bool](f, "SELECT lease_until > clock_timestamp() AND lease_until <= clock_timestamp() + interval '1 min' FROM a2a.push_configs") {
+		t.Error("the lease is not one of a minute")
+	}
+	f.failed(&due[0], store.Failure{Delay: 10 * time.Minute, Breaker: &store.Breaker{Fails: 1, FirstOpen: time.Minute, MaxOpen: time.Minute, DisableAfter: time.Hour}})
+	f.setClockBack(jump)
+	f.rescue(0)
+	for what, query := range map[string]string{
+		"the retry is no later":   "SELECT next_attempt_at <= clock_timestamp() + interval '10 min' FROM a2a.push_configs",
+		"the retry is no sooner":  "SELECT next_attempt_at > clock_timestamp() + interval '9 min' FROM a2a.push_configs",
+		"the breaker is no later": "SELECT open_until <= clock_timestamp() + interval '1 min' AND first_failure_at <= clock_timestamp() FROM a2a.push_destinations",
+	} {
+		if !value[bool](f, query) {
+			t.Errorf("not so: %s", what)
+		}
+	}
+}
+
+// Who stores one more time says whether it is waited for. WaitsAnchor must then begin it anew, or something else bound it.
+func TestEveryStoredTimeIsARecordOrABoundedWait(t *testing.T) {
+	t.Parallel()
+	waits := map[string]string{
+		"task_ready.run_at":             "made_at",
+		"tasks.ready_at":                "that of its row in task_ready",
+		"task_leases.lease_until":       "held_at",
+		"task_cancels.due_at":           "set_at",
+		"push_configs.next_attempt_at":  "waits_at",
+		"push_configs.lease_until":      "waits_at",
+		"push_destinations.open_until":  "waits_at",
+		"push_parked.look_at":           "more than a minute away is due",
+		"tasks.deadline_at":             "at most a deadline away: TaskClaim, DeadlineBound",
+		"api_keys.expires_at":           "by the calendar",
+		"push_destinations.disabled_at": "until somebody enables it",
+	}
+	records := strings.Fields(`api_keys.created_at api_keys.last_used_at api_keys.revoked_at audit_log.at idempotency_keys.created_at
+		push_attempts.started_at push_configs.created_at push_configs.deleted_at push_configs.waits_at push_destinations.first_failure_at
+		push_destinations.waits_at server_keys.created_at task_attempts.claimed_at task_attempts.ended_at task_batches.lease_until
+		task_batches.made_at task_cancels.made_at task_cancels.set_at task_events.committed_at task_leases.held_at task_ready.made_at
+		tasks.created_at tasks.last_at tasks.status_at`)
+	f := newFixture(t)
+	for _, name := range f.timeColumns() {
+		if waits[name] == "" && !slices.Contains(records, name) {
+			t.Errorf("%s: is it waited for? Then what bounds the wait after the clock was set back? See docs/adr/0048", name)
+		}
+		if bound := waits[name]; strings.HasSuffix(bound, "_at") {
+			table, _, _ := strings.Cut(name, ".")
+			if !slices.Contains(f.timeColumns(), table+"."+bound) {
+				t.Errorf("%s has no %s", name, bound)
+			}
+		}
+	}
+}
+
+// Of the waits only leases are all read; the rest is looked up by when it began.
+func TestWaitsAreLookedUpByWhenTheyBegan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	plan := strings.Join(f.explain("", "WaitsAnchor"), "\n")
+	for _, index := range []string{"task_ready_made", "task_cancels_set", "push_configs_waits"} {
+		if !strings.Contains(plan, index) {
+			t.Errorf("%s is not used in\n%s", index, plan)
+		}
+	}
+}
