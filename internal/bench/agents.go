@@ -33,7 +33,7 @@ func (b *bench) agents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	works, err := b.serve(ctx, "bench-works", url, "A2AD_AGENTS="+dir)
+	works, err := b.serve(ctx, "bench-works", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000")
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (b *bench) agents(ctx context.Context) error {
 		Name: "1000 agents at rest: transactions", Value: rate, Unit: "/s", Target: atMost(5),
 		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s", span),
 	})
-	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_WORKERS=0")
+	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000", "A2AD_WORKERS=0")
 	if err != nil {
 		return err
 	}
