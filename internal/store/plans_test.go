@@ -22,6 +22,7 @@ var walks = map[string]string{
 	"CountTasks":            "report: planned for its arguments (Store.search), and reads a sample of ended tasks",
 	"DestinationsDown":      "report: planned for its arguments (Store.search); only destinations that failed",
 	"DestinationsDownCount": "metrics: planned for its arguments (Store.search); only destinations that failed",
+	"IndexesInvalid":        "migrations: PostgreSQL's own tables",
 	"InspectIndexes":        "doctor: PostgreSQL's own tables",
 	"InspectTables":         "doctor: PostgreSQL's own tables",
 	"LeaseRescue":           "reads all leases, which are the tasks that run now: an index on lease_until would cost each renewal",
