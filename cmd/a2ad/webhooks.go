@@ -56,7 +56,7 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 			store.PushV03: func(t *a2a.Task) []byte { return old.AppendSnapshot(nil, t) },
 			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
 		},
-		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: min(r.cfg.PushPoll, r.cfg.PollInterval), MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger, Tracer: r.tracer,
+		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: min(r.cfg.PushPoll, r.cfg.PollInterval), MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger, Tracer: r.tracer, Budget: r.budget,
 	})
 	r.warnOpenings(ctx)
 	return nil

@@ -136,7 +136,7 @@ func ReadAll(ctx context.Context, l *Lease, r io.Reader, hint int64, stop func()
 	if err := l.Arrive(ctx, size); err != nil {
 		return nil, err
 	}
-	l.watch(stop)
+	l.Watch(stop)
 	buf := make([]byte, 0, size)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
@@ -168,7 +168,9 @@ func ReadAll(ctx context.Context, l *Lease, r io.Reader, hint int64, stop func()
 	}
 }
 
-func (l *Lease) watch(stop func()) {
+// Watch has stop called when what the lease holds in arrival has to make room for others. It must neither block nor
+// call the budget.
+func (l *Lease) Watch(stop func()) {
 	if l == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -42,6 +43,7 @@ type DelivererConfig struct {
 	MaxBody   int              // bytes; a larger task goes without history, then without artifacts, then without its status message
 	Now       func() time.Time // nil: time.Now; by which leases are held
 	Logger    *slog.Logger
+	Budget    *budget.Budget  // of memory; nil: it is not bounded
 	Tracer    *tracing.Tracer // nil: there are no traces
 }
 
@@ -182,9 +184,11 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	h := newHold(due, d.cfg.Now, claimed, d.cfg.Lease, func() { lose(errNotHeld) })
 	d.keep(h)
 	defer d.drop(h)
-	task, err := d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{Artifacts: true})
+	mem := d.cfg.Budget.Open(budget.Owner{Tenant: due.Tenant, Name: due.Owner})
+	defer mem.Release()
+	task, err := d.read(ctx, mem, due)
 	if err != nil {
-		return errors.Join(err, d.unread(ctx, due, a2a.CodeOf(err) == a2a.CodeUnavailable))
+		return errors.Join(err, d.unread(ctx, due, a2a.CodeOf(err) == a2a.CodeUnavailable || a2a.CodeOf(err) == a2a.CodeRateLimited))
 	}
 	req, err := d.request(due, task, h.held)
 	if err != nil {
@@ -193,6 +197,10 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 		_, failed := d.cfg.Store.Failed(ctx, due, &t, store.Failure{Fate: "dead"})
 		return errors.Join(err, failed)
 	}
+	// What is left of the task is the body. It may be a large one, but few are, and they are bounded.
+	terminal := task.Status.State.Terminal()
+	task = nil
+	mem.Settle(int64(len(req.Body)))
 	if !h.held() {
 		return d.cfg.Store.ReleasePush(ctx, due) // this process stood still: the webhook may be another's, or deleted
 	}
@@ -214,7 +222,6 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	}
 	d.count(res.Class)
 	try := store.Try{Took: res.Took, RemoteIP: res.RemoteIP, Status: res.Status, Class: string(res.Class), Reason: res.Reason, Answer: res.Answer}
-	terminal := task.Status.State.Terminal()
 	if res.Class == ClassDelivered {
 		log.InfoContext(ctx, "webhook", "outcome", "delivered", "status", res.Status, "ms", res.Took.Milliseconds())
 		try.Class = ""

@@ -81,23 +81,14 @@ func (b *GRPC) register(service *transcode.Service, gen *generation) {
 	desc := grpc.ServiceDesc{ServiceName: service.Name, HandlerType: (*any)(nil), Metadata: service.File}
 	for i := range service.Methods {
 		m := &service.Methods[i]
-		if m.Stream {
-			desc.Streams = append(desc.Streams, grpc.StreamDesc{
-				StreamName: m.Name, ServerStreams: true,
-				Handler: func(_ any, stream grpc.ServerStream) error {
-					f := &grpcFront{b: b, m: m, stream: stream}
-					b.observe(stream.Context(), f, gen, stream.RecvMsg)
-					return f.err
-				},
-			})
-			continue
-		}
-		desc.Methods = append(desc.Methods, grpc.MethodDesc{
-			MethodName: m.Name,
-			Handler: func(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				f := &grpcFront{b: b, m: m}
-				b.observe(ctx, f, gen, read)
-				return f.out, f.err
+		// Those with one answer are streams too, which is the same on the wire: gRPC reads the request of any other
+		// method before its handler knows who sends it, and without a bound of ours.
+		desc.Streams = append(desc.Streams, grpc.StreamDesc{
+			StreamName: m.Name, ServerStreams: m.Stream,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				f := &grpcFront{b: b, m: m, stream: stream}
+				b.observe(stream.Context(), f, gen, stream.RecvMsg)
+				return f.err
 			},
 		})
 	}

@@ -29,11 +29,10 @@ type grpcFront struct {
 	b      *GRPC
 	c      *call
 	m      *transcode.Method
-	ctx    context.Context   // of the call
-	stream grpc.ServerStream // nil: there is one answer
+	ctx    context.Context // of the call
+	stream grpc.ServerStream
 
-	out any   // the answer
-	err error // a status, if there is none
+	err error // a status, if there is no answer
 }
 
 // serve finds out who asks for what, and carries it out.
@@ -91,8 +90,12 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is that of A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
 	}
 	var body unread
-	if err := read(&body); err != nil { // gRPC has told the client already
-		return nil, a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err)
+	c.mem.SetWhole(grpcShare)
+	if err := f.arrive(ctx, read, &body); err != nil {
+		return nil, err
+	}
+	if err := c.work(ctx, body); err != nil {
+		return nil, err
 	}
 	req := f.m.Request()
 	if err := proto.Unmarshal(body, req); err != nil {
@@ -126,8 +129,11 @@ type packed []byte
 type grpcCodec struct{ encoding.CodecV2 }
 
 func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if body, ok := v.(packed); ok {
+	switch body := v.(type) {
+	case packed:
 		return mem.BufferSlice{mem.SliceBuffer(body)}, nil
+	case held:
+		return mem.BufferSlice{mem.NewBuffer(&body.data, body.sent)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -152,12 +158,9 @@ func (f *grpcFront) reply() metadata.MD {
 // answer sends the only message of a call, be it one that could have had more.
 func (f *grpcFront) answer(result []byte) {
 	out, err := f.m.Result(result)
-	if err == nil && f.stream != nil {
+	if err == nil {
 		f.stream.SetHeader(f.reply()) //nolint:errcheck // the client is gone
-		err = f.stream.SendMsg(out)
-	} else if err == nil {
-		grpc.SetHeader(f.ctx, f.reply()) //nolint:errcheck // the client is gone
-		f.out = out
+		err = f.deliver(out)
 	}
 	if err != nil {
 		f.c.fail(f.ctx, err)
@@ -169,11 +172,7 @@ func (f *grpcFront) fail(e *a2a.Error) {
 		f.err = status.FromContextError(err).Err() // the client is gone, or had waited long enough
 		return
 	}
-	if f.stream != nil {
-		f.stream.SetTrailer(f.reply())
-	} else {
-		grpc.SetTrailer(f.ctx, f.reply()) //nolint:errcheck // the client is gone
-	}
+	f.stream.SetTrailer(f.reply())
 	f.err = statusOf(e, f.c.gen.Version(), f.c.s.cfg.ErrorProfile, f.c.rec.id).Err()
 }
 

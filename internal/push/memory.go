@@ -1,0 +1,40 @@
+package push
+
+import (
+	"context"
+	"errors"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/budget"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// smallTask is what a task may take that is read without a look at its size.
+const smallTask = 16 << 10
+
+// read reads the task of a delivery, once the memory budget has room for it and for what is rendered of it.
+func (d *Deliverer) read(ctx context.Context, mem *budget.Lease, due *store.Delivery) (*a2a.Task, error) {
+	w := store.Want{Artifacts: true}
+	if mem == nil {
+		return d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, w)
+	}
+	if err := mem.Grow(ctx, 2*smallTask); err != nil {
+		return nil, err
+	}
+	w.Most = smallTask
+	task, err := d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, w)
+	var much *store.TooMuch
+	if !errors.As(err, &much) {
+		return task, err
+	}
+	mem.Settle(0)
+	if 2*much.Bytes > d.cfg.Budget.Share() {
+		// Its history and its artifacts would not go into a notification either.
+		return d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{History: new(int)})
+	}
+	if err := mem.Grow(ctx, 2*much.Bytes); err != nil {
+		return nil, err
+	}
+	w.Most = much.Bytes
+	return d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, w)
+}
