@@ -70,13 +70,14 @@ type replica struct {
 	tokens     *auth.JWT // nil without an identity provider
 	policy     push.Policy
 	pushKeys   *push.Keys
+	pageKey    []byte // seals page tokens
 	deliverer  *push.Deliverer
 	metrics    *metrics.Metrics  // nil when nobody could read them
 	traces     *tracing.Provider // nil when they are off
 	tracer     *tracing.Tracer   // nil likewise
 }
 
-// openReplica connects and listens, but starts nothing. The end of ctx is the signal to stop.
+// openReplica listens, but starts nothing, and does not ask the database: see connect.
 func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
 	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}, used: make(chan string, maxUsedKeys)}
 	defer func() {
@@ -105,17 +106,13 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if err = r.openTLS(); err != nil {
 		return nil, err
 	}
-	if err = r.openStore(ctx); err != nil {
-		return nil, err
-	}
 	r.failures.Record = r.recordFailure
 	first, err := r.hire(app, files)
 	if err != nil {
 		return nil, err
 	}
 	r.employ(first)
-	r.openWork()
-	return r, r.openAPI(ctx)
+	return r, nil
 }
 
 // openStore connects the database and the wakes, which need each other.
@@ -234,21 +231,23 @@ func newHTTP(app *App, logger *slog.Logger, spec agents.HTTP) (executor.Executor
 	})
 }
 
+// publicURL is where agent cards say that the server is.
+func (r *replica) publicURL() string {
+	if r.cfg.PublicURL != "" {
+		return string(r.cfg.PublicURL)
+	}
+	return r.base()
+}
+
 func (r *replica) openAPI(ctx context.Context) error {
-	pageKey, err := r.store.ServerKey(ctx, "page-token")
+	public := r.publicURL()
+	err := r.openPush(ctx, public)
 	if err != nil {
-		return err
-	}
-	public := string(r.cfg.PublicURL)
-	if public == "" {
-		public = r.base()
-	}
-	if err := r.openPush(ctx, public); err != nil {
 		return err
 	}
 	r.engine, err = engine.New(r.store, r.follower, engine.Config{
 		BlockingMaxWait: r.cfg.BlockingMaxWait, MaxMessageBytes: int64(r.cfg.MaxMessage), MaxTaskBytes: int64(r.cfg.MaxTask), MaxHistory: int64(r.cfg.MaxHistory), MaxInFlight: r.cfg.MaxInFlight, MaxPending: r.cfg.MaxPending,
-		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx, Tracer: r.tracer,
+		MaxStreams: r.cfg.MaxStreams, MaxStreamsPerOwner: r.cfg.MaxOwnerStreams, PageKey: r.pageKey, MaxPageToken: int(r.cfg.MaxCursor), Push: r.pushRules(), Drain: ctx, Tracer: r.tracer,
 	})
 	if err != nil {
 		return err

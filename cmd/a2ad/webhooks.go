@@ -35,16 +35,6 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 			return fmt.Errorf("A2AD_PUSH_PROXY: %w", err)
 		}
 	}
-	secrets := make([]push.Secret, len(r.cfg.PushSigningSecrets))
-	for i, s := range r.cfg.PushSigningSecrets {
-		if secrets[i], err = push.ParseSecret(s.Reveal()); err != nil {
-			return fmt.Errorf("A2AD_PUSH_SIGNING_SECRETS: %w", err)
-		}
-	}
-	r.pushKeys = push.NewKeys(push.KeysConfig{Store: r.store, Ring: r.cfg.Keys, Secrets: secrets, Issuer: public, Logger: r.logger})
-	if err := r.pushKeys.Load(ctx); err != nil {
-		return fmt.Errorf("webhooks: %w", err)
-	}
 	old, current := v03.Codec{}, v1.Codec{}
 	r.deliverer = push.NewDeliverer(push.DelivererConfig{
 		Store: r.store, Hub: r.hub, Client: push.NewClient(client), Keys: r.pushKeys, Ring: r.cfg.Keys, Lease: r.cfg.LeaseTTL,
@@ -79,6 +69,24 @@ func (r *replica) pushPolicy(public string) (push.Policy, error) {
 	return push.Policy{
 		Allow: r.cfg.PushAllowCIDRs, AllowHTTP: r.cfg.PushAllowHTTP, Self: self, SelfOrigins: origins, MaxURL: int(r.cfg.MaxPushURL),
 	}, nil
+}
+
+// loadKeys reads what page tokens are sealed and webhooks signed with, or makes it.
+func (r *replica) loadKeys(ctx context.Context) (err error) {
+	secrets := make([]push.Secret, len(r.cfg.PushSigningSecrets))
+	for i, s := range r.cfg.PushSigningSecrets {
+		if secrets[i], err = push.ParseSecret(s.Reveal()); err != nil {
+			return fmt.Errorf("A2AD_PUSH_SIGNING_SECRETS: %w", err)
+		}
+	}
+	if r.pageKey, err = r.store.ServerKey(ctx, "page-token"); err != nil {
+		return err
+	}
+	r.pushKeys = push.NewKeys(push.KeysConfig{Store: r.store, Ring: r.cfg.Keys, Secrets: secrets, Issuer: r.publicURL(), Logger: r.logger})
+	if err := r.pushKeys.Load(ctx); err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	return nil
 }
 
 // warnOpenings says loudly where webhooks may go that they usually may not.

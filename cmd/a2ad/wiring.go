@@ -32,8 +32,11 @@ func runServe(ctx context.Context, app *App, cfg Config) error {
 		return err
 	}
 	r.reload, reload.load = reload, func() ([]agents.File, error) { return loadAgents(cfg, nil) }
-	if err := r.checkDatabase(ctx); err != nil {
-		r.close()
+	switch err := r.connect(ctx, told); {
+	case errors.Is(err, errStoppedWaiting):
+		r.logger.InfoContext(ctx, "stopped", "replica", r.name, "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	return r.run(ctx, told)
@@ -64,7 +67,7 @@ func outlive(ctx context.Context, by time.Duration) (later context.Context, stop
 	}
 }
 
-// checkDatabase refuses a schema that is too old, and warns of a login that may too much.
+// checkDatabase refuses a schema that is too old or too new, and warns of a login that may too much.
 func (r *replica) checkDatabase(ctx context.Context) error {
 	if err := r.store.CheckSchema(ctx); err != nil {
 		return err
@@ -120,6 +123,9 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		return err
 	}
 	r.reload, reload.load = reload, func() ([]agents.File, error) { return loadAgents(cfg, agents.Builtin()) }
+	if err := r.connect(ctx, ctx); err != nil {
+		return err
+	}
 	printWelcome(app.Stdout, r)
 	return r.run(ctx, ctx)
 }

@@ -95,25 +95,6 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	sink.judge()
 }
 
-// TestServeRefusesASchemaThatIsNotForIt: too old, and too new.
-func TestServeRefusesASchemaThatIsNotForIt(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	for _, tt := range []struct{ change, want string }{
-		{fmt.Sprintf("UPDATE a2a.schema_floor SET version = %d", store.SchemaVersion()+1), "upgrade a2ad"},
-		{fmt.Sprintf("DELETE FROM public.a2a_goose_version WHERE version_id = %d", store.SchemaVersion()), "a2ad migrate up"},
-	} {
-		if _, err := c.db.Exec(t.Context(), tt.change); err != nil {
-			t.Fatal(err)
-		}
-		r := spawn(t, "refused", c.env("refused"))
-		r.awaitExit()
-		if got := r.log.all(); r.err == nil || !strings.Contains(got, tt.want) {
-			t.Errorf("serve ended with %v and says %s, want it to say %q", r.err, got, tt.want)
-		}
-	}
-}
-
 func migrate(t *testing.T, binary, url string) {
 	t.Helper()
 	cmd := exec.Command(binary, "migrate", "up")

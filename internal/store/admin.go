@@ -159,8 +159,15 @@ func (s *Store) Owner(ctx context.Context, id a2a.ID) (Caller, error) {
 }
 
 // CheckSchema reports whether this binary can work on the database: its schema is at least the
-// one that the binary was made for, and still serves binaries as old as this one.
+// one that the binary was made for, and still serves binaries as old as this one. Its errors are ErrUnusable.
 func (s *Store) CheckSchema(ctx context.Context) error {
+	if err := s.checkSchema(ctx); err != nil {
+		return unusable{err}
+	}
+	return nil
+}
+
+func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := dbsqlc.New(s.work).SchemaVersion(ctx)
 	if isCode(err, "42501") { // from before the roles
 		err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {

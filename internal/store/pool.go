@@ -79,7 +79,7 @@ var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin"
 func (s *Store) open(name, role string, size int, more map[string]string) (*pool, error) {
 	pc, err := pgxpool.ParseConfig(s.cfg.URL)
 	if err != nil {
-		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
+		return nil, badURL{redact(err)}
 	}
 	p := &pool{name: name, reach: &s.reach, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
 	p.dialer = newDialer(s.cfg.StatementTimeout+answerGrace, s.cfg.PacketTimeout, s.connLost)

@@ -26,7 +26,7 @@ const probes = 3
 func plain(url, application string, timeout time.Duration) (*pgx.ConnConfig, error) {
 	pc, err := pgxpool.ParseConfig(url) // it takes the settings of pools, which may be in the URL
 	if err != nil {
-		return nil, fmt.Errorf("parse the database URL: %w", redact(err))
+		return nil, badURL{redact(err)}
 	}
 	cfg := pc.ConnConfig
 	cfg.ConnectTimeout = timeout

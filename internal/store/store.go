@@ -108,13 +108,29 @@ type Store struct {
 	counters counters
 }
 
-// Open connects. It fails if the database cannot be reached, or with ErrLends, but does not look
+// ErrUnusable says that the database cannot be used now, though the settings may be right: it is away, refuses the login, or has
+// another schema.
+var ErrUnusable = errors.New("the database cannot be used now")
+
+// unusable marks an error as ErrUnusable, and leaves its text.
+type unusable struct{ error }
+
+func (e unusable) Unwrap() error        { return e.error }
+func (e unusable) Is(target error) bool { return target == ErrUnusable }
+
+// badURL is the error of a URL that cannot be read.
+type badURL struct{ error }
+
+func (e badURL) Error() string { return "parse the database URL: " + e.error.Error() }
+func (e badURL) Unwrap() error { return e.error }
+
+// Open connects. It fails with ErrUnusable if the database cannot be reached, or with ErrLends, but does not look
 // at the schema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg.setDefaults()
 	err := refuseLender(ctx, cfg.URL, "a2ad-"+cfg.Replica+"-probe", cfg.AcquireTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
+		return nil, opened(err)
 	}
 	s := &Store{cfg: cfg}
 	s.reach.suspect = make(chan struct{}, 1)
@@ -125,7 +141,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	for _, p := range s.pools() {
 		if err := p.Ping(ctx); err != nil {
 			s.Close()
-			return nil, fmt.Errorf("connect: %w", redact(err))
+			return nil, opened(redact(err))
 		}
 	}
 	s.submits = newCombiner(s.flushSubmits, submissionSize, combineItems/4, cfg.Logger)
@@ -135,6 +151,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.appends[i] = newCombiner(s.flushAppends, appendSize, 0, cfg.Logger)
 	}
 	return s, nil
+}
+
+// opened is the error of Open.
+func opened(err error) error {
+	var url badURL
+	if !errors.Is(err, ErrLends) && !errors.As(err, &url) {
+		err = unusable{err}
+	}
+	return fmt.Errorf("connect: %w", err)
 }
 
 // redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a

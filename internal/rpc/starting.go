@@ -1,0 +1,14 @@
+package rpc
+
+import "net/http"
+
+// Starting answers in the place of a server that cannot serve yet: everybody is told to come again.
+func Starting() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		w.Write([]byte(`{"error":"the server is starting: its database cannot be used yet"}` + "\n")) //nolint:errcheck // the client is gone
+	})
+}
