@@ -157,8 +157,9 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	f.exec("TRUNCATE a2a.tasks, a2a.task_leases, a2a.task_ready, a2a.task_events, a2a.task_attempts, a2a.messages")
 	vacuum()
 	look("nothing any more")
-	for name := range walks {
-		if !walked[name] {
+	for name, why := range walks {
+		// The statistics of PostgreSQL's own tables are not those of the test.
+		if !walked[name] && !strings.HasSuffix(why, "PostgreSQL's own tables") {
 			t.Errorf("%s looks up all that it reads: it needs no exemption", name)
 		}
 	}
