@@ -187,7 +187,10 @@ func (d *desk) listen(agent string) {
 }
 
 // may notes that a queue may hold tasks. The caller holds mu.
-func (d *desk) may(agent string) { d.dirty[agent] = d.dirty[agent] }
+func (d *desk) may(agent string) {
+	known := d.dirty[agent]
+	d.dirty[agent] = known
+}
 
 // forget notes that a queue is looked at. The caller holds mu.
 func (d *desk) forget(agent string) {
