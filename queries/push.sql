@@ -29,10 +29,10 @@ ORDER BY p.created_at, p.id;
 
 -- PushInsert adds a webhook to a task whose row the transaction has locked or made.
 -- name: PushInsert :exec
-INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, token, credentials, wire_version,
+INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, query, origin, schemes, token, credentials, wire_version,
   state, from_seq, cursor_seq, head_seq, next_attempt_at)
 VALUES (sqlc.arg(id), sqlc.arg(task_id), sqlc.arg(config_id), sqlc.arg(tenant), sqlc.arg(owner), sqlc.arg(agent), sqlc.arg(url),
-  sqlc.arg(origin), sqlc.arg(schemes)::text[], sqlc.narg(token), sqlc.narg(credentials), sqlc.arg(wire_version),
+  sqlc.narg(query), sqlc.arg(origin), sqlc.arg(schemes)::text[], sqlc.narg(token), sqlc.narg(credentials), sqlc.arg(wire_version),
   CASE WHEN sqlc.arg(ended)::boolean THEN 'done' ELSE 'active' END, sqlc.arg(from_seq), sqlc.arg(from_seq), sqlc.arg(head_seq)::bigint,
   CASE WHEN sqlc.arg(head_seq) > sqlc.arg(from_seq) THEN clock_timestamp() ELSE 'infinity' END);
 
@@ -40,7 +40,7 @@ VALUES (sqlc.arg(id), sqlc.arg(task_id), sqlc.arg(config_id), sqlc.arg(tenant), 
 -- looked up by its id, deleted_at is not tested with IS NULL: the planner would walk over the index of those.
 -- name: PushReplace :exec
 UPDATE a2a.push_configs p
-SET url = sqlc.arg(url), origin = sqlc.arg(origin), schemes = sqlc.arg(schemes)::text[], token = sqlc.narg(token), credentials = sqlc.narg(credentials),
+SET url = sqlc.arg(url), query = sqlc.narg(query), origin = sqlc.arg(origin), schemes = sqlc.arg(schemes)::text[], token = sqlc.narg(token), credentials = sqlc.narg(credentials),
   wire_version = sqlc.arg(wire_version), attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = sqlc.arg(origin),
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
@@ -204,18 +204,19 @@ SET cursor_seq = least(p.cursor_seq, greatest(sqlc.arg(after)::bigint, p.from_se
 WHERE p.id = sqlc.arg(id) AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 RETURNING p.task_id, p.tenant, p.owner, p.state, p.cursor_seq;
 
--- PushSecrets reads what is sealed, for the change of keys.
+-- PushSecrets reads what is sealed, and URLs whose query is not, for the change of keys.
 -- name: PushSecrets :many
-SELECT p.id, p.token, p.credentials FROM a2a.push_configs p
-WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL) AND p.id > sqlc.arg(after)
+SELECT p.id, p.token, p.credentials, p.query, p.url FROM a2a.push_configs p
+WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL OR position('?' IN p.url) > 0) AND p.id > sqlc.arg(after)
 ORDER BY p.id
 LIMIT sqlc.arg(max)::int;
 
 -- PushReseal stores secrets under another key, unless they changed meanwhile.
 -- name: PushReseal :execrows
 UPDATE a2a.push_configs p
-SET token = sqlc.narg(token), credentials = sqlc.narg(credentials)
-WHERE p.id = sqlc.arg(id) AND p.token IS NOT DISTINCT FROM sqlc.narg(old_token) AND p.credentials IS NOT DISTINCT FROM sqlc.narg(old_credentials);
+SET token = sqlc.narg(token), credentials = sqlc.narg(credentials), url = sqlc.arg(url), query = sqlc.narg(query)
+WHERE p.id = sqlc.arg(id) AND p.token IS NOT DISTINCT FROM sqlc.narg(old_token) AND p.credentials IS NOT DISTINCT FROM sqlc.narg(old_credentials)
+  AND p.url = sqlc.arg(old_url) AND p.query IS NOT DISTINCT FROM sqlc.narg(old_query);
 
 -- PushSweepTries removes the failed tries from the ledger that are older than keep, and the
 -- answers of the others: what is left is one short line for each notification that was

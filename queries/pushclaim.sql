@@ -159,7 +159,7 @@ UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + sqlc.arg(lease)::interval, lease_epoch = c.lease_epoch + 1, parked = false
 FROM pick
 WHERE c.id = ANY (ARRAY[pick.id])
-RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
+RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.query, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
   c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual;
 
 -- PushListAdd has lists for destinations, and keeps them for the rest of the transaction, in one order: it waits for

@@ -90,8 +90,8 @@ func (o *dbOperator) EnableDestination(ctx context.Context, tenant, origin strin
 }
 
 func (o *dbOperator) Rewrap(ctx context.Context, ring seal.Ring) (int, error) {
-	n, err := o.store.ResealPushes(ctx, func(row a2a.ID, token, credentials []byte) ([]byte, []byte, bool, error) {
-		return push.Reseal(ring, row, token, credentials)
+	n, err := o.store.ResealPushes(ctx, func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) {
+		return push.Reseal(ring, row, s)
 	})
 	keys, keysErr := push.ResealKeys(ctx, o.store, ring)
 	err = errors.Join(err, keysErr)

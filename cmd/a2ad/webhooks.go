@@ -126,6 +126,7 @@ func (r *replica) pushRules() engine.PushRules {
 		Seal: func(row a2a.ID, c *a2a.PushConfig) (token, credentials []byte, err error) {
 			return push.SealSecrets(r.cfg.Keys, row, c)
 		},
+		SealURL: func(row a2a.ID, url string) (string, []byte, error) { return push.SealURL(r.cfg.Keys, row, url) },
 	}
 }
 

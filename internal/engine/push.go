@@ -18,7 +18,9 @@ type PushRules struct {
 	Origin func(url string) string
 	// Seal encrypts the secrets of a webhook for its row.
 	Seal func(row a2a.ID, c *a2a.PushConfig) (token, credentials []byte, err error)
-	Max  int // per task; 0: no limit
+	// SealURL encrypts the query of a webhook's URL, and returns the URL without it; nil: URLs stay whole.
+	SealURL func(row a2a.ID, url string) (string, []byte, error)
+	Max     int // per task; 0: no limit
 }
 
 // DefaultPushID is the id of a webhook that its client did not name, so that setting it again
@@ -48,10 +50,14 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, e
 	if c.Generation == "1.0" {
 		version = store.PushV10
 	}
-	return &store.NewPush{
+	p := &store.NewPush{
 		ConfigID: c.ID, URL: c.URL, Origin: e.cfg.Push.Origin(c.URL), Schemes: c.Schemes, Version: version,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) { return e.cfg.Push.Seal(row, c) },
-	}, nil
+	}
+	if e.cfg.Push.SealURL != nil {
+		p.SealURL = func(row a2a.ID) (url string, query []byte, err error) { return e.cfg.Push.SealURL(row, c.URL) }
+	}
+	return p, nil
 }
 
 // SetPush adds a webhook to a task of the caller, or replaces the one with its id. It is
@@ -76,7 +82,7 @@ func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 	if err := e.store.SetPush(ctx, c, agent.Name, id, *push, e.cfg.Push.Max); err != nil {
 		return nil, err
 	}
-	return &a2a.PushConfig{ID: push.ConfigID, URL: push.URL, Schemes: push.Schemes}, nil
+	return &a2a.PushConfig{ID: push.ConfigID, URL: a2a.RedactURL(push.URL), Schemes: push.Schemes}, nil
 }
 
 // GetPush reads one webhook. Without an id it is the default one, else the oldest.

@@ -151,7 +151,7 @@ func (c *Client) attempt(ctx context.Context, r *Request, seen *sighting) Result
 		return Result{Class: ClassBadURL, Reason: err.Error()}
 	}
 	_, token, _ := strings.Cut(authorization, " ")
-	secrets := newRedactor(string(r.Token), string(r.Credentials), token)
+	secrets := newRedactor(append(querySecrets(u), string(r.Token), string(r.Credentials), token)...)
 	// The transport, not an http.Client: that one brings redirects, cookies and user info.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {

@@ -37,6 +37,9 @@ func CheckConfig(c *a2a.PushConfig, policy Policy, limits Limits) error {
 	if _, err := policy.CheckURL(c.URL); err != nil {
 		return a2a.InvalidParams("url", "%w", err)
 	}
+	if strings.HasSuffix(c.URL, "?"+a2a.RedactedQuery) {
+		return a2a.InvalidParams("url", "the query is redacted: give the whole URL")
+	}
 	if err := checkSecret("token", string(c.Token), limits.Secret); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -273,6 +274,7 @@ func place(row a2a.ID, column string) seal.Place {
 const (
 	columnToken       = "token"
 	columnCredentials = "credentials"
+	columnQuery       = "query"
 )
 
 // SealSecrets encrypts the secrets of a webhook for its row. nil stays nil.
@@ -290,24 +292,41 @@ func SealSecrets(ring seal.Ring, row a2a.ID, c *a2a.PushConfig) (token, credenti
 	return token, credentials, nil
 }
 
-// Reseal seals the secrets of a row anew if another key seals now.
-func Reseal(ring seal.Ring, row a2a.ID, token, credentials []byte) (newToken, newCredentials []byte, changed bool, err error) {
-	again := func(sealed []byte, column string) ([]byte, error) {
-		if len(sealed) == 0 || !ring.NeedsRewrap(sealed) {
-			return sealed, nil
+// SealURL encrypts the query of a webhook's URL for its row, and returns the URL with a mark in its
+// place. A URL without a query stays as it is; and without keys, every URL.
+func SealURL(ring seal.Ring, row a2a.ID, raw string) (string, []byte, error) {
+	base, query, ok := strings.Cut(raw, "?")
+	if !ok || ring.Empty() {
+		return raw, nil, nil
+	}
+	sealed, err := ring.Seal([]byte(query), place(row, columnQuery))
+	return base + "?" + a2a.RedactedQuery, sealed, err
+}
+
+// Reseal seals the secrets of a row anew if another key seals now, and a query that is in clear.
+func Reseal(ring seal.Ring, row a2a.ID, s store.PushSecrets) (_ store.PushSecrets, changed bool, err error) {
+	for _, secret := range []struct {
+		sealed *[]byte
+		column string
+	}{{&s.Token, columnToken}, {&s.Credentials, columnCredentials}, {&s.Query, columnQuery}} {
+		if len(*secret.sealed) == 0 || !ring.NeedsRewrap(*secret.sealed) {
+			continue
 		}
-		plain, err := ring.Open(sealed, place(row, column))
+		at := place(row, secret.column)
+		plain, err := ring.Open(*secret.sealed, at)
 		if err != nil {
-			return nil, err
+			return s, false, err
+		}
+		if *secret.sealed, err = ring.Seal(plain, at); err != nil {
+			return s, false, err
 		}
 		changed = true
-		return ring.Seal(plain, place(row, column))
 	}
-	if newToken, err = again(token, columnToken); err != nil {
-		return nil, nil, false, err
+	if len(s.Query) == 0 {
+		s.URL, s.Query, err = SealURL(ring, row, s.URL)
+		changed = changed || len(s.Query) > 0
 	}
-	newCredentials, err = again(credentials, columnCredentials)
-	return newToken, newCredentials, changed, err
+	return s, changed, err
 }
 
 // Opens returns an error if the ring cannot open a secret that is stored.
@@ -341,8 +360,16 @@ func (d *Deliverer) request(due *store.Delivery, task *a2a.Task, held func() boo
 	if err != nil {
 		return nil, err
 	}
+	query, err := d.open(due, due.Query, columnQuery)
+	if err != nil {
+		return nil, err
+	}
+	url := due.URL
+	if base, _, ok := strings.Cut(url, "?"); ok && len(due.Query) > 0 {
+		url = base + "?" + string(query)
+	}
 	return &Request{
-		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), URL: due.URL, Version: Version(due.Version), Task: due.Task.String(),
+		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), URL: url, Version: Version(due.Version), Task: due.Task.String(),
 		Body: d.body(due.Version, task), Token: token, Schemes: due.Schemes, Credentials: credentials,
 		Signer: d.cfg.Keys.Signer(), Issuer: d.cfg.Keys.Issuer(), Traceparent: string(due.Traceparent.Next()), Held: held,
 	}, nil

@@ -637,8 +637,8 @@ func TestKeysAndSecretsMoveToAnotherRing(t *testing.T) {
 	}
 	task := b.task(a2a.PushConfig{URL: s.URL, Token: "tok"})
 	before := b.keys(b.Store, b.ring)
-	n, err := b.ResealPushes(t.Context(), func(row a2a.ID, token, credentials []byte) ([]byte, []byte, bool, error) {
-		return Reseal(both, row, token, credentials)
+	n, err := b.ResealPushes(t.Context(), func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) {
+		return Reseal(both, row, s)
 	})
 	if n != 1 || err != nil {
 		t.Errorf("%d webhooks resealed, %v", n, err)

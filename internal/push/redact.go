@@ -6,6 +6,7 @@ import (
 	"html"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 // minTail is the shortest beginning of a secret that is hidden where the text ends in it.
@@ -78,4 +79,26 @@ func (r redactor) clean(data []byte, keep int) []byte {
 		}
 	}
 	return out[:min(len(out), keep)]
+}
+
+// minValue is the shortest value in a query that is taken for a secret of its own.
+const minValue = 6
+
+// querySecrets returns what must not be shown of the query of a URL: all of it, and what its keys are given.
+func querySecrets(u *url.URL) (list []string) {
+	if u.RawQuery == "" {
+		return nil
+	}
+	list = append(list, u.RawQuery)
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		_, value, _ := strings.Cut(pair, "=")
+		if len(value) < minValue {
+			continue
+		}
+		list = append(list, value)
+		if plain, err := url.QueryUnescape(value); err == nil {
+			list = append(list, plain)
+		}
+	}
+	return list
 }

@@ -263,7 +263,10 @@ var writings = []writing{
 	answering("ResealPushes", execute, func(w *witness) func(*store.Store) (int, error) {
 		w.due()
 		return func(s *store.Store) (int, error) {
-			return s.ResealPushes(w.ctx, func(a2a.ID, []byte, []byte) ([]byte, []byte, bool, error) { return []byte("t"), nil, true, nil })
+			return s.ResealPushes(w.ctx, func(_ a2a.ID, p store.PushSecrets) (store.PushSecrets, bool, error) {
+				p.Token = []byte("t")
+				return p, true, nil
+			})
 		}
 	}, func(w *witness, n int) string { return w.count(n, "a2a.push_configs WHERE token = 't'") }),
 

@@ -22,11 +22,7 @@ var walks = map[string]string{
 	"CountTasks":            "report: planned for its arguments (Store.search), and reads a sample of ended tasks",
 	"DestinationsDown":      "report: planned for its arguments (Store.search); only destinations that failed",
 	"DestinationsDownCount": "metrics: planned for its arguments (Store.search); only destinations that failed",
-	"IndexesInvalid":        "migrations: PostgreSQL's own tables",
-	"InspectIndexes":        "doctor: PostgreSQL's own tables",
-	"InspectTables":         "doctor: PostgreSQL's own tables",
 	"LeaseRescue":           "reads all leases, which are the tasks that run now: an index on lease_until would cost each renewal",
-	"MigrationRights":       "migrations: PostgreSQL's own tables",
 	"PurgeCount":            "operator: planned for its arguments (Store.search)",
 	"PushBacklog":           "metrics: planned for its arguments (Store.search)",
 	"PushList":              "operator: planned for its arguments (Store.search)",
@@ -97,6 +93,9 @@ func walksOf(first map[string]string, plan []string) (bad []string, scans int) {
 			continue
 		}
 		scans++
+		if strings.HasPrefix(m[2], "pg_") { // PostgreSQL's own tables are small
+			continue
+		}
 		cond := ""
 		if i+1 < len(plan) && strings.Contains(plan[i+1], "Cond: ") {
 			cond = plan[i+1]

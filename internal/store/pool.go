@@ -95,6 +95,7 @@ func (s *Store) open(name, role string, size int, more map[string]string) (*pool
 		"statement_timeout":                   ms(s.cfg.StatementTimeout),
 		"lock_timeout":                        ms(s.cfg.LockTimeout),
 		"idle_in_transaction_session_timeout": ms(s.cfg.IdleTxTimeout),
+		"a2a.opens_queries":                   "on", // see migration 38
 	}
 	maps.Copy(settings, plans)
 	maps.Copy(settings, more)

@@ -22,6 +22,27 @@ type NewPush struct {
 	Schemes  []string
 	Version  int16 // generation of the client: PushV03 or PushV10
 	Seal     func(row a2a.ID) (token, credentials []byte, err error)
+	// SealURL returns the URL without its query, and the query sealed; nil keeps the URL as it is.
+	SealURL func(row a2a.ID) (url string, query []byte, err error)
+}
+
+// sealed returns what is stored of the URL and the secrets.
+func (p *NewPush) sealed(row a2a.ID) (s PushSecrets, err error) {
+	if s.Token, s.Credentials, err = p.Seal(row); err != nil {
+		return s, err
+	}
+	if s.URL = p.URL; p.SealURL != nil {
+		s.URL, s.Query, err = p.SealURL(row)
+	}
+	return s, err
+}
+
+// PushSecrets are the URL of a webhook and what is stored sealed of it.
+type PushSecrets struct {
+	URL         string // ends in a2a.RedactedQuery if there is a Query
+	Token       []byte
+	Credentials []byte
+	Query       []byte
 }
 
 // Generations of a webhook's client, as stored.
@@ -30,7 +51,7 @@ const (
 	PushV10 int16 = 10
 )
 
-// Push is a webhook as its client may see it: without secrets.
+// Push is a webhook as its client may see it: without secrets, of which the query of its URL is one.
 type Push struct {
 	Row       a2a.ID
 	ConfigID  string
@@ -75,25 +96,25 @@ func setPush(ctx context.Context, q *dbsqlc.Queries, owner Caller, agent string,
 		if h.ConfigID != p.ConfigID {
 			continue
 		}
-		token, credentials, err := p.Seal(h.ID.Bytes)
+		sealed, err := p.sealed(h.ID.Bytes)
 		if err != nil {
 			return err
 		}
 		return q.PushReplace(ctx, dbsqlc.PushReplaceParams{
-			ID: h.ID, Url: p.URL, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version,
+			ID: h.ID, Url: sealed.URL, Query: sealed.Query, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: sealed.Token, Credentials: sealed.Credentials, WireVersion: p.Version,
 		})
 	}
 	if limit > 0 && len(have) >= limit {
 		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", limit)
 	}
 	row := NewTaskID()
-	token, credentials, err := p.Seal(row)
+	sealed, err := p.sealed(row)
 	if err != nil {
 		return err
 	}
 	err = q.PushInsert(ctx, dbsqlc.PushInsertParams{
-		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: owner.Tenant, Owner: owner.Owner, Agent: agent, Url: p.URL, Origin: p.Origin,
-		Schemes: schemes(p.Schemes), Token: token, Credentials: credentials, WireVersion: p.Version, Ended: ended, FromSeq: from, HeadSeq: head,
+		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: owner.Tenant, Owner: owner.Owner, Agent: agent, Url: sealed.URL, Query: sealed.Query, Origin: p.Origin,
+		Schemes: schemes(p.Schemes), Token: sealed.Token, Credentials: sealed.Credentials, WireVersion: p.Version, Ended: ended, FromSeq: from, HeadSeq: head,
 	})
 	if err != nil {
 		return err
@@ -146,7 +167,7 @@ func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID stri
 	}
 	out := make([]Push, len(rows))
 	for i, r := range rows {
-		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: r.Url, Schemes: r.Schemes, CreatedAt: r.CreatedAt.Time.UTC()}
+		out[i] = Push{Row: r.ID.Bytes, ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), Schemes: r.Schemes, CreatedAt: r.CreatedAt.Time.UTC()}
 	}
 	return out, nil
 }
@@ -193,6 +214,7 @@ type Delivery struct {
 	Schemes     []string
 	Token       []byte // sealed
 	Credentials []byte // sealed
+	Query       []byte // of URL, sealed; nil: URL is whole
 	Version     int16
 	Cursor      int64 // events up to it are settled
 	Seq         int64 // the delivery covers the events behind Cursor up to it; the same on every retry

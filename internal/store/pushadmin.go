@@ -69,7 +69,7 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 	out := make([]PushRow, len(rows))
 	for i, r := range rows {
 		out[i] = PushRow{
-			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, URL: r.Url, Origin: r.Origin, State: r.State,
+			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, URL: a2a.RedactURL(r.Url), Origin: r.Origin, State: r.State,
 			Reason: r.Reason, Cursor: r.CursorSeq, Head: r.HeadSeq, Attempt: int(r.Attempt), CreatedAt: r.CreatedAt.Time.UTC(),
 			DeletedAt: timeOrZero(r.DeletedAt), OpenUntil: timeOrZero(r.OpenUntil), DisabledAt: timeOrZero(r.DisabledAt),
 		}
@@ -196,10 +196,10 @@ func (s *Store) SweepPushes(ctx context.Context, w PushSweep) (more bool, err er
 	return more, nil
 }
 
-// ResealPushes hands every sealed secret to reseal, which returns what to store in its
+// ResealPushes hands the secrets of every webhook to reseal, which returns what to store in their
 // place, and returns how many webhooks were changed. What reseal refuses is left as it is,
 // and named in the error when the others are done. It may be repeated.
-func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token, credentials []byte) (newToken, newCredentials []byte, changed bool, err error)) (int, error) {
+func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, s PushSecrets) (again PushSecrets, changed bool, err error)) (int, error) {
 	const page = 500
 	q := dbsqlc.New(s.work)
 	changed := 0
@@ -211,7 +211,7 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 		}
 		for _, r := range rows {
 			after = r.ID.Bytes
-			token, credentials, differ, err := reseal(after, r.Token, r.Credentials)
+			s, differ, err := reseal(after, PushSecrets{URL: r.Url, Token: r.Token, Credentials: r.Credentials, Query: r.Query})
 			if err != nil {
 				refused = append(refused, fmt.Errorf("reseal webhook %s: %w", after, err))
 				continue
@@ -219,7 +219,10 @@ func (s *Store) ResealPushes(ctx context.Context, reseal func(row a2a.ID, token,
 			if !differ {
 				continue
 			}
-			n, err := q.PushReseal(ctx, dbsqlc.PushResealParams{ID: r.ID, Token: token, Credentials: credentials, OldToken: r.Token, OldCredentials: r.Credentials})
+			n, err := q.PushReseal(ctx, dbsqlc.PushResealParams{
+				ID: r.ID, Token: s.Token, Credentials: s.Credentials, Url: s.URL, Query: s.Query,
+				OldToken: r.Token, OldCredentials: r.Credentials, OldUrl: r.Url, OldQuery: r.Query,
+			})
 			if err != nil {
 				return changed, fmt.Errorf("store resealed secret: %w", unavailable(err))
 			}

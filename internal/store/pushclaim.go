@@ -205,7 +205,7 @@ func claimThese(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.PushClaimParams
 		t := target[r.ID.Bytes]
 		out[i] = Delivery{
 			Row: r.ID.Bytes, Task: r.TaskID.Bytes, ConfigID: r.ConfigID, Tenant: r.Tenant, Owner: r.Owner, Agent: r.Agent, URL: r.Url, Origin: r.Origin,
-			Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Version: r.WireVersion, Cursor: r.CursorSeq,
+			Schemes: r.Schemes, Token: r.Token, Credentials: r.Credentials, Query: r.Query, Version: r.WireVersion, Cursor: r.CursorSeq,
 			Seq: t.TargetSeq, Attempt: int(r.Attempt), Epoch: r.LeaseEpoch, Manual: r.Manual, Traceparent: a2a.Traceparent(t.Traceparent),
 		}
 	}

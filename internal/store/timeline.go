@@ -113,7 +113,7 @@ func (t *Timeline) readEvents(ctx context.Context, q *dbsqlc.Queries, id a2a.ID)
 func (t *Timeline) readTries(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) error {
 	rows, err := q.TimelineTries(ctx, pgID(id), timelineTries)
 	for _, r := range rows {
-		t.Tries = append(t.Tries, Tried{ConfigID: r.ConfigID, URL: r.Url, PushTry: PushTry{
+		t.Tries = append(t.Tries, Tried{ConfigID: r.ConfigID, URL: a2a.RedactURL(r.Url), PushTry: PushTry{
 			From: r.FromSeq, Seq: r.Seq, Outcome: r.Outcome, Attempt: int(r.Attempt), Trigger: r.Trigger, StartedAt: r.StartedAt.Time.UTC(),
 			Try: Try{Took: time.Duration(r.DurationMs) * time.Millisecond, Status: int(r.Status), Class: r.Class, Reason: r.Reason},
 		}})

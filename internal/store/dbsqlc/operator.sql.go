@@ -347,6 +347,9 @@ FROM (
   SELECT convert_from(substring(p.credentials FROM 3 FOR get_byte(p.credentials, 1)), 'SQL_ASCII'), 'credentials', p.id::text, p.credentials
   FROM a2a.push_configs p WHERE length(p.credentials) > 2 AND p.deleted_at IS NULL
   UNION ALL
+  SELECT convert_from(substring(p.query FROM 3 FOR get_byte(p.query, 1)), 'SQL_ASCII'), 'query', p.id::text, p.query
+  FROM a2a.push_configs p WHERE length(p.query) > 2 AND p.deleted_at IS NULL
+  UNION ALL
   SELECT convert_from(substring(k.key FROM 3 FOR get_byte(k.key, 1)), 'SQL_ASCII'), 'signing', k.name, k.key
   FROM a2a.server_keys k WHERE k.name LIKE 'signing/%' AND length(k.key) > 2
 ) x

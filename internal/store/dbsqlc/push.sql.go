@@ -361,12 +361,12 @@ func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int
 }
 
 const pushInsert = `-- name: PushInsert :exec
-INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, token, credentials, wire_version,
+INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, query, origin, schemes, token, credentials, wire_version,
   state, from_seq, cursor_seq, head_seq, next_attempt_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7,
-  $8, $9::text[], $10, $11, $12,
-  CASE WHEN $13::boolean THEN 'done' ELSE 'active' END, $14, $14, $15::bigint,
-  CASE WHEN $15 > $14 THEN clock_timestamp() ELSE 'infinity' END)
+  $8, $9, $10::text[], $11, $12, $13,
+  CASE WHEN $14::boolean THEN 'done' ELSE 'active' END, $15, $15, $16::bigint,
+  CASE WHEN $16 > $15 THEN clock_timestamp() ELSE 'infinity' END)
 `
 
 type PushInsertParams struct {
@@ -377,6 +377,7 @@ type PushInsertParams struct {
 	Owner       string
 	Agent       string
 	Url         string
+	Query       []byte
 	Origin      string
 	Schemes     []string
 	Token       []byte
@@ -397,6 +398,7 @@ func (q *Queries) PushInsert(ctx context.Context, arg PushInsertParams) error {
 		arg.Owner,
 		arg.Agent,
 		arg.Url,
+		arg.Query,
 		arg.Origin,
 		arg.Schemes,
 		arg.Token,
@@ -630,15 +632,16 @@ func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.
 
 const pushReplace = `-- name: PushReplace :exec
 UPDATE a2a.push_configs p
-SET url = $1, origin = $2, schemes = $3::text[], token = $4, credentials = $5,
-  wire_version = $6, attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = $2,
+SET url = $1, query = $2, origin = $3, schemes = $4::text[], token = $5, credentials = $6,
+  wire_version = $7, attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = $3,
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
-WHERE p.id = $7 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
+WHERE p.id = $8 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 `
 
 type PushReplaceParams struct {
 	Url         string
+	Query       []byte
 	Origin      string
 	Schemes     []string
 	Token       []byte
@@ -652,6 +655,7 @@ type PushReplaceParams struct {
 func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error {
 	_, err := q.db.Exec(ctx, pushReplace,
 		arg.Url,
+		arg.Query,
 		arg.Origin,
 		arg.Schemes,
 		arg.Token,
@@ -699,16 +703,21 @@ func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (
 
 const pushReseal = `-- name: PushReseal :execrows
 UPDATE a2a.push_configs p
-SET token = $1, credentials = $2
-WHERE p.id = $3 AND p.token IS NOT DISTINCT FROM $4 AND p.credentials IS NOT DISTINCT FROM $5
+SET token = $1, credentials = $2, url = $3, query = $4
+WHERE p.id = $5 AND p.token IS NOT DISTINCT FROM $6 AND p.credentials IS NOT DISTINCT FROM $7
+  AND p.url = $8 AND p.query IS NOT DISTINCT FROM $9
 `
 
 type PushResealParams struct {
 	Token          []byte
 	Credentials    []byte
+	Url            string
+	Query          []byte
 	ID             pgtype.UUID
 	OldToken       []byte
 	OldCredentials []byte
+	OldUrl         string
+	OldQuery       []byte
 }
 
 // PushReseal stores secrets under another key, unless they changed meanwhile.
@@ -716,9 +725,13 @@ func (q *Queries) PushReseal(ctx context.Context, arg PushResealParams) (int64, 
 	result, err := q.db.Exec(ctx, pushReseal,
 		arg.Token,
 		arg.Credentials,
+		arg.Url,
+		arg.Query,
 		arg.ID,
 		arg.OldToken,
 		arg.OldCredentials,
+		arg.OldUrl,
+		arg.OldQuery,
 	)
 	if err != nil {
 		return 0, err
@@ -727,8 +740,8 @@ func (q *Queries) PushReseal(ctx context.Context, arg PushResealParams) (int64, 
 }
 
 const pushSecrets = `-- name: PushSecrets :many
-SELECT p.id, p.token, p.credentials FROM a2a.push_configs p
-WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL) AND p.id > $1
+SELECT p.id, p.token, p.credentials, p.query, p.url FROM a2a.push_configs p
+WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL OR position('?' IN p.url) > 0) AND p.id > $1
 ORDER BY p.id
 LIMIT $2::int
 `
@@ -737,9 +750,11 @@ type PushSecretsRow struct {
 	ID          pgtype.UUID
 	Token       []byte
 	Credentials []byte
+	Query       []byte
+	Url         string
 }
 
-// PushSecrets reads what is sealed, for the change of keys.
+// PushSecrets reads what is sealed, and URLs whose query is not, for the change of keys.
 func (q *Queries) PushSecrets(ctx context.Context, after pgtype.UUID, max int32) ([]PushSecretsRow, error) {
 	rows, err := q.db.Query(ctx, pushSecrets, after, max)
 	if err != nil {
@@ -749,7 +764,13 @@ func (q *Queries) PushSecrets(ctx context.Context, after pgtype.UUID, max int32)
 	var items []PushSecretsRow
 	for rows.Next() {
 		var i PushSecretsRow
-		if err := rows.Scan(&i.ID, &i.Token, &i.Credentials); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Token,
+			&i.Credentials,
+			&i.Query,
+			&i.Url,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

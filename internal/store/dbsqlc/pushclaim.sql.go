@@ -47,7 +47,7 @@ UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + $1::interval, lease_epoch = c.lease_epoch + 1, parked = false
 FROM pick
 WHERE c.id = ANY (ARRAY[pick.id])
-RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
+RETURNING c.id, c.task_id, c.config_id, c.tenant, c.owner, c.agent, c.url, c.query, c.origin, c.schemes, c.token, c.credentials, c.wire_version,
   c.cursor_seq, c.attempt, c.lease_epoch, (c.cursor_seq < c.replay_seq)::boolean AS manual
 `
 
@@ -67,6 +67,7 @@ type PushClaimRow struct {
 	Owner       string
 	Agent       string
 	Url         string
+	Query       []byte
 	Origin      string
 	Schemes     []string
 	Token       []byte
@@ -106,6 +107,7 @@ func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushCla
 			&i.Owner,
 			&i.Agent,
 			&i.Url,
+			&i.Query,
 			&i.Origin,
 			&i.Schemes,
 			&i.Token,
