@@ -86,9 +86,10 @@ type Admin struct {
 type Listeners struct {
 	Listen Listen `type:"setting" name:"listen" def:"127.0.0.1:8080" help:"Address of the API."`
 	Admin
-	GRPCListen        Listen        `type:"setting" name:"grpc-listen" def:"off" help:"Address of the API over gRPC, or off."`
+	GRPCListen        GRPCListen    `type:"setting" name:"grpc-listen" def:"off" help:"Address of the API over gRPC; same, which is the port of the API; or off."`
 	PublicURL         BaseURL       `type:"setting" name:"public-url" auto:"from the listener" help:"What agent cards say about where the server is."`
 	GRPCPublicAddress Listen        `type:"setting" name:"grpc-public-address" auto:"from the listener" hidden:"" placeholder:"HOST:PORT" help:"Where agent cards say that gRPC is; else at the host of A2AD_PUBLIC_URL and the port of the listener."`
+	GRPCCard          string        `type:"setting" name:"grpc-card" def:"address" oneof:"address,url,off" hidden:"" placeholder:"FORM" help:"How agent cards name gRPC: as host:port, which the official clients take; as a URL, which Google ADK demands; or off, not at all."`
 	ReadHeaderTimeout time.Duration `type:"setting" name:"read-header-timeout" def:"5s" min:"1ms" hidden:"" help:"Longest wait for the header of a request."`
 	ReadTimeout       time.Duration `type:"setting" name:"read-timeout" def:"15s" min:"1ms" hidden:"" help:"Longest wait for a whole request."`
 	WriteTimeout      time.Duration `type:"setting" name:"write-timeout" def:"30s" min:"1ms" hidden:"" help:"Longest time to send an answer that is no stream."`
@@ -284,7 +285,7 @@ func (c *Config) check() []fault {
 		for _, l := range []struct {
 			name string
 			addr Listen
-		}{{"A2AD_LISTEN", c.Listen}, {"A2AD_GRPC_LISTEN", c.GRPCListen}} {
+		}{{"A2AD_LISTEN", c.Listen}, {"A2AD_GRPC_LISTEN", c.GRPCListen.Own()}} {
 			if l.addr != "" && !l.addr.Loopback() {
 				bad("A2AD_AUTH", fmt.Sprintf("anonymous access is for loopback listeners only, and %s is %s: use required, or listen on 127.0.0.1", l.name, l.addr))
 			}
@@ -296,8 +297,13 @@ func (c *Config) check() []fault {
 	if c.Listen == c.AdminListen && !strings.HasSuffix(string(c.Listen), ":0") {
 		bad("A2AD_ADMIN_LISTEN", "is the address of the API too: choose another port")
 	}
-	if c.GRPCListen != "" && (c.GRPCListen == c.Listen || c.GRPCListen == c.AdminListen) && !strings.HasSuffix(string(c.GRPCListen), ":0") {
-		bad("A2AD_GRPC_LISTEN", "is the address of another listener too: choose another port")
+	if own := c.GRPCListen.Own(); own != "" && !strings.HasSuffix(string(own), ":0") {
+		switch own {
+		case c.Listen:
+			bad("A2AD_GRPC_LISTEN", "is the address of the API too: write same to serve gRPC on that port, or choose another one")
+		case c.AdminListen:
+			bad("A2AD_GRPC_LISTEN", "is the address of another listener too: choose another port")
+		}
 	}
 	if c.RetryBackoffMax < c.RetryBackoffBase {
 		bad("A2AD_RETRY_BACKOFF_MAX", fmt.Sprintf("is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase)))

@@ -27,7 +27,7 @@ const key32 = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // settingSamples has, for every setting, a value that differs from the default and one
 // that is refused; "" where nothing is refused.
 var settingSamples = map[string][2]string{
-	"A2AD_STRICT":       {"on", "maybe"},
+	"A2AD_STRICT": {"on", "maybe"}, "A2AD_GRPC_CARD": {"url", "both"},
 	"A2AD_DATABASE_URL": {"postgres://u@h/d", ""}, "A2AD_DATA_DIR": {"/data", ""}, "A2AD_PG_BINDIR": {"/pg/bin", ""},
 	"A2AD_DB_POOL": {"32", "3"}, "A2AD_POOL_TIMEOUT": {"2s", "0"}, "A2AD_STATEMENT_TIMEOUT": {"9s", "9"},
 	"A2AD_CONNECT_TIMEOUT": {"3s", "0"}, "A2AD_TCP_TIMEOUT": {"9s", "1ms"},

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -50,7 +49,7 @@ type replica struct {
 	reload *reload                      // nil: the agents stay as they are
 
 	api, admin net.Listener // admin is nil when it is off
-	grpc       net.Listener // nil when it is off
+	grpc       net.Listener // nil when gRPC is off, or on the port of the API
 	budget     *budget.Budget
 	hub        *notify.Hub
 	publisher  *notify.Publisher
@@ -61,7 +60,7 @@ type replica struct {
 	pool       *worker.Pool
 	workers    *workerapi.API
 	server     *rpc.Server
-	calls      *rpc.GRPC        // nil when gRPC is off
+	calls      *rpc.GRPC        // nil when gRPC is off, or on the port of the API
 	keys       *auth.Keys       // nil without authentication
 	sessions   *auth.Sessions   // nil likewise
 	used       chan string      // ids of keys that were used
@@ -88,8 +87,8 @@ func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File)
 	if r.api, err = listen("A2AD_LISTEN", cfg.Listen); err != nil {
 		return nil, err
 	}
-	if cfg.GRPCListen != "" {
-		if r.grpc, err = listen("A2AD_GRPC_LISTEN", cfg.GRPCListen); err != nil {
+	if own := cfg.GRPCListen.Own(); own != "" {
+		if r.grpc, err = listen("A2AD_GRPC_LISTEN", own); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +265,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		signer = r.pushKeys
 	}
 	r.server, err = rpc.New(rpc.Config{
-		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(),
+		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(public),
 		Authenticator: authenticator, Sessions: r.sessions, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
 		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
@@ -275,10 +274,16 @@ func (r *replica) openAPI(ctx context.Context) error {
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
 		SSEPing: r.cfg.SSEPing, SSEWriteTimeout: r.cfg.SSEWriteTimeout, SSERetry: r.cfg.SSERetry, Drain: ctx, Logger: r.logger, Watch: r.watch(), Tracer: r.tracer, Budget: r.budget,
 	})
-	if err == nil && r.grpc != nil {
-		r.calls = r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)
+	if err != nil || r.cfg.GRPCListen == "" {
+		return err
 	}
-	return err
+	calls := r.server.NewGRPC(v03.Proto{Codec: old, Parts: true}, current)
+	if r.grpc == nil {
+		r.server.Share(calls)
+	} else {
+		r.calls = calls
+	}
+	return nil
 }
 
 // limits are the rates as the server takes them.
@@ -287,23 +292,6 @@ func (c *Rates) limits() rpc.Rates {
 		Reads: rpc.Rate(c.RateReads), Sends: rpc.Rate(c.RateSends), Streams: rpc.Rate(c.RateStreams),
 		PushWrites: rpc.Rate(c.RatePushWrites), SignIns: rpc.Rate(c.RateSignIns),
 	}
-}
-
-// grpcAddress returns where cards say that gRPC is, or "" if it is off.
-func (r *replica) grpcAddress() string {
-	if r.grpc == nil {
-		return ""
-	}
-	if r.cfg.GRPCPublicAddress != "" {
-		return string(r.cfg.GRPCPublicAddress)
-	}
-	listens := r.grpc.Addr().String()
-	public, err := url.Parse(string(r.cfg.PublicURL))
-	_, port, splitErr := net.SplitHostPort(listens)
-	if err != nil || splitErr != nil || public.Hostname() == "" {
-		return listens
-	}
-	return net.JoinHostPort(public.Hostname(), port)
 }
 
 // retention says how long what agents' tasks leave is kept.

@@ -378,7 +378,7 @@ func placeholder(field any) string {
 		return "SIZE"
 	case int:
 		return "N"
-	case Listen:
+	case Listen, GRPCListen:
 		return "HOST:PORT"
 	case BaseURL, Secret, Issuer:
 		return "URL"

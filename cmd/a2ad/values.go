@@ -44,6 +44,36 @@ func (l Listen) MarshalText() ([]byte, error) {
 	return []byte(l), nil
 }
 
+// GRPCListen is where gRPC is served: an address of its own, the port of the API, or "" for nowhere.
+type GRPCListen string
+
+const samePort GRPCListen = "same"
+
+// UnmarshalText reads "host:port", "same" or "off".
+func (g *GRPCListen) UnmarshalText(text []byte) error {
+	if string(text) == string(samePort) {
+		*g = samePort
+		return nil
+	}
+	var own Listen
+	if err := own.UnmarshalText(text); err != nil {
+		return fmt.Errorf("%w, same for the port of the API, or off", err)
+	}
+	*g = GRPCListen(own)
+	return nil
+}
+
+// MarshalText returns what UnmarshalText reads.
+func (g GRPCListen) MarshalText() ([]byte, error) { return Listen(g).MarshalText() }
+
+// Own returns the address of the listener that gRPC alone has, or "".
+func (g GRPCListen) Own() Listen {
+	if g == samePort {
+		return ""
+	}
+	return Listen(g)
+}
+
 // Loopback reports whether only this machine can connect.
 func (l Listen) Loopback() bool {
 	host, _, err := net.SplitHostPort(string(l))

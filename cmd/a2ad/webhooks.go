@@ -63,7 +63,7 @@ func (r *replica) pushPolicy(public string) (push.Policy, error) {
 		return push.Policy{}, err
 	}
 	origins := []string{public}
-	if grpc := r.grpcAddress(); grpc != "" {
+	if grpc := r.grpcReached(public); grpc != "" {
 		origins = append(origins, "https://"+strings.ToLower(grpc), "http://"+strings.ToLower(grpc))
 	}
 	return push.Policy{

@@ -212,8 +212,11 @@ func printWelcome(w io.Writer, r *replica) {
 		}
 		fmt.Fprintf(w, "  %-10s %s\n", m.Agent.Name, at)
 	}
-	if r.grpc != nil {
+	switch {
+	case r.grpc != nil:
 		fmt.Fprintf(w, "  %-10s %s\n", "gRPC", r.grpc.Addr())
+	case r.cfg.GRPCListen != "":
+		fmt.Fprintf(w, "  %-10s %s\n", "gRPC", r.api.Addr())
 	}
 	if r.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())

@@ -41,6 +41,7 @@ type GRPC struct {
 	calls     *inFlight
 	senders   sync.WaitGroup // of streams; see grpcItems.send
 	accepting atomic.Bool
+	shared    bool // it answers on the port of the API; see Share
 }
 
 // NewGRPC returns the gRPC binding of s, with the services of the generations of codecs, which
@@ -154,18 +155,7 @@ func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) e
 	}()
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()
-	select {
-	case <-stopped:
-	case <-end.Done():
-	case <-b.calls.idle():
-		foreign := time.NewTimer(foreignCallTime)
-		defer foreign.Stop()
-		select {
-		case <-stopped:
-		case <-end.Done():
-		case <-foreign.C:
-		}
-	}
+	b.settle(end, stopped)
 	if end.Err() != nil {
 		b.s.cfg.Logger.WarnContext(ctx, "calls were cut off at shutdown", "err", context.Cause(end))
 	}

@@ -172,7 +172,11 @@ func (f *grpcFront) fail(e *a2a.Error) {
 		f.err = status.FromContextError(err).Err() // the client is gone, or had waited long enough
 		return
 	}
-	f.stream.SetTrailer(f.reply())
+	reply := f.reply()
+	if challenges := reply["www-authenticate"]; challenges != nil && f.b.shared { // net/http sends it in no trailer
+		f.stream.SetHeader(metadata.MD{"www-authenticate": challenges}) //nolint:errcheck // the client is gone
+	}
+	f.stream.SetTrailer(reply)
 	f.err = statusOf(e, f.c.gen.Version(), f.c.s.cfg.ErrorProfile, f.c.rec.id).Err()
 }
 

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,7 @@ type Config struct {
 	Shared        bool                                     // the owners of a tenant see each other's tasks
 	Agents        []*a2a.Agent                             // one of them has Default set
 	PublicURL     string                                   // base of the URLs in cards, without a slash at the end
-	GRPCAddress   string                                   // host:port where cards say that gRPC is; empty: nowhere
+	GRPCAddress   string                                   // host:port or URL where cards say that gRPC is; empty: nowhere
 	JWKS          func() []byte                            // the keys that receivers of webhooks verify us by; nil: none
 	Workers       http.Handler                             // answers below /worker/v1; nil: nothing does
 
@@ -110,6 +111,7 @@ type Server struct {
 	handler     http.Handler
 	throttle    *throttle
 	accepting   atomic.Bool
+	shared      *GRPC // answers calls on the same port; nil: nothing does
 }
 
 // directory is who is served. It is replaced as a whole and never changed, so that a request
@@ -210,6 +212,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		ConnState:         fresh.track,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
+	if s.shared != nil {
+		s.speakHTTP2(srv)
+	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(failed)
@@ -228,6 +233,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()
 	fresh.settle(min(freshTimeout, grace/2))
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	idle := make(chan struct{}) // closed when there is no connection any more
+	defer close(idle)
+	if s.shared != nil {
+		calls.Go(func() { s.shared.endShared(end, idle) })
+	}
 	if err := srv.Shutdown(end); err != nil {
 		srv.Close()
 		s.cfg.Logger.WarnContext(ctx, "connections were cut off at shutdown", "err", context.Cause(end))
