@@ -146,6 +146,7 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 		return fmt.Errorf("wakes: %w", err)
 	}
 	r.follower = stream.New(r.store, r.hub, r.cfg.PollInterval, r.logger)
+	r.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return nil
 }
 

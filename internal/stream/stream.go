@@ -131,6 +131,9 @@ func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
 // need not read them. Each log may keep a little in any case.
 func (f *Follower) KeepAtMost(bytes int64) { f.ringsMost.Store(bytes) }
 
+// Kept returns how many bytes of events are kept now.
+func (f *Follower) Kept() int64 { return f.rings.Load() }
+
 // PollHits returns how often the poll found events that no wake had told of: about none in health.
 func (f *Follower) PollHits() int64 { return f.hits.Load() }
 
