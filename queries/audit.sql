@@ -13,3 +13,7 @@ WHERE (sqlc.narg(task_id)::uuid IS NULL OR l.task_id = sqlc.narg(task_id)) AND (
   AND (sqlc.arg(before)::bigint = 0 OR l.id < sqlc.arg(before))
 ORDER BY l.id DESC
 LIMIT sqlc.arg(max)::int;
+
+-- ActionsForget removes what was done longer ago than it is kept, up to two batches, and returns how much that was.
+-- name: ActionsForget :one
+SELECT a2a.forget_actions(sqlc.narg(keep)::interval, sqlc.narg(keep_signins)::interval, sqlc.arg(batch)::int)::int AS n;

@@ -34,6 +34,7 @@ const (
 	ActionTaskPurge    = "task.purge"
 	ActionTaskRetire   = "task.retire"
 	ActionLogPrune     = "log.prune"
+	ActionAuditRetire  = "audit.retire"
 	ActionPushReplay   = "push.replay"
 	ActionPushEnable   = "push.enable"
 	ActionPushDisable  = "push.disable"

@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -78,5 +80,40 @@ func TestTheAuditLogIsAppendOnlyForTheServer(t *testing.T) {
 		if _, err := conn.Exec(f.ctx, query); err == nil {
 			t.Errorf("the server may %s", query)
 		}
+	}
+}
+
+// Old entries go, failed sign-ins earlier than the rest, and none that is younger than the database allows, whatever is asked.
+func TestAuditLogForgetsWhatIsOld(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.exec(`INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - make_interval(days => d), 'operator', a FROM unnest(ARRAY[0, 2, 29, 31, 401]) d, unnest(ARRAY['signin.failed', 'key.create']) a`)
+	left := func() string {
+		t.Helper()
+		return value[string](f, `SELECT string_agg(a || ':' || days, ' ' ORDER BY a) FROM (
+			SELECT l.action AS a, string_agg((extract(day FROM clock_timestamp() - l.at))::int::text, ',' ORDER BY l.at DESC) AS days FROM a2a.audit_log l WHERE l.action <> 'audit.retire' GROUP BY 1) x`)
+	}
+	sweep := func(keep, signIns time.Duration, batch int, want string) {
+		t.Helper()
+		for more := true; more; {
+			var err error
+			if _, more, err = f.SweepActions(f.ctx, store.ActionSweep{Keep: keep, KeepSignIns: signIns, Batch: batch}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := left(); got != want {
+			t.Errorf("keeping %s and %s, left are %s, want %s", keep, signIns, got, want)
+		}
+	}
+	const day = 24 * time.Hour
+	sweep(0, 0, 10, "key.create:0,2,29,31,401 signin.failed:0,2,29,31,401")
+	sweep(400*day, 30*day, 1, "key.create:0,2,29,31 signin.failed:0,2,29")
+	sweep(time.Second, time.Second, 1, "key.create:0,2,29 signin.failed:0")
+	if n := value[int](f, "SELECT sum((detail->>'actions')::int)::int FROM a2a.audit_log WHERE action = 'audit.retire'"); n != 6 {
+		t.Errorf("the log says that %d went, want 6", n)
+	}
+	plan := strings.Join(f.column(`EXPLAIN SELECT x.ctid FROM a2a.audit_log x WHERE x.action = 'signin.failed' AND x.at < (SELECT clock_timestamp()) ORDER BY x.at LIMIT 10`), "\n")
+	if !strings.Contains(plan, "audit_log_signins") {
+		t.Errorf("failed sign-ins are found by\n%s", plan)
 	}
 }

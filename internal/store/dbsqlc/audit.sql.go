@@ -98,3 +98,21 @@ func (q *Queries) ActionList(ctx context.Context, arg ActionListParams) ([]A2aAu
 	}
 	return items, nil
 }
+
+const actionsForget = `-- name: ActionsForget :one
+SELECT a2a.forget_actions($1::interval, $2::interval, $3::int)::int AS n
+`
+
+type ActionsForgetParams struct {
+	Keep        pgtype.Interval
+	KeepSignins pgtype.Interval
+	Batch       int32
+}
+
+// ActionsForget removes what was done longer ago than it is kept, up to two batches, and returns how much that was.
+func (q *Queries) ActionsForget(ctx context.Context, arg ActionsForgetParams) (int32, error) {
+	row := q.db.QueryRow(ctx, actionsForget, arg.Keep, arg.KeepSignins, arg.Batch)
+	var n int32
+	err := row.Scan(&n)
+	return n, err
+}
