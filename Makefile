@@ -49,6 +49,20 @@ bench: ## Measure, and print each figure beside its baseline
 	@scripts/ensure-postgres.sh test
 	$(GO) run ./internal/bench $(ARGS)
 
+SEEDS ?= 20
+SEED ?=
+DURATION ?= 4m
+JOBS ?= 2
+CHAOS_REPORT ?= chaos-report.md
+
+.PHONY: chaos
+chaos: ## Soak under faults, and print a report (SEEDS=20, SEED=7 for that one alone, DURATION=4m, JOBS=2 at a time)
+	@scripts/ensure-postgres.sh test
+	@rm -f $(CHAOS_REPORT); status=0; \
+	CHAOS_SEEDS=$(SEEDS) CHAOS_SEED=$(SEED) CHAOS_DURATION=$(DURATION) CHAOS_JOBS=$(JOBS) CHAOS_REPORT=$(abspath $(CHAOS_REPORT)) \
+	$(GO) test ./internal/e2e -run '^TestChaos$$' -count=1 -timeout 24h -parallel 100 $(TESTFLAGS) >$(CHAOS_REPORT).log 2>&1 || status=$$?; \
+	cat $(CHAOS_REPORT) 2>/dev/null || tail -n 100 $(CHAOS_REPORT).log; exit $$status
+
 .PHONY: promcheck
 promcheck: ## Have Prometheus evaluate the alerts and the dashboard below deploy
 	cd internal/promcheck && $(GO) test ./...

@@ -1,0 +1,241 @@
+package e2e_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/e2e/check"
+)
+
+// chaosVerdict is what came of one seed.
+type chaosVerdict struct {
+	seed                                uint64
+	faults                              map[string]int
+	tasks, events, webhooks, executions int
+	acknowledged                        int
+	found                               map[string][]string // by class
+	notes                               []string
+}
+
+// Classes of what a soak may find, in the order of the report.
+var chaosClasses = []string{"lost", "phantom", "orphan", "gap", "exit", "other"}
+
+// classOf tells what the violation of an invariant means to whoever uses a2ad.
+func classOf(v check.Violation) string {
+	name, _, _ := strings.Cut(v.Name, " ")
+	switch {
+	case v.Name == check.Phantom:
+		return "phantom"
+	case v.Name == check.Lost, v.Name == check.Kept, v.Name == check.InLog, name == "I6a", name == "I6b":
+		return "lost"
+	case name == "I8", name == "I4e", name == "I4f", name == "I5a":
+		return "orphan"
+	case name == "I3a", v.Name == check.Contiguity, v.Name == check.Resume:
+		return "gap"
+	}
+	return "other"
+}
+
+// judgeAll holds everything against everything.
+func (c *chaos) judgeAll() chaosVerdict {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+	defer cancel()
+	v := chaosVerdict{seed: c.seed, found: make(map[string][]string)}
+	streams := c.log.Streams()
+	var all []check.Violation
+	add := func(found []check.Violation, err error) {
+		if err != nil {
+			c.note("check: %v", err)
+		}
+		all = append(all, found...)
+	}
+	c.world.mu.Lock()
+	out := check.Outside{Acknowledged: c.acks, Executions: c.world.executions, Delivered: c.world.delivered}
+	c.notes = append(c.notes, c.world.odd...)
+	c.world.mu.Unlock()
+	add(check.Database(ctx, c.db, leaseTTL))
+	add(check.Shown(ctx, c.db, streams))
+	add(check.Told(ctx, c.db, out))
+	add(check.Clients(streams, c.log.Answers()), nil)
+	for _, x := range all {
+		if x.Name == check.Ending && strings.Contains(x.Detail, "without a last event") {
+			continue // a stream may be cut, and is taken up again
+		}
+		v.found[classOf(x)] = append(v.found[classOf(x)], oneLine(x.String()))
+	}
+	v.found["exit"] = append(v.found["exit"], c.exits...)
+	v.found["other"] = append(v.found["other"], c.stucks...)
+	v.faults, v.notes = c.done, c.notes
+	v.executions, v.acknowledged = len(out.Executions), len(out.Acknowledged)
+	for sql, n := range map[string]*int{
+		`SELECT count(*) FROM audit.task`: &v.tasks, `SELECT count(*) FROM audit.event`: &v.events, `SELECT count(*) FROM audit.delivery`: &v.webhooks,
+	} {
+		var err error
+		if *n, err = query[int](c.cluster, sql); err != nil {
+			c.note("count: %v", err)
+		}
+	}
+	return v
+}
+
+func playChaos(t *testing.T, seed uint64, duration time.Duration) chaosVerdict {
+	t.Helper()
+	c := newChaos(t, seed)
+	stopped := false
+	defer func() {
+		if !stopped {
+			c.stopAll()
+		}
+	}()
+	c.play(duration)
+	c.atRest(60 * time.Second)
+	c.stopAll()
+	stopped = true
+	return c.judgeAll()
+}
+
+// chaosPlan is what the variables of make chaos ask for; without them it is a short run of one seed.
+type chaosPlan struct {
+	seeds    []uint64
+	duration time.Duration
+	jobs     int
+	report   string // a file; empty: none
+}
+
+func planChaos(t *testing.T) chaosPlan {
+	t.Helper()
+	p := chaosPlan{seeds: []uint64{1}, duration: 20 * time.Second, jobs: 1, report: os.Getenv("CHAOS_REPORT")}
+	number := func(name string, set func(n int)) {
+		text := os.Getenv(name)
+		if text == "" {
+			return
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%s is no number above 0", name, text)
+		}
+		set(n)
+	}
+	number("CHAOS_SEEDS", func(n int) {
+		p.seeds = nil
+		for i := range n {
+			p.seeds = append(p.seeds, uint64(i+1))
+		}
+	})
+	number("CHAOS_SEED", func(n int) { p.seeds = []uint64{uint64(n)} })
+	number("CHAOS_JOBS", func(n int) { p.jobs = n })
+	if text := os.Getenv("CHAOS_DURATION"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("CHAOS_DURATION: %v", err)
+		}
+		p.duration = d
+	}
+	return p
+}
+
+// TestChaos plays seeds of faults: replicas, backends and PostgreSQL are killed, stopped and terminated, commits are lost before
+// and after they take effect, connections fall silent, and the clock of the database jumps. Meanwhile clients
+// send, follow, answer and cancel. In the end nothing is lost, nothing is told of that there is not, nothing is left over,
+// no log and no stream has a gap, and no replica has ended by itself.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	plan := planChaos(t)
+	var mu sync.Mutex
+	var verdicts []chaosVerdict
+	t.Run("seeds", func(t *testing.T) {
+		turn := make(chan struct{}, plan.jobs)
+		for _, seed := range plan.seeds {
+			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+				t.Parallel()
+				turn <- struct{}{}
+				defer func() { <-turn }()
+				v := playChaos(t, seed, plan.duration)
+				for _, class := range chaosClasses {
+					for i, text := range v.found[class] {
+						if i == 5 {
+							t.Errorf("%s: and %d more", class, len(v.found[class])-i)
+							break
+						}
+						t.Errorf("%s: %s", class, text)
+					}
+				}
+				if len(v.faults) == 0 {
+					t.Error("no fault happened: the test tests nothing")
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				verdicts = append(verdicts, v)
+			})
+		}
+	})
+	text := chaosReport(verdicts, plan)
+	t.Logf("\n%s", text)
+	if plan.report != "" {
+		if err := os.WriteFile(plan.report, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// chaosReport is a table with a row for each seed, and what was found.
+func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
+	slices.SortFunc(verdicts, func(a, b chaosVerdict) int { return cmp.Compare(a.seed, b.seed) })
+	var b strings.Builder
+	total := map[string]int{}
+	fmt.Fprintf(&b, "# Chaos: %d of %d seeds, %s each\n\n", len(verdicts), len(plan.seeds), plan.duration)
+	b.WriteString("| seed | faults | tasks | events | webhooks | executions | acknowledged | " + strings.Join(chaosClasses, " | ") + " |\n")
+	b.WriteString("|" + strings.Repeat(" ---: |", 7+len(chaosClasses)) + "\n")
+	kinds := map[string]int{}
+	for _, v := range verdicts {
+		faults := 0
+		for kind, n := range v.faults {
+			faults += n
+			kinds[kind] += n
+		}
+		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d |", v.seed, faults, v.tasks, v.events, v.webhooks, v.executions, v.acknowledged)
+		for _, class := range chaosClasses {
+			fmt.Fprintf(&b, " %d |", len(v.found[class]))
+			total[class] += len(v.found[class])
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n## Faults\n\n| fault |")
+	for _, v := range verdicts {
+		fmt.Fprintf(&b, " %d |", v.seed)
+	}
+	b.WriteString(" all |\n| :--- |" + strings.Repeat(" ---: |", len(verdicts)+1) + "\n")
+	for _, f := range chaosFaults {
+		fmt.Fprintf(&b, "| %s |", f.name)
+		for _, v := range verdicts {
+			fmt.Fprintf(&b, " %d |", v.faults[f.name])
+		}
+		fmt.Fprintf(&b, " %d |\n", kinds[f.name])
+	}
+	b.WriteString("\n## Found\n\n")
+	for _, v := range verdicts {
+		for _, class := range chaosClasses {
+			for _, text := range v.found[class] {
+				fmt.Fprintf(&b, "- seed %d, %s: %s\n", v.seed, class, text)
+			}
+		}
+		for _, text := range v.notes {
+			fmt.Fprintf(&b, "- seed %d, of the soak itself: %s\n", v.seed, text)
+		}
+	}
+	sum := make([]string, 0, len(chaosClasses))
+	for _, class := range slices.Sorted(maps.Keys(total)) {
+		sum = append(sum, fmt.Sprintf("%d %s", total[class], class))
+	}
+	fmt.Fprintf(&b, "\n**%s**\n", strings.Join(sum, ", "))
+	return b.String()
+}

@@ -1,0 +1,101 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/e2e/check"
+)
+
+// chaosWorld is what is outside of a2ad: an agent behind a URL and a receiver of webhooks. Both keep what they were given.
+type chaosWorld struct {
+	agent, hooks *httptest.Server
+
+	mu         sync.Mutex
+	executions []check.Execution // guarded by mu
+	delivered  []string          // guarded by mu; tasks
+	odd        []string          // guarded by mu; what could not be understood
+}
+
+func newChaosWorld(t *testing.T) *chaosWorld {
+	t.Helper()
+	w := &chaosWorld{}
+	w.agent = httptest.NewServer(http.HandlerFunc(w.run))
+	w.hooks = httptest.NewServer(http.HandlerFunc(w.take))
+	t.Cleanup(func() {
+		w.agent.CloseClientConnections()
+		w.agent.Close()
+		w.hooks.CloseClientConnections()
+		w.hooks.Close()
+	})
+	return w
+}
+
+// run is the agent. "N MS" has it report N chunks, MS milliseconds apart, each with a checkpoint.
+func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
+	var run agentRun
+	if err := json.NewDecoder(r.Body).Decode(&run); err != nil {
+		return // its sender was killed
+	}
+	w.mu.Lock()
+	w.executions = append(w.executions, check.Execution{Task: run.TaskID, Token: run.Epoch})
+	w.mu.Unlock()
+	var n, ms int
+	if _, err := fmt.Sscanf(run.Messages[0].Parts[0].Text, "%d %d", &n, &ms); err != nil {
+		w.note("a run of %q: %v", run.Messages[0].Parts[0].Text, err)
+	}
+	out.Header().Set("Content-Type", "application/x-ndjson")
+	tick := time.NewTicker(time.Duration(max(ms, 1)) * time.Millisecond)
+	defer tick.Stop()
+	flush := http.NewResponseController(out)
+	for k := run.Checkpoint.N; k < n; k++ {
+		fmt.Fprintf(out, "{\"checkpoint\":{\"n\":%d}}\n", k+1)
+		fmt.Fprintf(out, `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n", chunkText("a", k), k > 0, k == n-1)
+		if flush.Flush() != nil || r.Context().Err() != nil {
+			return
+		}
+		<-tick.C
+	}
+	fmt.Fprintln(out, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`)
+}
+
+// take is the receiver of webhooks. One in eight is to come again.
+func (w *chaosWorld) take(out http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // its sender was killed
+	}
+	var task struct{ ID string }
+	if err := json.Unmarshal(body, &task); err != nil || task.ID == "" {
+		w.note("a webhook: %s", body)
+	}
+	w.mu.Lock()
+	w.delivered = append(w.delivered, task.ID)
+	deny := len(w.delivered)%8 == 0
+	w.mu.Unlock()
+	if deny {
+		out.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (w *chaosWorld) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.odd = append(w.odd, fmt.Sprintf(format, args...))
+}
+
+// agentFile makes the agent one of a cluster.
+func (w *chaosWorld) agentFile() string {
+	return "name: counts\ndescription: Counts.\nskills: [{id: c, name: C, description: Counts, tags: [test]}]\n" +
+		fmt.Sprintf("executor: {http: {url: %q}}\nlimits: {max_attempts: 1000, backoff: {base: 50ms, max: 200ms}}\n", w.agent.URL+"/run")
+}
+
+// lines is text in one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

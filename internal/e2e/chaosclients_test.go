@@ -1,0 +1,279 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/e2e/check"
+)
+
+// How long a client goes on with one thing before it counts as stuck: more than any fault lasts, and than what repairs it takes.
+const chaosPatience = 90 * time.Second
+
+// chaosClient does one thing after the other, each to its end, and keeps what was acknowledged.
+type chaosClient struct {
+	c    *chaos
+	n    int
+	draw *rand.Rand
+	key  string
+	ctx  context.Context
+	cl   *client.Client // of agent script
+	far  *client.Client // of agent counts
+}
+
+// clients starts n clients, which stop when ctx ends, after what each is at.
+func (c *chaos) clients(ctx context.Context, n int) {
+	for i := range n {
+		draw := rand.New(rand.NewPCG(c.seed, uint64(1000+i)))
+		c.wg.Go(func() {
+			for k := 0; ctx.Err() == nil; k++ {
+				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaosPatience)
+				u := &chaosClient{c: c, n: i, draw: draw, key: fmt.Sprintf("client %d, request %d", i, k), ctx: limit}
+				pick := func(n int) *replica { return c.slots[(i+n)%len(c.slots)].at() }
+				u.cl, u.far = c.roamer("script", pick), c.roamer("counts", pick)
+				u.cl.Tries, u.far.Tries = 3, 3
+				if err := u.act(); err != nil {
+					c.stuck("%s: %v", u.key, err)
+				}
+				cancel()
+			}
+		})
+	}
+}
+
+func (u *chaosClient) act() error {
+	switch u.draw.IntN(7) {
+	case 0:
+		return u.converse()
+	case 1:
+		return u.cancel()
+	case 2, 3:
+		return u.follow()
+	case 4:
+		return u.hooked(u.key)
+	case 5:
+		return u.hooked("")
+	default:
+		return u.plain()
+	}
+}
+
+func (u *chaosClient) chunks() string {
+	return fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"every_ms":%d}`, 1+u.draw.IntN(6), u.draw.IntN(60))
+}
+
+// patiently repeats what a fault may have broken.
+func (u *chaosClient) patiently(f func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		var refusal *client.Error
+		if err == nil || errors.As(err, &refusal) && !refusal.Temporary() && refusal.Code != -32603 {
+			return err
+		}
+		select {
+		case <-u.ctx.Done():
+			return fmt.Errorf("stuck: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// send sends a message under a key until it is acknowledged.
+func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait bool) (got client.Result, err error) {
+	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
+	p.Message.ID = client.NewMessageID()
+	err = u.patiently(func() (err error) {
+		got, err = cl.Send(u.ctx, p)
+		return err
+	})
+	if err == nil {
+		u.c.acknowledged(check.Acknowledged{Task: got.TaskID, Key: key, MessageID: p.Message.ID})
+	}
+	return got, err
+}
+
+// until follows a task until its state is one that is wanted.
+func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State) bool) (state a2a.State, err error) {
+	err = u.patiently(func() error {
+		events, err := collect(cl.Resubscribe(u.ctx, task, client.StreamOptions{}), func(ev client.Event) bool { return want(ev.State) })
+		if len(events) > 0 && want(events[len(events)-1].State) {
+			state = events[len(events)-1].State
+			return nil
+		}
+		if err == nil {
+			err = errors.New("the stream ended before")
+		}
+		return err
+	})
+	return state, err
+}
+
+func (u *chaosClient) completed(cl *client.Client, task string) error {
+	state, err := u.until(cl, task, a2a.State.Terminal)
+	if err == nil && state != a2a.StateCompleted {
+		err = fmt.Errorf("task %s is %s, want completed", task, state)
+	}
+	return err
+}
+
+// converse answers a question, or answers it before it is asked.
+func (u *chaosClient) converse() error {
+	asked, err := u.send(u.cl, play(u.chunks()+`,{"op":"input","text":"?"},`+u.chunks()+`,{"op":"complete"}`), u.key, u.draw.IntN(2) == 0)
+	if err != nil {
+		return err
+	}
+	if u.draw.IntN(2) == 0 {
+		if _, err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool { return s == a2a.StateInputRequired || s.Terminal() }); err != nil {
+			return fmt.Errorf("the question: %w", err)
+		}
+	}
+	if _, err := u.send(u.cl, reply(asked.TaskID, "yes"), u.key+", answer", true); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return u.completed(u.cl, asked.TaskID)
+}
+
+// cancel ends a task sooner or later; if it has ended before, that is no error.
+func (u *chaosClient) cancel() error {
+	got, err := u.send(u.cl, play(u.chunks()+`,`+u.chunks()), u.key, true)
+	if err != nil {
+		return err
+	}
+	if u.draw.IntN(2) == 0 {
+		if _, err := u.until(u.cl, got.TaskID, func(s a2a.State) bool { return s >= a2a.StateWorking }); err != nil {
+			return err
+		}
+	}
+	err = u.patiently(func() error {
+		canceled, err := u.cl.Cancel(u.ctx, got.TaskID)
+		if refused(err, -32002) { // it has ended, or this is not the first try
+			return nil
+		}
+		if err == nil {
+			u.c.acknowledged(check.Acknowledged{Task: got.TaskID, Canceled: canceled.State == a2a.StateCanceled})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	_, err = u.until(u.cl, got.TaskID, a2a.State.Terminal)
+	return err
+}
+
+// follow is a stream that its client leaves now and then, and takes up again.
+func (u *chaosClient) follow() error {
+	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()), IdempotencyKey: u.key}
+	p.Message.ID = client.NewMessageID()
+	var events []client.Event
+	last := func() string {
+		if len(events) == 0 {
+			return ""
+		}
+		return events[len(events)-1].ID
+	}
+	over := func() bool { return len(events) > 0 && events[len(events)-1].Final }
+	for !over() {
+		err := u.patiently(func() error {
+			stream := u.cl.Stream(u.ctx, p, client.StreamOptions{LastEventID: last()})
+			if len(events) > 0 && u.draw.IntN(2) == 0 {
+				stream = u.cl.Resubscribe(u.ctx, events[0].TaskID, client.StreamOptions{LastEventID: last()})
+			}
+			more, err := collect(stream, func(client.Event) bool { return u.draw.IntN(6) == 0 })
+			events = append(events, more...)
+			if over() {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("after %d events: %w", len(events), err)
+		}
+		if u.ctx.Err() != nil {
+			return fmt.Errorf("stuck after %d events", len(events))
+		}
+	}
+	end := events[len(events)-1]
+	u.c.acknowledged(check.Acknowledged{Task: end.TaskID, Key: u.key, MessageID: p.Message.ID})
+	if end.State != a2a.StateCompleted {
+		return fmt.Errorf("the stream ends with %s", end.Raw)
+	}
+	return nil
+}
+
+// plain sends a message without a key, once: if there is no answer, nobody knows. It waits for the answer or for the end.
+func (u *chaosClient) plain() error {
+	p := client.SendParams{Message: say(u.counting()), NoWait: u.draw.IntN(2) == 0}
+	p.Message.ID = client.NewMessageID()
+	got, err := u.far.Send(u.ctx, p)
+	if err != nil {
+		return nil //nolint:nilerr // it may have been done or not
+	}
+	u.c.acknowledged(check.Acknowledged{Task: got.TaskID, MessageID: p.Message.ID})
+	return u.completed(u.far, got.TaskID)
+}
+
+func (u *chaosClient) counting() string {
+	return fmt.Sprintf("%d %d", 1+u.draw.IntN(5), u.draw.IntN(60))
+}
+
+// hooked sends a message with a webhook, with a key or without one.
+func (u *chaosClient) hooked(key string) error {
+	id := client.NewMessageID()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","role":"user","messageId":%q,"parts":[{"kind":"text","text":%q}]},`+
+		`"configuration":{"blocking":false,"pushNotificationConfig":{"url":%q,"token":"t"}}}}`, id, u.counting(), u.c.world.hooks.URL+"/x")
+	var task string
+	once := func() (err error) {
+		task, err = u.post(body, key)
+		return err
+	}
+	if key == "" {
+		if once() != nil {
+			return nil // it may have been done or not
+		}
+	} else if err := u.patiently(once); err != nil {
+		return err
+	}
+	u.c.acknowledged(check.Acknowledged{Task: task, Key: key, MessageID: id})
+	return u.completed(u.far, task)
+}
+
+// post sends a request to the next replica and returns the task that it is answered with.
+func (u *chaosClient) post(body, key string) (string, error) {
+	req, err := http.NewRequestWithContext(u.ctx, http.MethodPost, u.far.URL, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := u.far.HTTP.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Result struct{ ID string }
+		Error  *struct{ Message string }
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Result.ID == "" {
+		return "", fmt.Errorf("answered with %s", oneLine(string(text)))
+	}
+	return answer.Result.ID, nil
+}

@@ -1,0 +1,249 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/e2e/check"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// chaos is one seed: replicas, clients and what is done to them.
+type chaos struct {
+	*cluster
+	seed  uint64
+	draw  *rand.Rand // of the faults
+	srv   *devpg.Server
+	proxy *chaosProxy
+	world *chaosWorld
+	slots []*chaosSlot
+	wg    sync.WaitGroup // clients, and faults of replicas that heal later
+	over  atomic.Bool    // replicas may end
+
+	mu     sync.Mutex
+	acks   []check.Acknowledged // guarded by mu
+	stucks []string             // guarded by mu
+	exits  []string             // guarded by mu
+	notes  []string             // guarded by mu; what went wrong with the soak itself
+	done   map[string]int       // guarded by mu; faults
+}
+
+func (c *chaos) acknowledged(a check.Acknowledged) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acks = append(c.acks, a)
+}
+
+func (c *chaos) stuck(format string, args ...any)  { c.keep(&c.stucks, format, args...) }
+func (c *chaos) exited(format string, args ...any) { c.keep(&c.exits, format, args...) }
+func (c *chaos) note(format string, args ...any)   { c.keep(&c.notes, format, args...) }
+
+func (c *chaos) keep(list *[]string, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*list = append(*list, oneLine(fmt.Sprintf(format, args...)))
+}
+
+// newChaos starts PostgreSQL, what is outside, and three replicas.
+func newChaos(t *testing.T, seed uint64) *chaos {
+	t.Helper()
+	host, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chaos{
+		seed: seed, draw: rand.New(rand.NewPCG(seed, 0)), world: newChaosWorld(t), done: make(map[string]int),
+		srv: storetest.NewServer(t, map[string]string{"listen_addresses": host, "port": port}),
+	}
+	db := storetest.NewOn(t, c.srv)
+	c.proxy = newChaosProxy(t, net.JoinHostPort(host, port))
+	cfg, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: c.proxy.ln.Addr().String(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	c.cluster = &cluster{
+		t: t, url: u.String(), db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
+		http:  &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		retry: backoff.Policy{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond},
+	}
+	t.Cleanup(c.http.CloseIdleConnections)
+	if _, err := c.db.Exec(t.Context(), chaosClock); err != nil {
+		t.Fatalf("make a clock that jumps: %v", err)
+	}
+	c.agent("script", "default: true\n"+scriptAgent("script", "limits: {max_attempts: 1000, backoff: {base: 50ms, max: 200ms}}\n"))
+	c.agent("counts", c.world.agentFile())
+	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60), "A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
+	for i := range 3 {
+		s := &chaosSlot{c: c, name: string(rune('a' + i)), listen: freePort(t)}
+		s.env = c.env(s.name, append(slices.Clone(env), "A2AD_LISTEN="+s.listen)...)
+		c.slots = append(c.slots, s)
+		s.spawn()
+		s.at().awaitReady()
+	}
+	return c
+}
+
+// chaosSlot is where one replica after the other runs, at one address.
+type chaosSlot struct {
+	c            *chaos
+	name, listen string
+	env          []string
+	busy         sync.Mutex // held while a fault is at it
+
+	mu    sync.Mutex
+	r     *replica      // guarded by mu
+	meant *atomic.Bool  // guarded by mu; the end of r is ours
+	back  chan struct{} // guarded by mu; closed when the next replica runs
+}
+
+func (s *chaosSlot) at() *replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.r
+}
+
+// spawn starts a replica, and another one when it has ended.
+func (s *chaosSlot) spawn() {
+	r := spawn(s.c.t, s.name, s.env)
+	r.base = "http://" + s.listen
+	r.log.expectErrors()
+	meant, back := &atomic.Bool{}, make(chan struct{})
+	s.mu.Lock()
+	s.r, s.meant, s.back = r, meant, back
+	s.mu.Unlock()
+	go func() {
+		<-r.exited
+		if !meant.Load() && !s.c.over.Load() {
+			s.c.exited("replica %s ended by itself with %v; its log ends: %s", s.name, r.err, lastLines(r.log.tail(), 3))
+		}
+		if !s.c.over.Load() {
+			s.spawn()
+		}
+		close(back)
+	}()
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], " | ")
+}
+
+// leave ends the replica as a fault, unless another fault is at it.
+func (s *chaosSlot) leave(end func(*replica)) bool {
+	if !s.busy.TryLock() {
+		return false
+	}
+	s.mu.Lock()
+	r, back := s.r, s.back
+	s.meant.Store(true)
+	s.mu.Unlock()
+	end(r)
+	s.c.wg.Go(func() {
+		defer s.busy.Unlock()
+		timer := time.NewTimer(2 * patience)
+		defer timer.Stop()
+		select {
+		case <-back:
+		case <-timer.C:
+			s.c.stuck("replica %s does not end", s.name)
+			_ = r.cmd.Process.Kill()
+			<-back
+		}
+	})
+	return true
+}
+
+// pause stops the replica for a while.
+func (s *chaosSlot) pause(c *chaos, d time.Duration) bool {
+	if !s.busy.TryLock() {
+		return false
+	}
+	r := s.at()
+	if r.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		s.busy.Unlock()
+		return false
+	}
+	c.wg.Go(func() {
+		defer s.busy.Unlock()
+		c.rest(d)
+		_ = r.cmd.Process.Signal(syscall.SIGCONT) // it cannot have ended
+	})
+	return true
+}
+
+// play does faults for a while, heals everything and lets all come to rest.
+func (c *chaos) play(duration time.Duration) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	c.clients(ctx, 10)
+	end := time.Now().Add(duration)
+	order := c.draw.Perm(len(chaosFaults)) // each kind once before any comes again
+	for i := 0; time.Now().Before(end); i++ {
+		if i%len(order) == 0 {
+			order = c.draw.Perm(len(chaosFaults))
+		}
+		f := chaosFaults[order[i%len(order)]]
+		if f.do(c) {
+			c.mu.Lock()
+			c.done[f.name]++
+			c.mu.Unlock()
+		}
+		c.rest(c.between(100*time.Millisecond, 1500*time.Millisecond))
+	}
+	c.awaitDatabase()
+	c.setClock(0)
+	stop()
+	c.wg.Wait()
+}
+
+// atRest waits until nothing is left to do, for so long; what is left the checkers find.
+func (c *chaos) atRest(limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); c.rest(200 * time.Millisecond) {
+		n, err := query[int](c.cluster, `SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING'))
+			+ (SELECT count(*) FROM audit.delivery WHERE state = 'pending') + (SELECT count(*) FROM a2a.task_cancels)`)
+		if err == nil && n == 0 {
+			return
+		}
+	}
+}
+
+// stopAll ends the replicas in an orderly way.
+func (c *chaos) stopAll() {
+	c.over.Store(true)
+	for _, s := range c.slots {
+		r := s.at()
+		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	}
+	for _, s := range c.slots {
+		r := s.at()
+		timer := time.NewTimer(patience)
+		select {
+		case <-r.exited:
+		case <-timer.C:
+			c.stuck("replica %s does not end", s.name)
+		}
+		timer.Stop()
+		r.end()
+		s.mu.Lock()
+		back := s.back
+		s.mu.Unlock()
+		<-back
+	}
+}

@@ -1,0 +1,77 @@
+package check
+
+import (
+	"context"
+	_ "embed" // the queries
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What happened outside of a database because of it is held against what it keeps.
+const (
+	Phantom = "I0 what was answered, executed or delivered is of a task that there is"
+	Lost    = "I1 what was acknowledged is stored"
+)
+
+// Acknowledged is what a client was told was done.
+type Acknowledged struct {
+	Task      string
+	Key       string // Idempotency-Key of the message; may be empty
+	MessageID string // of the message; may be empty
+	Canceled  bool   // the client was told that it has canceled the task
+}
+
+// Execution is one run of an agent, as the agent knows it.
+type Execution struct {
+	Task  string
+	Token int64 // of the claim
+}
+
+// Outside is the record of clients, agents and the receivers of webhooks.
+type Outside struct {
+	Acknowledged []Acknowledged
+	Executions   []Execution
+	Delivered    []string // tasks that receivers of webhooks were sent
+}
+
+//go:embed phantoms.sql
+var phantoms string
+
+//go:embed lost.sql
+var lost string
+
+// Told returns what clients, agents and receivers of webhooks know that the database does not. Nothing of it may have been retired or purged.
+func Told(ctx context.Context, db Querier, o Outside) ([]Violation, error) {
+	var found faults
+	var tasks, keys, messages []string
+	var canceled []bool
+	for _, a := range o.Acknowledged {
+		tasks, keys, messages, canceled = append(tasks, a.Task), append(keys, a.Key), append(messages, a.MessageID), append(canceled, a.Canceled)
+	}
+	var executed []string
+	var tokens []int64
+	for _, e := range o.Executions {
+		executed, tokens = append(executed, e.Task), append(tokens, e.Token)
+	}
+	for _, q := range []struct {
+		name, sql string
+		args      []any
+	}{
+		{Phantom, phantoms, []any{tasks, executed, tokens, o.Delivered}},
+		{Lost, lost, []any{tasks, keys, messages, canceled}},
+	} {
+		rows, err := db.Query(ctx, q.sql, q.args...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.name, err)
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Task, Detail string }])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.name, err)
+		}
+		for _, v := range list {
+			found.add(q.name, v.Task, "%s", v.Detail)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,48 @@
+package check_test
+
+import (
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/e2e/check"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// TestToldFindsWhatIsPlanted holds records against a database that does not have what they say.
+func TestToldFindsWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	ids := fill(t, db.URL)
+	pool := db.Pool(t)
+	const nobody = "01a204ba-0000-7000-8000-000000000000"
+	if _, err := pool.Exec(t.Context(), `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+		SELECT id, 9, 1, 'm2', 1, '{}', NULL, 'k2', false FROM a2a.tasks WHERE id::text = $1`, ids[2]); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		told check.Outside
+		want string // the invariant; empty: nothing is wrong
+	}{
+		{"all is there", check.Outside{
+			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}}, Executions: []check.Execution{{Task: ids[0], Token: 1}}, Delivered: ids,
+		}, ""},
+		{"an answer without a task", check.Outside{Acknowledged: []check.Acknowledged{{Task: nobody}}}, check.Phantom},
+		{"an execution without a task", check.Outside{Executions: []check.Execution{{Task: nobody, Token: 1}}}, check.Phantom},
+		{"an execution without its claim", check.Outside{Executions: []check.Execution{{Task: ids[0], Token: 7}}}, check.Phantom},
+		{"a webhook without a task", check.Outside{Delivered: []string{nobody}}, check.Phantom},
+		{"a message that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], MessageID: "m9"}}}, check.Lost},
+		{"a key that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}}, check.Lost},
+		{"a key of another task", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k1"}}}, check.Lost},
+		{"a message twice", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[2], Key: "k2"}}}, check.Lost},
+		{"a cancel that was not done", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Canceled: true}}}, check.Lost},
+	}
+	for _, tt := range tests {
+		found, err := check.Told(t.Context(), pool, tt.told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.want == "" && len(found) > 0 || tt.want != "" && (len(found) != 1 || found[0].Name != tt.want) {
+			t.Errorf("%s: found %v, want %q", tt.name, found, tt.want)
+		}
+	}
+}
