@@ -36,13 +36,14 @@ func (a *Admin) Handler() http.Handler {
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
 	}
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	busy := make(chan struct{}, 1)
+	mux.HandleFunc("/debug/pprof/", boundedProfile(busy, maxProfileSeconds, pprof.Index))
 	// Of the command line the program alone: a flag may hold the password of the database.
 	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, os.Args[0]) })
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/profile", boundedProfile(busy, maxProfileSeconds, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
+	mux.HandleFunc("/debug/pprof/trace", boundedProfile(busy, maxTraceSeconds, pprof.Trace))
+	return shielded(mux)
 }
 
 func (a *Admin) ready(w http.ResponseWriter, r *http.Request) {
