@@ -86,7 +86,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	env := readEnviron(environ)
 	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
 	app := &App{
-		Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Stdin: stdin, Stdout: onTerminal(stdout), Stderr: onTerminal(stderr),
 		Environ:    env.withoutSecrets(environ),
 		Terminal:   isTerminal(stdout),
 		Asks:       isTerminal(stdin) && isTerminal(stderr),
@@ -113,7 +113,7 @@ func finish(ctx context.Context, app *App, err error) int {
 		coded = &exitError{exitFailure, err}
 	}
 	if coded.err != nil {
-		fmt.Fprintln(app.Stderr, "a2ad: "+a2a.Explain(coded.err))
+		fmt.Fprintln(app.Stderr, "a2ad: "+printable(a2a.Explain(coded.err)))
 	}
 	return coded.code
 }

@@ -35,7 +35,7 @@ func (s *screen) bracket(style func(string) string, format string, args ...any) 
 	if s.terminal {
 		s.endLine()
 	}
-	fmt.Fprintln(s.notes, style("["+printable(fmt.Sprintf(format, args...))+"]"))
+	fmt.Fprintln(s.notes, style("["+oneLine(fmt.Sprintf(format, args...))+"]"))
 }
 
 // endLine ends what the agent is writing.
@@ -165,6 +165,16 @@ func (s *screen) snapshot(artifacts []client.Artifact) {
 		s.artifact = ""
 		s.chunk(a, false, false)
 	}
+}
+
+// oneLine is printable without line breaks and tabs: a name does not look like more than one thing.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' {
+			return ' '
+		}
+		return r
+	}, printable(s))
 }
 
 // printable replaces what would steer a terminal: control characters other than line

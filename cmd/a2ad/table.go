@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -130,7 +129,7 @@ func (a *App) height() int {
 }
 
 func (a *App) window() unix.Winsize {
-	f, ok := a.Stdout.(*os.File)
+	f, ok := fileOf(a.Stdout)
 	if !ok || !a.Terminal {
 		return unix.Winsize{}
 	}

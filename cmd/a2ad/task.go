@@ -106,12 +106,7 @@ func cell(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' {
-			return ' '
-		}
-		return r
-	}, printable(s))
+	return oneLine(s)
 }
 
 // moment is a time for people: UTC, to the second.

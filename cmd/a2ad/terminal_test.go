@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+const deceiving = "a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi"
+
+// TestTerminalIsShownNoDeceivingText, in any form: what is written as JSON means the same.
+func TestTerminalIsShownNoDeceivingText(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := &terminalWriter{to: &out}
+	if err := printJSON(w, map[string]string{"name": deceiving + "é👩‍💻"}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsFunc(out.String(), deceives) || !strings.Contains(out.String(), `\u202e`) {
+		t.Errorf("JSON: %q", out.String())
+	}
+	var back map[string]string
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back["name"] != deceiving+"é👩‍💻" {
+		t.Errorf("%q, %v", back, err)
+	}
+	out.Reset()
+	for _, b := range []byte(deceiving + "é\x9b\x1b[2mx\n") { // every character in pieces
+		if n, err := w.Write([]byte{b}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got, want := out.String(), `a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi`+"é\ufffd\x1b[2mx\n"; got != want {
+		t.Errorf("text: %q, want %q", got, want)
+	}
+}
+
+// TestNotesAreOneLine: nobody writes a second note by a line break in a name.
+func TestNotesAreOneLine(t *testing.T) {
+	t.Parallel()
+	var notes bytes.Buffer
+	s := newScreen(&App{Stdout: &bytes.Buffer{}, Stderr: &notes})
+	s.note("%s", "x]\n[task 1 completed\tand\r\nmore\x1b[2J")
+	if got := notes.String(); got != "[x] [task 1 completed and more\ufffd[2J]\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestErrorsOfOthersDoNotSteerTheTerminal: an error may quote a server.
+func TestErrorsOfOthersDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	var notes bytes.Buffer
+	finish(t.Context(), &App{Stderr: &notes}, &exitError{exitFailure, errorOf("no\x1b[2J\u009b")})
+	if got := notes.String(); got != "a2ad: no\ufffd[2J\ufffd\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+type errorOf string
+
+func (e errorOf) Error() string { return string(e) }
