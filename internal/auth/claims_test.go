@@ -20,11 +20,11 @@ func TestTokensSayEverythingOnceAndByItsName(t *testing.T) {
 	now := p.now().Unix()
 	const header = `{"alg":"EdDSA","kid":"d","typ":"JWT"}`
 	claims := fmt.Sprintf(`{"iss":%q,"aud":"a2ad","sub":"ann","exp":%d}`, p.URL, now+300)
-	with1 := func(old, new string) string {
-		if !strings.Contains(claims, old) {
-			t.Fatal(old)
+	with1 := func(part, other string) string {
+		if !strings.Contains(claims, part) {
+			t.Fatal(part)
 		}
-		return strings.Replace(claims, old, new, 1)
+		return strings.Replace(claims, part, other, 1)
 	}
 	encode := base64.RawURLEncoding.EncodeToString
 	signed := func(header, claims string) string {
