@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -84,8 +87,9 @@ type boundConn struct {
 	silent        atomic.Bool
 
 	mu     sync.Mutex
-	driver time.Time    // guarded by mu; the driver's own deadline, or zero
-	until  [2]time.Time // guarded by mu; how long the read and the write under way may take, or zero
+	longer time.Duration // guarded by mu; how long a statement may take that takes longer than others, or zero
+	driver time.Time     // guarded by mu; the driver's own deadline, or zero
+	until  [2]time.Time  // guarded by mu; how long the read and the write under way may take, or zero
 }
 
 const (
@@ -144,8 +148,27 @@ func (c *boundConn) begin(what int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.until[what] = time.Now().Add(c.dialer.limit)
+	c.until[what] = time.Now().Add(max(c.dialer.limit, c.longer))
 	return c.arm(what)
+}
+
+// bearSilence lets the statements of a connection take up to limit, until the function that it returns is called.
+func bearSilence(conn *pgx.Conn, limit time.Duration) (no func()) {
+	raw := conn.PgConn().Conn()
+	if t, ok := raw.(*tls.Conn); ok {
+		raw = t.NetConn()
+	}
+	c, ok := raw.(*boundConn)
+	if !ok {
+		return func() {}
+	}
+	set := func(longer time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.longer = longer
+	}
+	set(limit + answerGrace)
+	return func() { set(0) }
 }
 
 func (c *boundConn) Read(b []byte) (int, error) {

@@ -51,7 +51,7 @@ const retireScan, retirePage = 2000, 200
 // transaction; only one of all replicas takes it at a time, the others are told that there is
 // nothing to do.
 func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
-	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (Retired, error) { return s.retireIn(ctx, q, after, age, limit, decide) })
+	out, err := committedWithin(ctx, s.work, pruneLimit, func(q *dbsqlc.Queries) (Retired, error) { return s.retireIn(ctx, q, after, age, limit, decide) })
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}

@@ -312,3 +312,22 @@ func TestPurgeWaitsForTheWebhookThatIsOnItsWay(t *testing.T) {
 		t.Errorf("purge: %d, %v", n, err)
 	}
 }
+
+// To fold the artifacts of a large log may take longer than other statements may. The connection is silent meanwhile, and must not
+// be given up for it.
+func TestRetireFoldsForLongerThanStatementsMayTake(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.append(l, whole("a", "text"), status(a2a.StateCompleted, "done"))
+	f.exec(`CREATE FUNCTION a2a.test_slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3); RETURN NEW; END $$`)
+	f.exec(`CREATE TRIGGER test_slow BEFORE INSERT ON a2a.artifacts FOR EACH ROW EXECUTE FUNCTION a2a.test_slow()`)
+	s := f.replica("r2", func(c *store.Config) { c.StatementTimeout = time.Second })
+	out, err := s.Retire(f.ctx, a2a.ID{}, 0, 10, func(store.Ended) store.Fate { return store.Prune })
+	if err != nil || out.Pruned != 1 {
+		t.Fatalf("pruned %d logs, %v", out.Pruned, err)
+	}
+	if !value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
+		t.Error("the artifacts are not folded")
+	}
+}

@@ -193,11 +193,28 @@ func (s *Store) Notify(ctx context.Context, payloads []string) error {
 // reason f changes nothing outside of it; TestTransactionsReturnWhatTheyDid looks. If the error
 // is of the commit, the outcome is unknown.
 func committed[T any](ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
-	var none T
 	tx, err := pool.Begin(ctx)
 	if err != nil {
+		var none T
 		return none, err
 	}
+	return commit(ctx, tx, f)
+}
+
+// committedWithin is committed for a transaction of which a statement may take up to limit: it still has to say so to
+// PostgreSQL. Its connection is not given up for being silent meanwhile.
+func committedWithin[T any](ctx context.Context, pool *pool, limit time.Duration, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer bearSilence(tx.Conn(), limit)()
+	return commit(ctx, tx, f)
+}
+
+func commit[T any](ctx context.Context, tx pgx.Tx, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
+	var none T
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing, else the first error counts
 	v, err := f(dbsqlc.New(tx))
 	if err != nil {
