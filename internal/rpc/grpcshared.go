@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// This file is gRPC on the port of the API, where a call is told from other requests by its content type (decision 52).
+// This file is gRPC on the port of the API, where a call is told from other requests by its content type (decision 49).
 // The HTTP server owns the connections there, so its limits, certificates and shutdown hold for calls too. What gRPC's own
 // server does beyond that and net/http does not, is done here: it bounds what one call may send, and each write.
 
