@@ -57,6 +57,7 @@ func experiments() []experiment {
 		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"list", "pages of the list of an owner with very many tasks", (*bench).list},
 		{"retire", "retention, and what sends feel of it", (*bench).retire},
+		{"memory", "memory of a replica under attack, and reads of another owner meanwhile", (*bench).memory},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }

@@ -220,3 +220,11 @@ func (l *Lease) Whole() int64 {
 
 // Settle gives back what the lease holds beyond n bytes.
 func (l *Lease) Settle(n int64) { l.Shrink(l.Held() - n) }
+
+// Most returns the most that Grow could ever draw; 0 for a nil lease.
+func (l *Lease) Most() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.b.Share()
+}

@@ -46,6 +46,7 @@ type Engine struct {
 	streams  streamCount
 	flights  flights
 	reads    gate
+	large    slots
 	writes   gate
 }
 
@@ -59,6 +60,7 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages, reads: newGate(cfg.MaxPending), writes: newGate(cfg.MaxPending)}
+	e.large = make(slots, maxLarge)
 	e.streams.total, e.streams.perOwner = cfg.MaxStreams, cfg.MaxStreamsPerOwner
 	e.streams.owners = make(map[owner]int)
 	return e, nil

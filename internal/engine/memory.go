@@ -21,6 +21,9 @@ const (
 	pieces    = 256 << 10 // what an answer takes that is written in pieces, besides the tasks
 )
 
+// maxLarge is how many large reads are at the database at once.
+const maxLarge = 2
+
 // room is what tasks of so many bytes take until they have been written: themselves, and once again what is encoded.
 func room(mem *budget.Lease, bytes int64) int64 {
 	if n := mem.Whole(); n > 0 {
@@ -30,7 +33,7 @@ func room(mem *budget.Lease, bytes int64) int64 {
 }
 
 // readTasks runs read with a bound that the budget of the request has room for.
-func readTasks[T any](ctx context.Context, w store.Want, measure func() (int64, error), read func(w store.Want) (T, error)) (T, error) {
+func readTasks[T any](ctx context.Context, large slots, w store.Want, measure func() (int64, error), read func(w store.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
 		return read(w)
@@ -46,7 +49,8 @@ func readTasks[T any](ctx context.Context, w store.Want, measure func() (int64, 
 		return t, err
 	}
 	size := much.Bytes
-	if measure != nil && size > exactFrom {
+	whole := w.History == nil && w.Artifacts && room(mem, size) <= mem.Most() // then it takes about what its row says
+	if measure != nil && size > exactFrom && !whole {
 		exact, err := measure()
 		if err != nil {
 			return none, err
@@ -58,26 +62,57 @@ func readTasks[T any](ctx context.Context, w store.Want, measure func() (int64, 
 		return none, err
 	}
 	w.Most = 0
+	if size <= exactFrom {
+		return read(w)
+	}
+	leave, err := large.enter(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer leave()
 	return read(w)
 }
 
 // snapshot reads a task of the caller.
 func (e *Engine) snapshot(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) (*a2a.Task, error) {
-	return readTasks(ctx, w, e.measure(ctx, c, id, w), func(w store.Want) (*a2a.Task, error) { return e.store.Snapshot(ctx, c, id, w) })
+	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w store.Want) (*a2a.Task, error) { return e.store.Snapshot(ctx, c, id, w) })
 }
 
 // snapshotAt reads a task as it was.
 func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w store.Want) (*a2a.Task, error) {
-	return readTasks(ctx, w, nil, func(w store.Want) (*a2a.Task, error) { return e.store.SnapshotAt(ctx, id, seq, w) })
+	return readTasks(ctx, e.large, w, nil, func(w store.Want) (*a2a.Task, error) { return e.store.SnapshotAt(ctx, id, seq, w) })
 }
 
 func (e *Engine) measure(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) func() (int64, error) {
 	return func() (int64, error) {
-		sizes, err := e.store.Sizes(ctx, c, []a2a.ID{id}, w)
+		sizes, err := e.sizes(ctx, c, []a2a.ID{id}, w)
 		if err != nil {
 			return 0, err
 		}
 		return sizes[0], nil
+	}
+}
+
+// sizes measures tasks, for which PostgreSQL has to unpack them.
+func (e *Engine) sizes(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) ([]int64, error) {
+	leave, err := e.large.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return e.store.Sizes(ctx, c, ids, w)
+}
+
+// slots bound how many large reads are at the database at once. The others wait without a connection, so
+// that there are some for small reads.
+type slots chan struct{}
+
+func (s slots) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -96,7 +131,7 @@ func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w st
 	}
 	n, size := len(ids), much.Bytes
 	if size > exactFrom {
-		sizes, err := e.store.Sizes(ctx, c, ids, w)
+		sizes, err := e.sizes(ctx, c, ids, w)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -111,6 +146,13 @@ func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w st
 		return nil, 0, err
 	}
 	w.Most = 0
+	if size > exactFrom {
+		leave, err := e.large.enter(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer leave()
+	}
 	tasks, err = e.store.Snapshots(ctx, c, ids[:n], w)
 	return tasks, n, err
 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/e2e/attack"
+)
+
+// heldMemory is what a replica under attack is told to do with.
+const heldMemory = "GOMEMLIMIT=220MiB"
+
+// memory measures what hostile clients make a replica hold, each attack against a replica of its own
+// and then all of them at once, and how soon another owner's reads are answered meanwhile.
+func (b *bench) memory(ctx context.Context) error {
+	url, drop, err := b.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	eve, err := b.keyOf(ctx, url, "eve")
+	if err != nil {
+		return err
+	}
+	ann, err := b.keyOf(ctx, url, "ann")
+	if err != nil {
+		return err
+	}
+	vast, small, err := b.largeTasks(ctx, url, eve, ann)
+	if err != nil {
+		return err
+	}
+	type hostile struct {
+		name  string
+		start func(t *attack.Target, seen *attack.Statuses) (stop func())
+	}
+	get := attack.Request("tasks/get", `{"id":"`+vast+`"}`)
+	attacks := []hostile{
+		{"600 bodies that are announced", func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(600, 4<<20, 1, "", s) }},
+		{"400 bodies that lack a byte", func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(400, 4<<20, 4<<20-1, "", s) }},
+		{"20 reads of 57 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() { return t.Unread(20, get, s) }},
+		{"20 streams of 57 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+vast+`"}`), s)
+		}},
+		{"lists of tasks of 4 MB, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Flood(4, attack.Request("tasks/list", `{"pageSize":100}`), s)
+		}},
+	}
+	all := hostile{"all at once", func(t *attack.Target, s *attack.Statuses) func() {
+		var stops []func()
+		for _, a := range attacks {
+			stops = append(stops, a.start(t, s))
+		}
+		return func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}
+	}}
+	for _, a := range append(attacks, all) {
+		seen := &attack.Statuses{}
+		most, reads, err := b.underAttack(ctx, url, eve, ann, small, func(t *attack.Target) func() { return a.start(t, seen) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		b.report.add(figure{
+			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB", Target: atMost(256),
+			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none): %v", heldMemory, seen.All()),
+		})
+		b.report.add(figure{
+			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)), Unit: "ms", Target: atMost(250),
+			Detail: fmt.Sprintf("%d reads, p50 %s ms", len(reads), number(ms(quantile(reads, 0.50)))),
+		})
+	}
+	return nil
+}
+
+var taskIn = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
+
+// largeTasks makes what the attacks are about: one task of 57 MB and 24 of 4 MB, and a small one of another owner.
+func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, small string, err error) {
+	s, err := b.serve(ctx, "bench-builds", url)
+	if err != nil {
+		return "", "", err
+	}
+	defer s.stop()
+	client := &http.Client{Timeout: 2 * time.Minute}
+	send := func(key, request string) (string, error) {
+		t := attack.Target{Addr: s.addr(), Key: key, Agent: "script"}
+		status, answer, err := t.Post(client, request)
+		m := taskIn.FindSubmatch(answer)
+		if err != nil || status != http.StatusOK || m == nil {
+			return "", fmt.Errorf("make a large task: %d %.200s: %w", status, answer, err)
+		}
+		return string(m[1]), nil
+	}
+	const size = 3900 << 10
+	for i := range 15 {
+		if vast, err = send(eve, attack.Large(fmt.Sprint("v", i), vast, size, i == 14)); err != nil {
+			return "", "", err
+		}
+	}
+	for i := range 24 {
+		if _, err = send(eve, attack.Large(fmt.Sprint("l", i), "", size, true)); err != nil {
+			return "", "", err
+		}
+	}
+	small, err = send(ann, attack.Large("s", "", 100, true))
+	return vast, small, err
+}
+
+var errEnded = errors.New("the replica ended")
+
+// underAttack returns the most memory that a replica held, and how long reads of another owner took.
+func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string, start func(t *attack.Target) func()) (most int64, took []time.Duration, err error) {
+	s, err := b.serve(ctx, "bench-held", url, heldMemory)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer s.stop()
+	stop := start(&attack.Target{Addr: s.addr(), Key: eve, Agent: "script"})
+	defer stop()
+	other := attack.Target{Addr: s.addr(), Key: ann, Agent: "script"}
+	client := &http.Client{Timeout: 30 * time.Second}
+	request := attack.Request("tasks/get", `{"id":"`+small+`"}`)
+	end := time.Now().Add(b.span(12*time.Second, 6*time.Second))
+	for time.Now().Before(end) && ctx.Err() == nil {
+		begin := time.Now()
+		status, answer, err := other.Post(client, request)
+		if err != nil {
+			return 0, nil, fmt.Errorf("a read of another owner: %w", err)
+		}
+		if status != http.StatusOK {
+			return 0, nil, fmt.Errorf("a read of another owner is answered with %d %s", status, answer)
+		}
+		took = append(took, time.Since(begin))
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return 0, nil, err
+		}
+	}
+	kb, err := strconv.ParseInt(strings.TrimSuffix(procField(filepath.Join("/proc", strconv.Itoa(s.pid()), "status"), "VmHWM"), " kB"), 10, 64)
+	if err != nil {
+		return 0, nil, errEnded
+	}
+	slices.Sort(took)
+	return kb << 10, took, nil
+}
