@@ -48,7 +48,7 @@ func (s *sources) describeWork() {
 		show(float64(stats.Claimed), "local")
 		show(float64(remote), "remote")
 	})
-	s.add("counter", "a2ad_attempts_total", "Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried again), released (given back at shutdown), canceled, lost (the lease was lost). Remote workers report the first four.", []string{"worker", "agent", "outcome"}, func(show func(v float64, labels ...string)) {
+	s.add("counter", "a2ad_attempts_total", "Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried again), released (given back at shutdown, or because the database was not available), canceled, lost (the lease was lost). Remote workers report the first four.", []string{"worker", "agent", "outcome"}, func(show func(v float64, labels ...string)) {
 		for end, n := range s.Pool.Attempts() {
 			show(float64(n), "local", end.Agent, end.Outcome)
 		}

@@ -7,7 +7,11 @@ package store
 //	55P03 57014  a lock, or a statement, took too long      may be one item's; the same may go well later
 //	40001 40P01  serialization failure, deadlock            may be one item's; repeated at once (lost)
 //	08 53 57     connection, resources, shutdown            everybody's; repeated at once (lost)
-//	25006        read-only, in the middle of a failover     everybody's; CodeUnavailable
+//	25006 58     read-only, as in a failover; disk errors   everybody's; CodeUnavailable
+//
+// An agent is charged for the first line alone, and for a task that takes too long to be read (Inputs): a run that ends
+// with CodeUnavailable is given back and costs no attempt. What is not listed, a fault of ours or a corrupt table, counts
+// as an attempt, so that it cannot go on for ever.
 
 // ofOne reports whether a statement that many share may have been refused for one of them, so that
 // the others go well without it. None of it was written.

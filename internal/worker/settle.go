@@ -13,7 +13,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-const settleTimeout = 30 * time.Second
+const (
+	settleTimeout = 30 * time.Second
+	giveBackEvery = 250 * time.Millisecond
+)
 
 var errSettleTimeout = errors.New("database took too long to settle the run")
 
@@ -30,18 +33,51 @@ func (r *run) settle(ctx context.Context, reason error) (outcome string, err err
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
 	case errors.Is(reason, executor.ErrLeaseLost):
-		return r.lost(ctx), nil
+		return r.lost(ctx)
 	case errors.Is(reason, executor.ErrShutdown):
 		r.end()
 		r.pool.release(ctx, []store.Lease{*r.lease})
 		return "released", nil
 	case a2a.CodeOf(reason) == a2a.CodeUnavailable:
-		// What became of the last write is unknown while the database is away. The lease
-		// runs out, and the next attempt starts from what is there.
-		r.pool.count(func(s *Stats) { s.Lost++ })
-		return "lost", reason
+		return r.giveBack(ctx, reason)
 	}
 	return r.failed(ctx, reason)
+}
+
+// giveBack returns the task of a run that could not write: the agent has done nothing wrong, and no attempt is charged. What became of the
+// last write is unknown; the next run starts from what is there. If the database stays away, the lease runs out.
+func (r *run) giveBack(ctx context.Context, reason error) (outcome string, err error) {
+	r.end()
+	switch given, err := r.release(ctx); {
+	case given:
+		r.pool.count(func(s *Stats) { s.Released++ })
+		return "released", reason
+	case err != nil:
+		reason = fmt.Errorf("%w, after: %w", err, reason)
+	}
+	r.pool.count(func(s *Stats) { s.Lost++ })
+	return "lost", reason
+}
+
+// release gives the task back without counting the attempt, as often as the database is not available. It reports whether
+// the lease is gone: released, or another's before.
+func (r *run) release(ctx context.Context) (given bool, err error) {
+	tick := time.NewTicker(giveBackEvery)
+	defer tick.Stop()
+	for {
+		err := r.pool.store.Release(ctx, []*store.Lease{r.lease})
+		if err == nil {
+			return true, nil
+		}
+		if a2a.CodeOf(err) != a2a.CodeUnavailable {
+			return false, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
 }
 
 // whyLost tells a cancel, of which this worker had not heard yet, from a loss. The executor is
@@ -56,12 +92,15 @@ func (r *run) whyLost(ctx context.Context) error {
 	return executor.ErrLeaseLost
 }
 
-func (r *run) lost(ctx context.Context) string {
+// lost is the end of a run whose lease is another's, or could not be renewed. In the second case, as when the database was away
+// for longer than a lease, the task is given back before the rescue charges an attempt for it; in the first that does nothing.
+func (r *run) lost(ctx context.Context) (outcome string, err error) {
 	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
-		return "canceled"
+		return "canceled", nil
 	}
+	_, err = r.release(ctx)
 	r.pool.count(func(s *Stats) { s.Lost++ })
-	return "lost"
+	return "lost", err
 }
 
 // failed ends the task or has it tried again. The error is the reason, for the log.
