@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
@@ -175,14 +176,66 @@ func TestChaos(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				verdicts = append(verdicts, v)
+				plan.write(t, verdicts) // what there is, should the rest be cut short
 			})
 		}
 	})
-	text := chaosReport(verdicts, plan)
-	t.Logf("\n%s", text)
-	if plan.report != "" {
-		if err := os.WriteFile(plan.report, []byte(text), 0o600); err != nil {
-			t.Error(err)
+	t.Logf("\n%s", chaosReport(verdicts, plan))
+}
+
+func (p *chaosPlan) write(t *testing.T, verdicts []chaosVerdict) {
+	if p.report == "" {
+		return
+	}
+	if err := os.WriteFile(p.report, []byte(chaosReport(verdicts, *p)), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChaosFindsWhatIsPlanted has the checkers of the soak find one fault of each class, and nothing before.
+func TestChaosFindsWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	c := newChaos(t, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	c.clients(ctx, 4)
+	until(t, "clients have answers", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.acks) > 20
+	})
+	if err := c.slots[0].at().cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the exit is seen", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.exits) == 1
+	})
+	stop()
+	c.wg.Wait()
+	c.atRest(patience)
+	c.stopAll()
+	for class, list := range c.judgeAll().found {
+		if class != "exit" && len(list) > 0 {
+			t.Errorf("before anything is planted there is %s: %v", class, list)
+		}
+	}
+	for _, sql := range []string{
+		`UPDATE a2a.messages SET idem_key = 'another' WHERE ctid = (SELECT ctid FROM a2a.messages WHERE idem_key LIKE 'client %' LIMIT 1)`,
+		`INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until) SELECT id, lease_epoch, 'nobody', now() FROM a2a.tasks WHERE state >= 100 LIMIT 1`,
+		`DELETE FROM a2a.task_events WHERE ctid = (SELECT ctid FROM a2a.task_events WHERE seq = 3 LIMIT 1)`,
+	} {
+		if tag, err := c.db.Exec(t.Context(), sql); err != nil || tag.RowsAffected() != 1 {
+			t.Fatalf("%s: %s, %v", sql, tag, err)
+		}
+	}
+	c.world.mu.Lock()
+	c.world.executions = append(c.world.executions, check.Execution{Task: client.NewMessageID(), Token: 1})
+	c.world.mu.Unlock()
+	found := c.judgeAll().found
+	for _, class := range []string{"lost", "phantom", "orphan", "gap", "exit"} {
+		if len(found[class]) == 0 {
+			t.Errorf("%s was planted, and is not found: %v", class, found)
 		}
 	}
 }

@@ -75,19 +75,41 @@ func (c *chaos) backend() (int, bool) {
 	return pid, err == nil
 }
 
-// bounce ends PostgreSQL and starts it again after a while.
+// bounce ends PostgreSQL and starts it again after a while. One that is asked to end in the middle of its recovery may never do so:
+// then it is killed.
 func (c *chaos) bounce(sig syscall.Signal) bool {
-	if err := c.srv.Kill(sig); err != nil {
-		c.note("signal PostgreSQL: %v", err)
-		return false
+	pid, exited := c.srv.Pid(), c.srv.Exited()
+	for _, sig := range []syscall.Signal{sig, syscall.SIGQUIT, syscall.SIGKILL} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			c.note("signal PostgreSQL: %v", err)
+			return false
+		}
+		if within10s(exited) {
+			break
+		}
 	}
 	c.rest(c.between(0, 3*time.Second))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := c.srv.Restart(ctx); err != nil {
+	for range 5 { // it refuses to start as long as a process of the one before is left
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		err := c.srv.Restart(ctx)
+		cancel()
+		if err == nil {
+			return c.awaitDatabase()
+		}
 		c.note("restart PostgreSQL: %v", err)
 	}
-	return c.awaitDatabase()
+	return false
+}
+
+func within10s(done <-chan struct{}) bool {
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // pausePostgres stops all processes of PostgreSQL for a while.
