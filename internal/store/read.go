@@ -314,7 +314,7 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 	}
 	read, err := s.snapshots(ctx, dbsqlc.New(s.work), ids, Want{Artifacts: true})
 	if isCode(err, "57014") { // not CodeUnavailable: one that is too large to be read in time would be tried for ever
-		return nil, fmt.Errorf("read tasks: it took too long: %s", err)
+		return nil, errors.New("read tasks: the statement took too long")
 	}
 	if err != nil {
 		return nil, err
