@@ -285,6 +285,18 @@ var writings = []writing{
 	plain("Record", execute, func(w *witness) func(*store.Store) error {
 		return func(s *store.Store) error { return s.Record(w.ctx, store.Action{Name: store.ActionSignInFailed}) }
 	}),
+	answering("SweepActions", commit, func(w *witness) func(*store.Store) (int, error) {
+		if err := w.Record(w.ctx, store.Action{Name: store.ActionSignInFailed}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.exec(`UPDATE a2a.audit_log SET at = at - interval '1 h'`)
+		return func(s *store.Store) (int, error) {
+			n, _, err := s.SweepActions(w.ctx, store.ActionSweep{Keep: time.Minute, KeepSignIns: time.Minute, Batch: 10})
+			return n, err
+		}
+	}, func(w *witness, _ int) string {
+		return w.count(0, "a2a.audit_log WHERE action = $1", store.ActionSignInFailed)
+	}),
 	plain("Notify", execute, func(w *witness) func(*store.Store) error {
 		return func(s *store.Store) error { return s.Notify(w.ctx, []string{"x"}) }
 	}),

@@ -136,7 +136,9 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 				if ctx.Err() != nil {
 					t.Fatal("the call took too long")
 				}
-				w.compare(s, before, answer, err)
+				for _, wrong := range w.compare(before, s.Counts(), answer, err) {
+					t.Error(wrong)
+				}
 				if err == nil {
 					if wrong := op.stored(w, answer); wrong != "" {
 						t.Errorf("answered %+v, but there are %s", answer, wrong)
@@ -148,37 +150,77 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 	}
 }
 
-// compare holds what the store has told against the database, and wants it to have told nothing of what failed.
-func (w *witness) compare(s *store.Store, before store.Counts, answer any, err error) {
+// compare holds what the store has told against the database, and wants it to have told nothing of what failed. It returns
+// what is wrong.
+func (w *witness) compare(before, after store.Counts, answer any, err error) (wrong []string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, l := range w.begun {
-		if wrong := w.count(1, "a2a.task_leases WHERE task_id = $1 AND epoch = $2 AND worker = 'r1'", l.TaskID, l.Epoch); wrong != "" {
-			w.t.Errorf("a run began of task %s: %s", l.TaskID, wrong)
+		if text := w.count(1, "a2a.task_leases WHERE task_id = $1 AND epoch = $2 AND worker = 'r1'", l.TaskID, l.Epoch); text != "" {
+			add("a run began of task %s: %s", l.TaskID, text)
 		}
 	}
 	for id, calls := range w.told {
 		for _, e := range slices.Concat(calls...) {
-			if wrong := w.count(1, "a2a.task_events WHERE task_id = $1 AND seq = $2 AND event_uid = $3", id, e.Seq, e.UID); wrong != "" {
-				w.t.Errorf("event %d of task %s was told: %s", e.Seq, id, wrong)
+			if text := w.count(1, "a2a.task_events WHERE task_id = $1 AND seq = $2 AND event_uid = $3", id, e.Seq, e.UID); text != "" {
+				add("event %d of task %s was told: %s", e.Seq, id, text)
 			}
 		}
 	}
 	if err == nil {
-		return
+		return wrong
 	}
 	if a2a.CodeOf(err) != a2a.CodeUnavailable {
-		w.t.Errorf("error = %v, want CodeUnavailable", err)
+		add("error = %v, want CodeUnavailable", err)
 	}
 	if answer != nil && !reflect.ValueOf(answer).IsZero() {
-		w.t.Errorf("with the error %v it answered %+v", err, answer)
+		add("with the error %v it answered %+v", err, answer)
 	}
 	if len(w.begun)+len(w.roused)+len(w.told) > 0 {
-		w.t.Errorf("with the error %v it began %d runs, woke %v and told of %d tasks", err, len(w.begun), w.roused, len(w.told))
+		add("with the error %v it began %d runs, woke %v and told of %d tasks", err, len(w.begun), w.roused, len(w.told))
 	}
-	if after := s.Counts(); !reflect.DeepEqual(before, after) {
-		w.t.Errorf("with the error %v it counted %+v, before %+v", err, after, before)
+	if !reflect.DeepEqual(before, after) {
+		add("with the error %v it counted %+v, before %+v", err, after, before)
+	}
+	return wrong
+}
+
+// The comparison finds runs, events, wakes, counts and answers without a task, and does not find those with one.
+func TestComparisonFindsWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	w := &witness{fixture: newFixture(t), told: map[a2a.ID][][]a2a.Entry{}}
+	l := w.running()
+	log := w.log(l.TaskID)
+	unavailable := a2a.Errorf(a2a.CodeUnavailable, "planted")
+	counted := store.Counts{Submits: store.Groups{Count: 1}}
+	for name, tt := range map[string]struct {
+		begun  []store.Lease
+		told   []a2a.Entry
+		wakes  []string
+		counts store.Counts
+		answer any
+		err    error
+		want   int
+	}{
+		"what is there":                 {begun: []store.Lease{*l}, told: log, wakes: []string{"push"}, counts: counted, answer: 1},
+		"an error alone":                {answer: 0, err: unavailable},
+		"a run without a task":          {begun: []store.Lease{{TaskID: store.NewTaskID(), Epoch: 1}}, want: 1},
+		"a run of another claim":        {begun: []store.Lease{{TaskID: l.TaskID, Epoch: 7}}, want: 1},
+		"an event that is not there":    {told: []a2a.Entry{{Seq: 2, UID: store.NewUID()}}, want: 1},
+		"an answer with an error":       {answer: 1, err: unavailable, want: 1},
+		"a wake with an error":          {wakes: []string{"push"}, err: unavailable, want: 1},
+		"a count with an error":         {counts: counted, err: unavailable, want: 1},
+		"an error that means something": {err: a2a.ErrTaskNotFound, want: 1},
+	} {
+		w.begun, w.roused, w.told = tt.begun, tt.wakes, map[a2a.ID][][]a2a.Entry{}
+		if tt.told != nil {
+			w.told[l.TaskID] = [][]a2a.Entry{tt.told}
+		}
+		if wrong := w.compare(store.Counts{}, tt.counts, tt.answer, tt.err); len(wrong) != tt.want {
+			t.Errorf("%s: found %q, want %d", name, wrong, tt.want)
+		}
 	}
 }
 
@@ -271,7 +313,9 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 			t.Errorf("key %s was answered with task %s and with task %s", items[i].Key, a.Task, other)
 		}
 	}
-	w.compare(s, s.Counts(), nil, nil)
+	for _, wrong := range w.compare(store.Counts{}, store.Counts{}, nil, nil) {
+		t.Error(wrong)
+	}
 	for _, l := range w.begun {
 		if !told[l.TaskID] {
 			t.Errorf("a run of task %s began, which nobody was told of", l.TaskID)
