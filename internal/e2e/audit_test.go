@@ -24,8 +24,8 @@ func (c *cluster) answers(question string) []map[string]any {
 		c.t.Fatal(err)
 	}
 	_, below, asked := strings.Cut(string(data), "\n"+question)
-	_, sql, has := strings.Cut(below, "```sql\n")
-	sql, _, ends := strings.Cut(sql, ";\n```")
+	_, sql, has := strings.Cut(below, " <<'SQL'\n")
+	sql, _, ends := strings.Cut(sql, ";\nSQL\n```")
 	if !asked || !has || !ends {
 		c.t.Fatalf("docs/audit.md does not answer %s", question)
 	}

@@ -287,9 +287,9 @@ var allowed = map[string]*regexp.Regexp{
 	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"), ".yaml", "") + `)$`),
 	"state": regexp.MustCompile(`^(submitted|working|input-required|auth-required|completed|failed|canceled|rejected)$`),
 	"route": regexp.MustCompile(`^(other|grpc|/|/agents/\{agent\}|(/v1)?/[a-zA-Z/{}:*.0-9-]+)$`), "code": regexp.MustCompile(`^([1-5][0-9][0-9]|[A-Z][a-zA-Z]+)$`),
-	"method": regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`), "version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`), "reason": regexp.MustCompile(`^[A-Z_]+$`),
+	"method": regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`), "version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`), "reason": regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
 	"worker": regexp.MustCompile(`^(local|remote)$`), "outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost)$`), "fate": regexp.MustCompile(`^(retry|fail|input-required)$`),
-	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`), "pool": regexp.MustCompile(`^(api|worker|claim)$`),
+	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`), "pool": regexp.MustCompile(`^(api|worker|claim|renew)$`),
 	"kind": regexp.MustCompile(`^(all|own|unreadable)$`), "result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`), "le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 

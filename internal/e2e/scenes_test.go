@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +27,7 @@ import (
 // scenes move metrics, each on a cluster of its own.
 var scenes = map[string]func(s *stage){
 	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull, "streams": sceneStreams, "slow readers": sceneSlow,
-	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady,
+	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady, "memory": sceneMemory,
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
@@ -416,4 +417,39 @@ func sceneReady(s *stage) {
 	a.signal(syscall.SIGTERM)
 	s.shows(before, a, became(0, "a2ad_ready"))
 	a.awaitExit()
+}
+
+// sceneMemory holds the budget with bodies that do not go on, so that others wait for it and are refused.
+func sceneMemory(s *stage) {
+	a := s.start("a", admin, "A2AD_MEMORY_BUDGET=16MiB")
+	a.log.expectErrors()
+	s.shows(unseen, a, became(16<<20, "a2ad_memory_budget_bytes"))
+	before := a.scrape()
+	ctx, stop := context.WithCancel(s.t.Context())
+	var bodies sync.WaitGroup
+	defer bodies.Wait()
+	defer stop()
+	for range 12 {
+		bodies.Go(func() {
+			for ctx.Err() == nil {
+				stall(ctx, strings.TrimPrefix(a.base, "http://"))
+			}
+		})
+	}
+	s.shows(before, a, rose("a2ad_memory_used_bytes"), rose("a2ad_memory_waiting"), rose("a2ad_memory_waits_total"), rose("a2ad_memory_refused_total"))
+}
+
+// stall sends most of a body and waits until the server gives it up.
+func stall(ctx context.Context, addr string) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	const size = 3 << 20
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", addr, size, strings.Repeat(" ", size-1))
+	if err == nil {
+		_, _ = io.Copy(io.Discard, conn) // until the server closes it
+	}
 }

@@ -250,6 +250,18 @@ var writings = []writing{
 	}, func(w *witness, _ bool) string {
 		return w.count(0, "a2a.push_destinations WHERE open_until > clock_timestamp()")
 	}),
+	answering("SweepActions", commit, func(w *witness) func(*store.Store) (int, error) {
+		w.exec("INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - interval '401 days', 'operator', 'key.create' FROM generate_series(1, 3)")
+		return func(s *store.Store) (int, error) {
+			n, _, err := s.SweepActions(w.ctx, store.ActionSweep{Keep: 400 * 24 * time.Hour, KeepSignIns: 24 * time.Hour, Batch: 10})
+			return n, err
+		}
+	}, func(w *witness, n int) string {
+		if n == 0 {
+			return "" // it had gone before the answer was lost, and the sweep was done again
+		}
+		return w.count(0, "a2a.audit_log WHERE action = 'key.create'")
+	}),
 	answering("SweepPushes", commit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
 		if _, err := w.Failed(w.ctx, d, &store.Try{Class: "connect", Reason: "refused"}, store.Failure{}); err != nil {
