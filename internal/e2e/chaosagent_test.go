@@ -21,6 +21,7 @@ type chaosWorld struct {
 	mu         sync.Mutex
 	executions []check.Execution // guarded by mu
 	delivered  []string          // guarded by mu; tasks
+	hooked     []hooked          // guarded by mu; the same, as it came
 	odd        []string          // guarded by mu; what could not be understood
 }
 
@@ -79,6 +80,7 @@ func (w *chaosWorld) take(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	w.delivered = append(w.delivered, task.ID)
 	deny := len(w.delivered)%8 == 0
+	w.hooked = append(w.hooked, hooked{id: r.Header.Get("Webhook-Id"), body: string(body), taken: !deny})
 	w.mu.Unlock()
 	if deny {
 		out.WriteHeader(http.StatusServiceUnavailable)
@@ -91,11 +93,15 @@ func (w *chaosWorld) note(format string, args ...any) {
 	w.odd = append(w.odd, fmt.Sprintf(format, args...))
 }
 
+// chaosLimits let tasks be tried as often as there are faults, and over the clock that is set ahead by an hour, which
+// ends deadlines.
+const chaosLimits = "limits: {max_attempts: 1000, deadline: 24h, backoff: {base: 50ms, max: 200ms}}\n"
+
 // agentFile makes the agent one of a cluster.
 func (w *chaosWorld) agentFile() string {
 	return "name: counts\ndescription: Counts.\nskills: [{id: c, name: C, description: Counts, tags: [test]}]\n" +
-		fmt.Sprintf("executor: {http: {url: %q}}\nlimits: {max_attempts: 1000, backoff: {base: 50ms, max: 200ms}}\n", w.agent.URL+"/run")
+		fmt.Sprintf("executor: {http: {url: %q}}\n", w.agent.URL+"/run") + chaosLimits
 }
 
-// lines is text in one line.
+// oneLine is text in one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -87,7 +87,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	if _, err := c.db.Exec(t.Context(), chaosClock); err != nil {
 		t.Fatalf("make a clock that jumps: %v", err)
 	}
-	c.agent("script", "default: true\n"+scriptAgent("script", "limits: {max_attempts: 1000, backoff: {base: 50ms, max: 200ms}}\n"))
+	c.agent("script", "default: true\n"+scriptAgent("script", chaosLimits))
 	c.agent("counts", c.world.agentFile())
 	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60), "A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
 	for i := range 3 {

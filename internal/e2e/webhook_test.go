@@ -78,22 +78,31 @@ func (s *hookSink) all() []hooked {
 	return append([]hooked(nil), s.got...)
 }
 
-// judge holds what arrived against I5: for each webhook the first deliveries are in order,
-// and what came twice is the same.
+// judge holds what arrived against I5.
 func (s *hookSink) judge() (duplicates int) {
 	s.t.Helper()
+	duplicates, wrong := judgeHooks(s.all())
+	for _, text := range wrong {
+		s.t.Error(text)
+	}
+	return duplicates
+}
+
+// judgeHooks holds what a receiver got against I5: for each webhook the first deliveries are in order,
+// and what came twice is the same. It returns what is not so.
+func judgeHooks(got []hooked) (duplicates int, wrong []string) {
 	last := map[string]int64{}
 	bodies := map[string]string{}
 	taken := map[string]bool{}
-	for _, h := range s.all() {
+	for _, h := range got {
 		hook, number, ok := cutLast(h.id, "_")
 		seq, err := strconv.ParseInt(number, 10, 64)
 		if !ok || err != nil {
-			s.t.Errorf("webhook-id %q", h.id)
+			wrong = append(wrong, fmt.Sprintf("webhook-id %q", h.id))
 			continue
 		}
 		if body, again := bodies[h.id]; again && body != h.body {
-			s.t.Errorf("%s has two bodies:\n%s\n%s", h.id, body, h.body)
+			wrong = append(wrong, fmt.Sprintf("%s has two bodies:\n%s\n%s", h.id, body, h.body))
 		}
 		bodies[h.id] = h.body
 		if !h.taken {
@@ -105,11 +114,11 @@ func (s *hookSink) judge() (duplicates int) {
 		}
 		taken[h.id] = true
 		if seq < last[hook] {
-			s.t.Errorf("%s was delivered first behind event %d", h.id, last[hook])
+			wrong = append(wrong, fmt.Sprintf("%s was delivered first behind event %d", h.id, last[hook]))
 		}
 		last[hook] = seq
 	}
-	return duplicates
+	return duplicates, wrong
 }
 
 func cutLast(s, sep string) (before, after string, ok bool) {
