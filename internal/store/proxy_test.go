@@ -16,6 +16,7 @@ type proxy struct {
 	network, addr string // of PostgreSQL
 	ln            net.Listener
 	wg            sync.WaitGroup
+	door          sync.Mutex // held while a connection is made, and from a loss until then returns
 
 	mu    sync.Mutex
 	fault *fault                // guarded by mu; the next one
@@ -33,7 +34,7 @@ type fault struct {
 	frozen   bool   // the connections stay open, and nothing passes through them any more
 	again    bool   // and to every later one, until the proxy is disarmed
 	away     int    // how many connections are refused then
-	then     func() // is called between the loss and the first new connection, if not nil
+	then     func() // if not nil, called after the loss and before the first new connection, so it makes none
 	fired    chan struct{}
 	fire     func() // closes fired
 }
@@ -90,31 +91,42 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		refused := p.away > 0
-		if refused {
-			p.away--
-		}
-		p.mu.Unlock()
-		var server net.Conn
-		if !refused {
-			server, err = net.Dial(p.network, p.addr)
-		}
-		if refused || err != nil {
+		server := p.connect(client)
+		if server == nil {
 			_ = client.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.count++
-		if p.still {
-			p.dead[client], p.dead[server] = struct{}{}, struct{}{}
-		}
-		p.mu.Unlock()
 		answer := make(chan *fault, 1)
 		p.wg.Go(func() { p.requests(client, server, answer) })
 		p.wg.Go(func() { p.answers(server, client, answer) })
 	}
+}
+
+// connect returns a connection to PostgreSQL for a new client, or nil if there is none.
+func (p *proxy) connect(client net.Conn) net.Conn {
+	p.door.Lock()
+	defer p.door.Unlock()
+	p.mu.Lock()
+	refused := p.away > 0
+	if refused {
+		p.away--
+	}
+	p.mu.Unlock()
+	if refused {
+		return nil
+	}
+	server, err := net.Dial(p.network, p.addr)
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	p.count++
+	if p.still {
+		p.dead[client], p.dead[server] = struct{}{}, struct{}{}
+	}
+	return server
 }
 
 func (p *proxy) requests(client, server net.Conn, answer chan<- *fault) {
@@ -177,14 +189,18 @@ func (p *proxy) take(request []byte) *fault {
 	return f
 }
 
+// happen breaks the connections before it calls then. Otherwise the transaction whose COMMIT was lost would keep its
+// locks, and a then that needs them would wait until idle_in_transaction_session_timeout or its own lock_timeout ends.
 func (p *proxy) happen(f *fault) {
-	if f.then != nil {
-		f.then()
-	}
+	p.door.Lock()
+	defer p.door.Unlock()
 	if f.frozen {
 		p.freeze()
 	} else {
 		p.breakAll(f.away)
+	}
+	if f.then != nil {
+		f.then()
 	}
 	f.fire()
 }
