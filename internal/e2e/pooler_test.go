@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
@@ -47,7 +49,7 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		fmt.Fprintf(&conf, "%s = host=%s port=%s dbname=%s pool_mode=%s\n", mode, host, port, name.Database, mode)
 	}
-	fmt.Fprintf(&conf, "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = users.txt\n%s\n", listen, strings.Join(settings, "\n"))
+	fmt.Fprintf(&conf, "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = users.txt\nadmin_users = %s\n%s\n", listen, serverLogin, strings.Join(settings, "\n"))
 	dir := t.TempDir()
 	for file, text := range map[string]string{"pgbouncer.ini": conf.String(), "users.txt": fmt.Sprintf("%q \"\"\n%q \"\"\n", serverLogin, name.User)} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
@@ -89,6 +91,20 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 // url is the database by way of the pooler.
 func (p *pooler) url(mode string) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", serverLogin, p.at, mode)
+}
+
+// set changes a setting of the pooler while it runs.
+func (p *pooler) set(t *testing.T, name, value string) {
+	t.Helper()
+	ctx := bounded(t)
+	conn, err := pgconn.Connect(ctx, p.url("pgbouncer")) // its console
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, fmt.Sprintf("SET %s = '%s'", name, value)).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // doctor returns what it finds at a URL: level and check, and the text.
@@ -165,12 +181,24 @@ func TestPoolerThatLendsIsRefused(t *testing.T) {
 	}
 }
 
-// TestPoolerWithoutRoomIsNamed: a pool of sessions that is too small for one replica.
+// TestPoolerWithoutRoomIsNamed: a pool of sessions that is too small for one replica. The server waits until the pooler
+// has room, and other commands fail. All of them name the setting of the pooler.
 func TestPoolerWithoutRoomIsNamed(t *testing.T) {
 	t.Parallel()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	const advice = "default_pool_size"
 	c, p := startPooler(t, "default_pool_size = 1")
-	_, notes, code := c.operate(append(c.env("refused"), "A2AD_DATABASE_URL="+p.url("session")), "serve")
-	if code != 1 || !strings.Contains(notes, "default_pool_size") {
-		t.Errorf("exit code %d, %s", code, notes)
+	url := "A2AD_DATABASE_URL=" + p.url("session")
+	for _, args := range [][]string{{"migrate", "up"}, {"task", "ls"}} {
+		if _, notes, code := c.operate([]string{url}, args...); code != 1 || !strings.Contains(notes, advice) {
+			t.Errorf("a2ad %q: exit code %d, %s", args, code, notes)
+		}
 	}
+	r := spawn(t, "early", c.env("early", "A2AD_ADMIN_LISTEN=127.0.0.1:0", url))
+	c.replicas = append(c.replicas, r)
+	r.awaitWaiting(advice)
+	r.checkWaiting(advice)
+	p.set(t, advice, "20")
+	r.awaitReady()
+	r.stop()
 }
