@@ -259,47 +259,75 @@ func TestBadKeysAreNotUsed(t *testing.T) {
 	}
 }
 
-// TestBadCredentialsCountAtEveryDoor: who has guessed too often at one is refused at all, and credentials that
-// were good before are let through at those where they are good.
+// TestBadCredentialsCountAtEveryDoor: after too many bad credentials at any endpoint, every endpoint answers further bad
+// ones from that address with 429. A good credential is accepted all the same, even if it was never used before.
 func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=0.001,3")
-	works, other := c.apiKey("acme", "ann", "worker"), c.apiKey("acme", "ann", "tasks:read")
-	const claim = `{"worker":"w","agents":["nope"]}`
+	works := c.apiKey("acme", "ann", "worker")
 	at := func(path, key string) httpAnswer {
 		if path == "/tasks" {
-			return c.do(a, http.MethodGet, path, nil, "X-API-Key", key)
+			return c.do(a, http.MethodGet, path, nil, "X-API-Key", key, "A2A-Version", "1.0")
 		}
-		return c.post(a, path, claim, "X-API-Key", key)
+		if path == "/agents/echo" {
+			return c.post(a, path, request("tasks/list", `{}`), "X-API-Key", key)
+		}
+		return c.post(a, path, `{"worker":"w","agents":["nope"]}`, "X-API-Key", key)
+	}
+	throttled := func(got httpAnswer) bool {
+		wait, _ := strconv.Atoi(got.header.Get("Retry-After"))
+		return got.status == http.StatusTooManyRequests && wait >= 100 &&
+			strings.HasPrefix(got.header.Get("RateLimit"), `"sign-ins";r=0`)
+	}
+	for _, path := range []string{"/worker/v1/claim", "/tasks", "/agents/echo"} {
+		if got := at(path, "nonsense"); got.status != http.StatusUnauthorized {
+			t.Errorf("%s, before the limit: %d %s", path, got.status, got.body)
+		}
+	}
+	unknown, err := auth.NewKey("live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		scope  string
+		status int
+	}{
+		"/tasks":                        {"tasks:read", 200},
+		"/agents/echo":                  {"tasks:read", 200},
+		"/worker/v1/claim":              {"worker", 404}, // no such agent
+		"/worker/v1/runs/x/1/heartbeat": {"worker", 400}, // that body is not for it
+		"/worker/v1/runs/x/1/events":    {"worker", 400},
+		"/worker/v1/runs/x/1/finish":    {"worker", 400},
+	} {
+		for _, key := range []string{"nonsense", unknown.Reveal()} {
+			if got := at(path, key); !throttled(got) {
+				t.Errorf("%s, a bad key after the limit: %d %v %s", path, got.status, got.header, got.body)
+			}
+		}
+		good, other := c.apiKey("acme", "ann", want.scope), c.apiKey("acme", "ann", "push:write")
+		for range 2 { // at first, and when it is known to be good
+			if got := at(path, good); got.status != want.status {
+				t.Errorf("%s, a good key after the limit: %d %s, want %d", path, got.status, got.body, want.status)
+			}
+		}
+		if got := at(path, other); got.status != http.StatusForbidden {
+			t.Errorf("%s, a good key without the scope: %d %s", path, got.status, got.body)
+		}
+		if got := at(path, "nonsense"); !throttled(got) {
+			t.Errorf("%s, a bad key after good ones: %d %v %s", path, got.status, got.header, got.body)
+		}
+		c.key = good
 	}
 	if got := at("/worker/v1/claim", works); got.status != http.StatusNotFound {
 		t.Fatalf("%d %s", got.status, got.body)
-	}
-	doors := []string{"/worker/v1/claim", "/tasks", "/agents/echo"}
-	for _, path := range doors {
-		if got := at(path, "nonsense"); got.status != http.StatusUnauthorized {
-			t.Errorf("%s: %d %s", path, got.status, got.body)
-		}
-	}
-	for _, path := range append(doors, "/worker/v1/runs/x/1/heartbeat", "/worker/v1/runs/x/1/events", "/worker/v1/runs/x/1/finish") {
-		for _, key := range []string{"nonsense", other} { // the other is good, and nobody looks
-			got := at(path, key)
-			if wait, _ := strconv.Atoi(got.header.Get("Retry-After")); got.status != http.StatusTooManyRequests || wait < 100 || !strings.HasPrefix(got.header.Get("RateLimit"), `"sign-ins";r=0`) {
-				t.Errorf("%s: %d %v %s", path, got.status, got.header, got.body)
-			}
-		}
-	}
-	if got := at("/worker/v1/claim", works); got.status != http.StatusNotFound {
-		t.Errorf("who was good before: %d %s", got.status, got.body)
 	}
 	id, _, err := auth.ParseKey(works)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.must("apikey", "revoke", id)
-	until(t, "a key that is good no more is looked at no more", func() bool { return at("/worker/v1/claim", works).status == http.StatusTooManyRequests })
-	c.key = other
+	until(t, "a key that is good no more counts as a bad one", func() bool { return throttled(at("/worker/v1/claim", works)) })
 }
 
 // TestEveryDoorIsShut to who is not signed in, to who signs in badly and to who may do something else, but for what
