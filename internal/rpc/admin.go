@@ -36,13 +36,13 @@ func (a *Admin) Handler() http.Handler {
 	if a.Metrics != nil {
 		mux.Handle("GET /metrics", a.Metrics)
 	}
-	busy := make(chan struct{}, 1)
-	mux.HandleFunc("/debug/pprof/", boundedProfile(busy, maxProfileSeconds, pprof.Index))
+	p := newProfiles()
+	mux.HandleFunc("/debug/pprof/", p.bounded(true, maxProfileSeconds, pprof.Index))
 	// Of the command line the program alone: a flag may hold the password of the database.
 	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, os.Args[0]) })
-	mux.HandleFunc("/debug/pprof/profile", boundedProfile(busy, maxProfileSeconds, pprof.Profile))
+	mux.HandleFunc("/debug/pprof/profile", p.bounded(false, maxProfileSeconds, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", boundedProfile(busy, maxTraceSeconds, pprof.Trace))
+	mux.HandleFunc("/debug/pprof/trace", p.bounded(false, maxTraceSeconds, pprof.Trace))
 	return shielded(mux)
 }
 

@@ -1,12 +1,14 @@
 package rpc
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Longest profiles, in seconds. They slow the server down, and what they hold grows.
@@ -45,27 +47,60 @@ func ownOrigin(origin, host string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// boundedProfile makes one profile at a time, and none that takes longer than most seconds.
-func boundedProfile(busy chan struct{}, most float64, profile http.HandlerFunc) http.HandlerFunc {
+// profiles bounds how many profiles are made at once. One is made that takes its time, and others are refused meanwhile. Those
+// that are made at once, as of the goroutines of a server that hangs, do not wait for that one, but for each other.
+type profiles struct {
+	timed, instant chan struct{} // what is made
+}
+
+// patience is how long a profile that is made at once waits for others.
+const patience = 5 * time.Second
+
+func newProfiles() *profiles {
+	return &profiles{timed: make(chan struct{}, 1), instant: make(chan struct{}, 4)}
+}
+
+// bounded makes a profile when there is room, and none that takes longer than most seconds. instant says that it is made at once
+// where the request names no seconds.
+func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of another could have other seconds
 			w.Header().Set("Allow", "GET, HEAD")
 			writePlain(w, http.StatusMethodNotAllowed, "profiles are read by GET")
 			return
 		}
+		slots, wait := p.timed, time.Duration(0)
 		if text := r.FormValue("seconds"); text != "" {
 			if s, err := strconv.ParseFloat(text, 64); err != nil || !(s > 0 && s <= most) {
 				writePlain(w, http.StatusBadRequest, "seconds must be a number above 0 and at most "+strconv.Itoa(int(most)))
 				return
 			}
+		} else if instant {
+			slots, wait = p.instant, patience
 		}
-		select {
-		case busy <- struct{}{}:
-			defer func() { <-busy }()
-			profile(w, r)
-		default:
+		if !taken(r.Context(), slots, wait) {
 			w.Header().Set("Retry-After", "1")
-			writePlain(w, http.StatusTooManyRequests, "a profile is being made; one is made at a time")
+			writePlain(w, http.StatusTooManyRequests, "other profiles are being made, of which there are at most "+strconv.Itoa(cap(slots))+" at once")
+			return
 		}
+		defer func() { <-slots }()
+		profile(w, r)
+	}
+}
+
+// taken takes a slot, if there is one before wait is over. It reports whether there was.
+func taken(ctx context.Context, slots chan struct{}, wait time.Duration) bool {
+	select {
+	case slots <- struct{}{}:
+		return true
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -91,7 +91,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
 	}
 	if err != nil {
-		return Appended{}, fmt.Errorf("append: %w", err)
+		return Appended{}, fmt.Errorf("append: %w", ofRun(err))
 	}
 	if out == nil {
 		return Appended{}, ErrLeaseLost

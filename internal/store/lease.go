@@ -98,7 +98,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	}
 	rows, err := claim(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("claim tasks: %w", unavailable(err))
+		return nil, fmt.Errorf("claim tasks: %w", ofRun(err))
 	}
 	leases := make([]Lease, len(rows))
 	var seen [lanes]bool
@@ -288,7 +288,7 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 		TaskID: pgID(l.TaskID), Epoch: l.Epoch, Error: reason, Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
 	})
 	if err != nil {
-		return fmt.Errorf("give back: %w", unavailable(err))
+		return fmt.Errorf("give back: %w", ofRun(err))
 	}
 	if n == 0 {
 		return ErrLeaseLost
@@ -305,7 +305,7 @@ func (s *Store) Release(ctx context.Context, leases []*Lease) error {
 	ids, epochs := columns(leases)
 	agents, err := repeated(ctx, s, func(int) ([]string, error) { return dbsqlc.New(s.work).LeaseRelease(ctx, ids, epochs) })
 	if err != nil {
-		return fmt.Errorf("release leases: %w", err)
+		return fmt.Errorf("release leases: %w", ofRun(err))
 	}
 	for _, a := range agents {
 		s.cfg.Wake("ready:" + a)

@@ -317,7 +317,7 @@ func (s *Store) Inputs(ctx context.Context, leases []Lease) ([]Input, error) {
 		return nil, errors.New("read tasks: the statement took too long")
 	}
 	if err != nil {
-		return nil, err
+		return nil, ofRun(err)
 	}
 	in := make([]Input, len(leases))
 	for i, l := range leases {

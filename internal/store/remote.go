@@ -56,7 +56,7 @@ func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 		return nil, ErrLeaseLost
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hold a lease: %w", err)
+		return nil, fmt.Errorf("hold a lease: %w", ofRun(err))
 	}
 	h := &Held{
 		Lease: Lease{
@@ -71,7 +71,7 @@ func (s *Store) Hold(ctx context.Context, g Grip) (*Held, error) {
 			return dbsqlc.New(s.work).DeadlineBound(ctx, dbsqlc.DeadlineBoundParams{TaskID: p.TaskID, Epoch: g.Epoch, Deadline: pgInterval(most)})
 		})
 		if err != nil {
-			return nil, fmt.Errorf("bound a deadline: %w", err)
+			return nil, fmt.Errorf("bound a deadline: %w", ofRun(err))
 		}
 	}
 	return h, nil
@@ -109,7 +109,7 @@ func (s *Store) Ended(ctx context.Context, g Grip) (*Over, error) {
 		return nil, ErrLeaseLost
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the end of a run: %w", err)
+		return nil, fmt.Errorf("read the end of a run: %w", ofRun(err))
 	}
 	return &Over{Outcome: *r.Outcome, At: wireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil)}, nil
 }
@@ -121,7 +121,7 @@ func (s *Store) ArtifactIDs(ctx context.Context, task a2a.ID, after int64) (ids 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read artifact ids: %w", err)
+		return nil, fmt.Errorf("read artifact ids: %w", ofRun(err))
 	}
 	return ids, nil
 }

@@ -320,9 +320,9 @@ func repeated[T any](ctx context.Context, s *Store, f func(try int) (T, error)) 
 }
 
 // unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
-// while, as in the middle of a failover, or that let a statement wait for too long, the code that callers may act on.
+// while, as in the middle of a failover, the code that callers may act on.
 func unavailable(err error) error {
-	if lost(err) || isCode(err, "25006", "58") || blocked(err) {
+	if a2a.CodeOf(err) != a2a.CodeUnavailable && (lost(err) || isCode(err, "25006", "58")) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
 	}
 	return err
