@@ -446,7 +446,7 @@ func stall(ctx context.Context, addr string) {
 		return
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	const size = 3 << 20
 	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", addr, size, strings.Repeat(" ", size-1))
 	if err == nil {
