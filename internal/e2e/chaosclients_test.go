@@ -75,15 +75,18 @@ func (u *chaosClient) chunks() string {
 func (u *chaosClient) patiently(f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	var longest time.Duration // try
+	for tries := 1; ; tries++ {
+		begin := time.Now()
 		err := f()
+		longest = max(longest, time.Since(begin))
 		var refusal *client.Error
 		if err == nil || errors.As(err, &refusal) && !refusal.Temporary() && refusal.Code != -32603 {
 			return err
 		}
 		select {
 		case <-u.ctx.Done():
-			return fmt.Errorf("stuck: %w", err)
+			return fmt.Errorf("stuck after %d tries, of which one took %s: %w", tries, longest.Round(time.Millisecond), err)
 		case <-tick.C:
 		}
 	}
