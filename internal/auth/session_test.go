@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,11 +58,15 @@ func TestSessionEndsWhenItsCredentialExpires(t *testing.T) {
 func TestOneLookPerCredential(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of these three
 		looks := map[string]int{}
 		var refused string
 		down := false
+		looked := func() (int, int) { mu.Lock(); defer mu.Unlock(); return looks["a"], looks["b"] }
 		s := NewSessions(door(func(r *http.Request) (Principal, error) {
 			token := r.Header.Get("Authorization")
+			mu.Lock()
+			defer mu.Unlock()
 			looks[token]++
 			switch {
 			case down:
@@ -86,15 +91,21 @@ func TestOneLookPerCredential(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { defer close(done); _ = s.Run(ctx) }()
 		time.Sleep(16 * time.Second)
-		if looks["a"] != 1 || looks["b"] != 1 {
-			t.Errorf("looks after one interval: %v", looks)
+		synctest.Wait()
+		if a, b := looked(); a != 1 || b != 1 {
+			t.Errorf("looks after one interval: %d and %d", a, b)
 		}
+		mu.Lock()
 		down = true
+		mu.Unlock()
 		time.Sleep(15 * time.Second)
-		if looks["a"]+looks["b"] != 3 || one.Err() != nil || foreign.Err() != nil {
-			t.Errorf("looks while nothing can be found out: %v; %v, %v", looks, one.Err(), foreign.Err())
+		synctest.Wait()
+		if a, b := looked(); a+b != 3 || one.Err() != nil || foreign.Err() != nil {
+			t.Errorf("looks while nothing can be found out: %d and %d; %v, %v", a, b, one.Err(), foreign.Err())
 		}
+		mu.Lock()
 		down, refused = false, "a"
+		mu.Unlock()
 		s.Recheck()
 		synctest.Wait()
 		if Ended(one) == nil || Ended(other) == nil || Ended(foreign) != nil {

@@ -25,24 +25,34 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// buildDir holds the binary. It is written by build, before any test can end.
+// buildDir holds the binaries. It is written before any test can end.
 var buildDir string
+
+var makeBuildDir = sync.OnceValue(func() (err error) {
+	buildDir, err = os.MkdirTemp("", "a2ad-e2e-")
+	return err
+})
 
 // build makes the program once a run: with the race detector if the tests have it.
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "a2ad-e2e-")
-	if err != nil {
+	if !raceEnabled {
+		return buildWithoutRace()
+	}
+	return buildAs("a2ad-race", "-race")
+})
+
+// buildWithoutRace is for tests of how much memory the program takes: the detector takes several times that.
+var buildWithoutRace = sync.OnceValues(func() (string, error) { return buildAs("a2ad") })
+
+func buildAs(name string, flags ...string) (string, error) {
+	if err := makeBuildDir(); err != nil {
 		return "", err
 	}
-	buildDir = dir
-	binary := filepath.Join(dir, "a2ad")
-	args := []string{"build", "-buildvcs=false", "-o", binary}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
+	binary := filepath.Join(buildDir, name)
+	args := append([]string{"build", "-buildvcs=false", "-o", binary}, flags...)
 	cmd := exec.Command("go", append(args, "github.com/a2ad/a2ad/cmd/a2ad")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return binary, nil
-})
+}

@@ -107,7 +107,11 @@ func TestHostileMemoryKillsNothing(t *testing.T) {
 	eve, ann := c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"), c.apiKey("acme", "ann", "tasks:read,tasks:write")
 	client := &http.Client{Timeout: 2 * time.Minute}
 
-	builder := c.start("builder", "A2AD_AUTH=required")
+	binary, err := buildWithoutRace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := c.startBinary(binary, "builder", "A2AD_AUTH=required")
 	build := &attack.Target{Addr: strings.TrimPrefix(builder.base, "http://"), Key: eve, Agent: "script"}
 	const big = 3900 << 10
 	vast := idIn(t, answered(t, build, client, attack.Large("v0", "", big, false)))
@@ -122,7 +126,7 @@ func TestHostileMemoryKillsNothing(t *testing.T) {
 	small := idIn(t, answered(t, &mine, client, attack.Large("s", "", 100, true)))
 	builder.stop()
 
-	r := c.start("held", "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4")
+	r := c.startBinary(binary, "held", "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4")
 	r.log.expectErrors() // 503 is an answer here
 	confine(t, r.cmd.Process.Pid, memoryLimit)
 	target := &attack.Target{Addr: strings.TrimPrefix(r.base, "http://"), Key: eve, Agent: "script"}
