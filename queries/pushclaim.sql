@@ -2,20 +2,23 @@
 -- and, where there are many, of each tenant. What its destination cannot take is parked: it is then in the list of its
 -- destination (push_parked), at which claims look when the destination can take something.
 
--- PushFirst returns the next_attempt_at of the first webhook that has something to deliver and is not parked, whoever holds it, or the time of this
--- statement if none is due. Dead index entries behind the floor it walks over as a claim does.
--- name: PushFirst :one
-SELECT coalesce((
+-- PushPoll reads what a claim begins with. In a row of part 0 at is the next_attempt_at of the first webhook that has something to deliver and
+-- is not parked, whoever holds it, or the time of this statement if none is due (empty). Dead index entries after the floor it walks over as a claim does.
+-- Rows of part 1 are the destinations that have parked webhooks and are to be looked at, in the order of their turns, at being their look_at; blocked
+-- are those whose breaker is open, or that are disabled. A look_at further ahead than any that is written was written
+-- before the clock was set back.
+-- name: PushPoll :many
+(SELECT 0::int AS part, ''::text AS tenant, ''::text AS origin, coalesce(w.next_attempt_at, statement_timestamp())::timestamptz AS at,
+  (w.next_attempt_at IS NULL)::boolean AS empty, false AS blocked
+FROM (SELECT 1) x
+LEFT JOIN LATERAL (
   SELECT c.next_attempt_at FROM a2a.push_configs c
   WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND NOT c.parked AND c.next_attempt_at >= sqlc.arg(floor)::timestamptz
     AND c.next_attempt_at <= statement_timestamp()
-  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first;
-
--- PushLists reads the destinations that have parked webhooks and are to be looked at, whose turn it is first; blocked
--- are those whose breaker is open, or that are disabled. A look_at further ahead than any that is written was written
--- before the clock was set back.
--- name: PushLists :many
-SELECT x.tenant, x.origin, x.look_at, coalesce(d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp(), false)::boolean AS blocked
+  ORDER BY c.next_attempt_at LIMIT 1
+) w ON true)
+UNION ALL
+(SELECT 1, x.tenant, x.origin, x.look_at, false, coalesce(d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp(), false)::boolean
 FROM (
   (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at <= statement_timestamp() ORDER BY p.look_at LIMIT sqlc.arg(max)::int)
   UNION ALL
@@ -23,7 +26,7 @@ FROM (
 ) x
 LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[x.tenant]) AND d.origin = ANY (ARRAY[x.origin])
 ORDER BY x.look_at
-LIMIT sqlc.arg(max);
+LIMIT sqlc.arg(max));
 
 -- PushListsWait puts off the next look at lists: as long as the breaker is open, but for a minute at most; at the end of
 -- the turn where it is closed. A list that was told to be looked at meanwhile has another look_at and stays.
@@ -71,7 +74,7 @@ SELECT t.tenant::text AS tenant FROM t WHERE t.tenant IS NOT NULL LIMIT sqlc.arg
 
 -- PushFront reads webhooks that a claim may take: the oldest that are ready, the oldest of each tenant that is named, and the
 -- oldest of each list that is. It locks nothing. The floor is the next_attempt_at below which this caller has seen
--- no ready webhook (PushFirst). blocked is one that is ready and whose destination can take nothing.
+-- no ready webhook (PushPoll). blocked is one that is ready and whose destination can take nothing.
 -- name: PushFront :many
 WITH front AS MATERIALIZED (
   SELECT c.id, c.tenant, c.origin, 1 AS part

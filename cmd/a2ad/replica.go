@@ -137,7 +137,7 @@ func (r *replica) openStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.listener, err = notify.NewListener(notify.ListenerConfig{
-		Replica: r.name, Hub: r.hub, PingInterval: r.cfg.ListenerPing, Log: r.logger,
+		Replica: r.name, Hub: r.hub, Alive: store.Alive, PingInterval: r.cfg.ListenerPing, Log: r.logger,
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, r.store.ConnConfig("listener"))
 		},

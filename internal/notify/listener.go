@@ -26,6 +26,9 @@ type ListenerConfig struct {
 	// pooler that lends connections per transaction LISTEN has no effect.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 
+	// Alive returns an error if the server does not answer; nil means a Ping, which is a transaction.
+	Alive func(ctx context.Context, conn *pgx.Conn) error
+
 	PingInterval   time.Duration  // between two proofs of life; 0 means 5 s
 	PingTimeout    time.Duration  // for the answer; 0 means 2 s
 	ConnectTimeout time.Duration  // for connecting and LISTEN; 0 means 5 s
@@ -39,6 +42,9 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 	}
 	if c.Hub == nil || c.Connect == nil {
 		return c, errors.New("notify: no Hub or no Connect function")
+	}
+	if c.Alive == nil {
+		c.Alive = func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) }
 	}
 	if c.PingInterval <= 0 {
 		c.PingInterval = 5 * time.Second
@@ -193,7 +199,7 @@ func (l *Listener) receive(ctx context.Context, conn *pgx.Conn) error {
 func (l *Listener) ping(ctx context.Context, conn *pgx.Conn) error {
 	limited, cancel := context.WithTimeoutCause(ctx, l.cfg.PingTimeout, ErrTimeout)
 	defer cancel()
-	return because(limited, conn.Ping(limited))
+	return because(limited, l.cfg.Alive(limited, conn))
 }
 
 func (l *Listener) handle(payload string) {

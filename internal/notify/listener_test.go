@@ -16,6 +16,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -191,7 +192,7 @@ func TestPingsLoseNothing(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connectAs(db.URL, "listener"), PingInterval: time.Millisecond, PingTimeout: 30 * time.Second,
+		Connect: connectAs(db.URL, "listener"), Alive: store.Alive, PingInterval: time.Millisecond, PingTimeout: 30 * time.Second,
 	})
 	p := publishing(t, db.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")
@@ -250,7 +251,7 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	px, connect := behindProxy(t, db.URL)
 	log := newLevels()
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connect, Log: slog.New(log), PingInterval: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond,
+		Connect: connect, Alive: store.Alive, Log: slog.New(log), PingInterval: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond,
 	})
 	p := publishing(t, db.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")

@@ -34,7 +34,7 @@ func PushesDue(s *Store) { setPushes(s, time.Time{}) }
 func setPushes(s *Store, at time.Time) {
 	s.pushes.mu.Lock()
 	defer s.pushes.mu.Unlock()
-	s.pushes.near.next, s.pushes.whole.next = time.Time{}, at
+	s.pushes.whole.next = at
 }
 
 // HoldAppends makes all appends of a store wait in one queue: queued returns when n of them are there, and release lets them

@@ -86,55 +86,74 @@ func (p *pace) took(begin time.Time, least time.Duration, err error) {
 	p.next = now.Add(p.share.Wait(took, least, floorsOld))
 }
 
-// pushFloor is the next_attempt_at below which no webhook was seen that has something to deliver.
+// pushFloor is the next_attempt_at below which no webhook was seen that has something to deliver. Every claim moves it on.
 type pushFloor struct {
 	mu      sync.Mutex
 	at      time.Time // guarded by mu
-	near    pace      // guarded by mu; of looks from the floor, which move it on
-	whole   pace      // guarded by mu; of looks from the start
-	looking bool      // guarded by mu; somebody looks: the others go by the floor as it is
+	whole   pace      // guarded by mu; of polls from the start
+	looking bool      // guarded by mu; a claim polls from the start: the others begin at the floor as it is
 }
 
-// get returns the floor for a claim, after a look if it is time for one. A floor that cannot be moved is good as it is. No
+// pushPoll is what a claim of webhooks begins with.
+type pushPoll struct {
+	floor pgtype.Timestamptz
+	empty bool // no webhook is due that is not parked
+	lists []dbsqlc.PushPollRow
+}
+
+// poll reads it, from the floor, or from the start if it is time for that. If that cannot be done the floor is good as it is. No
 // statement runs under the mutex: one that gets no answer would keep every claim waiting.
-func (f *pushFloor) get(ctx context.Context, s *Store) pgtype.Timestamptz {
-	begin := time.Now()
-	floor, from, looks := f.due(begin)
-	if looks == nil {
-		return pgFloor(floor)
-	}
-	var first pgtype.Timestamptz
-	err := errors.New("the look did not end")
-	defer func() { f.looked(begin, looks, first.Time, err) }()
-	if first, err = dbsqlc.New(s.work).PushFirst(ctx, pgFloor(from)); err == nil {
-		floor = first.Time.Add(-wideMargin)
-	} else if ctx.Err() == nil {
+func (f *pushFloor) poll(ctx context.Context, s *Store) (pushPoll, error) {
+	if begin := time.Now(); f.begin(begin) {
+		out, err := f.pollFrom(ctx, s, time.Time{}, &begin)
+		if err == nil || ctx.Err() != nil {
+			return out, err
+		}
 		s.cfg.Logger.WarnContext(ctx, "look for the first webhook", "err", err)
 	}
-	return pgFloor(floor)
+	f.mu.Lock()
+	at := f.at
+	f.mu.Unlock()
+	return f.pollFrom(ctx, s, at, nil)
 }
 
-// due returns the floor, and where to look from if it is time for that: the caller looks and calls looked.
-func (f *pushFloor) due(now time.Time) (floor, from time.Time, looks *pace) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	floor, from, looks = f.at, f.at, &f.near
-	if f.whole.due(now) {
-		from, looks = time.Time{}, &f.whole
+// pollFrom reads from a floor, and puts the floor where the first webhook is. whole is when a poll from the start began.
+func (f *pushFloor) pollFrom(ctx context.Context, s *Store, from time.Time, whole *time.Time) (out pushPoll, err error) {
+	err = errors.New("the poll did not end")
+	var at time.Time
+	defer func() { f.ended(at, whole, err) }()
+	rows, err := dbsqlc.New(s.work).PushPoll(ctx, pgFloor(from), pushLists)
+	if err != nil {
+		return out, err
 	}
-	if f.looking || !looks.due(now) {
-		return floor, from, nil
+	for _, r := range rows {
+		if r.Part == 0 {
+			at, out.empty = r.At.Time.Add(-wideMargin), r.Empty // there are fewer webhooks than claims
+		} else {
+			out.lists = append(out.lists, r)
+		}
 	}
-	f.looking = true
-	return floor, from, looks
+	out.floor = pgFloor(at)
+	return out, nil
 }
 
-func (f *pushFloor) looked(begin time.Time, looks *pace, first time.Time, err error) {
+// begin reports whether it is time for a poll from the start. The caller then makes it and calls ended.
+func (f *pushFloor) begin(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.looking = false
-	looks.took(begin, floorsAge, err)
+	whole := !f.looking && f.whole.due(now)
+	f.looking = f.looking || whole
+	return whole
+}
+
+func (f *pushFloor) ended(at time.Time, whole *time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if whole != nil {
+		f.looking = false
+		f.whole.took(*whole, floorsAge, err)
+	}
 	if err == nil {
-		f.at = first.Add(-wideMargin) // there are fewer webhooks than claims
+		f.at = at
 	}
 }

@@ -384,8 +384,10 @@ func rescueIn(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LeaseRescueParams
 		}
 		m.add(r.ID, r.HasPush && r.Fate != "retry", true)
 	}
-	if err := q.CheckpointsDelete(ctx, ended); err != nil {
-		return out, err
+	if len(ended) > 0 {
+		if err := q.CheckpointsDelete(ctx, ended); err != nil {
+			return out, err
+		}
 	}
 	if len(fold) > 0 {
 		if err := q.ArtifactFold(ctx, fold); err != nil {

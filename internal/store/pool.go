@@ -142,7 +142,7 @@ func (p *pool) alive(conn *pgx.Conn) bool {
 	if c.SetDeadline(time.Now().Add(pingWait)) != nil {
 		return false
 	}
-	if err := conn.Ping(context.Background()); err != nil {
+	if err := Alive(context.Background(), conn); err != nil {
 		p.dialer.lost(true) // what else is idle is no better
 		return false
 	}
@@ -252,5 +252,5 @@ func (p *pool) Ping(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
-	return conn.Ping(ctx)
+	return Alive(ctx, conn.Conn())
 }

@@ -70,25 +70,28 @@ type pushClaim struct {
 // round looks at the oldest webhooks, parks those of destinations that can take nothing, and
 // claims what it can of the others.
 func (c *pushClaim) round(ctx context.Context) ([]Delivery, error) {
-	c.floor = c.s.pushes.get(ctx, c.s)
-	q := dbsqlc.New(c.s.work)
-	lists, err := q.PushLists(ctx, pushLists)
+	poll, err := c.s.pushes.poll(ctx, c.s)
 	if err != nil {
 		return nil, err
 	}
+	if poll.empty && len(poll.lists) == 0 {
+		c.s.turns.set(false)
+		return nil, nil
+	}
+	c.floor = poll.floor
 	front := dbsqlc.PushFrontParams{
 		Floor: c.floor, Most: pushFront, Each: int32(max(pushEach, c.perOrigin)), Tenants: c.s.turns.turn(ctx, c.s), ListTenants: []string{}, ListOrigins: []string{},
 	}
-	for _, l := range lists {
+	for _, l := range poll.lists {
 		if !l.Blocked {
 			front.ListTenants, front.ListOrigins = append(front.ListTenants, l.Tenant), append(front.ListOrigins, l.Origin)
 		}
 	}
-	rows, err := q.PushFront(ctx, front)
+	rows, err := dbsqlc.New(c.s.work).PushFront(ctx, front)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.tend(ctx, lists, rows); err != nil {
+	if err := c.tend(ctx, poll.lists, rows); err != nil {
 		return nil, err
 	}
 	ready := 0
@@ -242,7 +245,7 @@ func (c *pushClaim) park(ctx context.Context, rows []dbsqlc.PushFrontRow) error 
 
 // tend puts off the next look at lists whose destinations can take nothing, and at all of them if
 // others wait for their turn, and removes those that are empty.
-func (c *pushClaim) tend(ctx context.Context, lists []dbsqlc.PushListsRow, rows []dbsqlc.PushFrontRow) error {
+func (c *pushClaim) tend(ctx context.Context, lists []dbsqlc.PushPollRow, rows []dbsqlc.PushFrontRow) error {
 	turns := len(lists) == pushLists
 	filled := map[[2]string]bool{}
 	for _, r := range rows {
@@ -258,7 +261,7 @@ func (c *pushClaim) tend(ctx context.Context, lists []dbsqlc.PushListsRow, rows 
 			}
 		} else if l.Blocked || turns {
 			later.Tenants, later.Origins = append(later.Tenants, l.Tenant), append(later.Origins, l.Origin)
-			later.LookAts = append(later.LookAts, l.LookAt)
+			later.LookAts = append(later.LookAts, l.At)
 		}
 	}
 	c.moved = c.moved || turns

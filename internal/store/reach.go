@@ -113,7 +113,7 @@ type watcher struct {
 // look asks for an answer, over a new connection if there is none on the old one.
 func (w *watcher) look(ctx context.Context) error {
 	if w.conn != nil {
-		if w.conn.Ping(ctx) == nil || ctx.Err() != nil {
+		if Alive(ctx, w.conn) == nil || ctx.Err() != nil {
 			return nil
 		}
 		w.close()

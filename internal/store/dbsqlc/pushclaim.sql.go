@@ -128,27 +128,6 @@ func (q *Queries) PushClaim(ctx context.Context, arg PushClaimParams) ([]PushCla
 	return items, nil
 }
 
-const pushFirst = `-- name: PushFirst :one
-
-SELECT coalesce((
-  SELECT c.next_attempt_at FROM a2a.push_configs c
-  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND NOT c.parked AND c.next_attempt_at >= $1::timestamptz
-    AND c.next_attempt_at <= statement_timestamp()
-  ORDER BY c.next_attempt_at LIMIT 1), statement_timestamp())::timestamptz AS first
-`
-
-// Webhooks with something to deliver are ready or parked. Claims look at the oldest few that are ready, of all tenants
-// and, where there are many, of each tenant. What its destination cannot take is parked: it is then in the list of its
-// destination (push_parked), at which claims look when the destination can take something.
-// PushFirst returns the next_attempt_at of the first webhook that has something to deliver and is not parked, whoever holds it, or the time of this
-// statement if none is due. Dead index entries behind the floor it walks over as a claim does.
-func (q *Queries) PushFirst(ctx context.Context, floor pgtype.Timestamptz) (pgtype.Timestamptz, error) {
-	row := q.db.QueryRow(ctx, pushFirst, floor)
-	var first pgtype.Timestamptz
-	err := row.Scan(&first)
-	return first, err
-}
-
 const pushFront = `-- name: PushFront :many
 WITH front AS MATERIALIZED (
   SELECT c.id, c.tenant, c.origin, 1 AS part
@@ -205,7 +184,7 @@ type PushFrontRow struct {
 
 // PushFront reads webhooks that a claim may take: the oldest that are ready, the oldest of each tenant that is named, and the
 // oldest of each list that is. It locks nothing. The floor is the next_attempt_at below which this caller has seen
-// no ready webhook (PushFirst). blocked is one that is ready and whose destination can take nothing.
+// no ready webhook (PushPoll). blocked is one that is ready and whose destination can take nothing.
 func (q *Queries) PushFront(ctx context.Context, arg PushFrontParams) ([]PushFrontRow, error) {
 	rows, err := q.db.Query(ctx, pushFront,
 		arg.Floor,
@@ -293,53 +272,6 @@ UPDATE a2a.push_parked p SET look_at = clock_timestamp() WHERE p.tenant = $1 AND
 func (q *Queries) PushListLook(ctx context.Context, tenant string, origin string) error {
 	_, err := q.db.Exec(ctx, pushListLook, tenant, origin)
 	return err
-}
-
-const pushLists = `-- name: PushLists :many
-SELECT x.tenant, x.origin, x.look_at, coalesce(d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp(), false)::boolean AS blocked
-FROM (
-  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at <= statement_timestamp() ORDER BY p.look_at LIMIT $1::int)
-  UNION ALL
-  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at > statement_timestamp() + interval '2 minutes' ORDER BY p.look_at LIMIT $1)
-) x
-LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[x.tenant]) AND d.origin = ANY (ARRAY[x.origin])
-ORDER BY x.look_at
-LIMIT $1
-`
-
-type PushListsRow struct {
-	Tenant  string
-	Origin  string
-	LookAt  pgtype.Timestamptz
-	Blocked bool
-}
-
-// PushLists reads the destinations that have parked webhooks and are to be looked at, whose turn it is first; blocked
-// are those whose breaker is open, or that are disabled. A look_at further ahead than any that is written was written
-// before the clock was set back.
-func (q *Queries) PushLists(ctx context.Context, max int32) ([]PushListsRow, error) {
-	rows, err := q.db.Query(ctx, pushLists, max)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PushListsRow
-	for rows.Next() {
-		var i PushListsRow
-		if err := rows.Scan(
-			&i.Tenant,
-			&i.Origin,
-			&i.LookAt,
-			&i.Blocked,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const pushListsWait = `-- name: PushListsWait :exec
@@ -460,6 +392,73 @@ func (q *Queries) PushPark(ctx context.Context, arg PushParkParams) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const pushPoll = `-- name: PushPoll :many
+
+(SELECT 0::int AS part, ''::text AS tenant, ''::text AS origin, coalesce(w.next_attempt_at, statement_timestamp())::timestamptz AS at,
+  (w.next_attempt_at IS NULL)::boolean AS empty, false AS blocked
+FROM (SELECT 1) x
+LEFT JOIN LATERAL (
+  SELECT c.next_attempt_at FROM a2a.push_configs c
+  WHERE c.state = 'active' AND c.deleted_at IS NULL AND c.cursor_seq < c.head_seq AND NOT c.parked AND c.next_attempt_at >= $1::timestamptz
+    AND c.next_attempt_at <= statement_timestamp()
+  ORDER BY c.next_attempt_at LIMIT 1
+) w ON true)
+UNION ALL
+(SELECT 1, x.tenant, x.origin, x.look_at, false, coalesce(d.disabled_at IS NOT NULL OR d.open_until > statement_timestamp(), false)::boolean
+FROM (
+  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at <= statement_timestamp() ORDER BY p.look_at LIMIT $2::int)
+  UNION ALL
+  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at > statement_timestamp() + interval '2 minutes' ORDER BY p.look_at LIMIT $2)
+) x
+LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[x.tenant]) AND d.origin = ANY (ARRAY[x.origin])
+ORDER BY x.look_at
+LIMIT $2)
+`
+
+type PushPollRow struct {
+	Part    int32
+	Tenant  string
+	Origin  string
+	At      pgtype.Timestamptz
+	Empty   bool
+	Blocked bool
+}
+
+// Webhooks with something to deliver are ready or parked. Claims look at the oldest few that are ready, of all tenants
+// and, where there are many, of each tenant. What its destination cannot take is parked: it is then in the list of its
+// destination (push_parked), at which claims look when the destination can take something.
+// PushPoll reads what a claim begins with. In a row of part 0 at is the next_attempt_at of the first webhook that has something to deliver and
+// is not parked, whoever holds it, or the time of this statement if none is due (empty). Dead index entries after the floor it walks over as a claim does.
+// Rows of part 1 are the destinations that have parked webhooks and are to be looked at, in the order of their turns, at being their look_at; blocked
+// are those whose breaker is open, or that are disabled. A look_at further ahead than any that is written was written
+// before the clock was set back.
+func (q *Queries) PushPoll(ctx context.Context, floor pgtype.Timestamptz, max int32) ([]PushPollRow, error) {
+	rows, err := q.db.Query(ctx, pushPoll, floor, max)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PushPollRow
+	for rows.Next() {
+		var i PushPollRow
+		if err := rows.Scan(
+			&i.Part,
+			&i.Tenant,
+			&i.Origin,
+			&i.At,
+			&i.Empty,
+			&i.Blocked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pushTenants = `-- name: PushTenants :many
