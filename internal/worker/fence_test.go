@@ -88,6 +88,41 @@ func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
 	p.stop()
 }
 
+// silentOnce is a tracer that keeps the first statement of one name from being sent until its context ends.
+type silentOnce struct {
+	name string
+	once atomic.Bool
+}
+
+func (s *silentOnce) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "name: "+s.name+" ") && !s.once.Swap(true) {
+		<-ctx.Done()
+	}
+	return ctx
+}
+
+func (*silentOnce) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// One renewal that gets no answer costs no run: there is time for another.
+func TestRenewalWithoutAnAnswerIsRepeatedInTime(t *testing.T) {
+	t.Parallel()
+	s := &silentOnce{name: "LeaseRenew"}
+	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
+	g := newGate()
+	const ttl = 9 * time.Second // a run ends after two thirds of it without a renewal
+	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
+	task := f.submit("a", "x")
+	receive(t, "run", g.started)
+	f.waitFor2("SELECT lease_until > claimed_at + interval '11 seconds' OR lease_until < clock_timestamp() FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id)")
+	if !s.once.Load() || len(g.ended) > 0 {
+		t.Fatalf("a renewal went without an answer: %t; runs that ended: %d", s.once.Load(), len(g.ended))
+	}
+	send(t, g.next, []a2a.Event{status(a2a.StateCompleted)})
+	f.waitState(task, a2a.StateCompleted)
+	p.stop()
+	same(t, "outcomes", []string{"completed"}, f.outcomes(task))
+}
+
 // What a canceled run is told is read aside: renewals of the others do not wait for it.
 func TestRenewalsDoNotWaitForTheReasonOfALoss(t *testing.T) {
 	t.Parallel()

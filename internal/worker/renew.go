@@ -70,15 +70,19 @@ func (k *keepers) run(ctx context.Context, one *keeper) {
 		if err != nil && ctx.Err() == nil {
 			k.pool.cfg.Logger.WarnContext(ctx, "renew leases", "runs", len(runs), "err", err)
 		}
-		if busy {
-			timer.Reset(every / busyShare)
+		if busy || err != nil {
+			timer.Reset(every / againShare)
 		}
 	}
 }
 
-// busyShare: a lease that could not be renewed because its row is locked is tried again after so small a part of the
-// interval.
-const busyShare = 8
+const (
+	// againShare: a lease that could not be renewed is tried again after so small a part of the interval.
+	againShare = 8
+	// renewShare: a renewal may take so small a part of the lease. One that gets no answer leaves time for another before the
+	// runs end, which is another third of the lease later.
+	renewShare = 5
+)
 
 // runs returns the runs with leases of this length. When there are none the keeper is gone.
 func (k *keepers) runs(one *keeper) (runs []*run) {
@@ -118,7 +122,7 @@ func (p *Pool) renew(ctx context.Context, runs []*run, ttl time.Duration) (busy 
 	for i, r := range runs {
 		leases[i] = r.lease
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, ttl/3, errRenewTimeout)
+	limited, cancel := context.WithTimeoutCause(ctx, ttl/renewShare, errRenewTimeout)
 	defer cancel()
 	asked := time.Now()
 	renewals, err := p.store.Renew(limited, leases, ttl)
