@@ -3,27 +3,33 @@ package e2e_test
 import (
 	"bytes"
 	"net"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // chaosProxy stands between the replicas and PostgreSQL. It loses commits, and what passes through connections that it freezes.
 type chaosProxy struct {
-	target string // address of PostgreSQL
-	ln     net.Listener
-	wg     sync.WaitGroup
+	network, target string // address of PostgreSQL
+	ln              net.Listener
+	wg              sync.WaitGroup
 
 	mu    sync.Mutex
 	links map[*chaosLink]struct{} // guarded by mu
 	drops []*chaosDrop            // guarded by mu; each happens to the next request that it matches
+	trap  *chaosTrap              // guarded by mu; nil: none
 	lost  int                     // guarded by mu; requests and answers that were dropped
 }
 
 // chaosLink is a connection through the proxy.
 type chaosLink struct {
 	client, server net.Conn
-	frozen         bool // guarded by the proxy's mu; what comes is thrown away, and nobody is told
-	mute           bool // guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
+	name           string // guarded by the proxy's mu; the application_name that it began with
+	frozen         bool   // guarded by the proxy's mu; what comes is thrown away, and nobody is told
+	mute           bool   // guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
 }
 
 // chaosDrop is what happens to a request.
@@ -32,24 +38,41 @@ type chaosDrop struct {
 	answered bool // PostgreSQL gets it, and its answer is lost
 }
 
+// chaosTrap freezes all connections at the next statement of some of them.
+type chaosTrap struct {
+	suffix   string // of the application_name of those connections
+	answered bool   // PostgreSQL gets the statement, and its answer is lost
+	sprung   func()
+}
+
 // What a request is, by its first message: the driver sends it in one piece.
 func isCommit(request []byte) bool    { return bytes.Contains(request, []byte("commit\x00")) }
 func isStatement(request []byte) bool { return request[0] == 'B' }
 
-func newChaosProxy(t *testing.T, target string) *chaosProxy {
+// newChaosProxy returns a proxy in front of the database at a URL, and the URL of the database behind it.
+func newChaosProxy(t *testing.T, database string) (p *chaosProxy, behind string) {
 	t.Helper()
+	cfg, err := pgconn.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &chaosProxy{target: target, ln: ln, links: make(map[*chaosLink]struct{})}
+	p = &chaosProxy{ln: ln, links: make(map[*chaosLink]struct{})}
+	p.network, p.target = pgconn.NetworkAddress(cfg.Host, cfg.Port)
 	p.wg.Go(p.accept)
 	t.Cleanup(func() {
 		_ = ln.Close()
 		p.each(func(l *chaosLink) { l.close() })
 		p.wg.Wait()
 	})
-	return p
+	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: ln.Addr().String(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	if cfg.Password != "" {
+		u.User = url.UserPassword(cfg.User, cfg.Password)
+	}
+	return p, u.String()
 }
 
 func (l *chaosLink) close() {
@@ -77,6 +100,28 @@ func (p *chaosProxy) freeze(cut bool) int {
 	})
 }
 
+// freezeAt freezes the connections that there are as soon as one whose application_name has this suffix asks for something, and calls
+// then. With answered PostgreSQL does what it is asked, and goes on as if nobody were cut off; else its sessions end.
+func (p *chaosProxy) freezeAt(suffix string, answered bool, then func()) (sprung <-chan struct{}) {
+	done := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trap = &chaosTrap{suffix: suffix, answered: answered, sprung: func() { then(); close(done) }}
+	return done
+}
+
+// spring freezes all connections. mu is held.
+func (p *chaosProxy) spring(trap *chaosTrap) {
+	for l := range p.links {
+		l.frozen = true
+		if !trap.answered {
+			_ = l.server.Close()
+		}
+	}
+	p.trap = nil
+	trap.sprung()
+}
+
 // drop loses the next n requests that match, and their connections.
 func (p *chaosProxy) drop(n int, d chaosDrop) {
 	p.mu.Lock()
@@ -101,7 +146,7 @@ func (p *chaosProxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial(p.network, p.target)
 		if err != nil { // PostgreSQL is down
 			_ = client.Close()
 			continue
@@ -155,6 +200,15 @@ func (p *chaosProxy) requested(l *chaosLink, data []byte) (on, over bool) {
 	defer p.mu.Unlock()
 	if l.frozen {
 		return false, false
+	}
+	if l.name == "" {
+		_, rest, _ := bytes.Cut(data, []byte("application_name\x00"))
+		name, _, _ := bytes.Cut(rest, []byte{0})
+		l.name = string(name)
+	}
+	if t := p.trap; t != nil && strings.HasSuffix(l.name, t.suffix) && bytes.IndexByte([]byte("BPQ"), data[0]) >= 0 {
+		p.spring(t)
+		return t.answered, false
 	}
 	if len(p.drops) == 0 || !p.drops[0].match(data) {
 		return true, false

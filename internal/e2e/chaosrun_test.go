@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/devpg"
@@ -72,14 +69,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		srv: storetest.NewServer(t, map[string]string{"listen_addresses": host, "port": port}),
 	}
 	db := storetest.NewOn(t, c.srv)
-	c.proxy = newChaosProxy(t, net.JoinHostPort(host, port))
-	cfg, err := pgx.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: c.proxy.ln.Addr().String(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	proxy, behind := newChaosProxy(t, db.URL)
+	c.proxy = proxy
 	c.cluster = &cluster{
-		t: t, url: u.String(), db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
+		t: t, url: behind, db: db.Pool(t), agents: t.TempDir(), log: &check.Log{},
 		http:  &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
 		retry: backoff.Policy{Base: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	}

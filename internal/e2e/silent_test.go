@@ -1,0 +1,385 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/e2e/check"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+// backWithin is how long a replica with the settings it comes with may take to serve again after its connections fell silent.
+const backWithin = 12 * time.Second
+
+// defaults are the settings without which a replica cannot be tested on this machine; all others are as they come.
+func (c *cluster) defaults(name string) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "A2AD_DATABASE_URL=" + c.url,
+		"A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_REPLICA=" + name,
+		"A2AD_KEYS=" + seal.Generate("k1"), "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8",
+	}
+}
+
+// A primary that lost its power closes no connection, and its name moves: new connections work. With the settings as they come,
+// everything works again within backWithin, whichever connection waited for an answer; runs that were under way go on, and nothing
+// acknowledged is lost.
+func TestServiceIsBackAfterConnectionsFellSilent(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		conns    string // whose statement is on its way
+		answered bool   // PostgreSQL gets it, and the sessions there go on
+		run      time.Duration
+	}{
+		"a read":               {"-api", false, 12 * time.Second},
+		"a write":              {"-worker", false, 12 * time.Second},
+		"a write that is done": {"-worker", true, 12 * time.Second},
+		"a claim":              {"-claim", false, 12 * time.Second},
+		"a renewal of leases":  {"-renew", false, 25 * time.Second}, // the first one is after a third of A2AD_LEASE_TTL, 30 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSilence(t)
+			events := s.hold(tt.run)
+			s.probe()
+			s.fall(tt.conns, tt.answered)
+			s.awaitBack()
+			s.checkReadiness(tt.conns == "-claim")
+			got := <-events
+			endsWith(t, got, a2a.StateCompleted)
+			if diff := cmp.Diff(chunkTexts("b", 3), chunks(got, "b")); diff != "" {
+				t.Errorf("chunks after the silence (-want +got):\n%s", diff)
+			}
+			if got := s.attempts(got[0].TaskID); len(got) != 1 || got[0] != "a completed" {
+				t.Errorf("attempts of the run that was under way: %v", got)
+			}
+			s.checkAcknowledged()
+		})
+	}
+}
+
+// silence is a replica behind a proxy that makes its connections fall silent, and clients that find out what works.
+type silence struct {
+	*cluster
+	proxy *chaosProxy
+	a     *replica
+	sink  *hookSink
+	ctx   context.Context // of the clients
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	tries atomic.Int64
+
+	mu    sync.Mutex
+	fell  time.Time                // guarded by mu; zero: not yet
+	begun map[string]int           // guarded by mu; what worked before, by kind
+	back  map[string]time.Duration // guarded by mu; how long after the silence a kind worked that was begun after it
+	acked []check.Acknowledged     // guarded by mu
+	said  []readiness              // guarded by mu
+}
+
+// readiness is what the replica said of its readiness.
+type readiness struct {
+	at    time.Time
+	ready bool
+	text  string
+}
+
+func newSilence(t *testing.T) *silence {
+	t.Helper()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	db := storetest.New(t)
+	s := &silence{begun: make(map[string]int), back: make(map[string]time.Duration)}
+	proxy, behind := newChaosProxy(t, db.URL) // ends after the cluster
+	s.cluster, s.proxy = clusterOn(t, db), proxy
+	s.url, s.cutOK = behind, true // a stream whose log cannot be read ends, and is taken up again
+	s.sink = newHookSink(t, nil)
+	s.a = s.add(spawn(t, "a", s.defaults("a")))
+	return s
+}
+
+// hold starts a run that takes so long, and follows it over the silence.
+func (s *silence) hold(d time.Duration) (events <-chan []client.Event) {
+	s.t.Helper()
+	pause := fmt.Sprintf(`{"op":"sleep","ms":%d}`, d.Milliseconds())
+	task := submit(s.t, s.client(s.a, "script"), play(`{"op":"chunk","id":"a","n":3},`+pause+`,{"op":"chunk","id":"b","n":3}`))
+	done := make(chan []client.Event, 1)
+	s.wg.Go(func() {
+		cl := s.client(s.a, "script")
+		var list []client.Event
+		for last := ""; len(list) == 0 || !list[len(list)-1].Final; {
+			more, err := collect(cl.Resubscribe(bounded(s.t), task, client.StreamOptions{LastEventID: last}), nil)
+			list = append(list, more...)
+			if len(list) > 0 {
+				last = list[len(list)-1].ID
+			}
+			if s.t.Context().Err() != nil {
+				s.t.Errorf("the stream over the silence: %v", err)
+				break
+			}
+		}
+		done <- list
+	})
+	return done
+}
+
+// silenceKinds are what clients do again and again. Each returns nil when it has worked.
+var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) error{
+	"send": func(s *silence, ctx context.Context, key string) error {
+		got, err := s.send(ctx, "echo", say("hello"), key, false)
+		if err == nil && got.State != a2a.StateCompleted {
+			err = fmt.Errorf("a blocking send is answered with a task that is %s", got.State)
+		}
+		return err
+	},
+	"get": func(s *silence, ctx context.Context, key string) error {
+		got, err := s.send(ctx, "echo", say("hello"), key, true)
+		if err == nil {
+			_, err = s.client(s.a, "echo").Get(ctx, got.TaskID, -1)
+		}
+		return err
+	},
+	"stream": func(s *silence, ctx context.Context, key string) error {
+		p := client.SendParams{Message: play(`{"op":"chunk","id":"a","n":3}`), IdempotencyKey: key}
+		p.Message.ID = key
+		events, err := collect(s.client(s.a, "script").Stream(ctx, p, client.StreamOptions{}), nil)
+		if err == nil && (len(events) == 0 || events[len(events)-1].State != a2a.StateCompleted) {
+			err = errors.New("the stream ended early")
+		}
+		return err
+	},
+	"cancel": func(s *silence, ctx context.Context, key string) error {
+		got, err := s.send(ctx, "script", play(`{"op":"sleep","ms":5000}`), key, true)
+		if err != nil {
+			return err
+		}
+		_, err = s.client(s.a, "script").Cancel(ctx, got.TaskID)
+		if refused(err, -32002) {
+			err = nil // a try before has done it
+		}
+		return err
+	},
+	// The second task has to wait for the first, so it is not begun by the statement that makes it.
+	"claim": func(s *silence, ctx context.Context, key string) error {
+		var tasks []string
+		for _, more := range []string{" first", " second"} {
+			got, err := s.send(ctx, "single", play(`{"op":"sleep","ms":20}`), key+more, true)
+			if err != nil {
+				return err
+			}
+			tasks = append(tasks, got.TaskID)
+		}
+		return s.await(ctx, func() (bool, error) {
+			return query[bool](s.cluster, `SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
+		})
+	},
+	"webhook": func(s *silence, ctx context.Context, key string) error {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":%q,"role":"user",
+			"parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false,"pushNotificationConfig":{"url":"%s/%s"}}}}`, key, s.sink.URL, key)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.a.base+"/agents/echo", strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+		resp, err := s.http.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		var answer struct{ Result struct{ ID string } }
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Result.ID == "" {
+			return errors.Join(errors.New(resp.Status), err)
+		}
+		s.acknowledged(check.Acknowledged{Task: answer.Result.ID, Key: key, MessageID: key})
+		return s.await(ctx, func() (bool, error) {
+			for _, h := range s.sink.all() {
+				if h.path == "/"+key {
+					return true, nil
+				}
+			}
+			return false, nil
+		})
+	},
+}
+
+// await polls until ok.
+func (s *silence) await(ctx context.Context, ok func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if done, err := ok(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// send is one try.
+func (s *silence) send(ctx context.Context, agent string, m a2a.Message, key string, noWait bool) (client.Result, error) {
+	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
+	p.Message.ID = key
+	cl := s.client(s.a, agent)
+	cl.Tries = -1
+	got, err := cl.Send(ctx, p)
+	if err == nil {
+		s.acknowledged(check.Acknowledged{Task: got.TaskID, Key: key, MessageID: key})
+	}
+	return got, err
+}
+
+func (s *silence) acknowledged(a check.Acknowledged) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acked = append(s.acked, a)
+}
+
+// probe has one client of each kind, and a load balancer that asks whether the replica is ready. It returns when each has worked once.
+func (s *silence) probe() {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	s.ctx, s.stop = ctx, stop
+	s.t.Cleanup(func() { stop(); s.wg.Wait() })
+	s.clients(ctx)
+	s.wg.Go(func() {
+		for ctx.Err() == nil {
+			at := time.Now()
+			status, text := s.a.health("/readyz")
+			s.mu.Lock()
+			s.said = append(s.said, readiness{at, status == http.StatusOK, text})
+			s.mu.Unlock()
+			s.rest(ctx, 100*time.Millisecond)
+		}
+	})
+	until(s.t, "everything works", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.begun) == len(silenceKinds)
+	})
+}
+
+// clients starts a client of each kind. Each try is another piece of work: what was on its way when the connections fell silent may
+// have to wait until its lease has ended.
+func (s *silence) clients(ctx context.Context) {
+	for kind, try := range silenceKinds {
+		s.wg.Go(func() {
+			for ctx.Err() == nil {
+				begin := time.Now()
+				one, cancel := context.WithTimeout(ctx, patience)
+				if err := try(s, one, fmt.Sprintf("%s-%d", kind, s.tries.Add(1))); err == nil {
+					s.worked(kind, begin)
+				}
+				cancel()
+				s.rest(ctx, 50*time.Millisecond)
+			}
+		})
+	}
+}
+
+func (s *silence) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (s *silence) worked(kind string, begin time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun[kind]++
+	if _, already := s.back[kind]; !already && !s.fell.IsZero() && begin.After(s.fell) {
+		s.back[kind] = time.Since(s.fell)
+	}
+}
+
+// fall makes all connections fall silent when one of these asks for something.
+func (s *silence) fall(conns string, answered bool) {
+	s.t.Helper()
+	s.a.log.expectErrors()
+	sprung := s.proxy.freezeAt(conns, answered, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.fell = time.Now()
+	})
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-sprung:
+	case <-timer.C:
+		s.t.Fatalf("no %s connection asked for anything", conns)
+	}
+	s.clients(s.ctx) // those that there are may wait for what was on its way
+}
+
+// awaitBack returns when everything works that was begun after the silence.
+func (s *silence) awaitBack() {
+	s.t.Helper()
+	until(s.t, "everything works again", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.back) == len(silenceKinds)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, took := range s.back {
+		within(s.t, kind, took, backWithin)
+	}
+}
+
+// checkReadiness wants that the replica was not ready as long as claims got no answer, and is ready now.
+func (s *silence) checkReadiness(unready bool) {
+	s.t.Helper()
+	until(s.t, "the replica is ready", func() bool { status, _ := s.a.health("/readyz"); return status == http.StatusOK })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	no := 0
+	for _, r := range s.said {
+		if r.ready || r.at.Before(s.fell) {
+			continue
+		}
+		if no++; no == 1 {
+			s.t.Logf("not ready after %s: %s", r.at.Sub(s.fell).Round(time.Millisecond), strings.ReplaceAll(r.text, "\n", "; "))
+		}
+	}
+	if unready && no == 0 {
+		s.t.Errorf("it was ready all the time, and claims got no answer for %s", s.back["claim"])
+	}
+}
+
+// checkAcknowledged ends the clients, and wants everything that was acknowledged to them in the database, once.
+func (s *silence) checkAcknowledged() {
+	s.t.Helper()
+	s.stop()
+	s.wg.Wait()
+	untilFor(s.t, 2*patience, "what was claimed in the silence is rescued", func() bool {
+		n, err := query[int](s.cluster, `SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')`)
+		return err == nil && n == 0
+	})
+	s.t.Logf("%d acknowledgements", len(s.acked))
+	for _, a := range s.acked {
+		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1`, a.Key); n != 1 {
+			s.t.Errorf("%s was acknowledged as task %s and is there %d times", a.Key, a.Task, n)
+		}
+		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`, a.Key, a.Task); n != 1 {
+			s.t.Errorf("%s was acknowledged as task %s, which does not have it", a.Key, a.Task)
+		}
+	}
+}
