@@ -81,15 +81,14 @@ interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs no
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 
-# Apart, so that it can be run by itself; the environment is kept.
+# Apart, so that it can be run by itself. The newest and the oldest client of each version; the environments are kept.
 .PHONY: interop-python
 interop-python: build
-	python3 -m venv bin/interop-python
-	bin/interop-python/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements.txt
-	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python/bin/python -B internal/interop/python/test_a2ad.py -v
-	python3 -m venv bin/interop-python-v1
-	bin/interop-python-v1/bin/pip install --quiet --disable-pip-version-check --requirement internal/interop/python/requirements-v1.txt
-	A2AD_BIN='$(CURDIR)/bin/a2ad' bin/interop-python-v1/bin/python -B internal/interop/python/test_v1.py -v
+	@for run in requirements:test_a2ad requirements-oldest:test_a2ad requirements-v1:test_v1 requirements-v1-oldest:test_v1; do \
+		python=$$(scripts/python-env.sh internal/interop/python/$${run%:*}.txt) || exit 1; \
+		echo "--- $${run#*:}.py with $${run%:*}.txt"; \
+		A2AD_BIN='$(CURDIR)/bin/a2ad' $$python -B internal/interop/python/$${run#*:}.py -v || exit 1; \
+	done
 
 .PHONY: up
 up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/operations.md)
@@ -114,7 +113,7 @@ sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
 .PHONY: lint
 lint: $(GOLANGCI) ## Check format, style and the arrows between packages
 	$(GOLANGCI) run ./...
-	cd internal/interop && '$(CURDIR)/$(GOLANGCI)' run ./...
+	for module in . oldest/go03 oldest/go10; do (cd internal/interop/$$module && '$(CURDIR)/$(GOLANGCI)' run ./...) || exit 1; done
 	cd internal/promcheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	cd internal/deploycheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh

@@ -3,6 +3,7 @@
 import logging
 import unittest
 import uuid
+from importlib.metadata import version
 
 import grpc
 import httpx
@@ -28,6 +29,9 @@ from a2a.types import (
 )
 
 from server import Gate, Server
+
+# The oldest client of 0.3 loses the names and types of files over HTTP+JSON and gRPC, and its get_card does not sign in.
+OLDEST = version('a2a-sdk') == '0.3.0'
 
 QUICK = ('--lease-ttl', '1s', '--rescue-interval', '50ms', '--retry-backoff-base', '10ms')
 
@@ -217,7 +221,8 @@ class Interop(unittest.IsolatedAsyncioTestCase):
                 message.parts.append(Part(root=file))
                 asked = await self.send(client, message)
                 self.assertEqual(asked.status.state, TaskState.input_required)
-                self.assertEqual(asked.history[0].parts[1].root.file, file.file)
+                known = FileWithBytes(bytes=file.file.bytes) if OLDEST else file.file
+                self.assertEqual(asked.history[0].parts[1].root.file, known)
                 self.assert_same_as_json(asked, await self.get(rpc, asked))
                 folded = await self.to_end(streaming.send_message(say('yes', task_id=asked.id, context_id=asked.context_id)))
                 done = await self.get(rpc, asked)
@@ -306,7 +311,7 @@ class Interop(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(task.status.state, TaskState.completed)
                 self.assertEqual((await ann.get_task(TaskQueryParams(id=task.id), context=session)).id, task.id)
             card = await ann.get_card(context=session)
-            self.assertEqual([s.id for s in card.skills], ['words', 'more'])
+            self.assertEqual([s.id for s in card.skills], ['words'] if OLDEST else ['words', 'more'])
             bob = await client('bob', scheme)
             await self.refused(-32001, bob.get_task(TaskQueryParams(id=task.id), context=session))
         nobody = ClientFactory(ClientConfig(httpx_client=self.http, streaming=False)).create(public)
