@@ -8,6 +8,12 @@ WHERE t.id > sqlc.arg(after)::uuid AND t.id < sqlc.arg(before)::uuid
 ORDER BY t.id
 LIMIT sqlc.arg(max)::int;
 
+-- RetireRead reads some of them again.
+-- name: RetireRead :many
+SELECT t.id, t.agent, t.state, t.status_at, t.first_seq, t.last_seq, clock_timestamp()::timestamptz AS now
+FROM a2a.tasks t
+WHERE t.id = ANY (sqlc.arg(ids)::uuid[]);
+
 -- RetireLock takes the tasks that have ended and that nobody else holds. What is set on a task
 -- is set under this lock: the statement after it sees all of that.
 -- name: RetireLock :many

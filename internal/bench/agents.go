@@ -96,7 +96,7 @@ func (b *bench) agents(ctx context.Context) error {
 // transactions returns how many transactions a second a database saw over a while.
 func (b *bench) transactions(ctx context.Context, url string, span time.Duration) (float64, error) {
 	const count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-	if err := pause(ctx, 5*time.Second); err != nil { // what the start took is counted by then
+	if err := pause(ctx, 12*time.Second); err != nil { // idle sessions report what they did after 10 s: the start is counted by then
 		return 0, err
 	}
 	before, err := b.queryInt(ctx, url, count)

@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -18,6 +19,8 @@ type Retirer struct {
 	Rules  func() (rules map[string]a2a.Retention, others a2a.Retention)
 	Every  time.Duration
 	Logger *slog.Logger
+
+	marks marks // of Run
 }
 
 // RetireBatch is how many tasks go in one transaction.
@@ -42,47 +45,57 @@ func (r *Retirer) Run(ctx context.Context) error {
 	}
 }
 
-// round goes over all tasks that are old enough once.
+// round removes what is due. Most rounds read only what has become old enough since the last one.
 func (r *Retirer) round(ctx context.Context) {
-	rules, others := r.Rules()
-	age := youngest(rules, others)
-	if age == 0 {
-		return
-	}
-	decide := func(e store.Ended) store.Fate {
-		rule, ok := rules[e.Agent]
-		if !ok {
-			rule = others
+	m := &r.marks
+	m.follow(r.Rules())
+	decide := func(e store.Ended) store.Fate { return fate(m.rule(e.Agent), e) }
+	var sum store.Retired
+	defer func() {
+		if sum.Deleted > 0 || sum.Pruned > 0 {
+			r.Logger.InfoContext(ctx, "retired", "tasks", sum.Deleted, "logs", sum.Pruned, "events", sum.Events)
 		}
-		return fate(rule, e)
-	}
-	var deleted, pruned int
-	var events int64
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	<-pause.C
-	for after := (a2a.ID{}); ; {
+	}()
+	// step reports whether the round goes on; if not, the next one does so here.
+	step := func(do func() (store.Retired, error), note func(*store.Retired, time.Time)) bool {
 		began := time.Now()
-		got, err := r.Store.Retire(ctx, after, age, RetireBatch, decide)
-		if err != nil {
-			if ctx.Err() == nil {
-				r.Logger.WarnContext(ctx, "retire tasks", "err", err)
+		got, err := do()
+		if err != nil && ctx.Err() == nil {
+			r.Logger.WarnContext(ctx, "retire tasks", "err", err)
+		}
+		if err != nil || got.Busy {
+			return false
+		}
+		note(&got, time.Now())
+		sum.Deleted, sum.Pruned, sum.Events = sum.Deleted+got.Deleted, sum.Pruned+got.Pruned, sum.Events+got.Events
+		return rest(ctx, max(2*time.Since(began), retirePause))
+	}
+	for i := range m.levels {
+		for l, more := &m.levels[i], true; more; {
+			if !step(func() (store.Retired, error) { return r.Store.Retire(ctx, l.after, l.age, RetireBatch, decide) }, func(got *store.Retired, now time.Time) {
+				m.scanned(i, got, now)
+				more = !got.Next.IsZero()
+			}) {
+				return
 			}
-			break
-		}
-		deleted, pruned, events = deleted+got.Deleted, pruned+got.Pruned, events+got.Events
-		if after = got.Next; after.IsZero() {
-			break
-		}
-		pause.Reset(max(2*time.Since(began), retirePause))
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
 		}
 	}
-	if deleted > 0 || pruned > 0 {
-		r.Logger.InfoContext(ctx, "retired", "tasks", deleted, "logs", pruned, "events", events)
+	for ids := range slices.Chunk(m.due(time.Now()), RetireBatch) {
+		if !step(func() (store.Retired, error) { return r.Store.RetireAgain(ctx, ids, decide) }, func(got *store.Retired, now time.Time) { m.lookedAgain(ids, got, now) }) {
+			return
+		}
+	}
+}
+
+// rest reports whether ctx goes on after a pause.
+func rest(ctx context.Context, d time.Duration) bool {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-pause.C:
+		return true
 	}
 }
 
@@ -95,23 +108,4 @@ func fate(r a2a.Retention, e store.Ended) store.Fate {
 		return store.Prune
 	}
 	return store.Keep
-}
-
-// youngest is the least age at which any rule removes anything; 0: none does.
-func youngest(rules map[string]a2a.Retention, others a2a.Retention) (age time.Duration) {
-	least := func(d time.Duration) {
-		if d > 0 && (age == 0 || d < age) {
-			age = d
-		}
-	}
-	all := []a2a.Retention{others}
-	for _, r := range rules {
-		all = append(all, r)
-	}
-	for _, r := range all {
-		for _, d := range []time.Duration{r.Completed, r.Failed, r.Canceled, r.Rejected, r.Log} {
-			least(d)
-		}
-	}
-	return age
 }

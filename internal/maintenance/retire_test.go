@@ -3,6 +3,7 @@ package maintenance
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,15 +36,15 @@ func TestFateGoesByTheWayOfTheEnd(t *testing.T) {
 	}
 }
 
-func TestYoungestIsTheFirstAgeThatMatters(t *testing.T) {
+func TestAgesAreThoseAtWhichSomethingGoes(t *testing.T) {
 	t.Parallel()
 	never := a2a.Retention{}
-	if got := youngest(nil, never); got != 0 {
+	if got := ages(nil, never); len(got) != 0 {
 		t.Errorf("without rules %s", got)
 	}
-	rules := map[string]a2a.Retention{"a": {Completed: -1, Log: time.Hour}, "b": {Failed: 2 * time.Hour}}
-	if got := youngest(rules, a2a.Retention{Completed: 90 * time.Minute}); got != time.Hour {
-		t.Errorf("%s, want 1h", got)
+	rules := map[string]a2a.Retention{"a": {Completed: -1, Log: time.Hour}, "b": {Failed: 2 * time.Hour, Log: time.Hour}}
+	if got := ages(rules, a2a.Retention{Completed: 90 * time.Minute}); !slices.Equal(got, []time.Duration{time.Hour, 90 * time.Minute, 2 * time.Hour}) {
+		t.Errorf("%s, want 1h, 1h30m and 2h", got)
 	}
 }
 

@@ -52,13 +52,13 @@ func (f *TaskFilter) bounds() (first, last a2a.ID, err error) {
 		return first, last, ErrNoPrefix
 	}
 	if !f.Since.IsZero() {
-		if since := idAt(f.Since); bytes.Compare(since[:], first[:]) > 0 {
+		if since := IDAt(f.Since); bytes.Compare(since[:], first[:]) > 0 {
 			first = since
 		}
 	}
 	if !f.Until.IsZero() {
 		// The greatest id of the millisecond before.
-		until := idAt(f.Until.Add(-time.Millisecond))
+		until := IDAt(f.Until.Add(-time.Millisecond))
 		for i := 6; i < len(until); i++ {
 			until[i] = 0xff
 		}

@@ -288,6 +288,13 @@ var writings = []writing{
 			return s.Retire(w.ctx, a2a.ID{}, -time.Hour, 10, func(store.Ended) store.Fate { return store.Delete })
 		}
 	}, func(w *witness, out store.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
+	answering("RetireAgain", commit, func(w *witness) func(*store.Store) (store.Retired, error) {
+		l := w.running()
+		w.append(l, status(a2a.StateCompleted))
+		return func(s *store.Store) (store.Retired, error) {
+			return s.RetireAgain(w.ctx, []a2a.ID{l.TaskID}, func(store.Ended) store.Fate { return store.Delete })
+		}
+	}, func(w *witness, out store.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
 	answering("Purge", commit, func(w *witness) func(*store.Store) (int, error) {
 		w.append(w.running(), status(a2a.StateCompleted))
 		return func(s *store.Store) (int, error) {

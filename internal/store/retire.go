@@ -18,17 +18,24 @@ import (
 
 // Retired says what a step of Retire has done.
 type Retired struct {
-	Next    a2a.ID // where to go on; zero: everything was looked at
-	Deleted int    // tasks
-	Pruned  int    // logs
-	Events  int64  // of these
+	Busy    bool      // another process was at it: nothing was looked at
+	Now     time.Time // by the database
+	At      a2a.ID    // the last task that was looked at; zero: there was none
+	Next    a2a.ID    // where to go on; zero: everything was looked at
+	Deleted int       // tasks
+	Pruned  int       // logs
+	Events  int64     // of these
+	Left    []Ended   // what was looked at and is still there
 }
 
-// Ended is a task that Retire asks about.
+// Ended is a task that Retire asks about, or one that it has left, which may not have ended.
 type Ended struct {
-	Agent string
-	State a2a.State
-	For   time.Duration // since it ended
+	ID     a2a.ID
+	Agent  string
+	State  a2a.State
+	For    time.Duration // since it ended
+	Pruned bool          // there is nothing to remove of its log
+	Kept   bool          // it would have been removed, but that somebody holds it or it has something to deliver
 }
 
 // Fate is what becomes of a task that has ended.
@@ -60,45 +67,108 @@ func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, lim
 
 func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
 	if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
-		return out, err
+		return Retired{Busy: err == nil}, err
 	}
 	now, err := q.Now(ctx)
 	if err != nil {
 		return out, err
 	}
-	before := pgID(idAt(now.Time.Add(-age)))
-	var prune, drop []pgtype.UUID
-	for looked, at := 0, after; looked < retireScan && len(prune)+len(drop) < limit; {
+	out.Now = now.Time
+	before := pgID(IDAt(now.Time.Add(-age)))
+	d := decisions{limit: limit, decide: decide}
+	for looked, at := 0, after; looked < retireScan && !d.full(); {
 		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(at), Before: before, Max: retirePage})
 		if err != nil {
 			return out, err
 		}
-		out.Next = a2a.ID{}
-		for i := 0; i < len(rows) && len(prune)+len(drop) < limit; i++ {
-			r := &rows[i]
-			out.Next = r.ID.Bytes
-			state := a2a.State(r.State)
-			if !state.Terminal() {
-				continue
-			}
-			switch fate := decide(Ended{Agent: r.Agent, State: state, For: now.Time.Sub(r.StatusAt.Time)}); {
-			case fate == Delete:
-				drop = append(drop, r.ID)
-			case fate == Prune && r.FirstSeq < r.LastSeq:
-				prune = append(prune, r.ID)
-			}
+		n := 0
+		for ; n < len(rows) && !d.full(); n++ {
+			r := &rows[n]
+			d.take(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+			out.At = r.ID.Bytes
 		}
-		looked, at = looked+len(rows), out.Next
-		if len(rows) < retirePage && (len(rows) == 0 || out.Next == a2a.ID(rows[len(rows)-1].ID.Bytes)) {
+		looked, at, out.Next = looked+n, out.At, out.At
+		if len(rows) < retirePage && n == len(rows) {
 			out.Next = a2a.ID{} // these were the last ones
 			break
 		}
 	}
-	if err := s.prune(ctx, q, prune, &out); err != nil {
+	return s.carryOut(ctx, q, &d, out)
+}
+
+// RetireAgain does for tasks that Retire has left what Retire does. Those that are no longer there it leaves out.
+func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended) Fate) (Retired, error) {
+	out, err := committedWithin(ctx, s.work, pruneLimit, func(q *dbsqlc.Queries) (out Retired, err error) {
+		if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
+			return Retired{Busy: err == nil}, err
+		}
+		rows, err := q.RetireRead(ctx, pgIDs(ids))
+		if err != nil {
+			return out, err
+		}
+		d := decisions{limit: len(ids) + 1, decide: decide}
+		for _, r := range rows {
+			d.take(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: r.Now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+		}
+		return s.carryOut(ctx, q, &d, out)
+	})
+	if err != nil {
+		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
+	}
+	return out, nil
+}
+
+// decisions are what a step of Retire is to do.
+type decisions struct {
+	limit       int
+	decide      func(Ended) Fate
+	prune, drop []pgtype.UUID
+	left        []Ended
+}
+
+func (d *decisions) full() bool { return len(d.prune)+len(d.drop) >= d.limit }
+
+func (d *decisions) take(e Ended) {
+	if e.State.Terminal() {
+		switch fate := d.decide(e); {
+		case fate == Delete:
+			d.drop = append(d.drop, pgID(e.ID))
+		case fate == Prune && !e.Pruned:
+			d.prune = append(d.prune, pgID(e.ID))
+		}
+	}
+	d.left = append(d.left, e)
+}
+
+func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, d *decisions, out Retired) (Retired, error) {
+	pruned, err := s.prune(ctx, q, d.prune, &out)
+	if err != nil {
 		return out, err
 	}
-	err = s.drop(ctx, q, drop, &out)
-	return out, err
+	dropped, err := s.drop(ctx, q, d.drop, &out)
+	if err != nil {
+		return out, err
+	}
+	want := make(map[a2a.ID]bool, len(d.prune)+len(d.drop))
+	for _, id := range slices.Concat(d.prune, d.drop) {
+		want[id.Bytes] = true
+	}
+	done, gone := make(map[a2a.ID]bool, len(pruned)), make(map[a2a.ID]bool, len(dropped))
+	for _, id := range pruned {
+		done[id.Bytes] = true
+	}
+	for _, id := range dropped {
+		gone[id.Bytes] = true
+	}
+	for _, e := range d.left {
+		if gone[e.ID] {
+			continue
+		}
+		e.Pruned = e.Pruned || done[e.ID]
+		e.Kept = want[e.ID] && !done[e.ID]
+		out.Left = append(out.Left, e)
+	}
+	return out, nil
 }
 
 // pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
@@ -116,44 +186,46 @@ func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtyp
 	return q.RetireSettled(ctx, locked)
 }
 
-func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) error {
+// prune returns those whose log it has removed.
+func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
 	ids, err := settled(ctx, q, ids)
 	if err != nil || len(ids) == 0 {
-		return err
+		return nil, err
 	}
 	unfolded, err := q.LogUnfolded(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(unfolded) > 0 {
 		// Among them are those that were too large to be folded when they ended.
 		if err := q.StatementsMayTake(ctx, strconv.FormatInt(pruneLimit.Milliseconds(), 10)); err != nil {
-			return err
+			return nil, err
 		}
 		if err := q.ArtifactFold(ctx, unfolded); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if out.Events, err = q.LogPrune(ctx, ids); err != nil {
-		return err
+		return nil, err
 	}
 	out.Pruned = len(ids)
 	from, to := span(ids)
-	return s.record(ctx, q, Action{Name: ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
+	return ids, s.record(ctx, q, Action{Name: ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
 }
 
-func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) error {
+// drop returns those that it has deleted.
+func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
 	ids, err := settled(ctx, q, ids)
 	if err != nil || len(ids) == 0 {
-		return err
+		return nil, err
 	}
 	gone, err := q.TaskDelete(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out.Deleted = len(gone)
 	from, to := span(ids)
-	return s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
+	return ids, s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
 }
 
 // span returns the first and the last of ids.
@@ -162,8 +234,8 @@ func span(ids []pgtype.UUID) (from, to string) {
 	return slices.MinFunc(ids, byID).String(), slices.MaxFunc(ids, byID).String()
 }
 
-// idAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.
-func idAt(t time.Time) (id a2a.ID) {
+// IDAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.
+func IDAt(t time.Time) (id a2a.ID) {
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
 	copy(id[:6], ms[2:])

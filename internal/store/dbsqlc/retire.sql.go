@@ -202,6 +202,51 @@ func (q *Queries) RetireLock(ctx context.Context, ids []pgtype.UUID) ([]pgtype.U
 	return items, nil
 }
 
+const retireRead = `-- name: RetireRead :many
+SELECT t.id, t.agent, t.state, t.status_at, t.first_seq, t.last_seq, clock_timestamp()::timestamptz AS now
+FROM a2a.tasks t
+WHERE t.id = ANY ($1::uuid[])
+`
+
+type RetireReadRow struct {
+	ID       pgtype.UUID
+	Agent    string
+	State    int16
+	StatusAt pgtype.Timestamptz
+	FirstSeq int64
+	LastSeq  int64
+	Now      pgtype.Timestamptz
+}
+
+// RetireRead reads some of them again.
+func (q *Queries) RetireRead(ctx context.Context, ids []pgtype.UUID) ([]RetireReadRow, error) {
+	rows, err := q.db.Query(ctx, retireRead, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RetireReadRow
+	for rows.Next() {
+		var i RetireReadRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Agent,
+			&i.State,
+			&i.StatusAt,
+			&i.FirstSeq,
+			&i.LastSeq,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const retireScan = `-- name: RetireScan :many
 SELECT t.id, t.agent, t.state, t.status_at, t.first_seq, t.last_seq, clock_timestamp()::timestamptz AS now
 FROM a2a.tasks t
