@@ -141,7 +141,7 @@ func ReadAll(ctx context.Context, l *Lease, r io.Reader, hint int64, stop func()
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		if buf = buf[:len(buf)+n]; n > 0 {
-			l.touch()
+			l.Touch()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -174,13 +174,14 @@ func (l *Lease) Watch(stop func()) {
 	if l == nil {
 		return
 	}
-	l.touch()
+	l.Touch()
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	l.onEvict = stop
 }
 
-func (l *Lease) touch() {
+// Touch says that bytes have come: a body that rests may be evicted.
+func (l *Lease) Touch() {
 	if l != nil {
 		l.moved.Store(time.Now().UnixNano())
 	}

@@ -66,7 +66,6 @@ type call struct {
 	principal auth.Principal
 	caller    store.Caller
 	session   *auth.Session // ends with the credential
-	held      *sent         // an answer over gRPC, which the lease holds for longer than the call
 	mem       *budget.Lease // what the request holds of the memory budget, once it is known who sent it
 }
 
@@ -109,10 +108,6 @@ func (c *call) signIn(r *http.Request) error {
 // Then the answer has been written, and nothing that the request held is needed any more.
 func (c *call) leave() {
 	c.session.Leave()
-	if c.held != nil { // the answer is still on its way
-		c.held.over()
-		return
-	}
 	c.mem.Release()
 }
 

@@ -2,10 +2,8 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -13,12 +11,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -26,12 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/transcode"
 )
 
-// Limits of a gRPC connection that nobody has asked to set.
-const (
-	maxConnStreams  = 1000            // calls at once: a proxy may bring those of many clients on one
-	minClientPing   = 5 * time.Second // a client that pings more often is cut off
-	foreignCallTime = time.Second     // for calls that are not of ours, such as of the health service, when the server stops
-)
+const foreignCallTime = time.Second // for calls that are not of ours, such as of the health service, when the server stops
 
 // GRPC is the gRPC binding of a Server. Use NewGRPC.
 type GRPC struct {
@@ -39,29 +29,17 @@ type GRPC struct {
 	server    *grpc.Server
 	health    *health.Server
 	calls     *inFlight
-	senders   sync.WaitGroup // of streams; see grpcItems.send
 	accepting atomic.Bool
-	shared    bool // it answers on the port of the API; see Share
+	services  []string // of A2A, by their full names
 }
 
 // NewGRPC returns the gRPC binding of s, with the services of the generations of codecs, which
 // write ProtoJSON. It listens nowhere yet.
 func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
-	creds := insecure.NewCredentials()
-	if s.cfg.TLS != nil {
-		creds = credentials.NewTLS(s.cfg.TLS)
-	}
 	b.server = grpc.NewServer(
-		grpc.Creds(creds),
 		grpc.ForceServerCodecV2(grpcCodec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(int(s.cfg.MaxBody)),
-		grpc.MaxHeaderListSize(uint32(s.cfg.MaxHeader)),
-		grpc.MaxConcurrentStreams(maxConnStreams),
-		grpc.ConnectionTimeout(s.cfg.ReadHeaderTimeout),
-		// What pings are for event streams: a connection whose client is gone without a word is found out and ended.
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.cfg.IdleTimeout, Time: s.cfg.SSEPing, Timeout: s.cfg.SSEWriteTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 	)
 	for _, service := range []*transcode.Service{transcode.V03(), transcode.V1()} {
@@ -94,6 +72,7 @@ func (b *GRPC) register(service *transcode.Service, gen *generation) {
 		})
 	}
 	b.server.RegisterService(&desc, b)
+	b.services = append(b.services, service.Name)
 	b.health.SetServingStatus(service.Name, grpc_health_v1.HealthCheckResponse_SERVING)
 }
 
@@ -132,40 +111,6 @@ func (s *Server) logCall(ctx context.Context, rec *record, code codes.Code, took
 
 // Accepting reports whether Serve runs.
 func (b *GRPC) Accepting() bool { return b.accepting.Load() }
-
-// Serve answers on l until ctx is done. Then it takes no new calls, lets those in flight be
-// answered, for up to grace, and returns. Streams end by themselves when Drain does.
-func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- b.server.Serve(l) }()
-	b.accepting.Store(true)
-	defer b.accepting.Store(false)
-	defer b.senders.Wait()
-	select {
-	case err := <-failed:
-		b.server.Stop()
-		return err
-	case <-ctx.Done():
-	}
-	b.health.Shutdown()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		b.server.GracefulStop()
-	}()
-	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
-	defer cancel()
-	b.settle(end, stopped)
-	if end.Err() != nil {
-		b.s.cfg.Logger.WarnContext(ctx, "calls were cut off at shutdown", "err", context.Cause(end))
-	}
-	b.server.Stop()
-	<-stopped
-	if err := <-failed; !errors.Is(err, grpc.ErrServerStopped) { // it was told to stop before it had begun
-		return err
-	}
-	return nil
-}
 
 // inFlight counts calls.
 type inFlight struct {

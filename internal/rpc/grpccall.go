@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -91,7 +90,7 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	}
 	var body unread
 	c.mem.SetWhole(grpcShare)
-	if err := f.arrive(ctx, read, &body); err != nil {
+	if err := f.arrive(read, &body); err != nil {
 		return nil, err
 	}
 	if err := c.work(ctx, body); err != nil {
@@ -129,11 +128,8 @@ type packed []byte
 type grpcCodec struct{ encoding.CodecV2 }
 
 func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
-	switch body := v.(type) {
-	case packed:
+	if body, ok := v.(packed); ok {
 		return mem.BufferSlice{mem.SliceBuffer(body)}, nil
-	case held:
-		return mem.BufferSlice{mem.NewBuffer(&body.data, body.sent)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -173,7 +169,7 @@ func (f *grpcFront) fail(e *a2a.Error) {
 		return
 	}
 	reply := f.reply()
-	if challenges := reply["www-authenticate"]; challenges != nil && f.b.shared { // net/http sends it in no trailer
+	if challenges := reply["www-authenticate"]; challenges != nil { // net/http sends it in no trailer
 		f.stream.SetHeader(metadata.MD{"www-authenticate": challenges}) //nolint:errcheck // the client is gone
 	}
 	f.stream.SetTrailer(reply)
@@ -210,32 +206,14 @@ func (s *grpcItems) item(id string, result []byte) error {
 		markEvent(m, id)
 		out = m
 	}
-	if err := s.send(out); err != nil {
+	if err := s.send(out, s.c.s.cfg.SSEWriteTimeout); err != nil {
 		return err
 	}
 	s.last = id
 	return nil
 }
 
-var (
-	errSlowReader = errors.New("the client reads too slowly")
-	errNoMessage  = errors.New("an item of a stream has no form in protobuf")
-)
-
-// send sends a message, for which it does not wait longer than for a write to an event stream.
-// Only the end of the call can interrupt a write: the goroutine that is left then ends with it.
-func (s *grpcItems) send(m any) error {
-	sent := make(chan error, 1)
-	s.b.senders.Go(func() { sent <- s.stream.SendMsg(m) })
-	timer := time.NewTimer(s.c.s.cfg.SSEWriteTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-sent:
-		return err
-	case <-timer.C:
-		return errSlowReader
-	}
-}
+var errNoMessage = errors.New("an item of a stream has no form in protobuf")
 
 // gap does nothing: the mark of our extension, which clients that resume activate, says it.
 func (s *grpcItems) gap() error { return nil }

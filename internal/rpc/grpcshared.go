@@ -2,22 +2,24 @@ package rpc
 
 import (
 	"context"
-	"errors"
-	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/budget"
 )
 
-// This file is gRPC on the port of the API, where a call is told from other requests by its content type (decision 49).
-// The HTTP server owns the connections there, so its limits, certificates and shutdown hold for calls too. What gRPC's own
-// server does beyond that and net/http does not, is done here: it bounds what one call may send, and each write.
+// This file is how calls are served: on the port of the API, where a call is told from other requests by its content
+// type, or on one of their own (decision 49). The HTTP server owns the connections either way, so its limits, certificates
+// and shutdown hold for calls too.
 
 // Share has Serve answer calls to b too: over TLS where the client chooses HTTP/2, and without TLS to clients that speak
 // HTTP/2 from the start. It must come before Serve, and b must not be served elsewhere.
 func (s *Server) Share(b *GRPC) {
-	s.shared, b.shared = b, true
-	own, calls := s.handler, s.guarded(http.HandlerFunc(b.serveShared))
+	s.shared = b
+	own, calls := s.handler, b.handler()
 	s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isCall(r) {
 			calls.ServeHTTP(w, r)
@@ -27,19 +29,49 @@ func (s *Server) Share(b *GRPC) {
 	})
 }
 
-// speakHTTP2 has a server take calls.
-func (s *Server) speakHTTP2(srv *http.Server) {
+// The buffers of one connection over HTTP/2 for what has come and was not read yet. Nobody pays for them, so they are small: a
+// connection itself takes a third of that.
+const (
+	connBuffer   = 256 << 10
+	streamBuffer = 128 << 10
+)
+
+// handler answers calls.
+func (b *GRPC) handler() http.Handler { return b.s.guarded(http.HandlerFunc(b.serveCall)) }
+
+// Serve answers on l, where there is nothing but calls, until ctx is done. Then it takes no new ones, lets those in flight
+// be answered, for up to grace, and returns. Streams end by themselves when Drain does.
+func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	calls := b.handler()
+	only := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isCall(r) {
+			calls.ServeHTTP(w, r)
+		} else {
+			writePlain(w, http.StatusUnsupportedMediaType, "this is the port of gRPC")
+		}
+	})
+	return b.s.serve(ctx, l, grace, only, b, maxCallStreams, &b.accepting)
+}
+
+// speakHTTP2 has a server take calls, at most so many at once on a connection.
+func (s *Server) speakHTTP2(srv *http.Server, streams int) {
 	srv.Protocols = new(http.Protocols)
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
-	// What pings are for event streams: a connection whose client is gone without a word is found out and ended.
-	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxSharedStreams, SendPingTimeout: s.cfg.SSEPing, PingTimeout: s.cfg.SSEWriteTimeout}
+	srv.HTTP2 = &http.HTTP2Config{
+		MaxConcurrentStreams: streams, MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		// What pings are for event streams: a connection whose client is gone without a word is found out and ended.
+		SendPingTimeout: s.cfg.SSEPing, PingTimeout: s.cfg.SSEWriteTimeout,
+		WriteByteTimeout: s.cfg.WriteTimeout, // a client that does not read its connection can be told of no stream that was reset
+	}
 }
 
-// maxSharedStreams is how many requests and calls may be in flight on one connection over HTTP/2. Each may hold a request
-// of A2AD_MAX_BODY.
-const maxSharedStreams = 250
+// Requests and calls that may be in flight on one connection over HTTP/2.
+const (
+	maxSharedStreams = 250
+	maxCallStreams   = 1000 // on a port of gRPC's own: a proxy may bring the calls of many clients on one connection
+)
 
 // isCall reports whether a request is a call of gRPC.
 func isCall(r *http.Request) bool {
@@ -48,69 +80,43 @@ func isCall(r *http.Request) bool {
 	return ok && r.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// serveShared answers a call that came as a request of the HTTP server.
-func (b *GRPC) serveShared(w http.ResponseWriter, r *http.Request) {
+// serveCall answers a call that came as a request of the HTTP server.
+func (b *GRPC) serveCall(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	if err := rc.SetWriteDeadline(time.Time{}); err != nil { // that of an answer, which a stream outlives
 		b.s.writePlainError(w, http.StatusInternalServerError)
 		return
 	}
-	r.Body = &callBody{ReadCloser: r.Body, left: b.s.cfg.MaxBody + messagePrefix}
-	b.server.ServeHTTP(&callWriter{ResponseWriter: w, rc: rc, limit: b.s.cfg.SSEWriteTimeout}, r)
-}
-
-// messagePrefix is what stands before each message: whether it is compressed, and its length.
-const messagePrefix = 5
-
-var errCallTooLarge = errors.New("the call brings more than one request may hold")
-
-// callBody is what a client sends in a call. gRPC reads ahead of what a handler takes and keeps all of it, so that without
-// a bound a client could fill the memory of the server. No method takes more than one message but those of reflection, which
-// are small.
-type callBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (c *callBody) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	if int64(n) > c.left { // what fits is passed on: it says how large the message is
-		n, err = int(c.left), errCallTooLarge
+	wire := callWire{
+		in: newCallBody(r, b.s.cfg.MaxBody, func() {
+			rc.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
+		}),
+		out: &callWriter{ResponseWriter: w, rc: rc, limit: b.s.cfg.SSEWriteTimeout},
 	}
-	c.left -= int64(n)
-	return n, err
-}
-
-// callWriter ends a call whose client does not read, be it one answer or a stream: a write that is stuck keeps the
-// goroutine of the call, and what it writes.
-type callWriter struct {
-	http.ResponseWriter
-	rc    *http.ResponseController
-	limit time.Duration
-	armed bool
-}
-
-func (w *callWriter) Write(p []byte) (int, error) {
-	if !w.armed {
-		w.armed = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) == nil
+	if !b.ours(r.URL.Path) { // health and reflection, which need no credentials, and what there is not
+		lease := b.s.cfg.Budget.Open(budget.Owner{})
+		defer lease.Release()
+		defer wire.in.finish() //nolint:errcheck // its refusal ended the call
+		wire.in.several, wire.in.most = true, max(b.s.cfg.MaxBody, budget.Small)
+		wire.in.pay(lease)
 	}
-	return w.ResponseWriter.Write(p)
+	r = r.WithContext(context.WithValue(r.Context(), wireKey{}, wire))
+	r.Body = wire.in
+	b.server.ServeHTTP(wire.out, r)
 }
 
-// Flush sends what was written.
-func (w *callWriter) Flush() {
-	if w.rc.Flush() == nil && w.armed {
-		w.armed = w.rc.SetWriteDeadline(time.Time{}) != nil
-	}
+// ours reports whether a path is that of a method of A2A.
+func (b *GRPC) ours(path string) bool {
+	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return slices.Contains(b.services, service)
 }
 
-// endShared lets the calls in flight be answered, and ends those that are not of ours. The HTTP server takes no new ones
+// end lets the calls in flight be answered, and ends those that are not of ours. The HTTP server takes no new ones
 // meanwhile, and closes idle when it has no connection any more.
-func (b *GRPC) endShared(end context.Context, idle <-chan struct{}) {
+func (b *GRPC) end(end context.Context, idle <-chan struct{}) {
 	b.health.Shutdown()
 	b.settle(end, idle)
 	b.server.Stop()
-	b.senders.Wait()
 }
 
 // settle waits until the calls in flight have ended, or until stopped or the end. Calls that are not of ours, such as those

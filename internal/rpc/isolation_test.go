@@ -115,6 +115,9 @@ func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
 		if !brief || end.Code() != codes.OK {
 			beside.trailer = m.stream.Trailer()
 		}
+		if end.Code() != codes.OK { // net/http sends challenges in no trailer
+			beside.header, _ = m.stream.Header()
+		}
 	} else {
 		var answer map[string]any
 		if answer, beside, end = c.try(method, params, s.metadata(op)...); end.Code() == codes.OK {

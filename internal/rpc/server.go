@@ -197,12 +197,18 @@ var errShutdownTimeout = errors.New("requests took too long to end")
 // Serve answers on l until ctx is done. Then it takes no new connections, lets the requests
 // in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	return s.serve(ctx, l, grace, s.handler, s.shared, maxSharedStreams, &s.accepting)
+}
+
+// serve is Serve for either listener. calls are those that are answered on it, at most streams of them at once on a
+// connection; nil: there are none.
+func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration, handler http.Handler, calls *GRPC, streams int, accepting *atomic.Bool) error {
 	var fresh fresh
 	if s.cfg.TLS != nil {
 		l = tls.NewListener(l, s.cfg.TLS)
 	}
 	srv := &http.Server{
-		Handler:           s.handler,
+		Handler:           handler,
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
 		ReadTimeout:       s.cfg.ReadTimeout,
 		WriteTimeout:      max(s.cfg.WriteTimeout, s.cfg.BlockingWait+s.cfg.WriteTimeout),
@@ -212,16 +218,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		ConnState:         fresh.track,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	if s.shared != nil {
-		s.speakHTTP2(srv)
+	if calls != nil {
+		s.speakHTTP2(srv, streams)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(failed)
 		failed <- srv.Serve(l)
 	}()
-	s.accepting.Store(true)
-	defer s.accepting.Store(false)
+	accepting.Store(true)
+	defer accepting.Store(false)
 	select {
 	case err := <-failed:
 		return err
@@ -233,12 +239,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()
 	fresh.settle(min(freshTimeout, grace/2))
-	var calls sync.WaitGroup
-	defer calls.Wait()
+	var ending sync.WaitGroup
+	defer ending.Wait()
 	idle := make(chan struct{}) // closed when there is no connection any more
 	defer close(idle)
-	if s.shared != nil {
-		calls.Go(func() { s.shared.endShared(end, idle) })
+	if calls != nil {
+		ending.Go(func() { calls.end(end, idle) })
 	}
 	if err := srv.Shutdown(end); err != nil {
 		srv.Close()
