@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/a2ad/a2ad/internal/e2e/attack"
 )
 
@@ -98,105 +100,94 @@ func idIn(t *testing.T, answer string) string {
 	return m[1]
 }
 
-// TestHostileMemoryKillsNothing plays everything at once that made a replica hold many times what was sent, in 256 MiB.
-// Whoever attacks is told 429 or 503 at worst, and another owner goes on working.
+// TestHostileMemoryKillsNothing plays everything at once that made a replica hold many times what was sent, in 256 MiB,
+// over HTTP and over gRPC on either listener. Whoever attacks is told to come back later at worst, and another owner
+// goes on working.
 func TestHostileMemoryKillsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.cutOK, c.mixed = true, true
-	eve, ann := c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"), c.apiKey("acme", "ann", "tasks:read,tasks:write")
-	client := &http.Client{Timeout: 2 * time.Minute}
-
+	s := &siege{
+		cluster: c, client: &http.Client{Timeout: 2 * time.Minute},
+		eve: c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"), ann: c.apiKey("acme", "ann", "tasks:read,tasks:write"),
+	}
 	binary, err := buildWithoutRace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	builder := c.startBinary(binary, "builder", "A2AD_AUTH=required")
-	build := &attack.Target{Addr: strings.TrimPrefix(builder.base, "http://"), Key: eve, Agent: "script"}
+	s.binary = binary
+	s.makeTasks(t)
+	s.withstand(t, "own", "127.0.0.1:0")
+	s.withstand(t, "same", "same")
+}
+
+// siege is a replica under attack by eve, while ann reads a small task.
+type siege struct {
+	cluster            *cluster
+	client             *http.Client
+	binary             string
+	eve, ann           string // keys
+	vast, large, small string // tasks; the large one is open, for streams to follow
+}
+
+// makeTasks makes a task of 57 MB and 24 of 4 MB for eve, and a small one for ann.
+func (s *siege) makeTasks(t *testing.T) {
+	t.Helper()
+	builder := s.cluster.startBinary(s.binary, "builder", "A2AD_AUTH=required")
+	build := &attack.Target{Addr: strings.TrimPrefix(builder.base, "http://"), Key: s.eve, Agent: "script"}
 	const big = 3900 << 10
-	vast := idIn(t, answered(t, build, client, attack.Large("v0", "", big, false)))
+	s.vast = idIn(t, answered(t, build, s.client, attack.Large("v0", "", big, false)))
 	for i := 1; i < 15; i++ {
-		answered(t, build, client, attack.Large(fmt.Sprint("v", i), vast, big, i == 14))
+		answered(t, build, s.client, attack.Large(fmt.Sprint("v", i), s.vast, big, i == 14))
 	}
 	for i := range 24 {
-		answered(t, build, client, attack.Large(fmt.Sprint("l", i), "", big, true))
+		s.large = idIn(t, answered(t, build, s.client, attack.Large(fmt.Sprint("l", i), "", big, i < 23)))
 	}
 	mine := *build
-	mine.Key = ann
-	small := idIn(t, answered(t, &mine, client, attack.Large("s", "", 100, true)))
+	mine.Key = s.ann
+	s.small = idIn(t, answered(t, &mine, s.client, attack.Large("s", "", 100, true)))
 	builder.stop()
+}
 
-	r := c.startBinary(binary, "held", "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4")
+// withstand attacks a replica for a while, which answers calls where listen says.
+func (s *siege) withstand(t *testing.T, port, listen string) {
+	t.Helper()
+	r := s.cluster.startBinary(s.binary, "held-"+port, "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4",
+		"A2AD_SSE_WRITE_TIMEOUT=5s", "A2AD_WRITE_TIMEOUT=10s", "A2AD_GRPC_LISTEN="+listen)
 	r.log.expectErrors() // 503 is an answer here
+	defer r.stop()
 	confine(t, r.cmd.Process.Pid, memoryLimit)
-	target := &attack.Target{Addr: strings.TrimPrefix(r.base, "http://"), Key: eve, Agent: "script"}
-	mine.Addr = target.Addr
+	target := &attack.Target{Addr: strings.TrimPrefix(r.base, "http://"), Key: s.eve, Agent: "script"}
+	mine := &attack.Target{Addr: target.Addr, Key: s.ann, Agent: "script"}
+	calls := r.grpc
+	if calls == "" {
+		calls = target.Addr
+	}
 
-	seen := map[string]*attack.Statuses{}
-	count := func(name string) *attack.Statuses { seen[name] = &attack.Statuses{}; return seen[name] }
-	list := attack.Request("tasks/list", `{"pageSize":100}`)
+	overHTTP, overGRPC := map[string]*attack.Statuses{}, map[string]*attack.Statuses{}
 	var stops []func()
-	for _, start := range []func() func(){
-		func() func() { return target.Bodies(600, 4<<20, 1, "", count("announced")) },
-		func() func() { return target.Bodies(400, 4<<20, 4<<20-1, "", count("nearly complete")) },
-		func() func() {
-			return target.Bodies(100, 4<<20, 4<<20-1, "/worker/v1/claim", count("nearly complete, of workers"))
-		},
-		func() func() {
-			return target.Unread(20, attack.Request("tasks/get", `{"id":"`+vast+`"}`), count("unread"))
-		},
-		func() func() {
-			return target.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+vast+`"}`), count("unread streams"))
-		},
-		func() func() { return target.Flood(4, list, count("lists")) },
-		func() func() { return target.Flood(2, attack.Request("tasks/get", `{"id":"`+vast+`"}`), count("read")) },
-	} {
+	for _, start := range append(s.requests(target, overHTTP), s.calls(target, calls, overGRPC)...) {
 		stops = append(stops, start())
 	}
-	defer func() {
+	stop := sync.OnceFunc(func() {
+		var stopping sync.WaitGroup
 		for _, stop := range stops {
-			stop()
+			stopping.Go(stop)
 		}
-	}()
+		stopping.Wait()
+	})
+	defer stop()
 
-	// Another owner goes on meanwhile.
-	var took []time.Duration
-	others := &attack.Statuses{}
-	get := attack.Request("tasks/get", `{"id":"`+small+`"}`)
-	deadline := time.Now().Add(25 * time.Second)
-	for n := 0; time.Now().Before(deadline) && r.running(); n++ {
-		start := time.Now()
-		status, answer, err := mine.Post(client, get)
-		took = append(took, time.Since(start))
-		if err != nil {
-			status = 0
-		}
-		others.Add(status)
-		if status == http.StatusOK && !strings.Contains(string(answer), small) {
-			t.Fatalf("a read meanwhile: %.500s", answer)
-		}
-	}
-	var stopping sync.WaitGroup
-	for _, stop := range stops {
-		stopping.Go(stop)
-	}
-	stopping.Wait()
+	took, others := s.readMeanwhile(t, r, mine)
+	stop()
 	if !r.running() {
 		t.Fatalf("the replica was killed: %v. Its log ends:\n%s", r.cmd.ProcessState, r.log.tail())
 	}
 	slices.Sort(took)
-	t.Logf("most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
+	t.Logf("gRPC on its %s port: most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", port, memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
 		len(took), took[len(took)/2], took[len(took)*99/100], others.All())
-	for name, s := range seen {
-		t.Logf("%s: %v", name, s.All())
-		for status := range s.All() {
-			switch status {
-			case 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadRequest, http.StatusRequestTimeout:
-			default:
-				t.Errorf("%s: answered with %d", name, status)
-			}
-		}
-	}
+	judge(t, overHTTP, 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadRequest, http.StatusRequestTimeout)
+	judge(t, overGRPC, attack.NoStatus, int(codes.OK), int(codes.ResourceExhausted), int(codes.Unavailable))
 	if all := others.All(); all[http.StatusOK] < len(took)*99/100 {
 		t.Errorf("another owner's reads were answered with %v", all)
 	}
@@ -205,9 +196,68 @@ func TestHostileMemoryKillsNothing(t *testing.T) {
 	}
 	// Nothing is held any more, and the large task can be read.
 	until(t, "the large task is read", func() bool {
-		status, _, err := target.Post(client, attack.Request("tasks/get", `{"id":"`+vast+`"}`))
+		status, _, err := target.Post(s.client, attack.Request("tasks/get", `{"id":"`+s.vast+`"}`))
 		return err == nil && status == http.StatusOK
 	})
+	again := &attack.Statuses{}
+	until(t, "a page is read over gRPC", func() bool {
+		target.Calls(calls, 1, 1, again).Once("ListTasks", target.ListMessage(100, ""))
+		return again.All()[int(codes.OK)] > 0
+	})
+}
+
+// judge complains of answers that no client may get.
+func judge(t *testing.T, seen map[string]*attack.Statuses, fine ...int) {
+	t.Helper()
+	for name, s := range seen {
+		t.Logf("%s: %v", name, s.All())
+		for status := range s.All() {
+			if !slices.Contains(fine, status) {
+				t.Errorf("%s: answered with %d", name, status)
+			}
+		}
+	}
+}
+
+// requests are the attacks over HTTP.
+func (s *siege) requests(target *attack.Target, seen map[string]*attack.Statuses) []func() func() {
+	count := func(name string) *attack.Statuses { seen[name] = &attack.Statuses{}; return seen[name] }
+	get := attack.Request("tasks/get", `{"id":"`+s.vast+`"}`)
+	return []func() func(){
+		func() func() { return target.Bodies(600, 4<<20, 1, "", count("announced")) },
+		func() func() { return target.Bodies(400, 4<<20, 4<<20-1, "", count("nearly complete")) },
+		func() func() {
+			return target.Bodies(100, 4<<20, 4<<20-1, "/worker/v1/claim", count("nearly complete, of workers"))
+		},
+		func() func() { return target.Unread(20, get, count("unread")) },
+		func() func() {
+			return target.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+s.vast+`"}`), count("unread streams"))
+		},
+		func() func() {
+			return target.Flood(4, attack.Request("tasks/list", `{"pageSize":100}`), count("lists"))
+		},
+		func() func() { return target.Flood(2, get, count("read")) },
+	}
+}
+
+// readMeanwhile has ann read her task again and again, and returns how long each read took.
+func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (took []time.Duration, seen *attack.Statuses) {
+	t.Helper()
+	seen = &attack.Statuses{}
+	get := attack.Request("tasks/get", `{"id":"`+s.small+`"}`)
+	for deadline := time.Now().Add(25 * time.Second); time.Now().Before(deadline) && r.running(); {
+		start := time.Now()
+		status, answer, err := mine.Post(s.client, get)
+		took = append(took, time.Since(start))
+		if err != nil {
+			status = 0
+		}
+		seen.Add(status)
+		if status == http.StatusOK && !strings.Contains(string(answer), s.small) {
+			t.Fatalf("a read meanwhile: %.500s", answer)
+		}
+	}
+	return took, seen
 }
 
 // TestPagesEndByBytes has all bindings list large tasks: every page is small, and all of them together have every task once.
