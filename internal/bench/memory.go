@@ -34,7 +34,7 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	vast, small, err := b.largeTasks(ctx, url, eve, ann)
+	vast, large, small, err := b.largeTasks(ctx, url, eve, ann)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,21 @@ func (b *bench) memory(ctx context.Context) error {
 		}},
 		{"lists of tasks of 4 MB, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Flood(4, attack.Request("tasks/list", `{"pageSize":100}`), s)
+		}},
+		{"400 calls that are announced", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Calls(t.Addr, 2, 200, s).Stalled("SendMessage", 4<<20, 1)
+		}},
+		{"200 calls that lack a byte", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Calls(t.Addr, 4, 50, s).Stalled("SendMessage", 4<<20, 4<<20-1)
+		}},
+		{"20 calls for 4 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Calls(t.Addr, 2, 10, s).Unread("GetTask", t.TaskMessage(large))
+		}},
+		{"20 streams of 4 MB by call that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Calls(t.Addr, 2, 10, s).Unread("SubscribeToTask", t.TaskMessage(large))
+		}},
+		{"lists of tasks of 4 MB by call, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
+			return t.Calls(t.Addr, 1, 4, s).Flood("ListTasks", t.ListMessage(100, ""))
 		}},
 	}
 	all := hostile{"all at once", func(t *attack.Target, s *attack.Statuses) func() {
@@ -73,7 +88,7 @@ func (b *bench) memory(ctx context.Context) error {
 		}
 		b.report.add(figure{
 			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB", Target: atMost(256),
-			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none): %v", heldMemory, seen.All()),
+			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: none): %v", heldMemory, seen.All()),
 		})
 		b.report.add(figure{
 			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)), Unit: "ms", Target: atMost(250),
@@ -85,11 +100,12 @@ func (b *bench) memory(ctx context.Context) error {
 
 var taskIn = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
 
-// largeTasks makes what the attacks are about: one task of 57 MB and 24 of 4 MB, and a small one of another owner.
-func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, small string, err error) {
+// largeTasks makes what the attacks are about: one task of 57 MB, 24 of 4 MB, of which the last is open for streams to follow, and a small
+// one of another owner.
+func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, large, small string, err error) {
 	s, err := b.serve(ctx, "bench-builds", url)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	defer s.stop()
 	client := &http.Client{Timeout: 2 * time.Minute}
@@ -105,23 +121,23 @@ func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, sma
 	const size = 3900 << 10
 	for i := range 15 {
 		if vast, err = send(eve, attack.Large(fmt.Sprint("v", i), vast, size, i == 14)); err != nil {
-			return "", "", err
+			return "", "", "", err
 		}
 	}
 	for i := range 24 {
-		if _, err = send(eve, attack.Large(fmt.Sprint("l", i), "", size, true)); err != nil {
-			return "", "", err
+		if large, err = send(eve, attack.Large(fmt.Sprint("l", i), "", size, i < 23)); err != nil {
+			return "", "", "", err
 		}
 	}
 	small, err = send(ann, attack.Large("s", "", 100, true))
-	return vast, small, err
+	return vast, large, small, err
 }
 
 var errEnded = errors.New("the replica ended")
 
 // underAttack returns the most memory that a replica held, and how long reads of another owner took.
 func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string, start func(t *attack.Target) func()) (most int64, took []time.Duration, err error) {
-	s, err := b.serve(ctx, "bench-held", url, heldMemory)
+	s, err := b.serve(ctx, "bench-held", url, heldMemory, "A2AD_GRPC_LISTEN=same")
 	if err != nil {
 		return 0, nil, err
 	}
