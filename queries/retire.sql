@@ -14,6 +14,34 @@ SELECT t.id, t.agent, t.state, t.status_at, t.first_seq, t.last_seq, clock_times
 FROM a2a.tasks t
 WHERE t.id = ANY (sqlc.arg(ids)::uuid[]);
 
+-- AttemptsForget removes attempts of tasks that ended longer ago than they are kept. It looks at up to max attempts after one, in the order of the
+-- ids of their tasks, which are older than before, and returns the last of them and how many it has removed. It waits for no lock.
+-- name: AttemptsForget :one
+WITH page AS MATERIALIZED (
+  SELECT a.task_id, a.epoch
+  FROM a2a.task_attempts a
+  WHERE (a.task_id, a.epoch) > (sqlc.arg(after)::uuid, sqlc.arg(after_epoch)::bigint) AND a.task_id < sqlc.arg(before)::uuid
+  ORDER BY a.task_id, a.epoch
+  LIMIT sqlc.arg(max)::int
+), ended AS MATERIALIZED (
+  SELECT t.id FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT p.task_id FROM page p)) AND t.state >= 100 AND t.status_at + sqlc.arg(keep)::interval < clock_timestamp() -- not by the index of lists
+), old AS MATERIALIZED (
+  SELECT a.task_id, a.epoch
+  FROM a2a.task_attempts a
+  WHERE a.task_id = ANY (ARRAY(SELECT e.id FROM ended e)) AND (a.task_id, a.epoch) IN (SELECT p.task_id, p.epoch FROM page p)
+  ORDER BY a.task_id, a.epoch
+  FOR UPDATE OF a SKIP LOCKED
+), gone AS (
+  DELETE FROM a2a.task_attempts a USING old o
+  WHERE a.task_id = ANY (ARRAY[o.task_id]) AND a.epoch = o.epoch
+  RETURNING 1
+), last AS (
+  SELECT p.task_id, p.epoch FROM page p ORDER BY p.task_id DESC, p.epoch DESC LIMIT 1
+)
+SELECT (SELECT count(*) FROM page)::int AS looked, (SELECT count(*) FROM gone)::int AS gone,
+  coalesce((SELECT l.task_id FROM last l), sqlc.arg(after))::uuid AS task_id, coalesce((SELECT l.epoch FROM last l), sqlc.arg(after_epoch))::bigint AS epoch;
+
 -- RetireLock takes the tasks that have ended and that nobody else holds. What is set on a task
 -- is set under this lock: the statement after it sees all of that.
 -- name: RetireLock :many

@@ -183,6 +183,7 @@ type Work struct {
 	SweepInterval    time.Duration `type:"setting" name:"sweep-interval" def:"10m" min:"1ms" hidden:"" help:"How often rows that are old enough to be removed are looked for."`
 	Retention        Retention     `type:"setting" name:"retention" def:"never" hidden:"" help:"Time after its end at which a task is deleted, or never."`
 	LogRetention     Retention     `type:"setting" name:"log-retention" def:"never" hidden:"" help:"Time after its end at which the events of a task are removed, or never."`
+	AttemptRetention Retention     `type:"setting" name:"attempt-retention" def:"9600h" hidden:"" help:"Time after the end of a task at which the records of its attempts are removed, or never."`
 	AuditRetention   Retention     `type:"setting" name:"audit-retention" def:"9600h" hidden:"" help:"Age at which entries of the audit log are removed, after 30 days at the earliest, or never."`
 	SigninRetention  Retention     `type:"setting" name:"signin-retention" def:"720h" hidden:"" help:"Age at which failed sign-ins are removed from the audit log, after a day at the earliest, or never."`
 	RetireInterval   time.Duration `type:"setting" name:"retire-interval" def:"1m" min:"1ms" hidden:"" help:"How often tasks that are old enough to be deleted are looked for."`

@@ -49,7 +49,7 @@ var settingSamples = map[string][2]string{
 	"A2AD_RUN_DEADLINE": {"2h", "0"}, "A2AD_IDLE_TIMEOUT": {"1m", "0"}, "A2AD_MAX_ATTEMPTS": {"3", "0"},
 	"A2AD_RETRY_BACKOFF_BASE": {"100ms", "-1s"}, "A2AD_RETRY_BACKOFF_MAX": {"2m", "-1s"}, "A2AD_RESCUE_INTERVAL": {"500ms", "0"},
 	"A2AD_SWEEP_INTERVAL": {"1m", "0"}, "A2AD_PUSH_RETENTION": {"never", "0s"},
-	"A2AD_RETENTION": {"720h", "0s"}, "A2AD_LOG_RETENTION": {"24h", "-1h"}, "A2AD_AUDIT_RETENTION": {"1000h", "0s"}, "A2AD_SIGNIN_RETENTION": {"100h", "-1h"}, "A2AD_RETIRE_INTERVAL": {"1s", "0"}, "A2AD_BLOCKING_MAX_WAIT": {"1s", "-1s"}, "A2AD_SSE_PING": {"1s", "0"}, "A2AD_SSE_WRITE_TIMEOUT": {"1s", "0"},
+	"A2AD_RETENTION": {"720h", "0s"}, "A2AD_LOG_RETENTION": {"24h", "-1h"}, "A2AD_ATTEMPT_RETENTION": {"100h", "0s"}, "A2AD_AUDIT_RETENTION": {"1000h", "0s"}, "A2AD_SIGNIN_RETENTION": {"100h", "-1h"}, "A2AD_RETIRE_INTERVAL": {"1s", "0"}, "A2AD_BLOCKING_MAX_WAIT": {"1s", "-1s"}, "A2AD_SSE_PING": {"1s", "0"}, "A2AD_SSE_WRITE_TIMEOUT": {"1s", "0"},
 	"A2AD_SSE_RETRY": {"1s", "0"}, "A2AD_MAX_STREAMS": {"5", "0"}, "A2AD_MAX_STREAMS_PER_OWNER": {"5", "0"},
 	"A2AD_PUSH_RETRY": {"0,1s,1m30s", "0,1"}, "A2AD_PUSH_THROTTLE_WAIT": {"1s", "-1s"}, "A2AD_PUSH_BREAKER": {"3,1s,1m", "3,1m,1s"},
 	"A2AD_PUSH_DISABLE_AFTER": {"1h", "0"}, "A2AD_PUSH_TIMEOUT": {"1s", "0"}, "A2AD_PUSH_ALLOW_HTTP": {"on", "maybe"},

@@ -320,6 +320,7 @@ func (r *replica) run(ctx, told context.Context) error {
 	actions := &maintenance.ActionSweeper{
 		Store: r.store, Keep: time.Duration(r.cfg.AuditRetention), KeepSignIns: time.Duration(r.cfg.SigninRetention), Every: r.cfg.SweepInterval, Logger: r.logger,
 	}
+	attempts := &maintenance.AttemptSweeper{Store: r.store, Keep: time.Duration(r.cfg.AttemptRetention), Every: r.cfg.SweepInterval, Logger: r.logger}
 	batches := &maintenance.BatchSweeper{Store: r.store, Logger: r.logger}
 	front := lifecycle.Stage{
 		{Name: "workers", Run: r.pool.Run},
@@ -345,7 +346,7 @@ func (r *replica) run(ctx, told context.Context) error {
 	err := lifecycle.New(
 		back,
 		lifecycle.Stage{{Name: "streams", Run: r.follower.Run}, {Name: "rescue", Run: rescuer.Run}, {Name: "remote workers", Run: r.workers.Run},
-			{Name: "batch ids", Run: batches.Run}, {Name: "audit log", Run: actions.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run},
+			{Name: "batch ids", Run: batches.Run}, {Name: "audit log", Run: actions.Run}, {Name: "attempts", Run: attempts.Run}, {Name: "sweep", Run: sweeper.Run}, {Name: "retention", Run: retirer.Run},
 			{Name: "api keys", Run: r.followKeys}, {Name: "credentials in use", Run: r.sessions.Run}, {Name: "identity provider", Run: r.refreshIssuer}, {Name: "failed sign-ins", Run: r.failures.Run},
 			{Name: "webhooks", Run: r.deliverer.Run}, {Name: "signing keys", Run: r.pushKeys.Run}},
 		front,

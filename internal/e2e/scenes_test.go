@@ -27,7 +27,7 @@ import (
 // scenes move metrics, each on a cluster of its own.
 var scenes = map[string]func(s *stage){
 	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull, "streams": sceneStreams, "slow readers": sceneSlow,
-	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady, "memory": sceneMemory,
+	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps,
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
@@ -452,4 +452,16 @@ func stall(ctx context.Context, addr string) {
 	if err == nil {
 		_, _ = io.Copy(io.Discard, conn) // until the server closes it
 	}
+}
+
+// sceneSweeps has what ended, and an entry of the audit log, grow old.
+func sceneSweeps(s *stage) {
+	a := s.start("a", admin, "A2AD_RETENTION=1s", "A2AD_RETIRE_INTERVAL=50ms", "A2AD_SWEEP_INTERVAL=50ms")
+	before := a.scrape()
+	if _, err := s.db.Exec(bounded(s.t), "INSERT INTO a2a.audit_log (at, actor, action) VALUES (now() - interval '500 days', 'operator', 'key.create')"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.rpc(a, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
+	s.shows(before, a, grew(1, "a2ad_swept_total", "sweep", "tasks"), grew(1, "a2ad_swept_total", "sweep", "audit_log"),
+		rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "attempts"), rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "audit_log"))
 }

@@ -119,6 +119,21 @@ func (s *sources) describeDatabase() {
 	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p store.Pool) float64 { return float64(p.CanceledAcquireCount()) }))
 	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_read_all_stats sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
 	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *store.Gauges) float64 { return g.NotificationQueue }))
+	sweep := []string{"sweep"}
+	s.add("counter", "a2ad_swept_total", "What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of attempts and of audit_log.", sweep, func(show func(v float64, labels ...string)) {
+		for sweep, done := range s.Store.Counts().Swept {
+			show(float64(done.Removed), sweep.String())
+		}
+	})
+	s.add("gauge", "a2ad_sweep_last_run_timestamp_seconds", "When this replica last went through a step of each sweep, whether there was anything to remove or not; 0 if it has not.", sweep, func(show func(v float64, labels ...string)) {
+		for sweep, done := range s.Store.Counts().Swept {
+			at := 0.0
+			if !done.At.IsZero() {
+				at = float64(done.At.UnixMilli()) / 1000
+			}
+			show(at, sweep.String())
+		}
+	})
 	table := []string{"table"}
 	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t store.TableSize) int64 { return t.Bytes }))
 	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t store.TableSize) int64 { return t.Rows }))

@@ -250,6 +250,13 @@ var writings = []writing{
 	}, func(w *witness, _ bool) string {
 		return w.count(0, "a2a.push_destinations WHERE open_until > clock_timestamp()")
 	}),
+	answering("SweepAttempts", commit, func(w *witness) func(*store.Store) (int, error) {
+		w.append(w.running(), status(a2a.StateCompleted))
+		return func(s *store.Store) (int, error) {
+			n, _, err := s.SweepAttempts(w.ctx, &store.AttemptSweep{Keep: time.Nanosecond, Batch: 10})
+			return n, err
+		}
+	}, func(w *witness, n int) string { return w.count(1-n, "a2a.task_attempts") }),
 	answering("SweepActions", commit, func(w *witness) func(*store.Store) (int, error) {
 		w.exec("INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - interval '401 days', 'operator', 'key.create' FROM generate_series(1, 3)")
 		return func(s *store.Store) (int, error) {

@@ -15,7 +15,8 @@ type Counts struct {
 	Entered map[a2a.State]uint64 // tasks that came into each state
 	Submits Groups               // new tasks that shared a transaction
 	Appends Groups               // batches of runs that did
-	Rescued map[string]uint64    // runs whose lease ran out, by what became of the task: "retry", "fail", "input-required"
+	Swept   map[Sweep]Swept
+	Rescued map[string]uint64 // runs whose lease ran out, by what became of the task: "retry", "fail", "input-required"
 }
 
 // States are all that a task can be in.
@@ -33,6 +34,10 @@ func (s *Store) Counts() Counts {
 	for _, state := range States {
 		c.Entered[state] = s.counters.entered[stateIndex(state)].Load()
 	}
+	c.Swept = make(map[Sweep]Swept, len(Sweeps))
+	for _, sweep := range Sweeps {
+		c.Swept[sweep] = s.counters.sweptBy(sweep)
+	}
 	for i, name := range fateNames {
 		c.Rescued[name] = s.counters.rescued[i].Load()
 	}
@@ -44,6 +49,7 @@ type counters struct {
 	entered          [16]atomic.Uint64
 	rescued          [len(fateNames)]atomic.Uint64
 	submits, appends groups
+	sweeps           [sweepKinds]sweepCounter
 }
 
 // stateIndex is the place of a state in counters.entered.

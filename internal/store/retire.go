@@ -62,7 +62,15 @@ func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, lim
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}
+	s.countRetired(&out)
 	return out, nil
+}
+
+func (s *Store) countRetired(out *Retired) {
+	if !out.Busy {
+		s.counters.swept(SweepOfTasks, out.Deleted)
+		s.counters.swept(SweepOfLogs, out.Pruned)
+	}
 }
 
 func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
@@ -115,6 +123,7 @@ func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}
+	s.countRetired(&out)
 	return out, nil
 }
 

@@ -11,6 +11,68 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const attemptsForget = `-- name: AttemptsForget :one
+WITH page AS MATERIALIZED (
+  SELECT a.task_id, a.epoch
+  FROM a2a.task_attempts a
+  WHERE (a.task_id, a.epoch) > ($1::uuid, $2::bigint) AND a.task_id < $3::uuid
+  ORDER BY a.task_id, a.epoch
+  LIMIT $4::int
+), ended AS MATERIALIZED (
+  SELECT t.id FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT p.task_id FROM page p)) AND t.state >= 100 AND t.status_at + $5::interval < clock_timestamp() -- not by the index of lists
+), old AS MATERIALIZED (
+  SELECT a.task_id, a.epoch
+  FROM a2a.task_attempts a
+  WHERE a.task_id = ANY (ARRAY(SELECT e.id FROM ended e)) AND (a.task_id, a.epoch) IN (SELECT p.task_id, p.epoch FROM page p)
+  ORDER BY a.task_id, a.epoch
+  FOR UPDATE OF a SKIP LOCKED
+), gone AS (
+  DELETE FROM a2a.task_attempts a USING old o
+  WHERE a.task_id = ANY (ARRAY[o.task_id]) AND a.epoch = o.epoch
+  RETURNING 1
+), last AS (
+  SELECT p.task_id, p.epoch FROM page p ORDER BY p.task_id DESC, p.epoch DESC LIMIT 1
+)
+SELECT (SELECT count(*) FROM page)::int AS looked, (SELECT count(*) FROM gone)::int AS gone,
+  coalesce((SELECT l.task_id FROM last l), $1)::uuid AS task_id, coalesce((SELECT l.epoch FROM last l), $2)::bigint AS epoch
+`
+
+type AttemptsForgetParams struct {
+	After      pgtype.UUID
+	AfterEpoch int64
+	Before     pgtype.UUID
+	Max        int32
+	Keep       pgtype.Interval
+}
+
+type AttemptsForgetRow struct {
+	Looked int32
+	Gone   int32
+	TaskID pgtype.UUID
+	Epoch  int64
+}
+
+// AttemptsForget removes attempts of tasks that ended longer ago than they are kept. It looks at up to max attempts after one, in the order of the
+// ids of their tasks, which are older than before, and returns the last of them and how many it has removed. It waits for no lock.
+func (q *Queries) AttemptsForget(ctx context.Context, arg AttemptsForgetParams) (AttemptsForgetRow, error) {
+	row := q.db.QueryRow(ctx, attemptsForget,
+		arg.After,
+		arg.AfterEpoch,
+		arg.Before,
+		arg.Max,
+		arg.Keep,
+	)
+	var i AttemptsForgetRow
+	err := row.Scan(
+		&i.Looked,
+		&i.Gone,
+		&i.TaskID,
+		&i.Epoch,
+	)
+	return i, err
+}
+
 const logPrune = `-- name: LogPrune :execrows
 WITH t AS (
   UPDATE a2a.tasks t SET first_seq = t.last_seq, folded = t.has_artifacts

@@ -1,0 +1,57 @@
+package maintenance
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// AttemptSweeper removes the attempts of tasks that ended long ago and are kept.
+type AttemptSweeper struct {
+	Store  *store.Store
+	Keep   time.Duration // since the end of the task; 0: for ever
+	Every  time.Duration
+	Logger *slog.Logger
+}
+
+const attemptBatch = 2000
+
+// Run looks every interval until ctx is done.
+func (s *AttemptSweeper) Run(ctx context.Context) error {
+	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		if s.Keep > 0 {
+			s.round(ctx)
+		}
+		timer.Reset(backoff.Jitter(s.Every, nil))
+	}
+}
+
+// round reads what attempts there are of tasks that are old enough: those that it has removed before it does not read again.
+func (s *AttemptSweeper) round(ctx context.Context) {
+	w := store.AttemptSweep{Keep: s.Keep, Batch: attemptBatch}
+	removed := 0
+	for more := true; more; {
+		var n int
+		var err error
+		began := time.Now()
+		if n, more, err = s.Store.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "sweep attempts", "err", err)
+		}
+		if removed += n; more && !rest(ctx, max(2*time.Since(began), retirePause)) {
+			return
+		}
+	}
+	if removed > 0 {
+		s.Logger.InfoContext(ctx, "removed attempts of tasks that ended long ago", "attempts", removed)
+	}
+}

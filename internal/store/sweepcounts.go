@@ -1,0 +1,49 @@
+package store
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Sweep is what removes rows that are old.
+type Sweep int
+
+// Sweeps.
+const (
+	SweepOfTasks Sweep = iota
+	SweepOfLogs
+	SweepOfAttempts
+	SweepOfActions
+	sweepKinds
+)
+
+// Sweeps are all of them.
+var Sweeps = [...]Sweep{SweepOfTasks, SweepOfLogs, SweepOfAttempts, SweepOfActions}
+
+func (s Sweep) String() string {
+	return [...]string{"tasks", "logs", "attempts", "audit_log"}[s]
+}
+
+// Swept is what a sweep of this process has done since it began.
+type Swept struct {
+	Removed uint64    // tasks, logs or rows
+	At      time.Time // its last step that went through, by the local clock; zero: there was none
+}
+
+type sweepCounter struct {
+	removed atomic.Uint64
+	at      atomic.Int64 // Unix nanoseconds
+}
+
+func (c *counters) swept(s Sweep, n int) {
+	c.sweeps[s].removed.Add(uint64(n))
+	c.sweeps[s].at.Store(time.Now().UnixNano())
+}
+
+func (c *counters) sweptBy(s Sweep) (out Swept) {
+	out.Removed = c.sweeps[s].removed.Load()
+	if at := c.sweeps[s].at.Load(); at != 0 {
+		out.At = time.Unix(0, at)
+	}
+	return out
+}
