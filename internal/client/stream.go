@@ -239,6 +239,7 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 	limit := f.c.maxBytes()
 	r := sse.NewReader(body, sse.ReaderOptions{MaxLine: limit, MaxEvent: limit, Comments: true})
 	gap := false
+	var end *Event // the Task that the caller has already, when nothing may come after it
 	for {
 		item, err := r.Next()
 		if d, ok := r.Retry(); ok {
@@ -249,25 +250,35 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 			return progress, errTooLarge
 		case err != nil && f.ended:
 			return progress, nil
+		case end != nil && errors.Is(err, io.EOF):
+			f.ended = true
+			f.take(*end, yield)
+			return true, nil
 		case err != nil:
 			return progress, fmt.Errorf("%w (%w)", errCut, err)
 		case item.Comment:
 			gap = gap || string(item.Data) == "gap"
+			end = nil // a stream that is kept open, or drained, has not ended
 			continue
 		}
 		ev, err := decodeItem(item, id)
 		if err != nil {
 			return progress, err
 		}
+		end = nil
 		if ev.Kind == KindTask && !gap && ev.ID != "" && ev.ID == f.lastID {
-			continue // 1.0 begins with the Task as of the event that the caller has
+			// 1.0 begins with the Task as of the event that the caller has, and at the end there is only that.
+			if ev.State.Terminal() || f.turn && ev.State == a2a.StateInputRequired {
+				end = &ev
+			}
+			continue
 		}
 		// On a resumed connection a Task stands in for events that the server no longer
 		// has, whether it says so or does not know Last-Event-ID at all.
 		ev.Gap = ev.Kind == KindTask && (gap || resumed)
 		gap = false
-		if ev.Seq > 0 && ev.Seq <= f.lastSeq && !ev.Gap && !(f.ended && ev.Final) {
-			continue // seen before the cut
+		if ev.Seq > 0 && ev.Seq <= f.lastSeq && !ev.Gap && !ev.Final {
+			continue // seen before the cut; an end is told again, or the caller would wait for it
 		}
 		progress = true
 		if !f.take(ev, yield) {

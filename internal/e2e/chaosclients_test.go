@@ -71,22 +71,38 @@ func (u *chaosClient) chunks() string {
 	return fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"every_ms":%d}`, 1+u.draw.IntN(6), u.draw.IntN(60))
 }
 
+// story is what the database has of a task, for a client that is stuck with it.
+func (c *chaos) story(task string) string {
+	text, err := query[string](c.cluster, `SELECT concat_ws('; ', now()::text || ' by a clock that is off by ' || extract(epoch FROM chaos_jump()),
+		(SELECT to_jsonb(t) FROM a2a.tasks t WHERE t.id = $1::text::uuid)::text,
+		(SELECT jsonb_agg(to_jsonb(e) - 'payload_sha' ORDER BY e.seq) FROM audit.event e WHERE e.task_id = $1::text::uuid)::text,
+		(SELECT jsonb_agg(a ORDER BY a.token) FROM audit.attempt a WHERE a.task_id = $1::text::uuid)::text,
+		(SELECT jsonb_agg(q) FROM a2a.task_ready q WHERE q.task_id = $1::text::uuid)::text,
+		(SELECT jsonb_agg(l) FROM a2a.task_leases l WHERE l.task_id = $1::text::uuid)::text)`, task)
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
 // patiently repeats what a fault may have broken.
 func (u *chaosClient) patiently(f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var longest time.Duration // try
+	why := map[string]int{}   // how often each error came
 	for tries := 1; ; tries++ {
 		begin := time.Now()
 		err := f()
 		longest = max(longest, time.Since(begin))
+		why[fmt.Sprint(err)]++
 		var refusal *client.Error
 		if err == nil || errors.As(err, &refusal) && !refusal.Temporary() && refusal.Code != -32603 {
 			return err
 		}
 		select {
 		case <-u.ctx.Done():
-			return fmt.Errorf("stuck after %d tries, of which one took %s: %w", tries, longest.Round(time.Millisecond), err)
+			return fmt.Errorf("stuck after %d tries, of which one took %s: %w; all errors: %v", tries, longest.Round(time.Millisecond), err, why)
 		case <-tick.C:
 		}
 	}
@@ -186,22 +202,26 @@ func (u *chaosClient) follow() error {
 		}
 		return events[len(events)-1].ID
 	}
+	task := ""
 	over := func() bool { return len(events) > 0 && events[len(events)-1].Final }
 	for !over() {
 		err := u.patiently(func() error {
 			stream := u.cl.Stream(u.ctx, p, client.StreamOptions{LastEventID: last()})
 			if len(events) > 0 && u.draw.IntN(2) == 0 {
-				stream = u.cl.Resubscribe(u.ctx, events[0].TaskID, client.StreamOptions{LastEventID: last()})
+				stream = u.cl.Resubscribe(u.ctx, task, client.StreamOptions{LastEventID: last()})
 			}
 			more, err := collect(stream, func(client.Event) bool { return u.draw.IntN(6) == 0 })
 			events = append(events, more...)
+			if len(events) > 0 {
+				task = events[0].TaskID
+			}
 			if over() {
 				return nil
 			}
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("after %d events: %w", len(events), err)
+			return fmt.Errorf("after %d events: %w; the task: %s", len(events), err, u.c.story(task))
 		}
 		if u.ctx.Err() != nil {
 			return fmt.Errorf("stuck after %d events", len(events))
