@@ -80,6 +80,7 @@ interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs no
 	A2AD_TEST_NPM=1 $(GO) test ./internal/doctest -count=1 -run TestDocuments/examples/typescript
 	@if python3 -c 'import ensurepip, venv' 2>/dev/null; then $(MAKE) --no-print-directory interop-python; \
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
+	@$(MAKE) --no-print-directory interop-frameworks
 
 # Apart, so that it can be run by itself. The newest and the oldest client of each version; the environments are kept.
 .PHONY: interop-python
@@ -89,6 +90,11 @@ interop-python: build
 		echo "--- $${run#*:}.py with $${run%:*}.txt"; \
 		A2AD_BIN='$(CURDIR)/bin/a2ad' $$python -B internal/interop/python/$${run#*:}.py -v || exit 1; \
 	done
+
+.PHONY: interop-frameworks
+interop-frameworks: build ## Drive a2ad with the A2A clients of frameworks, each pinned (FRAMEWORKS="google_adk js" for some)
+	@scripts/ensure-postgres.sh test
+	scripts/interop-frameworks.sh $(FRAMEWORKS)
 
 .PHONY: up
 up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/operations.md)

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Drives a2ad with the A2A clients of frameworks: scripts/interop-frameworks.sh [NAME…], a test_NAME.py or js.
+# Each framework has an environment of its own, because their versions of packages conflict. The pins hold for Python 3.11 to 3.13;
+# where there is none, the frameworks in Python are left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=internal/interop/frameworks
+export A2AD_BIN=$PWD/bin/a2ad
+
+python=
+for candidate in python3 python3.11 python3.12 python3.13; do
+	if "$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
+		python=$candidate
+		break
+	fi
+done
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+	for file in "$here"/test_*.py; do
+		name=${file##*/test_}
+		names+=("${name%.py}")
+	done
+	names+=(js)
+fi
+
+failed=()
+report=()
+for name in "${names[@]}"; do
+	from=$SECONDS
+	echo "--- $name"
+	if [[ $name == js ]]; then
+		if ! command -v npm >/dev/null; then
+			echo "there is no npm here: the frameworks in JavaScript are left out" >&2
+			continue
+		fi
+		(cd "$here/js" && npm ci --ignore-scripts --no-audit --no-fund)
+		made=$SECONDS
+		(cd "$here/js" && npm test) || failed+=("$name")
+	elif [[ -z $python ]]; then
+		echo "there is no Python 3.11 to 3.13 with venv here: $name is left out" >&2
+		continue
+	else
+		interpreter=$(scripts/python-env.sh "$here/$name.txt" "$python")
+		made=$SECONDS
+		"$interpreter" -B "$here/test_$name.py" -v || failed+=("$name")
+	fi
+	report+=("$(printf '%5ds to install, %5ds to test  %s' $((made - from)) $((SECONDS - made)) "$name")")
+done
+
+echo "---"
+if ((${#report[@]})); then printf '%s\n' "${report[@]}"; fi
+if ((${#failed[@]})); then
+	echo "failed: ${failed[*]}" >&2
+	exit 1
+fi
