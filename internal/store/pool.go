@@ -81,7 +81,7 @@ func (s *Store) open(name, role string, size int, more map[string]string) (*pool
 	if err != nil {
 		return nil, badURL{redact(err)}
 	}
-	p := &pool{name: name, reach: &s.reach, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
+	p := &pool{name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
 	p.dialer = newDialer(s.cfg.StatementTimeout+answerGrace, s.cfg.PacketTimeout, s.connLost)
 	pc.MaxConns = int32(size)
 	s.configure(pc.ConnConfig, name, p.dialer)
@@ -126,14 +126,16 @@ func (s *Store) ConnConfig(role string) *pgx.ConnConfig {
 }
 
 // pool is a pool of connections whose every use ends in good time, whatever the network does: it waits for a free connection no
-// longer than wait, and for a silent one no longer than its dialer allows. While the database is known to be away it refuses
+// longer than wait, for a new one of a database that answers nobody no longer than connect, and for a silent one no longer than its dialer allows. While the database is known to be away it refuses
 // at once. It has the form of dbsqlc.DBTX.
 type pool struct {
 	name   string
 	conns  *pgxpool.Pool
 	dialer *dialer
 	reach  *reach
-	wait   time.Duration
+
+	connect time.Duration // wait for a new connection
+	wait    time.Duration // and for a free one
 }
 
 // alive reports whether an idle connection answers.
@@ -156,14 +158,42 @@ func (p *pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 	wait, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
+	defer p.endInVain(wait, cancel)()
 	conn, err := p.conns.Acquire(wait)
 	if err != nil {
 		if wait.Err() == nil {
 			p.reach.doubt()
+			if isAway(err) && p.reach.quiet(bridged) {
+				p.reach.giveUp()
+			}
+		}
+		if away := p.reach.refuse(); away != nil && ctx.Err() == nil {
+			return nil, away
 		}
 		return nil, busy(ctx, wait, err)
 	}
 	return conn, nil
+}
+
+// endInVain ends a wait, until stop is called, if it is one for a new connection that takes too long, and nobody else has an answer of
+// the database either. A new connection may take several tries, with TLS and without and of several hosts, each for as long. A wait
+// for connections that are in use goes on.
+func (p *pool) endInVain(wait context.Context, end context.CancelFunc) (stop func() bool) {
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() {
+		switch {
+		case wait.Err() != nil:
+		case p.reach.refuse() != nil:
+			end()
+		case p.conns.Stat().ConstructingConns() > 0 && p.reach.quiet(watchEvery/2):
+			p.reach.giveUp()
+			end()
+		default:
+			timer.Reset(watchAway)
+		}
+	})
+	timer.Reset(p.connect) // from here on the function sees timer
+	return timer.Stop
 }
 
 // Begin starts a transaction, and frees the connection with its end.

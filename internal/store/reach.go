@@ -28,8 +28,24 @@ const (
 
 // reach is what is known of whether the database can be reached. The pools share it.
 type reach struct {
-	away    atomic.Pointer[error] // why it cannot be reached; nil: it can, as far as anybody knows
-	suspect chan struct{}         // capacity 1: somebody could not reach it
+	away     atomic.Pointer[error] // why it cannot be reached; nil: it can, as far as anybody knows
+	suspect  chan struct{}         // capacity 1: somebody could not reach it
+	answered atomic.Int64          // when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
+}
+
+var errSwallowed = errors.New("no new connection to the database is made, and it answers nobody")
+
+// quiet reports whether the database has not answered Watch for so long after the look that was due.
+func (r *reach) quiet(late time.Duration) bool {
+	at := r.answered.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) > watchEvery+late
+}
+
+// giveUp has callers refused until Watch has an answer: one of them has waited in vain for a new connection.
+func (r *reach) giveUp() {
+	err := errSwallowed
+	r.away.CompareAndSwap(nil, &err)
+	r.doubt()
 }
 
 // refuse returns the error for callers while the database is known to be away.
@@ -68,6 +84,8 @@ func (s *Store) dropIdle() {
 func (s *Store) Watch(ctx context.Context) error {
 	w := watcher{store: s}
 	defer w.close()
+	s.reach.answered.Store(time.Now().UnixNano()) // Open has had an answer
+	defer s.reach.answered.Store(0)
 	for {
 		begin := time.Now()
 		err := w.look(ctx)
@@ -142,6 +160,7 @@ func (w *watcher) judge(ctx context.Context, begin time.Time, err error) (away b
 	was := s.reach.away.Load() != nil
 	if !isAway(err) {
 		w.since = time.Time{}
+		s.reach.answered.Store(time.Now().UnixNano())
 		if was {
 			s.dropIdle()
 			s.reach.away.Store(nil)
