@@ -33,7 +33,11 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		chain = append(chain, r.tokens)
 	}
 	if r.cfg.TLSClientCA != "" || len(r.cfg.MTLSProxies) > 0 {
-		chain = append(chain, auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies})
+		certs := auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies}
+		if r.cert != nil {
+			certs.Trusts = r.cert.Trusts
+		}
+		chain = append(chain, certs)
 	}
 	// Half of the time for what is remembered of a key, and half for the next look.
 	r.sessions = auth.NewSessions(chain, r.cfg.AuthRecheck/2)

@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,10 @@ type Certs struct {
 	Tenant string // with TenantFixed
 	From   TenantFrom
 	Scopes []Scope // what every certificate permits
+
+	// Trusts says whether an authority by which the listener verified a certificate is still one, by the chains of that
+	// certificate. A connection may be older than the list of authorities. Nil: it is.
+	Trusts func(chains [][]*x509.Certificate) bool
 
 	// Proxies are who is believed in X-Forwarded-Client-Cert, by the address of the connection. A
 	// certificate that one of them shows itself signs nobody in: its requests are those of others.
@@ -91,6 +96,8 @@ func (c Certs) shown(r *http.Request) (holder, error) {
 		return holder{}, refuse("forwarded certificate from an address that is not trusted", "")
 	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
 		return holder{}, ErrNoCredential
+	case c.Trusts != nil && !c.Trusts(r.TLS.VerifiedChains):
+		return holder{}, refuse("certificate of an authority that was removed", "")
 	}
 	return holderOf(r.TLS.VerifiedChains[0][0]), nil
 }
@@ -105,9 +112,10 @@ type ServerCert struct {
 	failed              func(error)
 
 	mu      sync.Mutex
-	config  *tls.Config // guarded by mu; replaced, never changed
-	state   string      // guarded by mu; of the files that config is of
-	checked time.Time   // guarded by mu
+	config  *tls.Config         // guarded by mu; replaced, never changed
+	trusted map[string]struct{} // guarded by mu; replaced, never changed; the authorities of config, as in their certificates
+	state   string              // guarded by mu; of the files that config is of
+	checked time.Time           // guarded by mu
 }
 
 // NewServerCert reads a certificate with its chain and its key. With a file of authorities
@@ -135,6 +143,24 @@ func (s *ServerCert) Config() *tls.Config {
 }
 
 var protocols = []string{"h2", "http/1.1"}
+
+// Trusts reports whether one of the chains of a certificate, which was verified before, ends in an authority of the file as it is now,
+// or a second before.
+func (s *ServerCert) Trusts(chains [][]*x509.Certificate) bool {
+	s.current()
+	s.mu.Lock()
+	trusted := s.trusted
+	s.mu.Unlock()
+	for _, chain := range chains {
+		if len(chain) == 0 {
+			continue
+		}
+		if _, ok := trusted[string(chain[len(chain)-1].Raw)]; ok {
+			return true
+		}
+	}
+	return false
+}
 
 func (s *ServerCert) current() *tls.Config {
 	s.mu.Lock()
@@ -171,6 +197,7 @@ func (s *ServerCert) reload(state string) error {
 		return fmt.Errorf("read certificate: %w", err)
 	}
 	next := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{pair}}
+	trusted := make(map[string]struct{})
 	if s.clientCA != "" {
 		text, err := os.ReadFile(s.clientCA)
 		if err != nil {
@@ -180,9 +207,12 @@ func (s *ServerCert) reload(state string) error {
 		if !next.ClientCAs.AppendCertsFromPEM(text) {
 			return fmt.Errorf("read authorities of clients: %s: %w", s.clientCA, errNoAuthority)
 		}
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			trusted[string(block.Bytes)] = struct{}{}
+		}
 	}
 	// A session is resumed without looking at the authorities again: who is no longer let in would stay.
 	next.SessionTicketsDisabled = s.clientCA != ""
-	s.config, s.state = next, state
+	s.config, s.trusted, s.state = next, trusted, state
 	return nil
 }

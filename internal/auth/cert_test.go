@@ -239,3 +239,76 @@ func TestFailuresAreGathered(t *testing.T) {
 		}
 	})
 }
+
+// An authority that is removed signs nobody in, on connections that there are already neither, and what is under way ends.
+func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
+	t.Parallel()
+	servers, old, kept := authtest.New(t, "servers"), authtest.New(t, "old"), authtest.New(t, "kept")
+	dir := t.TempDir()
+	certFile, keyFile := authtest.Write(t, dir, servers.Issue(nil))
+	caFile := filepath.Join(dir, "ca.pem")
+	write := func(pem []byte) {
+		t.Helper()
+		if err := os.WriteFile(caFile, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(append(old.PEM(), kept.PEM()...))
+	cert, err := NewServerCert(certFile, keyFile, caFile, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	certs := Certs{Tenant: "t", From: TenantFixed, Trusts: cert.Trusts}
+	sessions := NewSessions(Chain{certs}, time.Hour)
+	entered := make(chan *Session, 2)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := Chain{certs}.Authenticate(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		entered <- sessions.Enter(r, p)
+	}))
+	server.Listener = tls.NewListener(server.Listener, cert.Config())
+	server.Start()
+	t.Cleanup(server.Close)
+	named := func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "ann"} }
+	get := func(tr *http.Transport) (status int) {
+		t.Helper()
+		resp, err := (&http.Client{Transport: tr}).Get("https://" + server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the connection is used again
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	transports, streams := map[string]*http.Transport{}, map[string]*Session{}
+	for name, ca := range map[string]*authtest.Authority{"old": old, "kept": kept} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: servers.Pool(), Certificates: []tls.Certificate{ca.Issue(named)}}}
+		t.Cleanup(tr.CloseIdleConnections)
+		if status := get(tr); status != http.StatusOK {
+			t.Fatalf("%s: status %d", name, status)
+		}
+		transports[name], streams[name] = tr, <-entered
+	}
+	write(kept.PEM())
+	if err := cert.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	sessions.judge(t.Context(), MethodCert)
+	if streams["old"].ctx.Err() == nil {
+		t.Error("what the removed authority signed in goes on")
+	}
+	if streams["kept"].ctx.Err() != nil {
+		t.Errorf("what the other authority signed in has ended: %v", context.Cause(streams["kept"].ctx))
+	}
+	if status := get(transports["old"]); status != http.StatusUnauthorized {
+		t.Errorf("a request on a connection of the removed authority: status %d", status)
+	}
+	if status := get(transports["kept"]); status != http.StatusOK {
+		t.Errorf("a request on a connection of the other authority: status %d", status)
+	}
+}
