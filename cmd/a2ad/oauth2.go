@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
 // OAuth2 is how clients get tokens, as an agent card says it. It may be nil.
@@ -32,12 +34,45 @@ var oauth2URLs = map[string][3]bool{
 	"authorizationCode": {true, false, true}, "clientCredentials": {false, false, true}, "deviceCode": {false, true, true}, "implicit": {true, false, false}, "password": {false, false, true},
 }
 
+const maxOAuth2Depth = 8
+
+var (
+	oauth2Names     = []string{"flows", "oauth2MetadataUrl"}
+	oauth2FlowNames = []string{"authorizationUrl", "deviceAuthorizationUrl", "tokenUrl", "refreshUrl", "scopes", "pkceRequired"}
+)
+
+// exactOAuth2 reports whether the members have exactly the names that they should: encoding/json also takes TOKENURL for tokenUrl.
+func exactOAuth2(text []byte) bool {
+	only := func(object []byte, names []string) bool {
+		for name := range rawjson.Members(object) {
+			if !slices.Contains(names, string(name)) {
+				return false
+			}
+		}
+		return true
+	}
+	if rawjson.KindOf(rawjson.Trim(text)) != rawjson.KindObject || !only(rawjson.Trim(text), oauth2Names) {
+		return false
+	}
+	for name, flows := range rawjson.Members(rawjson.Trim(text)) {
+		if string(name) != "flows" || rawjson.KindOf(flows) != rawjson.KindObject {
+			continue
+		}
+		for _, flow := range rawjson.Members(flows) {
+			if rawjson.KindOf(flow) != rawjson.KindObject || !only(flow, oauth2FlowNames) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // UnmarshalText reads JSON.
 func (o *OAuth2) UnmarshalText(text []byte) error {
 	var form oauth2Form
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&form); err != nil || d.More() {
+	if rawjson.Check(text, maxOAuth2Depth) != nil || !exactOAuth2(text) || d.Decode(&form) != nil || d.More() {
 		return errors.New(`not of the form {"flows": {"clientCredentials": {"tokenUrl": "https://…", "scopes": {"tasks:read": "…"}}}}`)
 	}
 	if len(form.Flows) != 1 {

@@ -113,3 +113,22 @@ func TestOAuth2ThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// Names of members are exact: another reader of the same setting would not take them for others, nor the last of two for both.
+func TestOAuth2HasExactNames(t *testing.T) {
+	t.Parallel()
+	for _, set := range []string{
+		`{"Flows":{"clientCredentials":{"tokenUrl":"https://h/t","scopes":{}}}}`,
+		`{"flows":{"clientCredentials":{"TOKENURL":"https://h/t","scopes":{}}}}`,
+		`{"flows":{"clientCredentials":{"tokenUrl":"https://h/t","Scopes":{}}}}`,
+		`{"flows":{"ClientCredentials":{"tokenUrl":"https://h/t","scopes":{}}}}`,
+		`{"flows":{"clientCredentials":{"tokenUrl":"https://h/t","scopes":{}}},"OAuth2MetadataUrl":"https://h/m"}`,
+		`{"flows":{"clientCredentials":{"tokenUrl":"https://h/t","tokenUrl":"https://h/u","scopes":{}}}}`,
+		`{"flows":{},"flows":{"clientCredentials":{"tokenUrl":"https://h/t","scopes":{}}}}`,
+	} {
+		var o OAuth2
+		if err := o.UnmarshalText([]byte(set)); err == nil {
+			t.Errorf("%s is taken", set)
+		}
+	}
+}
