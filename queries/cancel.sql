@@ -1,13 +1,16 @@
--- CancelsClaim takes cancels that are due for one try each, which must not last longer than the first of the
+-- CancelsClaim takes cancels that are due, of each queue no more than its slots, for one try each, which must not last longer than the first of the
 -- waits. Nothing fences a try: an agent that is told twice has ended the work already.
 -- name: CancelsClaim :many
 WITH due AS (
   SELECT x.task_id
-  FROM a2a.task_cancels x
-  WHERE x.queue = ANY(sqlc.arg(queues)::text[]) AND x.due_at <= (SELECT clock_timestamp())
-  ORDER BY x.due_at
-  LIMIT sqlc.arg(max)::int
-  FOR UPDATE SKIP LOCKED
+  FROM (SELECT unnest(sqlc.arg(queues)::text[]) AS queue, unnest(sqlc.arg(slots)::int[]) AS slots) q, LATERAL (
+    SELECT c.task_id
+    FROM a2a.task_cancels c
+    WHERE c.queue = q.queue AND c.due_at <= (SELECT clock_timestamp())
+    ORDER BY c.due_at
+    LIMIT q.slots
+    FOR UPDATE SKIP LOCKED
+  ) x
 )
 UPDATE a2a.task_cancels c
 SET tries = c.tries + 1, set_at = clock_timestamp(), due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))

@@ -24,10 +24,14 @@ type Untold struct {
 	Traceparent          a2a.Traceparent
 }
 
-// ClaimCancels takes up to limit cancels of these agents for one try each, of seconds at most. Those for which
+// ClaimCancels takes cancels of agents, of each up to as many as it has slots, for one try each, of seconds at most. Those for which
 // CancelTold is not called come again, after longer and longer waits.
-func (s *Store) ClaimCancels(ctx context.Context, agents []string, limit int) ([]Untold, error) {
-	rows, err := dbsqlc.New(s.work).CancelsClaim(ctx, agents, int32(limit))
+func (s *Store) ClaimCancels(ctx context.Context, slots map[string]int) ([]Untold, error) {
+	agents, most := make([]string, 0, len(slots)), make([]int32, 0, len(slots))
+	for agent, n := range slots {
+		agents, most = append(agents, agent), append(most, int32(n))
+	}
+	rows, err := dbsqlc.New(s.work).CancelsClaim(ctx, agents, most)
 	if err != nil {
 		return nil, fmt.Errorf("claim cancels: %w", unavailable(err))
 	}

@@ -188,7 +188,7 @@ func TestCancelsAreToldAfterTheClockWasSetBack(t *testing.T) {
 	}
 	f.setClockBack(jump)
 	f.rescue(0)
-	got, err := f.ClaimCancels(f.ctx, []string{agent}, 10)
+	got, err := f.ClaimCancels(f.ctx, map[string]int{agent: 10})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("ClaimCancels = %v, %v, want the one", got, err)
 	}

@@ -167,7 +167,7 @@ var writings = []writing{
 
 	answering("ClaimCancels", execute, func(w *witness) func(*store.Store) ([]store.Untold, error) {
 		w.untold()
-		return func(s *store.Store) ([]store.Untold, error) { return s.ClaimCancels(w.ctx, []string{agent}, 5) }
+		return func(s *store.Store) ([]store.Untold, error) { return s.ClaimCancels(w.ctx, map[string]int{agent: 5}) }
 	}, func(w *witness, list []store.Untold) string {
 		return w.count(len(list), "a2a.task_cancels WHERE tries = 1")
 	}),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -216,4 +217,55 @@ func TestCancelBetweenAClaimAndItsRunIsFound(t *testing.T) {
 	other.next <- []a2a.Event{status(a2a.StateCompleted)}
 	p.stop()
 	same(t, "outcomes", []string{"canceled"}, f.outcomes(task))
+}
+
+// mute is an agent elsewhere that does not answer until the test lets it.
+type mute struct {
+	agentFunc
+	told chan a2a.ID
+	open chan struct{}
+}
+
+func (e *mute) Cancel(_ context.Context, run executor.Run, _ a2a.Raw) error {
+	e.told <- run.Task.ID
+	<-e.open
+	return nil
+}
+
+// An agent that does not answer has slots of its own: others hear of their cancels meanwhile, and it of the rest when it answers.
+func TestCancelsOfOthersDoNotWaitForAnAgentThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	const many = 6
+	f := newFixture(t)
+	dead := &mute{asks(), make(chan a2a.ID, many), make(chan struct{})}
+	live := newElsewhere(asks())
+	open := sync.OnceFunc(func() { close(dead.open) })
+	p := f.start(config(nil, agent("dead", dead), agent("live", live)))
+	t.Cleanup(open)
+	for range many {
+		if _, err := f.Cancel(f.ctx, ann, "dead", f.waiting("dead")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		receive(t, "try", dead.told)
+	}
+	task := f.waiting("live")
+	if _, err := f.Cancel(f.ctx, ann, "live", task); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, "cancel of the other agent", live.told); got.run.Task.ID != task {
+		t.Errorf("told of %s, want %s", got.run.Task.ID, task)
+	}
+	if n := len(dead.told); n != 0 {
+		t.Errorf("%d more tries than slots", n)
+	}
+	open()
+	for range many - 4 {
+		receive(t, "try of what was left", dead.told)
+	}
+	p.stop()
+	if n := f.untold(); n != 0 {
+		t.Errorf("%d cancels are left", n)
+	}
 }

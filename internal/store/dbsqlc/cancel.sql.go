@@ -24,11 +24,14 @@ func (q *Queries) CancelDelete(ctx context.Context, taskID pgtype.UUID) error {
 const cancelsClaim = `-- name: CancelsClaim :many
 WITH due AS (
   SELECT x.task_id
-  FROM a2a.task_cancels x
-  WHERE x.queue = ANY($1::text[]) AND x.due_at <= (SELECT clock_timestamp())
-  ORDER BY x.due_at
-  LIMIT $2::int
-  FOR UPDATE SKIP LOCKED
+  FROM (SELECT unnest($1::text[]) AS queue, unnest($2::int[]) AS slots) q, LATERAL (
+    SELECT c.task_id
+    FROM a2a.task_cancels c
+    WHERE c.queue = q.queue AND c.due_at <= (SELECT clock_timestamp())
+    ORDER BY c.due_at
+    LIMIT q.slots
+    FOR UPDATE SKIP LOCKED
+  ) x
 )
 UPDATE a2a.task_cancels c
 SET tries = c.tries + 1, set_at = clock_timestamp(), due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))
@@ -47,10 +50,10 @@ type CancelsClaimRow struct {
 	Body        []byte
 }
 
-// CancelsClaim takes cancels that are due for one try each, which must not last longer than the first of the
+// CancelsClaim takes cancels that are due, of each queue no more than its slots, for one try each, which must not last longer than the first of the
 // waits. Nothing fences a try: an agent that is told twice has ended the work already.
-func (q *Queries) CancelsClaim(ctx context.Context, queues []string, max int32) ([]CancelsClaimRow, error) {
-	rows, err := q.db.Query(ctx, cancelsClaim, queues, max)
+func (q *Queries) CancelsClaim(ctx context.Context, queues []string, slots []int32) ([]CancelsClaimRow, error) {
+	rows, err := q.db.Query(ctx, cancelsClaim, queues, slots)
 	if err != nil {
 		return nil, err
 	}
