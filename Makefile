@@ -63,6 +63,10 @@ chaos: ## Soak under faults, and print a report (SEEDS=20, SEED=7 for that one a
 	$(GO) test ./internal/e2e -run '^TestChaos$$' -count=1 -timeout 24h -parallel 100 $(TESTFLAGS) >$(CHAOS_REPORT).log 2>&1 || status=$$?; \
 	cat $(CHAOS_REPORT) 2>/dev/null || tail -n 100 $(CHAOS_REPORT).log; exit $$status
 
+.PHONY: patroni
+patroni: ## Pause the leader of three Patroni nodes, and cut it off (Debian, as root; some minutes)
+	@GO='$(GO)' scripts/patroni.sh
+
 .PHONY: promcheck
 promcheck: ## Have Prometheus evaluate the alerts and the dashboard below deploy
 	cd internal/promcheck && $(GO) test ./...
