@@ -95,7 +95,7 @@ const (
 var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
 	"Ended": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
-	"checkSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "get": ofUpkeep,
+	"checkSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
 	"SweepActions": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
 	"APIKeys": ofOperator, "ListPushes": ofOperator, "PushTries": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
