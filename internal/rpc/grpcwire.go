@@ -49,7 +49,10 @@ type callBody struct {
 	cancel context.CancelCauseFunc
 	paid   chan struct{} // closed when lease is set
 	lease  *budget.Lease // set once, before paid is closed
-	evict  func()        // makes reads fail
+	evict  func()        // makes reads fail; the server's own, which may not be used after Close
+
+	ending sync.Mutex // held for moments, and not while the budget is called
+	closed bool       // guarded by ending
 
 	mu      sync.Mutex
 	over    bool  // guarded by mu; nothing is drawn any more
@@ -129,7 +132,7 @@ func (b *callBody) draw(n int64) error {
 		n *= 2
 	}
 	if b.refused = b.lease.Arrive(b.ctx, n); b.refused == nil {
-		b.lease.Watch(b.evict)
+		b.lease.Watch(b.makeRoom)
 	}
 	return b.refused
 }
@@ -143,9 +146,21 @@ func (b *callBody) finish() error {
 	return b.refused
 }
 
+// makeRoom makes reads fail, unless the body is closed: the request ends then, which a call whose client is gone outlives.
+func (b *callBody) makeRoom() {
+	b.ending.Lock()
+	defer b.ending.Unlock()
+	if !b.closed {
+		b.evict()
+	}
+}
+
 // Close ends the body, and reads that wait to be paid for.
 func (b *callBody) Close() error {
 	b.cancel(errCallOver)
+	b.ending.Lock()
+	b.closed = true
+	b.ending.Unlock()
 	return b.ReadCloser.Close()
 }
 

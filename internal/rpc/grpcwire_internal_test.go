@@ -131,3 +131,22 @@ func TestCallBodyWaitsToBePaidFor(t *testing.T) {
 		}
 	})
 }
+
+// TestCallBodyMakesNoRoomAfterItsEnd: the call may still hold its lease when the request is over, and net/http lets
+// nobody touch that any more.
+func TestCallBodyMakesNoRoomAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	body, _, lease := newTestBody(t, budget.New(budget.Config{}), 2000, 1<<20, 1<<20)
+	evicted := 0
+	body.evict = func() { evicted++ }
+	body.pay(lease)
+	body.makeRoom()
+	if err := body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	body.makeRoom()
+	if evicted != 1 {
+		t.Errorf("reads were made to fail %d times, want once, before the end", evicted)
+	}
+	lease.Release()
+}
