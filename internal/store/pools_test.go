@@ -96,7 +96,7 @@ var readOnRuns = map[string]string{
 	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
 	"Ended": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
 	"checkSchema": ofUpkeep, "SuperuserLogin": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
-	"SweepActions": ofUpkeep, "turn": ofUpkeep,
+	"SweepActions": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
 	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
 	"APIKeys": ofOperator, "ListPushes": ofOperator, "PushTries": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
 	"Purge": ofOperator,
