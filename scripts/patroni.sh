@@ -23,5 +23,5 @@ trap 'rm -rf "$bin"' EXIT
 CGO_ENABLED=0 "${GO:-go}" build -buildvcs=false -o "$bin/a2ad" ./cmd/a2ad
 cd internal/e2e
 # The shell is the first process of the namespace and collects the daemons that end: Patroni waits until its PostgreSQL is gone.
-A2AD_PATRONI_BIN="$bin/a2ad" unshare --net --mount --pid --fork --kill-child --mount-proc \
+A2AD_TEST_PATRONI_BIN="$bin/a2ad" unshare --net --mount --pid --fork --kill-child --mount-proc \
 	sh -c '"$@"; status=$?; exit $status' sh "$bin/e2e.test" -test.run '^TestPatroni$' -test.v -test.count=1 -test.timeout 30m "$@"

@@ -71,8 +71,8 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 	c := &patroniRun{cluster: clusterOn(t, &storetest.DB{URL: url}), acked: make(map[string]time.Time), ready: make(map[string][]readiness)}
 	c.cutOK = true
 	keys := "A2AD_KEYS=" + seal.Generate("k1")
-	worker := c.add(spawnBinary(t, os.Getenv("A2AD_PATRONI_BIN"), "worker", append(c.defaults("worker"), keys)))
-	front := c.add(spawnBinary(t, os.Getenv("A2AD_PATRONI_BIN"), "front", append(c.defaults("front"), keys, "A2AD_WORKERS=0")))
+	worker := c.add(spawnBinary(t, os.Getenv("A2AD_TEST_PATRONI_BIN"), "worker", append(c.defaults("worker"), keys)))
+	front := c.add(spawnBinary(t, os.Getenv("A2AD_TEST_PATRONI_BIN"), "front", append(c.defaults("front"), keys, "A2AD_WORKERS=0")))
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
