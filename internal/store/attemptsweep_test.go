@@ -12,6 +12,7 @@ import (
 func TestAttemptsOfTasksThatEndedLongAgoGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.attemptsGo = true
 	ended := func(ago string) a2a.ID {
 		l := f.running()
 		f.append(l, status(a2a.StateCompleted, ""))
