@@ -290,7 +290,7 @@ var allowed = map[string]*regexp.Regexp{
 	"method": regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`), "version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`), "reason": regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
 	"worker": regexp.MustCompile(`^(local|remote)$`), "outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost)$`), "fate": regexp.MustCompile(`^(retry|fail|input-required)$`),
 	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`), "pool": regexp.MustCompile(`^(api|worker|claim|renew)$`),
-	"kind": regexp.MustCompile(`^(all|own|unreadable)$`), "result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`), "le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
+	"kind": regexp.MustCompile(`^(all|own|unreadable)$`), "sweep": regexp.MustCompile(`^(tasks|logs|attempts|audit_log)$`), "result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`), "le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 
 // TestMetricsStayFewWhateverClientsAsk: methods, paths, versions and agents that nobody knows make

@@ -143,7 +143,7 @@ func (c *Client) attempt(ctx context.Context, r *Request, seen *sighting) Result
 	if err != nil {
 		return Result{Class: ClassInternal, Reason: err.Error()}
 	}
-	ctx = httptrace.WithClientTrace(httptrace.WithClientTrace(ctx, fence(r.Held)), seen.trace())
+	ctx = httptrace.WithClientTrace(httptrace.WithClientTrace(ctx, fence(seen.fenced(r.Held))), seen.trace())
 	req, err := c.newRequest(ctx, r, u, now, authorization)
 	if errors.Is(err, ErrBadID) {
 		return Result{Class: ClassInternal, Reason: err.Error()}
@@ -292,7 +292,7 @@ func (c *Client) classify(ctx context.Context, err error, seen *sighting) (Class
 	var dns *net.DNSError
 	var netErr net.Error
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errNotHeld):
+	case errors.Is(err, errNotHeld), seen.wasFenced(): // the transport may name the read that ended with the connection
 		return ClassCanceled, errNotHeld.Error()
 	case errors.Is(err, ErrBlocked):
 		return ClassBlocked, err.Error()
@@ -334,6 +334,27 @@ type sighting struct {
 	address  string // guarded by mu, like all of it
 	tlsError bool
 	answer   bool
+	refused  bool // a write, since the lease was over
+}
+
+// fenced returns held, and notes when it says no.
+func (s *sighting) fenced(held func() bool) func() bool {
+	if held == nil {
+		return nil
+	}
+	return func() bool {
+		ok := held()
+		if !ok {
+			s.set(func() { s.refused = true })
+		}
+		return ok
+	}
+}
+
+func (s *sighting) wasFenced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 func (s *sighting) trace() *httptrace.ClientTrace {

@@ -560,3 +560,21 @@ func TestRequestsPrintNoSecrets(t *testing.T) {
 		t.Errorf("seen:\n%s", &out)
 	}
 }
+
+// TestFencedRequestIsCanceledWhateverTheTransportSays: when a write is refused the transport closes the connection, and may
+// report the read that ended with it. That is no fault of the destination.
+func TestFencedRequestIsCanceledWhateverTheTransportSays(t *testing.T) {
+	t.Parallel()
+	var seen sighting
+	held := seen.fenced(func() bool { return false })
+	c := newClient(t, ClientConfig{Policy: dev})
+	if class, reason := c.classify(t.Context(), net.ErrClosed, &seen); class != ClassConnect {
+		t.Errorf("before any write: %s, %s", class, reason)
+	}
+	if held() {
+		t.Fatal("held")
+	}
+	if class, reason := c.classify(t.Context(), net.ErrClosed, &seen); class != ClassCanceled || reason != errNotHeld.Error() {
+		t.Errorf("after a refused write: %s, %s", class, reason)
+	}
+}
