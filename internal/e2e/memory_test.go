@@ -153,7 +153,7 @@ func (s *siege) makeTasks(t *testing.T) {
 func (s *siege) withstand(t *testing.T, port, listen string) {
 	t.Helper()
 	r := s.cluster.startBinary(s.binary, "held-"+port, "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4",
-		"A2AD_SSE_WRITE_TIMEOUT=5s", "A2AD_WRITE_TIMEOUT=10s", "A2AD_GRPC_LISTEN="+listen)
+		"A2AD_SSE_WRITE_TIMEOUT=5s", "A2AD_WRITE_TIMEOUT=10s", "A2AD_STATEMENT_TIMEOUT=60s", "A2AD_GRPC_LISTEN="+listen)
 	r.log.expectErrors() // 503 is an answer here
 	defer r.stop()
 	confine(t, r.cmd.Process.Pid, memoryLimit)
@@ -186,6 +186,12 @@ func (s *siege) withstand(t *testing.T, port, listen string) {
 	slices.Sort(took)
 	t.Logf("gRPC on its %s port: most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", port, memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
 		len(took), took[len(took)/2], took[len(took)*99/100], others.All())
+	r.log.count(func(l logLine) bool {
+		if l.str("grpc_status") == "Internal" {
+			t.Logf("a call that ended with an internal error: %v", l)
+		}
+		return false
+	})
 	judge(t, overHTTP, 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadRequest, http.StatusRequestTimeout)
 	judge(t, overGRPC, attack.NoStatus, int(codes.OK), int(codes.ResourceExhausted), int(codes.Unavailable))
 	if all := others.All(); all[http.StatusOK] < len(took)*99/100 {

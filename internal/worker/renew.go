@@ -82,7 +82,15 @@ const (
 	// renewShare: a renewal may take so small a part of the lease. One that gets no answer leaves time for another before the
 	// runs end, which is another third of the lease later.
 	renewShare = 5
+	// leastRenewal is what a renewal gets in any case, up to a third of the lease: a database that is busy, and works, needs
+	// some hundred milliseconds, and a lease of a second has no time for two such tries.
+	leastRenewal = 500 * time.Millisecond
 )
+
+// renewLimit is how long a renewal may take.
+func renewLimit(ttl time.Duration) time.Duration {
+	return max(ttl/renewShare, min(ttl/3, leastRenewal))
+}
 
 // runs returns the runs with leases of this length. When there are none the keeper is gone.
 func (k *keepers) runs(one *keeper) (runs []*run) {
@@ -122,7 +130,7 @@ func (p *Pool) renew(ctx context.Context, runs []*run, ttl time.Duration) (busy 
 	for i, r := range runs {
 		leases[i] = r.lease
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, ttl/renewShare, errRenewTimeout)
+	limited, cancel := context.WithTimeoutCause(ctx, renewLimit(ttl), errRenewTimeout)
 	defer cancel()
 	asked := time.Now()
 	renewals, err := p.store.Renew(limited, leases, ttl)
