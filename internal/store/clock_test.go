@@ -285,3 +285,42 @@ func TestWaitsAreLookedUpByWhenTheyBegan(t *testing.T) {
 		}
 	}
 }
+
+// A webhook that was claimed was due, whatever its clock says afterwards: when its deliverer gives it up, or dies, it does not
+// wait for the time at which the clock was ahead.
+func TestWebhookThatIsGivenUpIsDueAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	expire := func(f *fixture) { f.exec("UPDATE a2a.push_configs SET lease_until = clock_timestamp()") }
+	for name, giveUp := range map[string]func(f *fixture, d *store.Delivery) error{
+		"released": func(f *fixture, d *store.Delivery) error { return f.ReleasePush(f.ctx, d) },
+		"renewed, and its deliverer has died": func(f *fixture, d *store.Delivery) error {
+			kept, err := f.RenewPushes(f.ctx, []*store.Delivery{d}, time.Minute)
+			if err == nil && len(kept) != 1 {
+				err = fmt.Errorf("%d webhooks were renewed, want 1", len(kept))
+			}
+			expire(f)
+			return err
+		},
+		"left by a deliverer that has died": func(f *fixture, _ *store.Delivery) error { expire(f); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			l := f.running()
+			f.setPush(l.TaskID, "news")
+			f.append(l, status(a2a.StateInputRequired, "what?"))
+			due := f.claimPushes(10)
+			if len(due) != 1 {
+				t.Fatalf("%d webhooks are due, want 1", len(due))
+			}
+			f.setClockBack(jump)
+			if err := giveUp(f, &due[0]); err != nil {
+				t.Fatal(err)
+			}
+			f.rescue(0)
+			if got := f.claimPushes(10); len(got) != 1 {
+				t.Errorf("%d webhooks are due, want 1: the next attempt is at %s", len(got), value[string](f, "SELECT next_attempt_at::text FROM a2a.push_configs"))
+			}
+		})
+	}
+}

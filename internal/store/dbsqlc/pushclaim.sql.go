@@ -410,7 +410,7 @@ UNION ALL
 FROM (
   (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at <= statement_timestamp() ORDER BY p.look_at LIMIT $2::int)
   UNION ALL
-  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at > statement_timestamp() + interval '2 minutes' ORDER BY p.look_at LIMIT $2)
+  (SELECT p.tenant, p.origin, p.look_at FROM a2a.push_parked p WHERE p.look_at > statement_timestamp() + interval '1 minute' ORDER BY p.look_at LIMIT $2)
 ) x
 LEFT JOIN a2a.push_destinations d ON d.tenant = ANY (ARRAY[x.tenant]) AND d.origin = ANY (ARRAY[x.origin])
 ORDER BY x.look_at
