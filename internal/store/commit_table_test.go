@@ -252,6 +252,7 @@ var writings = []writing{
 	}),
 	answering("SweepAttempts", commit, func(w *witness) func(*store.Store) (int, error) {
 		w.append(w.running(), status(a2a.StateCompleted))
+		w.attemptsGo = true
 		return func(s *store.Store) (int, error) {
 			n, _, err := s.SweepAttempts(w.ctx, &store.AttemptSweep{Keep: time.Nanosecond, Batch: 10})
 			return n, err
