@@ -115,7 +115,8 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		}
 		cfg.DatabaseURL = newSecret(url)
 	}
-	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal(), app.note); err != nil {
+	waits := func(text string) { logger.WarnContext(ctx, text) } // a line of the log, like all that follows
+	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal(), waits); err != nil {
 		return err
 	}
 	r, err := openReplica(ctx, app, cfg, files)
