@@ -28,7 +28,7 @@ type chaosProxy struct {
 type chaosLink struct {
 	client, server net.Conn
 	name           string // guarded by the proxy's mu; the application_name that it began with
-	frozen         bool   // guarded by the proxy's mu; what comes is thrown away, and nobody is told
+	frozen         bool   // guarded by the proxy's mu; whatever arrives is dropped in silence
 	mute           bool   // guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
 }
 

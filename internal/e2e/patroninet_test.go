@@ -252,7 +252,7 @@ func (p *patroniNodes) pause(n int) (heal func()) {
 	return func() { signal(syscall.SIGCONT) }
 }
 
-// cut takes a node off the network: nothing arrives there, and nobody is told.
+// cut takes a node off the network: packets to it are dropped in silence.
 func (p *patroniNodes) cut(n int) (heal func()) {
 	port := fmt.Sprintf("v%d", n)
 	run(p.t, "ip", "link", "set", port, "nomaster")

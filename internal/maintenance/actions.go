@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -21,27 +20,19 @@ type ActionSweeper struct {
 const actionBatch = 5000
 
 // Run looks every interval until ctx is done.
-func (s *ActionSweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+func (s *ActionSweeper) Run(ctx context.Context) error { return repeat(ctx, s.Every, s.round) }
+
+func (s *ActionSweeper) round(ctx context.Context) {
+	removed := 0
+	for more := true; more && ctx.Err() == nil; {
+		var n int
+		var err error
+		n, more, err = s.Store.SweepActions(ctx, store.ActionSweep{Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch})
+		if removed += n; err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "sweep the audit log", "err", err)
 		}
-		removed := 0
-		for more := true; more && ctx.Err() == nil; {
-			var n int
-			var err error
-			n, more, err = s.Store.SweepActions(ctx, store.ActionSweep{Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch})
-			if removed += n; err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "sweep the audit log", "err", err)
-			}
-		}
-		if removed > 0 {
-			s.Logger.InfoContext(ctx, "removed old actions from the audit log", "actions", removed)
-		}
-		timer.Reset(backoff.Jitter(s.Every, nil))
+	}
+	if removed > 0 {
+		s.Logger.InfoContext(ctx, "removed old actions from the audit log", "actions", removed)
 	}
 }

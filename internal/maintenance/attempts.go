@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -21,19 +20,11 @@ const attemptBatch = 2000
 
 // Run looks every interval until ctx is done.
 func (s *AttemptSweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		if s.Keep > 0 {
-			s.round(ctx)
-		}
-		timer.Reset(backoff.Jitter(s.Every, nil))
+	if s.Keep <= 0 {
+		<-ctx.Done()
+		return nil
 	}
+	return repeat(ctx, s.Every, s.round)
 }
 
 // round reads what attempts there are of tasks that are old enough: those that it has removed before it does not read again.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -23,21 +22,13 @@ const (
 )
 
 // Run sweeps until ctx is done.
-func (s *BatchSweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(batchesEvery, nil))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+func (s *BatchSweeper) Run(ctx context.Context) error { return repeat(ctx, batchesEvery, s.round) }
+
+func (s *BatchSweeper) round(ctx context.Context) {
+	for n := batchesAtOnce; n == batchesAtOnce && ctx.Err() == nil; {
+		var err error
+		if n, err = s.Store.ForgetBatches(ctx, batchIDsFor, batchesAtOnce); err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "forget batch ids", "err", err)
 		}
-		for n := batchesAtOnce; n == batchesAtOnce && ctx.Err() == nil; {
-			var err error
-			if n, err = s.Store.ForgetBatches(ctx, batchIDsFor, batchesAtOnce); err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "forget batch ids", "err", err)
-			}
-		}
-		timer.Reset(backoff.Jitter(batchesEvery, nil))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -31,19 +30,7 @@ const RetireBatch = 80
 const retirePause = 5 * time.Millisecond
 
 // Run looks every interval until ctx is done.
-func (r *Retirer) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(r.Every, nil))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		r.round(ctx)
-		timer.Reset(backoff.Jitter(r.Every, nil))
-	}
-}
+func (r *Retirer) Run(ctx context.Context) error { return repeat(ctx, r.Every, r.round) }
 
 // round removes what is due. Most rounds read only what has become old enough since the last one.
 func (r *Retirer) round(ctx context.Context) {

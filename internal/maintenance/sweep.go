@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
@@ -22,22 +21,14 @@ type WebhookSweeper struct {
 const sweepBatch = 500
 
 // Run looks every interval until ctx is done.
-func (s *WebhookSweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(backoff.Jitter(s.Every, nil))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+func (s *WebhookSweeper) Run(ctx context.Context) error { return repeat(ctx, s.Every, s.round) }
+
+func (s *WebhookSweeper) round(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		var err error
+		more, err = s.Store.SweepPushes(ctx, store.PushSweep{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
+		if err != nil && ctx.Err() == nil {
+			s.Logger.WarnContext(ctx, "sweep", "err", err)
 		}
-		for more := true; more && ctx.Err() == nil; {
-			var err error
-			more, err = s.Store.SweepPushes(ctx, store.PushSweep{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
-			if err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "sweep", "err", err)
-			}
-		}
-		timer.Reset(backoff.Jitter(s.Every, nil))
 	}
 }
