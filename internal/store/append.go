@@ -87,7 +87,7 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	}
 	lease.Kept = lease.Kept || batch.Checkpoint != nil
 	out, err := repeated(ctx, s, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
-	if isCode(err, "22", "23", "54") { // what the agent reported is no JSON, no UTF-8, or breaks a rule or a limit of the tables
+	if isCode(err, "22", "54") { // what the agent reported is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
 		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
 	}
 	if err != nil {

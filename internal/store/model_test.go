@@ -236,7 +236,8 @@ func (m *machine) append(t *rapid.T) {
 
 func (m *machine) events(t *rapid.T) []a2a.Event {
 	var events []a2a.Event
-	for range rapid.IntRange(1, 3).Draw(t, "events") {
+	// A long log is folded where its task ends.
+	for range rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(t, "events") {
 		id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact")
 		events = append(events, []a2a.Event{whole(id, m.word()), chunk(id, m.word()), chunk(id, m.word()), status(a2a.StateWorking), status(a2a.StateWorking, m.word())}[rapid.IntRange(0, 4).Draw(t, "event")])
 	}

@@ -5,7 +5,8 @@ import "github.com/a2ad/a2ad/internal/a2a"
 // What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of the
 // database: it is everybody's who shares the statement, and nobody else's.
 //
-//	22 23 54     a value that the tables cannot hold        one item's; an agent's event: its agent is told
+//	22 54        a value that PostgreSQL cannot hold        one item's; an agent's event: its agent is told
+//	23           a rule of the tables is broken             one item's, and a fault of ours
 //	55P03 57014  a lock, or a statement, took too long      may be one item's; to callers CodeInternal, to runs ofRun
 //	40001 40P01  serialization failure, deadlock            may be one item's; repeated at once (lost)
 //	08 53 57     connection, resources, shutdown            everybody's; repeated at once (lost)

@@ -59,7 +59,8 @@ WITH k AS (
 ), u AS (
   UPDATE a2a.tasks t
   SET last_seq = t.last_seq + k.n, last_message_seq = t.last_message_seq + k.m, bytes = t.bytes + k.bytes,
-    has_artifacts = t.has_artifacts OR k.art, folded = k.folds AND (t.has_artifacts OR k.art),
+    has_artifacts = t.has_artifacts OR k.art,
+    folded = k.folds AND (t.has_artifacts OR k.art) AND (k.asked <> 100 OR t.last_user_seq <= k.through),
     last_at = CASE WHEN k.n > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
     lease_epoch = t.lease_epoch + CASE WHEN k.asked > 2 THEN 1 ELSE 0 END,
     state = CASE WHEN k.asked = 0 THEN t.state WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2 ELSE k.asked END,
@@ -160,8 +161,8 @@ type EventAppendRow struct {
 // has ended, is left out: its position is not in the result and nothing of it was written. A batch may end the turn
 // (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
 // end while the client has sent more than the run has seen (through) goes on instead: the task
-// stays working and is queued again. folds is for a batch that ends the task, and is followed by
-// ArtifactFold. kept is for a task that may have a checkpoint: its end deletes it. The epoch is part of every join: one call may hold a zombie and its successor.
+// stays working, is queued again and is not folded. folds is for a batch that asks to end the task; where the task
+// does end, ArtifactFold follows. kept is for a task that may have a checkpoint: its end deletes it. The epoch is part of every join: one call may hold a zombie and its successor.
 // A batch also names the newest event that its run knows of (after): nobody else writes under
 // its epoch, so a task with more events has been given this batch before, by a try whose answer
 // was lost or that is only now being carried out, and is left out as well.
