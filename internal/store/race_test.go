@@ -322,7 +322,7 @@ func TestPoisonAmongBatchesWithNewWebhooks(t *testing.T) {
 			want = 2
 		case 3:
 			want = 2
-			wantCode(t, r.err, a2a.CodeInvalidAgentResponse)
+			wantCode(t, r.err, a2a.CodeInternal)
 		}
 		if i != 3 && r.err != nil {
 			t.Errorf("append %d: %v", i, r.err)
