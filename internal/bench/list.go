@@ -188,7 +188,7 @@ func (b *bench) listShared(ctx context.Context, url string, tasks int) error {
 	}
 	b.report.add(figure{
 		Name: fmt.Sprintf("list of a tenant that shares %dk tasks: a page", tasks/1000), Unit: "ms",
-		Detail: "no target: there is no index for it: see docs/protocol.md",
+		Detail: "no target: there is no index for it: see docs/reference/protocol.md",
 	}.series(took[1:]))
 	return nil
 }

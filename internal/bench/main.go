@@ -85,7 +85,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only experiments whose name matches this `regexp`")
 	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a look, not for the record")
 	flag.StringVar(&o.format, "o", "text", "`format` of the result: text or json")
-	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, docs/performance.md say")
+	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, docs/explanation/performance.md say")
 	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
 	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it beside ours")
 	flag.IntVar(&o.streams, "streams", 4000, "idle streams to hold")

@@ -137,7 +137,7 @@ func (r *report) tail(w io.Writer) {
 
 // The part of the document that is made of figures stands between these lines.
 const (
-	figuresBegin = "<!-- figures: written by make bench ARGS=-write=docs/performance.md -->"
+	figuresBegin = "<!-- figures: written by make bench ARGS=-write=docs/explanation/performance.md -->"
 	figuresEnd   = "<!-- end of figures -->"
 )
 

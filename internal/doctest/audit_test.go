@@ -18,10 +18,10 @@ var (
 	inCode   = regexp.MustCompile("`([^`]+)`")
 )
 
-// documentedColumns reads from docs/audit.md which columns each view has, in the order there.
+// documentedColumns reads from docs/reference/audit.md which columns each view has, in the order there.
 func documentedColumns(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "docs", "audit.md"))
+	data, err := os.ReadFile(filepath.Join(root, "docs", "reference", "audit.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func documentedColumns(t *testing.T) []string {
 	return list
 }
 
-// TestAuditColumns: docs/audit.md has every column of every view, and no other.
+// TestAuditColumns: docs/reference/audit.md has every column of every view, and no other.
 func TestAuditColumns(t *testing.T) {
 	t.Parallel()
 	rows, err := storetest.New(t).Pool(t).Query(t.Context(), `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'audit'`)
@@ -62,20 +62,20 @@ func TestAuditColumns(t *testing.T) {
 	documented := documentedColumns(t)
 	for _, c := range have {
 		if !slices.Contains(documented, c) {
-			t.Errorf("docs/audit.md does not say what audit.%s is", c)
+			t.Errorf("docs/reference/audit.md does not say what audit.%s is", c)
 		}
 	}
 	for i, c := range documented {
 		if !slices.Contains(have, c) {
-			t.Errorf("docs/audit.md has audit.%s, and the database has not", c)
+			t.Errorf("docs/reference/audit.md has audit.%s, and the database has not", c)
 		}
 		if slices.Contains(documented[:i], c) {
-			t.Errorf("docs/audit.md has audit.%s twice", c)
+			t.Errorf("docs/reference/audit.md has audit.%s twice", c)
 		}
 	}
 }
 
-// TestAuditorsMayAskAllThatAndNothingElse: every query of docs/audit.md works for a2a_audit,
+// TestAuditorsMayAskAllThatAndNothingElse: every query of docs/reference/audit.md works for a2a_audit,
 // which can read no table of the server and change nothing.
 func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
-	for _, b := range blocks(t, "docs/audit.md") {
+	for _, b := range blocks(t, "docs/reference/audit.md") {
 		query := b.sql()
 		if query == "" || b.mark != "run" {
 			continue
@@ -113,7 +113,7 @@ func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 		}
 	}
 	if asked < 20 {
-		t.Errorf("docs/audit.md answers %d questions, want 20 or more", asked)
+		t.Errorf("docs/reference/audit.md answers %d questions, want 20 or more", asked)
 	}
 	for _, v := range views {
 		if _, err := conn.Exec(ctx, "SELECT * FROM "+v+" LIMIT 1"); err != nil {

@@ -89,7 +89,7 @@ type setting struct {
 
 const settingsStart, settingsEnd = "<!-- settings -->\n", "<!-- settings end -->\n"
 
-// TestSettings: the table of docs/configuration.md is what `a2ad config` says.
+// TestSettings: the table of docs/reference/configuration.md is what `a2ad config` says.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	names, serve := settings(t)
@@ -111,7 +111,7 @@ func TestSettings(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, def, meaning)
 	}
-	path := filepath.Join(root, "docs", "configuration.md")
+	path := filepath.Join(root, "docs", "reference", "configuration.md")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(t \*testing\.T\)`)
 )
 
-// TestConformance: the tests that docs/conformance.md names are there.
+// TestConformance: the tests that docs/reference/conformance.md names are there.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -240,7 +240,7 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile(filepath.Join(root, "docs", "conformance.md"))
+	doc, err := os.ReadFile(filepath.Join(root, "docs", "reference", "conformance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestConformance(t *testing.T) {
 
 var arrow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]*) \\|$")
 
-// TestArrows: docs/architecture.md says which package imports which.
+// TestArrows: docs/explanation/architecture.md says which package imports which.
 func TestArrows(t *testing.T) {
 	t.Parallel()
 	const module, internal = "github.com/a2ad/a2ad/", "github.com/a2ad/a2ad/internal/"
@@ -278,7 +278,7 @@ func TestArrows(t *testing.T) {
 		}
 		imports[strings.TrimPrefix(words[0], module)] = strings.Join(ours, ", ")
 	}
-	data, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	data, err := os.ReadFile(filepath.Join(root, "docs", "explanation", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func commandsBelow(t *testing.T, words ...string) (list []string) {
 	return list
 }
 
-// TestCommands: the table of docs/cli.md has every command, and no other.
+// TestCommands: the table of docs/reference/cli.md has every command, and no other.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	var have []string
@@ -333,7 +333,7 @@ func TestCommands(t *testing.T) {
 			have = append(have, command)
 		}
 	}
-	_, table, _ := strings.Cut(readRepo(t, "docs", "cli.md"), "| command | does | exit codes |\n|---|---|---|\n")
+	_, table, _ := strings.Cut(readRepo(t, "docs", "reference", "cli.md"), "| command | does | exit codes |\n|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var documented []string
 	for row := range strings.Lines(table) {
@@ -359,6 +359,6 @@ func TestCommands(t *testing.T) {
 	slices.Sort(have)
 	slices.Sort(documented)
 	if diff := cmp.Diff(have, documented); diff != "" {
-		t.Errorf("docs/cli.md does not list the commands that there are (-binary +table):\n%s", diff)
+		t.Errorf("docs/reference/cli.md does not list the commands that there are (-binary +table):\n%s", diff)
 	}
 }

@@ -169,7 +169,7 @@ func find(t *testing.T, objects []manifest, kind, name string) manifest {
 	return manifest{}
 }
 
-// TestKubernetes: the manifests start what a2ad is, as docs/operations.md says.
+// TestKubernetes: the manifests start what a2ad is, as docs/how-to/runbook.md says.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	objects, maps := kustomized(t, kubernetes+"/overlays/example")
@@ -261,12 +261,12 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 		env[e.Name] = e.Value
 	}
 	checkSettings(t, where, env, c.Args[0] == "serve")
-	operations := readRepo(t, "docs", "operations.md")
+	operations := readRepo(t, "docs", "how-to", "runbook.md")
 	kept := map[string]volume{}
 	for _, v := range pod.Volumes {
 		kept[v.Name] = v
 		if secret := v.Secret.SecretName; secret != "" && !strings.Contains(operations, "create secret generic "+secret+" ") {
-			t.Errorf("%s: docs/operations.md does not say how to make the Secret %s", where, secret)
+			t.Errorf("%s: docs/how-to/runbook.md does not say how to make the Secret %s", where, secret)
 		}
 		if name := v.ConfigMap.Name; name != "" && maps[name] == nil {
 			t.Errorf("%s: there is no ConfigMap %s", where, name)

@@ -77,7 +77,7 @@ func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
 	var commands []string
 	logins := ""
-	for _, b := range blocks(t, "docs/operations.md") {
+	for _, b := range blocks(t, "docs/how-to/runbook.md") {
 		switch {
 		case !strings.HasSuffix(b.arg, t.Name()):
 		case b.sql() != "":

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// documented returns the blocks of docs/operations.md that this test runs, as their marks say, in their order.
+// documented returns the blocks of docs/how-to/runbook.md that this test runs, as their marks say, in their order.
 // SQL is what a block pastes into psql; commands are all other blocks.
 func documented(t *testing.T) (statements, commands []string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "runbook.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (c *cluster) busy(a *replica) {
 
 const metricsStart, metricsEnd = "<!-- metrics -->\n", "<!-- metrics end -->\n"
 
-// TestMetricsAreThoseThatAreDocumented: docs/metrics.md has what a server shows, and nothing else.
+// TestMetricsAreThoseThatAreDocumented: docs/reference/metrics.md has what a server shows, and nothing else.
 func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -154,7 +154,7 @@ func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, e.kind[name], strings.Join(has, " "), e.help[name])
 	}
-	path := filepath.Join("..", "..", "docs", "metrics.md")
+	path := filepath.Join("..", "..", "docs", "reference", "metrics.md")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestAlertsNameTheirRunbooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	book, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "runbook.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,15 +222,15 @@ func TestAlertsNameTheirRunbooks(t *testing.T) {
 		t.Fatalf("there are %d alerts", len(names))
 	}
 	for _, m := range names {
-		if !strings.Contains(string(data), "docs/operations.md#"+strings.ToLower(m[1])+"\n") {
+		if !strings.Contains(string(data), "docs/how-to/runbook.md#"+strings.ToLower(m[1])+"\n") {
 			t.Errorf("%s has no runbook_url that ends in #%s", m[1], strings.ToLower(m[1]))
 		}
 		_, section, found := strings.Cut(string(book), "\n### "+m[1]+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
 		if !found {
-			t.Errorf("docs/operations.md has no section %s", m[1])
+			t.Errorf("docs/how-to/runbook.md has no section %s", m[1])
 		} else if what, do, said := strings.Cut(section, "\nDo: "); !said || !strings.Contains(do, " ") || !strings.Contains(what, "\n```") && !strings.Contains(what, "\nLook: `") {
-			t.Errorf("the section %s of docs/operations.md does not say what to type, or what to do", m[1])
+			t.Errorf("the section %s of docs/how-to/runbook.md does not say what to type, or what to do", m[1])
 		}
 	}
 }

@@ -56,7 +56,7 @@ func asAdministrator(t *testing.T, url, block string) {
 // stopped is what a log says of the first transaction behind the moment, which may be one that was rolled back.
 var stopped = regexp.MustCompile(`recovery stopping before (commit|abort) of transaction`)
 
-// TestRestoreToAMoment archives and copies a server under load as docs/operations.md says, lets somebody destroy everything, goes back to
+// TestRestoreToAMoment archives and copies a server under load as docs/how-to/runbook.md says, lets somebody destroy everything, goes back to
 // the moment before as it says too, and serves that: what had been acknowledged is there, what came later is not, and what was
 // running runs again.
 func TestRestoreToAMoment(t *testing.T) {

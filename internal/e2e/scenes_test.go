@@ -32,7 +32,7 @@ var scenes = map[string]func(s *stage){
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
 
-// dialects are requests that only a rule of docs/protocol.md lets pass, by the rule.
+// dialects are requests that only a rule of docs/reference/protocol.md lets pass, by the rule.
 var dialects = map[string][2]string{
 	"L-01": {"tasks/list", `{}`},
 	"L-02": {"message/send", `{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},

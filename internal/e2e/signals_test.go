@@ -78,7 +78,7 @@ func (s *stage) shows(before *exposition, r *replica, all ...moved) {
 	}
 }
 
-// TestEveryMetricMoves brings about what each metric of docs/metrics.md is there to show.
+// TestEveryMetricMoves brings about what each metric of docs/reference/metrics.md is there to show.
 func TestEveryMetricMoves(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map
@@ -100,10 +100,10 @@ func TestEveryMetricMoves(t *testing.T) {
 	}
 }
 
-// documentedMetrics returns the metrics that docs/metrics.md promises.
+// documentedMetrics returns the metrics that docs/reference/metrics.md promises.
 func documentedMetrics(t *testing.T) (names []string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func documentedMetrics(t *testing.T) (names []string) {
 		names = append(names, m[1])
 	}
 	if len(names) < 40 || !slices.IsSorted(names) {
-		t.Fatalf("the table of docs/metrics.md has %d metrics", len(names))
+		t.Fatalf("the table of docs/reference/metrics.md has %d metrics", len(names))
 	}
 	return names
 }

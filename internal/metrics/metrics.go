@@ -63,7 +63,7 @@ func New(b Build) *Metrics {
 	m.took = prometheus.NewHistogramVec(m.histogram("a2ad_http_request_duration_seconds", "Time to the answer of a request, or to the beginning of a stream. That of a blocking send holds the work of the agent.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, request...), request)
 	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total", "Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.", "method", "version", "reason"), []string{"method", "version", "reason"})
-	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total", "Requests read by a lenient rule (docs/protocol.md): clients that are not strict.", "rule"), []string{"rule"})
+	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total", "Requests read by a lenient rule (docs/reference/protocol.md): clients that are not strict.", "rule"), []string{"rule"})
 	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total", "Events sent to streams while these were open, over gRPC too."))
 	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds", "Time from the commit of an event to its being sent to a stream, by the clocks of the database and of this process.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}))

@@ -92,17 +92,17 @@ func checkSelectors(t *testing.T, shown map[string]map[string]bool, expr string)
 	})
 }
 
-// TestThePageIsOfToday: testdata/metrics.txt shows the metrics of docs/metrics.md, which a real server is compared with.
+// TestThePageIsOfToday: testdata/metrics.txt shows the metrics of docs/reference/metrics.md, which a real server is compared with.
 func TestThePageIsOfToday(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown := named(pages(t, 0, false))
 	rows := regexp.MustCompile("(?m)^\\| `(a2ad_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1)
 	if len(rows) < 40 {
-		t.Fatalf("docs/metrics.md has %d metrics", len(rows))
+		t.Fatalf("docs/reference/metrics.md has %d metrics", len(rows))
 	}
 	documented := map[string]bool{}
 	for _, row := range rows {
@@ -120,7 +120,7 @@ func TestThePageIsOfToday(t *testing.T) {
 	}
 	for name := range shown {
 		if strings.HasPrefix(name, "a2ad_") && !documented[name] {
-			t.Errorf("testdata/metrics.txt has %s, which is not in docs/metrics.md", name)
+			t.Errorf("testdata/metrics.txt has %s, which is not in docs/reference/metrics.md", name)
 		}
 	}
 }
