@@ -43,8 +43,8 @@ func (r *replica) openPush(ctx context.Context, public string) error {
 			Fails: r.cfg.PushBreaker.Failures, FirstOpen: r.cfg.PushBreaker.First, MaxOpen: r.cfg.PushBreaker.Longest, DisableAfter: r.cfg.PushDisableAfter,
 		},
 		Render: map[int16]push.Render{
-			store.PushV03: func(t *a2a.Task) []byte { return old.AppendSnapshot(nil, t) },
-			store.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
+			a2a.PushV03: func(t *a2a.Task) []byte { return old.AppendSnapshot(nil, t) },
+			a2a.PushV10: func(t *a2a.Task) []byte { return current.AppendSnapshot(nil, t) },
 		},
 		Slots: r.cfg.PushConcurrency, PerOrigin: r.cfg.PushPerDestination, Poll: min(r.cfg.PushPoll, r.cfg.PollInterval), MaxBody: int(r.cfg.PushMaxBody), Logger: r.logger, Tracer: r.tracer, Budget: r.budget,
 	})

@@ -96,10 +96,16 @@ func (*ListPushConfigs) op()  {}
 func (*DeletePushConfig) op() {}
 func (*GetExtendedCard) op()  {}
 
+// Versions of webhook payloads. They are stored: a value must never change its meaning.
+const (
+	PushV03 int16 = 3
+	PushV10 int16 = 10
+)
+
 // PushConfig is a webhook as its client describes it.
 type PushConfig struct {
 	ID          string // empty: the default one
-	Generation  string // of the protocol that its client speaks; the binding fills it in
+	Version     int16  // of the payloads that it receives: PushV03 or PushV10; the codec sets it
 	URL         string
 	Token       Secret
 	Schemes     []string

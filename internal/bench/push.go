@@ -172,7 +172,7 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 // webhook is one without secrets at a sink, whose URL has a port and no path.
 func webhook(sink string) *store.NewPush {
 	return &store.NewPush{
-		ConfigID: "default", URL: sink + "/hook", Origin: sink, Version: store.PushV03,
+		ConfigID: "default", URL: sink + "/hook", Origin: sink, Version: a2a.PushV03,
 		Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
 	}
 }

@@ -212,7 +212,7 @@ func TestPagesOfWebhooks(t *testing.T) {
 	var want []string // oldest first
 	for i := range 5 {
 		want = append(want, fmt.Sprint("hook-", i))
-		if _, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id, Config: a2a.PushConfig{ID: want[i], URL: "https://x"}}); err != nil {
+		if _, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id, Config: a2a.PushConfig{ID: want[i], URL: "https://x", Version: a2a.PushV03}}); err != nil {
 			t.Fatal(err)
 		}
 	}

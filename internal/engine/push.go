@@ -46,12 +46,8 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, e
 	if c.ID == "" {
 		c.ID = DefaultPushID
 	}
-	version := store.PushV03
-	if c.Generation == "1.0" {
-		version = store.PushV10
-	}
 	p := &store.NewPush{
-		ConfigID: c.ID, URL: c.URL, Origin: e.cfg.Push.Origin(c.URL), Schemes: c.Schemes, Version: version,
+		ConfigID: c.ID, URL: c.URL, Origin: e.cfg.Push.Origin(c.URL), Schemes: c.Schemes, Version: c.Version,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) { return e.cfg.Push.Seal(row, c) },
 	}
 	if e.cfg.Push.SealURL != nil {

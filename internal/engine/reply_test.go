@@ -286,7 +286,7 @@ func TestStreamIsTheTaskWhileDraining(t *testing.T) {
 }
 
 func withPush(op *a2a.SendMessage) {
-	op.Push = &a2a.PushConfig{URL: "http://127.0.0.1/hook", Generation: "1.0"}
+	op.Push = &a2a.PushConfig{URL: "http://127.0.0.1/hook", Version: a2a.PushV10}
 }
 
 func TestWebhookHearsOfAReplyOnce(t *testing.T) {

@@ -37,7 +37,7 @@ type DelivererConfig struct {
 	Lease     time.Duration // how long a webhook stays held after its process died; renewed while a request takes longer
 	Schedule  Schedule
 	Breaker   store.Breaker
-	Render    map[int16]Render // by store.PushV03 and the like
+	Render    map[int16]Render // by a2a.PushV03 and the like
 	Slots     int              // requests at once of this process
 	PerOrigin int              // requests at once to one destination, of all processes
 	Poll      time.Duration    // how often to look without a wake

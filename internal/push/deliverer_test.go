@@ -106,7 +106,7 @@ func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 		Store: b.Store, Hub: b.hub, Client: newClient(b.t, ClientConfig{Policy: dev}), Keys: b.keys(b.Store, b.ring), Ring: b.ring,
 		Lease: patience, Schedule: Schedule{Waits: make([]time.Duration, 5)},
 		Breaker: store.Breaker{Fails: 100, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: 100 * time.Hour},
-		Render:  map[int16]Render{store.PushV03: func(t *a2a.Task) []byte { return v03.Codec{}.AppendTask(nil, t) }},
+		Render:  map[int16]Render{a2a.PushV03: func(t *a2a.Task) []byte { return v03.Codec{}.AppendTask(nil, t) }},
 		Slots:   16, PerOrigin: 8, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(b, nil)),
 	}
 	for _, c := range change {
@@ -146,7 +146,7 @@ func (b *bed) newPush(c a2a.PushConfig) *store.NewPush {
 		b.t.Fatal(err)
 	}
 	return &store.NewPush{
-		ConfigID: "default", URL: c.URL, Origin: Origin(u), Schemes: c.Schemes, Version: store.PushV03,
+		ConfigID: "default", URL: c.URL, Origin: Origin(u), Schemes: c.Schemes, Version: a2a.PushV03,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) { return SealSecrets(b.ring, row, &c) },
 	}
 }

@@ -209,9 +209,6 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 			return nil, err
 		}
 		op.Traceparent, op.Message.Activated = c.rec.trace, c.activated()
-		if op.Push != nil {
-			op.Push.Generation = c.gen.Version()
-		}
 		if op.Stream {
 			c.inFrames()
 			return e.Stream(ctx, c.caller, agent, op)
@@ -238,7 +235,6 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 		c.inFrames()
 		return e.Subscribe(ctx, c.caller, agent, op)
 	case *a2a.SetPushConfig:
-		op.Config.Generation = c.gen.Version()
 		cfg, err := e.SetPush(ctx, c.caller, agent, op)
 		return nil, c.answerPush(op.TaskID, cfg, err)
 	case *a2a.GetPushConfig:

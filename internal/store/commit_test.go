@@ -87,7 +87,7 @@ func taskClaim(request []byte) bool { return execute(request) && bytes.Contains(
 // webhook is one without secrets.
 func webhook(id string) *store.NewPush {
 	return &store.NewPush{
-		ConfigID: id, URL: "http://192.0.2.1/" + id, Origin: "http://192.0.2.1", Version: store.PushV10,
+		ConfigID: id, URL: "http://192.0.2.1/" + id, Origin: "http://192.0.2.1", Version: a2a.PushV10,
 		Seal: func(a2a.ID) ([]byte, []byte, error) { return nil, nil, nil },
 	}
 }

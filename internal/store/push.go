@@ -20,7 +20,7 @@ type NewPush struct {
 	URL      string
 	Origin   string
 	Schemes  []string
-	Version  int16 // generation of the client: PushV03 or PushV10
+	Version  int16 // of the payloads: a2a.PushV03 or a2a.PushV10
 	Seal     func(row a2a.ID) (token, credentials []byte, err error)
 	// SealURL returns the URL without its query, and the query sealed; nil keeps the URL as it is.
 	SealURL func(row a2a.ID) (url string, query []byte, err error)
@@ -44,12 +44,6 @@ type PushSecrets struct {
 	Credentials []byte
 	Query       []byte
 }
-
-// Generations of a webhook's client, as stored.
-const (
-	PushV03 int16 = 3
-	PushV10 int16 = 10
-)
 
 // Push is a webhook as its client may see it: without secrets, of which the query of its URL is one.
 type Push struct {

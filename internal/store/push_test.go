@@ -18,7 +18,7 @@ const hook = "https://hooks.example:443"
 // sees what they were bound to.
 func newPush(id string) store.NewPush {
 	return store.NewPush{
-		ConfigID: id, URL: hook + "/" + id, Origin: hook, Schemes: []string{"Bearer"}, Version: store.PushV03,
+		ConfigID: id, URL: hook + "/" + id, Origin: hook, Schemes: []string{"Bearer"}, Version: a2a.PushV03,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) {
 			return []byte("token of " + row.String()), []byte("credentials of " + row.String()), nil
 		},

@@ -181,7 +181,7 @@ func TestTaskWithAWebhookWaitsInTheQueue(t *testing.T) {
 	r := &room{}
 	f := newFixture(t, withRoom(r))
 	in := submission("hello")
-	in.Push = &store.NewPush{ConfigID: "default", URL: "https://example.com/hook", Origin: "https://example.com", Version: store.PushV03,
+	in.Push = &store.NewPush{ConfigID: "default", URL: "https://example.com/hook", Origin: "https://example.com", Version: a2a.PushV03,
 		Seal: func(a2a.ID) ([]byte, []byte, error) { return nil, nil, nil }}
 	f.submit(in)
 	if len(r.asked) != 0 {

@@ -63,7 +63,7 @@ func TestDecode(t *testing.T) {
 			"pushNotificationConfig":{"url":"https://h/x","id":"p","token":"t","authentication":{"schemes":["Bearer"],"credentials":"c"}}}}`,
 			send(func(op *a2a.SendMessage) {
 				op.Blocking, op.HistoryLength, op.AcceptedModes = false, pointer(0), []string{"text/plain", "*/*"}
-				op.Push = &a2a.PushConfig{ID: "p", URL: "https://h/x", Token: "t", Schemes: []string{"Bearer"}, Credentials: "c"}
+				op.Push = &a2a.PushConfig{ID: "p", URL: "https://h/x", Version: a2a.PushV03, Token: "t", Schemes: []string{"Bearer"}, Credentials: "c"}
 			})},
 		{"message/send", `{"message":` + hello + `,"configuration":{"blocking":null,"historyLength":null,"acceptedOutputModes":null,"pushNotificationConfig":null}}`,
 			send(func(*a2a.SendMessage) {})},
@@ -73,7 +73,7 @@ func TestDecode(t *testing.T) {
 		{"tasks/cancel", `{"id":"x","metadata":{"a":[1e400]}}`, &a2a.CancelTask{ID: "x", Metadata: a2a.Raw(`{"a":[1e400]}`)}},
 		{"tasks/resubscribe", `{"id":"x"}`, &a2a.Subscribe{ID: "x", EndedOK: true, StreamRules: toTheLast}},
 		{"tasks/pushNotificationConfig/set", `{"taskId":"x","pushNotificationConfig":{"url":"https://h"}}`,
-			&a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h"}}},
+			&a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h", Version: a2a.PushV03}}},
 		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, &a2a.GetPushConfig{TaskID: "x"}},
 		{"tasks/pushNotificationConfig/get", `{"id":"x","pushNotificationConfigId":"p"}`, &a2a.GetPushConfig{TaskID: "x", ConfigID: "p"}},
 		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, &a2a.ListPushConfigs{TaskID: "x"}},

@@ -103,7 +103,7 @@ func TestPushConfigRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := a2atest.PushConfig().Draw(t, "config")
-		c.Token, c.Credentials = "", "" // never written
+		c.Version, c.Token, c.Credentials = a2a.PushV03, "", "" // the codec sets the version; secrets are never written
 		op, err := codec.Decode("tasks/pushNotificationConfig/set", codec.AppendPushConfig(nil, "x", &c))
 		if err != nil {
 			t.Fatal(err)

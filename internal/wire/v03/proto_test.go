@@ -93,7 +93,7 @@ func TestProtoSend(t *testing.T) {
 		`{"message":` + message + `,"configuration":{"blocking":true,"historyLength":0}}`:    {Blocking: true},
 		`{"message":` + message + `,"configuration":{"history_length":"3"}}`:                 {HistoryLength: &n},
 		`{"message":` + message + `,"configuration":{"acceptedOutputModes":["a/b"]}}`:        {AcceptedModes: []string{"a/b"}},
-		`{"message":` + message + `,"configuration":{"push_notification":{"url":"u"}}}`:      {Push: &a2a.PushConfig{URL: "u"}},
+		`{"message":` + message + `,"configuration":{"push_notification":{"url":"u"}}}`:      {Push: &a2a.PushConfig{URL: "u", Version: a2a.PushV03}},
 		`{"message":{"message_id":"m","role":1,"parts":[{"text":"hi"}]},"metadata":{"a":1}}`: {Blocking: true, Metadata: a2a.Raw(`{"a":1}`)},
 	} {
 		op, err := proto.Decode("message/send", []byte(params))
@@ -145,7 +145,7 @@ func TestProtoBadParams(t *testing.T) {
 func TestProtoResources(t *testing.T) {
 	t.Parallel()
 	n := 2
-	push := a2a.PushConfig{ID: "p", URL: "u"}
+	push := a2a.PushConfig{ID: "p", URL: "u", Version: a2a.PushV03}
 	for _, tc := range []struct {
 		method, params string
 		want           a2a.Op

@@ -118,6 +118,7 @@ func (d *decoder) pushSet(params []byte) a2a.Op {
 func (d *decoder) pushConfig(v []byte) a2a.PushConfig {
 	d.Enter("pushNotificationConfig", -1)
 	c, m := d.PushConfig(v, "schemes")
+	c.Version = a2a.PushV03
 	if m.Authentication && !d.Proto { // in ProtoJSON a list that is absent is an empty one
 		d.Need("authentication.schemes", m.Scheme)
 	}

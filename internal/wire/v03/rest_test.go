@@ -60,7 +60,7 @@ func TestRESTReadsBothDialects(t *testing.T) {
 func TestREST(t *testing.T) {
 	t.Parallel()
 	two := 2
-	push := &a2a.SetPushConfig{TaskID: "t", Config: a2a.PushConfig{ID: "p", URL: "u"}}
+	push := &a2a.SetPushConfig{TaskID: "t", Config: a2a.PushConfig{ID: "p", URL: "u", Version: a2a.PushV03}}
 	for _, tc := range []struct {
 		action wire.Action
 		query  string

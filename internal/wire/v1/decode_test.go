@@ -43,7 +43,7 @@ func TestDecode(t *testing.T) {
 		return op
 	}
 	asIs := func(*a2a.SendMessage) {}
-	hook := &a2a.PushConfig{ID: "p", URL: "https://h/x", Token: "t", Schemes: []string{"Bearer"}, Credentials: "c"}
+	hook := &a2a.PushConfig{ID: "p", URL: "https://h/x", Version: a2a.PushV10, Token: "t", Schemes: []string{"Bearer"}, Credentials: "c"}
 	for _, tc := range []struct {
 		method, params string
 		want           a2a.Op
@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 		{"ListTasks", `{"status":0}`, &a2a.ListTasks{}},
 		{"ListTasks", `{"status":7,"pageSize":1.0e2}`, &a2a.ListTasks{State: a2a.StateRejected, PageSize: 100}},
 		{"ListTasks", `{"status":"TASK\u005fSTATE_FAILED"}`, &a2a.ListTasks{State: a2a.StateFailed}},
-		{"CreateTaskPushNotificationConfig", `{"taskId":"x","url":"https://h"}`, &a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h"}}},
+		{"CreateTaskPushNotificationConfig", `{"taskId":"x","url":"https://h"}`, &a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h", Version: a2a.PushV10}}},
 		{"CreateTaskPushNotificationConfig", `{"task_id":"x","id":"p","url":"https://h/x","token":"t","authentication":{"scheme":"Bearer","credentials":"c"}}`,
 			&a2a.SetPushConfig{TaskID: "x", Config: *hook}},
 		{"GetTaskPushNotificationConfig", `{"taskId":"x","id":"p"}`, &a2a.GetPushConfig{TaskID: "x", ConfigID: "p"}},

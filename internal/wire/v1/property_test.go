@@ -102,7 +102,7 @@ func TestPushConfigRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c := a2atest.PushConfig().Draw(t, "config")
-		c.Token, c.Credentials = "", "" // never written
+		c.Version, c.Token, c.Credentials = a2a.PushV10, "", "" // the codec sets the version; secrets are never written
 		c.Schemes = c.Schemes[:min(len(c.Schemes), 1)]
 		op, err := codec.Decode("CreateTaskPushNotificationConfig", codec.AppendPushConfig(nil, "x", &c))
 		if err != nil {

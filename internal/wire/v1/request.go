@@ -163,6 +163,7 @@ func (d *decoder) pushCreate(params []byte) a2a.Op {
 
 func (d *decoder) pushConfig(v []byte) (a2a.PushConfig, decode.PushMembers) {
 	c, m := d.PushConfig(v, "scheme")
+	c.Version = a2a.PushV10
 	if m.Authentication {
 		c.Schemes = []string{d.Name("authentication.scheme", m.Scheme, d.Limits.IDBytes)}
 	}
