@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // ActionsCmd is `a2ad actions`.
@@ -59,7 +61,7 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"TIME", "ACTOR", "ACTION", "TENANT/OWNER", "TASK", "DETAIL"}
-		err = printRows(app, c.json(), head, rows, func(r actionRow) []string {
+		err = term.Rows(&app.Console, c.json(), head, rows, func(r actionRow) []string {
 			detail := string(r.Detail)
 			if detail == "{}" {
 				detail = ""
@@ -68,7 +70,7 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 			if r.Tenant != "" || r.Owner != "" {
 				whose = strings.TrimSuffix(r.Tenant+"/"+r.Owner, "/")
 			}
-			return []string{moment(r.At), cell(r.Actor), cell(r.Action), cell(whose), cell(r.TaskID), cell(detail)}
+			return []string{term.Moment(r.At), term.Cell(r.Actor), term.Cell(r.Action), term.Cell(whose), term.Cell(r.TaskID), term.Cell(detail)}
 		})
 		if err == nil && len(rows) == c.Limit && !c.json() {
 			fmt.Fprintf(app.Stderr, "the next page: --before %d\n", rows[len(rows)-1].ID)

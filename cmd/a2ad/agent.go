@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // AgentCmd is `a2ad agent`.
@@ -76,7 +77,7 @@ func (c *AgentCheckCmd) Run(app *App) error {
 		}
 	}
 	if !c.json() && faults+warnings > 0 {
-		fmt.Fprintf(app.Stdout, "%s in %s\n", painter(app.Color).bold(count(faults, "fault")+", "+count(warnings, "warning")), count(len(files), "file"))
+		fmt.Fprintf(app.Stdout, "%s in %s\n", app.Paint().Bold(term.Count(faults, "fault")+", "+term.Count(warnings, "warning")), term.Count(len(files), "file"))
 	}
 	if faults > 0 {
 		return &exitError{code: exitFailure}
@@ -84,33 +85,26 @@ func (c *AgentCheckCmd) Run(app *App) error {
 	return nil
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // print shows what is to be said of one file; to a person with the lines of the file that are meant.
 func (c *AgentCheckCmd) print(app *App, lines []checkedLine) error {
-	p := painter(app.Color)
+	p := app.Paint()
 	var source []string
 	for _, l := range lines {
 		switch {
 		case c.json():
-			if err := printJSON(app.Stdout, l); err != nil {
+			if err := term.JSON(app.Stdout, l); err != nil {
 				return err
 			}
 			continue
 		case l.Level == "ok":
-			fmt.Fprintf(app.Stdout, "%s: %s, agent %s\n", l.Path, p.sgr("32", "ok"), l.Agent)
+			fmt.Fprintf(app.Stdout, "%s: %s, agent %s\n", l.Path, p.SGR("32", "ok"), l.Agent)
 			continue
 		}
 		at, colour := l.Path, map[string]string{"fault": "1;31", "warning": "1;33"}[l.Level]
 		if l.Line > 0 {
 			at = fmt.Sprintf("%s:%d", l.Path, l.Line)
 		}
-		fmt.Fprintf(app.Stdout, "%s: %s: %s\n", p.bold(at), p.sgr(colour, l.Level), harmless(l.Text))
+		fmt.Fprintf(app.Stdout, "%s: %s: %s\n", p.Bold(at), p.SGR(colour, l.Level), term.Blank(l.Text))
 		if !app.Terminal || l.Line == 0 {
 			continue
 		}
@@ -118,7 +112,7 @@ func (c *AgentCheckCmd) print(app *App, lines []checkedLine) error {
 			source = append([]string{""}, sourceLines(l.Path)...)
 		}
 		if l.Line < len(source) {
-			fmt.Fprintln(app.Stdout, p.dim(fmt.Sprintf("%5d │ %s", l.Line, source[l.Line])))
+			fmt.Fprintln(app.Stdout, p.Dim(fmt.Sprintf("%5d │ %s", l.Line, source[l.Line])))
 		}
 	}
 	return nil
@@ -132,22 +126,12 @@ func sourceLines(path string) []string {
 	}
 	lines := strings.Split(strings.ToValidUTF8(string(data), "\uFFFD"), "\n")
 	for i, l := range lines {
-		lines[i] = harmless(l)
+		lines[i] = term.Blank(l)
 		if r := []rune(l); len(r) > 160 {
-			lines[i] = harmless(string(r[:160])) + "…"
+			lines[i] = term.Blank(string(r[:160])) + "…"
 		}
 	}
 	return lines
-}
-
-// harmless takes out what would steer a terminal.
-func harmless(line string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, line)
 }
 
 // missing returns what an agent needs that this machine does not have.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // APIKeyCmd is `a2ad apikey`.
@@ -71,12 +72,12 @@ func (c *APIKeyCreateCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		if c.json() {
-			return printJSON(app.Stdout, key)
+			return term.JSON(app.Stdout, key)
 		}
 		w := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
-		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nagents\t%s\n", key.ID, cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), keyAgents(key.Agents))
+		fmt.Fprintf(w, "id\t%s\ncaller\t%s\nscopes\t%s\nagents\t%s\n", key.ID, term.Cell(key.Tenant+"/"+key.Owner), strings.Join(key.Scopes, ","), keyAgents(key.Agents))
 		if key.ExpiresAt != nil {
-			fmt.Fprintf(w, "expires\t%s\n", moment(*key.ExpiresAt))
+			fmt.Fprintf(w, "expires\t%s\n", term.Moment(*key.ExpiresAt))
 		}
 		fmt.Fprintf(w, "key\t%s\n", key.Key)
 		if err := w.Flush(); err != nil {
@@ -110,10 +111,10 @@ func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"KEY", "TENANT/OWNER", "SCOPES", "AGENTS", "NAME", "CREATED", "LAST USED", "EXPIRES", "REVOKED"}
-		return printRows(app, c.json(), head, rows, func(r keyRow) []string {
+		return term.Rows(&app.Console, c.json(), head, rows, func(r keyRow) []string {
 			return []string{
-				r.ID, cell(r.Tenant + "/" + r.Owner), cell(strings.Join(r.Scopes, ",")), cell(keyAgents(r.Agents)), cell(r.Name),
-				moment(r.CreatedAt), momentOf(r.LastUsedAt), momentOf(r.ExpiresAt), momentOf(r.RevokedAt),
+				r.ID, term.Cell(r.Tenant + "/" + r.Owner), term.Cell(strings.Join(r.Scopes, ",")), term.Cell(keyAgents(r.Agents)), term.Cell(r.Name),
+				term.Moment(r.CreatedAt), term.MomentOf(r.LastUsedAt), term.MomentOf(r.ExpiresAt), term.MomentOf(r.RevokedAt),
 			}
 		})
 	})
@@ -135,7 +136,7 @@ func (c *APIKeyRevokeCmd) Run(ctx context.Context, app *App) error {
 				return err
 			}
 			if c.json() {
-				return printJSON(app.Stdout, row)
+				return term.JSON(app.Stdout, row)
 			}
 			_, err = fmt.Fprintf(app.Stdout, "%s revoked\n", row.ID)
 			return err

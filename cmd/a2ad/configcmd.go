@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // ConfigCmd is `a2ad config`.
@@ -109,7 +111,7 @@ func configJSON(app *App) error {
 		if shown := v.shown(); shown != "" {
 			line.Value = &shown
 		}
-		if err := printJSON(app.Stdout, line); err != nil {
+		if err := term.JSON(app.Stdout, line); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 )
 
 // dbOperator is the operator on a database. It tells running servers what it changed.

@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // DoctorCmd is `a2ad doctor`.
@@ -116,7 +117,7 @@ func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 const doctorIndent = 23
 
 func (c *DoctorCmd) show(app *App, all findings) error {
-	p, counts := painter(app.Color), map[string]int{}
+	p, counts := app.Paint(), map[string]int{}
 	colour := map[string]string{levelOK: "32", levelNote: "36", levelWarning: "1;33", levelFault: "1;31"}
 	for _, x := range all {
 		counts[x.Level]++
@@ -124,19 +125,19 @@ func (c *DoctorCmd) show(app *App, all findings) error {
 			continue
 		}
 		if c.json() {
-			if err := printJSON(app.Stdout, x); err != nil {
+			if err := term.JSON(app.Stdout, x); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(app.Stdout, "%s%s  %-12s  %s\n", p.sgr(colour[x.Level], x.Level), strings.Repeat(" ", len(levelWarning)-len(x.Level)), x.Check, wrap(cell(x.Text), doctorIndent, app.width()))
+		fmt.Fprintf(app.Stdout, "%s%s  %-12s  %s\n", p.SGR(colour[x.Level], x.Level), strings.Repeat(" ", len(levelWarning)-len(x.Level)), x.Check, term.Wrap(term.Cell(x.Text), doctorIndent, app.Width()))
 		if x.Fix != "" {
 			// Not wrapped: it is copied.
-			fmt.Fprintf(app.Stdout, "%*s%s\n", doctorIndent, "", p.dim(cell(x.Fix)))
+			fmt.Fprintf(app.Stdout, "%*s%s\n", doctorIndent, "", p.Dim(term.Cell(x.Fix)))
 		}
 	}
 	if !c.json() {
-		if _, err := fmt.Fprintln(app.Stdout, p.bold(count(counts[levelFault], "fault")+", "+count(counts[levelWarning], "warning"))); err != nil {
+		if _, err := fmt.Fprintln(app.Stdout, p.Bold(term.Count(counts[levelFault], "fault")+", "+term.Count(counts[levelWarning], "warning"))); err != nil {
 			return err
 		}
 	}
@@ -170,7 +171,7 @@ func (c *DoctorCmd) checkAgents(app *App, f *findings) {
 			f.warn("agents", "", "%s", x)
 		}
 	}
-	f.okUnless(begin, "agents", "%s without a fault", count(len(files), "agent file"))
+	f.okUnless(begin, "agents", "%s without a fault", term.Count(len(files), "agent file"))
 }
 
 func (c *DoctorCmd) checkDatabase(ctx context.Context, app *App, url string, f *findings) {
@@ -222,7 +223,7 @@ func (c *DoctorCmd) judgeSealed(ring seal.Ring, sealed []store.Sealed, f *findin
 	begin, secrets := f.sofar(), int64(0)
 	for _, s := range sealed {
 		secrets += s.Secrets
-		what := count(int(s.Secrets), "secret")
+		what := term.Count(int(s.Secrets), "secret")
 		switch err := push.Opens(ring, s); {
 		case ring.Empty():
 			f.fault("keys", "Set A2AD_KEYS as on the servers.", "%s sealed with key %s, and A2AD_KEYS is not set", what, s.KeyID)

@@ -17,6 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // levels are the findings of `a2ad doctor -o json`, as "level check", with their texts.
@@ -321,7 +322,7 @@ func TestDoctorScreens(t *testing.T) {
 		var f findings
 		c.judge(in, &f)
 		var out strings.Builder
-		code := finish(t.Context(), &App{Stdout: &out}, c.show(&App{Stdout: &out, Color: colour}, f))
+		code := finish(t.Context(), &App{}, c.show(&App{Console: term.Console{Stdout: &out, Color: colour}}, f))
 		text := strings.Replace(out.String(), fmt.Sprintf("version %d\n", in.Schema), "version N\n", 1)
 		golden(t, map[bool]string{false: "doctor", true: "doctor-colours"}[colour], fmt.Sprintf("%s[exit code %d]\n", text, code))
 	}

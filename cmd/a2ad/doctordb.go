@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // judge says what is right and wrong with a database.
@@ -16,7 +17,7 @@ func (c *DoctorCmd) judge(in *store.Inspection, f *findings) {
 		f.fault("version", "Move the data to PostgreSQL 15 or newer.", "PostgreSQL %s is too old", in.VersionText)
 		return
 	}
-	f.ok("database", "PostgreSQL %s, database %s, login %s, %s away", in.VersionText, in.Database, in.Login, showDuration(in.RoundTrip))
+	f.ok("database", "PostgreSQL %s, database %s, login %s, %s away", in.VersionText, in.Database, in.Login, term.Duration(in.RoundTrip))
 	for _, look := range []func(*store.Inspection, *findings){
 		judgeWritable, judgeDurability, judgeArchiver, judgeVacuum, judgeTimeouts, judgeText, judgeClock, judgeSchema, judgeRoles, judgeRights,
 		judgePooler, judgeSessions, judgeBloat,
@@ -65,7 +66,7 @@ func reset(name string, in *store.Inspection) string {
 
 func judgeArchiver(in *store.Inspection, f *findings) {
 	if a := in.Archiver; a.Failing {
-		f.warn("archive", "The log of PostgreSQL says what archive_command does.", "no WAL has been archived for %s (%s fails, %d failures in all): the disk fills, and a restore ends there", showDuration(a.Quiet), a.WAL, a.Failures)
+		f.warn("archive", "The log of PostgreSQL says what archive_command does.", "no WAL has been archived for %s (%s fails, %d failures in all): the disk fills, and a restore ends there", term.Duration(a.Quiet), a.WAL, a.Failures)
 	}
 }
 
@@ -149,9 +150,9 @@ func judgeClock(in *store.Inspection, f *findings) {
 	const fix = "Let both machines follow NTP."
 	switch {
 	case skew > time.Minute:
-		f.fault("clock", fix, "the clock of the database is %s %s this machine's: retention, signed webhooks and JWTs go by the wrong time", showDuration(in.ClockAhead.Abs()), way)
+		f.fault("clock", fix, "the clock of the database is %s %s this machine's: retention, signed webhooks and JWTs go by the wrong time", term.Duration(in.ClockAhead.Abs()), way)
 	case skew > time.Second:
-		f.warn("clock", fix, "the clock of the database is %s %s this machine's", showDuration(in.ClockAhead.Abs()), way)
+		f.warn("clock", fix, "the clock of the database is %s %s this machine's", term.Duration(in.ClockAhead.Abs()), way)
 	default:
 		f.ok("clock", "the clocks of the database and of this machine agree")
 	}
@@ -279,11 +280,11 @@ func judgeSessions(in *store.Inspection, f *findings) {
 	begin := f.sofar()
 	const end = "Find out what it does, then SELECT pg_terminate_backend(%d)"
 	for _, t := range in.IdleInTx {
-		f.warn("sessions", fmt.Sprintf(end, t.PID), "process %d (%s, %s) is idle in a transaction for %s: it keeps dead rows and locks", t.PID, t.Login, t.Application, showDuration(t.For))
+		f.warn("sessions", fmt.Sprintf(end, t.PID), "process %d (%s, %s) is idle in a transaction for %s: it keeps dead rows and locks", t.PID, t.Login, t.Application, term.Duration(t.For))
 	}
 	for _, t := range in.Transactions {
 		if !slices.ContainsFunc(in.IdleInTx, func(i store.OpenTransaction) bool { return i.PID == t.PID }) {
-			f.warn("sessions", fmt.Sprintf(end, t.PID), "process %d (%s, %s) is in one transaction for %s", t.PID, t.Login, t.Application, showDuration(t.For))
+			f.warn("sessions", fmt.Sprintf(end, t.PID), "process %d (%s, %s) is in one transaction for %s", t.PID, t.Login, t.Application, term.Duration(t.For))
 		}
 	}
 	for _, h := range in.Holders {
@@ -316,7 +317,7 @@ func judgeBloat(in *store.Inspection, f *findings) {
 			most = max(50_000, 2*t.Rows)
 		}
 		if t.Dead > most {
-			f.warn("dead rows", "VACUUM (ANALYZE) "+t.Schema+"."+t.Name+"; if that removes none, end what keeps them", "%s.%s has %d dead rows beside %d (%s)", t.Schema, t.Name, t.Dead, t.Rows, showBytes(t.Bytes))
+			f.warn("dead rows", "VACUUM (ANALYZE) "+t.Schema+"."+t.Name+"; if that removes none, end what keeps them", "%s.%s has %d dead rows beside %d (%s)", t.Schema, t.Name, t.Dead, t.Rows, term.Size(t.Bytes))
 		}
 	}
 	f.okUnless(begin, "dead rows", "no table is full of dead rows")
@@ -359,11 +360,11 @@ func (c *DoctorCmd) judgeConnections(in *store.Inspection, f *findings) {
 	}
 	switch need := each * servers; {
 	case need > room:
-		f.fault("connections", fix, "%s (%s) need %d connections, and %s leaves %d", count(servers, "server"), seen, need, limit, room)
+		f.fault("connections", fix, "%s (%s) need %d connections, and %s leaves %d", term.Count(servers, "server"), seen, need, limit, room)
 	case need+each+others > room:
-		f.warn("connections", fix, "%s (%s) need %d connections and others have %d; %s leaves %d, which is no room for one server more while one is replaced", count(servers, "server"), seen, need, others, limit, room)
+		f.warn("connections", fix, "%s (%s) need %d connections and others have %d; %s leaves %d, which is no room for one server more while one is replaced", term.Count(servers, "server"), seen, need, others, limit, room)
 	default:
-		f.ok("connections", "%s (%s), %d connections each, others have %d, room for %d", count(servers, "server"), seen, each, others, room)
+		f.ok("connections", "%s (%s), %d connections each, others have %d, room for %d", term.Count(servers, "server"), seen, each, others, room)
 	}
 	for _, r := range in.Replicas {
 		if !r.Listens {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 const lookTimeout = 5 * time.Second
@@ -73,7 +75,7 @@ func (c *DoctorCmd) checkAdmin(ctx context.Context, f *findings) {
 	case err != nil:
 		f.fault("admin", "See whether it is a2ad that listens there, and what its log says.", "%s does not answer: %s", at, err)
 	case status != http.StatusOK:
-		f.fault("admin", "", "the server at %s is not ready: %d %s", at, status, shorten(strings.TrimSpace(body), 200))
+		f.fault("admin", "", "the server at %s is not ready: %d %s", at, status, term.Shorten(strings.TrimSpace(body), 200))
 	default:
 		f.ok("admin", "the server at %s is ready", at)
 	}

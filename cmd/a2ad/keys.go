@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // KeysCmd is `a2ad keys`.
@@ -44,7 +45,7 @@ func (c *KeysRewrapCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		if c.json() {
-			return printJSON(app.Stdout, rewrapped{Sealed: n, Key: c.Keys.IDs()[0]})
+			return term.JSON(app.Stdout, rewrapped{Sealed: n, Key: c.Keys.IDs()[0]})
 		}
 		_, err = fmt.Fprintf(app.Stdout, "%d webhooks and keys sealed with %s\n", n, c.Keys.IDs()[0])
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // main holds a ballast: memory that nobody touches, so that it takes none, but that counts when the
@@ -62,17 +63,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // App is what a command gets from the process that it runs in.
 type App struct {
-	Stdin   io.Reader
-	Stdout  io.Writer
-	Stderr  io.Writer
+	term.Console
 	Environ []string // of the process, for the commands that agents run; without our secrets
-
-	Terminal   bool // stdout is one
-	Asks       bool // somebody can be asked: stdin and stderr are terminals
-	Color      bool // stdout is a terminal and nobody asked for plain text
-	ColorNotes bool // the same of stderr
-
-	columns, lines int // of the terminal, if it is not to be asked
 
 	openOperator func(ctx context.Context, url string) (operator, error)
 	hangups      func() (signals <-chan os.Signal, stop func())
@@ -86,12 +78,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	env := readEnviron(environ)
 	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
 	app := &App{
-		Stdin: stdin, Stdout: onTerminal(stdout), Stderr: onTerminal(stderr),
-		Environ:    env.withoutSecrets(environ),
-		Terminal:   isTerminal(stdout),
-		Asks:       isTerminal(stdin) && isTerminal(stderr),
-		Color:      isTerminal(stdout) && !plain,
-		ColorNotes: isTerminal(stderr) && !plain,
+		Console: term.Open(stdin, stdout, stderr, plain),
+		Environ: env.withoutSecrets(environ),
 
 		openOperator: openOperator,
 		hangups:      hangups,
@@ -113,7 +101,7 @@ func finish(ctx context.Context, app *App, err error) int {
 		coded = &exitError{exitFailure, err}
 	}
 	if coded.err != nil {
-		fmt.Fprintln(app.Stderr, "a2ad: "+printable(a2a.Explain(coded.err)))
+		fmt.Fprintln(app.Stderr, "a2ad: "+term.Printable(a2a.Explain(coded.err)))
 	}
 	return coded.code
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -54,7 +55,9 @@ func (i *invocation) run(t *testing.T, args ...string) {
 func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, args ...string) string {
 	t.Helper()
 	var both bytes.Buffer
-	app := &App{Stdin: strings.NewReader(""), Stdout: &both, Stderr: &both, Terminal: true, openOperator: openOperator}
+	app := &App{openOperator: openOperator, Console: term.Console{
+		Stdin: strings.NewReader(""), Stdout: &both, Stderr: &both, Terminal: true,
+	}}
 	if set != nil {
 		set(app)
 	}
@@ -188,7 +191,7 @@ func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
 	var out strings.Builder
 	logs := Logs{LogFormat: "json"}
 	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
-	log := logs.Logger(&App{Stderr: &out})
+	log := logs.Logger(&App{Console: term.Console{Stderr: &out}})
 	log.Warn("claim", "err", err)
 	log.WithGroup("run").With("err", err).Warn("claim")
 	log.Warn("claim", slog.Group("run", "err", err))
@@ -236,3 +239,17 @@ func TestInterrupted(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// TestErrorsOfOthersDoNotSteerTheTerminal: an error may quote a server.
+func TestErrorsOfOthersDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	var notes bytes.Buffer
+	finish(t.Context(), &App{Console: term.Console{Stderr: &notes}}, &exitError{exitFailure, errorOf("no\x1b[2J\u009b")})
+	if got := notes.String(); got != "a2ad: no\ufffd[2J\ufffd\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+type errorOf string
+
+func (e errorOf) Error() string { return string(e) }

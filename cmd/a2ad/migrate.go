@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // MigrateCmd is `a2ad migrate`.
@@ -31,16 +32,13 @@ func (*MigrateUpCmd) Help() string {
 // Run migrates and shows what the database is then.
 func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateUp(ctx, url, app.note); err != nil {
+		if err := store.MigrateUp(ctx, url, app.Note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)
 		return err
 	})
 }
-
-// note tells whoever runs a command what it waits for.
-func (a *App) note(text string) { fmt.Fprintln(a.Stderr, text) }
 
 // MigrateDownCmd is `a2ad migrate down`.
 type MigrateDownCmd struct {
@@ -60,7 +58,7 @@ func (c *MigrateDownCmd) Validate() error {
 // Run takes one step back.
 func (c *MigrateDownCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateDown(ctx, url, app.note); err != nil {
+		if err := store.MigrateDown(ctx, url, app.Note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)
@@ -112,7 +110,7 @@ func showMigrations(ctx context.Context, app *App, out Output, url string) (miss
 			rows[i].Applied = &steps[i].Applied
 		}
 	}
-	return missing, printRows(app, out.json(), []string{"VERSION", "STEP", "APPLIED"}, rows, func(r migrationRow) []string {
-		return []string{strconv.FormatInt(r.Version, 10), r.Name, momentOf(r.Applied)}
+	return missing, term.Rows(&app.Console, out.json(), []string{"VERSION", "STEP", "APPLIED"}, rows, func(r migrationRow) []string {
+		return []string{strconv.FormatInt(r.Version, 10), r.Name, term.MomentOf(r.Applied)}
 	})
 }

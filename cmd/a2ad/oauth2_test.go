@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )

@@ -24,6 +24,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // fakeOperator stands where the database will be.
@@ -433,7 +434,7 @@ func TestOutputFailure(t *testing.T) {
 		{"version"}, {"version", "-o", "json"}, {"task", "ls"}, {"task", "ls", "-o", "json"}, {"task", "show", taskID, "-o", "json"},
 		{"task", "cancel", taskID}, {"apikey", "ls"}, {"apikey", "create", "--tenant", "t", "--owner", "o"}, {"task", "watch", taskID, "-o", "json"},
 	} {
-		app := &App{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}
+		app := &App{Console: term.Console{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}}
 		op.use(app)
 		if code := finish(t.Context(), app, runCommand(t.Context(), app, args, readEnviron(onDatabase))); code != exitFailure {
 			t.Errorf("%v: exit code %d", args, code)
@@ -567,7 +568,7 @@ func TestPurgeAsks(t *testing.T) {
 			op := &fakeOperator{}
 			golden(t, "task-purge-ask-"+tc.name, screenful(t, t.Context(), func(app *App) {
 				op.use(app)
-				app.Asks, app.Stdin = tc.asks, strings.NewReader(tc.answer)
+				app.CanAsk, app.Stdin = tc.asks, strings.NewReader(tc.answer)
 			}, onDatabase, tc.args...))
 			if len(op.purged) != tc.purged {
 				t.Errorf("purged %+v", op.purged)
@@ -596,7 +597,7 @@ func TestPurgeIsInterruptedWhileItAsks(t *testing.T) {
 	defer close(in.end)
 	golden(t, "task-purge-ask-interrupted", screenful(t, ctx, func(app *App) {
 		op.use(app)
-		app.Asks, app.Stdin = true, in
+		app.CanAsk, app.Stdin = true, in
 	}, onDatabase, "task", "purge", taskID))
 	if len(op.purged) != 0 {
 		t.Errorf("purged %+v", op.purged)
@@ -620,7 +621,7 @@ func TestTaskLsWatch(t *testing.T) {
 			op := &fakeOperator{stop: cancel, lists: 3}
 			golden(t, "task-ls-watch-"+tc.name, screenful(t, ctx, func(app *App) {
 				op.use(app)
-				app.Terminal, app.lines = tc.terminal, tc.lines
+				app.Terminal, app.Lines = tc.terminal, tc.lines
 			}, onDatabase, append([]string{"task", "ls", "--watch", "--every", "100ms"}, tc.args...)...))
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // PushCmd is `a2ad push`.
@@ -87,10 +89,10 @@ func (c *PushLsCmd) Run(ctx context.Context, app *App) error {
 			defer fmt.Fprintf(app.Stderr, "the next page: --before %s\n", rows[len(rows)-1].ID)
 		}
 		head := []string{"WEBHOOK", "TASK", "ID", "TENANT/OWNER", "STATE", "SETTLED", "NEXT TRY", "URL", "REASON"}
-		return printRows(app, c.json(), head, rows, func(r pushRow) []string {
+		return term.Rows(&app.Console, c.json(), head, rows, func(r pushRow) []string {
 			return []string{
-				r.ID, r.TaskID, cell(r.ConfigID), cell(r.Tenant + "/" + r.Owner), r.show(), fmt.Sprintf("%d/%d", r.Cursor, r.Head),
-				r.next(), cell(r.URL), cell(r.Reason),
+				r.ID, r.TaskID, term.Cell(r.ConfigID), term.Cell(r.Tenant + "/" + r.Owner), r.show(), fmt.Sprintf("%d/%d", r.Cursor, r.Head),
+				r.next(), term.Cell(r.URL), term.Cell(r.Reason),
 			}
 		})
 	})
@@ -102,9 +104,9 @@ func (r *pushRow) next() string {
 	case r.NextAttemptAt == nil || r.DeletedAt != nil || r.State != "active" || r.DisabledAt != nil:
 		return "-"
 	case r.OpenUntil != nil && r.OpenUntil.After(*r.NextAttemptAt):
-		return momentOf(r.OpenUntil)
+		return term.MomentOf(r.OpenUntil)
 	}
-	return momentOf(r.NextAttemptAt)
+	return term.MomentOf(r.NextAttemptAt)
 }
 
 // show says in one word what a webhook does.
@@ -139,13 +141,13 @@ func (c *PushAttemptsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		head := []string{"STARTED", "EVENTS", "TRY", "TRIGGER", "OUTCOME", "STATUS", "MS", "REASON"}
-		return printRows(app, c.json(), head, rows, func(r pushTryRow) []string {
+		return term.Rows(&app.Console, c.json(), head, rows, func(r pushTryRow) []string {
 			status := "-"
 			if r.Status != 0 {
 				status = strconv.Itoa(r.Status)
 			}
 			return []string{
-				moment(r.StartedAt), fmt.Sprintf("%d-%d", r.From+1, r.Seq), strconv.Itoa(r.Attempt), r.Trigger, r.Outcome, status, strconv.FormatInt(r.Ms, 10), cell(r.Reason),
+				term.Moment(r.StartedAt), fmt.Sprintf("%d-%d", r.From+1, r.Seq), strconv.Itoa(r.Attempt), r.Trigger, r.Outcome, status, strconv.FormatInt(r.Ms, 10), term.Cell(r.Reason),
 			}
 		})
 	})
@@ -172,7 +174,7 @@ func (c *PushReplayCmd) Run(ctx context.Context, app *App) error {
 				return err
 			}
 			if c.json() {
-				return printJSON(app.Stdout, replayedPush{ID: id, Replayed: true})
+				return term.JSON(app.Stdout, replayedPush{ID: id, Replayed: true})
 			}
 			_, err := fmt.Fprintf(app.Stdout, "%s is delivered again\n", id)
 			return err
@@ -218,7 +220,7 @@ func (c *PushEnableCmd) Run(ctx context.Context, app *App) error {
 			return errNothingToEnable
 		}
 		if c.json() {
-			return printJSON(app.Stdout, enabledOrigin{Tenant: c.Tenant, Origin: c.Origin, Enabled: true})
+			return term.JSON(app.Stdout, enabledOrigin{Tenant: c.Tenant, Origin: c.Origin, Enabled: true})
 		}
 		_, err = fmt.Fprintf(app.Stdout, "%s is called again\n", c.Origin)
 		return err

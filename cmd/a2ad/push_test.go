@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // Webhooks reach no listener of this process, nor the addresses under which callers do.
@@ -55,9 +57,9 @@ func TestPushLsShowsTheDestinationsWait(t *testing.T) {
 		row  pushRow
 		want string
 	}{
-		{"its own delay", pushRow{State: "active", NextAttemptAt: &wait, OpenUntil: &retry}, moment(wait)},
-		{"the destination's wait", pushRow{State: "active", NextAttemptAt: &retry, OpenUntil: &wait}, moment(wait)},
-		{"no breaker", pushRow{State: "active", NextAttemptAt: &retry}, moment(retry)},
+		{"its own delay", pushRow{State: "active", NextAttemptAt: &wait, OpenUntil: &retry}, term.Moment(wait)},
+		{"the destination's wait", pushRow{State: "active", NextAttemptAt: &retry, OpenUntil: &wait}, term.Moment(wait)},
+		{"no breaker", pushRow{State: "active", NextAttemptAt: &retry}, term.Moment(retry)},
 		{"a disabled destination", pushRow{State: "active", NextAttemptAt: &retry, DisabledAt: &retry}, "-"},
 		{"dead", pushRow{State: "dead", NextAttemptAt: &retry}, "-"},
 		{"deleted", pushRow{State: "active", NextAttemptAt: &retry, DeletedAt: &retry}, "-"},

@@ -33,7 +33,7 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
 	"github.com/a2ad/a2ad/internal/workerapi"

@@ -21,6 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // SendCmd is `a2ad send`.
@@ -84,7 +85,7 @@ func (c *SendCmd) Run(ctx context.Context, app *App) error {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	s := &sending{
-		cmd: c, app: app, screen: newScreen(app),
+		cmd: c, app: app, screen: term.NewTranscript(&app.Console),
 		client: &client.Client{URL: c.agentURL(), APIKey: c.APIKey.Reveal(), HTTP: &http.Client{Transport: transport}},
 	}
 	var msg a2a.Message
@@ -195,7 +196,7 @@ type sending struct {
 	cmd    *SendCmd
 	app    *App
 	client *client.Client
-	screen *screen
+	screen *term.Transcript
 
 	taskID  string
 	lastID  string
@@ -220,7 +221,7 @@ func (s *sending) follow(ctx context.Context, taskID string) error {
 // cut tells once per outage; with JSON too, since stderr is for people.
 func (s *sending) cut(error, time.Duration) {
 	if !s.lost {
-		s.screen.note("connection lost, trying to take it up again")
+		s.screen.Note("connection lost, trying to take it up again")
 	}
 	s.lost = true
 }
@@ -234,7 +235,7 @@ func (s *sending) events(ctx context.Context, stream func(func(client.Event, err
 		failed = err
 		return err == nil
 	})
-	s.screen.endLine()
+	s.screen.EndLine()
 	switch {
 	case failed == nil:
 		return s.done()
@@ -269,20 +270,20 @@ func (s *sending) show(ev client.Event) error {
 	}
 	if s.lost {
 		s.lost = false
-		s.screen.note("connected again")
+		s.screen.Note("connected again")
 	}
 	if s.cmd.json() {
-		return printJSON(s.app.Stdout, eventLine{ev.ID, ev.Gap, ev.Raw})
+		return term.JSON(s.app.Stdout, eventLine{ev.ID, ev.Gap, ev.Raw})
 	}
 	switch ev.Kind {
 	case client.KindTask:
 		s.showTask(ev, first && !known)
 	case client.KindStatus:
-		s.screen.setState(ev.State, ev.Parts, ev.Metadata)
+		s.screen.State(ev.State, ev.Parts, ev.Metadata)
 	case client.KindArtifact:
-		s.screen.chunk(ev.Artifact, ev.Append, ev.LastChunk)
+		s.screen.Chunk(ev.Artifact, ev.Append, ev.LastChunk)
 	case client.KindMessage:
-		s.screen.parts(ev.Parts)
+		s.screen.Parts(ev.Parts)
 	}
 	return nil
 }
@@ -291,38 +292,36 @@ func (s *sending) show(ev client.Event) error {
 // the task is; one that begins or mends the following of a task shows what there is.
 func (s *sending) showTask(ev client.Event, first bool) {
 	if first {
-		s.screen.note("task %s", ev.TaskID)
+		s.screen.Note("task %s", ev.TaskID)
 		if !s.resumed {
-			s.screen.note("to follow it again: %s", s.command("--resume "+ev.TaskID))
+			s.screen.Note("to follow it again: %s", s.command("--resume "+ev.TaskID))
 		}
 	}
 	if ev.Gap {
-		s.screen.note("some events are missing here; this is the task as it is now")
+		s.screen.Note("some events are missing here; this is the task as it is now")
 	}
 	if s.resumed || ev.Gap {
-		s.screen.snapshot(ev.Artifacts)
+		s.screen.Artifacts(ev.Artifacts)
 	} else {
-		for _, a := range ev.Artifacts {
-			s.screen.seen[a.ID] = true // of earlier turns
-		}
+		s.screen.MarkSeen(ev.Artifacts)
 	}
-	s.screen.setState(ev.State, ev.Parts, nil)
+	s.screen.State(ev.State, ev.Parts, nil)
 }
 
 // done ends a stream that came to its end.
 func (s *sending) done() error {
 	if s.state == a2a.StateInputRequired && !s.cmd.json() {
-		s.screen.note(`to answer: %s`, s.command("--task "+s.taskID+` "…"`))
+		s.screen.Note(`to answer: %s`, s.command("--task "+s.taskID+` "…"`))
 	}
 	return taskExit(s.state)
 }
 
 func (s *sending) detached() error {
 	if s.taskID == "" {
-		s.screen.note("interrupted before the server named the task: it may have taken the message")
+		s.screen.Note("interrupted before the server named the task: it may have taken the message")
 		return &exitError{code: exitInterrupted}
 	}
-	s.screen.note("no longer following; the task goes on")
+	s.screen.Note("no longer following; the task goes on")
 	s.howTo()
 	return &exitError{code: exitInterrupted}
 }
@@ -333,8 +332,8 @@ func (s *sending) howTo() {
 	if s.lastID != "" {
 		resume += " --last-event-id " + s.lastID
 	}
-	s.screen.note("to follow it again: %s", s.command(resume))
-	s.screen.note("to cancel it:       %s", s.command("--cancel "+s.taskID))
+	s.screen.Note("to follow it again: %s", s.command(resume))
+	s.screen.Note("to cancel it:       %s", s.command("--cancel "+s.taskID))
 }
 
 // command is a command line for the same agent.
@@ -361,19 +360,19 @@ func (s *sending) result(ctx context.Context, res client.Result, err error) erro
 	}
 	s.taskID, s.state = res.TaskID, res.State
 	if s.cmd.json() {
-		if err := printJSON(s.app.Stdout, eventLine{Event: res.Raw}); err != nil {
+		if err := term.JSON(s.app.Stdout, eventLine{Event: res.Raw}); err != nil {
 			return err
 		}
 		return s.exit()
 	}
 	if res.Kind == client.KindMessage {
-		s.screen.parts(res.Parts)
+		s.screen.Parts(res.Parts)
 		return nil
 	}
-	s.screen.note("task %s", res.TaskID)
-	s.screen.snapshot(res.Artifacts)
-	s.screen.endLine()
-	s.screen.setState(res.State, res.Parts, nil)
+	s.screen.Note("task %s", res.TaskID)
+	s.screen.Artifacts(res.Artifacts)
+	s.screen.EndLine()
+	s.screen.State(res.State, res.Parts, nil)
 	if !res.State.EndsTurn() {
 		s.howTo()
 		return nil

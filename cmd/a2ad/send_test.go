@@ -199,7 +199,7 @@ func TestSendInAPipe(t *testing.T) {
 func TestSendColours(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
-	got := screenful(t, t.Context(), func(app *App) { app.Color, app.ColorNotes = true, true }, []string{"A2AD_URL=" + f.URL}, "send", "fail")
+	got := screenful(t, t.Context(), func(app *App) { app.Color, app.ColorStderr = true, true }, []string{"A2AD_URL=" + f.URL}, "send", "fail")
 	golden(t, "send-colours", strings.ReplaceAll(strings.ReplaceAll(got, f.URL, "http://127.0.0.1:8080"), "\x1b", "ESC"))
 }
 

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // StatsCmd is `a2ad stats`.
@@ -32,7 +32,7 @@ func (c *StatsCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		if c.json() {
-			return printJSON(app.Stdout, newStats(o))
+			return term.JSON(app.Stdout, newStats(o))
 		}
 		return showStats(app, o)
 	})
@@ -167,49 +167,49 @@ var stateOrder = []a2a.State{
 }
 
 func showStats(app *App, o *store.Overview) error {
-	tw := &sections{w: app.Stdout, width: app.width(), paint: painter(app.Color)}
-	tw.table("Tasks", taskHeads(), agentRows(o.Tasks))
-	tw.table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, turned(o.Queues, func(q store.QueueDepth) []string {
+	tw := term.NewSections(&app.Console)
+	tw.Table("Tasks", taskHeads(), agentRows(o.Tasks))
+	tw.Table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"}, turned(o.Queues, func(q store.QueueDepth) []string {
 		oldest := "-"
 		if q.Due > 0 {
-			oldest = showDuration(max(q.Oldest, 0))
+			oldest = term.Duration(max(q.Oldest, 0))
 		}
-		return []string{cell(q.Agent), number(q.Waiting), number(q.Due), oldest}
+		return []string{term.Cell(q.Agent), term.Number(q.Waiting), term.Number(q.Due), oldest}
 	}))
-	tw.table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, turned(o.Workers, func(l store.WorkerLoad) []string {
-		return []string{cell(l.Worker), number(l.Running), number(l.Expired)}
+	tw.Table("Workers", []string{"WORKER", "RUNNING", "LEASE RUN OUT"}, turned(o.Workers, func(l store.WorkerLoad) []string {
+		return []string{term.Cell(l.Worker), term.Number(l.Running), term.Number(l.Expired)}
 	}))
 	shown := o.Runs[:min(len(o.Runs), 20)]
-	tw.table("Runs, longest silent first", []string{"TASK", "AGENT", "WORKER", "ATTEMPT", "AGE", "LAST EVENT"}, turned(shown, func(r store.RunSeen) []string {
-		return []string{r.Task.String(), cell(r.Agent), cell(r.Worker), strconv.Itoa(r.Attempt), showDuration(max(r.Age, 0)), showDuration(max(r.Silent, 0)) + " ago"}
+	tw.Table("Runs, longest silent first", []string{"TASK", "AGENT", "WORKER", "ATTEMPT", "AGE", "LAST EVENT"}, turned(shown, func(r store.RunSeen) []string {
+		return []string{r.Task.String(), term.Cell(r.Agent), term.Cell(r.Worker), strconv.Itoa(r.Attempt), term.Duration(max(r.Age, 0)), term.Duration(max(r.Silent, 0)) + " ago"}
 	}))
-	if len(shown) < len(o.Runs) && tw.err == nil {
-		_, tw.err = fmt.Fprintln(tw.w, "  and more: \"a2ad stats -o json\" lists 100, \"a2ad task ls --state working\" all")
+	if len(shown) < len(o.Runs) {
+		tw.Remark("and more: \"a2ad stats -o json\" lists 100, \"a2ad task ls --state working\" all")
 	}
-	tw.table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, turned(o.Replicas, func(r store.ReplicaSeen) []string {
-		return []string{cell(r.Name), strconv.Itoa(r.Connections), map[bool]string{true: "yes", false: "no"}[r.Listens]}
+	tw.Table("Servers connected", []string{"REPLICA", "CONNECTIONS", "LISTENS"}, turned(o.Replicas, func(r store.ReplicaSeen) []string {
+		return []string{term.Cell(r.Name), strconv.Itoa(r.Connections), map[bool]string{true: "yes", false: "no"}[r.Listens]}
 	}))
 	p := o.Push
 	oldest := "-"
 	if p.Webhooks > 0 {
-		oldest = showDuration(p.Oldest)
+		oldest = term.Duration(p.Oldest)
 	}
-	tw.table("Webhooks", []string{"BACKLOG", "EVENTS", "FAILING", "DEAD", "DISABLED", "OLDEST"}, [][]string{
-		{number(p.Webhooks), number(p.Events), number(p.Failing), number(p.Dead), number(p.Disabled), oldest},
+	tw.Table("Webhooks", []string{"BACKLOG", "EVENTS", "FAILING", "DEAD", "DISABLED", "OLDEST"}, [][]string{
+		{term.Number(p.Webhooks), term.Number(p.Events), term.Number(p.Failing), term.Number(p.Dead), term.Number(p.Disabled), oldest},
 	})
-	tw.table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE", "LAST ERROR"}, turned(o.Down, func(d store.DestinationDown) []string {
-		return []string{cell(d.Tenant), cell(d.Origin), strconv.Itoa(d.Fails), moment(d.OpenUntil), moment(d.DisabledAt), cell(d.LastError)}
+	tw.Table("Destinations not called", []string{"TENANT", "DESTINATION", "FAILURES", "RESTS UNTIL", "DISABLED SINCE", "LAST ERROR"}, turned(o.Down, func(d store.DestinationDown) []string {
+		return []string{term.Cell(d.Tenant), term.Cell(d.Origin), strconv.Itoa(d.Fails), term.Moment(d.OpenUntil), term.Moment(d.DisabledAt), term.Cell(d.LastError)}
 	}))
-	tw.table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
-		return []string{showDuration(t.For), strconv.Itoa(t.PID), cell(t.Login), cell(t.Application), cell(t.State)}
+	tw.Table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"}, turned(o.Transactions, func(t store.OpenTransaction) []string {
+		return []string{term.Duration(t.For), strconv.Itoa(t.PID), term.Cell(t.Login), term.Cell(t.Application), term.Cell(t.State)}
 	}))
-	if o.Hidden > 0 && tw.err == nil {
-		_, tw.err = fmt.Fprintf(tw.w, "  those of %d connections cannot be seen: the login is no member of pg_read_all_stats\n", o.Hidden)
+	if o.Hidden > 0 {
+		tw.Remark(fmt.Sprintf("those of %d connections cannot be seen: the login is no member of pg_read_all_stats", o.Hidden))
 	}
-	tw.table("Database "+showBytes(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, turned(o.Tables, func(t store.TableSize) []string {
-		return []string{t.Name, showBytes(t.Bytes), showBytes(t.IndexBytes), number(t.Rows), number(t.Dead)}
+	tw.Table("Database "+term.Size(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"}, turned(o.Tables, func(t store.TableSize) []string {
+		return []string{t.Name, term.Size(t.Bytes), term.Size(t.IndexBytes), term.Number(t.Rows), term.Number(t.Dead)}
 	}))
-	return tw.err
+	return tw.Err()
 }
 
 func taskHeads() []string {
@@ -227,9 +227,9 @@ func agentRows(tasks []store.TaskCount) (rows [][]string) {
 		if len(counts) == 0 {
 			return
 		}
-		row := []string{cell(name)}
+		row := []string{term.Cell(name)}
 		for _, s := range stateOrder {
-			row = append(row, cmp.Or(counts[s], number(0)))
+			row = append(row, cmp.Or(counts[s], term.Number(0)))
 		}
 		rows = append(rows, row)
 		clear(counts)
@@ -239,44 +239,11 @@ func agentRows(tasks []store.TaskCount) (rows [][]string) {
 			flush()
 			name = t.Agent
 		}
-		counts[t.State] = number(t.Tasks)
+		counts[t.State] = term.Number(t.Tasks)
 		if t.Estimated {
 			counts[t.State] = "~" + counts[t.State]
 		}
 	}
 	flush()
 	return rows
-}
-
-func number(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// sections writes tables under titles. A table without rows is one line.
-type sections struct {
-	w     io.Writer
-	width int
-	paint painter
-	began bool
-	err   error
-}
-
-func (s *sections) table(title string, head []string, rows [][]string) {
-	if s.err != nil {
-		return
-	}
-	if s.began {
-		fmt.Fprintln(s.w)
-	}
-	s.began = true
-	if len(rows) == 0 {
-		_, s.err = fmt.Fprintf(s.w, "%s: none\n", s.paint.bold(title))
-		return
-	}
-	fmt.Fprintln(s.w, s.paint.bold(title))
-	t := table{width: s.width, indent: "  ", head: head, rows: rows}
-	s.err = t.write(s.w)
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // TaskCmd is `a2ad task`: the tasks of every tenant, on the database.
@@ -80,7 +80,7 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		if err := printTasks(app, c.json(), rows); err != nil {
+		if err := printTasks(&app.Console, c.json(), rows); err != nil {
 			return err
 		}
 		if len(rows) == c.Limit && !c.json() {
@@ -92,36 +92,13 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 
 var taskHead = []string{"TASK", "STATE", "AGENT", "TENANT/OWNER", "EVENTS", "ATTEMPT", "UPDATED", "WORKER"}
 
-func printTasks(app *App, asJSON bool, rows []taskRow) error {
-	return printRows(app, asJSON, taskHead, rows, func(r taskRow) []string {
+func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
+	return term.Rows(to, asJSON, taskHead, rows, func(r taskRow) []string {
 		return []string{
-			r.ID, r.State, r.Agent, cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
-			number(int64(r.Attempt)), moment(r.UpdatedAt), cell(r.Worker),
+			r.ID, r.State, r.Agent, term.Cell(r.Tenant + "/" + r.Owner), strconv.FormatInt(r.Events, 10),
+			term.Number(int64(r.Attempt)), term.Moment(r.UpdatedAt), term.Cell(r.Worker),
 		}
 	})
-}
-
-// cell makes text of others fit for a table on a terminal.
-func cell(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return oneLine(s)
-}
-
-// moment is a time for people: UTC, to the second.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-func momentOf(t *time.Time) string {
-	if t == nil {
-		return "-"
-	}
-	return moment(*t)
 }
 
 // TaskShowCmd is `a2ad task show`.
@@ -139,34 +116,34 @@ func (c *TaskShowCmd) Run(ctx context.Context, app *App) error {
 			return err
 		}
 		if c.json() {
-			return printJSON(app.Stdout, d)
+			return term.JSON(app.Stdout, d)
 		}
 		return showTask(app, &d)
 	})
 }
 
 func showTask(app *App, d *taskDetail) error {
-	w, paint := app.Stdout, painter(app.Color)
+	w, paint := app.Stdout, app.Paint()
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(tw, "%s\t%s\n", name, value) }
 	line("task", d.ID)
-	line("state", d.State+" since "+moment(d.UpdatedAt))
-	line("agent", cell(d.Agent))
-	line("context", cell(d.ContextID))
-	line("caller", cell(d.Tenant+"/"+d.Owner))
-	line("created", moment(d.CreatedAt))
+	line("state", d.State+" since "+term.Moment(d.UpdatedAt))
+	line("agent", term.Cell(d.Agent))
+	line("context", term.Cell(d.ContextID))
+	line("caller", term.Cell(d.Tenant+"/"+d.Owner))
+	line("created", term.Moment(d.CreatedAt))
 	line("events", strconv.FormatInt(d.Events, 10))
 	switch {
 	case d.LeaseUntil != nil:
-		line("run", fmt.Sprintf("by %s until %s, epoch %d", cell(d.Worker), moment(*d.LeaseUntil), d.Epoch))
+		line("run", fmt.Sprintf("by %s until %s, epoch %d", term.Cell(d.Worker), term.Moment(*d.LeaseUntil), d.Epoch))
 	case d.ReadyAt != nil:
-		line("run", "waits for a worker from "+moment(*d.ReadyAt))
+		line("run", "waits for a worker from "+term.Moment(*d.ReadyAt))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
 	}
 	if len(d.Timeline) > 0 {
-		fmt.Fprintln(w, "\n"+paint.bold("Timeline"))
+		fmt.Fprintln(w, "\n"+paint.Bold("Timeline"))
 		if err := showTimeline(app, d.Timeline); err != nil {
 			return err
 		}
@@ -176,44 +153,22 @@ func showTask(app *App, d *taskDetail) error {
 		history = append(history[:len(history):len(history)], *m)
 	}
 	if len(history) > 0 {
-		fmt.Fprintln(w, "\n"+paint.bold("Messages"))
+		fmt.Fprintln(w, "\n"+paint.Bold("Messages"))
 	}
 	for _, m := range history {
 		who := "user"
 		if m.Role == a2a.RoleAgent {
 			who = "agent"
 		}
-		fmt.Fprintf(w, "%s:%s\n", who, describeParts(m.Parts))
+		fmt.Fprintf(w, "%s:%s\n", who, term.DescribeParts(m.Parts))
 	}
 	if len(d.Task.Artifacts) > 0 {
-		fmt.Fprintln(w, "\n"+paint.bold("Artifacts"))
+		fmt.Fprintln(w, "\n"+paint.Bold("Artifacts"))
 	}
 	for _, a := range d.Task.Artifacts {
-		fmt.Fprintf(w, "%s:%s\n", cell(artifactName(client.Artifact{ID: a.ID, Name: a.Name})), describeParts(a.Parts))
+		fmt.Fprintf(w, "%s:%s\n", term.Cell(term.ArtifactName(client.Artifact{ID: a.ID, Name: a.Name})), term.DescribeParts(a.Parts))
 	}
 	return nil
-}
-
-// describeParts shows content behind a colon: on its line, or indented below it.
-func describeParts(parts []a2a.Part) string {
-	var out []string
-	for _, p := range parts {
-		switch p.Kind {
-		case a2a.PartText:
-			out = append(out, strings.TrimRight(p.Text, "\n"))
-		case a2a.PartData:
-			out = append(out, string(p.Data))
-		case a2a.PartURL:
-			out = append(out, "[file"+describeFile(p)+" at "+p.Text+"]")
-		case a2a.PartFile:
-			out = append(out, "[file"+describeFile(p)+"]")
-		}
-	}
-	text := printable(strings.Join(out, "\n"))
-	if strings.Contains(text, "\n") {
-		return "\n  " + strings.ReplaceAll(text, "\n", "\n  ")
-	}
-	return " " + text
 }
 
 // TaskWatchCmd is `a2ad task watch`.
@@ -232,7 +187,7 @@ func (*TaskWatchCmd) Help() string {
 // Run watches.
 func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
 	return c.withOperator(ctx, app, func(op operator) error {
-		s := newScreen(app)
+		s := term.NewTranscript(&app.Console)
 		state := a2a.StateNone
 		for w, err := range op.Watch(ctx, c.ID, c.After) {
 			if ctx.Err() != nil {
@@ -242,9 +197,9 @@ func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
 				return err
 			}
 			if c.json() {
-				err = printJSON(app.Stdout, eventLine{ID: w.ID, Event: w.Raw})
+				err = term.JSON(app.Stdout, eventLine{ID: w.ID, Event: w.Raw})
 			} else {
-				s.watched(w)
+				showWatched(s, w)
 			}
 			if err != nil {
 				return err
@@ -256,7 +211,7 @@ func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
 				state = w.Entry.State()
 			}
 		}
-		s.endLine()
+		s.EndLine()
 		if ctx.Err() != nil {
 			return &exitError{code: exitInterrupted}
 		}
@@ -264,23 +219,23 @@ func (c *TaskWatchCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-// watched shows what the operator watches as send shows what it is sent.
-func (s *screen) watched(w watched) {
+// showWatched shows what a watch yields as send shows what it receives.
+func showWatched(s *term.Transcript, w watched) {
 	if t := w.Snapshot; t != nil {
-		s.note("task %s", t.ID)
+		s.Note("task %s", t.ID)
 		for _, a := range t.Artifacts {
-			s.snapshot([]client.Artifact{{ID: a.ID, Name: a.Name, Parts: a.Parts}})
+			s.Artifacts([]client.Artifact{{ID: a.ID, Name: a.Name, Parts: a.Parts}})
 		}
-		s.setState(t.Status.State, messageParts(t.Status.Message), nil)
+		s.State(t.Status.State, messageParts(t.Status.Message), nil)
 		return
 	}
 	switch e := w.Entry.Event.(type) {
 	case *a2a.StatusUpdate:
-		s.setState(e.Status.State, messageParts(e.Status.Message), e.Metadata)
+		s.State(e.Status.State, messageParts(e.Status.Message), e.Metadata)
 	case *a2a.ArtifactUpdate:
-		s.chunk(client.Artifact{ID: e.Artifact.ID, Name: e.Artifact.Name, Parts: e.Artifact.Parts}, e.Append, e.LastChunk)
+		s.Chunk(client.Artifact{ID: e.Artifact.ID, Name: e.Artifact.Name, Parts: e.Artifact.Parts}, e.Append, e.LastChunk)
 	case *a2a.Message:
-		s.parts(e.Parts)
+		s.Parts(e.Parts)
 	}
 }
 
@@ -296,7 +251,7 @@ func messageParts(m *a2a.Message) []a2a.Part {
 func (c *TaskLsCmd) watch(ctx context.Context, app *App, op operator, f taskFilter) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
-	shown, to := map[string]string{}, app
+	shown, to := map[string]string{}, &app.Console
 	for first := true; ; first = false {
 		rows, err := op.Tasks(ctx, f)
 		if ctx.Err() != nil {
@@ -314,8 +269,7 @@ func (c *TaskLsCmd) watch(ctx context.Context, app *App, op operator, f taskFilt
 				return same
 			})
 		case app.Terminal:
-			fmt.Fprint(app.Stdout, "\x1b[H\x1b[2J")
-			to = app.firstScreen()
+			to = app.NewPage()
 		case !first:
 			fmt.Fprintln(app.Stdout)
 		}
@@ -349,7 +303,7 @@ func (c *TaskCancelCmd) Run(ctx context.Context, app *App) error {
 				return err
 			}
 			if c.json() {
-				return printJSON(app.Stdout, row)
+				return term.JSON(app.Stdout, row)
 			}
 			_, err = fmt.Fprintf(app.Stdout, "%s %s\n", row.ID, row.State)
 			return err
@@ -378,7 +332,7 @@ func (c *TaskRetryCmd) Run(ctx context.Context, app *App) error {
 				return err
 			}
 			if c.json() {
-				return printJSON(app.Stdout, made)
+				return term.JSON(app.Stdout, made)
 			}
 			_, err = fmt.Fprintln(app.Stdout, made.ID)
 			return err
@@ -424,7 +378,7 @@ type purged struct {
 
 // Run removes, once it is sure.
 func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
-	if !c.Yes && !app.Asks {
+	if !c.Yes && !app.CanAsk {
 		return &exitError{exitUsage, errors.New("nobody can be asked here: look at \"a2ad task ls\", then say --yes")}
 	}
 	return c.withOperator(ctx, app, func(op operator) error {
@@ -466,7 +420,7 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 
 func (c *TaskPurgeCmd) show(app *App, f purgeFilter, n int) error {
 	if c.json() {
-		return printJSON(app.Stdout, purged{ID: f.ID, Tenant: f.Tenant, Owner: f.Owner, Purged: n})
+		return term.JSON(app.Stdout, purged{ID: f.ID, Tenant: f.Tenant, Owner: f.Owner, Purged: n})
 	}
 	if n == 0 && f.ID != "" {
 		return nil
@@ -475,7 +429,7 @@ func (c *TaskPurgeCmd) show(app *App, f purgeFilter, n int) error {
 		_, err := fmt.Fprintf(app.Stdout, "%s purged\n", f.ID)
 		return err
 	}
-	_, err := fmt.Fprintf(app.Stdout, "%s purged\n", count(n, "task"))
+	_, err := fmt.Fprintf(app.Stdout, "%s purged\n", term.Count(n, "task"))
 	return err
 }
 
@@ -494,30 +448,22 @@ func (c *TaskPurgeCmd) ask(ctx context.Context, app *App, op operator, filters [
 	if total == 0 {
 		return true, nil // what follows says so
 	}
-	what, them := count(int(total), "task"), "them"
+	what, them := term.Count(int(total), "task"), "them"
 	if total == 1 {
 		them = "it"
 	}
 	if c.Owner != "" {
-		what += " of " + printable(c.Tenant+"/"+c.Owner)
+		what += " of " + term.Printable(c.Tenant+"/"+c.Owner)
 	}
-	fmt.Fprintf(app.Stderr, "This removes %s and everything about %s, for ever. Go on? [y/N] ", what, them)
-	answer := make(chan string, 1)
-	go func() { // a read of a terminal cannot be broken off: it ends with the process
-		word := ""
-		fmt.Fscanln(app.Stdin, &word) //nolint:errcheck // no answer is a no
-		answer <- strings.ToLower(word)
-	}()
-	select {
-	case word := <-answer:
-		if word != "y" && word != "yes" {
-			return false, errNotPurged
-		}
-		return true, nil
-	case <-ctx.Done():
-		fmt.Fprintln(app.Stderr)
+	question := fmt.Sprintf("This removes %s and everything about %s, for ever. Go on?", what, them)
+	sure, err := app.Confirm(ctx, question)
+	switch {
+	case err != nil:
 		return false, &exitError{exitInterrupted, errNotPurged}
+	case !sure:
+		return false, errNotPurged
 	}
+	return true, nil
 }
 
 // each does something to every id, says what went wrong with which, and fails in the

@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // timelineRow is one thing that happened to a task. The JSON is for programs and does not change silently.
@@ -107,7 +108,7 @@ func eventRows(owner string, events []store.Logged) []timelineRow {
 			text := ev.Status.State.String()
 			if said := client.Text(messageParts(ev.Status.Message)); said != "" {
 				text += ": " + said
-			} else if why := attempt(ev.Metadata); why != "" && !ev.Status.State.EndsTurn() {
+			} else if why := term.DescribeAttempt(ev.Metadata); why != "" && !ev.Status.State.EndsTurn() {
 				text += ": " + why
 			}
 			state, artifact = len(rows), ""
@@ -125,7 +126,7 @@ func eventRows(owner string, events []store.Logged) []timelineRow {
 			size += e.Bytes
 			row := &rows[len(rows)-1]
 			row.Seq = e.Seq
-			row.Text = fmt.Sprintf("%s, %s", artifactName(client.Artifact{ID: ev.Artifact.ID, Name: ev.Artifact.Name}), showBytes(size))
+			row.Text = fmt.Sprintf("%s, %s", term.ArtifactName(client.Artifact{ID: ev.Artifact.ID, Name: ev.Artifact.Name}), term.Size(size))
 			if chunks > 1 {
 				row.Ms = since(*row.At, e.At)
 				row.Text += fmt.Sprintf(" in %d chunks", chunks)
@@ -142,7 +143,7 @@ func messageRows(owner string, t *store.Timeline) []timelineRow {
 		if m.Message.Role != a2a.RoleUser {
 			continue // the agent's are in its states
 		}
-		row := timelineRow{rank: -1, Kind: "message", Actor: owner, Text: strings.TrimSpace(describeParts(m.Message.Parts))}
+		row := timelineRow{rank: -1, Kind: "message", Actor: owner, Text: strings.TrimSpace(term.DescribeParts(m.Message.Parts))}
 		for _, e := range t.Events {
 			if e.Seq >= m.AtSeq {
 				row.At = at(e.At)
@@ -158,52 +159,14 @@ const timelineWidth = 100
 
 func showTimeline(app *App, rows []timelineRow) error {
 	head := []string{"TIME", "TOOK", "WHAT", "BY", "DETAIL"}
-	return printRows(app, false, head, rows, func(r timelineRow) []string {
+	return term.Rows(&app.Console, false, head, rows, func(r timelineRow) []string {
 		when, took := "-", "-"
 		if r.At != nil {
 			when = r.At.UTC().Format("2006-01-02 15:04:05.000Z")
 		}
 		if r.Ms != nil {
-			took = showDuration(time.Duration(*r.Ms) * time.Millisecond)
+			took = term.Duration(time.Duration(*r.Ms) * time.Millisecond)
 		}
-		return []string{when, took, r.Kind, cell(r.Actor), shorten(strings.Join(strings.Fields(cell(r.Text)), " "), timelineWidth)}
+		return []string{when, took, r.Kind, term.Cell(r.Actor), term.Shorten(strings.Join(strings.Fields(term.Cell(r.Text)), " "), timelineWidth)}
 	})
-}
-
-// shorten cuts text for a line.
-func shorten(text string, width int) string {
-	if runes := []rune(text); len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return text
-}
-
-// showDuration is a time for people: three digits or so.
-func showDuration(d time.Duration) string {
-	switch {
-	case d > 0 && d < time.Millisecond:
-		return "<1ms"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}
-
-// showBytes is a size for people.
-func showBytes(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n), 0
-	for v >= 1024 && unit < 5 {
-		v, unit = v/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", v, " KMGTP"[unit])
 }

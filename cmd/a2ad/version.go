@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/a2ad/a2ad/internal/term"
 )
 
 // version and commit are set by the linker: -X main.version=0.1.0 -X main.commit=abc.
@@ -54,7 +56,7 @@ func readVersion() versionInfo {
 func (c *VersionCmd) Run(app *App) error {
 	v := readVersion()
 	if c.json() {
-		return printJSON(app.Stdout, v)
+		return term.JSON(app.Stdout, v)
 	}
 	commit := ""
 	if v.Commit != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/wire/v03"
-	"github.com/a2ad/a2ad/internal/wire/v1"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
+	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
 // openPush puts the delivery of webhooks together.

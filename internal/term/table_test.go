@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"strings"
@@ -68,7 +68,7 @@ func TestWrapKeepsEverything(t *testing.T) {
 	const text = "ünï 1234567890123456789012345678901234567890 a b c {\"new\":\"01a1f9c3-54da-74c0-a1c0-a27be48b5796\"} – end"
 	letters := func(s string) string { return strings.Join(strings.Fields(s), "") }
 	for width := 12; width < 130; width++ {
-		got := wrap(text, 4, width)
+		got := Wrap(text, 4, width)
 		if letters(got) != letters(text) {
 			t.Errorf("%d columns: %q", width, got)
 		}

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ const deceiving = "a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi"
 func TestTerminalIsShownNoDeceivingText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w := &terminalWriter{to: &out}
-	if err := printJSON(w, map[string]string{"name": deceiving + "é👩‍💻"}); err != nil {
+	w := &safeWriter{to: &out}
+	if err := JSON(w, map[string]string{"name": deceiving + "é👩‍💻"}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsFunc(out.String(), deceives) || !strings.Contains(out.String(), `\u202e`) {
@@ -39,23 +39,9 @@ func TestTerminalIsShownNoDeceivingText(t *testing.T) {
 func TestNotesAreOneLine(t *testing.T) {
 	t.Parallel()
 	var notes bytes.Buffer
-	s := newScreen(&App{Stdout: &bytes.Buffer{}, Stderr: &notes})
-	s.note("%s", "x]\n[task 1 completed\tand\r\nmore\x1b[2J")
+	s := NewTranscript(&Console{Stdout: &bytes.Buffer{}, Stderr: &notes})
+	s.Note("%s", "x]\n[task 1 completed\tand\r\nmore\x1b[2J")
 	if got := notes.String(); got != "[x] [task 1 completed and more\ufffd[2J]\n" {
 		t.Errorf("%q", got)
 	}
 }
-
-// TestErrorsOfOthersDoNotSteerTheTerminal: an error may quote a server.
-func TestErrorsOfOthersDoNotSteerTheTerminal(t *testing.T) {
-	t.Parallel()
-	var notes bytes.Buffer
-	finish(t.Context(), &App{Stderr: &notes}, &exitError{exitFailure, errorOf("no\x1b[2J\u009b")})
-	if got := notes.String(); got != "a2ad: no\ufffd[2J\ufffd\n" {
-		t.Errorf("%q", got)
-	}
-}
-
-type errorOf string
-
-func (e errorOf) Error() string { return string(e) }

@@ -1,0 +1,168 @@
+package term
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	columnGap  = 2  // between two columns
+	foldIndent = 4  // before the further lines of a row
+	proseWidth = 30 // least room for text that is wrapped
+)
+
+// table is a list of rows. Where the terminal is too narrow, all rows are folded between the same
+// columns, and text longer than its line is wrapped: nothing is left out. Cells hold no tabs.
+type table struct {
+	width  int    // of the terminal; 0: do not fold
+	indent string // before each line
+	head   []string
+	rows   [][]string
+}
+
+// fold is a range of columns that share a line.
+type fold struct{ from, to int }
+
+func (t *table) write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	widths := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	folds := t.folds(widths)
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, f := range folds {
+			t.line(out, f, i > 0, widths, row)
+		}
+	}
+	return out.Flush()
+}
+
+// folds puts as many columns on a line as fit. The last column can be wrapped.
+func (t *table) folds(widths []int) []fold {
+	first, begin := 0, len(t.indent)
+	at := begin
+	var list []fold
+	for i, width := range widths {
+		if i == len(widths)-1 {
+			width = min(width, proseWidth)
+		}
+		if i > first && t.width > 0 && at+width > t.width {
+			list = append(list, fold{first, i})
+			first, at = i, len(t.indent)+foldIndent
+		}
+		at += width + columnGap
+	}
+	return append(list, fold{first, len(widths)})
+}
+
+func (t *table) line(out *bufio.Writer, f fold, further bool, widths []int, row []string) {
+	indent := t.indent
+	if further {
+		indent += strings.Repeat(" ", foldIndent)
+	}
+	at := len(indent)
+	_, _ = out.WriteString(indent) // Flush returns its errors
+	for i := f.from; i < f.to-1; i++ {
+		_, _ = out.WriteString(row[i] + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(row[i])+columnGap))
+		at += widths[i] + columnGap
+	}
+	_, _ = out.WriteString(Wrap(row[f.to-1], at, t.width) + "\n")
+}
+
+// Wrap breaks text that begins at column from so that it ends before column width: between words,
+// and inside of words that are too long. A width of 0 leaves the text as it is.
+func Wrap(text string, from, width int) string {
+	room := width - from
+	if width <= 0 || room < 8 || utf8.RuneCountInString(text) <= room {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		for n := utf8.RuneCountInString(word); ; n = utf8.RuneCountInString(word) {
+			if at > 0 && at+1+n > room && (n <= room || at+1 >= room/2) {
+				b.WriteString("\n" + strings.Repeat(" ", from))
+				at = 0
+			}
+			if at > 0 {
+				b.WriteByte(' ')
+				at++
+			}
+			if at+n <= room {
+				b.WriteString(word)
+				at += n
+				break
+			}
+			runes := []rune(word)
+			b.WriteString(string(runes[:room-at]))
+			word, at = string(runes[room-at:]), 0
+			b.WriteString("\n" + strings.Repeat(" ", from))
+		}
+	}
+	return b.String()
+}
+
+// Rows writes a list to stdout: one JSON object per line, or a table whose cells come from cells.
+func Rows[R any](c *Console, asJSON bool, head []string, rows []R, cells func(R) []string) error {
+	if asJSON {
+		for _, r := range rows {
+			if err := JSON(c.Stdout, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := table{width: c.Width(), head: head}
+	for _, r := range rows {
+		t.rows = append(t.rows, cells(r))
+	}
+	return t.write(c.Stdout)
+}
+
+// Sections writes tables under titles. After an error it writes nothing more; Err returns it.
+type Sections struct {
+	w     io.Writer
+	width int
+	paint Painter
+	began bool
+	err   error
+}
+
+// NewSections writes to stdout.
+func NewSections(c *Console) *Sections {
+	return &Sections{w: c.Stdout, width: c.Width(), paint: c.Paint()}
+}
+
+// Table writes a section. One without rows is a single line.
+func (s *Sections) Table(title string, head []string, rows [][]string) {
+	if s.err != nil {
+		return
+	}
+	if s.began {
+		fmt.Fprintln(s.w)
+	}
+	s.began = true
+	if len(rows) == 0 {
+		_, s.err = fmt.Fprintf(s.w, "%s: none\n", s.paint.Bold(title))
+		return
+	}
+	fmt.Fprintln(s.w, s.paint.Bold(title))
+	t := table{width: s.width, indent: "  ", head: head, rows: rows}
+	s.err = t.write(s.w)
+}
+
+// Remark writes a line below the last table.
+func (s *Sections) Remark(text string) {
+	if s.err == nil {
+		_, s.err = fmt.Fprintln(s.w, "  "+text)
+	}
+}
+
+// Err returns the first error of writing.
+func (s *Sections) Err() error { return s.err }
