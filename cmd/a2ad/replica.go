@@ -157,7 +157,7 @@ func (r *replica) wake(keys ...string) {
 }
 
 // take finds room for a new task in the worker of this replica.
-func (r *replica) take(agent string) (store.Slot, bool) { return r.pool.Take(agent) }
+func (r *replica) take(agent string) (store.Slot, bool) { return r.pool.Reserve(agent) }
 
 // committed hands new events to those who follow the task here, and tells the other replicas.
 func (r *replica) committed(task a2a.ID, events []a2a.Entry) {

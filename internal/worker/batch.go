@@ -10,10 +10,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// batch is what a run has reported and not yet written. A checkpoint belongs to the event
-// that follows it and is saved with that; one that is followed by another checkpoint has
-// none, and is saved by itself. One that is followed by nothing is dropped: an executor that
-// fails between the two has not done what the checkpoint says.
+// batch is what a run has reported and not yet written. A checkpoint belongs to the event after it and is saved
+// with that event. A checkpoint that is followed by another checkpoint has no event, and is saved by itself. A
+// checkpoint that is followed by nothing is dropped: an executor that fails between the two has not done what the
+// checkpoint says.
 type batch struct {
 	events  []a2a.Event
 	bytes   int
@@ -25,20 +25,20 @@ type batch struct {
 	bounds    attempt.Bounds
 
 	mayReply bool // a message by itself is an answer
-	told     bool // something was reported that tells of a task
+	taskSeen bool // an event was reported that belongs to a task, so the answer is no longer a direct reply
 	reply    bool // the last event is a direct reply
 
 	first, last int // numbers of the events in their run
 }
 
-// At most so much is written in one append.
+// The most that one append writes.
 const (
 	batchEvents = 64
 	batchBytes  = 1 << 20
 )
 
-// gather adds an item, and those that wait behind it, without waiting for more. The error is
-// what ends the run behind the events gathered.
+// gather adds an item, and the items that have arrived after it, without waiting for more. The error ends the run
+// after the gathered events.
 func (b *batch) gather(it item, open bool, items <-chan item) error {
 	for {
 		switch {
@@ -79,7 +79,7 @@ func (b *batch) add(it item) error {
 		}
 		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
 	}
-	b.told = b.told || store.Tells(it.event)
+	b.taskSeen = b.taskSeen || store.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(fmt.Errorf("event %d: %w", it.n, err))
 	}
@@ -93,26 +93,26 @@ func (b *batch) add(it item) error {
 	return nil
 }
 
-// written empties the batch, but for a checkpoint that waits for its event.
+// written empties the batch, except for a checkpoint that waits for its event.
 func (b *batch) written() {
 	b.events, b.bytes, b.ends, b.due, b.first = nil, len(b.pending), false, nil, 0
 }
 
-// place names the events of the batch by their numbers, for whoever looks for the bad one.
-func (b *batch) place() string {
+// numbers names the events of the batch, so that the agent's author can find the bad one.
+func (b *batch) numbers() string {
 	if b.first == b.last {
 		return fmt.Sprintf("event %d", b.last)
 	}
 	return fmt.Sprintf("one of the events %d to %d", b.first, b.last)
 }
 
-// admitReply says whether a message may stand by itself: only if its agent is marked so, and
-// only in place of a task, not after parts of one (T-37 in docs/protocol.md).
+// admitReply checks that a message may be an answer by itself: only if its agent has direct_reply, and only instead
+// of a task, not after events of one (T-37 in docs/protocol.md).
 func (b *batch) admitReply() error {
 	switch {
 	case !b.mayReply:
 		return attempt.ErrReply
-	case b.told:
+	case b.taskSeen:
 		return errors.New("a message by itself after other events: report a status with it")
 	}
 	return nil
@@ -131,12 +131,12 @@ func (b *batch) admit(e a2a.Event) error {
 	return nil
 }
 
-// prepare makes an item of the n-th event of the executor.
+// prepare turns the n-th event of the executor into an item.
 func prepare(n int, e a2a.Event) item {
 	it := item{n: n}
 	var err error
 	if m, ok := e.(*a2a.Message); ok {
-		it.event, it.size, err = attempt.PrepareReply(m) // whether it may reply is for add to say
+		it.event, it.size, err = attempt.PrepareReply(m) // add checks whether it may reply
 	} else {
 		it.event, it.size, err = attempt.Prepare(e)
 	}
@@ -146,7 +146,5 @@ func prepare(n int, e a2a.Event) item {
 	return it
 }
 
-// invalidEvent ends a run for its n-th event and says which it was: the agent's author has only this text to find it.
-func invalidEvent(n int, err error) error {
-	return executor.Permanent(fmt.Errorf("%sevent %d: %w", invalidResponse, n, err))
-}
+// invalidEvent ends a run because of its n-th event. The agent's author has only this text to find the event.
+func invalidEvent(n int, err error) error { return invalidResponse("event %d: %w", n, err) }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -12,12 +13,12 @@ import (
 )
 
 const (
-	cancelSlots  = 4              // tries at once for each agent
-	cancelsFor   = 24 * time.Hour // then work elsewhere that nobody could be told of has ended, or never will
-	cancelsEvery = 5              // polls; a wake brings those that can be told at once
+	cancelSlots     = 4              // tries at once for each agent
+	cancelRetention = 24 * time.Hour // then the work has ended elsewhere, or never will
+	cancelPollEvery = 5              // polls of the pool; a wake-up announces cancels that can be delivered at once
 )
 
-// canceled is why the run of a canceled task ends.
+// canceled is the cause with which the run of a canceled task ends.
 func (p *Pool) canceled(ctx context.Context, task a2a.ID) error {
 	metadata, err := p.store.CancelMetadata(ctx, task)
 	if err != nil {
@@ -26,106 +27,115 @@ func (p *Pool) canceled(ctx context.Context, task a2a.ID) error {
 	return executor.Canceled(metadata)
 }
 
-// cancelLoop tells agents with work elsewhere of canceled tasks that have no run to tell them. Each agent has slots of its own, so that
-// one that does not answer keeps no other waiting. It returns when the tries under way have ended.
-func (p *Pool) cancelLoop(ctx context.Context, wake <-chan struct{}) {
+// cancels tells agents that do their work elsewhere about canceled tasks that have no run to tell them. Each agent
+// has slots of its own, so that one that does not answer keeps no other waiting.
+type cancels struct {
+	store  *store.Store
+	agents *roster
+	poll   time.Duration
+	log    *slog.Logger
+
+	inFlight map[string]int // goroutine of run only; tries by agent
+	ended    chan string    // the agent of a try that has ended; read by the goroutine of run
+}
+
+func newCancels(p *Pool) *cancels {
+	return &cancels{
+		store: p.store, agents: p.agents, poll: cancelPollEvery * p.cfg.Poll, log: p.cfg.Logger,
+		inFlight: make(map[string]int), ended: make(chan string),
+	}
+}
+
+// run delivers cancels until ctx is done. It returns when the tries in flight have ended.
+func (c *cancels) run(ctx context.Context, wake <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	t := telling{pool: p, busy: make(map[string]int), ended: make(chan string)}
-	defer t.wait()
+	defer c.wait()
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return
-		case agent := <-t.ended:
-			if full := t.free(agent); !full {
+		case agent := <-c.ended:
+			if wasFull := c.free(agent); !wasFull {
 				continue
 			}
-			err = t.claim(ctx)
+			err = c.claim(ctx)
 		case <-wake:
-			err = t.claim(ctx)
+			err = c.claim(ctx)
 		case <-timer.C:
-			err = errors.Join(t.forget(ctx), t.claim(ctx))
-			timer.Reset(backoff.Jitter(cancelsEvery*p.cfg.Poll, nil))
+			err = errors.Join(c.deleteUnneeded(ctx), c.claim(ctx))
+			timer.Reset(backoff.Jitter(c.poll, nil))
 		}
 		if err != nil && ctx.Err() == nil {
-			p.cfg.Logger.WarnContext(ctx, "cancels", "err", err)
+			c.log.WarnContext(ctx, "deliver cancels", "err", err)
 		}
 	}
 }
 
-// telling is the state of cancelLoop.
-type telling struct {
-	pool  *Pool
-	busy  map[string]int // tries under way, by agent
-	ended chan string    // the agent of a try that has
-}
-
-// wait returns when the tries under way have ended.
-func (t *telling) wait() {
-	for len(t.busy) > 0 {
-		t.free(<-t.ended)
+// wait returns when the tries in flight have ended.
+func (c *cancels) wait() {
+	for len(c.inFlight) > 0 {
+		c.free(<-c.ended)
 	}
 }
 
-// free gives a slot back, and reports whether there was no other: more may be due than there was room for.
-func (t *telling) free(agent string) (full bool) {
-	full = t.busy[agent] == cancelSlots
-	if t.busy[agent]--; t.busy[agent] == 0 {
-		delete(t.busy, agent)
+// free frees a slot of an agent. It reports whether that was the only one: more cancels may be due than there was
+// room for.
+func (c *cancels) free(agent string) (wasFull bool) {
+	wasFull = c.inFlight[agent] == cancelSlots
+	if c.inFlight[agent]--; c.inFlight[agent] == 0 {
+		delete(c.inFlight, agent)
 	}
-	return full
+	return wasFull
 }
 
-// forget drops cancels that no agent is to hear of any more.
-func (t *telling) forget(ctx context.Context) error {
-	t.pool.mu.Lock()
-	deaf := t.pool.deaf
-	t.pool.mu.Unlock()
-	inVain, err := t.pool.store.ForgetCancels(ctx, deaf, cancelsFor)
-	for _, task := range inVain {
-		t.pool.cfg.Logger.WarnContext(ctx, "cancel given up: the agent was never told", "task_id", task)
+// deleteUnneeded deletes cancels that no agent needs to know about, or that are too old.
+func (c *cancels) deleteUnneeded(ctx context.Context) error {
+	undelivered, err := c.store.ForgetCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
+	for _, task := range undelivered {
+		c.log.WarnContext(ctx, "cancel given up: the agent could not be told", "task_id", task)
 	}
 	return err
 }
 
-// claim takes what is due, as far as there are slots, and has it told.
-func (t *telling) claim(ctx context.Context) error {
-	slots, hears := make(map[string]int), make(map[string]executor.Canceler)
-	for _, q := range t.pool.current() {
-		if c, ok := q.Executor.(executor.Canceler); ok && t.busy[q.Name] < cancelSlots {
-			slots[q.Name], hears[q.Name] = cancelSlots-t.busy[q.Name], c
+// claim claims cancels that are due, as far as there are slots, and delivers them.
+func (c *cancels) claim(ctx context.Context) error {
+	slots, agents := make(map[string]int), make(map[string]executor.Canceler)
+	for _, q := range c.agents.current() {
+		if agent, ok := q.Executor.(executor.Canceler); ok && c.inFlight[q.Name] < cancelSlots {
+			slots[q.Name], agents[q.Name] = cancelSlots-c.inFlight[q.Name], agent
 		}
 	}
 	if len(slots) == 0 {
 		return nil
 	}
-	untold, err := t.pool.store.ClaimCancels(ctx, slots)
+	due, err := c.store.ClaimCancels(ctx, slots)
 	if err != nil {
 		return err
 	}
-	for i := range untold {
-		u := &untold[i]
-		t.busy[u.Agent]++
-		go func() {
-			defer func() { t.ended <- u.Agent }()
-			t.pool.tellCancel(ctx, hears[u.Agent], u)
+	for i := range due {
+		one := &due[i]
+		c.inFlight[one.Agent]++
+		go func() { // run and wait receive from ended
+			defer func() { c.ended <- one.Agent }()
+			c.deliver(ctx, agents[one.Agent], one)
 		}()
 	}
 	return nil
 }
 
-func (p *Pool) tellCancel(ctx context.Context, c executor.Canceler, u *store.Untold) {
-	// A try that has begun is not cut short: cut behind its request it would come again for nothing.
+func (c *cancels) deliver(ctx context.Context, agent executor.Canceler, one *store.Untold) {
+	// A try that has begun is not cut short: after its request it would be repeated for nothing.
 	ctx = context.WithoutCancel(ctx)
-	err := c.Cancel(ctx, executor.Run{
-		Task: a2a.Task{ID: u.Task, Agent: u.Agent}, Agent: u.Agent, Tenant: u.Tenant, Owner: u.Owner, Checkpoint: u.Checkpoint, Traceparent: u.Traceparent,
-	}, u.Metadata)
+	err := agent.Cancel(ctx, executor.Run{
+		Task: a2a.Task{ID: one.Task, Agent: one.Agent}, Agent: one.Agent, Tenant: one.Tenant, Owner: one.Owner,
+		Checkpoint: one.Checkpoint, Traceparent: one.Traceparent,
+	}, one.Metadata)
 	if err == nil {
-		err = p.store.CancelTold(ctx, u.Task)
+		err = c.store.CancelTold(ctx, one.Task)
 	}
 	if err != nil {
-		p.cfg.Logger.WarnContext(ctx, "cancel not passed on", "task_id", u.Task, "agent", u.Agent, "err", err)
+		c.log.WarnContext(ctx, "deliver a cancel", "task_id", one.Task, "agent", one.Agent, "err", err)
 	}
 }

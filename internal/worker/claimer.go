@@ -3,7 +3,9 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -11,216 +13,250 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// few is how many queues that may hold tasks are claimed from without having been asked together which of them do.
-const few = 4
+// fewQueues is how many queues that may hold tasks are claimed from at once. If there are more, one statement
+// first asks which of them hold any.
+const fewQueues = 4
 
-// claimLoop looks for work whenever a queue was woken, a slot came free or the poll is due. The poll is one statement for all
-// queues; a claim is made where that, or a wake, says that there is something.
-func (p *Pool) claimLoop(ctx, work context.Context) {
-	kick := make(chan struct{}, 1)
-	ears := ears{pool: p, kick: kick, stops: make(map[string]func())}
-	defer ears.close()
-	claimer := p.store.NewClaimer()
-	timer := time.NewTimer(p.cfg.Poll)
+// claimer claims tasks for the slots of a pool. Its run method is one goroutine, which owns all fields without
+// a comment.
+type claimer struct {
+	pool   *Pool // starts the runs
+	store  *store.Store
+	agents *roster
+	slots  *slots
+	poll   time.Duration
+	log    *slog.Logger
+
+	claims  *store.Claimer
+	wakeups wakeups
+	queues  []*queue
+	pollDue bool // a poll is due that could not be made yet
+
+	agentsChanged chan struct{} // capacity 1; written by SetAgents
+	succeeded     atomic.Bool   // the last claim or poll succeeded; read by Healthy
+}
+
+func newClaimer(p *Pool) *claimer {
+	return &claimer{
+		pool: p, store: p.store, agents: p.agents, slots: p.slots, poll: p.cfg.Poll, log: p.cfg.Logger,
+		claims: p.store.NewClaimer(), agentsChanged: make(chan struct{}, 1),
+		wakeups: wakeups{hub: p.hub, woken: make(chan struct{}, 1), stops: make(map[string]func())},
+	}
+}
+
+// run claims tasks until ctx is done: whenever an agent's queue is woken, a slot is free again or a poll is due.
+// A poll is one statement for all queues. A claim is made where a poll or a wake-up says that there are tasks.
+func (c *claimer) run(ctx context.Context) {
+	defer c.wakeups.unsubscribe()
+	timer := time.NewTimer(c.poll)
 	defer timer.Stop()
-	queues := ears.turn()
-	ask := true
-	for first := 0; ; { // after the last agent that was served, so that all are in turn
-		ask = p.ask(ctx, claimer, queues, ask)
-		next, guesses := first, 0
-		for i := range queues {
-			at := (first + i) % len(queues)
-			q := queues[at]
-			if !q.due && q.dirty.Load() {
-				if guesses++; guesses > few { // more were woken meanwhile: all of them are asked
-					signal(kick)
-					continue
-				}
-			}
-			if p.claim(ctx, work, claimer, q) {
-				next = at + 1
-			}
-		}
-		first = next
+	c.loadAgents()
+	for first := 0; ; {
+		c.pollQueues(ctx)
+		first = c.claimInTurn(ctx, first)
 		select {
-		case <-kick:
-		case <-p.freed:
-		case <-p.changed:
-			queues, ask = ears.turn(), true
+		case <-c.wakeups.woken:
+		case <-c.slots.freed:
+		case <-c.agentsChanged:
+			c.loadAgents()
 		case <-timer.C:
-			lookEverywhere(queues)
-			ask = true
-			timer.Reset(backoff.Jitter(p.cfg.Poll, nil))
+			c.pollAll()
+			timer.Reset(backoff.Jitter(c.poll, nil))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// ask finds out which of the queues that may hold tasks do, if it must or if they are many, and leaves the others alone.
-// It reports whether that is still to be done: while no run could start it is put off.
-func (p *Pool) ask(ctx context.Context, c *store.Claimer, queues []*queue, must bool) (later bool) {
+// loadAgents subscribes to the wake-ups of the agents that the pool has now, and polls all of them.
+func (c *claimer) loadAgents() {
+	c.queues = c.agents.current()
+	c.wakeups.subscribe(c.queues)
+	c.pollAll()
+}
+
+// pollAll makes the next poll ask for all queues, including those that had tasks at the last one.
+func (c *claimer) pollAll() {
+	for _, q := range c.queues {
+		q.hasTasks = false
+		q.mayHaveTasks.Store(true)
+	}
+	c.pollDue = true
+}
+
+// claimInTurn claims from each queue that has tasks, starting with the first, and returns the queue to start with
+// next: the one after the last agent that got a task. So a flooded agent does not keep another one waiting.
+func (c *claimer) claimInTurn(ctx context.Context, first int) (next int) {
+	next = first
+	guesses := 0
+	for i := range c.queues {
+		at := (first + i) % len(c.queues)
+		q := c.queues[at]
+		if !q.hasTasks && q.mayHaveTasks.Load() {
+			if guesses++; guesses > fewQueues { // more were woken meanwhile: ask for all of them first
+				signal(c.wakeups.woken)
+				continue
+			}
+		}
+		if c.claim(ctx, q) {
+			next = at + 1
+		}
+	}
+	return next
+}
+
+// pollQueues asks which of the queues that may have tasks do have some, if a poll is due or if they are many. While
+// no run could start, the poll stays due.
+func (c *claimer) pollQueues(ctx context.Context) {
 	var open []*queue
 	var names []string
-	for _, q := range queues {
-		if q.dirty.Load() && !q.due {
+	for _, q := range c.queues {
+		if q.mayHaveTasks.Load() && !q.hasTasks {
 			open, names = append(open, q), append(names, q.Name)
 		}
 	}
-	if len(open) == 0 || len(open) <= few && !must || ctx.Err() != nil {
-		return must && len(open) > 0
+	switch {
+	case len(open) == 0:
+		c.pollDue = false
+		return
+	case len(open) <= fewQueues && !c.pollDue, ctx.Err() != nil:
+		return
+	case !c.slots.anyFree():
+		c.pollDue = true
+		return
 	}
-	p.mu.Lock()
-	room := p.room() > 0
-	p.mu.Unlock()
-	if !room {
-		return true
-	}
+	c.pollDue = false // after an error: the next poll
 	for _, q := range open {
-		q.dirty.Store(false) // a wake from now on stands
+		q.mayHaveTasks.Store(false) // before the statement, so that a wake-up from now on is kept
 	}
-	due, err := c.Due(ctx, names)
-	p.claims.Store(err == nil)
+	due, err := c.claims.Due(ctx, names)
+	c.succeeded.Store(err == nil)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.cfg.Logger.WarnContext(ctx, "look for due tasks", "agents", len(names), "err", err)
+			c.log.WarnContext(ctx, "poll for due tasks", "agents", len(names), "err", err)
 		}
-		return false // the next poll
+		return
 	}
 	has := make(map[string]bool, len(due))
 	for _, name := range due {
 		has[name] = true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, q := range open {
-		if q.due = has[q.Name]; q.due {
-			q.dirty.Store(true)
-		} else if !q.dirty.Load() {
-			q.backlog = false
+		if q.hasTasks = has[q.Name]; q.hasTasks {
+			q.mayHaveTasks.Store(true)
+		} else if !q.mayHaveTasks.Load() {
+			c.slots.setBacklog(q, false)
 		}
 	}
-	return false
 }
 
-// ears listen for wakes of the agents that there are. They belong to the claim loop.
-type ears struct {
-	pool  *Pool
-	kick  chan<- struct{}
-	stops map[string]func() // by agent
-}
-
-// turn listens to the agents of now, and to no others, and has all of them looked at.
-func (e *ears) turn() []*queue {
-	queues := e.pool.current()
-	gone := maps.Clone(e.stops)
-	for _, q := range queues {
-		delete(gone, q.Name)
-		if e.stops[q.Name] != nil {
-			continue
-		}
-		at := q.place
-		e.stops[q.Name] = e.pool.hub.Watch("ready:"+q.Name, func() { // before the first look, so that nothing falls between
-			at.dirty.Store(true)
-			signal(e.kick)
-		})
-	}
-	for name, stop := range gone {
-		stop()
-		delete(e.stops, name)
-	}
-	lookEverywhere(queues)
-	return queues
-}
-
-func (e *ears) close() {
-	for _, stop := range e.stops {
-		stop()
-	}
-}
-
-// lookEverywhere has all queues asked, also those that held tasks the last time.
-func lookEverywhere(queues []*queue) {
-	for _, q := range queues {
-		q.due = false
-		q.dirty.Store(true)
-	}
-}
-
-// claim takes as many tasks of one agent as there are slots and starts their runs. Unless
-// tasks had to wait it leaves some slots to those that Take brings meanwhile. It reports whether there were any.
-func (p *Pool) claim(ctx, work context.Context, c *store.Claimer, q *queue) bool {
-	if ctx.Err() != nil || !q.dirty.Load() {
+// claim claims as many tasks of one agent as there are slots, and starts their runs. It reports whether there
+// were any.
+func (c *claimer) claim(ctx context.Context, q *queue) bool {
+	if ctx.Err() != nil || !q.mayHaveTasks.Load() {
 		return false
 	}
-	p.mu.Lock()
-	n := p.free(q)
-	if !q.backlog {
-		n = (n + 1) / 2
-	}
-	p.hold(q, n)
-	p.mu.Unlock()
+	n := c.slots.reserveForClaim(q)
 	if n == 0 {
 		return false
 	}
-	q.dirty.Store(false)
-	q.due = false
-	asked := time.Now()
-	leases, err := c.ClaimAs(work, store.Ask{Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline})
-	p.claims.Store(err == nil)
+	q.mayHaveTasks.Store(false)
+	q.hasTasks = false
+	work := context.WithoutCancel(ctx) // a claim that was sent is carried out, and its runs outlive ctx
+	sent := time.Now()
+	leases, err := c.claims.ClaimAs(work, store.Ask{
+		Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
+	})
+	c.succeeded.Store(err == nil)
+	all := len(leases) == n
 	if err == nil {
-		p.mu.Lock()
-		q.backlog = len(leases) == n
-		p.mu.Unlock()
+		c.slots.setBacklog(q, all)
 	}
-	if len(leases) < n {
-		p.leave(q, n-len(leases))
+	if !all {
+		c.slots.release(q, n-len(leases))
 	}
 	if err != nil {
-		// Should it have been committed after all, nobody renews those leases: the rescue
-		// finds them.
-		p.cfg.Logger.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
+		// If it was committed after all, those leases are not renewed, and the rescue finds them.
+		c.log.WarnContext(ctx, "claim", "agent", q.Name, "err", err)
 		return false
 	}
 	if len(leases) == 0 {
 		return false
 	}
-	if len(leases) == n {
-		q.dirty.Store(true)
-		q.due = true
-		signal(p.freed)
+	if all { // there may be more
+		q.mayHaveTasks.Store(true)
+		q.hasTasks = true
+		signal(c.slots.freed)
 	}
-	p.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
-	inputs, err := p.store.Inputs(work, leases)
-	if err != nil {
-		p.cfg.Logger.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
-		p.startEach(work, q, leases, asked)
-		return true
-	}
-	for i := range leases {
-		p.start(work, q, &leases[i], inputs[i], asked)
-	}
+	c.pool.counters.count(func(s *Stats) { s.Claimed += int64(len(leases)) })
+	c.startAll(work, q, leases, sent)
 	return true
 }
 
-// startEach reads claimed tasks one by one, so that one that cannot be read does not keep
-// the others from running. That one is tried again later, as if its agent had failed: given
-// back at once it would be claimed again at once.
-func (p *Pool) startEach(work context.Context, q *queue, leases []store.Lease, asked time.Time) {
-	for i := range leases {
-		in, err := p.store.Inputs(work, leases[i:i+1])
-		switch {
-		case err == nil:
-			p.start(work, q, &leases[i], in[0], asked)
-		case a2a.CodeOf(err) == a2a.CodeUnavailable:
-			p.release(work, leases[i:i+1])
-			p.leave(q, 1)
-		default:
-			r := p.newRun(q, &leases[i], store.Input{}, func(error) {}, asked)
-			outcome, err := r.settle(work, fmt.Errorf("read the task: %w", err))
-			p.noteEnd(q.Name, outcome, err)
-			r.log.ErrorContext(work, "run", "outcome", outcome, "attempt", leases[i].Attempt, "err", err)
-			p.leave(q, 1)
+// startAll reads the inputs of claimed tasks and starts their runs.
+func (c *claimer) startAll(ctx context.Context, q *queue, leases []store.Lease, sent time.Time) {
+	inputs, err := c.store.Inputs(ctx, leases)
+	if err != nil {
+		c.log.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
+		for i := range leases {
+			c.startOne(ctx, q, leases[i:i+1], sent)
 		}
+		return
+	}
+	for i := range leases {
+		c.pool.start(ctx, q, &leases[i], inputs[i], sent)
+	}
+}
+
+// startOne starts the run of one task, so that a task that cannot be read does not keep the others of its claim
+// from running. Such a task is retried later, as if its agent had failed: if it were released at once, it would
+// be claimed again at once.
+func (c *claimer) startOne(ctx context.Context, q *queue, lease []store.Lease, sent time.Time) {
+	in, err := c.store.Inputs(ctx, lease)
+	switch {
+	case err == nil:
+		c.pool.start(ctx, q, &lease[0], in[0], sent)
+	case a2a.CodeOf(err) == a2a.CodeUnavailable:
+		c.pool.release(ctx, lease)
+		c.slots.release(q, 1)
+	default:
+		r := c.pool.newRun(q, &lease[0], store.Input{}, func(error) {}, sent)
+		outcome, err := r.finish(ctx, fmt.Errorf("read the task: %w", err))
+		c.pool.noteEnd(q.Name, outcome, err)
+		r.log.ErrorContext(ctx, "run", "outcome", outcome, "attempt", lease[0].Attempt, "err", err)
+		c.slots.release(q, 1)
+	}
+}
+
+// wakeups are the claimer's subscriptions to the queues of its agents. They belong to its goroutine.
+type wakeups struct {
+	hub   Hub
+	woken chan struct{}     // capacity 1; written by the hub: a queue may have tasks
+	stops map[string]func() // by agent; each ends a subscription
+}
+
+// subscribe subscribes to the wake-ups of these queues and of no others.
+func (w *wakeups) subscribe(queues []*queue) {
+	removed := maps.Clone(w.stops)
+	for _, q := range queues {
+		delete(removed, q.Name)
+		if w.stops[q.Name] != nil {
+			continue
+		}
+		d := q.demand // which the next queue of this name shares
+		w.stops[q.Name] = w.hub.Watch("ready:"+q.Name, func() {
+			d.mayHaveTasks.Store(true)
+			signal(w.woken)
+		})
+	}
+	for name, stop := range removed {
+		stop()
+		delete(w.stops, name)
+	}
+}
+
+func (w *wakeups) unsubscribe() {
+	for _, stop := range w.stops {
+		stop()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -14,55 +13,67 @@ import (
 )
 
 const (
-	settleTimeout = 30 * time.Second
-	giveBackEvery = 250 * time.Millisecond
+	finishTimeout = 30 * time.Second
+	releaseEvery  = 250 * time.Millisecond
 )
 
-var errSettleTimeout = errors.New("database took too long to settle the run")
+var errFinishTimeout = errors.New("database took too long to finish the run")
 
-// settle ends the task or gives it back, as the reason for the end of the run demands. The
-// outcome is for the log; so is err.
-func (r *run) settle(ctx context.Context, reason error) (outcome string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
+// agentError is an error of the executor. Whatever it wraps, it is not an error of this package or of the store.
+type agentError struct{ error }
+
+func (e agentError) Unwrap() error { return e.error }
+
+// isAgentError reports whether the error is one of the executor, whatever it wraps.
+func isAgentError(err error) bool {
+	var agent agentError
+	return errors.As(err, &agent)
+}
+
+// finish records the end of the attempt, or releases the task, as the reason demands. The outcome and err are for
+// the log and the counters.
+func (r *run) finish(ctx context.Context, reason error) (outcome string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
 	switch {
-	case isAgents(reason): // whatever it wraps
+	case isAgentError(reason): // whatever it wraps
 	case errors.Is(reason, errTurnEnded):
-		r.pool.count(func(s *Stats) { s.Finished++ })
+		r.pool.counters.count(func(s *Stats) { s.Finished++ })
 		return "finished", nil
 	case errors.Is(reason, executor.ErrCanceled):
 		return "canceled", nil
 	case errors.Is(reason, executor.ErrLeaseLost):
-		return r.lost(ctx)
+		return r.finishLost(ctx)
 	case errors.Is(reason, executor.ErrShutdown):
-		r.end()
+		r.beginFinishing()
 		r.pool.release(ctx, []store.Lease{*r.lease})
 		return "released", nil
 	case a2a.CodeOf(reason) == a2a.CodeUnavailable:
-		return r.giveBack(ctx, reason)
+		return r.finishUnwritten(ctx, reason)
 	}
-	return r.failed(ctx, reason)
+	return r.finishFailed(ctx, reason)
 }
 
-// giveBack returns the task of a run that could not write: the agent has done nothing wrong, and no attempt is charged. What became of the
-// last write is unknown; the next run starts from what is there. If the database stays away, the lease runs out.
-func (r *run) giveBack(ctx context.Context, reason error) (outcome string, err error) {
-	r.end()
-	switch given, err := r.release(ctx); {
-	case given:
-		r.pool.count(func(s *Stats) { s.Released++ })
+// finishUnwritten releases the task of a run that could not write. No attempt is charged, because the agent is not at
+// fault. Whether the last write was committed is unknown; the next run continues with what is stored. If the
+// database stays unreachable, the lease expires.
+func (r *run) finishUnwritten(ctx context.Context, reason error) (outcome string, err error) {
+	r.beginFinishing()
+	switch released, err := r.release(ctx); {
+	case released:
+		r.pool.counters.count(func(s *Stats) { s.Released++ })
 		return "released", reason
 	case err != nil:
 		reason = fmt.Errorf("%w, after: %w", err, reason)
 	}
-	r.pool.count(func(s *Stats) { s.Lost++ })
+	r.pool.counters.count(func(s *Stats) { s.Lost++ })
 	return "lost", reason
 }
 
-// release gives the task back without counting the attempt, as often as the database is not available. It reports whether
-// the lease is gone: released, or another's before.
-func (r *run) release(ctx context.Context) (given bool, err error) {
-	tick := time.NewTicker(giveBackEvery)
+// release releases the task without charging an attempt, and repeats that while the database is not available. It
+// returns true if the run has no lease any more: it was released now, or lost before.
+func (r *run) release(ctx context.Context) (released bool, err error) {
+	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()
 	for {
 		err := r.pool.store.Release(ctx, []*store.Lease{r.lease})
@@ -80,10 +91,10 @@ func (r *run) release(ctx context.Context) (given bool, err error) {
 	}
 }
 
-// whyLost tells a cancel, of which this worker had not heard yet, from a loss. The executor is
-// told the same: it may have something to stop elsewhere.
+// whyLost distinguishes a cancel of which this worker did not know yet from a lost lease. The executor is told the
+// same: it may have to stop work elsewhere.
 func (r *run) whyLost(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errSettleTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
 	states, err := r.pool.store.States(ctx, []a2a.ID{r.lease.TaskID})
 	if err == nil && states[r.lease.TaskID] == a2a.StateCanceled {
@@ -92,21 +103,22 @@ func (r *run) whyLost(ctx context.Context) error {
 	return executor.ErrLeaseLost
 }
 
-// lost is the end of a run whose lease is another's, or could not be renewed. In the second case, as when the database was away
-// for longer than a lease, the task is given back before the rescue charges an attempt for it; in the first that does nothing.
-func (r *run) lost(ctx context.Context) (outcome string, err error) {
+// finishLost is the end of a run that has lost its lease, or could not renew it. If it could not renew it, for
+// instance because the database was unreachable for longer than the lease, the task is released before the rescue
+// charges an attempt for it. If another worker has the lease, the release changes nothing.
+func (r *run) finishLost(ctx context.Context) (outcome string, err error) {
 	if errors.Is(r.whyLost(ctx), executor.ErrCanceled) {
 		return "canceled", nil
 	}
 	_, err = r.release(ctx)
-	r.pool.count(func(s *Stats) { s.Lost++ })
+	r.pool.counters.count(func(s *Stats) { s.Lost++ })
 	return "lost", err
 }
 
-// failed ends the task or has it tried again. The error is the reason, for the log.
-func (r *run) failed(ctx context.Context, reason error) (outcome string, err error) {
-	r.end()
-	deadline := errors.Is(reason, executor.ErrDeadline) && !isAgents(reason)
+// finishFailed fails the task or schedules another attempt. The error is the reason, for the log.
+func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, err error) {
+	r.beginFinishing()
+	deadline := errors.Is(reason, executor.ErrDeadline) && !isAgentError(reason)
 	ended, err := attempt.Fail(ctx, r.pool.store, r.lease, r.queue.limits, attempt.Failure{
 		Text: reasonText(reason), Final: executor.IsPermanent(reason) || deadline, Delay: executor.RetryDelay(reason),
 	})
@@ -120,33 +132,25 @@ func (r *run) failed(ctx context.Context, reason error) (outcome string, err err
 	case err != nil:
 		return outcome, fmt.Errorf("%w, after: %w", err, reason)
 	case ended.Failed:
-		r.pool.count(func(s *Stats) { s.Finished++ })
+		r.pool.counters.count(func(s *Stats) { s.Finished++ })
 		return outcome, reason
 	}
-	r.pool.count(func(s *Stats) { s.Retried++ })
+	r.pool.counters.count(func(s *Stats) { s.Retried++ })
 	// The poll would find the task too, but up to an interval late.
 	key := "ready:" + r.lease.Agent
-	time.AfterFunc(ended.Again, func() { r.pool.hub.Wake(key) })
+	r.pool.retries.After(ended.Again, func() { r.pool.hub.Wake(key) })
 	return outcome, reason
 }
 
-// isAgents reports whether the error is one of the executor, whatever it wraps.
-func isAgents(err error) bool {
-	var failed agentError
-	return errors.As(err, &failed)
-}
-
-const invalidResponse = "invalid agent response: "
-
-// reasonText is what the record of attempts and the client are told: what the agent says and
-// what this package says of it. The store's errors are for the log.
+// reasonText is what the record of attempts and the client are told: what the agent or this package says about the
+// failure. Errors of the store are only for the log.
 func reasonText(err error) string {
-	if !isAgents(err) && !executor.IsPermanent(err) && !errors.Is(err, executor.ErrDeadline) && !errors.Is(err, executor.ErrIdle) {
-		return "internal error"
+	switch {
+	case a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && (isAgentError(err) || executor.IsPermanent(err)):
+		return "invalid agent response: " + err.Error()
+	case isAgentError(err), executor.IsPermanent(err),
+		errors.Is(err, executor.ErrDeadline), errors.Is(err, executor.ErrIdle):
+		return err.Error()
 	}
-	text := err.Error()
-	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && !strings.HasPrefix(text, invalidResponse) {
-		text = invalidResponse + text
-	}
-	return text
+	return "internal error"
 }

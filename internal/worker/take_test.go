@@ -62,7 +62,7 @@ func newPlace(t *testing.T, slots int, agent *a2a.Agent) *place {
 	p.Store, err = store.Open(t.Context(), store.Config{
 		URL: db.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake,
 		Take: func(agent string) (store.Slot, bool) {
-			slot, ok := p.pool.Take(agent)
+			slot, ok := p.pool.Reserve(agent)
 			if ok {
 				p.taken++
 			}
@@ -125,7 +125,7 @@ func (p *place) runs(want a2a.ID) {
 func (p *place) warm() {
 	p.t.Helper()
 	for {
-		if slot, ok := p.pool.Take("gate"); ok {
+		if slot, ok := p.pool.Reserve("gate"); ok {
 			slot.Leave()
 			p.taken = 0
 			return
@@ -216,7 +216,7 @@ func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
 	const ttl = 30 * time.Millisecond
 	p := newPlace(t, 1, &a2a.Agent{Name: "gate", Limits: a2a.Limits{LeaseTTL: ttl}})
 	p.warm()
-	slot, ok := p.pool.Take("gate")
+	slot, ok := p.pool.Reserve("gate")
 	if !ok {
 		t.Fatal("there was no room")
 	}
@@ -225,7 +225,7 @@ func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
 	if stats, running := p.pool.Stats(); stats.Lost != 1 || running != 0 {
 		t.Errorf("%d lost, %d running, want one and none", stats.Lost, running)
 	}
-	if slot, ok = p.pool.Take("gate"); !ok {
+	if slot, ok = p.pool.Reserve("gate"); !ok {
 		t.Fatal("its slot is not free again")
 	}
 	slot.Leave()
@@ -237,14 +237,14 @@ func TestTakeEndsWithTheWorker(t *testing.T) {
 	p.warm()
 	first := p.submit()
 	p.runs(first)
-	slot, ok := p.pool.Take("gate")
+	slot, ok := p.pool.Reserve("gate")
 	if !ok {
 		t.Fatal("there was no room")
 	}
 	stopped := make(chan struct{})
 	go func() { p.stop(); close(stopped) }()
 	for {
-		more, ok := p.pool.Take("gate")
+		more, ok := p.pool.Reserve("gate")
 		if !ok {
 			break
 		}

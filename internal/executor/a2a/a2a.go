@@ -143,7 +143,7 @@ func (e *Executor) Cancel(ctx context.Context, run executor.Run, metadata a2a.Ra
 
 // invalid is the error of a run whose upstream does not keep to the rules.
 func invalid(format string, args ...any) error {
-	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, "invalid agent response: "+format, args...))
+	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
 }
 
 func (e *Executor) header(version string) http.Header {

@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// errTurnEnded says that the agent ended its turn and that this is written.
+var errTurnEnded = errors.New("turn ended")
+
+var errNoEnd = invalidResponse("the agent ended without a final status")
+
+// invalidResponse is the agent's fault, and no other attempt would help. reasonText says so to the client.
+func invalidResponse(format string, args ...any) error {
+	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
+}
+
+// record writes what the executor reports, as many events at once as have arrived, until the turn ends or an error
+// occurs. It returns why it stopped.
+func (r *run) record(ctx context.Context, cancel context.CancelCauseFunc, items <-chan item) error {
+	limit := r.queue.limits.IdleTimeout
+	if limit <= 0 {
+		return r.recordUntil(ctx, cancel, items, nil, func() {})
+	}
+	idle := time.NewTimer(limit)
+	defer idle.Stop()
+	return r.recordUntil(ctx, cancel, items, idle.C, func() { idle.Reset(limit) })
+}
+
+// recordUntil is record with an idle timer, which it resets after each write.
+func (r *run) recordUntil(
+	ctx context.Context, cancel context.CancelCauseFunc, items <-chan item, idle <-chan time.Time, resetIdle func(),
+) error {
+	b := batch{bounds: r.pool.bounds(), artifacts: make(map[string]bool), mayReply: r.queue.DirectReply}
+	for i := range r.input.Task.Artifacts {
+		b.artifacts[r.input.Task.Artifacts[i].ID] = true
+	}
+	for {
+		var it item
+		var open bool
+		select {
+		case it, open = <-items:
+		case <-idle:
+			cancel(executor.ErrIdle)
+			return executor.ErrIdle
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		reason := b.gather(it, open, items)
+		if err := r.write(ctx, &b); err != nil {
+			return err
+		}
+		if reason != nil {
+			return reason
+		}
+		resetIdle()
+	}
+}
+
+// write appends the events of the batch. It returns errTurnEnded after the end of the turn.
+func (r *run) write(ctx context.Context, b *batch) error {
+	if len(b.events) == 0 && b.due == nil {
+		return nil
+	}
+	if err := b.bounds.Admit(r.lease, len(b.events), b.bytes, b.ends); err != nil {
+		return executor.Permanent(err)
+	}
+	if b.ends {
+		r.beginFinishing()
+	}
+	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
+	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
+		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
+		return invalidResponse("PostgreSQL cannot store %s", b.numbers())
+	}
+	if err != nil {
+		return err
+	}
+	ended := b.ends
+	if out.State != a2a.StateNone {
+		r.state = out.State
+	}
+	b.written()
+	if !ended {
+		return nil
+	}
+	if out.Requeued {
+		r.log.InfoContext(ctx, "turn continues: the client has sent more")
+	}
+	return errTurnEnded
+}
