@@ -565,16 +565,16 @@ func TestRequestsPrintNoSecrets(t *testing.T) {
 // report the read that ended with it. That is no fault of the destination.
 func TestFencedRequestIsCanceledWhateverTheTransportSays(t *testing.T) {
 	t.Parallel()
-	var seen sighting
-	held := seen.fenced(func() bool { return false })
+	var seen observer
+	valid := seen.observe(func() bool { return false })
 	c := newClient(t, ClientConfig{Policy: dev})
 	if class, reason := c.classify(t.Context(), net.ErrClosed, &seen); class != ClassConnect {
 		t.Errorf("before any write: %s, %s", class, reason)
 	}
-	if held() {
-		t.Fatal("held")
+	if valid() {
+		t.Fatal("the lease is valid")
 	}
-	if class, reason := c.classify(t.Context(), net.ErrClosed, &seen); class != ClassCanceled || reason != errNotHeld.Error() {
+	if class, reason := c.classify(t.Context(), net.ErrClosed, &seen); class != ClassCanceled || reason != errLeaseExpired.Error() {
 		t.Errorf("after a refused write: %s, %s", class, reason)
 	}
 }

@@ -8,27 +8,29 @@ import (
 	"sync/atomic"
 )
 
-// errNotHeld says that the lease of a delivery ran out before its request was over.
-var errNotHeld = errors.New("the lease ran out before the request was over")
+// errLeaseExpired says that the lease of a delivery expired before its request ended.
+var errLeaseExpired = errors.New("the lease expired before the request ended")
 
-// fencedConn is a connection to a receiver that sends nothing for a request whose lease has
-// run out. It asks right before each write, so that a process that stood still, at whatever
-// place, finds out before a byte leaves it. A connection is one request's at a time; while it
-// is nobody's, or is being made, it is not fenced: a handshake is no request.
+// dialFunc is the type of net.Dialer.DialContext.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// fencedConn is a connection to a receiver that sends nothing for a request whose lease has expired. It checks right
+// before each write, so that a process that was suspended at any point finds out before a byte leaves it. A connection
+// serves one request at a time. While it is idle, or being made, it is not fenced: a handshake is no request.
 type fencedConn struct {
 	net.Conn
-	held atomic.Pointer[func() bool]
+	leaseValid atomic.Pointer[func() bool]
 }
 
 func (c *fencedConn) Write(p []byte) (int, error) {
-	if held := c.held.Load(); held != nil && !(*held)() {
-		return 0, errNotHeld
+	if valid := c.leaseValid.Load(); valid != nil && !(*valid)() {
+		return 0, errLeaseExpired
 	}
 	return c.Conn.Write(p)
 }
 
 // fenced makes connections that can be fenced.
-func fenced(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
+func fenced(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -38,18 +40,17 @@ func fenced(dial func(ctx context.Context, network, address string) (net.Conn, e
 	}
 }
 
-// fence returns a trace that fences the connection which a request gets. It is asked before
-// anything of the request is written.
-func fence(held func() bool) *httptrace.ClientTrace {
+// fence returns a trace that fences the connection that a request gets, before anything of the request is written.
+func fence(leaseValid func() bool) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		conn := i.Conn
 		for {
 			switch c := conn.(type) {
 			case *fencedConn:
-				if held == nil {
-					c.held.Store(nil)
+				if leaseValid == nil {
+					c.leaseValid.Store(nil)
 				} else {
-					c.held.Store(&held)
+					c.leaseValid.Store(&leaseValid)
 				}
 				return
 			case interface{ NetConn() net.Conn }: // TLS

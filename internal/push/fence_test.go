@@ -108,11 +108,11 @@ func TestFenceIsOfTheRequest(t *testing.T) {
 	} {
 		c := newClient(t, ClientConfig{Policy: dev, RootCAs: ca.pool})
 		want := 0
-		for i, held := range []func() bool{nil, func() bool { return false }, func() bool { return true }, func() bool { return false }, nil} {
+		for i, valid := range []func() bool{nil, func() bool { return false }, func() bool { return true }, func() bool { return false }, nil} {
 			r := request(s.URL)
-			r.Held = held
+			r.LeaseValid = valid
 			class := ClassDelivered
-			if held != nil && !held() {
+			if valid != nil && !valid() {
 				class = ClassCanceled
 			} else {
 				want++
@@ -148,7 +148,7 @@ func TestFenceCutsARequestOff(t *testing.T) {
 	r := request(s.URL)
 	r.Body = []byte(strings.Repeat("x", 1<<20))
 	var writes atomic.Int32
-	r.Held = func() bool { return writes.Add(1) < 3 }
+	r.LeaseValid = func() bool { return writes.Add(1) < 3 }
 	if res := newClient(t, ClientConfig{Policy: dev}).Attempt(t.Context(), r); res.Class != ClassCanceled {
 		t.Errorf("got %+v, want %s", res, ClassCanceled)
 	}

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -9,109 +10,136 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// hold is the lease of one delivery as its process knows it: held for certain while held
-// says so, and given up by canceling the request when it is not.
-type hold struct {
-	due  *store.Delivery
-	now  func() time.Time
-	ttl  time.Duration
-	lose func() // cancels the request
+// lease is the lease of one delivery as its process knows it. The lease is certain while valid says so. When it
+// expires, the request is canceled.
+type lease struct {
+	due    *store.Delivery
+	now    func() time.Time
+	ttl    time.Duration
+	expire func() // cancels the request
 
 	mu    sync.Mutex
-	asked time.Time   // guarded by mu; when the lease that is held was asked for
-	cut   *time.Timer // guarded by mu; calls lose at the end
+	sent  time.Time   // guarded by mu; when the claim or the last successful renewal was sent
+	timer *time.Timer // guarded by mu; calls expire at the end; stopped by stop
 }
 
-// newHold returns the hold of a delivery whose lease was asked for at asked.
-func newHold(due *store.Delivery, now func() time.Time, asked time.Time, ttl time.Duration, lose func()) *hold {
-	h := &hold{due: due, now: now, ttl: ttl, lose: lose, asked: asked}
-	h.cut = time.AfterFunc(h.end().Sub(now()), lose)
-	return h
+// newLease returns the lease of a delivery whose claim was sent at that time.
+func newLease(due *store.Delivery, now func() time.Time, sent time.Time, ttl time.Duration, expire func()) *lease {
+	l := &lease{due: due, now: now, ttl: ttl, expire: expire, sent: sent}
+	l.timer = time.AfterFunc(l.end().Sub(now()), expire)
+	return l
 }
 
-// leaseMargin is how much earlier than the database, at most, a deliverer takes a lease for
-// over: clocks differ in their rates.
+// leaseMargin is how much earlier than the database, at most, a deliverer regards a lease as expired: clocks run at
+// different rates.
 const leaseMargin = time.Second
 
-// end is when the hold is over by the clock of the process. The caller holds mu, or has h for
-// itself.
-func (h *hold) end() time.Time {
-	return h.asked.Add(h.ttl - min(leaseMargin, h.ttl/6))
+// end is when the lease expires by the clock of this process. The caller holds mu, or has the only reference to l.
+func (l *lease) end() time.Time {
+	return l.sent.Add(l.ttl - min(leaseMargin, l.ttl/6))
 }
 
-// held reports, whenever it is asked, whether the lease is still held for certain. It goes by
-// the monotonic clock and by the one on the wall: the first may stand still while the machine
-// is suspended, the second may be set.
-func (h *hold) held() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t, end := h.now(), h.end()
+// valid reports whether the lease certainly has not expired. It compares both the monotonic clock and the wall clock:
+// the first may stop while the machine is suspended, the second may be set.
+func (l *lease) valid() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, end := l.now(), l.end()
 	return t.Before(end) && t.Round(0).Before(end.Round(0))
 }
 
-// old reports whether it is time to renew.
-func (h *hold) old() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.now().Sub(h.asked) >= h.ttl/3
+// renewalDue reports whether it is time to renew.
+func (l *lease) renewalDue() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now().Sub(l.sent) >= l.ttl/3
 }
 
-// renewed says that the lease asked for at asked was granted.
-func (h *hold) renewed(asked time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked = asked
-	if h.cut.Stop() { // else the request is canceled already, or over
-		h.cut.Reset(h.end().Sub(h.now()))
+// renewed notes a successful renewal that was sent at that time.
+func (l *lease) renewed(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent = sent
+	if l.timer.Stop() { // otherwise the request is canceled already, or has ended
+		l.timer.Reset(l.end().Sub(l.now()))
 	}
 }
 
-// release ends the hold without a call of lose.
-func (h *hold) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cut.Stop()
+// stop ends the lease without a call of expire.
+func (l *lease) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer.Stop()
 }
 
-// renew extends the leases of requests that take long, until done is closed. So a lease can be
-// short, for the case that its process dies, however long a request may take. When the
-// database cannot be asked the requests are cut off as their leases run out.
-func (d *Deliverer) renew(ctx context.Context, done <-chan struct{}) {
-	ticker := time.NewTicker(d.cfg.Lease / 6)
+// renewals renews the leases of deliveries whose requests take long. So a lease can be short, in case its process
+// dies, however long a request may take. While the database is unreachable, requests are canceled as their leases
+// expire.
+type renewals struct {
+	store *store.Store
+	ttl   time.Duration
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	leases map[*lease]bool // guarded by mu; of the deliveries in flight
+}
+
+func newRenewals(s *store.Store, ttl time.Duration, now func() time.Time, log *slog.Logger) *renewals {
+	return &renewals{store: s, ttl: ttl, now: now, log: log, leases: make(map[*lease]bool)}
+}
+
+// add has a lease renewed until remove.
+func (n *renewals) add(l *lease) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leases[l] = true
+}
+
+func (n *renewals) remove(l *lease) {
+	l.stop()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.leases, l)
+}
+
+// run renews leases until done is closed.
+func (n *renewals) run(ctx context.Context, done <-chan struct{}) {
+	ticker := time.NewTicker(n.ttl / 6)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			d.renewOld(ctx)
+			n.renewDue(ctx)
 		case <-done:
 			return
 		}
 	}
 }
 
-func (d *Deliverer) renewOld(ctx context.Context) {
-	old := map[a2a.ID]*hold{}
+func (n *renewals) renewDue(ctx context.Context) {
+	byRow := map[a2a.ID]*lease{}
 	var due []*store.Delivery
-	d.mu.Lock()
-	for h := range d.holds {
-		if h.old() {
-			old[h.due.Row] = h
-			due = append(due, h.due)
+	n.mu.Lock()
+	for l := range n.leases {
+		if l.renewalDue() {
+			byRow[l.due.Row] = l
+			due = append(due, l.due)
 		}
 	}
-	d.mu.Unlock()
+	n.mu.Unlock()
 	if len(due) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Lease/3)
+	ctx, cancel := context.WithTimeout(ctx, n.ttl/3)
 	defer cancel()
-	asked := d.cfg.Now()
-	rows, err := d.cfg.Store.RenewPushes(ctx, due, d.cfg.Lease)
+	sent := n.now()
+	rows, err := n.store.RenewPushes(ctx, due, n.ttl)
 	if err != nil {
-		d.cfg.Logger.WarnContext(ctx, "renew webhooks", "err", err)
+		n.log.WarnContext(ctx, "renew webhooks", "err", err)
 		return
 	}
 	for _, row := range rows {
-		old[row].renewed(asked)
+		byRow[row].renewed(sent)
 	}
 }

@@ -16,8 +16,8 @@ func TestLeaseIsHeldByBothClocks(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	now := start
-	h := newHold(&store.Delivery{}, func() time.Time { return now }, start, 10*time.Second, func() {})
-	defer h.release()
+	l := newLease(&store.Delivery{}, func() time.Time { return now }, start, 10*time.Second, func() {})
+	defer l.stop()
 	for name, tt := range map[string]struct {
 		now  time.Time
 		want bool
@@ -29,7 +29,7 @@ func TestLeaseIsHeldByBothClocks(t *testing.T) {
 		"after the machine slept":       {start.Add(time.Minute).Round(0), false}, // the wall clock alone has moved
 		"when the wall clock went back": {start.Add(-time.Hour), true},
 	} {
-		if now = tt.now; h.held() != tt.want {
+		if now = tt.now; l.valid() != tt.want {
 			t.Errorf("%s: %t, want %t", name, !tt.want, tt.want)
 		}
 	}
@@ -42,21 +42,21 @@ func TestHoldEndsUnlessItIsRenewed(t *testing.T) {
 		start := time.Now()
 		lost := make(chan time.Duration, 1)
 		lose := func() { lost <- time.Since(start) }
-		h := newHold(&store.Delivery{}, time.Now, start, 30*time.Second, lose)
+		l := newLease(&store.Delivery{}, time.Now, start, 30*time.Second, lose)
 		time.Sleep(20 * time.Second)
-		if !h.old() || !h.held() {
-			t.Errorf("after 20 s: old %t, held %t, want both", h.old(), h.held())
+		if !l.renewalDue() || !l.valid() {
+			t.Errorf("after 20 s: old %t, held %t, want both", l.renewalDue(), l.valid())
 		}
-		h.renewed(start.Add(20 * time.Second))
-		if h.old() {
+		l.renewed(start.Add(20 * time.Second))
+		if l.renewalDue() {
 			t.Error("it is old when it was just renewed")
 		}
-		if got, want := <-lost, 49*time.Second; got != want || h.held() {
-			t.Errorf("given up after %v, held %t, want %v", got, h.held(), want)
+		if got, want := <-lost, 49*time.Second; got != want || l.valid() {
+			t.Errorf("given up after %v, held %t, want %v", got, l.valid(), want)
 		}
-		h.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
-		never := newHold(&store.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
-		if got, want := <-lost, 109*time.Second; got != want || never.held() {
+		l.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
+		never := newLease(&store.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
+		if got, want := <-lost, 109*time.Second; got != want || never.valid() {
 			t.Errorf("one that was never renewed is given up after %v, want %v", got, want)
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// smallTask is what a task may take that is read without a look at its size.
+// smallTask is the memory for a task that is read without knowing its size.
 const smallTask = 16 << 10
 
-// read reads the task of a delivery, once the memory budget has room for it and for what is rendered of it.
+// read reads the task of a delivery, once the memory budget has room for it and for its rendered body.
 func (d *Deliverer) read(ctx context.Context, mem *budget.Lease, due *store.Delivery) (*a2a.Task, error) {
 	w := store.Want{Artifacts: true}
 	if mem == nil {
@@ -29,7 +29,7 @@ func (d *Deliverer) read(ctx context.Context, mem *budget.Lease, due *store.Deli
 	}
 	mem.Settle(0)
 	if 2*much.Bytes > d.cfg.Budget.Share() {
-		// Its history and its artifacts would not go into a notification either.
+		// Its history and its artifacts would not fit into a notification either.
 		return d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{History: new(int)})
 	}
 	if err := mem.Grow(ctx, 2*much.Bytes); err != nil {

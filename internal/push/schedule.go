@@ -7,34 +7,33 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// Fate says what becomes of a webhook after an attempt that failed.
+// Fate says what happens to a webhook after an attempt.
 type Fate string
 
-// Fates. Dead and disabled webhooks keep their place in the log: an operator may replay them.
+// Fates. Dead and disabled webhooks keep their position in the log, so an operator may replay them.
 const (
-	FateRetry    Fate = ""         // another attempt follows
-	FateDead     Fate = "dead"     // the schedule is used up, or no attempt can succeed
-	FateDisabled Fate = "disabled" // the receiver wants nothing more
-	FateSkip     Fate = "skip"     // the receiver does not want this notification: settle it and go on
-	FateRelease  Fate = "release"  // nothing was learned: give it back untried
+	FateRetry     Fate = ""          // another attempt follows
+	FateDelivered Fate = "delivered" // the receiver has accepted the notification
+	FateDead      Fate = "dead"      // the schedule is exhausted, or no attempt can succeed
+	FateDisabled  Fate = "disabled"  // the receiver wants nothing more
+	FateSkip      Fate = "skip"      // the receiver does not want this notification: continue after it
+	FateRelease   Fate = "release"   // the attempt says nothing about the receiver: release the webhook untried
 )
 
 // Schedule says when failed attempts are repeated.
 type Schedule struct {
-	// Waits are the pauses before attempts 1, 2 and so on: n of them are n attempts.
+	// Waits are the pauses before attempts 1, 2 and so on: n pauses mean n attempts.
 	Waits []time.Duration
-	// Throttle is the least pause after a timeout and after 429, 502, 503 and 504.
+	// Throttle is the shortest pause after a timeout and after 429, 502, 503 and 504.
 	Throttle time.Duration
 }
 
-// maxAfter is up to where a receiver's Retry-After is heeded at least.
-const maxAfter = time.Hour
+// minAfterLimit is the limit of a receiver's Retry-After while the schedule's own pauses are short.
+const minAfterLimit = time.Hour
 
-// Next decides what follows the failed result of attempt number n, counted from 1, and, for
-// FateRetry, after what pause. Pauses of the schedule vary by 20 % either way, so that
-// webhooks that failed together do not come back together; what a receiver asks for is
-// exceeded by up to 20 %, and not cut short. rnd yields numbers in [0, 1); nil means
-// math/rand/v2.
+// Next returns what follows the failed attempt number n, counted from 1, and the pause before a FateRetry. Pauses of the
+// schedule vary by 20 % either way, so that webhooks that failed together do not come back together. A pause that a
+// receiver asks for is up to 20 % longer, and never shorter. rnd yields numbers in [0, 1); nil means math/rand/v2.
 func (s Schedule) Next(n int, r Result, rnd func() float64) (Fate, time.Duration) {
 	switch {
 	case r.Class == ClassCanceled:
@@ -51,17 +50,17 @@ func (s Schedule) Next(n int, r Result, rnd func() float64) (Fate, time.Duration
 	base := s.Waits[max(n, 0)]
 	wait := backoff.Jitter(base, rnd)
 	if r.RetryAfter > 0 {
-		longest := max(2*base, base, maxAfter) // 2*base may overflow
-		wait = min(beyond(min(max(r.RetryAfter, base), longest), rnd), longest)
+		longest := max(2*base, base, minAfterLimit) // 2*base may overflow
+		wait = min(extend(min(max(r.RetryAfter, base), longest), rnd), longest)
 	}
 	if r.Class.Throttles() && wait < s.Throttle {
-		wait = beyond(s.Throttle, rnd)
+		wait = extend(s.Throttle, rnd)
 	}
 	return FateRetry, wait
 }
 
-// beyond returns d, or up to 20 % more.
-func beyond(d time.Duration, rnd func() float64) time.Duration {
+// extend returns d, or up to 20 % more.
+func extend(d time.Duration, rnd func() float64) time.Duration {
 	varied := backoff.Jitter(d, rnd)
 	if varied >= d {
 		return varied
@@ -73,14 +72,14 @@ func beyond(d time.Duration, rnd func() float64) time.Duration {
 }
 
 // Permanent reports whether another attempt would end the same way.
-func (c Class) Permanent() bool { return c == ClassBlocked || c == ClassBadURL }
+func (c Class) Permanent() bool { return c == ClassBlocked || c == ClassBadURL || c == classSecret }
 
-// Throttles reports whether the receiver is to be left alone for a while.
+// Throttles reports whether the receiver needs a longer pause.
 func (c Class) Throttles() bool { return c == ClassTimeout || c == ClassThrottled }
 
-// BlamesDestination reports whether the failure says that the destination as a whole is
-// down, and counts toward its breaker. A receiver that answers 404 or redirects is up: one
-// wrong URL must not hold up the webhooks beside it.
+// BlamesDestination reports whether the failure says that the destination as a whole is down, and counts toward its
+// circuit breaker. A receiver that answers 404 or redirects is up: one wrong URL must not delay the other webhooks of
+// the destination.
 func (c Class) BlamesDestination() bool {
 	switch c {
 	case ClassTimeout, ClassThrottled, ClassServerError, ClassDNS, ClassConnect, ClassTLS:
