@@ -31,6 +31,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/throttle"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
@@ -269,7 +270,7 @@ func (r *replica) openAPI(ctx context.Context) error {
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(public),
 		Authenticator: authenticator, Sessions: r.sessions, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
-		Rates: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
+		Limits: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
@@ -288,10 +289,10 @@ func (r *replica) openAPI(ctx context.Context) error {
 }
 
 // limits are the rates as the server takes them.
-func (c *Rates) limits() rpc.Rates {
-	return rpc.Rates{
-		Reads: rpc.Rate(c.RateReads), Sends: rpc.Rate(c.RateSends), Streams: rpc.Rate(c.RateStreams),
-		PushWrites: rpc.Rate(c.RatePushWrites), SignIns: rpc.Rate(c.RateSignIns),
+func (c *Rates) limits() throttle.Limits {
+	return throttle.Limits{
+		Reads: throttle.Rate(c.RateReads), Sends: throttle.Rate(c.RateSends), Streams: throttle.Rate(c.RateStreams),
+		PushWrites: throttle.Rate(c.RatePushWrites), SignIns: throttle.Rate(c.RateSignIns),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/push"
-	"github.com/a2ad/a2ad/internal/rpc"
+	"github.com/a2ad/a2ad/internal/throttle"
 )
 
 // Listen is an address to listen on, "host:port", or "" for no listener.
@@ -292,7 +292,7 @@ func (b Breaker) MarshalText() ([]byte, error) {
 }
 
 // Rate is how often something may be done: so many times a second, and so many at once.
-type Rate rpc.Rate
+type Rate throttle.Rate
 
 // UnmarshalText reads "a second,at once", or "off".
 func (r *Rate) UnmarshalText(text []byte) error {

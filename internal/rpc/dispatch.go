@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/throttle"
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
@@ -73,10 +74,10 @@ type call struct {
 // more of them from an address that has sent too many: everything that takes credentials goes through it.
 // Besides the errors of an auth.Authenticator there is then one with a2a.CodeRateLimited, whose SetHeader says when to come back.
 func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
-	p, err := s.throttle.authenticate(s.cfg.Authenticator, r)
+	p, err := s.throttle.SignIn(s.cfg.Authenticator, r)
 	var refused *auth.Error
 	if errors.As(err, &refused) && s.cfg.Refused != nil {
-		s.cfg.Refused(s.throttle.client(r), refused)
+		s.cfg.Refused(s.throttle.ClientAddress(r), refused)
 	}
 	if rec := recordOf(r.Context()); err != nil {
 		rec.err = err
@@ -147,7 +148,7 @@ func (c *call) admit(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	if err := c.permit(op); err != nil {
 		return nil, err
 	}
-	if err := c.s.throttle.admit(c.principal, op); err != nil {
+	if err := c.s.throttle.Admit(c.principal, op); err != nil {
 		return nil, err
 	}
 	return c.do(ctx, op)
@@ -349,9 +350,9 @@ func (c *call) fail(ctx context.Context, err error) {
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
 		c.reply.Set("Retry-After", "1")
 	}
-	var held *throttled
-	if errors.As(err, &held) {
-		held.SetHeader(c.reply)
+	var limited *throttle.Error
+	if errors.As(err, &limited) {
+		limited.SetHeader(c.reply)
 	}
 	c.front.fail(e)
 }

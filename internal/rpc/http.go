@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/auth"
-	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/httpbody"
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
@@ -111,15 +110,12 @@ func asRefusal(refused *auth.Error) *a2a.Error {
 	return e
 }
 
-// checkType refuses a body of another type than JSON, as its header says.
+// checkType refuses a body that is not plain JSON according to its headers.
 func (x *exchange) checkType() error {
-	if enc := x.r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return a2a.Errorf(a2a.CodeMediaType, "Content-Encoding %q is not supported", clip(enc))
+	if err := httpbody.CheckEncoding(x.r.Header); err != nil {
+		return err
 	}
-	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != jsonType && kind != a2aType {
-		return a2a.Errorf(a2a.CodeMediaType, "the Content-Type must be application/json")
-	}
-	return nil
+	return httpbody.CheckType(x.r.Header, jsonType, a2aType)
 }
 
 // The media types of requests and answers.
@@ -128,36 +124,8 @@ const (
 	a2aType  = "application/a2a+json"
 )
 
-// readBody reads a request whole, within the limit.
 func (x *exchange) readBody() ([]byte, error) {
-	limit := x.s.cfg.MaxBody
-	if x.r.ContentLength > limit {
-		return nil, x.tooLarge()
-	}
-	stop := func() {
-		http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
-	}
-	body, err := budget.ReadAll(x.r.Context(), x.rec.mem, http.MaxBytesReader(x.w, x.r.Body, limit), x.r.ContentLength, stop)
-	var tooLarge *http.MaxBytesError
-	var refused *a2a.Error
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, x.tooLarge()
-	case errors.As(err, &refused): // nobody reads the rest of it
-		x.w.Header().Set("Connection", "close")
-		return nil, err
-	case err != nil:
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			x.w.Header().Set("Connection", "close")
-		}
-		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(err)
-	}
-	return body, nil
-}
-
-func (x *exchange) tooLarge() error {
-	x.w.Header().Set("Connection", "close")
-	return a2a.Errorf(a2a.CodeTooLarge, "the body is larger than %d bytes", x.s.cfg.MaxBody)
+	return httpbody.Read(x.w, x.r, x.rec.mem, x.s.cfg.MaxBody)
 }
 
 // wantsStream reports whether the client asks for an event stream by name, and not for JSON. The official clients of 0.3 do so

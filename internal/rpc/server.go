@@ -21,6 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
+	"github.com/a2ad/a2ad/internal/throttle"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wire"
 )
@@ -44,7 +45,7 @@ type Config struct {
 	JWKS          func() []byte                            // the keys that receivers of webhooks verify us by; nil: none
 	Workers       http.Handler                             // answers below /worker/v1; nil: nothing does
 
-	Rates          Rates
+	Limits         throttle.Limits
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 
 	LenientVersion bool   // a method of 1.0 needs no A2A-Version
@@ -109,7 +110,7 @@ type Server struct {
 	generations []*generation // the oldest first: it is what a request without a version is of
 	directory   atomic.Pointer[directory]
 	handler     http.Handler
-	throttle    *throttle
+	throttle    *throttle.Throttle
 	accepting   atomic.Bool
 	shared      *GRPC // answers calls on the same port; nil: nothing does
 }
@@ -133,7 +134,7 @@ type served struct {
 // New returns a Server that listens nowhere yet.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
-	s := &Server{cfg: cfg, throttle: newThrottle(cfg.Rates, cfg.TrustedProxies)}
+	s := &Server{cfg: cfg, throttle: throttle.New(cfg.Limits, cfg.TrustedProxies)}
 	for _, codec := range []wire.Codec{cfg.V03, cfg.V1} {
 		if codec != nil {
 			s.generations = append(s.generations, &generation{Codec: codec})

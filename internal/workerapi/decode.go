@@ -1,16 +1,12 @@
 package workerapi
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/budget"
+	"github.com/a2ad/a2ad/internal/httpbody"
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
@@ -24,8 +20,8 @@ const (
 	maxRetryAfter = 7 * 24 * time.Hour
 )
 
-// workShare is how many times its own size a request takes while it is decoded and stored.
-const workShare = 3
+// workFactor is how much memory decoding and storing a request takes, in multiples of its size.
+const workFactor = 3
 
 type claimRequest struct {
 	worker string
@@ -46,55 +42,33 @@ type finishRequest struct {
 	retryAfter time.Duration
 }
 
-// readBody reads a request whole, within the limits, and checks that it is JSON. A body that is
-// empty or null is an empty object: some clients send null where they have nothing to say.
-func (a *API) readBody(w http.ResponseWriter, r *http.Request, mem *budget.Lease) ([]byte, error) {
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, a2a.Errorf(a2a.CodeMediaType, "Content-Encoding is not supported")
-	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if (err != nil || kind != "application/json") && r.ContentLength != 0 {
-		return nil, a2a.Errorf(a2a.CodeMediaType, "the Content-Type must be application/json")
-	}
-	if r.ContentLength > a.cfg.MaxBody {
-		return nil, a.tooLarge()
-	}
-	stop := func() {
-		http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
-	}
-	body, err := budget.ReadAll(r.Context(), mem, http.MaxBytesReader(w, r.Body, a.cfg.MaxBody), r.ContentLength, stop)
-	if err == nil {
-		err = mem.Grow(r.Context(), workShare*int64(len(body)))
-	}
-	var tooLarge *http.MaxBytesError
-	var refused *a2a.Error
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, a.tooLarge()
-	case errors.As(err, &refused): // nobody reads the rest of it
-		w.Header().Set("Connection", "close")
+// readBody reads the body of a request and checks that it is JSON. It turns an empty body, or one
+// that is null, into an empty object: some clients send null where they have nothing to say.
+func (a *API) readBody(r *request) ([]byte, error) {
+	if err := httpbody.CheckEncoding(r.Header); err != nil {
 		return nil, err
-	case err != nil:
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			w.Header().Set("Connection", "close")
-		}
-		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(err)
+	}
+	if err := httpbody.CheckType(r.Header, "application/json"); err != nil && r.ContentLength != 0 {
+		return nil, err
+	}
+	body, err := httpbody.Read(r.w, r.Request, r.mem, a.cfg.MaxBody)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.mem.Grow(r.Context(), workFactor*int64(len(body))); err != nil {
+		return nil, err
 	}
 	if len(body) == 0 {
 		return []byte("{}"), nil
 	}
-	// The events in it may be as deep as events elsewhere.
+	// An event may be as deep here as elsewhere, and stands two levels down.
 	if err := rawjson.Check(body, a.cfg.MaxDepth+2); err != nil {
-		return nil, a2a.Errorf(a2a.CodeParse, "the body is not good JSON: %w", err)
+		return nil, a2a.Errorf(a2a.CodeParse, "the body is not valid JSON: %w", err)
 	}
 	if body = rawjson.Trim(body); rawjson.KindOf(body) == rawjson.KindNull {
 		return []byte("{}"), nil
 	}
 	return body, nil
-}
-
-func (a *API) tooLarge() error {
-	return a2a.Errorf(a2a.CodeTooLarge, "the body is larger than %d bytes", a.cfg.MaxBody)
 }
 
 // fields reads the members of a request and keeps the first error.

@@ -35,7 +35,7 @@ func FuzzDecoders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(data)))
 		r.Header.Set("Content-Type", "application/json")
-		body, err := a.readBody(httptest.NewRecorder(), r, nil)
+		body, err := a.readBody(&request{Request: r, w: httptest.NewRecorder()})
 		if err != nil {
 			told(t, "body", err)
 			return

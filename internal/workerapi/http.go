@@ -66,7 +66,7 @@ func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) h
 				return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials lack the scope worker")
 			}
 			r.mem = a.cfg.Budget.Open(budget.Owner{Tenant: r.principal.Tenant, Name: r.principal.Owner})
-			if r.body, err = a.readBody(w, hr, r.mem); err != nil {
+			if r.body, err = a.readBody(r); err != nil {
 				return nil, err
 			}
 			answer, err := do(ctx, r)

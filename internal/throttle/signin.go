@@ -1,0 +1,118 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/auth"
+)
+
+// Bounds of the credentials that are checked although too many bad ones came from their address.
+const (
+	maxAddressChecks = 2 // at once, of one address
+	maxChecks        = 8 // at once, of all addresses together
+	checkWait        = 5 * time.Second
+)
+
+// suspect is a network from which bad credentials came.
+type suspect struct {
+	bucket *rate.Limiter
+	checks chan struct{} // one element for each credential being checked, or next in the queue
+}
+
+// SignIn authenticates a request.
+//
+// Every credential is checked, so an owner is not locked out by guesses from a shared address. The
+// cost of guesses is bounded instead: an address over its limit has a few unknown credentials
+// checked at a time, and the others queue. Its clients get an *Error that says when to come back,
+// and do not learn whether the guess was wrong.
+func (t *Throttle) SignIn(a auth.Authenticator, r *http.Request) (auth.Principal, error) {
+	limit := t.limits.SignIns
+	key, given := t.credentialHash(r.Header)
+	if limit.PerSecond <= 0 || !given {
+		return a.Authenticate(r)
+	}
+	from := network(t.address(r))
+	var limited *Error
+	if s, ok := t.addresses.get(from); ok {
+		if limited = s.overLimit(limit); limited != nil && !t.wasAccepted(key) {
+			done, ok := t.enterCheck(r.Context(), s)
+			if !ok {
+				return auth.Principal{}, limited
+			}
+			defer done()
+		}
+	}
+	p, err := a.Authenticate(r)
+	var refused *auth.Error
+	switch {
+	case err == nil:
+		t.accepted.getOrAdd(key, func() struct{} { return struct{}{} })
+	case errors.As(err, &refused):
+		t.accepted.remove(key) // the credential may have been revoked, or have expired
+		t.addresses.getOrAdd(from, func() *suspect {
+			return &suspect{limit.limiter(), make(chan struct{}, maxAddressChecks)}
+		}).bucket.AllowN(time.Now(), 1)
+		if limited != nil {
+			return p, limited
+		}
+	}
+	return p, err
+}
+
+// overLimit returns the error for an address that sent too many bad credentials, else nil.
+func (s *suspect) overLimit(limit Rate) *Error {
+	lack := 1 - s.bucket.TokensAt(time.Now())
+	if lack <= 0 {
+		return nil
+	}
+	wait := time.Duration(lack / limit.PerSecond * float64(time.Second))
+	return &Error{"sign-ins", limit, wait, a2a.Errorf(a2a.CodeRateLimited, "too many bad credentials from this address")}
+}
+
+func (t *Throttle) wasAccepted(key uint64) bool {
+	_, ok := t.accepted.get(key)
+	return ok
+}
+
+// enterCheck waits until a credential of a suspicious address may be checked, and returns a
+// function that ends the check. It gives up after checkWait. The credentials of one address queue
+// among themselves: at most maxAddressChecks of them stand in the queue of all addresses.
+func (t *Throttle) enterCheck(ctx context.Context, from *suspect) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	select {
+	case from.checks <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	select {
+	case t.checks <- struct{}{}:
+		return func() { <-t.checks; <-from.checks }, true
+	case <-ctx.Done():
+		<-from.checks
+		return nil, false
+	}
+}
+
+// credentialHash returns a hash of the credentials in a header, good within this process, and
+// whether there are any.
+func (t *Throttle) credentialHash(h http.Header) (key uint64, given bool) {
+	var sum maphash.Hash
+	sum.SetSeed(t.seed)
+	for _, name := range [...]string{"Authorization", "X-Api-Key"} {
+		for _, v := range h[name] {
+			given = true
+			sum.WriteString(name)
+			sum.WriteString(v)
+			sum.WriteByte(0)
+		}
+	}
+	return sum.Sum64(), given
+}
