@@ -44,6 +44,14 @@ test: ## Run all tests; finds or installs PostgreSQL first (RACE=1, PKGS=./inter
 	@scripts/ensure-postgres.sh test
 	$(GO) test $(if $(RACE),-race )-timeout 25m $(TESTFLAGS) $(PKGS)
 
+# The first call downloads that version (npm); bin/ keeps it.
+.PHONY: test-pg
+test-pg: PKGS = ./internal/store/... ./internal/e2e
+test-pg: ## Run the store and e2e tests on PostgreSQL 15, 16, 17 or 18 (VERSION=18, RACE=1, TESTFLAGS=-v)
+	@bin=$$(scripts/postgres-version.sh $(if $(filter file,$(origin VERSION)),,$(VERSION))) || exit 1; \
+	echo "$$($$bin/postgres --version)"; \
+	A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1 $(GO) test $(if $(RACE),-race )-timeout 40m $(TESTFLAGS) $(PKGS)
+
 .PHONY: bench
 bench: ## Measure, and print each figure beside its baseline
 	@scripts/ensure-postgres.sh test

@@ -18,6 +18,7 @@ import (
 // seen more than the backup holds is told of the gap.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
+	needPrograms(t, "pg_dump", "pg_dumpall", "pg_restore", "psql")
 	keys := seal.Generate("k1")
 	from := storetest.NewServer(t, nil)
 	c := clusterOn(t, storetest.NewOn(t, from))

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+
+	"github.com/a2ad/a2ad/internal/devpg"
 )
 
 // documented returns the blocks of docs/how-to/runbook.md that this test runs, as their marks say, in their order.
@@ -34,11 +36,34 @@ func shell(t *testing.T, block, dir string, as *syscall.Credential, env ...strin
 	t.Helper()
 	cmd := exec.CommandContext(bounded(t), "bash", "-euo", "pipefail", "-c", block)
 	cmd.Dir = dir
-	cmd.Env = append([]string{"PATH=" + filepath.Dir(pgProgram(t, "psql")) + ":" + os.Getenv("PATH"), "HOME=" + dir}, env...)
+	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir}, env...)
 	if as != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", block, err, out)
+	}
+}
+
+// needPrograms skips a test of documented commands where the tested server comes without the client programs they call
+// (`make test-pg`). Programs of an older version refuse to work with a newer server. Anywhere else they must be there.
+func needPrograms(t *testing.T, names ...string) {
+	t.Helper()
+	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(bin, name)); err == nil {
+			continue
+		}
+		if os.Getenv("A2AD_TEST_PG_SERVER_ONLY") != "" {
+			t.Skipf("this PostgreSQL has no %s; `make test` runs this test with the programs of the distribution", name)
+		}
+		t.Fatalf("no %s in %s", name, bin)
 	}
 }

@@ -75,6 +75,7 @@ func (s *three) add(name, of string) {
 // acknowledged when the primary dies, and ends with three synchronous servers again. Replicas go on by themselves, and nothing is lost.
 func TestFailoverStepByStep(t *testing.T) {
 	t.Parallel()
+	needPrograms(t, "pg_basebackup", "psql")
 	statements, commands := documented(t)
 	if len(statements) != 4 || len(commands) != 1 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))

@@ -1,11 +1,13 @@
 package e2e_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -35,26 +37,7 @@ func primary(t *testing.T, params map[string]string) (srv *devpg.Server, host, p
 	return storetest.NewServer(t, all), host, port
 }
 
-// pgProgram is a program of the PostgreSQL that the tests run.
-func pgProgram(t *testing.T, name string) string {
-	t.Helper()
-	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(bin, name)
-}
-
-// pgRun runs such a program to its end.
-func pgRun(t *testing.T, name string, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(bounded(t), pgProgram(t, name), args...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-}
-
-// standby copies a running server, and starts the copy so that it follows.
+// standby copies a running server and starts the copy as its standby.
 func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "a2ad-standby-")
@@ -69,12 +52,12 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	pgRun(t, "pg_basebackup", "-d", conninfo, "-D", filepath.Join(home, "data"), "-R", "-X", "stream", "-c", "fast")
-	// Root has copied what the user that runs PostgreSQL is to have.
+	copyRunning(t, of, conninfo, filepath.Join(home, "data"))
 	info, err := os.Stat(filepath.Join(of.Dir(), "data"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The test may run as root, but PostgreSQL never does: its user must own the copy.
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
 		err := filepath.WalkDir(home, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
@@ -98,6 +81,67 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 		}
 	})
 	return srv
+}
+
+// copyRunning makes data a standby of a running server by the functions of the low-level backup API. It does the work of
+// pg_basebackup, which many packages of PostgreSQL lack.
+func copyRunning(t *testing.T, of *devpg.Server, conninfo, data string) {
+	t.Helper()
+	ctx := bounded(t)
+	conn, err := pgx.Connect(ctx, of.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "SELECT pg_backup_start('standby', fast => true)"); err != nil {
+		t.Fatal(err)
+	}
+	copyData(t, filepath.Join(of.Dir(), "data"), data)
+	var label string
+	if err := conn.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").Scan(&label); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := os.ReadFile(filepath.Join(data, "postgresql.auto.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"backup_label": label, "standby.signal": "",
+		"postgresql.auto.conf": fmt.Sprintf("%s\nprimary_conninfo = '%s'\n", settings, conninfo),
+	} {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// copyData copies the directory of a running server. The standby streams the WAL, so the copy leaves it out. Files may
+// vanish meanwhile; the WAL brings back what mattered in them.
+func copyData(t *testing.T, from, to string) {
+	t.Helper()
+	source := os.DirFS(from)
+	err := fs.WalkDir(source, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Mkdir(filepath.Join(to, path), 0o700)
+		case path == "postmaster.pid" || filepath.Dir(path) == "pg_wal" || !d.Type().IsRegular():
+			return nil
+		}
+		content, err := fs.ReadFile(source, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, path), content, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // pair is a primary and its standby, at one URL.

@@ -61,6 +61,7 @@ var stopped = regexp.MustCompile(`recovery stopping before (commit|abort) of tra
 // running runs again.
 func TestRestoreToAMoment(t *testing.T) {
 	t.Parallel()
+	needPrograms(t, "pg_basebackup", "psql")
 	statements, commands := documented(t)
 	if len(statements) != 3 || len(commands) != 2 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))

@@ -40,11 +40,11 @@ func TestMigrateUpSaysWhatTheLoginLacks(t *testing.T) {
 	}
 	// One after the other: the first makes the roles that the last finds.
 	for _, tt := range []struct{ name, setUp, fix string }{
-		{"plain", "CREATE ROLE plain LOGIN; CREATE DATABASE plain;", `CREATE ROLE a2a_owner NOLOGIN;
-CREATE ROLE a2a_app NOLOGIN;
-CREATE ROLE a2a_worker NOLOGIN;
+		{"plain", "CREATE ROLE plain LOGIN; CREATE DATABASE plain;", `CREATE ROLE a2a_app NOLOGIN;
 CREATE ROLE a2a_audit NOLOGIN;
-GRANT a2a_owner, a2a_app, a2a_worker, a2a_audit TO "plain";
+CREATE ROLE a2a_owner NOLOGIN;
+CREATE ROLE a2a_worker NOLOGIN;
+GRANT a2a_app, a2a_audit, a2a_owner, a2a_worker TO "plain";
 ALTER DATABASE "plain" OWNER TO "plain";
 GRANT CREATE ON SCHEMA public TO "plain";`},
 		{"owns-its-database", `CREATE ROLE "owns-its-database" LOGIN; CREATE DATABASE "owns-its-database" OWNER "owns-its-database";`, `GRANT a2a_app, a2a_owner, a2a_worker TO "owns-its-database";`},

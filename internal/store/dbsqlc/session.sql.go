@@ -83,7 +83,8 @@ SELECT current_user::text AS login, current_database()::text AS database, p.rols
   (NOT EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles o ON o.oid = n.nspowner
     WHERE n.nspname = 'a2a' AND o.rolname = 'a2a_owner'))::boolean AS early,
   ARRAY(SELECT r.name FROM unnest($1::text[]) r(name)
-    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles o WHERE o.rolname = r.name))::text[] AS missing,
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles o WHERE o.rolname = r.name)
+    ORDER BY r.name)::text[] AS missing,
   ARRAY(SELECT o.rolname::text FROM pg_catalog.pg_roles o
     WHERE o.rolname = ANY ($1::text[]) AND o.rolname <> 'a2a_audit' AND NOT pg_catalog.pg_has_role(o.oid, 'MEMBER')
       AND NOT pg_catalog.pg_has_role(o.oid, 'MEMBER WITH ADMIN OPTION')
