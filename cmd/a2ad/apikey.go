@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -20,8 +21,6 @@ type APIKeyCmd struct {
 	Ls     APIKeyLsCmd     `cmd:"" group:"commands" help:"List keys."`
 	Revoke APIKeyRevokeCmd `cmd:"" group:"commands" help:"Revoke keys; requests with them are refused from then on."`
 }
-
-var scopes = []string{"tasks:read", "tasks:write", "push:write", "worker"}
 
 // APIKeyCreateCmd is `a2ad apikey create`.
 type APIKeyCreateCmd struct {
@@ -41,8 +40,8 @@ type APIKeyCreateCmd struct {
 // Validate is called by the parser.
 func (c *APIKeyCreateCmd) Validate() error {
 	for _, s := range c.Scopes {
-		if !slices.Contains(scopes, s) {
-			return fmt.Errorf("--scopes: there is no scope %q, there are %s", s, strings.Join(scopes, ", "))
+		if !auth.Scope(s).Valid() {
+			return fmt.Errorf("--scopes: unknown scope %q; the scopes are %s", s, config.ScopeNames())
 		}
 	}
 	for _, a := range c.Agents {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 // cli is the command line. Fields of type "setting" in it are flags, A2AD_* variables
@@ -53,14 +56,14 @@ var helpGroups = []kong.Group{
 }
 
 // newParser builds the command line. Settings given as flags end up in flags, unparsed.
-func newParser(ctx context.Context, c *cli, app *App, flags flagValues) (*kong.Kong, error) {
+func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong.Kong, error) {
 	k, err := kong.New(c,
 		kong.Name("a2ad"),
 		kong.Description(helpText),
 		kong.NoDefaultHelp(),
 		kong.Writers(app.Stdout, app.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
-		kong.ExplicitGroups(append(helpGroups, settingGroups...)),
+		kong.ExplicitGroups(allGroups()),
 		kong.NamedMapper("setting", settingMapper{flags}),
 		kong.Bind(app),
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -104,8 +107,9 @@ func (helpFlag) BeforeReset(kctx *kong.Context) error {
 	return errHelpShown
 }
 
+// describe returns the help of a setting's flag: what it means, its variable and its default.
 func describe(f *kong.Flag, dev bool) string {
-	s := settingFromTag(f.Tag.Get)
+	s := config.FromTag(f.Tag.Get)
 	if d := f.Tag.Get("dev"); dev && d != "" {
 		s.Default = d
 	}
@@ -116,12 +120,12 @@ func describe(f *kong.Flag, dev bool) string {
 	case s.Auto != "":
 		note += ", default: " + s.Auto
 	}
-	return strings.TrimSuffix(f.Help, ".") + " (" + note + ")."
+	return strings.TrimSuffix(s.Help, ".") + " (" + note + ")."
 }
 
 // settingMapper keeps the text of a setting's flag for load, so that its faults are
 // reported together with those of the environment.
-type settingMapper struct{ flags flagValues }
+type settingMapper struct{ flags config.Flags }
 
 func (m settingMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	name := ctx.Value.Name
@@ -143,10 +147,7 @@ func (m settingMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) err
 func (settingMapper) IsBoolFromValue(v reflect.Value) bool { return v.Kind() == reflect.Bool }
 
 func (settingMapper) PlaceHolder(f *kong.Flag) string {
-	if p := f.Tag.Get("placeholder"); p != "" {
-		return p
-	}
-	return placeholder(f.Target.Interface())
+	return config.Placeholder(f.Name, f.Target.Interface())
 }
 
 // Output is the choice between people and programs.
@@ -156,30 +157,11 @@ type Output struct {
 
 func (o Output) json() bool { return o.Output == "json" }
 
-// ServeCmd is `a2ad serve`.
-type ServeCmd struct{ Config }
-
-// Help is shown below the usage line.
-func (*ServeCmd) Help() string {
-	return `SIGHUP has it read the agent files again, without dropping anything that is under way.
-
-` + moreSettings
+// allGroups are the titles of commands and of settings.
+func allGroups() []kong.Group {
+	all := slices.Clone(helpGroups)
+	for _, g := range config.Groups {
+		all = append(all, kong.Group{Key: g.Key, Title: g.Title})
+	}
+	return all
 }
-
-// Run serves until the context ends.
-func (c *ServeCmd) Run(ctx context.Context, app *App) error { return runServe(ctx, app, c.Config) }
-
-// DevCmd is `a2ad dev`.
-type DevCmd struct{ Config }
-
-// Help is shown below the usage line.
-func (*DevCmd) Help() string {
-	return `Without A2AD_DATABASE_URL it starts a PostgreSQL of its own under --data-dir and keeps the data between runs. No authentication: it listens on loopback only. Not for production.
-
-` + moreSettings
-}
-
-const moreSettings = `Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, also those left out here.`
-
-// Run serves until the context ends.
-func (c *DevCmd) Run(ctx context.Context, app *App) error { return runDev(ctx, app, c.Config) }

@@ -6,8 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/devpg"
 )
+
+// Database is shared by the commands that work on the database.
+type Database struct {
+	config.Database `group:"database"`
+}
+
+func (d *Database) check() []config.Fault { return d.Check() }
 
 // devDatabase is the database of dev on its own server.
 const devDatabase = "a2ad"

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
@@ -18,7 +19,7 @@ import (
 
 // DoctorCmd is `a2ad doctor`.
 type DoctorCmd struct {
-	Config
+	config.Config
 	Dev     bool `help:"Check the configuration of dev instead of that of serve."`
 	Offline bool `help:"Do not look for a running server."`
 	Quiet   bool `short:"q" help:"Show warnings and faults alone."`
@@ -32,9 +33,9 @@ func (*DoctorCmd) Help() string {
 Exit code 0: all is well; 1: there are warnings; 2: there are faults.`
 }
 
-func (c *DoctorCmd) devDefaults() bool { return c.Dev }
-func (c *DoctorCmd) check() []fault    { return c.Config.check() }
-func (c *DoctorCmd) reportsFaults()    {}
+func (c *DoctorCmd) devDefaults() bool     { return c.Dev }
+func (c *DoctorCmd) check() []config.Fault { return c.Config.Check() }
+func (c *DoctorCmd) reportsFaults()        {}
 
 // Levels of findings. A note does not count.
 const (
@@ -97,7 +98,7 @@ func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 	}
 	f.okUnless(0, "settings", "the settings are valid")
 	c.checkAgents(app, &f)
-	err := c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
+	err := (&Database{c.Database}).withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		c.checkDatabase(ctx, app, url, &f)
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
@@ -230,7 +231,7 @@ func TestDoctorChecksAgentFilesAndKeys(t *testing.T) {
 		keys int
 	}{{"", false, 1}, {"postgres://db/a2ad", false, 0}, {"postgres://db/a2ad", true, 1}} {
 		c := DoctorCmd{Dev: tc.dev}
-		c.DataDir, c.DatabaseURL = dir, newSecret(tc.url)
+		c.DataDir, c.DatabaseURL = dir, config.NewSecret(tc.url)
 		if got, err := c.ring(); err != nil || len(got.IDs()) != tc.keys {
 			t.Errorf("%+v: keys %v, %v", tc, got.IDs(), err)
 		}
@@ -274,7 +275,7 @@ func TestDoctorJudges(t *testing.T) {
 			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = store.Setting{Value: "local"}, store.Setting{Value: "s"}
 		}, "warning durability"},
 	} {
-		c := &DoctorCmd{Config: Config{Pool: Pool{DBPool: 16}}}
+		c := &DoctorCmd{Config: config.Config{Pool: config.Pool{DBPool: 16}}}
 		in := goodInspection()
 		var f findings
 		c.judge(in, &f)
@@ -318,7 +319,7 @@ func TestDoctorScreens(t *testing.T) {
 	in.Login, in.Super, in.Settings["synchronous_commit"] = "postgres", true, store.Setting{Value: "off", Source: "database"}
 	in.IdleInTx = []store.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", For: 7 * time.Minute}}
 	for _, colour := range []bool{false, true} {
-		c := &DoctorCmd{Config: Config{Pool: Pool{DBPool: 16}, Database: Database{DatabaseURL: newSecret("postgres://h/d")}}}
+		c := &DoctorCmd{Config: config.Config{Pool: config.Pool{DBPool: 16}, Database: config.Database{DatabaseURL: config.NewSecret("postgres://h/d")}}}
 		var f findings
 		c.judge(in, &f)
 		var out strings.Builder

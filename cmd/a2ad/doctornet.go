@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -45,7 +46,7 @@ const cardPath = "/.well-known/agent-card.json"
 func (c *DoctorCmd) checkServer(ctx context.Context, f *findings) {
 	c.checkAdmin(ctx, f)
 	if c.Listen != "" && !strings.HasSuffix(string(c.Listen), ":0") {
-		at := "http://" + dialable(c.Listen)
+		at := "http://" + c.Listen.Dial()
 		switch status, body, err := look(ctx, at+cardPath, false); {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			f.warn("api", "Start the server; or say where it is (--listen), or that there is none (--offline).", "no server answers at %s", at)
@@ -68,7 +69,7 @@ func (c *DoctorCmd) checkAdmin(ctx context.Context, f *findings) {
 	if strings.HasSuffix(string(c.AdminListen), ":0") {
 		return
 	}
-	at := "http://" + dialable(c.AdminListen)
+	at := "http://" + c.AdminListen.Dial()
 	switch status, body, err := look(ctx, at+"/readyz", false); {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		f.warn("admin", "Start the server; or say where it is (--admin-listen), or that there is none (--offline).", "no server answers at %s", at)
@@ -120,4 +121,4 @@ func (c *DoctorCmd) checkPublic(ctx context.Context, f *findings) {
 	f.okUnless(begin, "public url", "%s leads to an agent card", base)
 }
 
-func loopbackHost(host string) bool { return Listen(net.JoinHostPort(host, "0")).Loopback() }
+func loopbackHost(host string) bool { return config.Listen(net.JoinHostPort(host, "0")).Loopback() }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net"
 	"net/url"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 // Forms of Config.GRPCCard.
@@ -33,7 +35,7 @@ func (r *replica) grpcAddress(public string) string {
 func (r *replica) grpcReached(public string) string {
 	base := r.publicBase(public)
 	switch {
-	case r.grpc == nil && r.cfg.GRPCListen != samePort:
+	case r.grpc == nil && r.cfg.GRPCListen != config.SamePort:
 		return ""
 	case r.cfg.GRPCPublicAddress != "":
 		return string(r.cfg.GRPCPublicAddress)

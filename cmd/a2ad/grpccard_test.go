@@ -3,6 +3,8 @@ package main
 import (
 	"net"
 	"testing"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 type address string
@@ -20,9 +22,9 @@ func (l listenerAt) Addr() net.Addr { return l.at }
 func TestWhereCardsSayThatGRPCIs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		listen        GRPCListen
+		listen        config.GRPCListen
 		form, public  string
-		publicAddress Listen
+		publicAddress config.Listen
 		want          string
 	}{
 		{"", "address", "", "", ""}, {"same", "off", "", "", ""}, {"127.0.0.1:0", "off", "", "h:1", ""},
@@ -37,7 +39,7 @@ func TestWhereCardsSayThatGRPCIs(t *testing.T) {
 		if tc.listen.Own() != "" {
 			r.grpc = listenerAt{at: "127.0.0.1:9091"}
 		}
-		r.cfg.GRPCListen, r.cfg.GRPCCard, r.cfg.PublicURL, r.cfg.GRPCPublicAddress = tc.listen, tc.form, BaseURL(tc.public), tc.publicAddress
+		r.cfg.GRPCListen, r.cfg.GRPCCard, r.cfg.PublicURL, r.cfg.GRPCPublicAddress = tc.listen, tc.form, config.BaseURL(tc.public), tc.publicAddress
 		public := tc.public
 		if public == "" {
 			public = "http://127.0.0.1:8080"

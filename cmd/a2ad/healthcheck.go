@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 // HealthCmd is `a2ad healthcheck`.
 type HealthCmd struct {
-	Admin   `group:"listeners"`
-	Timeout time.Duration `default:"3s" help:"How long to wait for an answer."`
+	config.Admin `group:"listeners"`
+	Timeout      time.Duration `default:"3s" help:"How long to wait for an answer."`
 }
 
 // Help is shown below the usage line.
@@ -28,7 +29,7 @@ func (c *HealthCmd) Run(ctx context.Context, app *App) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+dialable(c.AdminListen)+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.AdminListen.Dial()+"/readyz", nil)
 	if err != nil {
 		return err
 	}
@@ -47,19 +48,4 @@ func (c *HealthCmd) Run(ctx context.Context, app *App) error {
 	}
 	_, err = fmt.Fprintln(app.Stdout, "ready")
 	return err
-}
-
-// dialable turns an address to listen on into one to connect to.
-func dialable(l Listen) string {
-	host, port, err := net.SplitHostPort(string(l))
-	if err != nil {
-		return string(l)
-	}
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port)
 }

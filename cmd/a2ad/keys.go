@@ -16,7 +16,7 @@ type KeysCmd struct {
 
 // KeysRewrapCmd is `a2ad keys rewrap`.
 type KeysRewrapCmd struct {
-	Keys     seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes" help:"Keys for secrets at rest, id:base64-of-32-bytes, with commas between them. The first one seals."`
+	Keys     seal.Ring `type:"setting" name:"keys" kong:"-" secret:"yes"`
 	Database `group:"database"`
 	Output
 }

@@ -6,10 +6,12 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 // listen opens the listener that a setting names. The error names the setting, and the flag that takes another port.
-func listen(setting string, at Listen) (net.Listener, error) {
+func listen(setting string, at config.Listen) (net.Listener, error) {
 	l, err := net.Listen("tcp", string(at))
 	if err == nil {
 		return l, nil

@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 func TestBusyPortIsNamedWithTheWayOut(t *testing.T) {
@@ -14,7 +16,7 @@ func TestBusyPortIsNamedWithTheWayOut(t *testing.T) {
 	}
 	defer busy.Close()
 	at := busy.Addr().String()
-	_, err = listen("A2AD_ADMIN_LISTEN", Listen(at))
+	_, err = listen("A2AD_ADMIN_LISTEN", config.Listen(at))
 	want := "A2AD_ADMIN_LISTEN: another process listens on " + at + ": stop it, or choose another port with --admin-listen HOST:PORT"
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"slices"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/config"
 )
 
 // explaining gives errors in the log the cause that callers are not told. Lines without an error,
@@ -69,4 +71,13 @@ func explained(a slog.Attr) slog.Attr {
 		a.Value = slog.GroupValue(group...)
 	}
 	return a
+}
+
+// Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
+func newLogger(l config.Logs, to io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: l.LogLevel}
+	if l.LogFormat == "text" {
+		return slog.New(explaining{slog.NewTextHandler(to, opts)})
+	}
+	return slog.New(explaining{slog.NewJSONHandler(to, opts)})
 }

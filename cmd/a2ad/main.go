@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -69,17 +70,17 @@ type App struct {
 	openOperator func(ctx context.Context, url string) (operator, error)
 	hangups      func() (signals <-chan os.Signal, stop func())
 
-	settings []value // of the selected command, for `a2ad config`
-	faults   []fault // of a command that reports them itself
+	settings []config.Value // of the selected command, for `a2ad config`
+	faults   []config.Fault // of a command that reports them itself
 }
 
 // run is the whole program. environ has the form of os.Environ. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := readEnviron(environ)
+	env := config.ReadEnviron(environ)
 	plain := env["NO_COLOR"] != "" || env["TERM"] == "dumb"
 	app := &App{
 		Console: term.Open(stdin, stdout, stderr, plain),
-		Environ: env.withoutSecrets(environ),
+		Environ: env.WithoutSecrets(environ),
 
 		openOperator: openOperator,
 		hangups:      hangups,
@@ -113,11 +114,11 @@ func hangups() (signals <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-func runCommand(ctx context.Context, app *App, args []string, env environment) error {
+func runCommand(ctx context.Context, app *App, args []string, env config.Environ) error {
 	if len(args) > 0 && args[0] == "help" {
 		args = append(args[1:len(args):len(args)], "--help")
 	}
-	flags := flagValues{}
+	flags := config.Flags{}
 	parser, err := newParser(ctx, &cli{}, app, flags)
 	if err != nil {
 		return err

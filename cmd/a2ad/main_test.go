@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -61,7 +62,7 @@ func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, 
 	if set != nil {
 		set(app)
 	}
-	code := finish(ctx, app, runCommand(ctx, app, args, readEnviron(env)))
+	code := finish(ctx, app, runCommand(ctx, app, args, config.ReadEnviron(env)))
 	return fmt.Sprintf("$ a2ad %s\n%s[exit code %d]\n", strings.Join(args, " "), both.String(), code)
 }
 
@@ -189,9 +190,9 @@ func TestEveryCommandRuns(t *testing.T) {
 func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	logs := Logs{LogFormat: "json"}
+	logs := config.Logs{LogFormat: "json"}
 	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
-	log := logs.Logger(&App{Console: term.Console{Stderr: &out}})
+	log := newLogger(logs, &out)
 	log.Warn("claim", "err", err)
 	log.WithGroup("run").With("err", err).Warn("claim")
 	log.Warn("claim", slog.Group("run", "err", err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/metrics"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/tracing"
@@ -13,7 +14,7 @@ import (
 
 // openTraces begins to export traces, if the environment names where to.
 func (r *replica) openTraces(ctx context.Context, app *App) error {
-	env := readEnviron(app.Environ)
+	env := config.ReadEnviron(app.Environ)
 	if env["OTEL_EXPORTER_OTLP_ENDPOINT"] == "" && env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "" || env["OTEL_SDK_DISABLED"] == "true" {
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
@@ -343,11 +344,6 @@ func TestHealthcheck(t *testing.T) {
 	if i.run(t, "healthcheck"); i.code != exitFailure {
 		t.Errorf("off: exit code %d", i.code)
 	}
-	for in, want := range map[Listen]string{":9090": "127.0.0.1:9090", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "localhost:1": "localhost:1"} {
-		if got := dialable(in); got != want {
-			t.Errorf("dialable(%s) = %s, want %s", in, got, want)
-		}
-	}
 }
 
 func TestMigrate(t *testing.T) {
@@ -405,7 +401,7 @@ func TestDatabaseOfDev(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	srv, err := devpg.Start(t.Context(), (&Database{DataDir: dir}).devPostgres())
+	srv, err := devpg.Start(t.Context(), (&Database{config.Database{DataDir: dir}}).devPostgres())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +432,7 @@ func TestOutputFailure(t *testing.T) {
 	} {
 		app := &App{Console: term.Console{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}}
 		op.use(app)
-		if code := finish(t.Context(), app, runCommand(t.Context(), app, args, readEnviron(onDatabase))); code != exitFailure {
+		if code := finish(t.Context(), app, runCommand(t.Context(), app, args, config.ReadEnviron(onDatabase))); code != exitFailure {
 			t.Errorf("%v: exit code %d", args, code)
 		}
 	}
@@ -445,21 +441,6 @@ func TestOutputFailure(t *testing.T) {
 type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
-
-func TestDistance(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"a", "a", 0}, {"ab", "ba", 2}} {
-		if got := distance(tc.a, tc.b); got != tc.want || distance(tc.b, tc.a) != tc.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
-		}
-	}
-	if !slices.IsSorted(environment{"A2AD_B": "", "A2AD_A": ""}.unknown()) {
-		t.Error("unknown names are not sorted")
-	}
-}
 
 func (f *fakeOperator) Pushes(_ context.Context, p pushFilter) ([]pushRow, error) {
 	task, tenant, state := p.Task, p.Tenant, p.State

@@ -17,10 +17,12 @@ import (
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/echo"
 	"github.com/a2ad/a2ad/internal/executor/exec"
+
 	httpexec "github.com/a2ad/a2ad/internal/executor/http"
 	"github.com/a2ad/a2ad/internal/executor/script"
 	"github.com/a2ad/a2ad/internal/lifecycle"
@@ -42,7 +44,7 @@ import (
 
 // replica is one running server: everything of a process, put together.
 type replica struct {
-	cfg    Config
+	cfg    config.Config
 	logger *slog.Logger
 	name   string
 	crew   crew
@@ -78,8 +80,8 @@ type replica struct {
 }
 
 // openReplica listens, but starts nothing, and does not ask the database: see connect.
-func openReplica(ctx context.Context, app *App, cfg Config, files []agents.File) (_ *replica, err error) {
-	r := &replica{cfg: cfg, logger: cfg.Logger(app), name: cfg.ReplicaName(), hub: &notify.Hub{}, used: make(chan string, maxUsedKeys)}
+func openReplica(ctx context.Context, app *App, cfg config.Config, files []agents.File) (_ *replica, err error) {
+	r := &replica{cfg: cfg, logger: newLogger(cfg.Logs, app.Stderr), name: cfg.ReplicaName(), hub: &notify.Hub{}, used: make(chan string, maxUsedKeys)}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -198,7 +200,7 @@ func (r *replica) openWork() {
 // runGrace leaves a part of the drain time for giving back what did not end in it.
 func runGrace(drain time.Duration) time.Duration { return drain - min(drain/4, 2*time.Second) }
 
-func newExecutor(app *App, cfg Config, logger *slog.Logger, spec agents.Spec) (executor.Executor, error) {
+func newExecutor(app *App, cfg config.Config, logger *slog.Logger, spec agents.Spec) (executor.Executor, error) {
 	switch spec := spec.(type) {
 	case agents.Echo:
 		return echo.Executor{}, nil
@@ -268,9 +270,9 @@ func (r *replica) openAPI(ctx context.Context) error {
 	}
 	r.server, err = rpc.New(rpc.Config{
 		Engine: r.engine, JWKS: r.pushKeys.JWKS, CardSigner: signer, Workers: r.workers, Agents: r.crew.agents(), PublicURL: public, GRPCAddress: r.grpcAddress(public),
-		Authenticator: authenticator, Sessions: r.sessions, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == SharingTenant,
+		Authenticator: authenticator, Sessions: r.sessions, TLS: r.tlsConfig(), Refused: r.failures.Note, Open: r.cfg.Auth == config.AuthNone, Origins: r.cfg.CORSOrigins, Shared: r.cfg.Sharing == config.SharingTenant,
 		V03: old, V1: current, ErrorProfile: r.cfg.ErrorProfile,
-		Limits: r.cfg.limits(), TrustedProxies: r.cfg.TrustedProxies,
+		Limits: rates(r.cfg.Rates), TrustedProxies: r.cfg.TrustedProxies,
 		LenientVersion: r.cfg.LenientVersion, PureCard: !r.cfg.CardLegacyFields,
 		MaxBody: int64(r.cfg.MaxBody), MaxHeader: int(r.cfg.MaxHeader), MaxDepth: r.cfg.MaxJSONDepth, BlockingWait: r.cfg.BlockingMaxWait,
 		ReadHeaderTimeout: r.cfg.ReadHeaderTimeout, ReadTimeout: r.cfg.ReadTimeout, WriteTimeout: r.cfg.WriteTimeout, IdleTimeout: r.cfg.HTTPIdleTimeout,
@@ -288,8 +290,8 @@ func (r *replica) openAPI(ctx context.Context) error {
 	return nil
 }
 
-// limits are the rates as the server takes them.
-func (c *Rates) limits() throttle.Limits {
+// rates are the rates as the server takes them.
+func rates(c config.Rates) throttle.Limits {
 	return throttle.Limits{
 		Reads: throttle.Rate(c.RateReads), Sends: throttle.Rate(c.RateSends), Streams: throttle.Rate(c.RateStreams),
 		PushWrites: throttle.Rate(c.RatePushWrites), SignIns: throttle.Rate(c.RateSignIns),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/term"
 )
@@ -42,7 +43,7 @@ type SendCmd struct {
 	LastEventID string `placeholder:"EVENT" help:"With --resume: go on behind this event."`
 	Cancel      string `placeholder:"ID" help:"Cancel a task instead of sending a message."`
 
-	ClientGroup
+	config.ClientGroup
 	Output
 }
 

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/auth"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/store"
 )
 
 // authenticator says who may call. Revoked keys are forgotten when the store says so.
 func (r *replica) authenticator() (auth.Authenticator, error) {
-	if r.cfg.Auth == AuthNone {
+	if r.cfg.Auth == config.AuthNone {
 		return auth.Anonymous{}, nil
 	}
 	var err error
@@ -33,7 +34,7 @@ func (r *replica) authenticator() (auth.Authenticator, error) {
 		chain = append(chain, r.tokens)
 	}
 	if r.cfg.TLSClientCA != "" || len(r.cfg.MTLSProxies) > 0 {
-		certs := auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantFrom), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies}
+		certs := auth.Certs{Tenant: r.cfg.MTLSTenant, From: auth.TenantFrom(r.cfg.MTLSTenantBy), Scopes: r.cfg.MTLSScopes, Proxies: r.cfg.MTLSProxies}
 		if r.cert != nil {
 			certs.Trusts = r.cert.Trusts
 		}

@@ -6,12 +6,14 @@ import (
 	"net/http"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/executor"
+
 	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
 )
 
 // newUpstream makes the executor of an agent that is an A2A agent elsewhere.
-func newUpstream(app *App, cfg Config, logger *slog.Logger, spec agents.A2A) (executor.Executor, error) {
+func newUpstream(app *App, cfg config.Config, logger *slog.Logger, spec agents.A2A) (executor.Executor, error) {
 	header, secure, err := connection(app, spec.Remote)
 	if err != nil {
 		return nil, err
@@ -28,7 +30,7 @@ func newUpstream(app *App, cfg Config, logger *slog.Logger, spec agents.A2A) (ex
 
 // connection returns what requests to an agent elsewhere carry, and how its server is trusted.
 func connection(app *App, r agents.Remote) (http.Header, *tls.Config, error) {
-	env := readEnviron(app.Environ)
+	env := config.ReadEnviron(app.Environ)
 	header, err := r.Header(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil {
 		return nil, nil, err

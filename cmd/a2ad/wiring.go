@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store"
 )
@@ -16,7 +17,7 @@ import (
 // This file is where commands meet the packages that do the work.
 
 // runServe is the long-running service: on a database and agents that somebody set up.
-func runServe(ctx context.Context, app *App, cfg Config) error {
+func runServe(ctx context.Context, app *App, cfg config.Config) error {
 	told := ctx
 	ctx, stop := outlive(told, cfg.DrainDelay)
 	defer stop()
@@ -80,7 +81,7 @@ func (r *replica) checkDatabase(ctx context.Context) error {
 }
 
 // runDev is a whole server on this machine: database, schema and demo agents too.
-func runDev(ctx context.Context, app *App, cfg Config) (err error) {
+func runDev(ctx context.Context, app *App, cfg config.Config) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	reload := app.newReload(stop)
@@ -90,7 +91,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		return err
 	}
 	printWarnings(app.Stderr, files)
-	logger := cfg.Logger(app)
+	logger := newLogger(cfg.Logs, app.Stderr)
 	if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
 		return fmt.Errorf("A2AD_DATA_DIR: %w", err)
 	}
@@ -113,7 +114,7 @@ func runDev(ctx context.Context, app *App, cfg Config) (err error) {
 		if err != nil {
 			return err
 		}
-		cfg.DatabaseURL = newSecret(url)
+		cfg.DatabaseURL = config.NewSecret(url)
 	}
 	waits := func(text string) { logger.WarnContext(ctx, text) } // a line of the log, like all that follows
 	if err := store.MigrateUp(ctx, cfg.DatabaseURL.Reveal(), waits); err != nil {
@@ -135,7 +136,7 @@ const devStopTimeout = 20 * time.Second
 
 // loadAgents reads the agent files, adds the built-in agents whose names are free, and
 // settles which one is the default.
-func loadAgents(cfg Config, builtin []agents.File) ([]agents.File, error) {
+func loadAgents(cfg config.Config, builtin []agents.File) ([]agents.File, error) {
 	var files []agents.File
 	if cfg.Agents != "" {
 		var err error
@@ -202,7 +203,7 @@ func (e *noSuchAgentError) text() string {
 func printWelcome(w io.Writer, r *replica) {
 	base := r.base()
 	access := "no authentication, loopback only"
-	if r.cfg.Auth != AuthNone {
+	if r.cfg.Auth != config.AuthNone {
 		access = "callers sign in"
 	}
 	fmt.Fprintf(w, "\na2ad %s, development mode: %s\n\n", version, access)
@@ -222,7 +223,7 @@ func printWelcome(w io.Writer, r *replica) {
 	if r.admin != nil {
 		fmt.Fprintf(w, "  %-10s http://%s/readyz\n", "health", r.admin.Addr())
 	}
-	fmt.Fprintf(w, "  %-10s %s\n", "database", maskDSN(r.cfg.DatabaseURL.Reveal()))
+	fmt.Fprintf(w, "  %-10s %s\n", "database", config.MaskDSN(r.cfg.DatabaseURL.Reveal()))
 	fmt.Fprintf(w, `
 Try it:
 

@@ -84,7 +84,6 @@ type setting struct {
 	Name    string `json:"name"`
 	Default string `json:"default"`
 	Meaning string `json:"meaning"`
-	Unused  string `json:"notUsedYet"`
 }
 
 const settingsStart, settingsEnd = "<!-- settings -->\n", "<!-- settings end -->\n"
@@ -106,9 +105,6 @@ func TestSettings(t *testing.T) {
 			def += "; dev: `" + d + "`"
 		}
 		meaning := strings.ReplaceAll(s.Meaning, "|", `\|`)
-		if s.Unused != "" {
-			meaning += " *Not used yet: " + s.Unused + ".*"
-		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, def, meaning)
 	}
 	path := filepath.Join(root, "docs", "reference", "configuration.md")

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -10,12 +10,14 @@ import (
 
 const redacted = "[redacted]"
 
-// Secret is text that must not be seen: it prints as [redacted] with every verb of
-// fmt, in JSON and in logs. The zero value is no text. The pointer keeps it from fmt
-// also inside of unexported fields, where fmt calls no methods.
+// Secret is text that must not be shown. It prints as [redacted] with every verb of fmt, in JSON and
+// in logs. The zero value is no text.
+//
+// The pointer hides the text in unexported fields, where fmt calls no methods.
 type Secret struct{ text *string }
 
-func newSecret(text string) Secret {
+// NewSecret returns a secret; "" is the zero value.
+func NewSecret(text string) Secret {
 	if text == "" {
 		return Secret{}
 	}
@@ -33,6 +35,7 @@ func (s Secret) Reveal() string {
 // IsSet reports whether there is any text.
 func (s Secret) IsSet() bool { return s.text != nil }
 
+// String returns [redacted], or "" if there is no text.
 func (s Secret) String() string {
 	if s.text == nil {
 		return ""
@@ -40,20 +43,20 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// Format keeps %q, %x, %#v and the like from the text as well.
+// Format hides the text from %q, %x, %#v and the like.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// MarshalText keeps encoders from the text.
+// MarshalText hides the text from encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LogValue keeps logs from the text.
+// LogValue hides the text from logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 var dsnPassword = regexp.MustCompile(`(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
 
-// maskDSN hides the passwords of a database URL or a keyword/value string and leaves
-// the rest readable; what it does not understand it hides as a whole.
-func maskDSN(dsn string) string {
+// MaskDSN hides the passwords of a database URL or of a keyword/value string. Text in neither form is
+// hidden as a whole.
+func MaskDSN(dsn string) string {
 	if !strings.Contains(dsn, "://") {
 		if !strings.Contains(dsn, "=") {
 			return redacted

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"regexp"
@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// flagValues holds the text of settings given as flags, by flag name.
-type flagValues map[string]string
+// Flags has the text of settings given as flags, by the name of the flag.
+type Flags map[string]string
 
-// environment is the process environment.
-type environment map[string]string
+// Environ has the variables of the process.
+type Environ map[string]string
 
-func readEnviron(environ []string) environment {
-	env := environment{}
+// ReadEnviron reads a list in the form of os.Environ.
+func ReadEnviron(environ []string) Environ {
+	env := Environ{}
 	for _, kv := range environ {
 		if k, v, ok := strings.Cut(kv, "="); ok {
 			env[k] = v
@@ -23,12 +24,12 @@ func readEnviron(environ []string) environment {
 }
 
 // everySetting lists the settings of all commands.
-func everySetting() []setting {
-	return append(settingsOf(&Config{}, false), settingsOf(&ClientGroup{}, false)...)
+func everySetting() []Setting {
+	return append(SettingsOf(&Config{}, false), SettingsOf(&ClientGroup{}, false)...)
 }
 
-// otherVariables are A2AD_ names of other programs: of the build, of the tests, and of what runs beside a server. Names that
-// begin with testPrefix are too.
+// otherVariables are A2AD_ names of other programs: the build, the tests, and what runs beside a
+// server. Names that begin with testPrefix belong to them too.
 var otherVariables = []string{"A2AD_BIN", "A2AD_COMMIT", "A2AD_SECRETS", "A2AD_VERSION"}
 
 const testPrefix = "A2AD_TEST_"
@@ -45,12 +46,15 @@ func known() []string {
 	return names
 }
 
-// unknown returns the A2AD_ names in the environment that mean nothing, sorted.
-func (env environment) unknown() []string {
+// Unknown returns the A2AD_ names that are no settings, sorted.
+func (env Environ) Unknown() []string {
 	names := append(known(), otherVariables...)
 	var out []string
 	for name, value := range env {
-		if strings.HasPrefix(name, "A2AD_") && !strings.HasPrefix(name, testPrefix) && !slices.Contains(names, name) && !env.ofService(name, value) {
+		if !strings.HasPrefix(name, "A2AD_") || strings.HasPrefix(name, testPrefix) || slices.Contains(names, name) {
+			continue
+		}
+		if !env.ofService(name, value) {
 			out = append(out, name)
 		}
 	}
@@ -58,12 +62,14 @@ func (env environment) unknown() []string {
 	return out
 }
 
-// servicePort is what Kubernetes tells containers about the ports of a service, after the service's name.
-var servicePort = regexp.MustCompile(`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+// servicePort matches the end of the variables in which Kubernetes tells a container about a service.
+// The name of the service stands before it.
+var servicePort = regexp.MustCompile(
+	`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// ofService reports whether Kubernetes set a variable, because there is a service whose name begins with a2ad. It sets
-// all of a service or none, so that a setting spelled like one of them is still told from it.
-func (env environment) ofService(name, value string) bool {
+// ofService reports whether Kubernetes set a variable for a service whose name begins with a2ad. It
+// sets all variables of a service or none, so a misspelled setting is still recognized.
+func (env Environ) ofService(name, value string) bool {
 	at := servicePort.FindStringIndex(name)
 	if at == nil {
 		return false
@@ -75,8 +81,8 @@ func (env environment) ofService(name, value string) bool {
 	return name != service+"_PORT" || strings.Contains(value, "://")
 }
 
-// withoutSecrets drops our secrets from a list in the form of os.Environ.
-func (env environment) withoutSecrets(environ []string) []string {
+// WithoutSecrets returns a list in the form of os.Environ without the variables that are secrets.
+func (env Environ) WithoutSecrets(environ []string) []string {
 	secret := map[string]bool{}
 	for _, s := range everySetting() {
 		if s.Secret {
@@ -89,8 +95,8 @@ func (env environment) withoutSecrets(environ []string) []string {
 	})
 }
 
-// suggest returns `, did you mean X?` if the name of one setting is close to name.
-func suggest(name string) string {
+// Suggest returns `, did you mean X?` if the name of one setting is close to name.
+func Suggest(name string) string {
 	best, at := "", min(4, (len(name)-len("A2AD_"))/3+1)
 	for _, k := range known() {
 		if d := distance(name, k); d < at {
@@ -106,8 +112,8 @@ func suggest(name string) string {
 	return ", did you mean " + best + "?"
 }
 
-// nearestWords returns the setting whose name has all words of name, or the other way round, if one fits better than all
-// others.
+// nearestWords returns the setting whose name has all words of name, or has only words of name, if
+// one fits better than all others.
 func nearestWords(name string) string {
 	best, at := "", len(name)
 	words := strings.Split(strings.TrimPrefix(name, "A2AD_"), "_")
