@@ -1,9 +1,9 @@
-// Package workerapi is the lease over HTTP, for workers anywhere: claim runs, report events,
-// keep the lease, finish, below /worker/v1. openapi.json, which it serves, is the contract.
+// Package workerapi serves the API of remote workers below /worker/v1: claim runs, report events,
+// renew the lease, finish. openapi.json, which it serves, is the contract.
 //
-// It promises what the worker of this process has: a run is given to one worker at a time,
-// who has lost it writes nothing, and what was answered is durable. It keeps nothing of a run
-// in memory that another replica would need. It does not know what the workers do.
+// It gives remote workers the promises of a local one: a run belongs to one worker at a time, a
+// worker that lost its lease writes nothing, and what was answered is durable. It keeps nothing in
+// memory that another replica would need to go on with a run. It does not know what workers do.
 package workerapi
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
-// Hub tells when to look again.
+// Hub passes wake-ups on between the parts of this process.
 type Hub interface {
 	Watch(key string, wake func()) (stop func())
 	Wake(keys ...string)
@@ -31,22 +31,22 @@ type Hub interface {
 // Config sets an API up. Zero durations and sizes take their defaults.
 type Config struct {
 	Authenticator auth.Authenticator
-	Sessions      *auth.Sessions // ends what is under way with a credential that is no longer good; nil: nothing does
-	Agents        []*a2a.Agent   // those whose work is left to workers far away
+	Sessions      *auth.Sessions // ends requests whose credential expires or is revoked; nil: nothing does
+	Agents        []*a2a.Agent   // agents whose runs remote workers claim
 	Limits        a2a.Limits     // of agents that set none; LeaseTTL and MaxAttempts must be set
 	MaxBytes      int64          // per task; 0: no limit
 	MaxSeq        int64          // events per task; 0: no limit
 	MaxArtifacts  int            // per task; 0: no limit
-	Poll          time.Duration  // how often to look for work without a wake, 1 s
-	MaxBody       int64          // 4 MiB
-	MaxDepth      int            // of JSON, 64
-	MaxWaiting    int            // claims that wait at once, 1000
-	AnswerTimeout time.Duration  // to write an answer, 30 s
-	// Drain ends when the server is about to stop: claims that wait are then answered.
+	Poll          time.Duration  // how often to poll for tasks; default 1 s
+	MaxBody       int64          // default 4 MiB
+	MaxDepth      int            // of JSON; default 64
+	MaxWaiting    int            // claims that wait at once; default 1000
+	AnswerTimeout time.Duration  // to write an answer; default 30 s
+	// Drain ends when the server is about to stop. Claims that wait are then answered.
 	Drain  context.Context
 	Logger *slog.Logger
-	Tracer *tracing.Tracer // nil: there are no traces
-	Budget *budget.Budget  // of memory; nil: it is not bounded
+	Tracer *tracing.Tracer // nil: no traces
+	Budget *budget.Budget  // of memory; nil: no limit
 }
 
 func (c *Config) setDefaults() {
@@ -77,23 +77,24 @@ func (c *Config) setDefaults() {
 
 // API answers workers. Use New. Its methods are safe for concurrent use.
 type API struct {
-	cfg    Config
-	store  *store.Store
-	hub    Hub
-	roster atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
-	bounds attempt.Bounds
-	desk   *desk
-	known  known
-	mux    *http.ServeMux
-	claims atomic.Int64
-	tally  attempt.Tally // of runs that ended
+	cfg        Config
+	store      *store.Store
+	hub        Hub
+	byName     atomic.Pointer[map[string]*agent] // replaced as a whole and never changed
+	bounds     attempt.Bounds
+	dispatcher *dispatcher
+	wakeups    *delayedWakeups
+	artifacts  artifactCache
+	mux        *http.ServeMux
+	claims     atomic.Int64
+	tally      attempt.Tally // of runs that ended
 }
 
-// agent is one whose work is done far away.
+// agent is an agent whose runs remote workers claim.
 type agent struct {
-	name   string
-	limits a2a.Limits
-	gone   bool // its runs go on, and there are no new ones
+	name    string
+	limits  a2a.Limits
+	removed bool // its runs go on, but no new ones start
 }
 
 // New returns an API. Claims are answered while Run runs.
@@ -102,41 +103,41 @@ func New(s *store.Store, hub Hub, cfg Config) *API {
 	a := &API{cfg: cfg, store: s, hub: hub}
 	a.bounds = attempt.Bounds{Bytes: cfg.MaxBytes, Events: cfg.MaxSeq, Artifacts: cfg.MaxArtifacts}
 	a.SetAgents(cfg.Agents)
-	a.desk = newDesk(a)
+	a.dispatcher = newDispatcher(a)
+	a.wakeups = newDelayedWakeups(hub)
 	a.routes()
 	return a
 }
 
-// SetAgents puts other agents in the place of those that there are. The runs of those that are
-// gone may still be reported.
+// SetAgents replaces the agents. Workers may still report on the runs of removed ones.
 func (a *API) SetAgents(list []*a2a.Agent) {
 	next := make(map[string]*agent, len(list))
 	for name, x := range a.agents() {
-		left := *x
-		left.gone = true
-		next[name] = &left
+		removed := *x
+		removed.removed = true
+		next[name] = &removed
 	}
 	for _, x := range list {
 		next[x.Name] = &agent{name: x.Name, limits: x.Limits.Or(a.cfg.Limits)}
 		a.tally.Serve(x.Name, attempt.RemoteOutcomes)
 	}
-	a.roster.Store(&next)
+	a.byName.Store(&next)
 }
 
-// Attempts returns how many runs this process has given to remote workers since the start, and how many of
-// each agent ended in each way, by attempt.RemoteOutcomes.
+// Attempts returns how many runs this process has given to remote workers since it started, and how
+// many of each agent ended in each of attempt.RemoteOutcomes.
 func (a *API) Attempts() (claimed int64, ended map[attempt.End]int64) {
 	return a.claims.Load(), a.tally.All()
 }
 
 func (a *API) agents() map[string]*agent {
-	if m := a.roster.Load(); m != nil {
+	if m := a.byName.Load(); m != nil {
 		return *m
 	}
 	return nil
 }
 
-// limitsOf returns the limits of the agent of a lease.
+// limitsOf returns the limits of an agent, or the default ones if the agent is not known here.
 func (a *API) limitsOf(name string) a2a.Limits {
 	if x := a.agents()[name]; x != nil {
 		return x.limits
@@ -144,13 +145,14 @@ func (a *API) limitsOf(name string) a2a.Limits {
 	return a.cfg.Limits
 }
 
-// Run hands waiting tasks to waiting claims until ctx is done.
+// Run gives queued tasks to waiting claims until ctx is done.
 func (a *API) Run(ctx context.Context) error {
-	a.desk.run(ctx)
+	defer a.wakeups.stop()
+	a.dispatcher.run(ctx)
 	return nil
 }
 
-// allowed returns the agents that a caller may work for.
+// allowed returns the agents that a caller may work for, with what each grants a run.
 func (a *API) allowed(p *auth.Principal) map[string]store.Terms {
 	out := make(map[string]store.Terms, len(a.agents()))
 	for name, x := range a.agents() {
@@ -161,8 +163,8 @@ func (a *API) allowed(p *auth.Principal) map[string]store.Terms {
 	return out
 }
 
-// choose finds the agents that a claim names. Who is limited to some agents is not told
-// whether there are others.
+// choose finds the agents that a claim names. Credentials for some agents do not reveal whether
+// others exist.
 func (a *API) choose(p *auth.Principal, names []string) ([]*agent, error) {
 	var out []*agent
 	all := a.agents()
@@ -171,8 +173,8 @@ func (a *API) choose(p *auth.Principal, names []string) ([]*agent, error) {
 			return nil, a2a.Errorf(a2a.CodeForbidden, "the credentials are not for the agent %s", clip(name))
 		}
 		x := all[name]
-		if x == nil || x.gone {
-			return nil, notFound("there is no agent %s whose work is left to workers", clip(name))
+		if x == nil || x.removed {
+			return nil, notFound("there is no agent %s for remote workers", clip(name))
 		}
 		if !slices.Contains(out, x) {
 			out = append(out, x)

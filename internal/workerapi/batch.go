@@ -12,16 +12,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// gather makes a batch of what a request reports, all or nothing. What is wrong with it is
-// CodeInvalidAgentResponse. Of several checkpoints the last one counts, and that of the request
-// is the last: all of a request is saved in one transaction. A checkpoint needs no event after
-// it here, unlike those of exec and http: the answer says that it was saved.
-func (a *API) gather(ctx context.Context, h *store.Held, req *eventsRequest) (b store.Batch, err error) {
+// newBatch makes one batch of all that a request reports. It returns CodeInvalidAgentResponse if
+// any part is invalid. The last of several checkpoints counts, and the checkpoint of the request
+// comes last: all of a request is saved in one transaction. Unlike with exec and http no event need
+// follow a checkpoint, because the answer confirms that it was saved.
+func (a *API) newBatch(ctx context.Context, h *store.Held, req *eventsRequest) (b store.Batch, err error) {
 	b.ID = req.batchID
 	d := vocab.Decoder{
 		TaskID: h.TaskID.String(), ContextID: h.ContextID,
-		// Nobody knows what ids an earlier request was given, so those of another place in the
-		// log are others.
+		// The generated ids of two requests must differ, and the length of the log differs.
 		Prefix: strconv.FormatInt(h.LastSeq, 10) + "-",
 	}
 	size, ends := 0, false
@@ -71,14 +70,14 @@ func invalid(at string, err error) error {
 	return e
 }
 
-// admitArtifacts refuses more artifacts than a task may have. A log that is shorter than that
-// cannot name so many.
+// admitArtifacts refuses more artifacts than a task may have. A log with fewer events than that
+// cannot name too many, so it is not read.
 func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) error {
 	limit := a.bounds.Artifacts
 	if limit == 0 || len(ids) == 0 || h.LastSeq+int64(len(ids)) <= int64(limit) {
 		return nil
 	}
-	all := a.known.of(h.TaskID)
+	all := a.artifacts.of(h.TaskID)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	more, err := a.store.ArtifactIDs(ctx, h.TaskID, all.through)
@@ -101,36 +100,36 @@ func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) e
 	return nil
 }
 
-// known remembers the artifacts of tasks with a long log, so that it is read once. It can be
-// lost at any time.
-type known struct {
+// artifactCache remembers the artifacts of tasks with a long log, so that each log is read once. It
+// may lose entries at any time.
+type artifactCache struct {
 	mu    sync.Mutex
-	tasks map[a2a.ID]*artifacts // guarded by mu
+	tasks map[a2a.ID]*artifactIDs // guarded by mu
 }
 
-// artifacts are the ids that a task's log names up to an event.
-type artifacts struct {
+// artifactIDs are the ids that the log of a task names, up to an event.
+type artifactIDs struct {
 	mu      sync.Mutex
 	ids     map[string]bool // guarded by mu
 	through int64           // guarded by mu
 }
 
-const maxKnown = 1000
+const maxCachedTasks = 1000
 
-func (k *known) of(task a2a.ID) *artifacts {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.tasks == nil || len(k.tasks) >= maxKnown {
-		k.tasks = make(map[a2a.ID]*artifacts)
+func (c *artifactCache) of(task a2a.ID) *artifactIDs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks == nil || len(c.tasks) >= maxCachedTasks {
+		c.tasks = make(map[a2a.ID]*artifactIDs)
 	}
-	if k.tasks[task] == nil {
-		k.tasks[task] = &artifacts{ids: make(map[string]bool)}
+	if c.tasks[task] == nil {
+		c.tasks[task] = &artifactIDs{ids: make(map[string]bool)}
 	}
-	return k.tasks[task]
+	return c.tasks[task]
 }
 
-func (k *known) drop(task a2a.ID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.tasks, task)
+func (c *artifactCache) drop(task a2a.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tasks, task)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
-// serveClaim answers with runs as soon as there is one, or with none when the wait is over.
+// serveClaim answers with runs as soon as there are any, or with none when the wait is over.
 func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	req, err := decodeClaim(r.body)
 	if err != nil {
@@ -23,10 +23,10 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.patient(r.w, req.wait)
-	c := &claim{worker: req.worker, agents: agents, max: req.max, once: req.wait == 0}
-	if !a.desk.enter(c) {
-		return nil, a2a.Errorf(a2a.CodeRateLimited, "too many claims wait here")
+	a.extendDeadlines(r.w, req.wait)
+	c := &claim{worker: req.worker, agents: agents, max: req.max, noWait: req.wait == 0}
+	if !a.dispatcher.add(c) {
+		return nil, a2a.Errorf(a2a.CodeRateLimited, "too many claims are waiting here")
 	}
 	got := a.await(ctx, c, req.wait)
 	if got.err != nil {
@@ -35,93 +35,119 @@ func (a *API) serveClaim(ctx context.Context, r *request) ([]byte, error) {
 	return a.runs(ctx, r.mem, got.leases)
 }
 
-// await returns what the claim is given, when it is, or when it waits no longer.
-func (a *API) await(ctx context.Context, c *claim, wait time.Duration) result {
-	var over <-chan time.Time
-	if !c.once { // else one look is made, however long that takes
+// await waits until the claim is given tasks, its wait is over, or the server drains.
+func (a *API) await(ctx context.Context, c *claim, wait time.Duration) claimResult {
+	var timeout <-chan time.Time
+	if !c.noWait { // a claim that does not wait is tried once, however long that takes
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
-		over = timer.C
+		timeout = timer.C
 	}
 	select {
 	case r := <-c.got:
 		return r
-	case <-over:
+	case <-timeout:
 	case <-ctx.Done():
 	case <-a.cfg.Drain.Done():
 	}
-	return a.desk.leave(c)
+	return a.dispatcher.cancel(c)
 }
 
-// maxClaimed bounds what one answer holds: the first run, and more while tasks are small.
+// maxClaimed bounds the size of the tasks in one answer. The first task may be larger.
 const maxClaimed = 16 << 20
 
-// runs writes the runs of a claim. A worker that is gone by then does not keep them.
+// runs reads the claimed tasks and returns the answer to the worker. It releases the leases if the
+// worker is no longer there to receive them.
 func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []store.Lease) ([]byte, error) {
 	b := []byte(`{"runs":[`)
 	if len(leases) == 0 {
 		return append(b, "]}"...), ctx.Err()
 	}
-	var size int64
-	for i := range leases {
-		if size += leases[i].Bytes; size > maxClaimed && i > 0 {
-			a.giveBack(ctx, leases[i:])
-			leases = leases[:i]
-			break
-		}
-	}
-	// What was read, and the answer that is made of it.
-	if err := mem.Grow(ctx, 2*roomOf(leases)); err != nil {
-		a.giveBack(ctx, leases)
+	leases = a.limitSize(ctx, leases)
+	// What is read, and the answer that is made of it.
+	if err := mem.Grow(ctx, 2*memoryOf(leases)); err != nil {
+		a.release(ctx, leases)
 		return nil, err
 	}
 	work := context.WithoutCancel(ctx)
-	inputs, err := a.store.Inputs(work, leases)
+	inputs := a.readInputs(work, leases)
 	n := 0
 	for i := range leases {
-		l := &leases[i]
-		in, fault := store.Input{}, err
-		if err == nil {
-			in = inputs[i]
-		} else if one, e := a.store.Inputs(work, leases[i:i+1]); e == nil { // one that cannot be read does not keep the others from running
-			in, fault = one[0], nil
-		} else {
-			fault = e
-		}
+		l, in := &leases[i], &inputs[i]
 		switch {
-		case a2a.CodeOf(fault) == a2a.CodeUnavailable && fault != nil:
-			a.giveBack(ctx, leases[i:])
-			return nil, fault
-		case fault != nil:
-			a.cfg.Logger.ErrorContext(ctx, "read a claimed task", "task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "err", fault)
+		case in.err != nil && a2a.CodeOf(in.err) == a2a.CodeUnavailable:
+			a.release(ctx, leases[i:])
+			return nil, in.err
+		case in.err != nil:
+			a.cfg.Logger.ErrorContext(ctx, "read a claimed task",
+				"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "err", in.err)
 			a.fail(work, l, attempt.Failure{Text: "internal error"})
-		case l.Left == 1: // the deadline passed before it was claimed
-			a.fail(work, l, overdue)
+		case l.Left == 1: // the deadline passed before the task was claimed
+			a.fail(work, l, deadlineExceeded)
 		default:
 			if n++; n > 1 {
 				b = append(b, ',')
 			}
 			a.claims.Add(1)
-			b = a.appendRun(b, l, &in)
+			b = a.appendRun(b, l, &in.Input)
 		}
 	}
-	if ctx.Err() != nil && len(leases) > 0 {
-		a.giveBack(ctx, leases)
+	if ctx.Err() != nil {
+		a.release(ctx, leases)
 		return nil, ctx.Err()
 	}
 	return append(b, "]}"...), nil
 }
 
-// roomOf is about what the tasks of leases take when they are read.
-func roomOf(leases []store.Lease) (n int64) {
+// limitSize releases the leases that do not fit into one answer, and returns the others.
+func (a *API) limitSize(ctx context.Context, leases []store.Lease) []store.Lease {
+	var size int64
+	for i := range leases {
+		if size += leases[i].Bytes; size > maxClaimed && i > 0 {
+			a.release(ctx, leases[i:])
+			return leases[:i]
+		}
+	}
+	return leases
+}
+
+// input is what a run starts with, or why it cannot be read.
+type input struct {
+	store.Input
+	err error
+}
+
+// readInputs reads what the runs start with. If that fails it reads each task by itself, so that
+// one unreadable task does not keep the others from running. It stops at the first task if the
+// database is unreachable.
+func (a *API) readInputs(ctx context.Context, leases []store.Lease) []input {
+	inputs := make([]input, len(leases))
+	all, err := a.store.Inputs(ctx, leases)
+	for i := range leases {
+		if err == nil {
+			inputs[i].Input = all[i]
+			continue
+		}
+		one, err := a.store.Inputs(ctx, leases[i:i+1])
+		if inputs[i].err = err; err == nil {
+			inputs[i].Input = one[0]
+		} else if a2a.CodeOf(err) == a2a.CodeUnavailable {
+			break
+		}
+	}
+	return inputs
+}
+
+// memoryOf estimates how much memory the tasks of leases take once they are read.
+func memoryOf(leases []store.Lease) (n int64) {
 	for i := range leases {
 		n += leases[i].Bytes + 512*leases[i].LastSeq
 	}
 	return n
 }
 
-// traceClaim makes a span of the claim, below which the worker's are to be. The run may end in
-// another process, and has none.
+// traceClaim makes a span of the claim, the parent of the worker's spans. The run has no span, as
+// another replica may see its end.
 func (a *API) traceClaim(l *store.Lease) {
 	_, span := a.cfg.Tracer.Start(context.Background(), "claim", tracing.Consumer, l.Traceparent)
 	if span == nil {
@@ -132,10 +158,13 @@ func (a *API) traceClaim(l *store.Lease) {
 	span.End()
 }
 
-// appendRun appends the run object, and how long its lease is.
+// appendRun appends the run object with the terms of its lease.
 func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
 	a.traceClaim(l)
-	run := vocab.Run{Task: &in.Task, Tenant: l.Tenant, Owner: l.Owner, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt, Checkpoint: l.Checkpoint, Traceparent: l.Traceparent}
+	run := vocab.Run{
+		Task: &in.Task, Tenant: l.Tenant, Owner: l.Owner, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt,
+		Checkpoint: l.Checkpoint, Traceparent: l.Traceparent,
+	}
 	if l.Left > 0 {
 		run.Deadline = time.Now().Add(l.Left)
 	}
@@ -146,13 +175,13 @@ func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
 	return append(strconv.AppendFloat(b, a.limitsOf(l.Agent).LeaseTTL.Seconds(), 'f', -1, 64), '}')
 }
 
-// giveBack makes leases available again at once, as if they had not been claimed.
-func (a *API) giveBack(ctx context.Context, leases []store.Lease) {
+// release gives leases back, so that the tasks can be claimed again at once.
+func (a *API) release(ctx context.Context, leases []store.Lease) {
 	held := make([]*store.Lease, len(leases))
 	for i := range leases {
 		held[i] = &leases[i]
 	}
 	if err := a.store.Release(context.WithoutCancel(ctx), held); err != nil {
-		a.cfg.Logger.WarnContext(ctx, "release", "err", err) // they run out
+		a.cfg.Logger.WarnContext(ctx, "release leases", "err", err) // the leases expire
 	}
 }

@@ -82,8 +82,8 @@ func (f *fields) fail(path, format string, args ...any) {
 	}
 }
 
-// each calls one with every member that is not null; it says whether it knows the key. A
-// member that is not known is an error: a misspelt one would be lost without a word.
+// each calls one with every member that is not null. one reports whether it knows the key. An
+// unknown member is an error, because a misspelled one would be lost without notice.
 func (f *fields) each(body []byte, one func(key string, v []byte) bool) {
 	if rawjson.KindOf(body) != rawjson.KindObject {
 		f.fail("body", "must be an object")
@@ -195,7 +195,7 @@ func decodeHeartbeat(body []byte) error {
 	return f.err
 }
 
-// The outcomes of a run that its worker reports.
+// Outcomes with which a worker finishes a run.
 const (
 	outcomeDone    = "done"
 	outcomeRetry   = "retry"

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// callers are who the tests come as: the bearer token is the name.
+// callers authenticates the callers of the tests by a bearer token, which is the caller's name.
 type callers struct{}
 
 func (callers) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -56,7 +57,7 @@ func (callers) Schemes() []a2a.SecurityScheme { return nil }
 type fixture struct {
 	*store.Store
 	t      testing.TB
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the context of the test, which is the life of the fixture
 	url    string
 	sql    *pgxpool.Pool
 	hub    *notify.Hub
@@ -67,8 +68,8 @@ type fixture struct {
 
 var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
 
-// newFixture serves the agents words and other. There is no poll, so that what happens is due
-// to a wake.
+// newFixture serves the agents words and other. It never polls, so that only a wake-up makes
+// things happen.
 func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
 	return newTracedFixture(t, nil, change...)
@@ -83,7 +84,23 @@ func newTracedFixture(t testing.TB, tracer pgx.QueryTracer, change ...func(*work
 	return f
 }
 
-// replica starts another server on the same database. It hears of what it does itself alone.
+// watchedHub reports when the API has subscribed to the wake-ups of all agents: then it runs.
+type watchedHub struct {
+	*notify.Hub
+	missing atomic.Int64
+	running chan struct{}
+}
+
+func (h *watchedHub) Watch(key string, wake func()) (stop func()) {
+	defer func() {
+		if h.missing.Add(-1) == 0 {
+			close(h.running)
+		}
+	}()
+	return h.Hub.Watch(key, wake)
+}
+
+// replica starts another server on the same database. It receives its own wake-ups only.
 func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
 	f.t.Helper()
 	hub := &notify.Hub{}
@@ -99,19 +116,20 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 	for _, c := range change {
 		c(&cfg)
 	}
-	api := workerapi.New(s, hub, cfg)
+	watched := &watchedHub{Hub: hub, running: make(chan struct{})}
+	watched.missing.Store(int64(len(cfg.Agents)))
+	api := workerapi.New(s, watched, cfg)
 	f.api = api
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = api.Run(ctx) })
 	server := httptest.NewServer(api)
 	f.t.Cleanup(func() { server.CloseClientConnections(); stop(); wg.Wait(); server.Close() })
-	// Until Run has begun there is nothing for anybody.
-	for hub.Waiters() < len(cfg.Agents) {
+	if len(cfg.Agents) > 0 { // until Run runs, claims are answered without tasks
 		select {
+		case <-watched.running:
 		case <-f.ctx.Done():
 			f.t.Fatal("the API does not run")
-		case <-time.After(time.Millisecond):
 		}
 	}
 	return s, hub, server.URL
@@ -143,7 +161,7 @@ func (r reply) reason() string {
 	return s
 }
 
-// post asks as the worker that may do all. Every answer must be as the document says.
+// post sends a request as the worker that may use all agents. Every answer must match openapi.json.
 func (f *fixture) post(path, body string) reply {
 	f.t.Helper()
 	return f.ask(f.at, "all", "POST", path, body)
@@ -218,8 +236,8 @@ func schema(pointer string) (*jsonschema.Schema, error) {
 	return compiler().Compile("mem:///openapi.json#" + pointer)
 }
 
-// documented fails the test for an answer that the document does not have. What is at no path
-// of the document is 404.
+// documented fails the test if openapi.json does not describe the answer. A path that is not in the
+// document must answer 404.
 func (f *fixture) documented(method, path string, r reply) {
 	path = runPath.ReplaceAllString(path, "/runs/{taskId}/{epoch}/")
 	pointer := "/components/schemas/Error"
@@ -275,7 +293,7 @@ func runsOf(t testing.TB, r reply) []run {
 	return answer.Runs
 }
 
-// claim takes up to n runs of an agent, waiting for the first.
+// claim claims up to n runs of an agent, and waits for the first.
 func (f *fixture) claim(agent string, n int) []run {
 	f.t.Helper()
 	return runsOf(f.t, f.post("/claim", fmt.Sprintf(`{"worker":"w1","agents":[%q],"max":%d,"waitSeconds":30}`, agent, n)))
@@ -345,7 +363,7 @@ func (f *fixture) exec(query string, args ...any) {
 	}
 }
 
-// expire makes a lease one that ran out.
+// expire makes a lease end in the past.
 func (f *fixture) expire(r run) {
 	f.t.Helper()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", f.id(r))

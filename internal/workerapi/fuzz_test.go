@@ -58,7 +58,7 @@ func FuzzDecoders(f *testing.F) {
 			told(t, "events", err)
 			return
 		}
-		b, err := a.gather(context.Background(), &store.Held{Lease: store.Lease{LastSeq: 2}}, &req)
+		b, err := a.newBatch(context.Background(), &store.Held{Lease: store.Lease{LastSeq: 2}}, &req)
 		if err != nil {
 			told(t, "events", err)
 			return

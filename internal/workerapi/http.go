@@ -29,26 +29,28 @@ func (a *API) routes() {
 	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/events", a.handle(a.serveEvents))
 	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/heartbeat", a.handle(a.serveHeartbeat))
 	a.mux.HandleFunc("POST "+Prefix+"/runs/{task}/{epoch}/finish", a.handle(a.serveFinish))
-	a.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, openAPI) })
+	a.mux.HandleFunc("GET "+Prefix+"/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, openAPI)
+	})
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, notFound("there is nothing here; %s/openapi.json says what there is", Prefix))
+		a.refuse(w, r, notFound("not found; %s/openapi.json lists what is here", Prefix))
 	})
 }
 
 // ServeHTTP answers one request of a worker.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// request is one that has been read, of a caller who may work.
+// request is an HTTP request of a signed-in worker, with its body.
 type request struct {
 	*http.Request
 	w         http.ResponseWriter
 	principal auth.Principal
 	body      []byte
-	mem       *budget.Lease // what the request holds of the memory budget, until its answer has been written
+	mem       *budget.Lease // memory that the request holds until its answer has been written
 }
 
-// handle signs the caller in and reads the body, in this order: who may not work learns
-// nothing about what was wrong with a request.
+// handle authenticates the caller before it reads the body, so that callers without access learn
+// nothing about what is wrong with a request.
 func (a *API) handle(do func(ctx context.Context, r *request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, hr *http.Request) {
 		r := &request{Request: hr, w: w}
@@ -89,46 +91,50 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(body) //nolint:errcheck // the worker is gone, and its lease runs out
+	w.Write(body) //nolint:errcheck // the worker disconnected, and its lease will expire
 }
 
-// notFoundError says that a path or an agent is not there.
+// notFoundError says that a path or an agent does not exist.
 type notFoundError struct{ error }
 
 func notFound(format string, args ...any) error { return notFoundError{fmt.Errorf(format, args...)} }
 
 var statuses = map[a2a.ErrorCode]int{
-	a2a.CodeParse: http.StatusBadRequest, a2a.CodeInvalidRequest: http.StatusBadRequest, a2a.CodeInvalidAgentResponse: http.StatusBadRequest,
-	a2a.CodeUnauthenticated: http.StatusUnauthorized, a2a.CodeForbidden: http.StatusForbidden, a2a.CodeTooLarge: http.StatusRequestEntityTooLarge,
-	a2a.CodeMediaType: http.StatusUnsupportedMediaType, a2a.CodeRateLimited: http.StatusTooManyRequests, a2a.CodeUnavailable: http.StatusServiceUnavailable,
+	a2a.CodeParse:                http.StatusBadRequest,
+	a2a.CodeInvalidRequest:       http.StatusBadRequest,
+	a2a.CodeInvalidAgentResponse: http.StatusBadRequest,
+	a2a.CodeUnauthenticated:      http.StatusUnauthorized,
+	a2a.CodeForbidden:            http.StatusForbidden,
+	a2a.CodeTooLarge:             http.StatusRequestEntityTooLarge,
+	a2a.CodeMediaType:            http.StatusUnsupportedMediaType,
+	a2a.CodeRateLimited:          http.StatusTooManyRequests,
+	a2a.CodeUnavailable:          http.StatusServiceUnavailable,
 }
 
-// refuse answers with an error. What is not written for callers stays here, in the log.
+// refuse answers with an error. An error that was not written for callers only goes to the log.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, reason, text, field := http.StatusInternalServerError, a2a.CodeInternal.Reason(), "Internal error", ""
 	var e *a2a.Error
 	var nf notFoundError
 	switch {
 	case errors.Is(err, store.ErrLeaseLost):
-		status, reason, text = http.StatusConflict, "LEASE_LOST", "this run is not yours, or no longer: stop working on it"
+		status, reason, text = http.StatusConflict, "LEASE_LOST", "you do not hold the lease of this run: stop working on it"
 	case errors.As(err, &nf):
 		status, reason, text = http.StatusNotFound, "NOT_FOUND", nf.Error()
 	case errors.As(err, &e) && statuses[e.Code] != 0:
 		status, reason, text, field = statuses[e.Code], e.Code.Reason(), e.Message, e.Field
 	case r.Context().Err() == nil:
-		a.cfg.Logger.ErrorContext(r.Context(), "internal error", "request_id", w.Header().Get("X-Request-Id"), "path", clip(r.URL.Path), "err", err)
+		a.cfg.Logger.ErrorContext(r.Context(), "internal error",
+			"request_id", w.Header().Get("X-Request-Id"), "path", clip(r.URL.Path), "err", err)
 	}
 	h := w.Header()
-	switch status {
-	case http.StatusRequestEntityTooLarge:
-		h.Set("Connection", "close")
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", "1")
 	}
 	// How to sign in, or when to come back.
-	var told interface{ SetHeader(h http.Header) }
-	if errors.As(err, &told) {
-		told.SetHeader(h)
+	var withHeader interface{ SetHeader(h http.Header) }
+	if errors.As(err, &withHeader) {
+		withHeader.SetHeader(h)
 	}
 	b := rawjson.AppendString([]byte(`{"error":{"reason":`), reason)
 	b = rawjson.AppendString(append(b, `,"message":`...), strings.ToValidUTF8(text, "\uFFFD"))
@@ -141,10 +147,11 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, status, append(b, "}}"...))
 }
 
-// patient lets the connection live as long as an answer may take.
-func (a *API) patient(w http.ResponseWriter, wait time.Duration) {
+// extendDeadlines keeps the connection open for as long as an answer may take.
+func (a *API) extendDeadlines(w http.ResponseWriter, wait time.Duration) {
 	rc := http.NewResponseController(w)
-	for _, err := range []error{rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Now().Add(wait + a.cfg.AnswerTimeout))} {
+	written := time.Now().Add(wait + a.cfg.AnswerTimeout)
+	for _, err := range []error{rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(written)} {
 		if err != nil && !errors.Is(err, http.ErrNotSupported) {
 			a.cfg.Logger.Debug("set a deadline", "err", err)
 		}

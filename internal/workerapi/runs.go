@@ -12,15 +12,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Failures that are nobody's words.
+// Failures that the server finds, and not the worker.
 var (
-	overdue = attempt.Failure{Text: "deadline exceeded", Final: true}
-	silent  = attempt.Failure{Text: "agent reported nothing for too long"}
+	deadlineExceeded = attempt.Failure{Text: "deadline exceeded", Final: true}
+	idleTooLong      = attempt.Failure{Text: "agent reported nothing for too long"}
 )
 
-// grip reads which run the path is about. A run whose id cannot be one is one that is not
-// held, like any other that this caller does not hold.
-func (a *API) grip(r *request, batch string) (store.Grip, error) {
+// remoteLease reads from the path which run a request is about. An id that cannot be one gets the
+// same error as a run that the caller does not hold.
+func (a *API) remoteLease(r *request, batch string) (store.Grip, error) {
 	task, err := a2a.ParseID(r.PathValue("task"))
 	epoch, bad := strconv.ParseInt(r.PathValue("epoch"), 10, 64)
 	if err != nil || bad != nil || epoch < 1 {
@@ -29,10 +29,10 @@ func (a *API) grip(r *request, batch string) (store.Grip, error) {
 	return store.Grip{Task: task, Epoch: epoch, Batch: batch, Agents: a.allowed(&r.principal)}, nil
 }
 
-// under carries something out under the lease, as often as another request of the same run
-// comes first. It returns ErrLeaseLost when the lease is not held. A run whose deadline has
-// passed, or that has been silent for too long unless it speaks now, is ended here.
-func (a *API) under(ctx context.Context, g store.Grip, speaks bool, do func(h *store.Held) error) error {
+// withLease renews the lease and calls do. It tries again if another request for the same run came
+// first. It returns ErrLeaseLost if the lease is not held. It ends a run whose deadline has passed,
+// or that has reported nothing for too long; reports says that this request is a report.
+func (a *API) withLease(ctx context.Context, g store.Grip, reports bool, do func(h *store.Held) error) error {
 	const tries = 16
 	for range tries {
 		h, err := a.store.Hold(ctx, g)
@@ -40,7 +40,7 @@ func (a *API) under(ctx context.Context, g store.Grip, speaks bool, do func(h *s
 			return err
 		}
 		limits := a.limitsOf(h.Agent)
-		if f := expired(h, limits, speaks); f != nil && h.Repeat == nil {
+		if f := timedOut(h, limits, reports); f != nil && h.Repeat == nil {
 			a.fail(ctx, &h.Lease, *f)
 			return store.ErrLeaseLost
 		}
@@ -48,20 +48,21 @@ func (a *API) under(ctx context.Context, g store.Grip, speaks bool, do func(h *s
 			return err
 		}
 	}
-	return a2a.Errorf(a2a.CodeUnavailable, "other requests of this run came first: send them one after the other")
+	return a2a.Errorf(a2a.CodeUnavailable, "other requests for this run came first: send them one after the other")
 }
 
-func expired(h *store.Held, limits a2a.Limits, speaks bool) *attempt.Failure {
+// timedOut returns the failure of a run that took too long, else nil.
+func timedOut(h *store.Held, limits a2a.Limits, reports bool) *attempt.Failure {
 	switch {
 	case h.Overdue:
-		return &overdue
-	case !speaks && limits.IdleTimeout > 0 && h.Silent > limits.IdleTimeout:
-		return &silent
+		return &deadlineExceeded
+	case !reports && limits.IdleTimeout > 0 && h.Silent > limits.IdleTimeout:
+		return &idleTooLong
 	}
 	return nil
 }
 
-// answer is what a worker is told about its run.
+// answer is the state of a run, for its worker.
 type answer struct {
 	lastSeq  int64 // with events
 	until    time.Time
@@ -77,23 +78,23 @@ func (n answer) encode(events bool) []byte {
 	return append(strconv.AppendBool(append(b, `,"cancelRequested":`...), n.canceled), '}')
 }
 
-// serveEvents writes what a run reports. All of a request is written or nothing.
+// serveEvents writes what a run reports: all of a request, or nothing.
 func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 	req, err := decodeEvents(r.body)
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.grip(r, req.batchID)
+	g, err := a.remoteLease(r, req.batchID)
 	if err != nil {
 		return nil, err
 	}
 	var n answer
-	err = a.under(ctx, g, true, func(h *store.Held) (err error) {
+	err = a.withLease(ctx, g, true, func(h *store.Held) (err error) {
 		n, err = a.report(ctx, h, &req)
 		return err
 	})
 	if errors.Is(err, store.ErrLeaseLost) {
-		n, err = a.over(ctx, g)
+		n, err = a.endedRun(ctx, g)
 	}
 	if err != nil {
 		return nil, err
@@ -101,12 +102,12 @@ func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 	return n.encode(true), nil
 }
 
-// report writes one batch under a lease that is held.
+// report writes one batch under the lease.
 func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (answer, error) {
 	if h.Repeat != nil {
 		return answer{lastSeq: h.Repeat.LastSeq, until: h.Repeat.Until}, nil
 	}
-	b, err := a.gather(ctx, h, req)
+	b, err := a.newBatch(ctx, h, req)
 	if err != nil {
 		return answer{}, a.refused(ctx, h, err)
 	}
@@ -116,7 +117,8 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 	}
 	out, err := a.store.Append(ctx, &h.Lease, b)
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
-		a.cfg.Logger.WarnContext(ctx, "event refused by the database", "task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
+		a.cfg.Logger.WarnContext(ctx, "the database refused an event",
+			"task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
 		return answer{}, a.refused(ctx, h, invalid("events", errors.New("PostgreSQL cannot store one of them")))
 	}
 	if err != nil {
@@ -124,26 +126,26 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 	}
 	n.lastSeq = h.LastSeq
 	if out.State.EndsTurn() || out.Requeued {
-		a.known.drop(h.TaskID)
-		a.ended(ctx, &h.Lease, "finished", nil)
+		a.artifacts.drop(h.TaskID)
+		a.logEnd(ctx, &h.Lease, "finished", nil)
 	}
 	return n, nil
 }
 
-// refused answers a report that is not valid. Nothing of it is written and the run goes on: the
-// worker corrects it, or ends the run with the outcome fail. It is no event of the agent, so a
-// run that sends nothing else still ends at its idle_timeout.
+// refused returns the error of an invalid report. Nothing of the report is written and the run goes
+// on: the worker corrects the report, or finishes with the outcome fail. An invalid report does not
+// count as activity, so a run that sends nothing else still ends at its idle_timeout.
 func (a *API) refused(ctx context.Context, h *store.Held, err error) error {
-	if f := expired(h, a.limitsOf(h.Agent), false); f != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
+	if f := timedOut(h, a.limitsOf(h.Agent), false); f != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		a.fail(ctx, &h.Lease, *f)
 		return store.ErrLeaseLost
 	}
 	return err
 }
 
-// over answers about a run that is not held: that it was canceled, or what was written under
-// the id of the batch by a run that ended as its worker wanted.
-func (a *API) over(ctx context.Context, g store.Grip) (answer, error) {
+// endedRun answers a request for a run whose lease is not held. It reports a cancel, or what the
+// batch wrote before the run ended. Otherwise it returns ErrLeaseLost.
+func (a *API) endedRun(ctx context.Context, g store.Grip) (answer, error) {
 	o, err := a.store.Ended(ctx, g)
 	switch {
 	case err != nil:
@@ -160,17 +162,17 @@ func (a *API) serveHeartbeat(ctx context.Context, r *request) ([]byte, error) {
 	if err := decodeHeartbeat(r.body); err != nil {
 		return nil, err
 	}
-	g, err := a.grip(r, "")
+	g, err := a.remoteLease(r, "")
 	if err != nil {
 		return nil, err
 	}
 	var n answer
-	err = a.under(ctx, g, false, func(h *store.Held) error {
+	err = a.withLease(ctx, g, false, func(h *store.Held) error {
 		n = answer{until: h.Until}
 		return nil
 	})
 	if errors.Is(err, store.ErrLeaseLost) {
-		n, err = a.over(ctx, g)
+		n, err = a.endedRun(ctx, g)
 	}
 	if err != nil {
 		return nil, err
@@ -178,18 +180,18 @@ func (a *API) serveHeartbeat(ctx context.Context, r *request) ([]byte, error) {
 	return n.encode(false), nil
 }
 
-// serveFinish ends a run. One that has ended already, as its worker or its client wanted, stays
-// as it is.
+// serveFinish ends a run. A run that its worker finished before, or its client canceled, stays as
+// it is, and the answer is the same.
 func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 	req, err := decodeFinish(r.body)
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.grip(r, "")
+	g, err := a.remoteLease(r, "")
 	if err != nil {
 		return nil, err
 	}
-	err = a.under(ctx, g, true, func(h *store.Held) error { return a.finish(ctx, &h.Lease, &req) })
+	err = a.withLease(ctx, g, true, func(h *store.Held) error { return a.finish(ctx, &h.Lease, &req) })
 	if errors.Is(err, store.ErrLeaseLost) {
 		var o *store.Over
 		if o, err = a.store.Ended(ctx, g); err == nil && o.Outcome == "expired" {
@@ -205,15 +207,16 @@ func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 func (a *API) finish(ctx context.Context, l *store.Lease, req *finishRequest) error {
 	switch req.outcome {
 	case outcomeDone:
-		_, err := a.store.Append(ctx, l, store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}})
+		completed := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}
+		_, err := a.store.Append(ctx, l, store.Batch{Events: []a2a.Event{completed}})
 		if err == nil {
-			a.ended(ctx, l, "finished", nil)
+			a.logEnd(ctx, l, "finished", nil)
 		}
 		return err
 	case outcomeRelease:
 		err := a.store.Release(ctx, []*store.Lease{l})
 		if err == nil {
-			a.ended(ctx, l, "released", nil)
+			a.logEnd(ctx, l, "released", nil)
 		}
 		return err
 	}
@@ -221,37 +224,42 @@ func (a *API) finish(ctx context.Context, l *store.Lease, req *finishRequest) er
 	if f.Text == "" {
 		f.Text = "the worker gave no reason"
 	}
-	return a.settle(ctx, l, f)
+	return a.recordFailure(ctx, l, f)
 }
 
-// fail is settle for failures that the worker is told of in another way.
+// fail records a failure that the worker learns of in another way.
 func (a *API) fail(ctx context.Context, l *store.Lease, f attempt.Failure) {
-	if err := a.settle(context.WithoutCancel(ctx), l, f); err != nil && !errors.Is(err, store.ErrLeaseLost) {
-		a.cfg.Logger.WarnContext(ctx, "settle a run", "task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "err", err) // its lease runs out
+	if err := a.recordFailure(context.WithoutCancel(ctx), l, f); err != nil && !errors.Is(err, store.ErrLeaseLost) {
+		a.cfg.Logger.WarnContext(ctx, "record a failed run", // the lease will expire
+			"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "err", err)
 	}
 }
 
-func (a *API) settle(ctx context.Context, l *store.Lease, f attempt.Failure) error {
-	a.known.drop(l.TaskID)
+// recordFailure ends an attempt that failed. If the task gets another attempt, its queue is woken
+// when the task is due again.
+func (a *API) recordFailure(ctx context.Context, l *store.Lease, f attempt.Failure) error {
+	a.artifacts.drop(l.TaskID)
 	ended, err := attempt.Fail(ctx, a.store, l, a.limitsOf(l.Agent), f)
 	if err != nil {
 		return err
 	}
 	if ended.Failed {
-		a.ended(ctx, l, "failed", errors.New(f.Text))
+		a.logEnd(ctx, l, "failed", errors.New(f.Text))
 		return nil
 	}
-	a.ended(ctx, l, "retry", errors.New(f.Text))
-	key := "ready:" + l.Agent
-	time.AfterFunc(ended.Again, func() { a.hub.Wake(key) }) // the poll would find it too, but later
+	a.logEnd(ctx, l, "retry", errors.New(f.Text))
+	a.wakeups.after(ended.Again, "ready:"+l.Agent) // the poll would find the task too, but later
 	return nil
 }
 
-// ended writes the one line that the log has for a run.
-func (a *API) ended(ctx context.Context, l *store.Lease, outcome string, err error) {
+// logEnd counts the end of a run, and writes the one log line of the run.
+func (a *API) logEnd(ctx context.Context, l *store.Lease, outcome string, err error) {
 	a.tally.Add(l.Agent, outcome)
-	attrs := []any{"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker, "outcome", outcome, "attempt", l.Attempt, "seq", l.LastSeq,
-		"principal", slog.GroupValue(slog.String("tenant", l.Tenant), slog.String("owner", l.Owner))}
+	attrs := []any{
+		"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker,
+		"outcome", outcome, "attempt", l.Attempt, "seq", l.LastSeq,
+		"principal", slog.GroupValue(slog.String("tenant", l.Tenant), slog.String("owner", l.Owner)),
+	}
 	if id := l.Traceparent.TraceID(); id != "" {
 		attrs = append(attrs, "trace_id", id)
 	}
