@@ -16,6 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 )
 
@@ -39,7 +40,7 @@ func openOperator(ctx context.Context, url string) (operator, error) {
 	var err error
 	o.store, err = store.Open(ctx, store.Config{
 		URL: url, Replica: operatorName, PoolSize: 4, Wake: tell, Actor: actor(),
-		Committed: func(task a2a.ID, _ []a2a.Entry) { tell("task:" + task.String()) },
+		Committed: func(task a2a.ID, _ []a2a.Entry) { tell(wake.Task(task)) },
 	})
 	if err != nil {
 		return nil, err

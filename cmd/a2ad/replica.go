@@ -35,6 +35,7 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/throttle"
 	"github.com/a2ad/a2ad/internal/tracing"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/wire"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
@@ -164,7 +165,7 @@ func (r *replica) take(agent string) (store.Slot, bool) { return r.pool.Reserve(
 
 // committed hands new events to those who follow the task here, and tells the other replicas.
 func (r *replica) committed(task a2a.ID, events []a2a.Entry) {
-	key := "task:" + task.String()
+	key := wake.Task(task)
 	if !r.follower.Offer(task, events) {
 		r.hub.Wake(key)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // authenticator says who may call. Revoked keys are forgotten when the store says so.
@@ -101,7 +102,7 @@ func (r *replica) noteUse(ctx context.Context, id string) {
 
 // followKeys drops what is remembered of API keys when one was revoked anywhere, and notes which are used.
 func (r *replica) followKeys(ctx context.Context) error {
-	wake, stop := r.hub.Wait(store.KeyAPIKeys)
+	wake, stop := r.hub.Wait(wake.APIKeys)
 	defer stop()
 	for {
 		select {

@@ -24,6 +24,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
@@ -122,7 +123,7 @@ func (b *bench) newAnswerRig(ctx context.Context, url string) (_ *answerRig, sto
 		URL: url, Replica: "bench", Wake: hub.Wake,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
-				hub.Wake("task:" + task.String())
+				hub.Wake(wake.Task(task))
 			}
 		},
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -47,7 +48,7 @@ func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine,
 		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake,
 		Committed: func(id a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(id, events) {
-				hub.Wake("task:" + id.String())
+				hub.Wake(wake.Task(id))
 			}
 		},
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 var words = &a2a.Agent{Name: "words"}
@@ -80,7 +81,7 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 		},
 		Committed: func(id a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(id, events) {
-				hub.Wake("task:" + id.String())
+				hub.Wake(wake.Task(id))
 			}
 		},
 	})

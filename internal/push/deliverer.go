@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Hub delivers wake-ups.
@@ -73,7 +74,7 @@ func NewDeliverer(cfg DelivererConfig) *Deliverer {
 
 // Run delivers until ctx is done. It returns when the requests in flight have ended.
 func (d *Deliverer) Run(ctx context.Context) error {
-	wake, unsubscribe := d.cfg.Hub.Wait(store.KeyPush)
+	wake, unsubscribe := d.cfg.Hub.Wait(wake.Webhooks)
 	defer unsubscribe()
 	var renewing sync.WaitGroup
 	ended := make(chan struct{})

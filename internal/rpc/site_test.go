@@ -25,6 +25,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
@@ -54,7 +55,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 		URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second, Wake: hub.Wake,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
-				hub.Wake("task:" + task.String())
+				hub.Wake(wake.Task(task))
 			}
 		},
 	})

@@ -43,7 +43,9 @@ const (
 
 // Record adds an action to the audit log.
 func (s *Store) Record(ctx context.Context, a Action) error {
-	err := s.repeat(ctx, func() error { return s.record(ctx, dbsqlc.New(s.work), a) })
+	_, err := repeated(ctx, s, func(int) (struct{}, error) {
+		return autocommit(ctx, s.work, func(tx *Tx) (struct{}, error) { return struct{}{}, record(ctx, tx, a) })
+	})
 	if err != nil {
 		return fmt.Errorf("record %s: %w", a.Name, err)
 	}
@@ -51,9 +53,10 @@ func (s *Store) Record(ctx context.Context, a Action) error {
 }
 
 // record adds an action in the transaction of q.
-func (s *Store) record(ctx context.Context, q *dbsqlc.Queries, a Action) error {
+func record(ctx context.Context, tx *Tx, a Action) error {
+	q := dbsqlc.New(tx)
 	if a.Actor == "" {
-		a.Actor = s.cfg.Actor
+		a.Actor = tx.Actor()
 	}
 	detail := []byte("{}")
 	if len(a.Detail) > 0 {
@@ -93,7 +96,8 @@ type ActionFilter struct {
 // Actions returns what was done, newest first.
 func (s *Store) Actions(ctx context.Context, f ActionFilter) ([]Recorded, error) {
 	var rows []dbsqlc.A2aAuditLog
-	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err := s.search(ctx, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
 		rows, err = q.ActionList(ctx, dbsqlc.ActionListParams{
 			TaskID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Action: f.Name, Tenant: f.Tenant, Actor: likeLiteral(f.Actor),
 			Since: pgTime(f.Since), Until: pgTime(f.Until), Before: f.Before, Max: int32(f.Limit),

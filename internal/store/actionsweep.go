@@ -20,26 +20,23 @@ type ActionSweep struct {
 // SweepActions removes a batch of what was done long ago from the audit log, which has an entry for that, and returns
 // how much that was. If another process is at it already it does nothing. more says that there may be more.
 func (s *Store) SweepActions(ctx context.Context, w ActionSweep) (n int, more bool, err error) {
-	type swept struct {
-		gone int
-		mine bool
-	}
-	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (out swept, err error) {
-		out.mine, err = q.ChoreLock(ctx, choreClass, choreActions)
-		if err != nil || !out.mine {
-			return out, err
+	n, err = inTx(ctx, s.work, func(tx *Tx) (int, error) {
+		free, err := tx.tryChore(ctx, choreActions)
+		if err != nil || !free {
+			return 0, err
 		}
-		gone, err := q.ActionsForget(ctx, dbsqlc.ActionsForgetParams{Keep: pgInterval(w.Keep), KeepSignins: pgInterval(w.KeepSignIns), Batch: int32(w.Batch)})
-		if out.gone = int(gone); err != nil || gone == 0 {
-			return out, err
+		gone, err := dbsqlc.New(tx).ActionsForget(ctx, dbsqlc.ActionsForgetParams{Keep: pgInterval(w.Keep), KeepSignins: pgInterval(w.KeepSignIns), Batch: int32(w.Batch)})
+		if err != nil {
+			return 0, err
 		}
-		return out, s.record(ctx, q, Action{Name: ActionAuditRetire, Detail: map[string]any{"actions": gone}})
+		tx.After(func() { s.counters.swept(SweepOfActions, int(gone)) })
+		if gone == 0 {
+			return 0, nil
+		}
+		return int(gone), record(ctx, tx, Action{Name: ActionAuditRetire, Detail: map[string]any{"actions": gone}})
 	})
 	if err != nil {
 		return 0, false, fmt.Errorf("sweep the audit log: %w", unavailable(err))
 	}
-	if out.mine {
-		s.counters.swept(SweepOfActions, out.gone)
-	}
-	return out.gone, out.gone >= w.Batch, nil
+	return n, n >= w.Batch, nil
 }

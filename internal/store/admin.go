@@ -101,7 +101,8 @@ func (s *Store) ListTasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) 
 		p.States[i] = int16(st)
 	}
 	var rows []dbsqlc.TaskListRow
-	err = s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err = s.search(ctx, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
 		rows, err = q.TaskList(ctx, p)
 		return err
 	})

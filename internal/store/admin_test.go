@@ -15,6 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestOperatorSeesEveryTask(t *testing.T) {
@@ -233,7 +234,7 @@ func TestAPIKeys(t *testing.T) {
 	if err := f.RevokeAPIKey(f.ctx, "k1"); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "wakes", []string{store.KeyAPIKeys}, f.takeWakes())
+	same(t, "wakes", []string{wake.APIKeys}, f.takeWakes())
 	if got, _, err := f.LookupAPIKey(f.ctx, "k1"); err != nil || got.RevokedAt.IsZero() {
 		t.Errorf("a key that was revoked = %+v, %v", got, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // ErrLeaseLost says that a worker no longer holds the task: it was canceled, or another
@@ -43,8 +44,8 @@ type Appended struct {
 	Requeued bool
 }
 
-// append_ is a batch on its way. Only its caller changes it, and reads what in the lease moves.
-type append_ struct {
+// pendingBatch is a batch on its way. Only its caller changes it, and reads what in the lease moves.
+type pendingBatch struct {
 	lease *Lease
 	batch Batch
 	uids  []a2a.ID
@@ -54,10 +55,7 @@ type append_ struct {
 }
 
 // appended is a batch that was written.
-type appended struct {
-	dbsqlc.EventAppendRow
-	push bool // its webhooks have something to deliver
-}
+type appended = dbsqlc.EventAppendRow
 
 type eventRow struct {
 	kind, state int16
@@ -67,7 +65,7 @@ type eventRow struct {
 	message     []byte
 }
 
-func appendSize(a *append_) int { return a.size }
+func appendSize(a *pendingBatch) int { return a.size }
 
 // Append records events in order under lease and ends the lease if they end the turn. It
 // returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
@@ -75,7 +73,7 @@ func appendSize(a *append_) int { return a.size }
 // waits, until ctx ends. If the connection is lost it finds out whether the batch was
 // committed; CodeUnavailable means that it could not.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
-	a := &append_{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
+	a := &pendingBatch{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
 	for _, e := range batch.Events {
 		row, err := encodeEvent(e)
 		if err != nil {
@@ -96,24 +94,27 @@ func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended
 	if out == nil {
 		return Appended{}, ErrLeaseLost
 	}
-	s.counters.appendedBatch(a, out)
 	n := int64(len(batch.Events))
 	lease.LastSeq, lease.HasPush = out.Base+n, out.HasPush
 	lease.Bytes += int64(a.size)
-	if n > 0 {
-		s.cfg.Committed(lease.TaskID, a.entries(out))
-	}
-	if out.push {
-		s.cfg.Wake(KeyPush)
-	}
-	if out.Requeued || lease.Counted && a.ends() {
-		s.cfg.Wake("ready:" + lease.Agent)
-	}
 	return Appended{Base: out.Base, At: wireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued}, nil
 }
 
+// tellAppended has the effects of a batch run after the commit.
+func (s *Store) tellAppended(tx *Tx, b *pendingBatch, out *appended) {
+	tx.After(func() {
+		s.counters.appendedBatch(b, out)
+		if len(b.batch.Events) > 0 {
+			s.cfg.Committed(b.lease.TaskID, b.entries(out))
+		}
+	})
+	if out.Requeued || b.lease.Counted && b.ends() {
+		tx.Wake(wake.Ready(b.lease.Agent))
+	}
+}
+
 // appendOne is one try at a batch: with others, and by itself if it was left out. No row means that it is fenced.
-func (s *Store) appendOne(ctx context.Context, a *append_, try int) (*appended, error) {
+func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appended, error) {
 	group := s.appends[a.lease.TaskID[15]&1]
 	out, err := group.do(ctx, a)
 	for {
@@ -132,7 +133,7 @@ func (s *Store) appendOne(ctx context.Context, a *append_, try int) (*appended, 
 
 // entries returns the batch's events as they stand in the log. A turn's end that was turned
 // into one more step of it is copied: what the agent reported stays as it was.
-func (a *append_) entries(out *appended) []a2a.Entry {
+func (a *pendingBatch) entries(out *appended) []a2a.Entry {
 	at := wireTime(out.LastAt)
 	entries := make([]a2a.Entry, len(a.batch.Events))
 	for i, e := range a.batch.Events {
@@ -152,18 +153,28 @@ func (a *append_) entries(out *appended) []a2a.Entry {
 
 // written finds out whether a batch that was refused had been written by an earlier try,
 // whose answer was lost. Then its first event comes after the newest one that the run knew of.
-func (s *Store) written(ctx context.Context, a *append_) (*appended, error) {
+func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error) {
 	if len(a.rows) == 0 {
 		return nil, nil // a checkpoint alone: refused means refused
 	}
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
-	rows, err := dbsqlc.New(s.work).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
+	return autocommit(ctx, s.work, func(tx *Tx) (*appended, error) {
+		out, err := findAppended(ctx, dbsqlc.New(tx), a)
+		if out != nil {
+			s.tellAppended(tx, a, out)
+		}
+		return out, err
+	})
+}
+
+func findAppended(ctx context.Context, q *dbsqlc.Queries, a *pendingBatch) (*appended, error) {
+	rows, err := q.EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
 	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
 		return nil, err
 	}
 	last := rows[len(rows)-1]
-	out := &appended{EventAppendRow: dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}}
+	out := &appended{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}
 	if last.State != nil {
 		out.State = *last.State
 		asked := a.rows[len(a.rows)-1].state
@@ -191,21 +202,20 @@ func encodeEvent(e a2a.Event) (eventRow, error) {
 }
 
 // flushAppends writes batches of several runs in one transaction. A batch without a row is fenced.
-func (s *Store) flushAppends(ctx context.Context, items []*append_) ([]*appended, error) {
+func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
 	ordered := slices.Clone(items)
-	slices.SortFunc(ordered, func(a, b *append_) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
+	slices.SortFunc(ordered, func(a, b *pendingBatch) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
 	p := s.appendParams(ordered)
-	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *append_) bool { return it.push })
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.push })
 	written, err := s.appendRows(ctx, ordered, p)
 	if err != nil {
 		return nil, err
 	}
-	s.counters.appends.add(len(written.rows))
-	made := make(map[*append_]*appended, len(items))
-	for _, r := range written.rows {
-		made[ordered[r.Pos-1]] = &appended{r, r.HasPush && written.push}
+	made := make(map[*pendingBatch]*appended, len(items))
+	for i := range written {
+		made[ordered[written[i].Pos-1]] = &written[i]
 	}
 	out := make([]*appended, len(items))
 	for i, it := range items {
@@ -215,7 +225,7 @@ func (s *Store) flushAppends(ctx context.Context, items []*append_) ([]*appended
 }
 
 // ends reports whether the batch ends the turn.
-func (a *append_) ends() bool {
+func (a *pendingBatch) ends() bool {
 	n := len(a.rows)
 	return n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
 }
@@ -237,12 +247,12 @@ func folds(events, bytes int64) bool {
 }
 
 // folds reports whether the task ends with the batch and is worth folding.
-func (a *append_) folds() bool {
+func (a *pendingBatch) folds() bool {
 	n := len(a.rows)
 	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && folds(a.lease.LastSeq+int64(n), a.lease.Bytes)
 }
 
-func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
+func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
 	k, n := len(items), 0
 	for _, it := range items {
 		n += len(it.rows)
@@ -286,48 +296,58 @@ func (s *Store) appendParams(items []*append_) dbsqlc.EventAppendParams {
 	return p
 }
 
-type appendedRows struct {
-	rows []dbsqlc.EventAppendRow
-	push bool // there are webhooks with something to deliver
-}
-
 // appendRows runs the statement: by itself, or with what must be in the same transaction
 // where artifacts are folded, tasks have webhooks or batches have ids.
-func (s *Store) appendRows(ctx context.Context, items []*append_, p dbsqlc.EventAppendParams) (appendedRows, error) {
-	named := slices.ContainsFunc(items, func(it *append_) bool { return it.batch.ID != "" })
-	if !p.WithPush && !named {
-		rows, err := dbsqlc.New(s.work).EventAppend(ctx, p)
-		return appendedRows{rows: rows}, err
+func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
+	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.batch.ID != "" })
+	run := autocommit[[]appended]
+	if whole {
+		run = inTx[[]appended]
 	}
-	return committed(ctx, s.work, func(q *dbsqlc.Queries) (out appendedRows, err error) {
-		if out.rows, err = q.EventAppend(ctx, p); err != nil {
-			return out, err
+	return run(ctx, s.work, func(tx *Tx) ([]appended, error) {
+		rows, err := dbsqlc.New(tx).EventAppend(ctx, p)
+		if err != nil {
+			return nil, err
 		}
-		var ended []pgtype.UUID
-		var m moved
-		for _, r := range out.rows {
-			if r.Folded {
-				ended = append(ended, r.ID)
-			}
-			m.add(r.ID, r.HasPush, r.State != 0)
+		tx.After(func() { s.counters.appends.add(len(rows)) })
+		for i := range rows {
+			s.tellAppended(tx, items[rows[i].Pos-1], &rows[i])
 		}
-		if len(ended) > 0 {
-			if err := q.ArtifactFold(ctx, ended); err != nil {
-				return out, err
-			}
+		if !whole {
+			return rows, nil
 		}
-		if named {
-			if err := q.BatchesAdd(ctx, batchIDs(items, out.rows)); err != nil {
-				return out, err
-			}
-		}
-		out.push, err = m.heads(ctx, q)
-		return out, err
+		return rows, appendWith(ctx, tx, items, rows)
 	})
 }
 
+// appendWith does what belongs to the batches that were written: it folds artifacts, notes the ids of batches and moves the heads
+// of webhooks.
+func appendWith(ctx context.Context, tx *Tx, items []*pendingBatch, rows []appended) error {
+	q := dbsqlc.New(tx)
+	var ended []pgtype.UUID
+	var m moved
+	for i := range rows {
+		r := &rows[i]
+		if r.Folded {
+			ended = append(ended, r.ID)
+		}
+		m.add(r.ID, r.HasPush, r.State != 0)
+	}
+	if len(ended) > 0 {
+		if err := q.ArtifactFold(ctx, ended); err != nil {
+			return err
+		}
+	}
+	if ids := batchIDs(items, rows); len(ids.TaskIds) > 0 {
+		if err := q.BatchesAdd(ctx, ids); err != nil {
+			return err
+		}
+	}
+	return m.heads(ctx, tx)
+}
+
 // batchIDs are the ids of the batches that were written, with their answers.
-func batchIDs(items []*append_, rows []dbsqlc.EventAppendRow) (p dbsqlc.BatchesAddParams) {
+func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams) {
 	for i := range rows {
 		it := items[rows[i].Pos-1]
 		if it.batch.ID == "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestAppendRecordsEventsInOrder(t *testing.T) {
@@ -336,7 +337,7 @@ func TestTurnGoesOnWhenTheClientHasSaidMore(t *testing.T) {
 			same(t, tt.asked.String()+": wakes", nil, f.takeWakes())
 			continue
 		}
-		same(t, tt.asked.String()+": wakes", []string{"ready:" + agent}, f.takeWakes())
+		same(t, tt.asked.String()+": wakes", []string{wake.Ready(agent)}, f.takeWakes())
 		next := f.claimTask(task)
 		if next.Attempt != 1 || next.Epoch <= l.Epoch {
 			t.Errorf("%s: the next lease is attempt %d, epoch %d", tt.asked, next.Attempt, next.Epoch)

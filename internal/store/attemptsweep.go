@@ -22,19 +22,24 @@ type AttemptSweep struct {
 // SweepAttempts removes a batch of attempts of tasks that ended long ago and are kept, and returns how many. more says that there may
 // be more: go on with w, which it has moved on. If another process is at it already it does nothing.
 func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more bool, err error) {
-	row, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (out *dbsqlc.AttemptsForgetRow, err error) {
-		free, err := q.ChoreLock(ctx, choreClass, choreAttempts)
+	row, err := inTx(ctx, s.work, func(tx *Tx) (out *dbsqlc.AttemptsForgetRow, err error) {
+		q := dbsqlc.New(tx)
+		free, err := tx.tryChore(ctx, choreAttempts)
 		if err != nil || !free {
 			return nil, err
 		}
-		now, err := q.Now(ctx)
+		now, err := tx.now(ctx)
 		if err != nil {
 			return nil, err
 		}
 		r, err := q.AttemptsForget(ctx, dbsqlc.AttemptsForgetParams{
-			After: pgID(w.After), AfterEpoch: w.Epoch, Before: pgID(IDAt(now.Time.Add(-w.Keep))), Max: int32(w.Batch), Keep: pgInterval(w.Keep),
+			After: pgID(w.After), AfterEpoch: w.Epoch, Before: pgID(IDAt(now.Add(-w.Keep))), Max: int32(w.Batch), Keep: pgInterval(w.Keep),
 		})
-		return &r, err
+		if err != nil {
+			return nil, err
+		}
+		tx.After(func() { s.counters.swept(SweepOfAttempts, int(r.Gone)) })
+		return &r, nil
 	})
 	if err != nil {
 		return 0, false, fmt.Errorf("sweep attempts: %w", unavailable(err))
@@ -42,7 +47,6 @@ func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more
 	if row == nil {
 		return 0, false, nil
 	}
-	s.counters.swept(SweepOfAttempts, int(row.Gone))
 	w.After, w.Epoch = row.TaskID.Bytes, row.Epoch
 	return int(row.Gone), int(row.Looked) == w.Batch, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Cancel ends a task of the caller, whatever its agent does. agent restricts it to tasks of
@@ -19,72 +20,67 @@ func (s *Store) Cancel(ctx context.Context, c Caller, agent string, id a2a.ID) (
 	return s.CancelWith(ctx, c, agent, id, nil)
 }
 
-// canceled is what the transaction of a cancel has made.
-type canceled struct {
-	ended a2a.State // in which the task was already; none: it is canceled
-	row   dbsqlc.TaskCancelRow
-	agent string
-	push  bool
-}
-
 // CancelWith is Cancel by a client that says more: its metadata is that of the last status.
 func (s *Store) CancelWith(ctx context.Context, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
-	out, err := committedOnce(ctx, s, func(q *dbsqlc.Queries) (canceled, error) {
-		return s.cancelIn(ctx, q, c, agent, id, metadata)
-	})
-	if err == nil && out.ended != a2a.StateNone {
-		err = a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", out.ended)
+	ended, err := inTxOnce(ctx, s, func(tx *Tx) (a2a.State, error) { return s.cancelIn(ctx, tx, c, agent, id, metadata) })
+	if err == nil && ended != a2a.StateNone {
+		err = a2a.Errorf(a2a.CodeTaskNotCancelable, "the task is already %s", ended)
 	}
 	if err != nil {
-		return out.ended, fmt.Errorf("cancel: %w", unavailable(err))
-	}
-	s.counters.enter(a2a.StateCanceled, 1)
-	s.cfg.Committed(id, nil)
-	if out.push {
-		s.cfg.Wake(KeyPush)
-	}
-	if out.row.Worker != "" {
-		s.cfg.Wake("cancel:" + out.row.Worker)
-	}
-	if out.row.Untold {
-		s.cfg.Wake(KeyCancels)
-	}
-	if out.row.Counted {
-		s.cfg.Wake("ready:" + out.agent) // it has made room
+		return ended, fmt.Errorf("cancel: %w", unavailable(err))
 	}
 	return a2a.StateCanceled, nil
 }
 
-func (s *Store) cancelIn(ctx context.Context, q *dbsqlc.Queries, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (out canceled, err error) {
+// cancelIn returns the state in which the task had ended before, or none if the transaction cancels it.
+func (s *Store) cancelIn(ctx context.Context, tx *Tx, c Caller, agent string, id a2a.ID, metadata a2a.Raw) (a2a.State, error) {
+	q := dbsqlc.New(tx)
 	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(id), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && agent != "" && (t.Agent != agent || hidden(t.Reply, t.State)) {
-		return out, a2a.ErrTaskNotFound
+		return a2a.StateNone, a2a.ErrTaskNotFound
 	}
 	if err != nil {
-		return out, err
+		return a2a.StateNone, err
 	}
 	if state := a2a.State(t.State); state.Terminal() {
-		return canceled{ended: state}, nil
+		return state, nil
 	}
-	out.agent = t.Agent
 	folds := t.HasArtifacts && folds(t.LastSeq+1, t.Bytes)
-	out.row, err = q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
+	canceled, err := q.TaskCancel(ctx, dbsqlc.TaskCancelParams{
 		ID: pgID(id), Folds: folds, EventUid: pgID(NewUID()), Body: appendStatus(nil, &a2a.StatusUpdate{Metadata: metadata}), Size: int64(len(metadata)),
 		Agent: t.Agent, Priority: t.Priority, ReadyAt: t.ReadyAt,
 	})
 	if err != nil {
-		return out, err
+		return a2a.StateNone, err
 	}
-	if err := s.record(ctx, q, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
-		return out, err
+	if err := record(ctx, tx, Action{Actor: c.Actor, Name: ActionTaskCancel, Tenant: t.Tenant, Owner: t.Owner, Task: id}); err != nil {
+		return a2a.StateNone, err
 	}
 	if folds {
 		if err := q.ArtifactFold(ctx, []pgtype.UUID{pgID(id)}); err != nil {
-			return out, err
+			return a2a.StateNone, err
 		}
 	}
 	var m moved
 	m.add(pgID(id), t.HasPush, true)
-	out.push, err = m.heads(ctx, q)
-	return out, err
+	if err := m.heads(ctx, tx); err != nil {
+		return a2a.StateNone, err
+	}
+	tx.After(func() { s.counters.enter(a2a.StateCanceled, 1) })
+	s.tell(tx, id)
+	if canceled.Worker != "" {
+		tx.Wake(wake.Cancel(canceled.Worker))
+	}
+	if canceled.Untold {
+		tx.Wake(wake.Cancels)
+	}
+	if canceled.Counted { // it has made room
+		tx.Wake(wake.Ready(t.Agent))
+	}
+	return a2a.StateNone, nil
+}
+
+// tell has the followers of a task told of its new events after the commit. Without events they read them.
+func (s *Store) tell(tx *Tx, task a2a.ID, events ...a2a.Entry) {
+	tx.After(func() { s.cfg.Committed(task, events) })
 }

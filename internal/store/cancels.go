@@ -12,9 +12,6 @@ import (
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
-// KeyCancels is woken when a task was canceled whose agent may have to be told.
-const KeyCancels = "cancels"
-
 // Untold is a cancel that an agent with work elsewhere has yet to hear of.
 type Untold struct {
 	Task                 a2a.ID

@@ -5,32 +5,35 @@ import (
 	"fmt"
 
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// anchored acts on what WaitsAnchor has moved, after the commit: tasks of these agents, and webhooks, which have no
-// name there. A full batch may not have been all.
-func (s *Store) anchored(ctx context.Context, agents []string, batch int) error {
-	moved := 0
-	for {
-		moved += len(agents)
-		woken := make(map[string]bool)
-		for _, agent := range agents {
-			if !woken[agent] {
-				woken[agent] = true
-				key := "ready:" + agent
-				if agent == "" {
-					key = KeyPush
-				}
-				s.cfg.Wake(key)
-			}
+// wakeAnchored has everything woken that WaitsAnchor made due: tasks of these agents, and webhooks, which have no
+// name there.
+func wakeAnchored(tx *Tx, agents []string) {
+	for _, agent := range agents {
+		if agent == "" {
+			tx.Wake(wake.Webhooks)
+		} else {
+			tx.Wake(wake.Ready(agent))
 		}
-		if len(agents) < batch {
-			break
-		}
+	}
+}
+
+// anchorRest anchors what a first batch of n waits has left, if that batch was full.
+func (s *Store) anchorRest(ctx context.Context, n, batch int) error {
+	moved := n
+	for n >= batch {
 		var err error
-		if agents, err = dbsqlc.New(s.work).WaitsAnchor(ctx, int32(batch)); err != nil {
+		n, err = autocommit(ctx, s.work, func(tx *Tx) (int, error) {
+			agents, err := dbsqlc.New(tx).WaitsAnchor(ctx, int32(batch))
+			wakeAnchored(tx, agents)
+			return len(agents), err
+		})
+		if err != nil {
 			return fmt.Errorf("anchor waits: %w", unavailable(err))
 		}
+		moved += n
 	}
 	if moved > 0 {
 		s.cfg.Logger.WarnContext(ctx, "the database's clock was set back: what waited for a time in the future begins to wait anew", "tasks_and_webhooks", moved)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // timeColumns returns all columns of schema a2a that hold a time, as table.column.
@@ -72,7 +73,7 @@ func TestSubmittedTasksAreClaimedAfterTheClockWasSetBack(t *testing.T) {
 	later := f.task()
 	f.takeWakes()
 	f.rescue(0)
-	if got := f.takeWakes(); !slices.Contains(got, "ready:"+agent) {
+	if got := f.takeWakes(); !slices.Contains(got, wake.Ready(agent)) {
 		t.Errorf("woke %v, want the agent's workers", got)
 	}
 	leases := f.claim(10)
@@ -210,7 +211,7 @@ func TestWebhooksAreDeliveredAfterTheClockWasSetBack(t *testing.T) {
 	f.setClockBack(jump)
 	f.takeWakes()
 	f.rescue(0)
-	if got := f.takeWakes(); !slices.Contains(got, store.KeyPush) {
+	if got := f.takeWakes(); !slices.Contains(got, wake.Webhooks) {
 		t.Errorf("woke %v, want those who deliver", got)
 	}
 	due := f.claimPushes(10)

@@ -76,7 +76,7 @@ func (c *counters) rescue(fate string) {
 }
 
 // appendedBatch counts the states that a batch of a run went through. A run begins in working.
-func (c *counters) appendedBatch(a *append_, out *appended) {
+func (c *counters) appendedBatch(a *pendingBatch, out *appended) {
 	state := int16(a2a.StateWorking)
 	for i := range a.rows {
 		next := a.rows[i].state

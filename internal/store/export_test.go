@@ -132,8 +132,8 @@ func QueryAs(ctx context.Context, s *Store, c Caller, sql string, value any) err
 
 // CountTasks counts as Overview does, as if so many pages were enough.
 func CountTasks(ctx context.Context, s *Store, pages int64) (list []TaskCount, err error) {
-	err = s.search(ctx, func(q *dbsqlc.Queries) error {
-		list, err = countTasks(ctx, q, pages)
+	err = s.search(ctx, func(tx *Tx) error {
+		list, err = countTasks(ctx, dbsqlc.New(tx), pages)
 		return err
 	})
 	return list, err
@@ -170,4 +170,13 @@ func Dialer(limit time.Duration, lost func(silent bool), dial func(ctx context.C
 	d := newDialer(limit, time.Second, lost)
 	d.dial = dial
 	return d.DialContext
+}
+
+// InTx runs f in a transaction.
+func InTx(ctx context.Context, s *Store, f func(tx *Tx) error) error { return doInTx(ctx, s.work, f) }
+
+// Autocommit runs f with statements that commit themselves.
+func Autocommit(ctx context.Context, s *Store, f func(tx *Tx) error) error {
+	_, err := autocommit(ctx, s.work, func(tx *Tx) (struct{}, error) { return struct{}{}, f(tx) })
+	return err
 }

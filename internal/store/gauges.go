@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
@@ -31,35 +29,34 @@ type Gauges struct {
 
 // Gauges reads them. It costs about a lookup for each task and webhook that waits.
 func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
-	err = pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-		return searchIn(ctx, dbsqlc.New(tx), func(q *dbsqlc.Queries) error {
-			queues, err := q.QueueDepths(ctx)
-			if err != nil {
-				return err
-			}
-			for _, r := range queues {
-				g.Queues = append(g.Queues, Queue{Agent: r.Queue, Waiting: r.Waiting, Oldest: max(r.Oldest, 0)})
-			}
-			push, err := q.PushBacklog(ctx)
-			if err != nil {
-				return err
-			}
-			down, err := q.DestinationsDownCount(ctx)
-			if err != nil {
-				return err
-			}
-			if g.Tables, err = tableSizes(ctx, q); err != nil {
-				return err
-			}
-			g.PushBacklog, g.PushOldest, g.DestinationsOpen, g.DestinationsOff = push.Backlog, max(push.Oldest, 0), down.Open, down.Disabled
-			// What sessions do is shown to those who may be their login; the roles may not.
-			if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
-				return err
-			}
-			health, err := q.ServerHealth(ctx)
-			g.OldestTransaction, g.NotificationQueue = health.OldestTransaction, health.NotificationQueue
+	err = s.search(ctx, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
+		queues, err := q.QueueDepths(ctx)
+		if err != nil {
 			return err
-		})
+		}
+		for _, r := range queues {
+			g.Queues = append(g.Queues, Queue{Agent: r.Queue, Waiting: r.Waiting, Oldest: max(r.Oldest, 0)})
+		}
+		push, err := q.PushBacklog(ctx)
+		if err != nil {
+			return err
+		}
+		down, err := q.DestinationsDownCount(ctx)
+		if err != nil {
+			return err
+		}
+		if g.Tables, err = tableSizes(ctx, q); err != nil {
+			return err
+		}
+		g.PushBacklog, g.PushOldest, g.DestinationsOpen, g.DestinationsOff = push.Backlog, max(push.Oldest, 0), down.Open, down.Disabled
+		// The roles may not see what the sessions of others do. The login may.
+		if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
+			return err
+		}
+		health, err := q.ServerHealth(ctx)
+		g.OldestTransaction, g.NotificationQueue = health.OldestTransaction, health.NotificationQueue
+		return err
 	})
 	if err != nil {
 		return Gauges{}, fmt.Errorf("read gauges: %w", unavailable(err))
@@ -70,7 +67,8 @@ func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
 // TasksByState tells how many tasks there are in each state, with the limits of TaskCount.
 func (s *Store) TasksByState(ctx context.Context) (map[a2a.State]int64, error) {
 	counts := make(map[a2a.State]int64, len(States))
-	err := s.search(ctx, func(q *dbsqlc.Queries) error {
+	err := s.search(ctx, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		list, err := countTasks(ctx, q, countedPages)
 		for _, c := range list {
 			counts[c.State] += c.Tasks

@@ -328,7 +328,8 @@ type Sealed struct {
 // SealedWith counts the secrets that are stored, by the id of the key that they are sealed with.
 func (s *Store) SealedWith(ctx context.Context) ([]Sealed, error) {
 	var rows []dbsqlc.SealedWithRow
-	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err := s.search(ctx, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
 		rows, err = q.SealedWith(ctx)
 		return err
 	})

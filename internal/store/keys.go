@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // APIKey is a key without its secret.
@@ -27,16 +28,14 @@ type APIKey struct {
 	UsedAt    time.Time // to the minute or so; zero: never
 }
 
-// KeyAPIKeys is the key that is woken when an API key was revoked.
-const KeyAPIKeys = "apikeys"
-
 // ErrNoKey says that there is no such API key.
 var ErrNoKey = errors.New("no such API key")
 
 // CreateAPIKey stores a new key with the SHA-256 of its secret, and returns it with the times
 // that the database gave it. It is good for as long as life, or until it is revoked if that is 0.
 func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, life time.Duration) (APIKey, error) {
-	r, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (dbsqlc.APIKeyInsertRow, error) {
+	r, err := inTx(ctx, s.work, func(tx *Tx) (dbsqlc.APIKeyInsertRow, error) {
+		q := dbsqlc.New(tx)
 		r, err := q.APIKeyInsert(ctx, dbsqlc.APIKeyInsertParams{
 			ID: k.ID, SecretSha256: secret[:], Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
 			Life: pgtype.Interval{Microseconds: life.Microseconds(), Valid: life > 0},
@@ -51,7 +50,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, lif
 		if life > 0 {
 			detail["expires"] = timeOrZero(r.ExpiresAt)
 		}
-		return r, s.record(ctx, q, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: detail})
+		return r, record(ctx, tx, Action{Name: ActionKeyCreate, Tenant: k.Tenant, Owner: k.Owner, Detail: detail})
 	})
 	if err != nil {
 		return APIKey{}, fmt.Errorf("create API key: %w", unavailable(err))
@@ -119,7 +118,9 @@ func timeOrZero(t pgtype.Timestamptz) time.Time {
 
 // RevokeAPIKey ends a key, or returns ErrNoKey. Replicas are told at once.
 func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := doInTx(ctx, s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
+		tx.Wake(wake.APIKeys)
 		k, err := q.APIKeyRevoke(ctx, id)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNoKey
@@ -127,12 +128,11 @@ func (s *Store) RevokeAPIKey(ctx context.Context, id string) error {
 		if err != nil || k.Before {
 			return err
 		}
-		return s.record(ctx, q, Action{Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id}})
+		return record(ctx, tx, Action{Name: ActionKeyRevoke, Tenant: k.Tenant, Owner: k.Owner, Detail: map[string]any{"key": id}})
 	})
 	if err != nil {
 		return fmt.Errorf("revoke API key: %w", unavailable(err))
 	}
-	s.cfg.Wake(KeyAPIKeys)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // flood submits n tasks of an owner, many at once.
@@ -268,7 +269,7 @@ func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 		if err := end(l); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if keys := strings.Join(f.takeWakes(), " "); !strings.Contains(keys, "ready:"+agent) {
+		if keys := strings.Join(f.takeWakes(), " "); !strings.Contains(keys, wake.Ready(agent)) {
 			t.Errorf("%s: woken %q, want ready:%s among them", name, keys, agent)
 		}
 	}

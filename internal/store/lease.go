@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Lease is a worker's claim on one task. Epoch fences its writes. LastSeq and Bytes follow
@@ -91,7 +92,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 	for i := range p.Uids {
 		p.Uids[i] = pgID(NewUID())
 	}
-	claim := dbsqlc.New(c.store.claims).TaskClaim
+	claim := c.store.claimUncounted
 	if ask.Running > 0 {
 		p.Capacity = int32(ask.Running)
 		claim = c.store.claimCounted
@@ -117,11 +118,7 @@ func (c *Claimer) ClaimAs(ctx context.Context, ask Ask) ([]Lease, error) {
 			pos.floors.claimed(lane, r.RunAt.Time)
 		}
 	}
-	c.store.counters.enter(a2a.StateWorking, len(rows))
 	c.store.claimedPushes(ctx, rows)
-	for i := range rows {
-		c.store.cfg.Committed(leases[i].TaskID, []a2a.Entry{claimed(&rows[i])})
-	}
 	return leases, nil
 }
 
@@ -158,6 +155,23 @@ func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
 // errBusy says that another process does it.
 var errBusy = errors.New("another process is at it")
 
+// claimUncounted claims by one statement that commits itself.
+func (s *Store) claimUncounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
+	return autocommit(ctx, s.claims, func(tx *Tx) ([]dbsqlc.TaskClaimRow, error) { return s.claimIn(ctx, tx, p) })
+}
+
+func (s *Store) claimIn(ctx context.Context, tx *Tx, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
+	rows, err := dbsqlc.New(tx).TaskClaim(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	tx.After(func() { s.counters.enter(a2a.StateWorking, len(rows)) })
+	for i := range rows {
+		s.tell(tx, rows[i].ID.Bytes, claimed(&rows[i]))
+	}
+	return rows, nil
+}
+
 // claimCounted claims where runs are counted: one process at a time, since the count must see
 // the leases of the claim before. If another is at it, and stays so for a while, there is
 // nothing: the next look finds what is left.
@@ -166,7 +180,8 @@ func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]d
 	wait := time.NewTicker(2 * time.Millisecond)
 	defer wait.Stop()
 	for range tries {
-		rows, err := committed(ctx, s.claims, func(q *dbsqlc.Queries) ([]dbsqlc.TaskClaimRow, error) {
+		rows, err := inTx(ctx, s.claims, func(tx *Tx) ([]dbsqlc.TaskClaimRow, error) {
+			q := dbsqlc.New(tx)
 			free, err := q.AgentLock(ctx, agentClass, p.Queue)
 			if err == nil && !free {
 				err = errBusy
@@ -174,7 +189,7 @@ func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]d
 			if err != nil {
 				return nil, err
 			}
-			return q.TaskClaim(ctx, p)
+			return s.claimIn(ctx, tx, p)
 		})
 		if !errors.Is(err, errBusy) {
 			return rows, err
@@ -196,12 +211,9 @@ func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
 	for _, r := range rows {
 		m.add(r.ID, r.HasPush, true)
 	}
-	push, err := m.heads(ctx, dbsqlc.New(s.work))
+	_, err := autocommit(ctx, s.work, func(tx *Tx) (struct{}, error) { return struct{}{}, m.heads(ctx, tx) })
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "tell webhooks of a claim", "err", err)
-	}
-	if push {
-		s.cfg.Wake(KeyPush)
 	}
 }
 
@@ -284,17 +296,20 @@ func (s *Store) CancelMetadata(ctx context.Context, id a2a.ID) (a2a.Raw, error) 
 // Retry gives a task back after a failed attempt, to be claimed again after delay. reason is
 // for the record and for the client. It returns ErrLeaseLost if the lease is no longer held.
 func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.Duration) error {
-	n, err := dbsqlc.New(s.work).LeaseRetry(ctx, dbsqlc.LeaseRetryParams{
-		TaskID: pgID(l.TaskID), Epoch: l.Epoch, Error: reason, Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
+	n, err := autocommit(ctx, s.work, func(tx *Tx) (int64, error) {
+		n, err := dbsqlc.New(tx).LeaseRetry(ctx, dbsqlc.LeaseRetryParams{
+			TaskID: pgID(l.TaskID), Epoch: l.Epoch, Error: reason, Delay: pgtype.Interval{Microseconds: delay.Microseconds(), Valid: true},
+		})
+		if n > 0 && (delay <= 0 || l.Counted) {
+			tx.Wake(wake.Ready(l.Agent))
+		}
+		return n, err
 	})
 	if err != nil {
 		return fmt.Errorf("give back: %w", ofRun(err))
 	}
 	if n == 0 {
 		return ErrLeaseLost
-	}
-	if delay <= 0 || l.Counted {
-		s.cfg.Wake("ready:" + l.Agent)
 	}
 	return nil
 }
@@ -303,12 +318,17 @@ func (s *Store) Retry(ctx context.Context, l *Lease, reason string, delay time.D
 // held are left alone.
 func (s *Store) Release(ctx context.Context, leases []*Lease) error {
 	ids, epochs := columns(leases)
-	agents, err := repeated(ctx, s, func(int) ([]string, error) { return dbsqlc.New(s.work).LeaseRelease(ctx, ids, epochs) })
+	_, err := repeated(ctx, s, func(int) (none struct{}, err error) {
+		return autocommit(ctx, s.work, func(tx *Tx) (none struct{}, err error) {
+			agents, err := dbsqlc.New(tx).LeaseRelease(ctx, ids, epochs)
+			for _, agent := range agents {
+				tx.Wake(wake.Ready(agent))
+			}
+			return none, err
+		})
+	})
 	if err != nil {
 		return fmt.Errorf("release leases: %w", ofRun(err))
-	}
-	for _, a := range agents {
-		s.cfg.Wake("ready:" + a)
 	}
 	return nil
 }
@@ -338,44 +358,42 @@ func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, 
 	for _, pol := range policies {
 		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
 	}
-	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (rescued, error) { return rescueIn(ctx, q, p, batch) })
+	out, err := inTx(ctx, s.work, func(tx *Tx) (rescued, error) { return s.rescueIn(ctx, tx, p, batch) })
 	if err != nil {
 		return 0, fmt.Errorf("rescue tasks: %w", unavailable(err))
 	}
-	if out.push {
-		s.cfg.Wake(KeyPush)
-	}
-	for _, r := range out.rows {
-		s.counters.rescue(r.Fate)
-		s.cfg.Wake("ready:" + r.Agent) // it waits again, or has made room
-		if r.Fate != "retry" {
-			s.cfg.Committed(r.ID.Bytes, nil)
-		}
-	}
-	return len(out.rows), s.anchored(ctx, out.waits, batch)
+	return out.tasks, s.anchorRest(ctx, out.waits, batch)
 }
 
 // rescued is what the transaction of a rescue has made.
 type rescued struct {
-	rows  []dbsqlc.LeaseRescueRow
-	waits []string // what WaitsAnchor has made due
-	push  bool
+	tasks int
+	waits int // that WaitsAnchor has made due
 }
 
-func rescueIn(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LeaseRescueParams, batch int) (out rescued, err error) {
-	free, err := q.ChoreLock(ctx, choreClass, choreRescue)
+func (s *Store) rescueIn(ctx context.Context, tx *Tx, p dbsqlc.LeaseRescueParams, batch int) (out rescued, err error) {
+	q := dbsqlc.New(tx)
+	free, err := tx.tryChore(ctx, choreRescue)
 	if err != nil || !free {
 		return out, err
 	}
-	if out.waits, err = q.WaitsAnchor(ctx, int32(batch)); err != nil {
+	anchored, err := q.WaitsAnchor(ctx, int32(batch))
+	if err != nil {
 		return out, err
 	}
-	if out.rows, err = q.LeaseRescue(ctx, p); err != nil {
+	wakeAnchored(tx, anchored)
+	rows, err := q.LeaseRescue(ctx, p)
+	if err != nil {
 		return out, err
 	}
 	var ended, fold []pgtype.UUID
 	var m moved
-	for _, r := range out.rows {
+	for _, r := range rows {
+		tx.After(func() { s.counters.rescue(r.Fate) })
+		tx.Wake(wake.Ready(r.Agent)) // it waits again, or has made room
+		if r.Fate != "retry" {
+			s.tell(tx, r.ID.Bytes)
+		}
 		if r.Fate == "fail" {
 			ended = append(ended, r.ID)
 		}
@@ -394,6 +412,5 @@ func rescueIn(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.LeaseRescueParams
 			return out, err
 		}
 	}
-	out.push, err = m.heads(ctx, q)
-	return out, err
+	return rescued{tasks: len(rows), waits: len(anchored)}, m.heads(ctx, tx)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func ids(leases []store.Lease) []a2a.ID {
@@ -496,7 +497,7 @@ func TestReleaseDoesNotCountTheAttempt(t *testing.T) {
 	if err := f.Release(f.ctx, []*store.Lease{second, lost, first}); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "wakes", []string{"ready:" + agent}, f.takeWakes())
+	same(t, "wakes", []string{wake.Ready(agent)}, f.takeWakes())
 	f.invariants()
 	for _, l := range f.claim(10) {
 		if l.Attempt != 1 || l.Epoch != 3 {
@@ -567,7 +568,7 @@ func TestRescueFollowsTheAgentsPolicy(t *testing.T) {
 		same(t, tt.name+": attempts", []attempt{{1, tt.attempt, "r1", "expired", ""}}, f.attempts(task))
 		same(t, tt.name+": artifacts", []a2a.Artifact{chunk("a", "one").Artifact}, got.Artifacts)
 		if tt.text == "" {
-			same(t, tt.name+": wakes", []string{"ready:" + agent}, f.takeWakes())
+			same(t, tt.name+": wakes", []string{wake.Ready(agent)}, f.takeWakes())
 			if next := f.claimTask(task); next.Attempt != tt.attempt+1 {
 				t.Errorf("%s: the next attempt is %d, want %d", tt.name, next.Attempt, tt.attempt+1)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // faults are the ways in which a request may get lost. How the request looks on the wire is up to the test.
@@ -229,7 +230,7 @@ func TestSubmitWithALostAnswerMakesOneTask(t *testing.T) {
 				if n := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
 					t.Errorf("%d tasks, want 1", n)
 				}
-				same(t, "wakes", []string{"ready:" + agent}, f.takeWakes())
+				same(t, "wakes", []string{wake.Ready(agent)}, f.takeWakes())
 				f.invariants()
 			})
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
@@ -124,7 +122,8 @@ type OpenTransaction struct {
 // Overview reads what there is.
 func (s *Store) Overview(ctx context.Context) (*Overview, error) {
 	o := &Overview{}
-	err := s.search(ctx, func(q *dbsqlc.Queries) error {
+	err := s.search(ctx, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		for _, read := range []func(context.Context, *dbsqlc.Queries) error{o.readWork, o.readPush, o.readSizes} {
 			if err := read(ctx, q); err != nil {
 				return err
@@ -133,23 +132,12 @@ func (s *Store) Overview(ctx context.Context) (*Overview, error) {
 		return nil
 	})
 	if err == nil {
-		err = s.asLogin(ctx, func(q *dbsqlc.Queries) error { return o.readSessions(ctx, q) })
+		err = s.asLogin(ctx, func(tx *Tx) error { return o.readSessions(ctx, dbsqlc.New(tx)) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read overview: %w", unavailable(err))
 	}
 	return o, nil
-}
-
-// asLogin runs queries with the rights of the login: those of its roles do not show what its
-// own connections do.
-func (s *Store) asLogin(ctx context.Context, f func(q *dbsqlc.Queries) error) error {
-	return pgx.BeginFunc(ctx, s.work, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
-			return err
-		}
-		return f(dbsqlc.New(tx))
-	})
 }
 
 func (o *Overview) readWork(ctx context.Context, q *dbsqlc.Queries) (err error) {

@@ -81,7 +81,7 @@ func (s *Store) open(name, role string, size int, more map[string]string) (*pool
 	if err != nil {
 		return nil, badURL{redact(err)}
 	}
-	p := &pool{name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
+	p := &pool{store: s, name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
 	p.dialer = newDialer(s.cfg.StatementTimeout+answerGrace, s.cfg.PacketTimeout, s.connLost)
 	pc.MaxConns = int32(size)
 	s.configure(pc.ConnConfig, name, p.dialer)
@@ -129,6 +129,7 @@ func (s *Store) ConnConfig(role string) *pgx.ConnConfig {
 // longer than wait, for a new one of a database that answers nobody no longer than connect, and for a silent one no longer than its dialer allows. While the database is known to be away it refuses
 // at once. It has the form of dbsqlc.DBTX.
 type pool struct {
+	store  *Store
 	name   string
 	conns  *pgxpool.Pool
 	dialer *dialer

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // NewPush is a webhook to be set. Seal turns its secrets into what is stored; it is given
@@ -54,15 +55,13 @@ type Push struct {
 	CreatedAt time.Time // with Row its place in the list
 }
 
-// KeyPush is woken when a webhook has something to deliver.
-const KeyPush = "push"
-
 // SetPush adds a webhook to a task of the caller, or replaces the one with its id: that one
 // goes on where it stands in the log. It delivers what comes after now. Errors for the
 // caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
 func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
 	push := &p
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := doInTx(ctx, s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
 			return a2a.ErrTaskNotFound
@@ -70,18 +69,19 @@ func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID
 		if err != nil {
 			return err
 		}
-		return setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, push, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
+		tx.Wake(wake.Webhooks)
+		return setPush(ctx, tx, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, push, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
 	})
 	if err != nil {
 		return fmt.Errorf("set webhook: %w", unavailable(err))
 	}
-	s.cfg.Wake(KeyPush)
 	return nil
 }
 
 // setPush adds or replaces a webhook of a task that the transaction has locked or made. It belongs
 // to the owner of the task, whoever of the tenant set it.
-func setPush(ctx context.Context, q *dbsqlc.Queries, owner Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
+func setPush(ctx context.Context, tx *Tx, owner Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
+	q := dbsqlc.New(tx)
 	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: owner.Tenant, Owner: owner.Owner})
 	if err != nil {
 		return err
@@ -139,13 +139,16 @@ func (m *moved) add(id pgtype.UUID, hasPush, urgent bool) {
 	}
 }
 
-// heads tells the webhooks, and reports whether any is to be woken for.
-func (m *moved) heads(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+// heads moves the heads of the webhooks, which are woken after the commit if one has something to deliver.
+func (m *moved) heads(ctx context.Context, tx *Tx) error {
 	if len(m.ids) == 0 {
-		return false, nil
+		return nil
 	}
-	n, err := q.PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{TaskIds: m.ids, Urgent: m.urgent, Gather: pgInterval(gatherPush)})
-	return n > 0, err
+	n, err := dbsqlc.New(tx).PushHeadMove(ctx, dbsqlc.PushHeadMoveParams{TaskIds: m.ids, Urgent: m.urgent, Gather: pgInterval(gatherPush)})
+	if n > 0 {
+		tx.Wake(wake.Webhooks)
+	}
+	return err
 }
 
 // Pushes lists the webhooks of a task of the caller, oldest first; with an id only that one.
@@ -253,7 +256,8 @@ type Try struct {
 	Answer   []byte // head of the answer, without our secrets
 }
 
-func (s *Store) writeTry(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t *Try, outcome string) error {
+func (s *Store) writeTry(ctx context.Context, tx *Tx, d *Delivery, t *Try, outcome string) error {
+	q := dbsqlc.New(tx)
 	p := dbsqlc.PushAttemptInsertParams{
 		PushID: pgID(d.Row), TaskID: pgID(d.Task), FromSeq: d.Cursor, Seq: d.Seq, Outcome: outcome, Attempt: int32(d.Attempt + 1), Trigger: TriggerAuto,
 		DurationMs: int32(t.Took.Milliseconds()),
@@ -294,28 +298,28 @@ func (s *Store) SkippedPush(ctx context.Context, d *Delivery, t *Try, terminal b
 
 func (s *Store) settled(ctx context.Context, d *Delivery, t *Try, terminal bool, outcome string) error {
 	seq := &d.Seq
-	more, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (bool, error) {
+	err := doInTx(ctx, s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		more, err := q.PushDelivered(ctx, dbsqlc.PushDeliveredParams{ID: pgID(d.Row), Epoch: d.Epoch, Seq: seq, Terminal: terminal})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return false, errReplaced
+			return errReplaced
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
-		if err := s.writeTry(ctx, q, d, t, outcome); err != nil {
-			return false, err
+		if more {
+			tx.Wake(wake.Webhooks)
 		}
-		up, err := destinationUp(ctx, q, d)
-		return more || up, err
+		if err := s.writeTry(ctx, tx, d, t, outcome); err != nil {
+			return err
+		}
+		return destinationUp(ctx, tx, d)
 	})
 	if errors.Is(err, errReplaced) {
 		return s.replaced(ctx, d)
 	}
 	if err != nil {
 		return fmt.Errorf("record delivery: %w", unavailable(err))
-	}
-	if more {
-		s.cfg.Wake(KeyPush)
 	}
 	return nil
 }
@@ -325,20 +329,21 @@ var errReplaced = errors.New("webhook replaced")
 
 // replaced frees a webhook of which nothing was recorded, and returns ErrLeaseLost.
 func (s *Store) replaced(ctx context.Context, d *Delivery) error {
-	if err := s.ReleasePush(ctx, d); err != nil {
+	if err := s.releasePush(ctx, d, wake.Webhooks); err != nil {
 		return err
 	}
-	s.cfg.Wake(KeyPush)
 	return ErrLeaseLost
 }
 
 // destinationUp closes the breaker of a destination that answers. If it had failed, what is parked there may go on.
-func destinationUp(ctx context.Context, q *dbsqlc.Queries, d *Delivery) (bool, error) {
+func destinationUp(ctx context.Context, tx *Tx, d *Delivery) error {
+	q := dbsqlc.New(tx)
 	n, err := q.DestinationUp(ctx, d.Tenant, d.Origin)
 	if err != nil || n == 0 {
-		return false, err
+		return err
 	}
-	return true, q.PushListLook(ctx, d.Tenant, d.Origin)
+	tx.Wake(wake.Webhooks)
+	return q.PushListLook(ctx, d.Tenant, d.Origin)
 }
 
 // Breaker says when a destination rests after failures.
@@ -357,68 +362,65 @@ type Failure struct {
 	Breaker *Breaker // nil: the destination is not to blame
 }
 
-// failed is what the transaction of a failed try has made.
-type failed struct {
-	disabled bool
-	up       bool // the destination answers again
-}
-
 // Failed records a failed try, and reports whether the destination is disabled. The errors
 // are those of Delivered.
 func (s *Store) Failed(ctx context.Context, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
-	out, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (failed, error) { return s.failedIn(ctx, q, d, t, f) })
+	disabled, err = inTx(ctx, s.work, func(tx *Tx) (bool, error) { return s.failedIn(ctx, tx, d, t, f) })
 	if errors.Is(err, errReplaced) {
 		return false, s.replaced(ctx, d)
 	}
 	if err != nil {
 		return false, fmt.Errorf("record failed delivery: %w", unavailable(err))
 	}
-	if out.up {
-		s.cfg.Wake(KeyPush)
-	}
-	return out.disabled, nil
+	return disabled, nil
 }
 
-func (s *Store) failedIn(ctx context.Context, q *dbsqlc.Queries, d *Delivery, t *Try, f Failure) (out failed, err error) {
+func (s *Store) failedIn(ctx context.Context, tx *Tx, d *Delivery, t *Try, f Failure) (disabled bool, err error) {
+	q := dbsqlc.New(tx)
 	n, err := q.PushFailed(ctx, dbsqlc.PushFailedParams{
 		ID: pgID(d.Row), Epoch: d.Epoch, Seq: &d.Seq, Delay: pgtype.Interval{Microseconds: f.Delay.Microseconds(), Valid: true}, Fate: f.Fate, Reason: t.Reason,
 	})
 	if err != nil {
-		return out, err
+		return false, err
 	}
 	if n == 0 {
-		return out, errReplaced
+		return false, errReplaced
 	}
-	if err := s.writeTry(ctx, q, d, t, "failed"); err != nil {
-		return out, err
+	if err := s.writeTry(ctx, tx, d, t, "failed"); err != nil {
+		return false, err
 	}
 	if f.Breaker == nil && t.Status == 0 {
-		return out, nil
+		return false, nil
 	}
 	if f.Breaker == nil { // it answers: what is wrong is this webhook alone
-		out.up, err = destinationUp(ctx, q, d)
-		return out, err
+		return false, destinationUp(ctx, tx, d)
 	}
 	before, err := q.DestinationLock(ctx, d.Tenant, d.Origin)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return out, err
+		return false, err
 	}
 	down, err := q.DestinationDown(ctx, dbsqlc.DestinationDownParams{
 		Tenant: d.Tenant, Origin: d.Origin, LastError: t.Reason, MaxFails: int32(f.Breaker.Fails), FirstOpen: pgInterval(f.Breaker.FirstOpen),
 		MaxOpen: pgInterval(f.Breaker.MaxOpen), DisableAfter: pgInterval(f.Breaker.DisableAfter),
 	})
 	if err != nil {
-		return out, err
+		return false, err
 	}
-	if out.disabled = down.Disabled; !out.disabled || before {
-		return out, nil
+	if !down.Disabled || before {
+		return down.Disabled, nil
 	}
-	return out, s.record(ctx, q, Action{Name: ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
+	return true, record(ctx, tx, Action{Name: ActionPushDisable, Tenant: d.Tenant, Detail: map[string]any{"destination": d.Origin}})
 }
 
 // ReleasePush gives a webhook back untried.
-func (s *Store) ReleasePush(ctx context.Context, d *Delivery) error {
-	if err := dbsqlc.New(s.work).PushReleased(ctx, pgID(d.Row), d.Epoch); err != nil {
+func (s *Store) ReleasePush(ctx context.Context, d *Delivery) error { return s.releasePush(ctx, d) }
+
+func (s *Store) releasePush(ctx context.Context, d *Delivery, wakes ...string) error {
+	_, err := autocommit(ctx, s.work, func(tx *Tx) (struct{}, error) {
+		tx.Wake(wakes...)
+		return struct{}{}, dbsqlc.New(tx).PushReleased(ctx, pgID(d.Row), d.Epoch)
+	})
+	if err != nil {
 		return fmt.Errorf("release webhook: %w", unavailable(err))
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 const hook = "https://hooks.example:443"
@@ -196,7 +197,7 @@ func TestWebhookOfAMessage(t *testing.T) {
 	f.takeWakes()
 	task := f.submit(in).Task
 	same(t, "with a new task", place{"active", 0, 0, 1, true}, f.place(task, "default"))
-	if !contains(f.takeWakes(), store.KeyPush) {
+	if !contains(f.takeWakes(), wake.Webhooks) {
 		t.Error("nobody was woken for the first event")
 	}
 	l := f.claimTask(task)
@@ -254,7 +255,7 @@ func TestHeadsFollowEveryKindOfEvent(t *testing.T) {
 		if p, last := f.place(task, "default"), value[int64](f, "SELECT last_seq FROM a2a.tasks WHERE id = $1", task); p.Head != last || !p.Due {
 			f.t.Errorf("%s: %+v, want the head at %d and due", what, p, last)
 		}
-		if !contains(f.takeWakes(), store.KeyPush) {
+		if !contains(f.takeWakes(), wake.Webhooks) {
 			f.t.Errorf("%s: nobody was woken", what)
 		}
 	}
@@ -818,7 +819,7 @@ func TestReplayWaitsForARequestUnderWay(t *testing.T) {
 	if err := f.Delivered(f.ctx, d, &store.Try{Status: 200}, false); !errors.Is(err, store.ErrLeaseLost) {
 		t.Errorf("%v, want the lease lost: what was under way is not what was asked for", err)
 	}
-	same(t, "wakes", []string{store.KeyPush}, f.takeWakes())
+	same(t, "wakes", []string{wake.Webhooks}, f.takeWakes())
 	same(t, "due behind it", []any{int64(1), true}, []any{f.duePush().Seq, true})
 	if err := f.ReplayPush(f.ctx, d.Row, 0); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // The methods of this file are for the operator, who sees every tenant.
@@ -59,7 +60,8 @@ func (s *Store) ListPushes(ctx context.Context, f PushFilter) ([]PushRow, error)
 		Before: pgtype.UUID{Bytes: f.Before, Valid: !f.Before.IsZero()}, Max: int32(f.Limit),
 	}
 	var rows []dbsqlc.PushListRow
-	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err := s.search(ctx, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
 		rows, err = q.PushList(ctx, p)
 		return err
 	})
@@ -121,7 +123,9 @@ func (s *Store) PushTries(ctx context.Context, row a2a.ID, limit int) ([]PushTry
 // waited for, and not recorded. Of a webhook that has nothing to deliver it returns
 // ErrNothingToReplay.
 func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
-	err := s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error {
+	err := doInTx(ctx, s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
+		tx.Wake(wake.Webhooks)
 		r, err := q.PushReplay(ctx, after, pgID(row))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNoPush
@@ -132,19 +136,20 @@ func (s *Store) ReplayPush(ctx context.Context, row a2a.ID, after int64) error {
 		if r.State == "done" {
 			return ErrNothingToReplay
 		}
-		return s.record(ctx, q, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq}})
+		return record(ctx, tx, Action{Name: ActionPushReplay, Tenant: r.Tenant, Owner: r.Owner, Task: r.TaskID.Bytes, Detail: map[string]any{"webhook": row.String(), "after": r.CursorSeq}})
 	})
 	if err != nil {
 		return fmt.Errorf("replay webhook: %w", unavailable(err))
 	}
-	s.cfg.Wake(KeyPush)
 	return nil
 }
 
 // EnableDestination lets a destination that rests or is disabled be called again at once. It
 // reports whether there was anything to mend.
 func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (bool, error) {
-	n, err := committed(ctx, s.work, func(q *dbsqlc.Queries) (int64, error) {
+	n, err := inTx(ctx, s.work, func(tx *Tx) (int64, error) {
+		q := dbsqlc.New(tx)
+		tx.Wake(wake.Webhooks)
 		n, err := q.DestinationEnable(ctx, tenant, origin)
 		if err != nil || n == 0 {
 			return n, err
@@ -152,12 +157,11 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 		if err := q.PushListLook(ctx, tenant, origin); err != nil {
 			return n, err
 		}
-		return n, s.record(ctx, q, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
+		return n, record(ctx, tx, Action{Name: ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})
 	})
 	if err != nil {
 		return false, fmt.Errorf("enable destination: %w", unavailable(err))
 	}
-	s.cfg.Wake(KeyPush)
 	return n > 0, nil
 }
 
@@ -175,8 +179,9 @@ type PushSweep struct {
 // reports whether there may be more. What is under way or settled stays. If another process
 // is at it already it does nothing.
 func (s *Store) SweepPushes(ctx context.Context, w PushSweep) (more bool, err error) {
-	more, err = committed(ctx, s.work, func(q *dbsqlc.Queries) (bool, error) {
-		free, err := q.ChoreLock(ctx, choreClass, chorePushSweep)
+	more, err = inTx(ctx, s.work, func(tx *Tx) (bool, error) {
+		q := dbsqlc.New(tx)
+		free, err := tx.tryChore(ctx, chorePushSweep)
 		if err != nil || !free {
 			return false, err
 		}

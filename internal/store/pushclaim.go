@@ -137,7 +137,8 @@ func (c *pushClaim) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out 
 	}
 	slices.Sort(origins)
 	origins = slices.Compact(origins)
-	claimed, err := committed(ctx, c.s.work, func(q *dbsqlc.Queries) (out pushClaimed, err error) {
+	claimed, err := inTx(ctx, c.s.work, func(tx *Tx) (out pushClaimed, err error) {
+		q := dbsqlc.New(tx)
 		if c.wait != "" {
 			if err := q.PushOriginWait(ctx, originClass, c.wait); err != nil {
 				return out, err
@@ -164,7 +165,7 @@ func (c *pushClaim) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out 
 		if len(p.Ids) == 0 {
 			return out, nil
 		}
-		out.rows, err = claimThese(ctx, q, p)
+		out.rows, err = claimThese(ctx, tx, p)
 		return out, err
 	})
 	if err != nil {
@@ -186,7 +187,8 @@ func (c *pushClaim) claim(ctx context.Context, open []dbsqlc.PushFrontRow) (out 
 }
 
 // claimThese claims webhooks and settles what each delivers.
-func claimThese(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.PushClaimParams) ([]Delivery, error) {
+func claimThese(ctx context.Context, tx *Tx, p dbsqlc.PushClaimParams) ([]Delivery, error) {
+	q := dbsqlc.New(tx)
 	rows, err := q.PushClaim(ctx, p)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -230,7 +232,8 @@ func (c *pushClaim) park(ctx context.Context, rows []dbsqlc.PushFrontRow) error 
 			p.Tenants, p.Origins = append(p.Tenants, r.Tenant), append(p.Origins, r.Origin)
 		}
 	}
-	parked, err := committed(ctx, c.s.work, func(q *dbsqlc.Queries) (int64, error) {
+	parked, err := inTx(ctx, c.s.work, func(tx *Tx) (int64, error) {
+		q := dbsqlc.New(tx)
 		if err := q.PushListAdd(ctx, p.Tenants, p.Origins); err != nil {
 			return 0, err
 		}
@@ -272,7 +275,8 @@ func (c *pushClaim) tend(ctx context.Context, lists []dbsqlc.PushPollRow, rows [
 }
 
 func (c *pushClaim) drop(ctx context.Context, tenant, origin string) error {
-	return c.s.inTx(ctx, c.s.work, func(q *dbsqlc.Queries) error {
+	return doInTx(ctx, c.s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		n, err := q.PushListLock(ctx, tenant, origin)
 		if err != nil || n == 0 {
 			return err

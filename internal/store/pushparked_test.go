@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // hooks makes n webhooks of a tenant at an origin that are due since so many seconds, as rows alone.
@@ -109,7 +110,7 @@ func TestParkedWebhookIsTheProbe(t *testing.T) {
 	same(t, "beside the probe", 0, len(f.claimPushes(10)))
 	f.takeWakes()
 	f.delivered(&due[0], false)
-	if !contains(f.takeWakes(), store.KeyPush) {
+	if !contains(f.takeWakes(), wake.Webhooks) {
 		t.Error("nobody was woken when the breaker closed")
 	}
 	same(t, "after its success", 2, len(f.claimPushes(10)))

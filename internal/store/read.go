@@ -372,7 +372,8 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, Total
 	}
 	var rows []dbsqlc.TaskPageForCallerRow
 	err := s.repeat(ctx, func() error {
-		return s.searchAs(ctx, c, func(q *dbsqlc.Queries) (err error) {
+		return s.searchAs(ctx, c, func(tx *Tx) (err error) {
+			q := dbsqlc.New(tx)
 			rows, err = q.TaskPageForCaller(ctx, p)
 			return err
 		})
@@ -392,16 +393,4 @@ func (s *Store) Page(ctx context.Context, c Caller, f Filter) ([]Position, Total
 	})
 	total.N = max(total.N, len(rows))
 	return page, total, nil
-}
-
-// search runs statements whose best plan depends on their arguments.
-func (s *Store) search(ctx context.Context, f func(q *dbsqlc.Queries) error) error {
-	return s.inTx(ctx, s.work, func(q *dbsqlc.Queries) error { return searchIn(ctx, q, f) })
-}
-
-func searchIn(ctx context.Context, q *dbsqlc.Queries, f func(q *dbsqlc.Queries) error) error {
-	if err := q.PlanForArguments(ctx); err != nil {
-		return err
-	}
-	return f(q)
 }

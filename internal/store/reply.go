@@ -35,20 +35,17 @@ func Tells(e a2a.Event) bool {
 // Reveal makes a task of a submission that is undecided, because its client is told of it. It
 // does nothing if the agent was faster.
 func (s *Store) Reveal(ctx context.Context, task a2a.ID) error {
-	push, err := committedOnce(ctx, s, func(q *dbsqlc.Queries) (bool, error) {
-		n, err := q.TaskReveal(ctx, pgID(task))
+	_, err := inTxOnce(ctx, s, func(tx *Tx) (none struct{}, err error) {
+		n, err := dbsqlc.New(tx).TaskReveal(ctx, pgID(task))
 		if err != nil || n == 0 {
-			return false, err
+			return none, err
 		}
 		var m moved
 		m.add(pgID(task), true, true)
-		return m.heads(ctx, q)
+		return none, m.heads(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("reveal task: %w", unavailable(err))
-	}
-	if push {
-		s.cfg.Wake(KeyPush)
 	}
 	return nil
 }

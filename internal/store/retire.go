@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -58,31 +57,24 @@ const retireScan, retirePage = 2000, 200
 // transaction; only one of all replicas takes it at a time, the others are told that there is
 // nothing to do.
 func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
-	out, err := committedWithin(ctx, s.work, pruneLimit, func(q *dbsqlc.Queries) (Retired, error) { return s.retireIn(ctx, q, after, age, limit, decide) })
+	out, err := inTxWithin(ctx, s.work, pruneLimit, func(tx *Tx) (Retired, error) { return s.retireIn(ctx, tx, after, age, limit, decide) })
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}
-	s.countRetired(&out)
 	return out, nil
 }
 
-func (s *Store) countRetired(out *Retired) {
-	if !out.Busy {
-		s.counters.swept(SweepOfTasks, out.Deleted)
-		s.counters.swept(SweepOfLogs, out.Pruned)
-	}
-}
-
-func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
-	if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
+func (s *Store) retireIn(ctx context.Context, tx *Tx, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
+	q := dbsqlc.New(tx)
+	if mine, err := tx.tryChore(ctx, choreRetire); err != nil || !mine {
 		return Retired{Busy: err == nil}, err
 	}
-	now, err := q.Now(ctx)
+	now, err := tx.now(ctx)
 	if err != nil {
 		return out, err
 	}
-	out.Now = now.Time
-	before := pgID(IDAt(now.Time.Add(-age)))
+	out.Now = now
+	before := pgID(IDAt(now.Add(-age)))
 	d := decisions{limit: limit, decide: decide}
 	for looked, at := 0, after; looked < retireScan && !d.full(); {
 		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: pgID(at), Before: before, Max: retirePage})
@@ -92,7 +84,7 @@ func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, a
 		n := 0
 		for ; n < len(rows) && !d.full(); n++ {
 			r := &rows[n]
-			d.take(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+			d.take(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
 			out.At = r.ID.Bytes
 		}
 		looked, at, out.Next = looked+n, out.At, out.At
@@ -101,13 +93,14 @@ func (s *Store) retireIn(ctx context.Context, q *dbsqlc.Queries, after a2a.ID, a
 			break
 		}
 	}
-	return s.carryOut(ctx, q, &d, out)
+	return s.carryOut(ctx, tx, &d, out)
 }
 
 // RetireAgain does for tasks that Retire has left what Retire does. Those that are no longer there it leaves out.
 func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended) Fate) (Retired, error) {
-	out, err := committedWithin(ctx, s.work, pruneLimit, func(q *dbsqlc.Queries) (out Retired, err error) {
-		if mine, err := q.ChoreLock(ctx, choreClass, choreRetire); err != nil || !mine {
+	out, err := inTxWithin(ctx, s.work, pruneLimit, func(tx *Tx) (out Retired, err error) {
+		q := dbsqlc.New(tx)
+		if mine, err := tx.tryChore(ctx, choreRetire); err != nil || !mine {
 			return Retired{Busy: err == nil}, err
 		}
 		rows, err := q.RetireRead(ctx, pgIDs(ids))
@@ -118,12 +111,11 @@ func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended
 		for _, r := range rows {
 			d.take(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: r.Now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
 		}
-		return s.carryOut(ctx, q, &d, out)
+		return s.carryOut(ctx, tx, &d, out)
 	})
 	if err != nil {
 		return Retired{}, fmt.Errorf("retire tasks: %w", unavailable(err))
 	}
-	s.countRetired(&out)
 	return out, nil
 }
 
@@ -149,15 +141,19 @@ func (d *decisions) take(e Ended) {
 	d.left = append(d.left, e)
 }
 
-func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, d *decisions, out Retired) (Retired, error) {
-	pruned, err := s.prune(ctx, q, d.prune, &out)
+func (s *Store) carryOut(ctx context.Context, tx *Tx, d *decisions, out Retired) (Retired, error) {
+	pruned, err := s.prune(ctx, tx, d.prune, &out)
 	if err != nil {
 		return out, err
 	}
-	dropped, err := s.drop(ctx, q, d.drop, &out)
+	dropped, err := s.drop(ctx, tx, d.drop, &out)
 	if err != nil {
 		return out, err
 	}
+	tx.After(func() {
+		s.counters.swept(SweepOfTasks, out.Deleted)
+		s.counters.swept(SweepOfLogs, out.Pruned)
+	})
 	want := make(map[a2a.ID]bool, len(d.prune)+len(d.drop))
 	for _, id := range slices.Concat(d.prune, d.drop) {
 		want[id.Bytes] = true
@@ -184,7 +180,8 @@ func (s *Store) carryOut(ctx context.Context, q *dbsqlc.Queries, d *decisions, o
 const pruneLimit = 10 * time.Minute
 
 // settled locks the tasks and returns those that nothing keeps.
-func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtype.UUID, error) {
+func settled(ctx context.Context, tx *Tx, ids []pgtype.UUID) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -196,8 +193,9 @@ func settled(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID) ([]pgtyp
 }
 
 // prune returns those whose log it has removed.
-func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
-	ids, err := settled(ctx, q, ids)
+func (s *Store) prune(ctx context.Context, tx *Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
+	ids, err := settled(ctx, tx, ids)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -207,7 +205,7 @@ func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID,
 	}
 	if len(unfolded) > 0 {
 		// Among them are those that were too large to be folded when they ended.
-		if err := q.StatementsMayTake(ctx, strconv.FormatInt(pruneLimit.Milliseconds(), 10)); err != nil {
+		if err := tx.allow(ctx, pruneLimit); err != nil {
 			return nil, err
 		}
 		if err := q.ArtifactFold(ctx, unfolded); err != nil {
@@ -219,12 +217,13 @@ func (s *Store) prune(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID,
 	}
 	out.Pruned = len(ids)
 	from, to := span(ids)
-	return ids, s.record(ctx, q, Action{Name: ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
+	return ids, record(ctx, tx, Action{Name: ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
 }
 
 // drop returns those that it has deleted.
-func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
-	ids, err := settled(ctx, q, ids)
+func (s *Store) drop(ctx context.Context, tx *Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
+	ids, err := settled(ctx, tx, ids)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -234,7 +233,7 @@ func (s *Store) drop(ctx context.Context, q *dbsqlc.Queries, ids []pgtype.UUID, 
 	}
 	out.Deleted = len(gone)
 	from, to := span(ids)
-	return ids, s.record(ctx, q, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
+	return ids, record(ctx, tx, Action{Name: ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
 }
 
 // span returns the first and the last of ids.
@@ -279,7 +278,8 @@ func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
 	purged := 0
 	for after := (a2a.ID{}); ; {
 		var rows []dbsqlc.PurgeScanRow
-		err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+		err := s.search(ctx, func(tx *Tx) (err error) {
+			q := dbsqlc.New(tx)
 			rows, err = q.PurgeScan(ctx, dbsqlc.PurgeScanParams{
 				After: pgID(after), ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID, Max: purgePage,
 			})
@@ -315,7 +315,8 @@ func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, err
 	if err := s.endPushes(ctx, ids); err != nil {
 		return 0, err
 	}
-	return committedOnce(ctx, s, func(q *dbsqlc.Queries) (int, error) {
+	return inTxOnce(ctx, s, func(tx *Tx) (int, error) {
+		q := dbsqlc.New(tx)
 		if _, err := q.PurgeLock(ctx, ids); err != nil {
 			return 0, err
 		}
@@ -324,7 +325,7 @@ func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, err
 			return 0, err
 		}
 		for _, r := range gone {
-			if err := s.record(ctx, q, Action{Name: ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
+			if err := record(ctx, tx, Action{Name: ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
 				return 0, err
 			}
 		}

@@ -188,13 +188,3 @@ func (r requestRow) Scan(dest ...any) error {
 	r.rows.Close()
 	return r.rows.Err()
 }
-
-// searchAs is search for a caller.
-func (s *Store) searchAs(ctx context.Context, c Caller, f func(q *dbsqlc.Queries) error) error {
-	return pgx.BeginFunc(ctx, s.api, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, setCaller, c.settings()...); err != nil {
-			return err
-		}
-		return searchIn(ctx, dbsqlc.New(tx), f)
-	})
-}

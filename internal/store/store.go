@@ -96,8 +96,8 @@ type Store struct {
 	renews  *pool // renewals of leases: what else goes on must not delay them
 	reach   reach
 	submits *combiner[submission, made]
-	keyed   *combiner[submission, made]      // those with an idempotency key may wait for another's commit
-	appends [2]*combiner[append_, *appended] // by task, so that a task's events keep their order
+	keyed   *combiner[submission, made]           // those with an idempotency key may wait for another's commit
+	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
 	pushes  pushFloor
@@ -186,68 +186,6 @@ func (s *Store) Close() {
 // Notify sends wake payloads to every listening replica.
 func (s *Store) Notify(ctx context.Context, payloads []string) error {
 	return unavailable(dbsqlc.New(s.work).Notify(ctx, payloads))
-}
-
-// committed runs f in one transaction and returns its value once the transaction is committed. With an
-// error there is no value: what a transaction has read and made counts for nothing before its commit. For the same
-// reason f changes nothing outside of it; TestTransactionsReturnWhatTheyDid looks. If the error
-// is of the commit, the outcome is unknown.
-func committed[T any](ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return commit(ctx, tx, f)
-}
-
-// committedWithin is committed for a transaction of which a statement may take up to limit: it still has to say so to
-// PostgreSQL. Its connection is not given up for being silent meanwhile.
-func committedWithin[T any](ctx context.Context, pool *pool, limit time.Duration, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
-	tx, err := pool.Begin(ctx)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	defer bearSilence(tx.Conn(), limit)()
-	return commit(ctx, tx, f)
-}
-
-func commit[T any](ctx context.Context, tx pgx.Tx, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
-	var none T
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing, else the first error counts
-	v, err := f(dbsqlc.New(tx))
-	if err != nil {
-		return none, err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return none, commitError{err}
-	}
-	return v, nil
-}
-
-// commitError is an error of a commit: what became of the transaction is not known.
-type commitError struct{ error }
-
-func (e commitError) Unwrap() error { return e.error }
-
-// committedOnce is committed for what must not be done twice: it is done again only if the connection was
-// lost before the commit, when nothing of it can be there.
-func committedOnce[T any](ctx context.Context, s *Store, f func(q *dbsqlc.Queries) (T, error)) (T, error) {
-	return repeated(ctx, s, func(int) (T, error) {
-		v, err := committed(ctx, s.work, f)
-		var unknown commitError
-		if errors.As(err, &unknown) {
-			return v, unavailable(err)
-		}
-		return v, err
-	})
-}
-
-// inTx is committed for a transaction without a value.
-func (s *Store) inTx(ctx context.Context, pool *pool, f func(q *dbsqlc.Queries) error) error {
-	_, err := committed(ctx, pool, func(q *dbsqlc.Queries) (struct{}, error) { return struct{}{}, f(q) })
-	return err
 }
 
 var errTimeout = errors.New("database took too long")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Caller is whose data a method may touch.
@@ -113,53 +114,48 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if !m.is {
 		return s.replay(ctx, sub)
 	}
-	s.counters.enter(a2a.StateSubmitted, 1)
-	if m.slot != nil {
-		s.begin(m.slot, sub, m.at)
-	} else {
-		s.cfg.Wake("ready:" + in.Agent)
-	}
-	if in.Push != nil {
-		s.cfg.Wake(KeyPush)
-	}
 	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at, UID: sub.uid}, nil
 }
 
 // flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
 // earlier try was committed.
-func (s *Store) flushSubmits(ctx context.Context, items []*submission) (out []made, err error) {
+func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]made, error) {
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
 	slots := s.take(items)
-	defer func() { // also where it panics
-		for i, t := range slots {
-			if t != nil && (out == nil || !out[i].is || out[i].slot == nil) {
-				t.slot.Leave()
-			}
-		}
-	}()
+	defer leave(slots) // also where it panics
 	p := s.submitParams(items, slots)
-	list, err := repeated(ctx, s, func(try int) ([]made, error) {
-		at, err := s.submitRows(ctx, items, p)
+	return repeated(ctx, s, func(try int) ([]made, error) {
+		list, err := s.submitRows(ctx, items, slots, p, try == 1)
 		// Items of an earlier try find their own key taken, those without a key their id.
 		if try > 1 && err == nil || isCode(err, "23505") {
 			return s.submitted(ctx, items, slots)
 		}
-		if err != nil {
-			return nil, err
-		}
-		list := make([]made, len(items))
-		for i, it := range items {
-			t, ok := at[it.id]
-			list[i] = made{ok, t, slots[i]}
-		}
-		return list, nil
+		return list, err
 	})
-	if err != nil {
-		return nil, err
+}
+
+// tellMade has the effects of new tasks run after the commit. slots are those that were asked for.
+func (s *Store) tellMade(tx *Tx, items []*submission, list []made) {
+	tx.After(func() { s.counters.submits.add(len(items)) })
+	for i, it := range items {
+		m := list[i]
+		if !m.is {
+			continue
+		}
+		tx.After(func() {
+			s.counters.enter(a2a.StateSubmitted, 1)
+			if m.slot != nil {
+				s.start(m.slot, it, m.at)
+			}
+		})
+		if m.slot == nil {
+			tx.Wake(wake.Ready(it.Agent))
+		}
+		if it.Push != nil {
+			tx.Wake(wake.Webhooks)
+		}
 	}
-	s.counters.submits.add(len(items))
-	return list, nil
 }
 
 func (s *Store) submitParams(items []*submission, slots []*taken) dbsqlc.TaskSubmitParams {
@@ -183,41 +179,52 @@ func (s *Store) submitParams(items []*submission, slots []*taken) dbsqlc.TaskSub
 	return p
 }
 
-// submitRows runs the statement, in a transaction of its own with the webhooks and actions if there are any. It returns when
-// each task was made; one whose key is taken was not.
-func (s *Store) submitRows(ctx context.Context, items []*submission, p dbsqlc.TaskSubmitParams) (map[a2a.ID]time.Time, error) {
-	if !slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
-		rows, err := dbsqlc.New(s.work).TaskSubmit(ctx, p)
-		return submittedAt(rows), err
+// submitRows runs the statement, in a transaction with the webhooks and actions if there are any. One whose key is taken is
+// not made. It tells of the new tasks only if tell is set: else submitted does.
+func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*taken, p dbsqlc.TaskSubmitParams, tell bool) ([]made, error) {
+	run := autocommit[[]made]
+	if slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
+		run = inTx[[]made]
 	}
-	return committed(ctx, s.work, func(q *dbsqlc.Queries) (map[a2a.ID]time.Time, error) {
-		rows, err := q.TaskSubmit(ctx, p)
+	return run(ctx, s.work, func(tx *Tx) ([]made, error) {
+		rows, err := dbsqlc.New(tx).TaskSubmit(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		at := submittedAt(rows)
-		for _, it := range items {
-			if _, ok := at[it.id]; !ok {
+		list := make([]made, len(items))
+		for i, it := range items {
+			t, ok := at[it.id]
+			list[i] = made{ok, t, slots[i]}
+			if !ok {
 				continue
 			}
-			if it.Action != nil {
-				if err := s.record(ctx, q, *it.Action); err != nil {
-					return nil, err
-				}
-			}
-			if it.Push == nil {
-				continue
-			}
-			head := int64(1)
-			if it.Undecided {
-				head = 0 // there may be no task to tell of
-			}
-			if err := setPush(ctx, q, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false); err != nil {
+			if err := submitWith(ctx, tx, it); err != nil {
 				return nil, err
 			}
 		}
-		return at, nil
+		if tell {
+			s.tellMade(tx, items, list)
+		}
+		return list, nil
 	})
+}
+
+// submitWith stores what belongs to a new task: its action and its webhook.
+func submitWith(ctx context.Context, tx *Tx, it *submission) error {
+	if it.Action != nil {
+		if err := record(ctx, tx, *it.Action); err != nil {
+			return err
+		}
+	}
+	if it.Push == nil {
+		return nil
+	}
+	head := int64(1)
+	if it.Undecided {
+		head = 0 // there may be no task to tell of
+	}
+	return setPush(ctx, tx, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false)
 }
 
 func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
@@ -231,7 +238,16 @@ func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
 // submitted finds out which items there are, made by this try or by an earlier one whose answer was lost. One without a
 // key is among them, or the statement was refused for another reason than that it had succeeded before.
 func (s *Store) submitted(ctx context.Context, items []*submission, slots []*taken) ([]made, error) {
-	q := dbsqlc.New(s.work)
+	return autocommit(ctx, s.work, func(tx *Tx) ([]made, error) {
+		list, err := findSubmitted(ctx, dbsqlc.New(tx), items, slots)
+		if err == nil {
+			s.tellMade(tx, items, list)
+		}
+		return list, err
+	})
+}
+
+func findSubmitted(ctx context.Context, q *dbsqlc.Queries, items []*submission, slots []*taken) ([]made, error) {
 	list := make([]made, len(items))
 	for i, it := range items {
 		row, err := q.TaskOwner(ctx, pgID(it.id))
@@ -281,34 +297,21 @@ func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) 
 
 var errKeyTaken = errors.New("key taken")
 
-// resumed is what the transaction of a message to an existing task has made.
-type resumed struct {
-	Submitted
-	push bool
-}
-
 // resume adds a message to an existing task.
 func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
 	sub.id = sub.Task
-	out, err := committedOnce(ctx, s, func(q *dbsqlc.Queries) (resumed, error) { return s.resumeIn(ctx, q, sub) })
+	out, err := inTxOnce(ctx, s, func(tx *Tx) (Submitted, error) { return s.resumeIn(ctx, tx, sub) })
 	if errors.Is(err, errKeyTaken) {
 		return s.replay(ctx, sub)
 	}
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit to a task: %w", unavailable(err))
 	}
-	if out.push {
-		s.cfg.Wake(KeyPush)
-	}
-	if out.Resumed {
-		s.counters.enter(a2a.StateSubmitted, 1)
-		s.cfg.Committed(sub.Task, nil)
-		s.cfg.Wake("ready:" + sub.Agent)
-	}
-	return out.Submitted, nil
+	return out, nil
 }
 
-func (s *Store) resumeIn(ctx context.Context, q *dbsqlc.Queries, sub *submission) (out resumed, err error) {
+func (s *Store) resumeIn(ctx context.Context, tx *Tx, sub *submission) (out Submitted, err error) {
+	q := dbsqlc.New(tx)
 	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
 		return out, a2a.ErrTaskNotFound
@@ -330,7 +333,7 @@ func (s *Store) resumeIn(ctx context.Context, q *dbsqlc.Queries, sub *submission
 	}
 	state := a2a.State(t.State)
 	if sub.Push != nil {
-		if err := setPush(ctx, q, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
+		if err := setPush(ctx, tx, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
 			return out, err
 		}
 	}
@@ -341,15 +344,17 @@ func (s *Store) resumeIn(ctx context.Context, q *dbsqlc.Queries, sub *submission
 	if err != nil {
 		return out, err
 	}
-	out.Submitted = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
+	out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
 	if !out.Resumed {
 		return out, nil
 	}
 	out.State = a2a.StateSubmitted
 	var m moved
 	m.add(pgID(sub.Task), t.HasPush || sub.Push != nil, true)
-	out.push, err = m.heads(ctx, q)
-	return out, err
+	tx.After(func() { s.counters.enter(a2a.StateSubmitted, 1) })
+	s.tell(tx, sub.Task)
+	tx.Wake(wake.Ready(sub.Agent))
+	return out, m.heads(ctx, tx)
 }
 
 // admit decides on a locked task whether it takes the message.

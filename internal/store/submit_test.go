@@ -11,6 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestSubmitMakesATaskThatWaitsForAWorker(t *testing.T) {
@@ -32,7 +33,7 @@ func TestSubmitMakesATaskThatWaitsForAWorker(t *testing.T) {
 	wantLog := []a2a.Entry{{TaskID: out.Task, Seq: 1, UID: out.UID, Time: out.At, Event: status(a2a.StateSubmitted)}}
 	wantLog[0].Event.(*a2a.StatusUpdate).Status.Time = out.At
 	same(t, "log", wantLog, f.log(out.Task))
-	same(t, "wakes", []string{"ready:" + agent}, f.takeWakes())
+	same(t, "wakes", []string{wake.Ready(agent)}, f.takeWakes())
 	f.invariants()
 }
 
@@ -285,7 +286,7 @@ func TestSubmitToATask(t *testing.T) {
 		if out.State != tt.state || after.Status.State != tt.state || out.After != after.LastSeq || out.ContextID != "ctx" {
 			t.Errorf("%s: Submit = %+v, the task is %s at %d", tt.name, out, after.Status.State, after.LastSeq)
 		}
-		if wakes := f.takeWakes(); tt.wakes != (len(wakes) == 1 && wakes[0] == "ready:"+agent) {
+		if wakes := f.takeWakes(); tt.wakes != (len(wakes) == 1 && wakes[0] == wake.Ready(agent)) {
 			t.Errorf("%s: woke %v", tt.name, wakes)
 		}
 		if got := after.History[len(after.History)-1]; got.ID != "m-next" {

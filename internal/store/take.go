@@ -20,8 +20,9 @@ type Slot struct {
 // taken is a new task that goes to a worker in the statement that makes it, without having
 // waited in the queue.
 type taken struct {
-	slot Slot
-	uid  a2a.ID // of the event by which the claim shows
+	slot    Slot
+	uid     a2a.ID // of the event by which the claim shows
+	started bool   // the run has begun
 }
 
 // take asks for room for new tasks. Those with webhooks take the way over the queue: the
@@ -44,8 +45,18 @@ func (t *taken) param(p *dbsqlc.TaskSubmitParams, i int) {
 	p.Ttls[i], p.Deadlines[i] = t.slot.TTL.Milliseconds(), t.slot.Deadline.Milliseconds()
 }
 
-// begin hands the task over, which was made at a time.
-func (s *Store) begin(t *taken, it *submission, at time.Time) {
+// leave gives the slots back whose runs have not begun.
+func leave(slots []*taken) {
+	for _, t := range slots {
+		if t != nil && !t.started {
+			t.slot.Leave()
+		}
+	}
+}
+
+// start begins the run of a new task that was made at the given time. The commit was acknowledged.
+func (s *Store) start(t *taken, it *submission, at time.Time) {
+	t.started = true
 	s.counters.enter(a2a.StateWorking, 1)
 	// What the run sees is what a claim would have read from the tables.
 	m := it.Message

@@ -61,7 +61,8 @@ const (
 // in one part and not in another.
 func (s *Store) Timeline(ctx context.Context, id a2a.ID) (*Timeline, error) {
 	t := &Timeline{}
-	err := s.search(ctx, func(q *dbsqlc.Queries) error {
+	err := s.search(ctx, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
 		if err := t.readEvents(ctx, q, id); err != nil {
 			return err
 		}
@@ -127,7 +128,8 @@ func (s *Store) CountPurge(ctx context.Context, f PurgeFilter) (int64, error) {
 		return 0, err
 	}
 	var n int64
-	err := s.search(ctx, func(q *dbsqlc.Queries) (err error) {
+	err := s.search(ctx, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
 		n, err = q.PurgeCount(ctx, dbsqlc.PurgeCountParams{
 			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID,
 		})

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"time"
 
@@ -143,8 +142,9 @@ func (s *Store) total(ctx context.Context, c Caller, f Filter, p dbsqlc.TaskCoun
 func (s *Store) count(ctx context.Context, c Caller, p dbsqlc.TaskCountForCallerParams, most int64) (int, error) {
 	p.Most = most
 	var n int64
-	err := s.searchAs(ctx, c, func(q *dbsqlc.Queries) (err error) {
-		if err = q.StatementsMayTake(ctx, strconv.FormatInt((s.cfg.StatementTimeout/countShare).Milliseconds(), 10)); err == nil {
+	err := s.searchAs(ctx, c, func(tx *Tx) (err error) {
+		q := dbsqlc.New(tx)
+		if err = tx.allow(ctx, s.cfg.StatementTimeout/countShare); err == nil {
 			n, err = q.TaskCountForCaller(ctx, p)
 		}
 		return err

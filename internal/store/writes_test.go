@@ -115,7 +115,7 @@ func TestTransactionsReturnWhatTheyDid(t *testing.T) {
 			}
 			given, ok := call.Args[len(call.Args)-1].(*ast.FuncLit)
 			switch called(call.Fun) {
-			case "committed", "committedOnce", "repeated", "inTx":
+			case "inTx", "inTxOnce", "inTxWithin", "doInTx", "autocommit", "repeated":
 			default:
 				return true
 			}
@@ -185,6 +185,10 @@ func outside(f *ast.FuncLit, info *types.Info) (list []ast.Expr) {
 	}
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.CallExpr:
+			if called(n.Fun) == "After" {
+				return false // it runs once the commit is acknowledged
+			}
 		case *ast.AssignStmt:
 			for _, e := range n.Lhs {
 				check(e)
@@ -196,8 +200,13 @@ func outside(f *ast.FuncLit, info *types.Info) (list []ast.Expr) {
 				check(n.X)
 			}
 		case *ast.SelectorExpr:
+			on, _ := n.X.(*ast.Ident)
 			switch n.Sel.Name {
-			case "Wake", "Committed", "Start", "begin", "counters":
+			case "Wake":
+				if on == nil || on.Name != "tx" {
+					list = append(list, n)
+				}
+			case "Committed", "Start", "start", "counters":
 				list = append(list, n)
 			}
 		}

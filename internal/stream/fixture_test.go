@@ -14,6 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -175,7 +176,7 @@ func run(t testing.TB, f *stream.Follower) {
 // committed does what a replica does after a commit.
 func (f *fixture) committed(task a2a.ID, entries []a2a.Entry) {
 	if !f.Offer(task, entries) {
-		f.hub.Wake("task:" + task.String())
+		f.hub.Wake(wake.Task(task))
 	}
 }
 

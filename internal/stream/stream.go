@@ -20,6 +20,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Log is where events are kept.
@@ -257,7 +258,7 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 		f.wg.Add(1) // until it has been left
 		// Wakes come before the first look, and before a task is made that is not looked for:
 		// nothing falls between.
-		t.unwatch = f.hub.WatchKey("task:"+task.String(), t.look)
+		t.unwatch = f.hub.WatchKey(wake.Task(task), t.look)
 		if !fresh {
 			t.look()
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestCursorGetsEveryEventOnce(t *testing.T) {
@@ -277,7 +278,7 @@ func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	other := f.follow(task, 0, 3) // joins, and needs what was before
 	read(t, other, 0, 3)
 	f.log.commit(task, 1)
-	f.hub.Wake("task:" + task.String())
+	f.hub.Wake(wake.Task(task))
 	read(t, c, 3, 4)
 	read(t, other, 3, 4)
 }
@@ -292,7 +293,7 @@ func TestNewsDuringALookAreLookedForAgain(t *testing.T) {
 	hold := make(chan struct{})
 	f.log.hold = hold
 	c := f.follow(task, 1, 1)
-	wake := func() { f.hub.Wake("task:" + task.String()) }
+	wake := func() { f.hub.Wake(wake.Task(task)) }
 	receive(t, "the first look", hold)
 	hold <- struct{}{}
 	for last := int64(1); last < 20; last++ {
@@ -333,7 +334,7 @@ func TestErrorsOfTheLogAreOvercome(t *testing.T) {
 	}
 	f.log.mu.Unlock()
 	f.log.commit(task, 2)
-	f.hub.Wake("task:" + task.String())
+	f.hub.Wake(wake.Task(task))
 	read(t, c, 1, 3)
 }
 
@@ -471,7 +472,7 @@ func TestFollowersOfARealStore(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Config{
 		URL: db.URL, Replica: "r1", PoolSize: 8,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
-			key := "task:" + task.String()
+			key := wake.Task(task)
 			if !nearFollower.Offer(task, events) {
 				near.Wake(key)
 			}

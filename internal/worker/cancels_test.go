@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -91,9 +92,9 @@ func TestCancelIsToldUntilItIsHeard(t *testing.T) {
 	e.fails <- errors.New("away")
 	p := f.start(config(nil, agent("a", e)))
 	receive(t, "first try", e.told)
-	f.hub.Wake(store.KeyCancels) // it is not due
+	f.hub.Wake(wake.Cancels) // it is not due
 	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
-	f.hub.Wake(store.KeyCancels)
+	f.hub.Wake(wake.Cancels)
 	receive(t, "second try", e.told)
 	p.stop()
 	if n := f.untold(); n != 0 || len(e.told) != 0 {
@@ -119,12 +120,12 @@ func TestCancelOfATaskWhoseWorkerIsDeadIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.start(config(nil, agent("a", e)))
-	f.hub.Wake(store.KeyCancels)
+	f.hub.Wake(wake.Cancels)
 	if !value[bool](f, "SELECT due_at > clock_timestamp() FROM a2a.task_cancels") {
 		t.Error("the cancel is due while the lease lasts")
 	}
 	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
-	f.hub.Wake(store.KeyCancels)
+	f.hub.Wake(wake.Cancels)
 	receive(t, "cancel", e.told)
 	p.stop()
 	if n := f.untold(); n != 0 {

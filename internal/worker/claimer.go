@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // fewQueues is how many queues that may hold tasks are claimed from at once. If there are more, one statement
@@ -244,7 +245,7 @@ func (w *wakeups) subscribe(queues []*queue) {
 			continue
 		}
 		d := q.demand // which the next queue of this name shares
-		w.stops[q.Name] = w.hub.Watch("ready:"+q.Name, func() {
+		w.stops[q.Name] = w.hub.Watch(wake.Ready(q.Name), func() {
 			d.mayHaveTasks.Store(true)
 			signal(w.woken)
 		})

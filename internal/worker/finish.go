@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 const (
@@ -137,7 +138,7 @@ func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, e
 	}
 	r.pool.counters.count(func(s *Stats) { s.Retried++ })
 	// The poll would find the task too, but up to an interval late.
-	key := "ready:" + r.lease.Agent
+	key := wake.Ready(r.lease.Agent)
 	r.pool.retries.After(ended.Again, func() { r.pool.hub.Wake(key) })
 	return outcome, reason
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -42,7 +43,7 @@ func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
 	f := &fixture{t: t, ctx: t.Context(), sql: db.Pool(t), hub: &notify.Hub{}, url: db.URL}
 	cfg := store.Config{
 		URL: db.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake,
-		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake("task:" + task.String()) },
+		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake(wake.Task(task)) },
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -220,7 +221,7 @@ func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 // waitFor returns the task when ok holds for it. It looks whenever something was committed.
 func (f *fixture) waitFor(task a2a.ID, what string, ok func(*a2a.Task) bool) *a2a.Task {
 	f.t.Helper()
-	wake, stop := f.hub.Wait("task:" + task.String())
+	wake, stop := f.hub.Wait(wake.Task(task))
 	defer stop()
 	for {
 		t := f.snapshot(task)

@@ -27,6 +27,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/tracing"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Hub delivers wake-ups.
@@ -119,9 +120,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRenewing()
 	// Subscribed before anything runs, so that no cancel is missed.
-	canceled, unsubscribeRuns := p.hub.Wait("cancel:" + p.cfg.Worker)
+	canceled, unsubscribeRuns := p.hub.Wait(wake.Cancel(p.cfg.Worker))
 	defer unsubscribeRuns()
-	pending, unsubscribeCancels := p.hub.Wait(store.KeyCancels)
+	pending, unsubscribeCancels := p.hub.Wait(wake.Cancels)
 	defer unsubscribeCancels()
 	var background sync.WaitGroup
 	background.Go(func() { p.renewals.run(renewing, canceled) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // dispatcher gives queued tasks to waiting claim requests, in the order in which the requests
@@ -209,7 +210,7 @@ func (d *dispatcher) unsureQueues() (names []string) {
 // subscribe makes the wake-ups of a queue mark it until run returns.
 func (d *dispatcher) subscribe(agent string) {
 	if d.subscriptions[agent] == nil {
-		d.subscriptions[agent] = d.api.hub.Watch("ready:"+agent, func() { d.mark(agent) })
+		d.subscriptions[agent] = d.api.hub.Watch(wake.Ready(agent), func() { d.mark(agent) })
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // Failures that the server finds, and not the worker.
@@ -248,7 +249,7 @@ func (a *API) recordFailure(ctx context.Context, l *store.Lease, f attempt.Failu
 		return nil
 	}
 	a.logEnd(ctx, l, "retry", errors.New(f.Text))
-	a.wakeups.after(ended.Again, "ready:"+l.Agent) // the poll would find the task too, but later
+	a.wakeups.after(ended.Again, wake.Ready(l.Agent)) // the poll would find the task too, but later
 	return nil
 }
 
