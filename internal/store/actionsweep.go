@@ -8,8 +8,6 @@ import (
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
-const choreActions = 5
-
 // ActionSweep says what SweepActions removes. The database keeps failed sign-ins for a day and the rest for 30 days in any case.
 type ActionSweep struct {
 	Keep        time.Duration // age of what was done; 0: for ever
@@ -29,7 +27,7 @@ func (s *Store) SweepActions(ctx context.Context, w ActionSweep) (n int, more bo
 		if err != nil {
 			return 0, err
 		}
-		tx.After(func() { s.counters.swept(SweepOfActions, int(gone)) })
+		tx.After(func() { s.CountSwept(SweepOfActions, int(gone)) })
 		if gone == 0 {
 			return 0, nil
 		}

@@ -17,10 +17,6 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// ErrLeaseLost says that a worker no longer holds the task: it was canceled, or another
-// worker has it. Nothing was written.
-var ErrLeaseLost = errors.New("lease lost")
-
 // Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last
 // event may end the turn. Error is the reason of a failure, for the record of attempts. ID,
 // where there is one, is noted with the newest seq and the lease's Until: see Hold.
@@ -375,7 +371,7 @@ const noLimit = int64(1) << 60
 func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
 	var rows []dbsqlc.EventsAfterRow
 	err = s.repeat(ctx, func() (err error) {
-		rows, err = s.reads().EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Bytes: limit, Max: int32(most)})
+		rows, err = dbsqlc.New(s.reads()).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(task), After: after, Bytes: limit, Max: int32(most)})
 		return err
 	})
 	if err != nil {
@@ -406,7 +402,7 @@ func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most in
 // EventUID returns the uid of one event; ok is false if there is none.
 func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
 	err = s.repeat(ctx, func() error {
-		u, err := s.reads().EventUID(ctx, pgID(task), seq)
+		u, err := dbsqlc.New(s.reads()).EventUID(ctx, pgID(task), seq)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -421,7 +417,7 @@ func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.I
 
 // Ahead returns those tasks that have events behind the given seqs, and those that there are not.
 func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
-	rows, err := s.reads().TasksAhead(ctx, pgIDs(ids), seen)
+	rows, err := dbsqlc.New(s.reads()).TasksAhead(ctx, pgIDs(ids), seen)
 	if err != nil {
 		return nil, nil, fmt.Errorf("poll tasks: %w", unavailable(err))
 	}

@@ -9,8 +9,6 @@ import (
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
 
-const choreAttempts = 6
-
 // AttemptSweep says what SweepAttempts removes, and where it goes on.
 type AttemptSweep struct {
 	Keep  time.Duration // since the end of the task
@@ -38,7 +36,7 @@ func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more
 		if err != nil {
 			return nil, err
 		}
-		tx.After(func() { s.counters.swept(SweepOfAttempts, int(r.Gone)) })
+		tx.After(func() { s.CountSwept(SweepOfAttempts, int(r.Gone)) })
 		return &r, nil
 	})
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
@@ -36,7 +34,7 @@ func (s *Store) Counts() Counts {
 	}
 	c.Swept = make(map[Sweep]Swept, len(Sweeps))
 	for _, sweep := range Sweeps {
-		c.Swept[sweep] = s.counters.sweptBy(sweep)
+		c.Swept[sweep] = s.Swept(sweep)
 	}
 	for i, name := range fateNames {
 		c.Rescued[name] = s.counters.rescued[i].Load()
@@ -49,7 +47,6 @@ type counters struct {
 	entered          [16]atomic.Uint64
 	rescued          [len(fateNames)]atomic.Uint64
 	submits, appends groups
-	sweeps           [sweepKinds]sweepCounter
 }
 
 // stateIndex is the place of a state in counters.entered.
@@ -119,19 +116,4 @@ func (g *groups) load() (out Groups) {
 		out.Buckets[i] = out.Count
 	}
 	return out
-}
-
-// Pool is one of the connection pools and how it is.
-type Pool struct {
-	Name string // as in application_name: "api", "worker", "claim", "renew"
-	*pgxpool.Stat
-}
-
-// Pools returns how the connection pools are.
-func (s *Store) Pools() []Pool {
-	var list []Pool
-	for _, p := range s.pools() {
-		list = append(list, Pool{p.name, p.conns.Stat()})
-	}
-	return list
 }

@@ -65,7 +65,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, k APIKey, secret [32]byte, lif
 func (s *Store) LookupAPIKey(ctx context.Context, id string) (k APIKey, secret [32]byte, err error) {
 	var r dbsqlc.APIKeyByIDRow
 	err = s.repeat(ctx, func() (err error) {
-		r, err = s.signIns().APIKeyByID(ctx, id)
+		r, err = dbsqlc.New(s.signIns()).APIKeyByID(ctx, id)
 		return err
 	})
 	switch {
@@ -107,13 +107,6 @@ func (s *Store) APIKeys(ctx context.Context) ([]APIKey, error) {
 		}
 	}
 	return keys, nil
-}
-
-func timeOrZero(t pgtype.Timestamptz) time.Time {
-	if !t.Valid {
-		return time.Time{}
-	}
-	return t.Time.UTC()
 }
 
 // RevokeAPIKey ends a key, or returns ErrNoKey. Replicas are told at once.

@@ -340,14 +340,8 @@ type Policy struct {
 	MaxAttempts int
 }
 
-// Advisory lock keys of the maintenance jobs: a class of our own, and one number a job.
-const (
-	choreClass  = 0x61326164 // "a2ad"
-	choreRescue = 1
-	choreRetire = 4
-
-	agentClass = 0x61326177 // "a2aw": of the claims of one agent
-)
+// agentClass is the class of advisory locks of the claims of one agent.
+const agentClass = 0x61326177 // "a2aw"
 
 // Rescue takes up to batch tasks from workers that are no longer heard of and returns how
 // many there were. Tasks of agents without a policy are tried again, defaultAttempts times. Waits that began in the

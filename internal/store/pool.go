@@ -285,3 +285,18 @@ func (p *pool) Ping(ctx context.Context) error {
 	defer conn.Release()
 	return Alive(ctx, conn.Conn())
 }
+
+// Pool is one of the connection pools and how it is.
+type Pool struct {
+	Name string // as in application_name: "api", "worker", "claim", "renew"
+	*pgxpool.Stat
+}
+
+// Pools returns how the connection pools are.
+func (s *Store) Pools() []Pool {
+	var list []Pool
+	for _, p := range s.pools() {
+		list = append(list, Pool{p.name, p.conns.Stat()})
+	}
+	return list
+}

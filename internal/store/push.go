@@ -55,34 +55,23 @@ type Push struct {
 	CreatedAt time.Time // with Row its place in the list
 }
 
-// SetPush adds a webhook to a task of the caller, or replaces the one with its id: that one
-// goes on where it stands in the log. It delivers what comes after now. Errors for the
-// caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
-func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
-	push := &p
-	err := doInTx(ctx, s.work, func(tx *Tx) error {
-		q := dbsqlc.New(tx)
-		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
-			return a2a.ErrTaskNotFound
-		}
-		if err != nil {
-			return err
-		}
-		tx.Wake(wake.Webhooks)
-		return setPush(ctx, tx, Caller{Tenant: t.Tenant, Owner: t.Owner}, agent, task, push, limit, t.LastSeq, t.LastSeq, a2a.State(t.State).Terminal())
-	})
-	if err != nil {
-		return fmt.Errorf("set webhook: %w", unavailable(err))
-	}
-	return nil
+// pushSetting is a webhook to be set, with what the transaction knows of its task.
+type pushSetting struct {
+	Owner   Caller // of the task, whichever caller of the tenant sets it
+	Agent   string
+	Task    a2a.ID
+	Webhook *NewPush
+	Limit   int   // webhooks of the task; 0: no limit
+	From    int64 // events up to it are not delivered
+	Head    int64 // the newest event to deliver
+	Ended   bool  // the task has ended
 }
 
-// setPush adds or replaces a webhook of a task that the transaction has locked or made. It belongs
-// to the owner of the task, whoever of the tenant set it.
-func setPush(ctx context.Context, tx *Tx, owner Caller, agent string, task a2a.ID, p *NewPush, limit int, from, head int64, ended bool) error {
+// setPush adds or replaces a webhook of a task that the transaction has locked or made.
+func setPush(ctx context.Context, tx *Tx, in pushSetting) error {
 	q := dbsqlc.New(tx)
-	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: owner.Tenant, Owner: owner.Owner})
+	p := in.Webhook
+	have, err := q.PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(in.Task), Tenant: in.Owner.Tenant, Owner: in.Owner.Owner})
 	if err != nil {
 		return err
 	}
@@ -95,11 +84,12 @@ func setPush(ctx context.Context, tx *Tx, owner Caller, agent string, task a2a.I
 			return err
 		}
 		return q.PushReplace(ctx, dbsqlc.PushReplaceParams{
-			ID: h.ID, Url: sealed.URL, Query: sealed.Query, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: sealed.Token, Credentials: sealed.Credentials, WireVersion: p.Version,
+			ID: h.ID, Url: sealed.URL, Query: sealed.Query, Origin: p.Origin, Schemes: schemes(p.Schemes),
+			Token: sealed.Token, Credentials: sealed.Credentials, WireVersion: p.Version,
 		})
 	}
-	if limit > 0 && len(have) >= limit {
-		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", limit)
+	if in.Limit > 0 && len(have) >= in.Limit {
+		return a2a.InvalidParams("pushNotificationConfig", "the task has its limit of %d webhooks", in.Limit)
 	}
 	row := NewTaskID()
 	sealed, err := p.sealed(row)
@@ -107,13 +97,14 @@ func setPush(ctx context.Context, tx *Tx, owner Caller, agent string, task a2a.I
 		return err
 	}
 	err = q.PushInsert(ctx, dbsqlc.PushInsertParams{
-		ID: pgID(row), TaskID: pgID(task), ConfigID: p.ConfigID, Tenant: owner.Tenant, Owner: owner.Owner, Agent: agent, Url: sealed.URL, Query: sealed.Query, Origin: p.Origin,
-		Schemes: schemes(p.Schemes), Token: sealed.Token, Credentials: sealed.Credentials, WireVersion: p.Version, Ended: ended, FromSeq: from, HeadSeq: head,
+		ID: pgID(row), TaskID: pgID(in.Task), ConfigID: p.ConfigID, Tenant: in.Owner.Tenant, Owner: in.Owner.Owner, Agent: in.Agent,
+		Url: sealed.URL, Query: sealed.Query, Origin: p.Origin, Schemes: schemes(p.Schemes), Token: sealed.Token,
+		Credentials: sealed.Credentials, WireVersion: p.Version, Ended: in.Ended, FromSeq: in.From, HeadSeq: in.Head,
 	})
 	if err != nil {
 		return err
 	}
-	return q.TaskHasPush(ctx, pgID(task))
+	return q.TaskHasPush(ctx, pgID(in.Task))
 }
 
 func schemes(list []string) []string {
@@ -156,7 +147,7 @@ func (m *moved) heads(ctx context.Context, tx *Tx) error {
 func (s *Store) Pushes(ctx context.Context, c Caller, task a2a.ID, configID string) ([]Push, error) {
 	var rows []dbsqlc.PushOfTaskForCallerRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = s.as(c).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID})
+		rows, err = dbsqlc.New(s.as(c)).PushOfTaskForCaller(ctx, dbsqlc.PushOfTaskForCallerParams{TaskID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared, ConfigID: configID})
 		return err
 	})
 	if err != nil {
@@ -424,4 +415,28 @@ func (s *Store) releasePush(ctx context.Context, d *Delivery, wakes ...string) e
 		return fmt.Errorf("release webhook: %w", unavailable(err))
 	}
 	return nil
+}
+
+// endPushes deletes the webhooks of tasks and returns when none of their requests can start.
+func (s *Store) endPushes(ctx context.Context, ids []pgtype.UUID) error {
+	q := dbsqlc.New(s.work)
+	if err := s.repeat(ctx, func() error { return q.PushesEnd(ctx, ids) }); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(deletePoll)
+	defer ticker.Stop()
+	for {
+		busy, err := q.PushesBusy(ctx, ids)
+		switch {
+		case err == nil && !busy:
+			return nil
+		case err != nil && !lost(err):
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

@@ -165,8 +165,6 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 	return n > 0, nil
 }
 
-const chorePushSweep = 3
-
 // PushSweep says what SweepPushes removes.
 type PushSweep struct {
 	Keep   time.Duration // age of failed tries, answers and deleted webhooks; 0: for ever
@@ -181,7 +179,7 @@ type PushSweep struct {
 func (s *Store) SweepPushes(ctx context.Context, w PushSweep) (more bool, err error) {
 	more, err = inTx(ctx, s.work, func(tx *Tx) (bool, error) {
 		q := dbsqlc.New(tx)
-		free, err := tx.tryChore(ctx, chorePushSweep)
+		free, err := tx.tryChore(ctx, choreWebhooks)
 		if err != nil || !free {
 			return false, err
 		}

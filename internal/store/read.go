@@ -47,10 +47,10 @@ func (s *Store) Head(ctx context.Context, c Caller, id a2a.ID) (Head, error) {
 
 func (s *Store) head(ctx context.Context, c Caller, id pgtype.UUID) (dbsqlc.TaskHeadForCallerRow, error) {
 	if c.Shared {
-		r, err := s.as(c).TaskHeadSharedForCaller(ctx, id, c.Tenant)
+		r, err := dbsqlc.New(s.as(c)).TaskHeadSharedForCaller(ctx, id, c.Tenant)
 		return dbsqlc.TaskHeadForCallerRow(r), err
 	}
-	return s.as(c).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: id, Tenant: c.Tenant, Owner: c.Owner})
+	return dbsqlc.New(s.as(c)).TaskHeadForCaller(ctx, dbsqlc.TaskHeadForCallerParams{ID: id, Tenant: c.Tenant, Owner: c.Owner})
 }
 
 // TasksInFlight returns how many tasks of the caller wait for an agent or are with one: up to
@@ -58,7 +58,7 @@ func (s *Store) head(ctx context.Context, c Caller, id pgtype.UUID) (dbsqlc.Task
 func (s *Store) TasksInFlight(ctx context.Context, c Caller, most int) (int, error) {
 	var n int64
 	err := s.repeat(ctx, func() (err error) {
-		n, err = s.as(c).TaskCountInFlightForCaller(ctx, dbsqlc.TaskCountInFlightForCallerParams{Tenant: c.Tenant, Owner: c.Owner, Max: int32(min(most, 1<<30))})
+		n, err = dbsqlc.New(s.as(c)).TaskCountInFlightForCaller(ctx, dbsqlc.TaskCountInFlightForCallerParams{Tenant: c.Tenant, Owner: c.Owner, Max: int32(min(most, 1<<30))})
 		return err
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Sizes(ctx context.Context, c Caller, ids []a2a.ID, w Want) ([]in
 	p := dbsqlc.TaskSizesParams{Ids: pgIDs(ids), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSizesRow
 	err := s.repeat(ctx, func() (err error) {
-		rows, err = s.as(c).TaskSizes(ctx, p)
+		rows, err = dbsqlc.New(s.as(c)).TaskSizes(ctx, p)
 		return err
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ const allHistory = int64(1) << 60
 // Snapshots reads tasks of the caller as of one moment, in the order of ids; one that does
 // not exist, or is somebody else's, is left out.
 func (s *Store) Snapshots(ctx context.Context, c Caller, ids []a2a.ID, w Want) ([]a2a.Task, error) {
-	read, err := s.snapshots(ctx, s.as(c), ids, w)
+	read, err := s.snapshots(ctx, dbsqlc.New(s.as(c)), ids, w)
 	if err != nil {
 		return nil, err
 	}
@@ -200,13 +200,13 @@ func (w *Want) messages() int64 {
 
 // Snapshot reads one task of the caller, or returns a2a.ErrTaskNotFound.
 func (s *Store) Snapshot(ctx context.Context, c Caller, id a2a.ID, w Want) (*a2a.Task, error) {
-	return s.snapshot(ctx, s.as(c), id, w)
+	return s.snapshot(ctx, dbsqlc.New(s.as(c)), id, w)
 }
 
 // SnapshotOfAny reads one task, whosever it is, or returns a2a.ErrTaskNotFound: for the
 // operator.
 func (s *Store) SnapshotOfAny(ctx context.Context, id a2a.ID, w Want) (*a2a.Task, error) {
-	return s.snapshot(ctx, s.reads(), id, w)
+	return s.snapshot(ctx, dbsqlc.New(s.reads()), id, w)
 }
 
 func (s *Store) snapshot(ctx context.Context, q *dbsqlc.Queries, id a2a.ID, w Want) (*a2a.Task, error) {
@@ -229,7 +229,7 @@ func (s *Store) SnapshotAt(ctx context.Context, id a2a.ID, seq int64, w Want) (*
 	p := dbsqlc.TaskSnapshotAtParams{ID: pgID(id), Seq: seq, Most: max(w.Most, 0), History: w.messages(), Artifacts: w.Artifacts}
 	var rows []dbsqlc.TaskSnapshotsRow
 	err := s.repeat(ctx, func() error {
-		at, err := s.reads().TaskSnapshotAt(ctx, p)
+		at, err := dbsqlc.New(s.reads()).TaskSnapshotAt(ctx, p)
 		rows = make([]dbsqlc.TaskSnapshotsRow, len(at))
 		for i := range at {
 			rows[i] = dbsqlc.TaskSnapshotsRow(at[i])

@@ -1,6 +1,19 @@
 package store
 
-import "github.com/a2ad/a2ad/internal/a2a"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrLeaseLost says that a worker no longer holds the task: it was canceled, or another
+// worker has it. Nothing was written.
+var ErrLeaseLost = errors.New("lease lost")
 
 // What PostgreSQL refuses, by SQLSTATE. An error of any class but those named here and in lost is a fault of ours or of the
 // database: it is everybody's who shares the statement, and nobody else's.
@@ -32,4 +45,92 @@ func ofRun(err error) error {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database took too long"}.With(err)
 	}
 	return unavailable(err)
+}
+
+// lost reports whether err came from the connection and not from the statement: whether
+// the statement took effect is then unknown.
+func lost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
+		return false
+	}
+	var e *a2a.Error
+	if errors.As(err, &e) {
+		return false
+	}
+	var ce *pgconn.ConnectError
+	if errors.As(err, &ce) {
+		return true // there was no connection, whatever PostgreSQL says why
+	}
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		switch pe.Code[:2] {
+		case "57": // operator intervention: shutdown, crash, terminated backend
+			return pe.Code != "57014"
+		case "08", "53": // connection, insufficient resources
+			return true
+		}
+		return pe.Code == "25P03" || pe.Code == "40P01" || pe.Code == "40001"
+	}
+	return true
+}
+
+// unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
+// while, as in the middle of a failover, the code that callers may act on.
+func unavailable(err error) error {
+	if a2a.CodeOf(err) != a2a.CodeUnavailable && (lost(err) || isCode(err, "25006", "58")) {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
+	}
+	return err
+}
+
+func isCode(err error, codes ...string) bool {
+	var pe *pgconn.PgError
+	if !errors.As(err, &pe) {
+		return false
+	}
+	for _, c := range codes {
+		if pe.Code == c || len(c) == 2 && pe.Code[:2] == c {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrUnusable says that the database cannot be used now, though the settings may be right: it is away, refuses the login, or has
+// another schema.
+var ErrUnusable = errors.New("the database cannot be used now")
+
+// unusable marks an error as ErrUnusable, and leaves its text.
+type unusable struct{ error }
+
+func (e unusable) Unwrap() error        { return e.error }
+func (e unusable) Is(target error) bool { return target == ErrUnusable }
+
+// badURL is the error of a URL that cannot be read.
+type badURL struct{ error }
+
+func (e badURL) Error() string { return "parse the database URL: " + e.error.Error() }
+func (e badURL) Unwrap() error { return e.error }
+
+// opened is the error of Open.
+func opened(err error) error {
+	var url badURL
+	if !errors.Is(err, ErrLends) && !errors.As(err, &url) {
+		err = unusable{err}
+	}
+	return fmt.Errorf("connect: %w", err)
+}
+
+// redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a
+// certificate say, is no secret.
+func redact(err error) error {
+	var pe *pgconn.ParseConfigError
+	if !errors.As(err, &pe) {
+		return err
+	}
+	var file *fs.PathError
+	if errors.As(err, &file) {
+		return file
+	}
+	return errors.New("not a PostgreSQL connection string")
 }

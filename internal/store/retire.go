@@ -3,8 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -151,8 +149,8 @@ func (s *Store) carryOut(ctx context.Context, tx *Tx, d *decisions, out Retired)
 		return out, err
 	}
 	tx.After(func() {
-		s.counters.swept(SweepOfTasks, out.Deleted)
-		s.counters.swept(SweepOfLogs, out.Pruned)
+		s.CountSwept(SweepOfTasks, out.Deleted)
+		s.CountSwept(SweepOfLogs, out.Pruned)
 	})
 	want := make(map[a2a.ID]bool, len(d.prune)+len(d.drop))
 	for _, id := range slices.Concat(d.prune, d.drop) {
@@ -240,119 +238,4 @@ func (s *Store) drop(ctx context.Context, tx *Tx, ids []pgtype.UUID, out *Retire
 func span(ids []pgtype.UUID) (from, to string) {
 	byID := func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
 	return slices.MinFunc(ids, byID).String(), slices.MaxFunc(ids, byID).String()
-}
-
-// IDAt is the least id of a task that was made at a time: UUIDv7 begins with milliseconds.
-func IDAt(t time.Time) (id a2a.ID) {
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(t.UnixMilli(), 0)))
-	copy(id[:6], ms[2:])
-	return id
-}
-
-// PurgeFilter says what to remove on request: a task, or all of an owner of a tenant, or those
-// of a context of that owner. A filter that selects everything is refused.
-type PurgeFilter struct {
-	Task      a2a.ID
-	Tenant    string
-	Owner     string
-	ContextID string
-}
-
-func (f *PurgeFilter) check() error {
-	if f.Task.IsZero() && (f.Tenant == "" || f.Owner == "") {
-		return errors.New("purge: name a task, or a tenant and an owner")
-	}
-	return nil
-}
-
-const purgePage = 200
-
-// Purge removes tasks and everything about them whatever their state: what still runs is
-// canceled first, and no webhook of theirs starts once it returns. It returns how many there were.
-// It may be repeated after an error.
-func (s *Store) Purge(ctx context.Context, f PurgeFilter) (int, error) {
-	if err := f.check(); err != nil {
-		return 0, err
-	}
-	purged := 0
-	for after := (a2a.ID{}); ; {
-		var rows []dbsqlc.PurgeScanRow
-		err := s.search(ctx, func(tx *Tx) (err error) {
-			q := dbsqlc.New(tx)
-			rows, err = q.PurgeScan(ctx, dbsqlc.PurgeScanParams{
-				After: pgID(after), ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID, Max: purgePage,
-			})
-			return err
-		})
-		if err != nil {
-			return purged, fmt.Errorf("purge: %w", unavailable(err))
-		}
-		if len(rows) == 0 {
-			return purged, nil
-		}
-		after = rows[len(rows)-1].ID.Bytes
-		n, err := s.purge(ctx, rows)
-		purged += n
-		if err != nil {
-			return purged, fmt.Errorf("purge: %w", err)
-		}
-	}
-}
-
-func (s *Store) purge(ctx context.Context, rows []dbsqlc.PurgeScanRow) (int, error) {
-	ids := make([]pgtype.UUID, len(rows))
-	for i, r := range rows {
-		ids[i] = r.ID
-		if a2a.State(r.State).Terminal() {
-			continue
-		}
-		_, err := s.Cancel(ctx, Caller{Tenant: r.Tenant, Owner: r.Owner}, "", r.ID.Bytes)
-		if c := a2a.CodeOf(err); err != nil && c != a2a.CodeTaskNotCancelable && c != a2a.CodeTaskNotFound {
-			return 0, err
-		}
-	}
-	if err := s.endPushes(ctx, ids); err != nil {
-		return 0, err
-	}
-	return inTxOnce(ctx, s, func(tx *Tx) (int, error) {
-		q := dbsqlc.New(tx)
-		if _, err := q.PurgeLock(ctx, ids); err != nil {
-			return 0, err
-		}
-		gone, err := q.TaskDelete(ctx, ids)
-		if err != nil {
-			return 0, err
-		}
-		for _, r := range gone {
-			if err := record(ctx, tx, Action{Name: ActionTaskPurge, Tenant: r.Tenant, Owner: r.Owner, Task: r.ID.Bytes}); err != nil {
-				return 0, err
-			}
-		}
-		return len(gone), nil
-	})
-}
-
-// endPushes deletes the webhooks of tasks and returns when none of their requests can start.
-func (s *Store) endPushes(ctx context.Context, ids []pgtype.UUID) error {
-	q := dbsqlc.New(s.work)
-	if err := s.repeat(ctx, func() error { return q.PushesEnd(ctx, ids) }); err != nil {
-		return err
-	}
-	ticker := time.NewTicker(deletePoll)
-	defer ticker.Stop()
-	for {
-		busy, err := q.PushesBusy(ctx, ids)
-		switch {
-		case err == nil && !busy:
-			return nil
-		case err != nil && !lost(err):
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

@@ -45,20 +45,20 @@ func roleError(err error, conn *pgx.Conn, role string) error {
 
 // as returns what queries for a caller run on: the row policies show them the caller's rows
 // alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
-func (s *Store) as(c Caller) *dbsqlc.Queries {
-	return dbsqlc.New(requestDB{store: s, set: setCaller, args: c.settings()})
+func (s *Store) as(c Caller) DBTX {
+	return requestDB{store: s, set: setCaller, args: c.settings()}
 }
 
 // reads returns what reads of tasks for no caller in particular run on, for streams and webhooks
 // that a request has been let through to. They use the pool of requests and not that of runs, which
 // they would hold up, and no more than half of it, so that requests have the rest.
-func (s *Store) reads() *dbsqlc.Queries {
-	return dbsqlc.New(requestDB{store: s, set: setReader, room: s.readRoom})
+func (s *Store) reads() DBTX {
+	return requestDB{store: s, set: setReader, room: s.readRoom}
 }
 
 // signIns returns what finds out who a caller is: on the pool of requests.
-func (s *Store) signIns() *dbsqlc.Queries {
-	return dbsqlc.New(requestDB{store: s, set: setReader})
+func (s *Store) signIns() DBTX {
+	return requestDB{store: s, set: setReader}
 }
 
 // requestDB sends each query behind the role, and for a caller the settings that the row policies
@@ -75,14 +75,6 @@ const (
 	setCaller = "SELECT set_config('role', '" + roleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
 	setReader = "SELECT set_config('role', '" + roleWorker + "', true)"
 )
-
-func (c Caller) settings() []any {
-	sharing := "owner"
-	if c.Shared {
-		sharing = "tenant"
-	}
-	return []any{c.Tenant, c.Owner, sharing}
-}
 
 var errRequestsRead = errors.New("queries of requests only read")
 

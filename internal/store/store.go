@@ -8,17 +8,12 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -106,23 +101,8 @@ type Store struct {
 	readRoom *semaphore.Weighted
 
 	counters counters
+	sweeps   [sweepKinds]sweepCounter
 }
-
-// ErrUnusable says that the database cannot be used now, though the settings may be right: it is away, refuses the login, or has
-// another schema.
-var ErrUnusable = errors.New("the database cannot be used now")
-
-// unusable marks an error as ErrUnusable, and leaves its text.
-type unusable struct{ error }
-
-func (e unusable) Unwrap() error        { return e.error }
-func (e unusable) Is(target error) bool { return target == ErrUnusable }
-
-// badURL is the error of a URL that cannot be read.
-type badURL struct{ error }
-
-func (e badURL) Error() string { return "parse the database URL: " + e.error.Error() }
-func (e badURL) Unwrap() error { return e.error }
 
 // Open connects. It fails with ErrUnusable if the database cannot be reached, or with ErrLends, but does not look
 // at the schema.
@@ -153,29 +133,6 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// opened is the error of Open.
-func opened(err error) error {
-	var url badURL
-	if !errors.Is(err, ErrLends) && !errors.As(err, &url) {
-		err = unusable{err}
-	}
-	return fmt.Errorf("connect: %w", err)
-}
-
-// redact drops what a parse error quotes: the URL may hold a password. A file that the URL names, a
-// certificate say, is no secret.
-func redact(err error) error {
-	var pe *pgconn.ParseConfigError
-	if !errors.As(err, &pe) {
-		return err
-	}
-	var file *fs.PathError
-	if errors.As(err, &file) {
-		return file
-	}
-	return errors.New("not a PostgreSQL connection string")
-}
-
 // Close waits for the connections in use and closes them.
 func (s *Store) Close() {
 	for _, p := range s.pools() {
@@ -196,114 +153,3 @@ func (s *Store) detached(ctx context.Context) (context.Context, context.CancelFu
 	limit := s.cfg.AcquireTimeout + s.cfg.StatementTimeout
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errTimeout)
 }
-
-// lost reports whether err came from the connection and not from the statement: whether
-// the statement took effect is then unknown.
-func lost(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, pgx.ErrNoRows) {
-		return false
-	}
-	var e *a2a.Error
-	if errors.As(err, &e) {
-		return false
-	}
-	var ce *pgconn.ConnectError
-	if errors.As(err, &ce) {
-		return true // there was no connection, whatever PostgreSQL says why
-	}
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) {
-		switch pe.Code[:2] {
-		case "57": // operator intervention: shutdown, crash, terminated backend
-			return pe.Code != "57014"
-		case "08", "53": // connection, insufficient resources
-			return true
-		}
-		return pe.Code == "25P03" || pe.Code == "40P01" || pe.Code == "40001"
-	}
-	return true
-}
-
-// repeat is repeated for what reads, into variables of its caller. What writes uses repeated.
-func (s *Store) repeat(ctx context.Context, f func() error) error {
-	_, err := repeated(ctx, s, func(int) (struct{}, error) { return struct{}{}, f() })
-	return err
-}
-
-// repeated runs f again while the connection fails, for as long as a crashed PostgreSQL needs
-// to come back, but no longer than a caller should wait to be refused. It returns the value of the try that succeeded. f must
-// be safe to run twice; it is told which try it is, from 1.
-func repeated[T any](ctx context.Context, s *Store, f func(try int) (T, error)) (T, error) {
-	const tries = 8
-	end := time.Now().Add(s.cfg.ConnectTimeout)
-	var none T
-	wait := 20 * time.Millisecond
-	for try := 1; ; try++ {
-		v, err := f(try)
-		if err == nil {
-			return v, nil
-		}
-		if !lost(err) || try == tries || ctx.Err() != nil || time.Now().After(end) {
-			return none, unavailable(err)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return none, unavailable(err)
-		}
-		wait = min(2*wait, 500*time.Millisecond)
-	}
-}
-
-// unavailable gives an error of the connection, or of a PostgreSQL that is read-only for a
-// while, as in the middle of a failover, the code that callers may act on.
-func unavailable(err error) error {
-	if a2a.CodeOf(err) != a2a.CodeUnavailable && (lost(err) || isCode(err, "25006", "58")) {
-		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(err)
-	}
-	return err
-}
-
-func isCode(err error, codes ...string) bool {
-	var pe *pgconn.PgError
-	if !errors.As(err, &pe) {
-		return false
-	}
-	for _, c := range codes {
-		if pe.Code == c || len(c) == 2 && pe.Code[:2] == c {
-			return true
-		}
-	}
-	return false
-}
-
-// NewTaskID makes the id of a new task.
-func NewTaskID() a2a.ID { return a2a.ID(uuid.Must(uuid.NewV7())) }
-
-// NewUID makes a random uid for an event or a message.
-func NewUID() (id a2a.ID) {
-	rand.Read(id[:])
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	return id
-}
-
-func pgID(id a2a.ID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
-
-func pgIDs(ids []a2a.ID) []pgtype.UUID {
-	out := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		out[i] = pgID(id)
-	}
-	return out
-}
-
-func pgTime(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()} }
-
-func pgInterval(d time.Duration) pgtype.Interval {
-	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
-}
-
-// wireTime is how a stored time goes on the wire: UTC, whole milliseconds.
-func wireTime(t pgtype.Timestamptz) time.Time { return t.Time.UTC().Truncate(time.Millisecond) }

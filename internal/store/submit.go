@@ -17,13 +17,6 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Caller is whose data a method may touch.
-type Caller struct {
-	Tenant, Owner string
-	Shared        bool   // what others of the tenant own counts as the caller's
-	Actor         string // who this is to the audit log, "key <id>" say
-}
-
 // Submission is a client's message for an agent. Task is zero for a new task.
 type Submission struct {
 	Caller
@@ -224,7 +217,7 @@ func submitWith(ctx context.Context, tx *Tx, it *submission) error {
 	if it.Undecided {
 		head = 0 // there may be no task to tell of
 	}
-	return setPush(ctx, tx, it.Caller, it.Agent, it.id, it.Push, it.MaxPushes, 0, head, false)
+	return setPush(ctx, tx, pushSetting{Owner: it.Caller, Agent: it.Agent, Task: it.id, Webhook: it.Push, Limit: it.MaxPushes, Head: head})
 }
 
 func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
@@ -274,7 +267,7 @@ func findSubmitted(ctx context.Context, q *dbsqlc.Queries, items []*submission, 
 // replay answers a submission whose key is taken.
 func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
 	out, err := repeated(ctx, s, func(int) (Submitted, error) {
-		k, err := s.as(sub.Caller).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
+		k, err := dbsqlc.New(s.as(sub.Caller)).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
 		if err != nil {
 			return Submitted{}, err
 		}
@@ -333,7 +326,10 @@ func (s *Store) resumeIn(ctx context.Context, tx *Tx, sub *submission) (out Subm
 	}
 	state := a2a.State(t.State)
 	if sub.Push != nil {
-		if err := setPush(ctx, tx, Caller{Tenant: t.Tenant, Owner: t.Owner}, sub.Agent, sub.Task, sub.Push, sub.MaxPushes, t.LastSeq, t.LastSeq, false); err != nil {
+		if err := setPush(ctx, tx, pushSetting{
+			Owner: Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push, Limit: sub.MaxPushes,
+			From: t.LastSeq, Head: t.LastSeq,
+		}); err != nil {
 			return out, err
 		}
 	}

@@ -35,14 +35,16 @@ type sweepCounter struct {
 	at      atomic.Int64 // Unix nanoseconds
 }
 
-func (c *counters) swept(s Sweep, n int) {
-	c.sweeps[s].removed.Add(uint64(n))
-	c.sweeps[s].at.Store(time.Now().UnixNano())
+// CountSwept counts a step of a sweep that went through.
+func (s *Store) CountSwept(of Sweep, removed int) {
+	s.sweeps[of].removed.Add(uint64(removed))
+	s.sweeps[of].at.Store(time.Now().UnixNano())
 }
 
-func (c *counters) sweptBy(s Sweep) (out Swept) {
-	out.Removed = c.sweeps[s].removed.Load()
-	if at := c.sweeps[s].at.Load(); at != 0 {
+// Swept returns what a sweep of this process has done.
+func (s *Store) Swept(of Sweep) (out Swept) {
+	out.Removed = s.sweeps[of].removed.Load()
+	if at := s.sweeps[of].at.Load(); at != 0 {
 		out.At = time.Unix(0, at)
 	}
 	return out

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/dbsqlc"
 )
@@ -120,23 +118,4 @@ func (t *Timeline) readTries(ctx context.Context, q *dbsqlc.Queries, id a2a.ID) 
 		}})
 	}
 	return err
-}
-
-// CountPurge returns how many tasks Purge would remove now.
-func (s *Store) CountPurge(ctx context.Context, f PurgeFilter) (int64, error) {
-	if err := f.check(); err != nil {
-		return 0, err
-	}
-	var n int64
-	err := s.search(ctx, func(tx *Tx) (err error) {
-		q := dbsqlc.New(tx)
-		n, err = q.PurgeCount(ctx, dbsqlc.PurgeCountParams{
-			ID: pgtype.UUID{Bytes: f.Task, Valid: !f.Task.IsZero()}, Tenant: f.Tenant, Owner: f.Owner, ContextID: f.ContextID,
-		})
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count tasks: %w", unavailable(err))
-	}
-	return n, nil
 }

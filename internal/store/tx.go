@@ -179,3 +179,6 @@ func (tx *Tx) now(ctx context.Context) (time.Time, error) {
 func (tx *Tx) allow(ctx context.Context, limit time.Duration) error {
 	return dbsqlc.New(tx).StatementsMayTake(ctx, strconv.FormatInt(limit.Milliseconds(), 10))
 }
+
+// DBTX is what statements run on: a Tx, a pool, or a pool as a caller.
+type DBTX = dbsqlc.DBTX

@@ -1,0 +1,38 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/dbsqlc"
+	"github.com/a2ad/a2ad/internal/wake"
+	"github.com/jackc/pgx/v5"
+)
+
+// SetPush adds a webhook to a task of the caller, or replaces the one with its id: that one
+// goes on where it stands in the log. It delivers what comes after now. Errors for the
+// caller: CodeTaskNotFound, CodeInvalidParams (more than limit).
+func (s *Store) SetPush(ctx context.Context, c Caller, agent string, task a2a.ID, p NewPush, limit int) error {
+	push := &p
+	err := doInTx(ctx, s.work, func(tx *Tx) error {
+		q := dbsqlc.New(tx)
+		t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: pgID(task), Tenant: c.Tenant, Owner: c.Owner, Shared: c.Shared})
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && t.Agent != agent {
+			return a2a.ErrTaskNotFound
+		}
+		if err != nil {
+			return err
+		}
+		tx.Wake(wake.Webhooks)
+		return setPush(ctx, tx, pushSetting{
+			Owner: Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: agent, Task: task, Webhook: push, Limit: limit,
+			From: t.LastSeq, Head: t.LastSeq, Ended: a2a.State(t.State).Terminal(),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("set webhook: %w", unavailable(err))
+	}
+	return nil
+}
