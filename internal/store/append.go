@@ -51,7 +51,7 @@ type pendingBatch struct {
 }
 
 // appended is a batch that was written.
-type appended = dbsqlc.EventAppendRow
+type appended struct{ dbsqlc.EventAppendRow }
 
 type eventRow struct {
 	kind, state int16
@@ -156,27 +156,22 @@ func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error)
 	ctx, cancel := s.detached(ctx)
 	defer cancel()
 	return autocommit(ctx, s.work, func(tx *Tx) (*appended, error) {
-		out, err := findAppended(ctx, dbsqlc.New(tx), a)
-		if out != nil {
-			s.tellAppended(tx, a, out)
+		rows, err := dbsqlc.New(tx).EventsAfter(ctx, dbsqlc.EventsAfterParams{
+			TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows)),
+		})
+		if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
+			return nil, err
 		}
-		return out, err
+		last := rows[len(rows)-1]
+		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}}
+		if last.State != nil {
+			out.State = *last.State
+			asked := a.rows[len(a.rows)-1].state
+			out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
+		}
+		s.tellAppended(tx, a, out)
+		return out, nil
 	})
-}
-
-func findAppended(ctx context.Context, q *dbsqlc.Queries, a *pendingBatch) (*appended, error) {
-	rows, err := q.EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: pgID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows))})
-	if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
-		return nil, err
-	}
-	last := rows[len(rows)-1]
-	out := &appended{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}
-	if last.State != nil {
-		out.State = *last.State
-		asked := a.rows[len(a.rows)-1].state
-		out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
-	}
-	return out, nil
 }
 
 func encodeEvent(e a2a.Event) (eventRow, error) {
@@ -301,12 +296,14 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 		run = inTx[[]appended]
 	}
 	return run(ctx, s.work, func(tx *Tx) ([]appended, error) {
-		rows, err := dbsqlc.New(tx).EventAppend(ctx, p)
+		written, err := dbsqlc.New(tx).EventAppend(ctx, p)
 		if err != nil {
 			return nil, err
 		}
+		rows := make([]appended, len(written))
 		tx.After(func() { s.counters.appends.add(len(rows)) })
-		for i := range rows {
+		for i := range written {
+			rows[i] = appended{written[i]}
 			s.tellAppended(tx, items[rows[i].Pos-1], &rows[i])
 		}
 		if !whole {

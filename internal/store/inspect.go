@@ -129,8 +129,7 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	in := &Inspection{CannotBe: map[string]error{}, Settings: map[string]Setting{}}
-	q := dbsqlc.New(conn)
-	if err := in.readServer(ctx, q); err != nil {
+	if err := in.readServer(ctx, conn); err != nil {
 		return nil, err
 	}
 	if in.Version < 150000 {
@@ -138,12 +137,12 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 	}
 	for _, part := range []struct {
 		name string
-		read func(context.Context, *dbsqlc.Queries) error
+		read func(context.Context, *pgx.Conn) error
 	}{
 		{"collation", in.readCollation}, {"settings", in.readSettings}, {"roles", in.readRoles}, {"schema", in.readSchema},
 		{"sessions", in.readSessions}, {"what keeps dead rows", in.readHolders}, {"archive", in.readArchiver},
 	} {
-		if err := part.read(ctx, q); err != nil {
+		if err := part.read(ctx, conn); err != nil {
 			in.Unread = append(in.Unread, fmt.Errorf("%s: %w", part.name, err))
 		}
 	}
@@ -158,7 +157,8 @@ func Inspect(ctx context.Context, url string) (*Inspection, error) {
 	return in, nil
 }
 
-func (in *Inspection) readServer(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readServer(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	if _, err := q.InspectServer(ctx); err != nil { // prepares it; the next one is one round trip
 		return fmt.Errorf("look at the server: %w", err)
 	}
@@ -175,13 +175,15 @@ func (in *Inspection) readServer(ctx context.Context, q *dbsqlc.Queries) error {
 	return nil
 }
 
-func (in *Inspection) readCollation(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readCollation(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	r, err := q.InspectCollation(ctx)
 	in.Collation = Collation(r)
 	return err
 }
 
-func (in *Inspection) readSettings(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readSettings(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	rows, err := q.InspectSettings(ctx, InspectedSettings)
 	for _, r := range rows {
 		in.Settings[r.Name] = Setting{Value: r.Setting, Unit: r.Unit, Source: r.Source}
@@ -192,7 +194,8 @@ func (in *Inspection) readSettings(ctx context.Context, q *dbsqlc.Queries) error
 // OurRoles are those that the migrations make.
 var OurRoles = []string{"a2a_owner", roleApp, roleWorker, "a2a_audit"}
 
-func (in *Inspection) readRoles(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readRoles(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	rows, err := q.InspectRoles(ctx, OurRoles)
 	for _, r := range rows {
 		in.Roles = append(in.Roles, Role{Name: r.Name, Super: r.Super, BypassRLS: r.Bypass, CreatesRoles: r.CreatesRoles, Member: r.Member})
@@ -200,8 +203,9 @@ func (in *Inspection) readRoles(ctx context.Context, q *dbsqlc.Queries) error {
 	return err
 }
 
-func (in *Inspection) readSchema(ctx context.Context, q *dbsqlc.Queries) error {
-	have, err := q.SchemaVersion(ctx)
+func (in *Inspection) readSchema(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
+	have, err := schemaVersion(ctx, conn)
 	switch {
 	case isCode(err, "42P01"): // there is none
 	case err != nil:
@@ -211,7 +215,7 @@ func (in *Inspection) readSchema(ctx context.Context, q *dbsqlc.Queries) error {
 	if len(in.Roles) < len(OurRoles) || have == 0 {
 		return nil
 	}
-	if in.Floor, err = q.SchemaFloor(ctx); isCode(err, "42P01") || isCode(err, "42501") { // from before it, or not for this login: then the rights say so
+	if in.Floor, err = schemaFloor(ctx, conn); isCode(err, "42P01") || isCode(err, "42501") { // from before it, or not for this login: then the rights say so
 		err = nil
 	}
 	if err != nil {
@@ -231,21 +235,22 @@ func (in *Inspection) readSchema(ctx context.Context, q *dbsqlc.Queries) error {
 	return err
 }
 
-func (in *Inspection) readSessions(ctx context.Context, q *dbsqlc.Queries) (err error) {
+func (in *Inspection) readSessions(ctx context.Context, conn *pgx.Conn) (err error) {
+	q := dbsqlc.New(conn)
 	if in.Connections, err = q.InspectConnections(ctx); err != nil {
 		return err
 	}
-	sessions, err := q.Sessions(ctx)
+	list, err := sessions(ctx, conn)
 	if err != nil {
 		return err
 	}
-	in.Replicas = replicasOf(sessions)
-	in.Transactions = transactionsOf(sessions, time.Minute)
-	idle := slices.DeleteFunc(slices.Clone(sessions), func(s dbsqlc.SessionsRow) bool {
+	in.Replicas = replicasOf(list)
+	in.Transactions = transactionsOf(list, time.Minute)
+	idle := slices.DeleteFunc(slices.Clone(list), func(s session) bool {
 		return s.State != "idle in transaction" && s.State != "idle in transaction (aborted)" || s.StateMs < (10*time.Second).Milliseconds()
 	})
 	in.IdleInTx = transactionsOf(idle, 0)
-	for _, s := range sessions {
+	for _, s := range list {
 		if s.XminAge > manyDead && s.Pid != nil {
 			in.Holders = append(in.Holders, XminHolder{Kind: "session", Name: fmt.Sprintf("%s, process %d", s.Application, *s.Pid), Age: s.XminAge})
 		}
@@ -253,7 +258,8 @@ func (in *Inspection) readSessions(ctx context.Context, q *dbsqlc.Queries) (err 
 	return nil
 }
 
-func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readHolders(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	rows, err := q.InspectHolders(ctx)
 	for _, r := range rows {
 		if r.XminAge > manyDead {
@@ -264,7 +270,8 @@ func (in *Inspection) readHolders(ctx context.Context, q *dbsqlc.Queries) error 
 	return err
 }
 
-func (in *Inspection) readArchiver(ctx context.Context, q *dbsqlc.Queries) error {
+func (in *Inspection) readArchiver(ctx context.Context, conn *pgx.Conn) error {
+	q := dbsqlc.New(conn)
 	r, err := q.InspectArchiver(ctx)
 	in.Archiver = Archiver{Failing: r.Failing, Failures: r.Failures, WAL: r.Wal, Quiet: time.Duration(r.QuietMs) * time.Millisecond}
 	return err
@@ -302,7 +309,7 @@ func (in *Inspection) tryPooler(ctx context.Context, conn *pgx.Conn, connect fun
 	if err := dbsqlc.New(other).InspectNotify(ctx, inspectChannel); err != nil {
 		return err
 	}
-	have, err := dbsqlc.New(conn).InspectBackend(ctx)
+	have, err := backend(ctx, conn)
 	if err != nil {
 		return err
 	}

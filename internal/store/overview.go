@@ -205,10 +205,18 @@ var ofReplica = regexp.MustCompile(`^a2ad-(.+)-(api|worker|claim|listener)$`)
 // operatorReplica is the name under which the operator's own commands connect.
 const operatorReplica = "operator"
 
-func replicasOf(sessions []dbsqlc.SessionsRow) []ReplicaSeen {
+// session is a connection to the database.
+type session = dbsqlc.SessionsRow
+
+// sessions reads the connections to the database.
+func sessions(ctx context.Context, conn DBTX) ([]session, error) {
+	return dbsqlc.New(conn).Sessions(ctx)
+}
+
+func replicasOf(all []session) []ReplicaSeen {
 	var list []ReplicaSeen
 	at := make(map[string]int)
-	for _, s := range sessions {
+	for _, s := range all {
 		m := ofReplica.FindStringSubmatch(s.Application)
 		if m == nil || m[1] == operatorReplica {
 			continue
@@ -226,13 +234,13 @@ func replicasOf(sessions []dbsqlc.SessionsRow) []ReplicaSeen {
 }
 
 func (o *Overview) readSessions(ctx context.Context, q *dbsqlc.Queries) error {
-	sessions, err := q.Sessions(ctx)
+	list, err := q.Sessions(ctx)
 	if err != nil {
 		return err
 	}
-	o.Replicas = replicasOf(sessions)
-	o.Transactions = transactionsOf(sessions, time.Second)
-	for _, s := range sessions {
+	o.Replicas = replicasOf(list)
+	o.Transactions = transactionsOf(list, time.Second)
+	for _, s := range list {
 		if s.Hidden {
 			o.Hidden++
 		}
@@ -241,9 +249,9 @@ func (o *Overview) readSessions(ctx context.Context, q *dbsqlc.Queries) error {
 }
 
 // transactionsOf returns the transactions that are open for longer, the oldest first.
-func transactionsOf(sessions []dbsqlc.SessionsRow, longer time.Duration) []OpenTransaction {
+func transactionsOf(all []session, longer time.Duration) []OpenTransaction {
 	var list []OpenTransaction
-	for _, s := range sessions {
+	for _, s := range all {
 		t := OpenTransaction{Login: s.Login, Application: s.Application, State: s.State, For: time.Duration(s.TxMs) * time.Millisecond}
 		if s.Pid != nil {
 			t.PID = int(*s.Pid)

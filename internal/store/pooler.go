@@ -66,7 +66,7 @@ func refuseLender(ctx context.Context, url, application string, patience time.Du
 // it has to find out whom a cancel request is for. Whether it lends shows when another connection
 // is in a transaction: that one gets the process of the first, or the first gets a new one.
 func lends(ctx context.Context, conn *pgx.Conn, connect func() (*pgx.Conn, error)) (bool, error) {
-	first, err := dbsqlc.New(conn).InspectBackend(ctx)
+	first, err := backend(ctx, conn)
 	if err != nil || uint32(first.Pid) == conn.PgConn().PID() {
 		return false, err
 	}
@@ -93,10 +93,15 @@ func lentWhile(ctx context.Context, conn, other *pgx.Conn, pid int32) (bool, err
 		return false, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing hangs on it
-	held, err := dbsqlc.New(tx).InspectBackend(ctx)
+	held, err := backend(ctx, tx)
 	if err != nil {
 		return false, err
 	}
-	now, err := dbsqlc.New(conn).InspectBackend(ctx)
+	now, err := backend(ctx, conn)
 	return now.Pid != pid || held.Pid == pid, err
+}
+
+// backend reads which process of the server a connection has, and as which role.
+func backend(ctx context.Context, conn DBTX) (dbsqlc.InspectBackendRow, error) {
+	return dbsqlc.New(conn).InspectBackend(ctx)
 }

@@ -47,3 +47,13 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	}
 	return nil
 }
+
+// schemaVersion reads the version of the schema.
+func schemaVersion(ctx context.Context, conn DBTX) (int64, error) {
+	return dbsqlc.New(conn).SchemaVersion(ctx)
+}
+
+// schemaFloor reads the oldest schema whose servers still work.
+func schemaFloor(ctx context.Context, conn DBTX) (int64, error) {
+	return dbsqlc.New(conn).SchemaFloor(ctx)
+}

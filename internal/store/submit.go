@@ -232,36 +232,30 @@ func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
 // key is among them, or the statement was refused for another reason than that it had succeeded before.
 func (s *Store) submitted(ctx context.Context, items []*submission, slots []*taken) ([]made, error) {
 	return autocommit(ctx, s.work, func(tx *Tx) ([]made, error) {
-		list, err := findSubmitted(ctx, dbsqlc.New(tx), items, slots)
-		if err == nil {
-			s.tellMade(tx, items, list)
+		q := dbsqlc.New(tx)
+		list := make([]made, len(items))
+		for i, it := range items {
+			row, err := q.TaskOwner(ctx, pgID(it.id))
+			if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("look for a task that may have been made: %w", err)
+			}
+			list[i] = made{is: true, at: wireTime(row.CreatedAt)}
+			if slots[i] == nil {
+				continue
+			}
+			switch uid, err := q.EventUID(ctx, pgID(it.id), 2); {
+			case err == nil && uid.Bytes == slots[i].uid:
+				list[i].slot = slots[i]
+			case err != nil && !errors.Is(err, pgx.ErrNoRows):
+				return nil, err
+			}
 		}
-		return list, err
+		s.tellMade(tx, items, list)
+		return list, nil
 	})
-}
-
-func findSubmitted(ctx context.Context, q *dbsqlc.Queries, items []*submission, slots []*taken) ([]made, error) {
-	list := make([]made, len(items))
-	for i, it := range items {
-		row, err := q.TaskOwner(ctx, pgID(it.id))
-		if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("look for a task that may have been made: %w", err)
-		}
-		list[i] = made{is: true, at: wireTime(row.CreatedAt)}
-		if slots[i] == nil {
-			continue
-		}
-		switch uid, err := q.EventUID(ctx, pgID(it.id), 2); {
-		case err == nil && uid.Bytes == slots[i].uid:
-			list[i].slot = slots[i]
-		case err != nil && !errors.Is(err, pgx.ErrNoRows):
-			return nil, err
-		}
-	}
-	return list, nil
 }
 
 // replay answers a submission whose key is taken.
