@@ -115,7 +115,7 @@ func doInTx(ctx context.Context, pool *pool, f func(tx *Tx) error) error {
 
 // autocommit runs f, whose only writing statement commits itself, and then its effects. Without an error the statement
 // was acknowledged, and so was its commit.
-func autocommit[T any](ctx context.Context, pool *pool, f func(tx *Tx) (T, error)) (T, error) {
+func autocommit[T any](_ context.Context, pool *pool, f func(tx *Tx) (T, error)) (T, error) {
 	tx := &Tx{DBTX: pool, pool: pool}
 	v, err := f(tx)
 	if err != nil {
