@@ -203,7 +203,7 @@ func TestDecisions(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest := string(data)
-		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n", "\n## What would make us reverse it\n"} {
+		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n", "\n## What would reverse it\n"} {
 			_, after, found := strings.Cut(rest, part)
 			if !found {
 				t.Errorf("%s has no %q, or not at its place", name, strings.TrimSpace(part))
