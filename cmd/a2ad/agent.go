@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	osexec "os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -63,7 +62,7 @@ func (c *AgentCheckCmd) Run(app *App) error {
 			lines = append(lines, checkedLine{Path: fault.Path, Line: fault.Line, Level: "fault", Agent: f.Agent.Name, Text: fault.Text})
 		}
 		if len(f.Faults) == 0 {
-			f.Warnings = append(f.Warnings, app.missing(f)...)
+			f.Warnings = append(f.Warnings, agents.Missing(f, config.ReadEnviron(app.Environ).Lookup)...)
 		}
 		for _, w := range f.Warnings {
 			lines = append(lines, checkedLine{Path: w.Path, Line: w.Line, Level: "warning", Agent: f.Agent.Name, Text: w.Text})
@@ -132,51 +131,4 @@ func sourceLines(path string) []string {
 		}
 	}
 	return lines
-}
-
-// missing returns what an agent needs that this machine does not have.
-func (app *App) missing(f agents.File) (warnings []agents.Fault) {
-	warn := func(format string, args ...any) {
-		warnings = append(warnings, agents.Fault{Path: f.Path, Text: fmt.Sprintf(format, args...)})
-	}
-	var remote agents.Remote
-	switch spec := f.Executor.(type) {
-	case agents.Exec:
-		program := spec.Command[0]
-		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-			program = filepath.Join(spec.Dir, program)
-		}
-		if _, err := osexec.LookPath(program); err != nil {
-			warn("there is no program %s here that can be run; install it, or give the path of another", spec.Command[0])
-		}
-		if info, err := os.Stat(spec.Dir); err != nil || !info.IsDir() {
-			warn("there is no directory %s here; make it", spec.Dir)
-		}
-		return warnings
-	case agents.HTTP:
-		remote = spec.Remote
-	case agents.A2A:
-		remote = spec.Remote
-	default:
-		return nil
-	}
-	for _, name := range remote.Variables() {
-		if v, ok := app.lookupEnv(name); !ok || v == "" {
-			warn("the variable %s is not set here; set it where the server runs", name)
-		}
-	}
-	if _, err := remote.TLSConfig(); err != nil {
-		warn("%s", err)
-	}
-	return warnings
-}
-
-// lookupEnv looks into the environment of the process, without what is secret of the server's own.
-func (app *App) lookupEnv(name string) (string, bool) {
-	for _, kv := range app.Environ {
-		if value, ok := strings.CutPrefix(kv, name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
 }

@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/push"
-	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
@@ -128,22 +123,4 @@ func (r *replica) pushRules() engine.PushRules {
 		},
 		SealURL: func(row a2a.ID, url string) (string, []byte, error) { return push.SealURL(r.cfg.Keys, row, url) },
 	}
-}
-
-// devKeys returns the key ring of dev, which it makes the first time.
-func devKeys(dir string) (seal.Ring, error) {
-	path := filepath.Join(dir, "keys")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		text = []byte(seal.Generate("dev") + "\n")
-		err = os.WriteFile(path, text, 0o600)
-	}
-	if err != nil {
-		return seal.Ring{}, fmt.Errorf("keys of dev: %w", err)
-	}
-	ring, err := seal.Parse(strings.TrimSpace(string(text)))
-	if err != nil {
-		return seal.Ring{}, fmt.Errorf("keys of dev in %s: %w", path, err)
-	}
-	return ring, nil
 }

@@ -96,7 +96,7 @@ func runDev(ctx context.Context, app *App, cfg config.Config) (err error) {
 		return fmt.Errorf("A2AD_DATA_DIR: %w", err)
 	}
 	if cfg.Keys.Empty() {
-		if cfg.Keys, err = devKeys(cfg.DataDir); err != nil {
+		if cfg.Keys, err = config.DevKeys(cfg.DataDir); err != nil {
 			return err
 		}
 	}

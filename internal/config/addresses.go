@@ -83,8 +83,8 @@ func (l Listen) Loopback() bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// anyPort reports whether the system chooses the port.
-func (l Listen) anyPort() bool { return strings.HasSuffix(string(l), ":0") }
+// AnyPort reports whether the system chooses the port.
+func (l Listen) AnyPort() bool { return strings.HasSuffix(string(l), ":0") }
 
 // Dial returns the address at which this machine can connect to the listener.
 func (l Listen) Dial() string {

@@ -23,6 +23,12 @@ func ReadEnviron(environ []string) Environ {
 	return env
 }
 
+// Lookup has the form of os.LookupEnv.
+func (env Environ) Lookup(name string) (string, bool) {
+	value, ok := env[name]
+	return value, ok
+}
+
 // everySetting lists the settings of all commands.
 func everySetting() []Setting {
 	return append(SettingsOf(&Config{}, false), SettingsOf(&ClientGroup{}, false)...)

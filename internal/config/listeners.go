@@ -28,12 +28,12 @@ func (l *Listeners) check() (f faults) {
 	if l.Listen == "" {
 		f.add("A2AD_LISTEN", "the API cannot be off")
 	}
-	if l.Listen == l.AdminListen && !l.Listen.anyPort() {
+	if l.Listen == l.AdminListen && !l.Listen.AnyPort() {
 		f.add("A2AD_ADMIN_LISTEN", "is the address of the API too: choose another port")
 	}
 	own := l.GRPCListen.Own()
 	switch {
-	case own == "" || own.anyPort():
+	case own == "" || own.AnyPort():
 	case own == l.Listen:
 		f.add("A2AD_GRPC_LISTEN",
 			"is the address of the API too: write same to serve gRPC on that port, or choose another one")

@@ -1,0 +1,132 @@
+package doctor
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+func TestSecretsNeedTheirKeys(t *testing.T) {
+	t.Parallel()
+	const webhook = "019a9d40-0000-7000-8000-0000000000a1"
+	ring := func(text string) seal.Ring {
+		r, err := seal.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first, second, other := seal.Generate("k1"), seal.Generate("k2"), seal.Generate("k1")
+	sample, err := ring(first).Seal([]byte("x"), seal.Place{Table: "push_configs", Row: webhook, Column: "token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := []store.Sealed{{KeyID: "k1", Secrets: 3, Place: "token", Name: webhook, Sample: sample}}
+	for name, tc := range map[string]struct {
+		ring   seal.Ring
+		sealed []store.Sealed
+		want   string
+	}{
+		"fine": {ring(first), sealed, LevelOK}, "older": {ring(second + "," + first), sealed, LevelNote}, "gone": {ring(second), sealed, LevelFault},
+		"another under its id": {ring(other), sealed, LevelFault}, "none": {seal.Ring{}, sealed, LevelFault}, "none and nothing sealed": {seal.Ring{}, nil, LevelNote},
+	} {
+		var f Findings
+		checkSecrets(tc.ring, tc.sealed, &f)
+		if len(f) != 1 || f[0].Level != tc.want {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	// The database of dev goes with the keys of dev.
+	dir := t.TempDir()
+	if _, err := config.DevKeys(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		url  string
+		dev  bool
+		keys int
+	}{{"", false, 1}, {"postgres://db/a2ad", false, 0}, {"postgres://db/a2ad", true, 1}} {
+		d := Doctor{Dev: tc.dev}
+		d.Config.DataDir, d.Config.DatabaseURL = dir, config.NewSecret(tc.url)
+		if got, err := d.ring(); err != nil || len(got.IDs()) != tc.keys {
+			t.Errorf("%+v: keys %v, %v", tc, got.IDs(), err)
+		}
+	}
+}
+
+// TestInspect covers what no test can plant: a pooler, clocks, old sessions.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*store.Inspection)
+		want   string
+	}{
+		"old version":   {func(in *store.Inspection) { in.Version = 140000 }, "fault version"},
+		"no fsync":      {func(in *store.Inspection) { in.Settings["fsync"] = store.Setting{Value: "off"} }, "fault durability"},
+		"no vacuum":     {func(in *store.Inspection) { in.Settings["autovacuum"] = store.Setting{Value: "off"} }, "fault autovacuum"},
+		"standby":       {func(in *store.Inspection) { in.Standby = true }, "fault standby"},
+		"encoding":      {func(in *store.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
+		"collation":     {func(in *store.Inspection) { in.Collation = store.Collation{Name: "C", Made: "1", Actual: "2"} }, "warning collation"},
+		"clock":         {func(in *store.Inspection) { in.ClockAhead = -5 * time.Second }, "warning clock"},
+		"clock far off": {func(in *store.Inspection) { in.ClockAhead = time.Hour }, "fault clock"},
+		"slow network":  {func(in *store.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second }, "ok clock"},
+		"shared":        {func(in *store.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
+		"role lost":     {func(in *store.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
+		"wakes lost":    {func(in *store.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
+		"wraparound":    {func(in *store.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},
+		"idle":          {func(in *store.Inspection) { in.IdleInTx = []store.OpenTransaction{{PID: 1, For: time.Minute}} }, "warning sessions"},
+		"old":           {func(in *store.Inspection) { in.Transactions = []store.OpenTransaction{{PID: 1, For: time.Hour}} }, "warning sessions"},
+		"slot": {func(in *store.Inspection) {
+			in.Holders = []store.XminHolder{{Kind: "replication slot", Name: "s", Age: 1e6}}
+		}, "warning dead rows"},
+		"bloat":         {func(in *store.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
+		"broken index":  {func(in *store.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
+		"many replicas": {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 4) }, "warning connections"},
+		"too many":      {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 50) }, "fault connections"},
+		"role missing":  {func(in *store.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
+		"archive": {func(in *store.Inspection) {
+			in.Archiver = store.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
+		}, "warning archive"},
+		"local standbys": {func(in *store.Inspection) {
+			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = store.Setting{Value: "local"}, store.Setting{Value: "s"}
+		}, "warning durability"},
+	} {
+		d := &Doctor{Config: config.Config{Pool: config.Pool{DBPool: 16}}}
+		in := goodInspection()
+		d.inspect(in)
+		for _, x := range d.Findings {
+			if x.Level == LevelWarning || x.Level == LevelFault {
+				t.Fatalf("a good database: %+v", x)
+			}
+		}
+		tc.change(in)
+		d.Findings = nil
+		d.inspect(in)
+		if !slices.ContainsFunc(d.Findings, func(x Finding) bool { return x.Level+" "+x.Check == tc.want && x.Text != "" }) {
+			t.Errorf("%s: no %s in %+v", name, tc.want, d.Findings)
+		}
+	}
+}
+
+func goodInspection() *store.Inspection {
+	in := &store.Inspection{
+		Version: 160004, VersionText: "16.4", Database: "a2ad", Login: "a2ad", SeesAll: true, Encoding: "UTF8", LoginLimit: -1, DatabaseLimit: -1,
+		RoundTrip: 1_200_000, Collation: store.Collation{Name: "C"}, Settings: map[string]store.Setting{}, CannotBe: map[string]error{}, Schema: store.SchemaVersion(), Connections: 19,
+		Tables:   []store.TableRights{{Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true, WorkerReads: true, WorkerAdds: true}},
+		Replicas: []store.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true}},
+	}
+	for name, v := range map[string]string{
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "default_transaction_isolation": "read committed",
+		"default_transaction_read_only": "off", "row_security": "on", "max_connections": "100", "superuser_reserved_connections": "3", "idle_in_transaction_session_timeout": "60000",
+	} {
+		in.Settings[name] = store.Setting{Value: v, Source: "default"}
+	}
+	for _, name := range store.OurRoles {
+		in.Roles = append(in.Roles, store.Role{Name: name, Member: true, BypassRLS: name == "a2a_worker"})
+	}
+	return in
+}
