@@ -1,8 +1,8 @@
-// Package attempt is what all attempts at a task have in common, whoever makes them: which
-// events may be stored, how much a task may grow, and what becomes of it when an attempt fails.
+// Package attempt has the rules that all attempts at a task share: which events may be stored, how much a task may
+// grow, and what happens to the task when an attempt fails.
 //
-// The worker of this process and workers far away go by the same rules because they are here.
-// It knows leases and events; it knows neither executors nor HTTP, and it starts nothing.
+// The worker of this process and the API of remote workers use it, so that the same rules apply to both. It knows
+// leases and events. It knows neither executors nor HTTP, and it starts no goroutines.
 package attempt
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Bounds is how much a task may grow. Zero means no limit.
+// Bounds limits the growth of a task. Zero means no limit.
 type Bounds struct {
 	Bytes     int64
 	Events    int64
 	Artifacts int
 }
 
-// Admit refuses what would make the task too large. The event that ends a turn is always
-// taken: without it a task at its limit could not end.
+// Admit refuses events that would make the task too large. The limit of events does not apply to the event that ends a
+// turn: without it a task at its limit could not end.
 func (b Bounds) Admit(l *store.Lease, events, bytes int, ends bool) error {
 	if b.Events > 0 && l.LastSeq+int64(events) > b.Events && !ends {
 		return fmt.Errorf("the task would have more than %d events", b.Events)
@@ -35,7 +35,7 @@ func (b Bounds) Admit(l *store.Lease, events, bytes int, ends bool) error {
 	return nil
 }
 
-// TooMany refuses one more artifact than a task may have.
+// TooMany refuses more artifacts than a task may have.
 func (b Bounds) TooMany(artifacts int) error {
 	if b.Artifacts > 0 && artifacts > b.Artifacts {
 		return fmt.Errorf("the task would have more than %d artifacts", b.Artifacts)
@@ -46,19 +46,18 @@ func (b Bounds) TooMany(artifacts int) error {
 // Failure is why an attempt did not end its turn.
 type Failure struct {
 	Text  string        // for the record of attempts and the client
-	Final bool          // another attempt would be no use
+	Final bool          // another attempt would not help
 	Delay time.Duration // before the next attempt; 0: by the agent's backoff
 }
 
-// Ended is what became of the task.
+// Ended is what happened to the task.
 type Ended struct {
-	Failed bool          // for good
-	Again  time.Duration // else: when it is available again
+	Failed bool          // the task has failed
+	Again  time.Duration // otherwise: when it can be claimed again
 }
 
-// Fail settles a failed attempt: the task is given back for another one while attempts are
-// left, unless that would be no use, and fails else. It returns store.ErrLeaseLost, and has
-// changed nothing, if the lease is no longer held.
+// Fail records a failed attempt. The task is released for another attempt if one is left and would help; otherwise it
+// fails. If the lease is lost, Fail changes nothing and returns store.ErrLeaseLost.
 func Fail(ctx context.Context, s *store.Store, l *store.Lease, limits a2a.Limits, f Failure) (Ended, error) {
 	f.Text = Text(f.Text)
 	if !f.Final && l.Attempt < limits.MaxAttempts {
@@ -80,7 +79,7 @@ func Fail(ctx context.Context, s *store.Store, l *store.Lease, limits a2a.Limits
 
 const maxText = 1 << 10
 
-// Text makes what a program says of its failure fit for the record.
+// Text makes a program's description of its failure fit for the record.
 func Text(s string) string {
 	s = CleanText(s)
 	if len(s) > maxText {
@@ -89,7 +88,7 @@ func Text(s string) string {
 	return s
 }
 
-// CleanText makes text of a program fit to be stored: valid UTF-8 without NUL.
+// CleanText makes a program's text fit to be stored: valid UTF-8 without NUL.
 func CleanText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

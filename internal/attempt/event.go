@@ -19,12 +19,12 @@ const (
 	maxCheckpoint = 1 << 20
 )
 
-// ErrReply refuses a message by itself of an agent that is not marked for it.
+// ErrReply refuses a message by itself from an agent without direct_reply.
 var ErrReply = errors.New("a message by itself: report a status with it, or set direct_reply")
 
-// Prepare checks an event and returns a copy of it, with what an agent may leave out: the
-// event is the agent's, which may use it again at the same time. bytes is about how large it
-// is. The error says what is wrong with the event; nothing of it may then be used.
+// Prepare checks an event and returns a copy, completed with what an agent may omit. It must be a copy because the
+// agent may reuse its event at the same time. bytes is the approximate size. The error says what is wrong with the
+// event; then no part of it may be used.
 func Prepare(e a2a.Event) (prepared a2a.Event, bytes int, err error) {
 	switch e := e.(type) {
 	case *a2a.Checkpoint:
@@ -75,7 +75,7 @@ func copyStatus(u a2a.StatusUpdate) (a2a.Event, int, error) {
 	return &u, n + len(u.Metadata), err
 }
 
-// PrepareReply is Prepare for a message by itself, of an agent that may reply directly.
+// PrepareReply is Prepare for a message by itself, from an agent with direct_reply.
 func PrepareReply(reply *a2a.Message) (_ *a2a.Message, bytes int, err error) {
 	if reply == nil {
 		return nil, 0, errors.New("a message without content")

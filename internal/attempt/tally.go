@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Outcomes of runs, as the log line of a run and the metrics have them.
+// Outcomes of runs, as in the log line of a run and in the metrics.
 var (
-	// RemoteOutcomes are those that a remote worker reports. Its runs that were canceled or lost end without a report.
+	// RemoteOutcomes are the outcomes that a remote worker reports. Its runs that were canceled or lost end without a
+	// report.
 	RemoteOutcomes = []string{"finished", "failed", "retry", "released"}
 	LocalOutcomes  = append(RemoteOutcomes[:4:4], "canceled", "lost")
 )
@@ -21,8 +22,8 @@ type Tally struct {
 	ends map[End]int64 // guarded by mu
 }
 
-// Serve makes the tally show an agent with zeros, so that the first run of a kind is an increase
-// and not a new series. Counts that are there stay.
+// Serve makes the tally show an agent with zeros, so that the first run of a kind is an increase and not a new series.
+// Existing counts stay.
 func (t *Tally) Serve(agent string, outcomes []string) {
 	for _, outcome := range outcomes {
 		t.add(End{agent, outcome}, 0)
@@ -41,7 +42,7 @@ func (t *Tally) add(e End, n int64) {
 	t.ends[e] += n
 }
 
-// All returns the counts since the start. The map is the caller's.
+// All returns a copy of the counts since the start.
 func (t *Tally) All() map[End]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

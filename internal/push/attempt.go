@@ -135,8 +135,8 @@ func (r *Request) authorization(u *url.URL, now time.Time) (string, error) {
 	return "", nil
 }
 
-// newRequest makes the request with its headers. A value that no header may have is an error here, because the transport
-// would find it too, and quote it.
+// newRequest makes the request with its headers. A value that no header may have is an error here, because the
+// transport would find it too, and quote it.
 func (c *Client) newRequest(
 	ctx context.Context, r *Request, u *url.URL, now time.Time, authorization string,
 ) (*http.Request, error) {

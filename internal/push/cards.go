@@ -15,20 +15,21 @@ type cardSigner struct {
 }
 
 func newCardSigner(issuer string, k Key) (*cardSigner, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: k.private(), KeyID: k.ID}},
-		(&jose.SignerOptions{}).WithType("JOSE").WithHeader("jku", issuer+"/.well-known/jwks.json"))
+	key := jose.JSONWebKey{Key: k.private(), KeyID: k.ID}
+	options := (&jose.SignerOptions{}).WithType("JOSE").WithHeader("jku", issuer+"/.well-known/jwks.json")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options)
 	if err != nil {
 		return nil, fmt.Errorf("make signer of cards: %w", err)
 	}
 	return &cardSigner{k.ID, signer}, nil
 }
 
-// Format keeps the key out of whatever prints it.
+// Format keeps the key out of printed text.
 func (c *cardSigner) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-var errNoKeys = errors.New("there is no key to sign cards with")
+var errNoKeys = errors.New("no key to sign agent cards with")
 
-// CardKey returns the id of the key that signs cards now, or "".
+// CardKey returns the id of the key that signs agent cards now, or "".
 func (k *Keys) CardKey() string {
 	if c := k.current.Load().cards; c != nil {
 		return c.id
@@ -36,7 +37,8 @@ func (k *Keys) CardKey() string {
 	return ""
 }
 
-// SignCard signs the canonical bytes of a card, and says by which key. The same bytes and key give the same signature on every replica.
+// SignCard signs the canonical bytes of an agent card, and returns the id of the key. The same bytes and key give the
+// same signature on every replica.
 func (k *Keys) SignCard(canonical []byte) (key, protected, signature string, err error) {
 	c := k.current.Load().cards
 	if c == nil {

@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// ClientConfig says how requests to receivers are made. The zero value works: it has the
-// limits of docs/configuration.md and permits https to public addresses.
+// ClientConfig says how requests to receivers are made. The zero value works: it has the limits of
+// docs/configuration.md and permits https to public addresses.
 type ClientConfig struct {
 	Policy Policy
-	// UserAgent names us to receivers.
+	// UserAgent is the name of this server for receivers.
 	UserAgent string
 
 	Timeout       time.Duration // of a whole attempt; 0 means 15 s
-	DialTimeout   time.Duration // of a connection, with the resolving of its name; 0 means 5 s
+	DialTimeout   time.Duration // of connecting, including name resolution; 0 means 5 s
 	TLSTimeout    time.Duration // of a handshake; 0 means 5 s
 	HeaderTimeout time.Duration // from the request's last byte to the answer's header; 0 means 10 s
 
-	// ConnsPerHost bounds the connections to one host; it should not be less than the
-	// deliveries at once to one destination. 0 means 8.
+	// ConnsPerHost bounds the connections to one host; it should be at least the number of deliveries at once to one
+	// destination. 0 means 8.
 	ConnsPerHost int
-	ReadAnswer   int // bytes read of an answer; 0 means 16 KiB
+	ReadAnswer   int // bytes read from an answer; 0 means 16 KiB
 	KeepAnswer   int // bytes kept of an answer; 0 means 4 KiB
 
-	// Proxy takes all requests if it is set. Then the Policy sees URLs only, never the
-	// addresses they lead to: the proxy must refuse those itself.
+	// Proxy, if set, receives all requests. Then the Policy sees only URLs and never their addresses: the proxy must
+	// refuse addresses itself.
 	Proxy *url.URL
 
-	RootCAs  *x509.CertPool   // nil: those of the system
-	Resolver *net.Resolver    // nil: Go's own, which takes no number for an address
-	Now      func() time.Time // nil: time.Now; what webhook-timestamp and tokens say
+	RootCAs  *x509.CertPool   // nil: the roots of the system
+	Resolver *net.Resolver    // nil: Go's own, which does not read a number as an address
+	Now      func() time.Time // for webhook-timestamp and tokens; nil: time.Now
 }
 
 const (
 	maxAnswerHeader = 16 << 10
 	idleConns       = 512
-	// idleTimeout is shorter than that of common servers (5 s in Node and uvicorn): a request
-	// on a connection that the other end closes at that moment would count as a failure.
+	// idleTimeout is shorter than in common servers (5 s in Node and uvicorn): a request on a connection that the other
+	// end closes at that moment would count as a failure.
 	idleTimeout = 4 * time.Second
 )
 
@@ -78,12 +78,11 @@ func orDefault[T comparable](v *T, def T) {
 
 func newTransport(cfg *ClientConfig) *http.Transport {
 	guarded := &guardedDialer{policy: cfg.Policy, dialer: net.Dialer{Timeout: cfg.DialTimeout, Resolver: cfg.Resolver}}
-	// HTTP/1.1 alone: one request has one connection, so that an attempt that ends takes no
-	// other one with it.
+	// Only HTTP/1.1: each request has a connection of its own, so the end of one attempt does not end another.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	t := &http.Transport{
-		Proxy:                  nil, // not the environment's: a proxy would be the only address the guard sees
+		Proxy:                  nil, // not from the environment: the guard would only see the proxy's address
 		DialContext:            fenced(guarded.DialContext),
 		Protocols:              &protocols,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs},
@@ -94,7 +93,7 @@ func newTransport(cfg *ClientConfig) *http.Transport {
 		MaxIdleConnsPerHost:    cfg.ConnsPerHost,
 		MaxIdleConns:           idleConns,
 		IdleConnTimeout:        idleTimeout,
-		DisableCompression:     true, // the answer is kept as it came, and is no gzip bomb
+		DisableCompression:     true, // the answer is kept unchanged, and cannot be a gzip bomb
 	}
 	if cfg.Proxy != nil {
 		t.Proxy = http.ProxyURL(cfg.Proxy)

@@ -8,24 +8,23 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Limits bound what a client may say about a webhook. Where a field is 0 the default holds.
+// Limits bound the configuration of a webhook. If a field is 0, its default applies.
 type Limits struct {
 	URL     int // bytes; DefaultMaxURL
 	Secret  int // bytes of the token, and of the credentials; DefaultMaxSecret
 	Schemes int // DefaultMaxSchemes
 }
 
-// What Limits are where they are not set.
+// The defaults of Limits.
 const (
 	DefaultMaxSecret  = 4 << 10
 	DefaultMaxSchemes = 8
 	maxScheme         = 64
 )
 
-// CheckConfig checks a webhook as its client describes it: whether its URL may be called,
-// and whether what is to be sent with it fits into headers. It returns an *a2a.Error with
-// CodeInvalidParams that blames a field and repeats no secret. It resolves no names; that
-// there are keys to seal secrets with, and how many webhooks a task has, is for others.
+// CheckConfig checks the configuration of a webhook: whether its URL may be called, and whether its values are valid
+// in headers. It returns an *a2a.Error with CodeInvalidParams that names a field and repeats no secret. It resolves
+// no names. The caller checks that there are keys to encrypt secrets with, and how many webhooks a task has.
 func CheckConfig(c *a2a.PushConfig, policy Policy, limits Limits) error {
 	orDefault(&limits.URL, DefaultMaxURL)
 	orDefault(&limits.Secret, DefaultMaxSecret)
@@ -51,7 +50,8 @@ func CheckConfig(c *a2a.PushConfig, policy Policy, limits Limits) error {
 	}
 	for _, s := range c.Schemes {
 		if len(s) > maxScheme || !httpguts.ValidHeaderFieldName(s) { // both are an HTTP token
-			return a2a.InvalidParams("authentication.schemes", "must be names of HTTP authentication schemes, like Bearer")
+			return a2a.InvalidParams("authentication.schemes",
+				"must be names of HTTP authentication schemes, like Bearer")
 		}
 	}
 	if c.Credentials != "" && len(c.Schemes) == 0 {
@@ -60,13 +60,13 @@ func CheckConfig(c *a2a.PushConfig, policy Policy, limits Limits) error {
 	return nil
 }
 
-// checkSecret checks what goes into a header. Spaces at its ends would be lost there.
+// checkSecret checks the value of a header. Spaces at its ends would be lost.
 func checkSecret(field, text string, limit int) error {
 	switch {
 	case len(text) > limit:
 		return a2a.InvalidParams(field, "longer than %d bytes", limit)
 	case !httpguts.ValidHeaderFieldValue(text):
-		return a2a.InvalidParams(field, "must not hold control characters: it is sent in an HTTP header")
+		return a2a.InvalidParams(field, "must not contain control characters: it is sent in an HTTP header")
 	case text != strings.Trim(text, " \t"):
 		return a2a.InvalidParams(field, "must not begin or end with a space: it is sent in an HTTP header")
 	}

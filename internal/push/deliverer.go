@@ -32,7 +32,7 @@ type DelivererConfig struct {
 	Client    *Client
 	Keys      *Keys
 	Ring      seal.Ring
-	Lease     time.Duration // how long a webhook stays leased after its process died; renewed while a request takes longer
+	Lease     time.Duration // of a webhook; renewed during a request, so it bounds the wait after a process died
 	Schedule  Schedule
 	Breaker   store.Breaker
 	Render    map[int16]Render // by a2a.PushV03 and the like

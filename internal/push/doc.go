@@ -1,5 +1,5 @@
-// Package push delivers webhooks: it follows the logs of tasks with one cursor per webhook, and sends new states by POST,
-// in order, until the receiver accepts them.
+// Package push delivers webhooks: it follows the logs of tasks with one cursor per webhook, and sends new states by
+// POST, in order, until the receiver accepts them.
 //
 // It promises at least one delivery of everything that a webhook covers, with the same bytes and the same id on every
 // retry. No request goes to an address that its Policy does not permit, whatever the names of a URL resolve to. The

@@ -18,20 +18,19 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// tokenLife is how long a receiver may take a token of ours for fresh.
+// tokenLife is how long a token is valid.
 const tokenLife = 5 * time.Minute
 
-// Key is a signing key of this server, for tokens and v1a signatures. Its id is the RFC
-// 7638 thumbprint of its public half: it follows from the key and need not be stored. It
-// prints as its id; the function keeps it from fmt in unexported fields, where fmt calls no
-// methods.
+// Key is a signing key of this server, for tokens and v1a signatures. Its id is the RFC 7638 thumbprint of its public
+// half, so the id follows from the key and need not be stored. It prints as its id. The key is in a function because
+// fmt prints unexported fields without calling their methods.
 type Key struct {
 	ID        string
 	CreatedAt time.Time // by the database's clock
 	private   func() ed25519.PrivateKey
 }
 
-// storedKey is a Key as it is sealed and kept.
+// storedKey is a Key as it is encrypted and stored.
 type storedKey struct {
 	Algorithm string `json:"alg"`
 	Seed      []byte `json:"seed"`
@@ -41,7 +40,7 @@ const algorithm = string(jose.EdDSA)
 
 var errBadKey = errors.New("not a signing key of this server")
 
-// NewKey makes a key in the form that is to be sealed and stored.
+// NewKey makes a key, in the form that the caller encrypts and stores.
 func NewKey() ([]byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -66,22 +65,22 @@ func ParseKey(stored []byte, createdAt time.Time) (Key, error) {
 	return k, nil
 }
 
-// Private returns what signs, for NewSigner.
+// Private returns the private key, for NewSigner.
 func (k Key) Private() ed25519.PrivateKey { return k.private() }
 
-// Public returns what verifies, for FormatPublicKey.
+// Public returns the public key, for FormatPublicKey.
 func (k Key) Public() ed25519.PublicKey { return k.private().Public().(ed25519.PublicKey) }
 
-// Format keeps the key out of whatever prints it.
+// Format keeps the key out of printed text.
 func (k Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, "key "+k.ID) }
 
-// jwk is the public half as it is published.
+// jwk is the public half in its published form.
 func (k Key) jwk() *jose.JSONWebKey {
 	return &jose.JSONWebKey{Key: k.Public(), KeyID: k.ID, Algorithm: algorithm, Use: "sig"}
 }
 
-// JWKS is the key set with the public halves of keys, for /.well-known/jwks.json. The same
-// keys give the same bytes, in whatever order they come.
+// JWKS returns the key set with the public halves of keys, for /.well-known/jwks.json. The same keys give the same
+// bytes, in any order.
 func JWKS(keys []Key) ([]byte, error) {
 	set := struct {
 		Keys []*jose.JSONWebKey `json:"keys"`
@@ -99,38 +98,39 @@ func JWKS(keys []Key) ([]byte, error) {
 // sortKeys returns keys oldest first.
 func sortKeys(keys []Key) []Key {
 	keys = slices.Clone(keys)
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
 	return keys
 }
 
-// Rotation says how long signing keys serve. The zero value works.
+// Rotation says how long signing keys are used. The zero value works.
 type Rotation struct {
-	// Every is how long a key signs; 0 means 30 days. It waits as long before that, published
-	// beside the one that signs, and so at least MinPublished.
+	// Every is how long a key signs; 0 means 30 days. Before that the key is published for as long, next to the one
+	// that signs, and so for at least MinPublished.
 	Every time.Duration
-	// Keep is how long a key that was replaced stays published; at least MinPublished.
+	// Keep is how long a key stays published after it was replaced; at least MinPublished.
 	Keep time.Duration
 }
 
-// MinPublished is how long, at least, a key is published before it signs and after it
-// signed: receivers keep key sets for a day.
+// MinPublished is how long a key is at least published before it signs, and after it signed: receivers cache key sets
+// for a day.
 const MinPublished = 24 * time.Hour
 
 const defaultRotation = 30 * 24 * time.Hour
 
-// Plan is what the signing keys of a server are to do at one moment.
+// Plan says what happens with the signing keys of a server at one moment.
 type Plan struct {
-	Signer    Key       // which signs; none, with an empty ID, if there are no keys
-	Published []Key     // of which the key set consists, oldest first
-	Retired   []Key     // which nobody needs any more
-	Make      bool      // there is no key that waits for its turn: make one, and plan again
+	Signer    Key       // the key that signs; with an empty ID if there are no keys
+	Published []Key     // the key set, oldest first
+	Retired   []Key     // keys that are no longer needed
+	Make      bool      // the next key is missing: make one, and plan again
 	Next      time.Time // when the plan changes by itself; zero: never
 }
 
-// Plan decides from when keys were made. A key made at time c signs from c+Every on until a
-// newer one does. The oldest one starts at once where there is no other, so that a new
-// server can sign; its successor is made with it. Every replica comes to the same plan from
-// the same keys, and dropping the retired ones does not change it.
+// Plan decides by when the keys were made. A key made at time c signs from c+Every on until a newer one does. The
+// oldest key signs immediately if it is the only one, so that a new server can sign; its successor is made together
+// with it. Every replica makes the same plan from the same keys, and deleting the retired keys does not change it.
 func (r Rotation) Plan(keys []Key, now time.Time) Plan {
 	every := r.Every
 	if every == 0 {
@@ -168,30 +168,31 @@ func (r Rotation) Plan(keys []Key, now time.Time) Plan {
 	return p
 }
 
-// Issuer mints tokens with which receivers know this server. It is safe for concurrent use.
+// Issuer mints tokens by which receivers recognize this server. It is safe for concurrent use.
 type Issuer struct {
 	issuer string
 	signer jose.Signer
 }
 
-// NewIssuer makes an Issuer that signs with k. The issuer is the public URL of the server,
-// below which its key set is found.
+// NewIssuer makes an Issuer that signs with k. The issuer is the public URL of the server, which also serves the key
+// set.
 func NewIssuer(issuer string, k Key) (*Issuer, error) {
 	if k.private == nil {
 		return nil, errBadKey
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: k.private(), KeyID: k.ID}},
-		(&jose.SignerOptions{}).WithType("JWT"))
+	key := jose.JSONWebKey{Key: k.private(), KeyID: k.ID}
+	options := (&jose.SignerOptions{}).WithType("JWT")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options)
 	if err != nil {
 		return nil, fmt.Errorf("make signer of tokens: %w", err)
 	}
 	return &Issuer{issuer: issuer, signer: signer}, nil
 }
 
-// Format keeps the key out of whatever prints an Issuer.
+// Format keeps the key out of printed text.
 func (i *Issuer) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-// Claims are what a token is about.
+// Claims are the claims of a token that depend on the notification.
 type Claims struct {
 	Audience string // the receiver's origin
 	Task     string
@@ -211,7 +212,7 @@ type token struct {
 	Body     string `json:"request_body_sha256"`
 }
 
-// Mint makes a token that is good for five minutes.
+// Mint makes a token that is valid for five minutes.
 func (i *Issuer) Mint(c Claims, now time.Time) (string, error) {
 	sum := sha256.Sum256(c.Body)
 	text, err := jwt.Signed(i.signer).Claims(token{

@@ -15,19 +15,18 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// KeysConfig says what notifications are signed with.
+// KeysConfig says which keys sign notifications.
 type KeysConfig struct {
 	Store    *store.Store
-	Ring     seal.Ring // without keys there are no keys of our own: no tokens and no v1a signatures
+	Ring     seal.Ring // without keys the server has no signing keys: no tokens and no v1a signatures
 	Secrets  []Secret  // for v1 signatures
 	Issuer   string    // public URL of the server
 	Rotation Rotation
 	Logger   *slog.Logger
 }
 
-// Keys are the keys of the server for tokens and signatures: shared by all replicas, kept
-// sealed, and changed in time. Load must be called before anything else; the rest is safe
-// for concurrent use.
+// Keys are the signing keys of the server, for tokens and signatures. All replicas share them; they are stored
+// encrypted, and rotated. Load must be called first; the other methods are safe for concurrent use.
 type Keys struct {
 	cfg     KeysConfig
 	current atomic.Pointer[keyState]
@@ -35,18 +34,18 @@ type Keys struct {
 
 type keyState struct {
 	signer *Signer
-	issuer *Issuer     // nil without keys of our own
-	cards  *cardSigner // nil without keys of our own
+	issuer *Issuer     // nil without signing keys
+	cards  *cardSigner // nil without signing keys
 	jwks   []byte
 }
 
-// NewKeys returns Keys that are not loaded yet.
+// NewKeys returns Keys, which the caller must Load.
 func NewKeys(cfg KeysConfig) *Keys { return &Keys{cfg: cfg} }
 
-// Signer returns what signs now.
+// Signer returns the current Signer.
 func (k *Keys) Signer() *Signer { return k.current.Load().signer }
 
-// Issuer returns what mints tokens now, or nil.
+// Issuer returns the current Issuer of tokens, or nil.
 func (k *Keys) Issuer() *Issuer { return k.current.Load().issuer }
 
 // JWKS returns the key set to publish.
@@ -65,14 +64,14 @@ func (k *Keys) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if err := k.Load(ctx); err != nil && ctx.Err() == nil {
-			k.cfg.Logger.WarnContext(ctx, "signing keys", "err", err)
+			k.cfg.Logger.WarnContext(ctx, "load signing keys", "err", err)
 		}
 	}
 }
 
 const signingTable = "server_keys"
 
-// Load reads the keys and makes and drops what the rotation asks for.
+// Load reads the keys, makes the next one and deletes old ones, as the rotation demands.
 func (k *Keys) Load(ctx context.Context) error {
 	if k.cfg.Ring.Empty() {
 		set, err := JWKS(nil)
@@ -116,8 +115,8 @@ func (k *Keys) drop(ctx context.Context, named []namedKey, retired []Key) error 
 	return nil
 }
 
-// read returns the keys with their names. One that the ring does not open is left alone: it
-// belongs to servers with another ring, and those that share one have its key.
+// read returns the keys with their names. It ignores keys that the ring cannot decrypt: they belong to servers with
+// another ring.
 func (k *Keys) read(ctx context.Context) (keys []namedKey, last int, now time.Time, err error) {
 	stored, now, err := k.cfg.Store.SigningKeys(ctx)
 	if err != nil {
@@ -150,8 +149,8 @@ type namedKey struct {
 	key  Key
 }
 
-// add stores one more key. Its number follows from those that there are, so that of two
-// servers that add one at once only one does.
+// add stores one more key. Its number follows the highest one, so that if two servers add a key at the same time,
+// only one of them succeeds.
 func (k *Keys) add(ctx context.Context, number int) error {
 	name := strconv.Itoa(number)
 	plain, err := NewKey()
@@ -186,8 +185,8 @@ func (k *Keys) use(p Plan) error {
 	return nil
 }
 
-// ResealKeys seals the stored keys anew if another key of the ring seals now, and returns
-// how many there were. Those that the ring does not open are left alone, as by Keys.
+// ResealKeys encrypts the stored keys again if the ring has a newer key, and returns how many it changed. Keys that the
+// ring cannot decrypt stay unchanged.
 func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error) {
 	stored, _, err := s.SigningKeys(ctx)
 	if err != nil {

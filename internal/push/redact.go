@@ -12,11 +12,10 @@ import (
 // minTail is the shortest beginning of a secret that is hidden where the text ends in it.
 const minTail = 4
 
-// redactor hides our secrets where a receiver repeats them.
+// redactor hides secrets where a receiver repeats them.
 type redactor struct{ secrets [][]byte }
 
-// newRedactor makes one for secrets as they are and as receivers write them into JSON,
-// HTML and URLs.
+// newRedactor makes a redactor for secrets, in plain text and as receivers write them in JSON, HTML and URLs.
 func newRedactor(secrets ...string) redactor {
 	var r redactor
 	add := func(s string) {
@@ -41,9 +40,8 @@ func newRedactor(secrets ...string) redactor {
 	return r
 }
 
-// clean returns the first keep bytes of data with [redacted] in place of secrets. It looks
-// at all of data, so that a secret across the cut does not leave its first half; and at
-// data's end, where the other half may not have been read.
+// clean returns the first keep bytes of data, with [redacted] instead of secrets. It searches all of data, so that it
+// also hides the first half of a secret that crosses the cut, or that ends data because the rest was not read.
 func (r redactor) clean(data []byte, keep int) []byte {
 	hidden := make([]bool, len(data))
 	for _, s := range r.secrets {
@@ -81,10 +79,10 @@ func (r redactor) clean(data []byte, keep int) []byte {
 	return out[:min(len(out), keep)]
 }
 
-// minValue is the shortest value in a query that is taken for a secret of its own.
+// minValue is the shortest value in a query that is treated as a secret by itself.
 const minValue = 6
 
-// querySecrets returns what must not be shown of the query of a URL: all of it, and what its keys are given.
+// querySecrets returns the secrets in the query of a URL: the whole query, and the values in it.
 func querySecrets(u *url.URL) (list []string) {
 	if u.RawQuery == "" {
 		return nil

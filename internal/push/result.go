@@ -138,7 +138,7 @@ func (c *Client) classify(ctx context.Context, err error, seen *observer) (Class
 	var dns *net.DNSError
 	var netErr net.Error
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errLeaseExpired), seen.wasFenced(): // the transport may report the read that ended with the connection
+	case errors.Is(err, errLeaseExpired), seen.wasFenced(): // the transport may only report that the connection ended
 		return ClassCanceled, errLeaseExpired.Error()
 	case errors.Is(err, ErrBlocked):
 		return ClassBlocked, err.Error()

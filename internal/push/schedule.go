@@ -31,9 +31,9 @@ type Schedule struct {
 // minAfterLimit is the limit of a receiver's Retry-After while the schedule's own pauses are short.
 const minAfterLimit = time.Hour
 
-// Next returns what follows the failed attempt number n, counted from 1, and the pause before a FateRetry. Pauses of the
-// schedule vary by 20 % either way, so that webhooks that failed together do not come back together. A pause that a
-// receiver asks for is up to 20 % longer, and never shorter. rnd yields numbers in [0, 1); nil means math/rand/v2.
+// Next returns what follows the failed attempt number n, counted from 1, and the pause before a FateRetry. Pauses of
+// the schedule vary by 20 % either way, so that webhooks that failed together do not come back together. A pause that
+// a receiver asks for is up to 20 % longer, and never shorter. rnd yields numbers in [0, 1); nil means math/rand/v2.
 func (s Schedule) Next(n int, r Result, rnd func() float64) (Fate, time.Duration) {
 	switch {
 	case r.Class == ClassCanceled:

@@ -35,8 +35,8 @@ func SealSecrets(ring seal.Ring, row a2a.ID, c *a2a.PushConfig) (token, credenti
 	return token, credentials, nil
 }
 
-// SealURL encrypts the query of a webhook's URL for its row, and returns the URL with a mark instead of the query. A URL
-// without a query stays unchanged, and so does every URL if the ring has no keys.
+// SealURL encrypts the query of a webhook's URL for its row, and returns the URL with a mark instead of the query. A
+// URL without a query stays unchanged, and so does every URL if the ring has no keys.
 func SealURL(ring seal.Ring, row a2a.ID, raw string) (string, []byte, error) {
 	base, query, ok := strings.Cut(raw, "?")
 	if !ok || ring.Empty() {

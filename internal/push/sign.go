@@ -29,8 +29,8 @@ const (
 	redacted  = "[redacted]"
 )
 
-// Secret is a shared key for v1 signatures. It prints as [redacted]; the function keeps it
-// from fmt in unexported fields, where fmt calls no methods.
+// Secret is a shared key for v1 signatures. It prints as [redacted]. The key is in a function because fmt prints
+// unexported fields without calling their methods.
 type Secret struct{ key func() []byte }
 
 // ParseSecret reads whsec_ and 24 to 64 bytes in base64. Its errors do not show the text.
@@ -52,27 +52,28 @@ func NewSecret() (Secret, string) {
 
 func (s Secret) String() string { return redacted }
 
-// Format keeps %x, %#v and the like from the key as well.
+// Format keeps the key out of text printed with %x, %#v and the like.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-// MarshalText keeps encoders from the key.
+// MarshalText keeps the key out of encoded values.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// LogValue keeps logs from the key.
+// LogValue keeps the key out of logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// ParsePrivateKey reads whsk_ and an ed25519 key in base64: its 32 byte seed, or the 64
-// bytes of seed and public key. Its errors do not show the text.
+// ParsePrivateKey reads whsk_ and an ed25519 key in base64: its seed of 32 bytes, or the 64 bytes of seed and public
+// key. Its errors do not show the text.
 func ParsePrivateKey(text string) (ed25519.PrivateKey, error) {
 	enc, ok := strings.CutPrefix(text, privateKeyPrefix)
 	raw, err := base64.StdEncoding.Strict().DecodeString(enc)
 	bad := fmt.Errorf("not %s and an ed25519 key in base64", privateKeyPrefix)
-	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || len(raw) != ed25519.SeedSize && len(raw) != ed25519.PrivateKeySize {
+	rightSize := len(raw) == ed25519.SeedSize || len(raw) == ed25519.PrivateKeySize
+	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || !rightSize {
 		return nil, bad
 	}
 	key := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
 	if len(raw) == ed25519.PrivateKeySize && subtle.ConstantTimeCompare(key, raw) != 1 {
-		return nil, bad // a public half that is not its own would give the seed away
+		return nil, bad // signing with the wrong public half would reveal the seed
 	}
 	return key, nil
 }
@@ -82,7 +83,7 @@ func FormatPrivateKey(key ed25519.PrivateKey) string {
 	return privateKeyPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// FormatPublicKey writes the whpk_ text that receivers verify v1a signatures with.
+// FormatPublicKey writes the whpk_ text with which receivers verify v1a signatures.
 func FormatPublicKey(key ed25519.PublicKey) string {
 	return publicKeyPrefix + base64.StdEncoding.EncodeToString(key)
 }
@@ -97,15 +98,15 @@ func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// Signer signs with every key it has, so that a receiver that knows one of them can
-// verify while keys change. A nil Signer has none. It is safe for concurrent use.
+// Signer signs with every key it has, so that a receiver that knows one of them can verify signatures during a
+// rotation. A nil Signer has no keys. It is safe for concurrent use.
 type Signer struct {
 	secrets []Secret
 	keys    []func() ed25519.PrivateKey
 }
 
-// NewSigner makes a Signer for v1 with secrets and v1a with keys. The first ones are named
-// first, which is what receivers try first.
+// NewSigner makes a Signer for v1 with secrets and v1a with keys. Signatures appear in this order, in which receivers
+// try them.
 func NewSigner(secrets []Secret, keys []ed25519.PrivateKey) *Signer {
 	s := &Signer{secrets: slices.DeleteFunc(slices.Clone(secrets), func(s Secret) bool { return s.key == nil })}
 	for _, key := range keys {
@@ -114,15 +115,15 @@ func NewSigner(secrets []Secret, keys []ed25519.PrivateKey) *Signer {
 	return s
 }
 
-// Format keeps keys out of whatever prints a Signer.
+// Format keeps the keys out of printed text.
 func (s *Signer) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
 // ErrBadID says that an id cannot be signed.
-var ErrBadID = errors.New("the id of a notification is empty or holds more than letters, digits, - and _")
+var ErrBadID = errors.New("the id of a notification is empty or has characters other than letters, digits, - and _")
 
-// Sign returns the webhook-signature of a notification that is sent at the given time: a
-// space-separated list, empty without keys. It returns ErrBadID for an id with a dot, which
-// would make one signature fit several notifications, or with what is no part of ids.
+// Sign returns the webhook-signature of a notification that is sent at the given time: a list separated by spaces,
+// empty without keys. It returns ErrBadID for an invalid id. A dot in an id would make one signature fit several
+// notifications.
 func (s *Signer) Sign(id string, at time.Time, body []byte) (string, error) {
 	if !validID(id) {
 		return "", ErrBadID

@@ -94,7 +94,7 @@ func (c *cancels) free(agent string) (wasFull bool) {
 func (c *cancels) deleteUnneeded(ctx context.Context) error {
 	undelivered, err := c.store.ForgetCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
 	for _, task := range undelivered {
-		c.log.WarnContext(ctx, "cancel given up: the agent could not be told", "task_id", task)
+		c.log.WarnContext(ctx, "cancel given up: it could not be delivered to the agent", "task_id", task)
 	}
 	return err
 }

@@ -31,7 +31,7 @@ type claimer struct {
 	claims  *store.Claimer
 	wakeups wakeups
 	queues  []*queue
-	pollDue bool // a poll is due that could not be made yet
+	pollDue bool // a poll is due, and waits for a free slot
 
 	agentsChanged chan struct{} // capacity 1; written by SetAgents
 	succeeded     atomic.Bool   // the last claim or poll succeeded; read by Healthy

@@ -92,8 +92,8 @@ func (r *run) release(ctx context.Context) (released bool, err error) {
 	}
 }
 
-// whyLost distinguishes a cancel of which this worker did not know yet from a lost lease. The executor is told the
-// same: it may have to stop work elsewhere.
+// whyLost distinguishes a cancel that this worker did not know about from a lost lease. The executor gets the same
+// cause, because it may have to stop work elsewhere.
 func (r *run) whyLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
@@ -143,7 +143,7 @@ func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, e
 	return outcome, reason
 }
 
-// reasonText is what the record of attempts and the client are told: what the agent or this package says about the
+// reasonText is the text for the record of attempts and for the client: what the agent or this package says about the
 // failure. Errors of the store are only for the log.
 func reasonText(err error) string {
 	switch {

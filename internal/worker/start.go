@@ -39,7 +39,8 @@ func (p *Pool) start(ctx context.Context, q *queue, l *store.Lease, in store.Inp
 		cancel(nil)
 		p.noteEnd(q.Name, "lost", nil)
 		p.counters.count(func(s *Stats) { s.Lost++ })
-		r.log.WarnContext(ctx, "run", "outcome", "lost", "attempt", l.Attempt, "late_ms", time.Since(sent).Milliseconds())
+		late := time.Since(sent)
+		r.log.WarnContext(ctx, "run", "outcome", "lost", "attempt", l.Attempt, "late_ms", late.Milliseconds())
 		p.slots.release(q, 1)
 		return
 	}
