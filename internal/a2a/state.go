@@ -57,21 +57,6 @@ func ParseState(name string) (s State, ok bool) {
 	return StateNone, false
 }
 
-// CanFollow reports whether a status event of state next may follow one of state s.
-func (s State) CanFollow(next State) bool {
-	if s.Terminal() || !next.Valid() {
-		return false
-	}
-	switch next {
-	case StateSubmitted:
-		return s == StateNone || s.Interrupted()
-	case StateInputRequired, StateAuthRequired:
-		return s == StateSubmitted || s == StateWorking
-	default:
-		return s != StateNone || next == StateSubmitted
-	}
-}
-
 // Role says who wrote a message. The numbers are stored.
 type Role int16
 

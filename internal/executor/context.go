@@ -7,13 +7,13 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// ContextKey returns the name of a context that no other owner has one of: clients choose the ids of their contexts, so
-// that two owners may have the same. It is a UUID, the same in every version, and says nothing of what it is made of.
-// Agents keep their memory by it, so what is hashed must never change.
+// ContextKey returns a name for a context that is unique over all owners. Clients choose the ids of their contexts,
+// so two owners may choose the same. The key is a UUID, the same in every version, and does not reveal the values
+// that it is made of. Agents store their memory under it, so the hashed values must never change.
 func ContextKey(tenant, owner, contextID string) string {
 	h := sha256.New()
-	for _, s := range []string{"a2ad context key", tenant, owner, contextID} { // each with its length: no two lists have the same bytes
-		h.Write(append(strconv.AppendInt(nil, int64(len(s)), 10), ':'))
+	for _, s := range []string{"a2ad context key", tenant, owner, contextID} {
+		h.Write(append(strconv.AppendInt(nil, int64(len(s)), 10), ':')) // so no two lists have the same bytes
 		h.Write([]byte(s))
 	}
 	var id a2a.ID

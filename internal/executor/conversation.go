@@ -6,14 +6,12 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Conversation returns what the client has said in the task up to this run, oldest
-// first, and the index of the first message that is new in it. The position of a message
-// is the same on every attempt; message ids are not enough to tell messages apart,
-// because clients reuse them (T-01 in docs/protocol.md).
+// Conversation returns the client's messages in the task up to this run, oldest first, and the index of the first new
+// one. The position of a message is the same on every attempt. Message ids do not identify messages, because clients
+// reuse them (T-01 in docs/protocol.md).
 //
-// The new messages are the last of the client's in run.Task.History, but for those that
-// came after the run was claimed, which belong to another. A history that lacks them is
-// read as if they stood at its end.
+// The new messages are the client's last ones in run.Task.History, except for messages that arrived after the run was
+// claimed, which belong to the next run. If the history lacks the new messages, they are appended.
 func Conversation(run Run) (said []a2a.Message, fresh int) {
 	for _, m := range run.Task.History {
 		if m.Role == a2a.RoleUser {

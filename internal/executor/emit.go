@@ -8,11 +8,11 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// ErrUnread is what emit of Emit returns when nobody reads the events any more.
-var ErrUnread = errors.New("nobody reads the events any more")
+// ErrUnread is the error of emit after the caller has stopped reading.
+var ErrUnread = errors.New("the caller has stopped reading events")
 
-// Emit is the sequence of what work hands to emit, and of its error, unless nobody reads that far. Work
-// stops when emit fails: with the cause of ctx once that is done, else with ErrUnread.
+// Emit returns the sequence of the events that work passes to emit, and then its error. Work must stop when emit
+// fails: with the cause of ctx once that is done, or with ErrUnread if the caller has stopped reading.
 func Emit(ctx context.Context, work func(emit func(a2a.Event) error) error) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		stopped := false

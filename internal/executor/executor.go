@@ -1,8 +1,8 @@
-// Package executor says what agent work is: a Run goes in, events come out.
+// Package executor defines the work of an agent: a Run goes in, events come out.
 //
-// Who calls Execute holds the lease of the task, writes the events down and decides
-// about retries; an executor knows neither leases nor storage nor the protocol's
-// versions. The packages below this one are the plugs: echo, script, exec and others.
+// The caller of Execute has the lease of the task, records the events and decides about retries. An executor knows
+// neither leases nor storage nor the protocol's versions. The packages below this one are the executors: echo,
+// script, exec and others.
 package executor
 
 import (
@@ -17,7 +17,7 @@ import (
 // Run is one attempt at one turn of a task.
 type Run struct {
 	Task        a2a.Task      // as of the start of the run, history and artifacts included
-	Messages    []a2a.Message // what the client sent and no finished turn has read, oldest first
+	Messages    []a2a.Message // the client's messages that no finished turn has read, oldest first
 	Agent       string
 	Tenant      string
 	Owner       string
@@ -31,25 +31,23 @@ type Run struct {
 
 // Executor does an agent's work.
 type Executor interface {
-	// Execute yields events in order and stops early when its caller stops reading or
-	// ctx is done. A status that ends the turn is the last event. An error ends the run:
-	// one made by Permanent fails the task, any other is tried again while attempts are
-	// left. It may run again for the same task with a higher Attempt after a crash, and
-	// must tolerate that. It is called from several goroutines at once. An event may be used
-	// again when yield has returned, but the bytes of its free-form values must not change.
+	// Execute yields events in order, and stops early when its caller stops reading or ctx is done. A status that
+	// ends the turn is the last event. An error ends the run: an error made by Permanent fails the task, after any
+	// other the run is retried while attempts are left. After a crash Execute may be called again for the same task,
+	// with a higher Attempt, and must tolerate that. It is called from several goroutines at once. An event may be
+	// reused when yield has returned, but the bytes of its free-form values must not change.
 	Execute(ctx context.Context, run Run) iter.Seq2[a2a.Event, error]
 }
 
-// Canceler is an Executor whose work is elsewhere and goes on there without a run.
+// Canceler is an Executor whose work happens elsewhere, and continues there when there is no run.
 type Canceler interface {
-	// Cancel says to where the work is that the task was canceled, with the metadata of the cancel. The
-	// run is not one that is under way: it has who, what and the last checkpoint, neither messages nor
-	// history. Without an error it is not called again for the task, else it is, for a day. It may be called
-	// although Execute has passed the same cancel on. It must return within seconds.
+	// Cancel forwards the cancel of a task, with its metadata. The run is not in progress: it has the task, its owner
+	// and the last checkpoint, but neither messages nor history. If Cancel returns an error it is called again, for a
+	// day. It may be called although Execute has forwarded the same cancel. It must return within seconds.
 	Cancel(ctx context.Context, run Run, metadata a2a.Raw) error
 }
 
-// Causes with which the context of a run may end: errors.Is of context.Cause.
+// Causes with which the context of a run may end. Compare context.Cause by errors.Is.
 var (
 	ErrCanceled  = errors.New("task canceled")
 	ErrLeaseLost = errors.New("lease lost")
@@ -63,11 +61,10 @@ type canceledError struct{ metadata a2a.Raw }
 func (canceledError) Error() string   { return ErrCanceled.Error() }
 func (canceledError) Is(e error) bool { return e == ErrCanceled }
 
-// Canceled is ErrCanceled with the metadata that the client gave with its cancel.
+// Canceled returns ErrCanceled with the metadata of the client's cancel.
 func Canceled(metadata a2a.Raw) error { return canceledError{metadata} }
 
-// CancelMetadata returns the metadata of the cancel that ended ctx, or nil: for executors
-// that pass a cancel on.
+// CancelMetadata returns the metadata of the cancel that ended ctx, or nil. It is for executors that forward a cancel.
 func CancelMetadata(ctx context.Context) a2a.Raw {
 	var c canceledError
 	if errors.As(context.Cause(ctx), &c) {
@@ -80,13 +77,19 @@ type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks an error that another attempt would not mend.
+// Permanent marks an error that another attempt would not fix.
 func Permanent(err error) error { return permanentError{err} }
 
 // IsPermanent reports whether err was marked by Permanent.
 func IsPermanent(err error) bool {
 	var p permanentError
 	return errors.As(err, &p)
+}
+
+// InvalidResponse returns a permanent error with the code InvalidAgentResponse, for an agent that breaks the rules of
+// its interface. The caller of Execute puts "invalid agent response: " in front of the text.
+func InvalidResponse(format string, args ...any) error {
+	return Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
 }
 
 type retryAfterError struct {
@@ -96,10 +99,10 @@ type retryAfterError struct {
 
 func (e retryAfterError) Unwrap() error { return e.error }
 
-// RetryAfter marks an error that should be tried again, but not before d has passed.
+// RetryAfter marks an error after which the run should be retried, but not before d has passed.
 func RetryAfter(err error, d time.Duration) error { return retryAfterError{err, d} }
 
-// RetryDelay returns the wait that RetryAfter asked for, or 0.
+// RetryDelay returns the delay of RetryAfter, or 0.
 func RetryDelay(err error) time.Duration {
 	var r retryAfterError
 	if errors.As(err, &r) {

@@ -147,4 +147,4 @@ func prepare(n int, e a2a.Event) item {
 }
 
 // invalidEvent ends a run because of its n-th event. The agent's author has only this text to find the event.
-func invalidEvent(n int, err error) error { return invalidResponse("event %d: %w", n, err) }
+func invalidEvent(n int, err error) error { return executor.InvalidResponse("event %d: %w", n, err) }

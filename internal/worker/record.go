@@ -13,12 +13,7 @@ import (
 // errTurnEnded says that the agent ended its turn and that this is written.
 var errTurnEnded = errors.New("turn ended")
 
-var errNoEnd = invalidResponse("the agent ended without a final status")
-
-// invalidResponse is the agent's fault, and no other attempt would help. reasonText says so to the client.
-func invalidResponse(format string, args ...any) error {
-	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
-}
+var errNoEnd = executor.InvalidResponse("the agent ended without a final status")
 
 // record writes what the executor reports, as many events at once as have arrived, until the turn ends or an error
 // occurs. It returns why it stopped.
@@ -76,7 +71,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	out, err := r.pool.store.Append(ctx, r.lease, store.Batch{Events: b.events, Checkpoint: b.due, Reply: b.reply})
 	if err != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		r.log.WarnContext(ctx, "agent response refused by the database", "err", err)
-		return invalidResponse("PostgreSQL cannot store %s", b.numbers())
+		return executor.InvalidResponse("PostgreSQL cannot store %s", b.numbers())
 	}
 	if err != nil {
 		return err

@@ -1,28 +1,26 @@
-// Package a2a runs tasks at an A2A agent elsewhere, the upstream: what it reports goes into
-// our log, and what happens to us, to it or to the connection in between loses nothing of it.
+// Package a2a runs tasks at another A2A agent, the upstream: its events are relayed to the local log, and none is
+// lost if this server, the upstream or the connection between them fails.
 //
 // # One upstream task
 //
-// The first message of the client starts a task there, each further one is sent to that task
-// when it waits for input or authentication. Its id is saved in the checkpoint as soon as it
-// is known; every later attempt goes on with that task. It never starts another one as long
-// as the upstream knows the first. When the upstream has forgotten it, Config.OnLostTask says
-// what happens. Messages carry ids and an Idempotency-Key that are the same on every attempt.
+// The client's first message starts an upstream task. Each further message is sent to that task when it waits for
+// input or authentication. The id of the upstream task is saved in the checkpoint as soon as it is known, and every
+// later attempt continues that task. It never starts another one while the upstream knows the first. If the upstream
+// has lost the task, Config.OnLostTask decides. Messages have ids and an Idempotency-Key that are the same on every
+// attempt.
 //
 // # No event twice, none missing
 //
-// While a stream lasts its events are relayed as they come. After a break the Task as the
-// upstream has it is compared with what our log holds: artifacts part by part, messages by
-// their ids, the state with the last one relayed; the difference is relayed. An artifact that
-// the upstream shows otherwise than we have it is replaced. An upstream that does not stream,
-// or whose resumed streams do not begin with the Task, is polled.
+// The events of a stream are relayed as they arrive. After an interruption the upstream's Task is compared with the
+// local log: artifacts part by part, messages by their ids, the state with the last relayed one. The difference is
+// relayed. An artifact that differs from the local one is replaced. An upstream that does not stream, or whose
+// resumed streams do not begin with the Task, is polled.
 //
-// # What is not passed on
+// # What is not relayed
 //
-// Ids of upstream tasks and contexts are not ours and stay here; artifact and message ids go
-// through. Contexts of our clients are told apart by tenant and owner. States that say nothing
-// (submitted, working without message and metadata) are dropped, and so are artifacts without
-// parts. An upstream that cancels its task has failed ours.
+// Ids of upstream tasks and contexts are not shown to clients; artifact and message ids are. Contexts of different
+// tenants and owners never meet at the upstream. States without information (submitted, working without message and
+// metadata) and artifacts without parts are dropped. If the upstream cancels its task, the local task fails.
 package a2a
 
 import (
@@ -40,7 +38,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// Config says where the upstream is. Card is required, everything else has a default.
+// Config says how to reach the upstream. Card is required, everything else has a default.
 type Config struct {
 	Card    string      // URL of its card
 	Version string      // "0.3" or "1.0"; default: the newest that the card offers
@@ -48,53 +46,53 @@ type Config struct {
 	TLS     *tls.Config
 
 	Connect  time.Duration // name, connection and TLS together; default 10 s
-	Answer   time.Duration // to the header of an answer; default 5 min, as a blocking upstream takes its time
-	Silence  time.Duration // in a stream, before it is taken for broken; default 2 min
-	Resume   time.Duration // to the Task that a resumed stream must begin with; default 3 s
-	Poll     time.Duration // between two looks at a task that is not streamed; default 1 s
-	Patience time.Duration // how long an upstream may be away before the attempt is given up; default 30 s
-	CardAge  time.Duration // how long a card is believed; default 5 min
-	MaxBytes int           // of one answer or event; default 65 MiB, more than a2ad keeps of a task
+	Answer   time.Duration // to the header of an answer; default 5 min, because an upstream may block
+	Silence  time.Duration // in a stream, before the stream counts as broken; default 2 min
+	Resume   time.Duration // to the Task with which a resumed stream must begin; default 3 s
+	Poll     time.Duration // between two reads of a task that is not streamed; default 1 s
+	Patience time.Duration // how long an upstream may be unreachable before the attempt fails; default 30 s
+	CardAge  time.Duration // how long a card is used before it is read again; default 5 min
+	MaxBytes int           // of one answer or event; default 65 MiB, more than a2ad stores of a task
 
-	// AllowOrigins are servers, besides that of the card, that the card may lead to, as https://host:port.
+	// AllowOrigins are servers, besides the card's, to which the card may refer, as https://host:port.
 	AllowOrigins []string
 
 	OnLostTask OnLostTask
 	Log        *slog.Logger // default: none
 }
 
-// OnLostTask says what becomes of a task that the upstream has forgotten, or that it may have
-// taken without our having heard its id.
+// OnLostTask says what happens if the upstream has lost a task, or may have started one whose id was not received.
 type OnLostTask uint8
 
-// The default starts another task there; work that must not happen twice chooses the other.
+// The default starts another upstream task. For work that must not happen twice, choose LostTaskFail.
 const (
 	LostTaskRetry OnLostTask = iota
 	LostTaskFail
 )
 
-// Bounds of requests that take moments.
+// Timeouts of short requests.
 const (
 	callTimeout   = 30 * time.Second
-	cancelTimeout = 3 * time.Second // the worker waits five for an executor whose context has ended
+	cancelTimeout = 3 * time.Second // the worker waits 5 s for an executor whose context has ended
 )
 
-// Executor relays one upstream. It holds connections that are idle for a while.
+// Executor relays one upstream. It keeps idle connections for a while.
 type Executor struct {
 	c     Config
 	http  *http.Client
 	cards cards
 }
 
-// New returns an Executor. It starts nothing and asks nothing.
+// New returns an Executor. It starts nothing and sends no request.
 func New(c Config) (*Executor, error) {
 	origin, err := originOf(c.Card)
 	if err != nil {
 		return nil, err
 	}
-	c.Connect, c.Answer, c.Silence = cmp.Or(c.Connect, 10*time.Second), cmp.Or(c.Answer, 5*time.Minute), cmp.Or(c.Silence, 2*time.Minute)
-	c.Poll, c.Patience, c.CardAge = cmp.Or(c.Poll, time.Second), cmp.Or(c.Patience, 30*time.Second), cmp.Or(c.CardAge, 5*time.Minute)
-	c.Resume, c.MaxBytes = cmp.Or(c.Resume, 3*time.Second), cmp.Or(c.MaxBytes, 65<<20)
+	c.Connect, c.Answer = cmp.Or(c.Connect, 10*time.Second), cmp.Or(c.Answer, 5*time.Minute)
+	c.Silence, c.Resume = cmp.Or(c.Silence, 2*time.Minute), cmp.Or(c.Resume, 3*time.Second)
+	c.Poll, c.Patience = cmp.Or(c.Poll, time.Second), cmp.Or(c.Patience, 30*time.Second)
+	c.CardAge, c.MaxBytes = cmp.Or(c.CardAge, 5*time.Minute), cmp.Or(c.MaxBytes, 65<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -111,14 +109,14 @@ func New(c Config) (*Executor, error) {
 	return e, nil
 }
 
-// Execute relays one turn. A cancel, or the end of the deadline, is passed on once.
+// Execute relays one turn. A cancel, or the end of the deadline, is forwarded once.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	ctx = context.WithValue(ctx, traceKey{}, run.Traceparent)
 	return executor.Emit(ctx, func(emit func(a2a.Event) error) error {
 		s := newSession(e, &run, emit)
 		err := s.do(ctx)
 		cause := context.Cause(ctx)
-		if cause == nil || s.over {
+		if cause == nil || s.ended {
 			return err
 		}
 		if errors.Is(cause, executor.ErrCanceled) || errors.Is(cause, executor.ErrDeadline) {
@@ -132,18 +130,13 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.
 
 var _ executor.Canceler = (*Executor)(nil)
 
-// Cancel passes on that a task was canceled. One that the upstream has ended, or no longer knows, needs none.
+// Cancel forwards the cancel of a task. It does nothing for a task that the upstream has ended or no longer knows.
 func (e *Executor) Cancel(ctx context.Context, run executor.Run, metadata a2a.Raw) error {
 	s := newSession(e, &run, nil)
 	if err := s.cancel(context.WithValue(ctx, traceKey{}, run.Traceparent), metadata); err != nil {
-		return s.verdict(err)
+		return s.runError(err)
 	}
 	return nil
-}
-
-// invalid is the error of a run whose upstream does not keep to the rules.
-func invalid(format string, args ...any) error {
-	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
 }
 
 func (e *Executor) header(version string) http.Header {

@@ -16,19 +16,18 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/answer"
 )
 
-// cards keeps what the newest card says.
+// cards caches the endpoint of the newest card.
 type cards struct {
 	e       *Executor
-	origins []string      // that may be asked: first that of the card
-	busy    chan struct{} // held by the one who asks
+	origins []string      // servers that may be called; the card's is the first
+	busy    chan struct{} // capacity 1; full while a caller reads the card
 
 	mu   sync.Mutex
-	at   *endpoint // guarded by mu; nil until there was a card
-	seen time.Time // guarded by mu; zero: to be asked again
+	at   *endpoint // guarded by mu; nil until a card was read
+	seen time.Time // guarded by mu; zero: the card must be read again
 }
 
-// get returns where the upstream is. An upstream that does not give its card now is where its
-// last one said.
+// get returns the endpoint of the upstream. If the card cannot be read now, that is the endpoint of the last card.
 func (c *cards) get(ctx context.Context) (*endpoint, error) {
 	if at, fresh := c.known(); fresh {
 		return at, nil
@@ -41,12 +40,12 @@ func (c *cards) get(ctx context.Context) (*endpoint, error) {
 	}
 	at, fresh := c.known()
 	if fresh {
-		return at, nil // somebody else has asked meanwhile
+		return at, nil // another caller has read it in the meantime
 	}
 	next, err := c.fetch(ctx)
 	if err != nil {
 		if at != nil && context.Cause(ctx) == nil {
-			c.e.c.Log.WarnContext(ctx, "upstream gives no new card", "err", err)
+			c.e.c.Log.WarnContext(ctx, "read the upstream's card again", "err", err)
 			return at, nil
 		}
 		return nil, err
@@ -63,8 +62,8 @@ func (c *cards) known() (at *endpoint, fresh bool) {
 	return c.at, c.at != nil && time.Since(c.seen) < c.e.c.CardAge
 }
 
-// doubt has the card read again before it is used next.
-func (c *cards) doubt() {
+// expire makes the next get read the card again.
+func (c *cards) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = time.Time{}
@@ -85,7 +84,7 @@ func (c *cards) fetch(ctx context.Context) (*endpoint, error) {
 	}
 	defer closeBody(resp)
 	if resp.StatusCode != http.StatusOK {
-		body, _ := c.e.readAll(resp.Body, maxRefusal) // as much of a reason as there is
+		body, _ := c.e.readAll(resp.Body, maxRefusal) // the part of the reason that can be read
 		return nil, fmt.Errorf("read the upstream's card: %w", refusalOf(resp, body))
 	}
 	body, err := c.e.readAll(resp.Body, maxCard)
@@ -94,17 +93,18 @@ func (c *cards) fetch(ctx context.Context) (*endpoint, error) {
 	}
 	card, err := answer.DecodeCard(body)
 	if err != nil {
-		return nil, invalid("the upstream's card: %w", err)
+		return nil, executor.InvalidResponse("the upstream's card: %w", err)
 	}
 	return c.choose(&card)
 }
 
 const maxCard = 1 << 20
 
-// choose takes the first interface of the newest generation that is on a server that may be asked. A card is written by
-// others: what it says does not send our POSTs, and what headers prove, to servers that nobody here has named.
+// choose returns the first interface of the newest protocol version on a server that may be called. The upstream
+// writes the card, so the card must not be able to send requests, with their credentials, to servers that the
+// operator has not named.
 func (c *cards) choose(card *answer.Card) (*endpoint, error) {
-	elsewhere := ""
+	refused := "" // the first origin that may not be called
 	for _, d := range dialects {
 		if v := c.e.c.Version; v != "" && v != d.version {
 			continue
@@ -119,17 +119,19 @@ func (c *cards) choose(card *answer.Card) (*endpoint, error) {
 			}
 			origin, err := originOf(at.url)
 			if err != nil {
-				return nil, invalid("the upstream's card: %w", err)
+				return nil, executor.InvalidResponse("the upstream's card: %w", err)
 			}
 			if slices.Contains(c.origins, origin) {
 				return at, nil
 			}
-			elsewhere = cmp.Or(elsewhere, origin)
+			refused = cmp.Or(refused, origin)
 		}
 	}
-	if elsewhere != "" {
-		c.e.c.Log.Error("the upstream's card leads to a server that allow_origins of the agent file does not name", "card", c.origins[0], "interface", elsewhere)
-		return nil, executor.Permanent(errors.New("the upstream's card leads to another server than its own, which the agent file does not allow"))
+	if refused != "" {
+		c.e.c.Log.Error("the upstream's card refers to a server that allow_origins of the agent file does not list",
+			"card", c.origins[0], "interface", refused)
+		return nil, executor.Permanent(
+			errors.New("the upstream's card refers to another server, which the agent file does not allow"))
 	}
 	want := "0.3 or 1.0"
 	if c.e.c.Version != "" {
@@ -138,7 +140,7 @@ func (c *cards) choose(card *answer.Card) (*endpoint, error) {
 	return nil, executor.Permanent(fmt.Errorf("the upstream's card offers no JSON-RPC interface of A2A %s", want))
 }
 
-// resolve makes an address of one that is relative to that of the card.
+// resolve returns the absolute form of a URL that may be relative to the card's.
 func (c *cards) resolve(ref string) string {
 	base, err := url.Parse(c.e.c.Card)
 	if err != nil {

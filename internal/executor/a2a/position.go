@@ -10,10 +10,10 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// position is how far a task has come with its upstream: what the checkpoint holds.
+// position is the progress of a task at its upstream, as a checkpoint.
 type position struct {
 	Task    string // of the upstream; "": none, or none that is known
-	Context string // of the upstream; "": none yet
+	Context string // of the upstream; "": not known
 	Before  string // the upstream task that ended before this one; "": none
 	Nth     int    // how many upstream tasks have ended before this one
 	From    int    // index of the client's message that started the upstream task
@@ -21,7 +21,7 @@ type position struct {
 	Status  mark   // the last status of the upstream that was relayed
 }
 
-// mark tells statuses apart.
+// mark identifies a status.
 type mark struct {
 	State   a2a.State
 	Message string
@@ -36,7 +36,7 @@ func markOf(s *a2a.Status) mark {
 	return m
 }
 
-// same goes by what both sides have: servers do not say the same of a status everywhere.
+// same compares the members that both marks have: servers do not show the same members of a status everywhere.
 func (m mark) same(o mark) bool {
 	switch {
 	case m.State != o.State:
@@ -64,8 +64,8 @@ func (p *position) encode() a2a.Raw {
 	return append(b, '}')
 }
 
-// decodePosition reads a checkpoint. One of another executor, which the agent had before, is as
-// good as none. messages is how many the client has sent.
+// decodePosition reads a checkpoint. A checkpoint of another executor, which the agent had before, counts as none.
+// messages is how many messages the client has sent.
 func decodePosition(v a2a.Raw, messages int) (p position) {
 	text := func(key string) string {
 		s, _ := rawjson.String(rawjson.Get(v, key))
@@ -87,8 +87,8 @@ func decodePosition(v a2a.Raw, messages int) (p position) {
 	return p
 }
 
-// contextOf returns the id by which the upstream knows one of our contexts: the same for all
-// tasks in it, and nobody else's, although clients may choose the ids of theirs.
+// contextOf returns the id of a local context at the upstream. It is the same for all tasks in the context, and
+// unique over all owners, although clients may choose the ids of their contexts.
 func contextOf(run *executor.Run) string {
 	h := sha256.New()
 	for _, s := range []string{"a2ad context", run.Tenant, run.Owner, run.Agent, run.Task.ContextID} {

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// record is what our log has of the upstream's output, as far as telling what is missing needs it.
+// record is what the local log has of the upstream's output, in the form that is needed to find what is missing.
 type record struct {
 	artifacts map[string][]digest // of the parts, in order
 	messages  map[string]bool     // ids
@@ -34,8 +34,8 @@ func newRecord(t *a2a.Task) record {
 	return r
 }
 
-// take notes an update that is relayed.
-func (r *record) take(u *a2a.ArtifactUpdate) {
+// add notes an update that is relayed.
+func (r *record) add(u *a2a.ArtifactUpdate) {
 	ds := digests(u.Artifact.Parts)
 	if u.Append {
 		ds = append(r.artifacts[u.Artifact.ID], ds...)
@@ -43,7 +43,7 @@ func (r *record) take(u *a2a.ArtifactUpdate) {
 	r.artifacts[u.Artifact.ID] = ds
 }
 
-// missing returns the update that makes our artifact what the upstream shows, or nil.
+// missing returns the update that makes the local artifact equal to the upstream's, or nil.
 func (r *record) missing(a *a2a.Artifact) *a2a.ArtifactUpdate {
 	have, known := r.artifacts[a.ID]
 	want := digests(a.Parts)
@@ -60,13 +60,13 @@ func (r *record) missing(a *a2a.Artifact) *a2a.ArtifactUpdate {
 	return u
 }
 
-// Bounds of one event, below those of the worker.
+// Limits of one event, below the worker's.
 const (
 	maxEventParts = 500
 	maxEventBytes = 1 << 20
 )
 
-// split cuts an update into pieces that each fit an event.
+// split splits an update into pieces that each fit into an event.
 func split(u *a2a.ArtifactUpdate) []*a2a.ArtifactUpdate {
 	var pieces []*a2a.ArtifactUpdate
 	for parts := u.Artifact.Parts; len(parts) > 0; {
@@ -110,8 +110,8 @@ func write(h hash.Hash, b []byte) {
 	h.Write(b)
 }
 
-// canonical writes a value without what differs between two writings of it by one server: the
-// order of members, white space, escapes.
+// canonical writes a value in a form that does not depend on the order of members, white space and escapes. A server
+// may write these differently each time.
 func canonical(h hash.Hash, v []byte) {
 	switch rawjson.KindOf(v) {
 	case rawjson.KindObject:
@@ -142,10 +142,11 @@ func canonical(h hash.Hash, v []byte) {
 	}
 }
 
-// named gives a message an id that it lacks, or that we cannot keep: the same each time.
+// named returns a copy of a message with an id. If the message has none, or one that cannot be stored, the id is
+// computed from the message, so it is the same each time. It returns nil for a message without content.
 func named(m *a2a.Message) *a2a.Message {
 	if m == nil || len(m.Parts) == 0 {
-		return nil // there is nothing in it to relay
+		return nil
 	}
 	c := *m
 	c.Role = a2a.RoleAgent
@@ -160,5 +161,5 @@ func named(m *a2a.Message) *a2a.Message {
 	return &c
 }
 
-// maxID is what the worker takes.
+// maxID is the worker's limit.
 const maxID = 256

@@ -13,12 +13,11 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/answer"
 )
 
-// maxStale is how often a question that we have relayed may show up again before it counts as
-// asked again. A server that is slow to take an answer shows the old one for a moment.
+// maxStale is how often a relayed question may be shown again before it counts as a new question. A server that is
+// slow to process an answer shows the old question for a moment.
 const maxStale = 5
 
-// follow goes on with an upstream task of which something may have been missed, until the turn
-// ends there.
+// follow continues an upstream task whose events may have been missed, until the turn ends there.
 func (s *session) follow(ctx context.Context) (*a2a.StatusUpdate, error) {
 	s.broken = true
 	for {
@@ -27,7 +26,7 @@ func (s *session) follow(ctx context.Context) (*a2a.StatusUpdate, error) {
 				return end, err
 			}
 		}
-		t, err := s.look(ctx)
+		t, err := s.getTask(ctx)
 		if err == nil {
 			s.failures = 0
 			end, err := s.snapshot(&t)
@@ -40,9 +39,9 @@ func (s *session) follow(ctx context.Context) (*a2a.StatusUpdate, error) {
 			continue
 		}
 		if isTaskNotFound(err) {
-			return nil, errForgotten
+			return nil, errTaskLost
 		}
-		if !passing(err) {
+		if !temporary(err) {
 			return nil, err
 		}
 		if err := s.pause(ctx, err); err != nil {
@@ -51,9 +50,9 @@ func (s *session) follow(ctx context.Context) (*a2a.StatusUpdate, error) {
 	}
 }
 
-// resume relays a resumed stream. It is of use only if it begins with the Task: else nobody knows
-// what happened before its first event. Why it was refused does not matter, since a look follows;
-// a server may well not know a task by this method that it knows by the other.
+// resume relays a resumed stream. The stream must begin with the Task, because otherwise the events before its first
+// one would be missed. If it is refused the reason does not matter, since a read of the task follows: a server may
+// know a task by that method and not by this one.
 func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 	if s.fruitless++; s.fruitless > 2 {
 		s.noStream = true
@@ -74,14 +73,14 @@ func (s *session) resume(ctx context.Context) (*a2a.StatusUpdate, error) {
 		return nil, context.Cause(ctx)
 	}
 	s.failures = 0
-	if end, err := s.take(&item); end != nil || err != nil {
+	if end, err := s.relayItem(&item); end != nil || err != nil {
 		return end, err
 	}
 	return s.listen(ctx, st)
 }
 
-// look reads the upstream task.
-func (s *session) look(ctx context.Context) (answer.Task, error) {
+// getTask reads the upstream task.
+func (s *session) getTask(ctx context.Context) (answer.Task, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errSlow)
 	defer cancel()
 	result, err := s.e.call(ctx, s.at, s.at.get, s.at.taskParams(s.pos.Task, nil), "")
@@ -90,25 +89,25 @@ func (s *session) look(ctx context.Context) (answer.Task, error) {
 	}
 	t, err := answer.DecodeTask(result)
 	if err != nil {
-		return answer.Task{}, invalid("the upstream's %s: %w", s.at.get, err)
+		return answer.Task{}, executor.InvalidResponse("the upstream's %s: %w", s.at.get, err)
 	}
 	if t.ID != s.pos.Task {
-		return answer.Task{}, invalid("the upstream was asked for one task and shows another")
+		return answer.Task{}, executor.InvalidResponse("the upstream returned another task than the requested one")
 	}
 	return t, nil
 }
 
-// ours refuses what belongs to another task.
-func (s *session) ours(item *answer.Item) error {
+// checkTask refuses an item of another task.
+func (s *session) checkTask(item *answer.Item) error {
 	if item.TaskID != "" && item.TaskID != s.pos.Task {
-		return invalid("an event of another task than the one that was asked for")
+		return executor.InvalidResponse("an event of another task than the requested one")
 	}
 	return nil
 }
 
-// take relays one item. A status that ends the turn is returned instead.
-func (s *session) take(item *answer.Item) (*a2a.StatusUpdate, error) {
-	if err := s.ours(item); err != nil {
+// relayItem relays one item. A status that ends the turn is returned instead.
+func (s *session) relayItem(item *answer.Item) (*a2a.StatusUpdate, error) {
+	if err := s.checkTask(item); err != nil {
 		return nil, err
 	}
 	switch {
@@ -127,9 +126,9 @@ func (s *session) take(item *answer.Item) (*a2a.StatusUpdate, error) {
 	return nil, s.progress(item.Status)
 }
 
-// snapshot relays what a Task shows and our log lacks.
+// snapshot relays the parts of a Task that the local log lacks. A status that ends the turn is returned instead.
 func (s *session) snapshot(t *answer.Task) (*a2a.StatusUpdate, error) {
-	s.heard(t.History)
+	s.findReceived(t.History)
 	if err := s.catchUp(t); err != nil {
 		return nil, err
 	}
@@ -154,9 +153,9 @@ func (s *session) snapshot(t *answer.Task) (*a2a.StatusUpdate, error) {
 	return nil, s.progress(u)
 }
 
-// heard finds messages of ours in the upstream's history that we do not know to be there: the
+// findReceived finds the client's messages in the upstream's history that the upstream has received although the
 // answer to them was lost.
-func (s *session) heard(history []a2a.Message) {
+func (s *session) findReceived(history []a2a.Message) {
 	for s.pos.Said < len(s.said) {
 		id := s.messageID(s.pos.Said)
 		if !slices.ContainsFunc(history, func(m a2a.Message) bool { return m.ID == id && m.Role == a2a.RoleUser }) {
@@ -166,8 +165,8 @@ func (s *session) heard(history []a2a.Message) {
 	}
 }
 
-// catchUp relays messages and artifacts that our log lacks, but for the message of the status,
-// which some servers have in the history too.
+// catchUp relays messages and artifacts that the local log lacks, except for the message of the status, which some
+// servers also have in the history.
 func (s *session) catchUp(t *answer.Task) error {
 	current := named(t.Status.Message)
 	for i := range t.History {
@@ -197,7 +196,7 @@ func (s *session) catchUp(t *answer.Task) error {
 	return nil
 }
 
-// artifactID keeps the artifacts of several upstream tasks apart, which may well have the same ids.
+// artifactID makes the artifact ids of several upstream tasks distinct.
 func (s *session) artifactID(id string) string {
 	if s.pos.Nth == 0 {
 		return id
@@ -205,7 +204,7 @@ func (s *session) artifactID(id string) string {
 	return id + "~" + strconv.Itoa(s.pos.Nth+1)
 }
 
-// artifact relays an update as the upstream reports it.
+// artifact relays an update from the upstream.
 func (s *session) artifact(u *a2a.ArtifactUpdate) error {
 	c := *u
 	c.Artifact.ID = s.artifactID(u.Artifact.ID)
@@ -218,7 +217,7 @@ func (s *session) artifact(u *a2a.ArtifactUpdate) error {
 func (s *session) relay(u *a2a.ArtifactUpdate) error {
 	s.stale = 0
 	for _, piece := range split(u) {
-		s.rec.take(piece)
+		s.rec.add(piece)
 		s.fruitless = 0
 		if err := s.emit(piece); err != nil {
 			return err
@@ -227,10 +226,11 @@ func (s *session) relay(u *a2a.ArtifactUpdate) error {
 	return nil
 }
 
-// progress relays a status that does not end the turn, if it says anything.
+// progress relays a status that does not end the turn, if it has a message or metadata.
 func (s *session) progress(u *a2a.StatusUpdate) error {
 	s.stale = 0
-	c := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Message: named(u.Status.Message)}, Metadata: u.Metadata}
+	working := a2a.Status{State: a2a.StateWorking, Message: named(u.Status.Message)}
+	c := &a2a.StatusUpdate{Status: working, Metadata: u.Metadata}
 	s.pos.Status = markOf(&u.Status)
 	if c.Status.Message == nil && len(c.Metadata) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func (s *session) progress(u *a2a.StatusUpdate) error {
 	return s.status(c)
 }
 
-// status relays a status together with where we are then.
+// status relays a status together with the position after it.
 func (s *session) status(u *a2a.StatusUpdate) error {
 	if m := u.Status.Message; m != nil {
 		s.rec.messages[m.ID] = true
@@ -250,8 +250,8 @@ func (s *session) status(u *a2a.StatusUpdate) error {
 	return s.emit(u)
 }
 
-// pass relays as progress what would have ended the turn, had the client not said more.
-func (s *session) pass(end *a2a.StatusUpdate) error {
+// relayAsProgress relays a status that would end the turn if the client had not sent more messages.
+func (s *session) relayAsProgress(end *a2a.StatusUpdate) error {
 	if m := named(end.Status.Message); m != nil && s.rec.messages[m.ID] {
 		s.pos.Status = markOf(&end.Status)
 		return nil
@@ -259,15 +259,15 @@ func (s *session) pass(end *a2a.StatusUpdate) error {
 	return s.progress(end)
 }
 
-// finish relays the status that ends the turn. Where the connection broke on the way, what came
-// before it is compared once more.
+// finish relays the status that ends the turn. If a connection broke in this run, it first relays what the upstream's
+// task has and the local log lacks.
 func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 	message := named(end.Status.Message)
 	if message != nil {
 		s.rec.messages[message.ID] = true
 	}
 	if s.broken && s.pos.Task != "" {
-		t, err := s.look(ctx)
+		t, err := s.getTask(ctx)
 		if err == nil {
 			err = s.catchUp(&t)
 		}
@@ -275,7 +275,7 @@ func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 			return err
 		}
 		if err != nil {
-			s.log.Warn("upstream does not show the task at its end", "err", err)
+			s.log.Warn("read the upstream's task at its end", "err", err)
 		}
 	}
 	s.pos.Status = markOf(&end.Status)
@@ -283,17 +283,18 @@ func (s *session) finish(ctx context.Context, end *a2a.StatusUpdate) error {
 	if u.Status.State == a2a.StateCanceled {
 		u.Status.State = a2a.StateFailed
 		if u.Status.Message == nil {
-			u.Status.Message = &a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartText, Text: "the upstream agent canceled the task"}}}
+			text := a2a.Part{Kind: a2a.PartText, Text: "the upstream agent canceled the task"}
+			u.Status.Message = &a2a.Message{Parts: []a2a.Part{text}}
 		}
 	}
 	err := s.end(u)
-	s.over = err == nil
+	s.ended = err == nil
 	return err
 }
 
-// end relays the last status, or the message in its place where that is an answer by itself.
+// end relays the last status, or only its message if that is an answer by itself.
 func (s *session) end(u *a2a.StatusUpdate) error {
-	if !s.reply || !s.run.MayReply || s.told || u.Status.Message == nil {
+	if !s.reply || !s.run.MayReply || s.reported || u.Status.Message == nil {
 		return s.status(u)
 	}
 	m := *u.Status.Message

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/wire/answer"
@@ -27,26 +28,27 @@ var (
 	errSilent = errors.New("silent for too long")
 )
 
-// newHTTP returns a client that follows no redirects: the card says where the agent is.
+// newHTTP returns a client that follows no redirects, because only the card says where the agent is.
 func newHTTP(c *Config) *http.Client {
 	dialer := &net.Dialer{Timeout: c.Connect, KeepAlive: 15 * time.Second}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: c.TLS, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: c.Connect, ResponseHeaderTimeout: c.Answer, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: c.TLS,
+			ForceAttemptHTTP2: true, TLSHandshakeTimeout: c.Connect, ResponseHeaderTimeout: c.Answer,
+			MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 			DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		},
 	}
 }
 
-// lostError is a connection that could not be made, or that broke before the answer was whole.
+// lostError is a connection that could not be made, or that broke before the answer was complete.
 type lostError struct {
 	err  error
 	sent bool // the request may have arrived
 }
 
-// Error leaves the cause to the log: it has addresses.
+// Error does not show the cause, which has addresses and is only for the log.
 func (e *lostError) Error() string {
 	if e.sent {
 		return "the connection to the upstream agent broke"
@@ -68,7 +70,7 @@ func lost(ctx context.Context, what string, sent bool, err error) error {
 	return &lostError{fmt.Errorf("%s: %w", what, err), sent}
 }
 
-// refusal is an answer by HTTP alone.
+// refusal is an HTTP error that is not a JSON-RPC response.
 type refusal struct {
 	status int
 	after  time.Duration
@@ -85,25 +87,26 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("the upstream answers with HTTP status %d", e.status)
 }
 
-// passing reports whether the same request may be taken later.
-func (e *refusal) passing() bool {
-	return e.status >= 500 || e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout || e.status == http.StatusTooEarly
+// temporary reports whether the same request may be accepted later.
+func (e *refusal) temporary() bool {
+	return e.status >= 500 || e.status == http.StatusTooManyRequests ||
+		e.status == http.StatusRequestTimeout || e.status == http.StatusTooEarly
 }
 
-// turnedAway reports whether the upstream has said that it did not take the request.
-func (e *refusal) turnedAway() bool {
+// notAccepted reports whether the status says that the upstream did not accept the request.
+func (e *refusal) notAccepted() bool {
 	return e.status < 500 || e.status == http.StatusServiceUnavailable || e.status == http.StatusNotImplemented
 }
 
 const (
 	maxRefusal = 16 << 10
-	maxAsked   = 5 * time.Minute // keeps an upstream from putting us off for good
+	maxDelay   = 5 * time.Minute // of a Retry-After
 )
 
 func refusalOf(resp *http.Response, body []byte) *refusal {
 	e := &refusal{status: resp.StatusCode}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.after = min(time.Duration(n)*time.Second, maxAsked)
+		e.after = min(time.Duration(n)*time.Second, maxDelay)
 	}
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/plain" {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
@@ -112,21 +115,25 @@ func refusalOf(resp *http.Response, body []byte) *refusal {
 	return e
 }
 
-// traceKey finds the a2a.Traceparent of a run in the context of its requests.
+// traceKey is the key of the run's a2a.Traceparent in the context of its requests.
 type traceKey struct{}
 
-// request sends one JSON-RPC request. The id is the same in all of them: each has a connection to
-// itself as long as its answer lasts.
-func (e *Executor) request(ctx context.Context, at *endpoint, method string, params []byte, key, accept string) (*http.Response, error) {
+// request sends one JSON-RPC request. The id is the same in all requests, because each has a connection of its own
+// until its answer ends.
+func (e *Executor) request(
+	ctx context.Context, at *endpoint, method string, params []byte, key, accept string,
+) (*http.Response, error) {
 	var connected atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
 	body := rawjson.AppendString([]byte(`{"jsonrpc":"2.0","id":1,"method":`), method)
 	body = append(append(append(body, `,"params":`...), params...), '}')
 	req, err := http.NewRequestWithContext(traced, http.MethodPost, at.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req.GetBody = nil // net/http must not send it again by itself
+	req.GetBody = nil // so that net/http does not repeat the request
 	req.Header = e.header(at.version)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
@@ -143,7 +150,7 @@ func (e *Executor) request(ctx context.Context, at *endpoint, method string, par
 	return resp, nil
 }
 
-// call does one request with one answer. Errors: *answer.Error, *refusal, *lostError, invalid.
+// call sends one request that has one answer. Its errors are *answer.Error, *refusal, *lostError and InvalidResponse.
 func (e *Executor) call(ctx context.Context, at *endpoint, method string, params []byte, key string) ([]byte, error) {
 	resp, err := e.request(ctx, at, method, params, key, "application/json")
 	if err != nil {
@@ -153,8 +160,8 @@ func (e *Executor) call(ctx context.Context, at *endpoint, method string, params
 	return e.single(ctx, resp, method)
 }
 
-// single reads an answer that is no stream, whatever it says of its type: some SDKs answer with
-// text/plain. Some have errors of JSON-RPC under other statuses than 200.
+// single reads an answer that is not a stream, with any Content-Type: some SDKs answer with text/plain. Some send
+// errors of JSON-RPC with other statuses than 200.
 func (e *Executor) single(ctx context.Context, resp *http.Response, method string) ([]byte, error) {
 	limit := e.c.MaxBytes
 	if resp.StatusCode != http.StatusOK {
@@ -163,7 +170,7 @@ func (e *Executor) single(ctx context.Context, resp *http.Response, method strin
 	body, err := e.readAll(resp.Body, limit)
 	switch {
 	case errors.Is(err, errTooLarge) && resp.StatusCode == http.StatusOK:
-		return nil, invalid("the upstream's answer to %s is larger than %d bytes", method, limit)
+		return nil, executor.InvalidResponse("the upstream's answer to %s is larger than %d bytes", method, limit)
 	case err != nil && !errors.Is(err, errTooLarge):
 		return nil, lost(ctx, method, true, err)
 	}
@@ -175,7 +182,8 @@ func (e *Executor) single(ctx context.Context, resp *http.Response, method strin
 	case resp.StatusCode != http.StatusOK:
 		return nil, refusalOf(resp, body)
 	case err != nil:
-		return nil, invalid("the upstream's answer to %s, of type %.80q: %w", method, resp.Header.Get("Content-Type"), err)
+		return nil, executor.InvalidResponse("the upstream's answer to %s, of type %.80q: %w",
+			method, resp.Header.Get("Content-Type"), err)
 	}
 	return result, nil
 }
@@ -190,16 +198,16 @@ func (e *Executor) readAll(r io.Reader, limit int) ([]byte, error) {
 	return body, err
 }
 
-// closeBody reads what little is left, so that the connection can be used again.
+// closeBody reads a small rest of the body, so that the connection can be reused.
 func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal)
 	_ = resp.Body.Close()
 }
 
-// stream is an answer of several items.
+// stream is an answer with several items.
 type stream struct {
 	e      *Executor
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // of the request: a stream lives as long as it
 	cancel context.CancelCauseFunc
 	method string
 	body   io.Closer
@@ -208,8 +216,10 @@ type stream struct {
 	done   bool
 }
 
-// open does one request that is answered with a stream. The caller closes it.
-func (e *Executor) open(ctx context.Context, at *endpoint, method string, params []byte, key string) (*stream, error) {
+// open sends one request whose answer is a stream. The caller closes the stream.
+func (e *Executor) open(
+	ctx context.Context, at *endpoint, method string, params []byte, key string,
+) (*stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	resp, err := e.request(ctx, at, method, params, key, "text/event-stream") //nolint:bodyclose // close does
 	if err != nil {
@@ -217,18 +227,20 @@ func (e *Executor) open(ctx context.Context, at *endpoint, method string, params
 		return nil, err
 	}
 	s := &stream{e: e, ctx: ctx, cancel: cancel, method: method, body: resp.Body}
-	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); resp.StatusCode != http.StatusOK || t != "text/event-stream" {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		if s.only, err = e.single(ctx, resp, method); err != nil {
 			s.close()
 			return nil, err
 		}
 		return s, nil
 	}
-	s.events = sse.NewReader(&watched{r: resp.Body, limit: e.c.Silence, cancel: cancel}, sse.ReaderOptions{MaxLine: e.c.MaxBytes, MaxEvent: e.c.MaxBytes})
+	body := &watched{r: resp.Body, limit: e.c.Silence, cancel: cancel}
+	s.events = sse.NewReader(body, sse.ReaderOptions{MaxLine: e.c.MaxBytes, MaxEvent: e.c.MaxBytes})
 	return s, nil
 }
 
-// watched ends a request of which nothing more is heard.
+// watched cancels a request if a read of its answer takes too long.
 type watched struct {
 	r      io.Reader
 	limit  time.Duration
@@ -241,7 +253,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return w.r.Read(p)
 }
 
-// next returns the next item. The end of the stream, however it comes, is a *lostError.
+// next returns the next item. At the end of the stream, for any reason, the error is a *lostError.
 func (s *stream) next() (answer.Item, error) {
 	data, err := s.result()
 	if err != nil {
@@ -249,12 +261,12 @@ func (s *stream) next() (answer.Item, error) {
 	}
 	item, err := answer.Decode(data)
 	if err != nil {
-		return answer.Item{}, invalid("the upstream's %s: %w", s.method, err)
+		return answer.Item{}, executor.InvalidResponse("the upstream's %s: %w", s.method, err)
 	}
 	return item, nil
 }
 
-// result returns what the next JSON-RPC response holds.
+// result returns the result of the next JSON-RPC response.
 func (s *stream) result() ([]byte, error) {
 	if s.events == nil {
 		if s.done {
@@ -266,13 +278,13 @@ func (s *stream) result() ([]byte, error) {
 	for {
 		ev, err := s.events.Next()
 		if errors.Is(err, sse.ErrTooLarge) {
-			return nil, invalid("an event of the upstream is larger than %d bytes", s.e.c.MaxBytes)
+			return nil, executor.InvalidResponse("an event of the upstream is larger than %d bytes", s.e.c.MaxBytes)
 		}
 		if err != nil {
 			return nil, lost(s.ctx, s.method, true, err)
 		}
 		if len(bytes.TrimSpace(ev.Data)) == 0 {
-			continue // a sign of life
+			continue // keep-alive
 		}
 		data, err := answer.Response(ev.Data, 1)
 		var said *answer.Error
@@ -280,7 +292,7 @@ func (s *stream) result() ([]byte, error) {
 			return nil, said
 		}
 		if err != nil {
-			return nil, invalid("an event of the upstream: %w", err)
+			return nil, executor.InvalidResponse("an event of the upstream: %w", err)
 		}
 		return data, nil
 	}

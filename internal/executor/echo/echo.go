@@ -1,6 +1,6 @@
-// Package echo is the agent that says what it was told: one artifact with the parts of
-// the message, then completed. It needs no configuration and no checkpoint, so it shows
-// what the server itself costs and how small an executor can be.
+// Package echo is an agent that repeats its message: one artifact with the parts of the message, then completed. It
+// needs no configuration and no checkpoint, so it shows the cost of the server itself and how small an executor can
+// be.
 package echo
 
 import (
@@ -18,10 +18,9 @@ type Executor struct{}
 
 var errNothing = errors.New("there is no message to echo")
 
-// Execute yields one artifact with every part of the new messages, as they are and in
-// order, and then completed. The id of the artifact is "echo-<n>", where n counts the
-// client's messages: the same on every attempt, another on another turn. An attempt that
-// finds the artifact in the record yields it no more.
+// Execute yields one artifact with every part of the new messages, unchanged and in order, and then completed. The id
+// of the artifact is "echo-<n>", where n counts the client's messages: it is the same on every attempt, and different
+// on every turn. An attempt that finds the artifact in the task does not yield it again.
 func (Executor) Execute(_ context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		_, fresh := executor.Conversation(run)

@@ -1,27 +1,23 @@
-// Package exec runs a command for each run of a task: any program that reads stdin and
-// writes stdout can be an agent.
+// Package exec runs a command for each run of a task: any program that reads stdin and writes stdout can be an agent.
 //
 // # Input and output
 //
-// Stdin is the run object of package vocab on one line, or, with input text, the text
-// parts of the new messages, joined by line breaks. Stdout is one event of package vocab
-// per line, empty lines left out, or, with output text, the text of one artifact with
-// the id "stdout-<n>" on turn n. Text beyond MaxLine goes into further chunks of it;
-// bytes that are not UTF-8 become a file. Stderr goes to the log, bounded, line by line.
+// Stdin is the run object of package vocab on one line. With input text, it is the text parts of the new messages,
+// joined by line breaks. Stdout is one event of package vocab per line; empty lines are ignored. With output text,
+// stdout is the text of one artifact with the id "stdout-<n>" on turn n. Text beyond MaxLine becomes further chunks
+// of the artifact, and bytes that are not UTF-8 become a file. Stderr is logged line by line, within limits.
 //
 // # Ends
 //
-// A status event that ends the turn ends the run; the program may tidy up for Grace.
-// Exit code 0 means done: completed, if no event said otherwise. 75 (EX_TEMPFAIL) and
-// death by a signal are tried again. Every other code fails the task for good, with the
-// end of stderr. A line that is not an event is InvalidAgentResponse.
+// A status event that ends the turn ends the run; the program may clean up for Grace. Exit code 0 means completed,
+// unless an event said otherwise. After exit code 75 (EX_TEMPFAIL) and death by a signal the run is retried. Every
+// other code fails the task, with the end of stderr. A line that is not an event is InvalidAgentResponse.
 //
 // # Processes
 //
-// The command has no shell and a group of its own. When the run is over early (cancel,
-// deadline, a fault in its output) the group gets SIGTERM and, after Grace, SIGKILL; what
-// is left of it when the command has ended gets SIGKILL too. A process that has left the
-// group and keeps stdout open is not waited for.
+// The command runs without a shell, in a process group of its own. If the run ends early (cancel, deadline, a fault
+// in its output) the group gets SIGTERM and, after Grace, SIGKILL. Processes of the group that outlive the command
+// get SIGKILL too. A process that has left the group and keeps stdout open is not waited for.
 package exec
 
 import (
@@ -42,10 +38,10 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 )
 
-// Input says what the command finds on stdin.
+// Input says what the command reads from stdin.
 type Input string
 
-// Output says what its stdout is.
+// Output says what the command writes to stdout.
 type Output string
 
 // The forms of input and output.
@@ -61,13 +57,12 @@ type Config struct {
 	Command []string
 	Input   Input  // default InputRun
 	Output  Output // default OutputEvents
-	Dir     string // default: that of the server
+	Dir     string // default: the server's
 	Env     map[string]string
-	// Environ is the environment of the server. The command sees PATH, HOME and LANG of
-	// it, and Env: credentials of the server are not the agent's business. TRACEPARENT is set
-	// for a run that has one.
+	// Environ is the environment of the server. The command gets only PATH, HOME and LANG of it, and Env, so that it
+	// does not see credentials of the server. TRACEPARENT is set for a run that has one.
 	Environ   []string
-	Grace     time.Duration // between SIGTERM and SIGKILL, and before SIGTERM behind the last event; default 2 s
+	Grace     time.Duration // between SIGTERM and SIGKILL, and before SIGTERM after the last event; default 2 s
 	Lull      time.Duration // silence after which output is given up once the command has ended; default 1 s
 	MaxLine   int           // bytes of a line or a part; default 1 MiB
 	MaxOutput int           // bytes of stdout; default 64 MiB
@@ -112,39 +107,38 @@ func environment(server []string, own map[string]string) []string {
 	return env
 }
 
-// Execute runs the command and yields what it reports. It returns when the command has
-// ended and everything that belongs to it.
+// Execute runs the command and yields its events. It returns when the command and its process group have ended.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return executor.Emit(ctx, func(emit func(a2a.Event) error) error { return e.run(ctx, &run, emit) })
 }
 
-// run starts the command, hands its output on and says how it ended.
+// run starts the command, emits its output and returns how it ended.
 func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Event) error) error {
 	log := e.c.Log.With("task_id", run.Task.ID.String(), "agent", run.Agent, "epoch", run.Epoch)
-	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	// Behind the last event ctx may end at any time and means nothing to the command.
+	// After the last event ctx may end at any time, and that must not stop the command.
 	detach := context.AfterFunc(ctx, end)
 	defer detach()
-	p, err := e.start(over, run, log)
+	p, err := e.start(running, run, log)
 	if err != nil {
 		return err
 	}
 	sink := e.sink(run, emit, func() { detach() })
 	outputErr := sink.read(p.stdout)
-	turnOver := errors.Is(outputErr, errTurnOver)
+	turnEnded := errors.Is(outputErr, errTurnEnded)
 	switch {
-	case turnOver:
+	case turnEnded:
 		t := time.AfterFunc(e.c.Grace, end)
 		defer t.Stop()
 	case outputErr != nil:
-		end() // nothing that follows can count
+		end() // further output would be ignored
 	}
 	state, waitErr := p.finish()
 	switch {
-	case turnOver:
-		if over.Err() == nil && (waitErr != nil || !state.Success()) {
-			log.Warn("command ended badly after its last event", "state", state, "err", waitErr)
+	case turnEnded:
+		if running.Err() == nil && (waitErr != nil || !state.Success()) {
+			log.Warn("command failed after its last event", "state", state, "err", waitErr)
 		}
 		return nil
 	case context.Cause(ctx) != nil:
@@ -154,7 +148,7 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 	case waitErr != nil:
 		return fmt.Errorf("wait for %s: %w", e.c.Command[0], waitErr)
 	}
-	if err := e.verdict(state, p.stderr.tail()); err != nil {
+	if err := e.exitError(state, p.stderr.tail()); err != nil {
 		return err
 	}
 	return sink.done()
@@ -163,7 +157,7 @@ func (e *Executor) run(ctx context.Context, run *executor.Run, emit func(a2a.Eve
 func (e *Executor) start(ctx context.Context, run *executor.Run, log *slog.Logger) (*process, error) {
 	cmd := osexec.Command(e.c.Command[0], e.c.Command[1:]...)
 	cmd.Dir, cmd.Env = e.c.Dir, e.env
-	if run.Traceparent != "" { // in front: of two values the last one counts, and that is the operator's
+	if run.Traceparent != "" { // in front, because the last of two values applies, and that is the operator's
 		cmd.Env = append([]string{"TRACEPARENT=" + string(run.Traceparent)}, e.env...)
 	}
 	p, err := startProcess(ctx, cmd, e.input(run), e.c, log)
@@ -171,8 +165,10 @@ func (e *Executor) start(ctx context.Context, run *executor.Run, log *slog.Logge
 		return p, nil
 	}
 	err = fmt.Errorf("start %s: %w", e.c.Command[0], err)
-	for _, passing := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY} {
-		if errors.Is(err, passing) {
+	for _, temporary := range []error{
+		syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ETXTBSY,
+	} {
+		if errors.Is(err, temporary) {
 			return nil, err
 		}
 	}
@@ -194,11 +190,11 @@ func (e *Executor) input(run *executor.Run) []byte {
 	return append(vocab.AppendRun(nil, vocab.RunOf(run)), '\n')
 }
 
-// exitAgain is EX_TEMPFAIL of sysexits.h: not now, but perhaps later.
+// exitAgain is EX_TEMPFAIL of sysexits.h: another attempt may succeed.
 const exitAgain = 75
 
-// verdict is what the exit of the command says about the run.
-func (e *Executor) verdict(state *os.ProcessState, tail string) error {
+// exitError returns the error of the run for the exit of the command, or nil.
+func (e *Executor) exitError(state *os.ProcessState, tail string) error {
 	if state.Success() {
 		return nil
 	}
@@ -212,26 +208,25 @@ func (e *Executor) verdict(state *os.ProcessState, tail string) error {
 	return executor.Permanent(err)
 }
 
-// sink makes events of stdout.
+// sink turns stdout into events.
 type sink interface {
-	// read reads stdout to its end. It returns errTurnOver when no event may follow.
+	// read reads stdout to its end. It returns errTurnEnded when no event may follow.
 	read(stdout *output) error
-	// done yields what is left to say after an exit with code 0.
+	// done emits the last events after an exit with code 0.
 	done() error
 }
 
-var errTurnOver = errors.New("a status ended the turn")
+var errTurnEnded = errors.New("a status ended the turn")
 
 func (e *Executor) sink(run *executor.Run, emit func(a2a.Event) error, last func()) sink {
 	if e.c.Output == OutputText {
-		return &textSink{emit: emit, id: "stdout-" + vocab.Turn(run), maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput}
+		return &textSink{
+			emit: emit, id: "stdout-" + vocab.Turn(run), maxPart: e.c.MaxLine, maxOutput: e.c.MaxOutput,
+		}
 	}
-	return &eventSink{emit: emit, last: last, maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput, decoder: vocab.NewDecoder(run)}
-}
-
-// invalid is the error of a run whose program does not keep to the rules.
-func invalid(format string, args ...any) error {
-	return executor.Permanent(a2a.Errorf(a2a.CodeInvalidAgentResponse, format, args...))
+	return &eventSink{
+		emit: emit, last: last, decoder: vocab.NewDecoder(run), maxLine: e.c.MaxLine, maxOutput: e.c.MaxOutput,
+	}
 }
 
 func completed() a2a.Event {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// awaitExit returns when the command has ended and leaves it to be reaped, so that its
-// id, which is that of its group, stays taken.
+// awaitExit returns when the command has ended, and does not reap it. So its id, which is also the id of its group,
+// is not reused.
 func awaitExit(cmd *osexec.Cmd) {
 	const (
 		idPID   = 1
@@ -16,7 +16,9 @@ func awaitExit(cmd *osexec.Cmd) {
 	)
 	var info [128]byte // siginfo_t, of which nothing is used
 	for {
-		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, uintptr(cmd.Process.Pid), uintptr(unsafe.Pointer(&info)), wExited|wNoWait, 0, 0) //nolint:gosec // info is as large as the kernel's siginfo_t
+		pid := uintptr(cmd.Process.Pid)
+		addr := uintptr(unsafe.Pointer(&info)) //nolint:gosec // info is as large as the kernel's siginfo_t
+		_, _, errno := syscall.Syscall6(syscall.SYS_WAITID, idPID, pid, addr, wExited|wNoWait, 0, 0)
 		if errno != syscall.EINTR {
 			return
 		}

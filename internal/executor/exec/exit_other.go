@@ -4,6 +4,6 @@ package exec
 
 import osexec "os/exec"
 
-// awaitExit returns when the command has ended, and reaps it: elsewhere than on Linux
-// the id of the group is not kept for the signals that follow.
+// awaitExit returns when the command has ended, and reaps it. Only on Linux can the id of the group be kept for later
+// signals.
 func awaitExit(cmd *osexec.Cmd) { _ = cmd.Wait() }

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// process is a started command. One goroutine feeds stdin, one reads stderr, one waits
-// for the exit and one for the reason to end it early; finish waits for all of them.
+// process is a started command. One goroutine writes stdin, one reads stderr, one waits for the exit and one for a
+// reason to end it early; finish waits for all of them.
 type process struct {
 	cmd    *osexec.Cmd
 	stdout *output
 	stderr *stderr
-	exited chan struct{} // closed when the command has ended; on Linux it is not reaped yet then
+	exited chan struct{} // closed when the command has ended; on Linux, before it is reaped
 	wg     sync.WaitGroup
 }
 
-// startProcess starts cmd with input on its stdin. When ctx is done before the command
-// has ended, its group gets SIGTERM and after c.Grace SIGKILL.
+// startProcess starts cmd with input on its stdin. If ctx is done before the command has ended, its group gets
+// SIGTERM, and SIGKILL after c.Grace.
 func startProcess(ctx context.Context, cmd *osexec.Cmd, input []byte, c Config, log *slog.Logger) (*process, error) {
 	p := &process{cmd: cmd, stderr: &stderr{log: log}, exited: make(chan struct{})}
 	ours, err := startPiped(cmd)
@@ -46,7 +46,7 @@ func startProcess(ctx context.Context, cmd *osexec.Cmd, input []byte, c Config, 
 		awaitExit(cmd)
 		deadline := time.Now().Add(c.Lull)
 		for _, f := range ours {
-			_ = f.SetDeadline(deadline) // of a process that left the group and holds the other end
+			_ = f.SetDeadline(deadline) // a process that left the group may keep the other end open
 		}
 		close(p.exited)
 	})
@@ -54,8 +54,8 @@ func startProcess(ctx context.Context, cmd *osexec.Cmd, input []byte, c Config, 
 	return p, nil
 }
 
-// startPiped starts cmd and returns our ends of its stdin, stdout and stderr. They are
-// pipes of our own because those of os/exec cannot be given up on.
+// startPiped starts cmd and returns the server's ends of its stdin, stdout and stderr. The pipes of os/exec cannot be
+// used, because reads from them cannot be given up.
 func startPiped(cmd *osexec.Cmd) (ours [3]*os.File, err error) {
 	var theirs [3]*os.File
 	defer func() {
@@ -80,8 +80,8 @@ func startPiped(cmd *osexec.Cmd) (ours [3]*os.File, err error) {
 	return ours, cmd.Start()
 }
 
-// signal goes to the whole group. The command is not reaped before finish has waited for
-// everyone who calls this, so its id cannot be another's by now.
+// signal sends a signal to the whole group. The command is reaped only after finish has waited for all callers of
+// signal, so its id cannot belong to another process.
 func (p *process) signal(s syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, s) }
 
 func (p *process) stopWhenDone(ctx context.Context, grace time.Duration) {
@@ -100,8 +100,8 @@ func (p *process) stopWhenDone(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// finish waits for the end of the command and of what is left of its group. What it
-// still writes is thrown away, so that a command that tidies up does not block.
+// finish waits for the end of the command, and kills the rest of its group. Further output is discarded, so that a
+// command that cleans up does not block.
 func (p *process) finish() (*os.ProcessState, error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = io.Copy(io.Discard, p.stdout.file) })
@@ -125,9 +125,9 @@ type output struct {
 	file  *os.File
 	buf   *bufio.Reader // of Read
 	lull  time.Duration
-	ended bool // the deadline was met once, so the command has ended
-	again bool // the deadline was moved and nothing came since
-	late  int  // bytes that may still come then
+	ended bool // the deadline has passed once, so the command has ended
+	again bool // the deadline was extended, and nothing was read since
+	late  int  // bytes that may still be read after the end
 }
 
 func newOutput(f *os.File, lull time.Duration, late int) *output {
@@ -138,12 +138,11 @@ func newOutput(f *os.File, lull time.Duration, late int) *output {
 
 var (
 	errLineTooLong = errors.New("line too long")
-	errAbandoned   = errors.New("the command has ended and something else keeps its output open")
+	errAbandoned   = errors.New("the command has ended, and another process keeps its output open")
 )
 
-// Read ends with errAbandoned when nothing came for a lull after the command had ended,
-// or too much. The deadline alone would not do: it is set at the exit, and what is in the
-// pipe then may be read much later when its reader is slow.
+// Read returns errAbandoned if nothing was written for a lull after the command had ended, or too much. The deadline
+// is not enough: it is set at the exit, and a slow reader may read the rest of the pipe much later.
 func (o *output) Read(b []byte) (int, error) {
 	n, err := o.file.Read(b)
 	for n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -167,8 +166,8 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rest reads what is in the pipe now. On a busy machine the read before may have met its
-// deadline on the way there, and then it has not looked.
+// rest reads what is in the pipe now. On a busy machine the deadline of the previous read may have passed before it
+// read anything.
 func (o *output) rest(b []byte) (n int, err error) {
 	conn, err := o.file.SyscallConn()
 	if err != nil {
@@ -193,8 +192,7 @@ func (o *output) rest(b []byte) (n int, err error) {
 	return 0, err
 }
 
-// line returns the next line without its end, in memory of its own. The error is io.EOF
-// with the last one.
+// line returns the next line without its line break, in new memory. The error is io.EOF with the last line.
 func (o *output) line(most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -209,7 +207,7 @@ func (o *output) line(most int) ([]byte, error) {
 	}
 }
 
-// read appends what there is to dst.
+// read appends to dst what can be read now, and waits if that is nothing.
 func (o *output) read(dst *[]byte) (int, error) {
 	if _, err := o.buf.Peek(1); err != nil {
 		return 0, err

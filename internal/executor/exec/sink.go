@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 )
 
@@ -25,15 +26,15 @@ func (s *eventSink) read(stdout *output) error {
 	for n := 1; ; n++ {
 		line, err := stdout.line(s.maxLine)
 		if errors.Is(err, errLineTooLong) {
-			return invalid("line %d of stdout is longer than %d bytes", n, s.maxLine)
+			return executor.InvalidResponse("line %d of stdout is longer than %d bytes", n, s.maxLine)
 		}
 		if total += len(line) + 1; total > s.maxOutput {
-			return invalid("stdout is longer than %d bytes", s.maxOutput)
+			return executor.InvalidResponse("stdout is longer than %d bytes", s.maxOutput)
 		}
 		if line := bytes.TrimSpace(line); len(line) > 0 {
 			event, bad := s.decoder.Decode(line)
 			if bad != nil {
-				return invalid("line %d of stdout is not an event: %w", n, bad)
+				return executor.InvalidResponse("line %d of stdout is not an event: %w", n, bad)
 			}
 			u, ok := event.(*a2a.StatusUpdate)
 			final := ok && u.Status.State.EndsTurn()
@@ -44,7 +45,7 @@ func (s *eventSink) read(stdout *output) error {
 				return err
 			}
 			if final {
-				return errTurnOver
+				return errTurnEnded
 			}
 		}
 		if err != nil {
@@ -55,22 +56,22 @@ func (s *eventSink) read(stdout *output) error {
 
 func (s *eventSink) done() error { return s.emit(completed()) }
 
-// textSink makes one artifact of everything.
+// textSink turns all output into one artifact.
 type textSink struct {
 	emit      func(a2a.Event) error
 	id        string
 	maxPart   int
 	maxOutput int
 
-	rest   []byte // not yet reported
-	chunks int    // reported
+	rest   []byte // not reported so far
+	chunks int    // reported so far
 }
 
 func (s *textSink) read(stdout *output) error {
 	for total := 0; ; {
 		n, err := stdout.read(&s.rest)
 		if total += n; total > s.maxOutput {
-			return invalid("stdout is longer than %d bytes", s.maxOutput)
+			return executor.InvalidResponse("stdout is longer than %d bytes", s.maxOutput)
 		}
 		for len(s.rest) > s.maxPart {
 			cut := whole(s.rest[:s.maxPart])
@@ -88,7 +89,7 @@ func (s *textSink) read(stdout *output) error {
 	}
 }
 
-// whole leaves out a character of which b has only the beginning.
+// whole returns b without an incomplete character at its end.
 func whole(b []byte) []byte {
 	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {
@@ -101,11 +102,12 @@ func whole(b []byte) []byte {
 	return b
 }
 
-// done reports the last chunk, which is all there is of most outputs.
+// done reports the last chunk, which for most outputs is the only one.
 func (s *textSink) done() error {
 	part := a2a.Part{Kind: a2a.PartText, Text: string(s.rest)}
 	if !utf8.Valid(s.rest) {
-		part = a2a.Part{Kind: a2a.PartFile, Text: base64.StdEncoding.EncodeToString(s.rest), MediaType: "application/octet-stream"}
+		text := base64.StdEncoding.EncodeToString(s.rest)
+		part = a2a.Part{Kind: a2a.PartFile, Text: text, MediaType: "application/octet-stream"}
 		if s.chunks > 0 || len(part.Text) > s.maxPart {
 			return s.notText()
 		}
@@ -117,16 +119,18 @@ func (s *textSink) done() error {
 }
 
 func (s *textSink) notText() error {
-	return invalid("stdout is not UTF-8 text, and too long for a file of %d bytes in base64", s.maxPart)
+	return executor.InvalidResponse(
+		"stdout is not UTF-8 text, and too long for a file of %d bytes in base64", s.maxPart)
 }
 
 func (s *textSink) report(part a2a.Part, last bool) error {
 	s.chunks++
-	return s.emit(&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: s.id, Parts: []a2a.Part{part}}, Append: s.chunks > 1, LastChunk: last})
+	artifact := a2a.Artifact{ID: s.id, Parts: []a2a.Part{part}}
+	return s.emit(&a2a.ArtifactUpdate{Artifact: artifact, Append: s.chunks > 1, LastChunk: last})
 }
 
-// eof is nil for the ends of stdout that are not faults: the last writer is gone, or
-// is no longer waited for.
+// eof returns nil for the ends of stdout that are not faults: the last writer has closed it, or is no longer waited
+// for.
 func eof(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, errAbandoned) {
 		return nil

@@ -19,7 +19,7 @@ const (
 	maxLateStderr = 1 << 20 // bytes after the command has ended
 )
 
-// stderr hands the lines of a command to the log and remembers the last ones.
+// stderr logs the lines of a command and remembers the last ones.
 type stderr struct {
 	log *slog.Logger
 
@@ -27,7 +27,7 @@ type stderr struct {
 	last []byte // guarded by mu: the end of what was written
 }
 
-// read reads to the end. Lines beyond the allowed rate are counted, not logged.
+// read reads to the end. Lines beyond the permitted rate are counted and not logged.
 func (s *stderr) read(o *output) {
 	budget, refilled, dropped := float64(logBurst), time.Now(), 0
 	for {
@@ -52,7 +52,7 @@ func (s *stderr) read(o *output) {
 	}
 }
 
-// line returns the beginning of the next line and reads all of it.
+// line reads the next line and returns its beginning.
 func (s *stderr) line(buf *bufio.Reader) (string, error) {
 	var head []byte
 	for {

@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
 	"github.com/a2ad/a2ad/internal/rawjson"
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-// answer is the body of an answer, whose bytes are counted and whose pauses are bounded.
+// answer is the body of an answer, with limits for its size and its pauses.
 type answer struct {
 	x       *exchange
 	body    io.Reader
 	decoder *vocab.Decoder
-	vague   bool // its end cannot be told from a cut
-	left    int  // bytes that may still come
+	vague   bool // its end cannot be distinguished from a cut
+	left    int  // bytes that may still be read
 	n       int  // events so far
 }
 
@@ -39,8 +40,7 @@ var (
 	errCut     = errors.New("the agent's connection was cut before the end of its answer")
 )
 
-// Read reads the body. Only while it waits for bytes does the time between them count: a
-// caller that is slow is not the agent's fault.
+// Read reads the body. The idle timeout only runs while it waits for bytes: a slow caller is not the agent's fault.
 func (a *answer) Read(b []byte) (int, error) {
 	if a.left <= 0 {
 		return 0, errTooMuch
@@ -54,29 +54,32 @@ func (a *answer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read reads events until one ends the turn, which is errTurnOver, or something is wrong.
+// read reads events until one ends the turn, which is errTurnEnded, or an error occurs.
 func (a *answer) read(h nethttp.Header) error {
 	if enc := h.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return invalid("the answer has the Content-Encoding %.40q, which was not asked for", enc)
+		return executor.InvalidResponse("the answer has the Content-Encoding %.40q, which was not requested", enc)
 	}
-	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // an error leaves a kind that is refused
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // after an error the kind is not one of these
 	switch kind {
-	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines":
+	case "application/x-ndjson", "application/ndjson",
+		"application/jsonl", "application/x-jsonlines", "application/jsonlines":
 		return a.lines()
 	case "text/event-stream":
 		return a.stream()
 	case "application/json":
 		return a.document()
 	}
-	return invalid("the answer has the Content-Type %.80q; it must be application/x-ndjson, text/event-stream or application/json", h.Get("Content-Type"))
+	return executor.InvalidResponse(
+		"the answer has the Content-Type %.80q; it must be application/x-ndjson, text/event-stream or application/json",
+		h.Get("Content-Type"))
 }
 
-// event decodes one event and hands it on.
+// event decodes one event and emits it.
 func (a *answer) event(data []byte) error {
 	a.n++
 	event, err := a.decoder.Decode(data)
 	if err != nil {
-		return invalid("event %d of the answer: %w", a.n, err)
+		return executor.InvalidResponse("event %d of the answer: %w", a.n, err)
 	}
 	u, ok := event.(*a2a.StatusUpdate)
 	final := ok && u.Status.State.EndsTurn()
@@ -87,25 +90,25 @@ func (a *answer) event(data []byte) error {
 		return err
 	}
 	if final {
-		return errTurnOver
+		return errTurnEnded
 	}
 	return nil
 }
 
-// end says what the end of the body means, where there was no status that ended the turn.
+// end returns the error for the end of the body, if no status ended the turn.
 func (a *answer) end(err error) error {
 	cause := context.Cause(a.x.ctx)
 	switch {
 	case cause != nil:
 		return cause
 	case errors.Is(err, errTooMuch):
-		return invalid("the answer is longer than %d bytes", a.x.e.c.MaxOutput)
+		return executor.InvalidResponse("the answer is longer than %d bytes", a.x.e.c.MaxOutput)
 	case errors.Is(err, sse.ErrTooLarge), errors.Is(err, bufio.ErrTooLong):
-		return invalid("event %d of the answer is longer than %d bytes", a.n+1, a.x.e.c.MaxEvent)
+		return executor.InvalidResponse("event %d of the answer is longer than %d bytes", a.n+1, a.x.e.c.MaxEvent)
 	}
 	a.x.open = false // the agent has closed it
 	if errors.Is(err, io.EOF) && !a.vague {
-		return invalid("the answer ended behind event %d without a status that ends the turn", a.n)
+		return executor.InvalidResponse("the answer ended after event %d without a status that ends the turn", a.n)
 	}
 	a.x.log.Warn("agent's answer was cut", "events", a.n, "err", err)
 	return errCut
@@ -116,10 +119,11 @@ func (a *answer) lines() error {
 	r := bufio.NewReaderSize(a, 64<<10)
 	for {
 		line, err := readLine(r, a.x.e.c.MaxEvent)
-		whole := err == nil || errors.Is(err, io.EOF) && !a.vague
-		// In a body that may have been cut, what has no end of line counts only if it is an
-		// event: the beginning of one never is.
-		if line = bytes.TrimSpace(line); len(line) > 0 && (whole || errors.Is(err, io.EOF) && rawjson.Check(line, maxDepth) == nil) {
+		// In a body that may have been cut, a line without a line break only counts if it is valid JSON: the beginning
+		// of an event never is.
+		line = bytes.TrimSpace(line)
+		whole := err == nil || errors.Is(err, io.EOF) && (!a.vague || rawjson.Check(line, maxDepth) == nil)
+		if len(line) > 0 && whole {
 			if err := a.event(line); err != nil {
 				return err
 			}
@@ -130,10 +134,10 @@ func (a *answer) lines() error {
 	}
 }
 
-// maxDepth is that of an event inside an array.
+// maxDepth is the maximum depth of JSON: an event inside an array.
 const maxDepth = 65
 
-// readLine returns the next line in memory of its own. The error is io.EOF with the last one.
+// readLine returns the next line in new memory. The error is io.EOF with the last line.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -174,7 +178,7 @@ func (a *answer) document() error {
 		if a.vague {
 			return a.end(io.EOF)
 		}
-		return invalid("the answer: %w", err)
+		return executor.InvalidResponse("the answer: %w", err)
 	}
 	if rawjson.KindOf(data) != rawjson.KindArray {
 		err = a.one(data)
@@ -192,7 +196,7 @@ func (a *answer) document() error {
 	return a.end(io.EOF)
 }
 
-// one is event for a part of a document.
+// one emits one event of a document.
 func (a *answer) one(data []byte) error {
 	if len(data) > a.x.e.c.MaxEvent {
 		return a.end(sse.ErrTooLarge)

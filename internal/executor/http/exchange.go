@@ -27,23 +27,23 @@ import (
 type exchange struct {
 	e     *Executor
 	run   *executor.Run
-	ctx   context.Context //nolint:containedctx // of the request: it is the life of this value
+	ctx   context.Context //nolint:containedctx // of the request: an exchange lives as long as it
 	abort context.CancelCauseFunc
 	emit  func(a2a.Event) error
 	last  func() // called before the event that ends the turn
 	log   *slog.Logger
 	sent  atomic.Bool // there is a connection
-	open  bool        // the agent works on it, as far as we know
+	open  bool        // the agent may be working on it
 }
 
-// Why a request of ours is ended.
+// Causes with which a request is aborted.
 var (
 	errConnect  = errors.New("the agent cannot be reached in time")
 	errIdle     = errors.New("the agent sent nothing for too long")
-	errLingered = errors.New("the answer goes on behind its last event")
+	errLingered = errors.New("the answer continues after its last event")
 )
 
-// do makes the request and hands its events on. It returns errTurnOver when one ended the turn.
+// do makes the request and emits the events of its answer. It returns errTurnEnded when one ended the turn.
 func (x *exchange) do() error {
 	body := vocab.AppendRun(nil, vocab.RunOf(x.run))
 	req, err := x.request(x.ctx, x.e.c.URL, body)
@@ -53,11 +53,12 @@ func (x *exchange) do() error {
 	req.Header.Set("Accept", "application/x-ndjson, text/event-stream;q=0.9, application/json;q=0.8")
 	connecting := time.AfterFunc(x.e.c.ConnectTimeout, func() { x.abort(errConnect) })
 	defer connecting.Stop()
-	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+	connected := func(httptrace.GotConnInfo) {
 		connecting.Stop()
 		x.sent.Store(true)
-	}}))
-	resp, err := x.e.transport.RoundTrip(req)
+	}
+	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: connected})
+	resp, err := x.e.transport.RoundTrip(req.WithContext(traced))
 	x.open = x.sent.Load()
 	if err != nil {
 		return x.unanswered(err)
@@ -69,7 +70,7 @@ func (x *exchange) do() error {
 	}
 	a := newAnswer(x, resp)
 	err = a.read(resp.Header)
-	if errors.Is(err, errTurnOver) {
+	if errors.Is(err, errTurnEnded) {
 		t := time.AfterFunc(x.e.c.Linger, func() { x.abort(errLingered) })
 		defer t.Stop()
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
@@ -80,7 +81,7 @@ func (x *exchange) do() error {
 func (x *exchange) request(ctx context.Context, url string, body []byte) (*nethttp.Request, error) {
 	req, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the URL of the agent is bad")
+		return nil, errors.New("the URL of the agent is invalid")
 	}
 	h, epoch := req.Header, strconv.FormatInt(x.run.Epoch, 10)
 	h.Set("User-Agent", x.e.c.UserAgent)
@@ -95,8 +96,8 @@ func (x *exchange) request(ctx context.Context, url string, body []byte) (*netht
 	return req, nil
 }
 
-// unanswered says what became of a request without an answer, in words for clients. The
-// address of the agent is for the log.
+// unanswered returns the error of a request without an answer, in words for clients. The address of the agent is only
+// for the log.
 func (x *exchange) unanswered(err error) error {
 	if cause := context.Cause(x.ctx); cause != nil {
 		return cause
@@ -114,11 +115,11 @@ func (x *exchange) unanswered(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return errors.New("the agent did not answer in time")
 	}
-	x.open = false // it is cut
+	x.open = false // the connection is closed
 	return errors.New("the agent closed the connection before it answered")
 }
 
-// Bounds of what is taken from an answer that is an error.
+// Limits of what is used from an answer that is an error.
 const (
 	maxErrorText  = 512
 	maxRetryAfter = time.Hour
@@ -145,7 +146,8 @@ func (x *exchange) refused(resp *nethttp.Response) error {
 // errorText returns the beginning of an answer that is text.
 func errorText(x *exchange, resp *nethttp.Response) string {
 	kind := resp.Header.Get("Content-Type")
-	if !strings.HasPrefix(kind, "text/plain") && !strings.HasPrefix(kind, "application/json") && !strings.HasPrefix(kind, "application/problem+json") {
+	if !strings.HasPrefix(kind, "text/plain") && !strings.HasPrefix(kind, "application/json") &&
+		!strings.HasPrefix(kind, "application/problem+json") {
 		return ""
 	}
 	t := time.AfterFunc(x.e.c.Linger, func() { x.abort(errLingered) })
@@ -154,7 +156,7 @@ func errorText(x *exchange, resp *nethttp.Response) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(string(text), "\uFFFD")), " ")
 }
 
-// retryAfter reads seconds or a date. 0 means that nothing was asked for.
+// retryAfter reads seconds or a date. 0 means that the agent asked for no delay.
 func retryAfter(s string) time.Duration {
 	d := time.Duration(0)
 	if n, err := strconv.ParseUint(s, 10, 32); err == nil {
@@ -165,7 +167,7 @@ func retryAfter(s string) time.Duration {
 	return min(max(d, 0), maxRetryAfter)
 }
 
-// cancel tells the agent, once, that a run is over. ctx is that of the run, which has ended.
+// cancel tells the agent, once, that a run has ended. ctx is the context of the run, which may be done.
 func (x *exchange) cancel(ctx context.Context, reason error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.e.c.CancelTimeout)
 	defer stop()
@@ -188,18 +190,18 @@ func (x *exchange) cancel(ctx context.Context, reason error) {
 		}
 	}
 	if err != nil {
-		x.log.Warn("agent was not told of the end of a run", "err", err)
+		x.log.Warn("tell the agent about the end of a run", "err", err)
 	}
 }
 
-// reasonName is what an agent is told of why its run is over.
+// reasonName is the reason for the end of a run that the agent gets.
 func reasonName(err error) string {
 	for _, r := range []struct {
 		err  error
 		name string
 	}{
-		{executor.ErrCanceled, "canceled"}, {executor.ErrDeadline, "deadline"}, {executor.ErrShutdown, "shutdown"}, {executor.ErrLeaseLost, "lease-lost"},
-		{executor.ErrIdle, "idle"}, {errIdle, "idle"},
+		{executor.ErrCanceled, "canceled"}, {executor.ErrDeadline, "deadline"}, {executor.ErrShutdown, "shutdown"},
+		{executor.ErrLeaseLost, "lease-lost"}, {executor.ErrIdle, "idle"}, {errIdle, "idle"},
 	} {
 		if errors.Is(err, r.err) {
 			return r.name

@@ -186,20 +186,20 @@ func TestEndWithoutAStatus(t *testing.T) {
 		want         string
 		again        bool
 	}{
-		{"all chunks", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n") + "0\r\n\r\n", false, 1, "the answer ended behind event 1 without a status that ends the turn", false},
+		{"all chunks", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n") + "0\r\n\r\n", false, 1, "the answer ended after event 1 without a status that ends the turn", false},
 		{"no last chunk", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n"), false, 1, "the agent's connection was cut before the end of its answer", true},
 		{"inside a chunk", head + "Transfer-Encoding: chunked\r\n\r\nff\r\n" + working + "\n" + working[:20], false, 1, "the agent's connection was cut before the end of its answer", true},
 		{"reset", head + "Transfer-Encoding: chunked\r\n\r\n", true, 0, "the agent's connection was cut before the end of its answer", true},
-		{"whole length", head + "Content-Length: " + fmt.Sprint(len(chunk)) + "\r\n\r\n" + chunk, false, 1, "the answer ended behind event 1 without a status that ends the turn", false},
+		{"whole length", head + "Content-Length: " + fmt.Sprint(len(chunk)) + "\r\n\r\n" + chunk, false, 1, "the answer ended after event 1 without a status that ends the turn", false},
 		{"short of its length", head + "Content-Length: 1000\r\n\r\n" + chunk + "\n" + completed[:30], false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"nothing", head + "Content-Length: 0\r\n\r\n", false, 0, "the answer ended behind event 0 without a status that ends the turn", false},
+		{"nothing", head + "Content-Length: 0\r\n\r\n", false, 0, "the answer ended after event 0 without a status that ends the turn", false},
 		{"HTTP/1.0 between lines", old + chunk + "\n", false, 1, "the agent's connection was cut before the end of its answer", true},
 		{"HTTP/1.0 inside a line", old + chunk + "\n" + completed[:30], false, 1, "the agent's connection was cut before the end of its answer", true},
 		{"HTTP/1.0, a bad line", old + "junk\n" + completed, false, 0, "event 1 of the answer: unexpected character at byte 0", false},
-		{"a document", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[]", false, 0, "the answer ended behind event 0 without a status that ends the turn", false},
+		{"a document", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[]", false, 0, "the answer ended after event 0 without a status that ends the turn", false},
 		{"a document that is none", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[1", false, 0, "the answer: expected a comma or the end at byte 2", false},
 		{"a document, cut", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working, false, 0, "the agent's connection was cut before the end of its answer", true},
-		{"a document without length", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working + "]", false, 1, "the answer ended behind event 1 without a status that ends the turn", false},
+		{"a document without length", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working + "]", false, 1, "the answer ended after event 1 without a status that ends the turn", false},
 		{"no answer", "", false, 0, "the agent closed the connection before it answered", true},
 		{"no HTTP", "hello\r\n", false, 0, "the agent closed the connection before it answered", true},
 	} {
@@ -327,7 +327,7 @@ func TestCompressionIsRefused(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 	})
 	_, err := collect(t, t.Context(), http.Config{URL: url}, run())
-	if err == nil || err.Error() != `the answer has the Content-Encoding "gzip", which was not asked for` {
+	if err == nil || err.Error() != `the answer has the Content-Encoding "gzip", which was not requested` {
 		t.Error(err)
 	}
 }
@@ -548,7 +548,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{http.Config{}, "http: the URL must start with http:// or https://"},
 		{http.Config{URL: "ftp://x/"}, "http: the URL must start with http:// or https://"},
-		{http.Config{URL: "http://u:p@x/"}, "http: credentials do not belong into the URL: use a header"},
+		{http.Config{URL: "http://u:p@x/"}, "http: the URL must not contain credentials: use a header"},
 		{http.Config{URL: "http://x/", CancelURL: "x"}, "http: the URL must start with http:// or https://"},
 		{http.Config{URL: "http://x/", Header: nethttp.Header{"a b": {"1"}}}, `http: "a b" is not a header`},
 		{http.Config{URL: "http://x/", Header: nethttp.Header{"A": {"secret\r\nB: 1"}}}, `http: "A" is not a header`},

@@ -21,9 +21,9 @@ const effectTimeout = 5 * time.Second
 
 var errAddress = errors.New("an effect may not be sent to this address")
 
-// newClient returns a client that checks the address it really dials, after the name was
-// resolved. It uses no proxy, because the check would then see the proxy's address, and
-// follows no redirect. Connections are not kept: nobody would close them.
+// newClient returns a client that checks the address that it dials, after the name was resolved. It uses no proxy,
+// because the check would then see the proxy's address, and follows no redirect. It keeps no connections, because an
+// Executor has no method that would close them.
 func newClient(allow func(netip.Addr) bool) *http.Client {
 	dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
@@ -36,14 +36,16 @@ func newClient(allow func(netip.Addr) bool) *http.Client {
 		return nil
 	}}
 	return &http.Client{
-		Transport:     &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: effectTimeout},
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: effectTimeout,
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       effectTimeout,
 	}
 }
 
-// effect tells the outside that this op was executed. An address that may not be used
-// stays so, everything else is worth another try.
+// effect sends a POST that shows that this op was executed. It returns a permanent error for an address that is not
+// permitted; after any other error the run is retried.
 func (p *player) effect(ctx context.Context, o *op) error {
 	b := append([]byte(`{"task":"`), p.run.Task.ID.String()...)
 	b = strconv.AppendInt(append(b, `","epoch":`...), p.run.Epoch, 10)

@@ -8,15 +8,14 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// position is the place in a task where the record stops. It names the message that
-// holds the program instead of holding the program, because it is written with every
-// chunk.
+// position is the progress of a task, as a checkpoint. It names the message with the program instead of containing the
+// program, because it is written with every chunk.
 type position struct {
-	Seen    int  // messages taken so far
+	Seen    int  // messages processed so far
 	Program int  // index of the message whose program runs or waits
-	Op      int  // next op; behind the last one plus one when the program has said completed
-	Chunk   int  // next chunk of it
-	Waiting bool // the next message decides how to go on
+	Op      int  // next op; one more than the number of ops after the program has completed
+	Chunk   int  // next chunk of the op
+	Waiting bool // the next message decides how to continue
 }
 
 func (p position) encode() a2a.Raw {
@@ -29,7 +28,7 @@ func (p position) encode() a2a.Raw {
 	return append(b, '}')
 }
 
-// fits reports whether p is a place that ops can be at.
+// fits reports whether p is a valid position in ops.
 func (p position) fits(ops []op) bool {
 	switch {
 	case p.Op > len(ops):
@@ -42,7 +41,7 @@ func (p position) fits(ops []op) bool {
 	return p.Chunk == 0 || p.Chunk < ops[p.Op].n
 }
 
-var errCheckpoint = errors.New("the checkpoint is not one of this agent")
+var errCheckpoint = errors.New("the checkpoint was not written by this agent")
 
 func parsePosition(raw a2a.Raw) (position, error) {
 	if rawjson.Check(raw, 2) != nil {

@@ -6,10 +6,9 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// byPrefix returns what the conformance kits of a2aproject/a2a-tck expect of a message
-// with this id, and for any other id the op that ends the turn in input-required. The
-// last matters to branch 0.3.x: its tests go on with and cancel tasks that they did not
-// mark, so none may end by itself. Branch 1.0-dev has the table in
+// byPrefix returns what the conformance kits of a2aproject/a2a-tck expect for a message with this id, and for any
+// other id the op that ends the turn in input-required. Branch 0.3.x needs the latter: its tests continue and cancel
+// tasks that they did not mark, so none may end by itself. Branch 1.0-dev has the table in
 // scenarios/core_operations.feature and reuses ids, also within one task.
 //
 //	tck-complete-task            completed, with the message "Hello from TCK"
@@ -18,7 +17,7 @@ import (
 //	tck-artifact-file            artifact with the file output.txt, completed
 //	tck-artifact-file-url        artifact with https://example.com/output.txt, completed
 //	tck-artifact-data            artifact {"key":"value","count":42}, completed
-//	tck-message-response         the message "Direct message response" in place of a task
+//	tck-message-response         the message "Direct message response" instead of a task
 //	tck-input-required           input-required
 //	tck-reject-task              rejected, with the message "rejected"
 //	tck-stream-001               working, artifact "Stream hello from TCK", completed
@@ -35,7 +34,8 @@ func (e *Executor) byPrefix(id string) []op {
 			return row.ops
 		}
 	}
-	return []op{{kind: opStatus, state: a2a.StateInputRequired, text: `Send a data part {"script":[…]}, or anything else for another turn.`}}
+	const text = `Send a data part {"script":[…]}, or anything else for another turn.`
+	return []op{{kind: opStatus, state: a2a.StateInputRequired, text: text}}
 }
 
 type prefixRow struct {
@@ -43,11 +43,13 @@ type prefixRow struct {
 	ops    []op
 }
 
-// prefixes is in the order in which rows are tried: a prefix of another comes after it.
+// prefixes returns the rows in the order in which they are compared: a prefix of another prefix comes after it.
 func prefixes(c Config) []prefixRow {
 	text := func(s string) a2a.Part { return a2a.Part{Kind: a2a.PartText, Text: s} }
 	file := a2a.Part{Kind: a2a.PartFile, Text: "dGNr", MediaType: "text/plain", Filename: "output.txt"}
-	link := a2a.Part{Kind: a2a.PartURL, Text: "https://example.com/output.txt", MediaType: "text/plain", Filename: "output.txt"}
+	link := a2a.Part{
+		Kind: a2a.PartURL, Text: "https://example.com/output.txt", MediaType: "text/plain", Filename: "output.txt",
+	}
 	data := a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"key":"value","count":42}`)}
 
 	says := func(s a2a.State, text string) op { return op{kind: opStatus, state: s, text: text} }
@@ -55,7 +57,9 @@ func prefixes(c Config) []prefixRow {
 	working, completed := says(a2a.StateWorking, ""), says(a2a.StateCompleted, "")
 	return []prefixRow{
 		{"tck-complete-task", []op{says(a2a.StateCompleted, "Hello from TCK")}},
-		{"tck-delayed-complete", []op{working, {kind: opSleep, wait: c.Delay}, says(a2a.StateCompleted, "Done after delay")}},
+		{"tck-delayed-complete", []op{
+			working, {kind: opSleep, wait: c.Delay}, says(a2a.StateCompleted, "Done after delay"),
+		}},
 		{"tck-artifact-text", []op{artifact(text("Generated text content")), completed}},
 		{"tck-artifact-file-url", []op{artifact(link), completed}},
 		{"tck-artifact-file", []op{artifact(file), completed}},

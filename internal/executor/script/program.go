@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Bounds of a script.
+// Limits of a script.
 const (
 	maxOps   = 10_000
 	maxN     = 100_000
@@ -22,10 +22,10 @@ const (
 	maxTimes = 1_000_000
 )
 
-// program is what one message asks for.
+// program is the ops that one message asks for.
 type program struct {
 	ops      []op
-	scripted bool // by a script, so that a plain message goes on with it
+	scripted bool // the message has a script, so a plain message continues it
 }
 
 type opKind uint8
@@ -50,7 +50,7 @@ type op struct {
 	id    string        // of the artifact
 	n     int           // chunks
 	bytes int           // of a chunk
-	parts []a2a.Part    // what the chunks are, if they are not padding
+	parts []a2a.Part    // the chunks, if they are not padding
 	wait  time.Duration // how long, or between two chunks
 	times int
 	url   string
@@ -66,7 +66,7 @@ func (o *op) piece(k int) a2a.Part {
 	return a2a.Part{Kind: a2a.PartText, Text: text + strings.Repeat("x", max(0, o.bytes-len(text)))}
 }
 
-// programOf returns what m asks for: by its script, else by its id.
+// programOf returns the program of m: its script, or the one that its id names.
 func (e *Executor) programOf(m *a2a.Message) (program, error) {
 	for _, part := range m.Parts {
 		if part.Kind != a2a.PartData {
@@ -83,13 +83,13 @@ func (e *Executor) programOf(m *a2a.Message) (program, error) {
 	return program{ops: e.byPrefix(m.ID)}, nil
 }
 
-// Replies reports whether what m asks for may be answered with a message in place of a task.
+// Replies reports whether m may be answered with a message instead of a task.
 func (e *Executor) Replies(m *a2a.Message) bool {
 	p, err := e.programOf(m)
 	return err == nil && slices.ContainsFunc(p.ops, func(o op) bool { return o.kind == opReply })
 }
 
-// parse reads a script. The error says which op is wrong and why.
+// parse reads a script. The error says which op is invalid and why.
 func parse(list []byte) ([]op, error) {
 	if rawjson.KindOf(list) != rawjson.KindArray {
 		return nil, fmt.Errorf("script must be an array of ops")
@@ -122,7 +122,10 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-var names = []string{"status", "chunk", "artifact", "sleep", "input", "auth", "complete", "fail", "reject", "error", "panic", "hang", "ignore_cancel", "effect", "reply"}
+var names = []string{
+	"status", "chunk", "artifact", "sleep", "input", "auth", "complete", "fail", "reject", "error", "panic", "hang",
+	"ignore_cancel", "effect", "reply",
+}
 
 var ends = map[string]a2a.State{
 	"input": a2a.StateInputRequired, "auth": a2a.StateAuthRequired,
@@ -147,10 +150,14 @@ func (r *reader) op() op {
 		return op{kind: opReply, state: a2a.StateCompleted, text: r.text("text", true)}
 	case "chunk":
 		r.only("id", "n", "bytes", "every_ms")
-		return op{kind: opArtifact, id: r.id(), n: int(r.number("n", 1, maxN, -1)), bytes: int(r.number("bytes", 0, maxBytes, 0)), wait: r.ms("every_ms", 0)}
+		return op{
+			kind: opArtifact, id: r.id(), n: int(r.number("n", 1, maxN, -1)),
+			bytes: int(r.number("bytes", 0, maxBytes, 0)), wait: r.ms("every_ms", 0),
+		}
 	case "artifact":
 		r.only("id", "text")
-		return op{kind: opArtifact, id: r.id(), n: 1, parts: []a2a.Part{{Kind: a2a.PartText, Text: r.text("text", false)}}}
+		part := a2a.Part{Kind: a2a.PartText, Text: r.text("text", false)}
+		return op{kind: opArtifact, id: r.id(), n: 1, parts: []a2a.Part{part}}
 	case "sleep":
 		r.only("ms")
 		return op{kind: opSleep, wait: r.ms("ms", -1)}
@@ -174,8 +181,8 @@ func (r *reader) op() op {
 	return op{}
 }
 
-// only refuses members that the op does not take: a misspelt one would be a script that
-// does something else than its author thinks.
+// only refuses members that the op does not have: with a misspelled member a script would do something else than its
+// author expects.
 func (r *reader) only(known ...string) {
 	for k := range rawjson.Members(r.obj) {
 		if string(k) != "op" && !slices.Contains(known, string(k)) {
@@ -201,7 +208,7 @@ func (r *reader) id() string {
 	return id
 }
 
-// number reads a whole number; when it is left out it is absent, or refused if that is negative.
+// number reads a whole number. If it is omitted the result is absent, or an error if absent is negative.
 func (r *reader) number(key string, least, most, absent int64) int64 {
 	v := rawjson.Get(r.obj, key)
 	if v == nil && absent >= 0 {

@@ -1,43 +1,41 @@
-// Package script is the agent that plays what its message says: for demonstrations,
-// conformance kits and fault tests. Its events are known beforehand (package model), so
-// a test can compare what a task's log holds with what it must hold.
+// Package script is an agent that plays the script in its message, for demonstrations, conformance kits and fault
+// tests. Its events are known beforehand (package model), so a test can compare a task's log with the expected one.
 //
 // # Scripts
 //
 // A client message may carry a data part {"script":[op,…]}; the first such part counts.
 //
-//	{"op":"status","state":s,"text":t}                     a status event; state is working if left out
+//	{"op":"status","state":s,"text":t}                     a status event; the default state is working
 //	{"op":"chunk","id":a,"n":N,"bytes":B,"every_ms":M}     N chunks of artifact a, M ms between two
 //	{"op":"artifact","id":a,"text":t}                      a whole artifact
 //	{"op":"sleep","ms":M}                                  wait
-//	{"op":"input","text":t}   {"op":"auth","text":t}       end the turn; the next message goes on after this op
+//	{"op":"input","text":t}   {"op":"auth","text":t}       end the turn; the next message continues after this op
 //	{"op":"complete"|"fail"|"reject","text":t}             end the task
-//	{"op":"reply","text":t}                                a message in place of a task, as the first event; else as complete
-//	{"op":"error","text":t,"times":k}                      an error worth another try, on the first k attempts (default 1)
+//	{"op":"reply","text":t}                                a message instead of a task, as the first event;
+//	                                                       otherwise the same as complete
+//	{"op":"error","text":t,"times":k}                      an error that is retried, on the first k attempts (default 1)
 //	{"op":"panic"}   {"op":"hang"}                         misbehave
-//	{"op":"ignore_cancel","ms":M}                          wait, and begin the op after it, whatever becomes of the context
+//	{"op":"ignore_cancel","ms":M}                          wait, and begin the next op, even if the context has ended
 //	{"op":"effect","url":u,"key":k}                        POST {"task","epoch","attempt","step","key"} to u
 //
-// text may be left out everywhere; a status then has no message. A status op with a
-// state that ends a turn does so. Chunk k, from 0, is one text part "<a>:<k>:" padded
-// with x to B bytes; the first chunk replaces, the others append, the last one says so.
-// A script that just ends completes the task. One that cannot be read fails it, with the
-// place and the reason. step is the index of the op.
+// text is always optional; without it a status has no message. A status op with a state that ends a turn does so.
+// Chunk k, from 0, is one text part "<a>:<k>:" padded with x to B bytes. The first chunk replaces the artifact, the
+// others append, and the last one has lastChunk. At the end of a script the task is completed. A script that cannot
+// be read fails the task, with the position and the reason. step is the index of the op.
 //
 // # Turns
 //
-// Messages are taken one by one, in order. One with a script starts it, also in place of
-// a script that waits. One without goes on with the script that waits. If neither is so,
-// the message's id decides by its prefix (see prefix.go: what the kits of a2aproject/a2a-tck
-// expect), and any other id ends the turn in input-required. An input or auth op whose
-// answer is already among the messages of the run is passed over without an event. A
-// message that arrives before a completed script could end its task is the next turn.
+// Messages are processed one by one, in order. A message with a script starts it, and replaces a script that waits. A
+// message without a script continues the script that waits. If no script waits, the prefix of the message's id
+// decides (see prefix.go: what the kits of a2aproject/a2a-tck expect), and any other id ends the turn in
+// input-required. An input or auth op whose answer is already among the messages of the run is skipped without an
+// event. A message that arrives before a completed script could end its task is the next turn.
 //
 // # Attempts
 //
-// A checkpoint is saved with every event and after every op without one. A further
-// attempt goes on behind the last that was saved, so that over any number of crashes the
-// log holds each event of the script once. Ops without an event may run again.
+// A checkpoint is saved with every event and after every op without one. A further attempt continues after the last
+// saved checkpoint. So the log has each event of the script once, over any number of crashes. Ops without an event
+// may run again.
 package script
 
 import (
@@ -53,13 +51,12 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// Config sets an Executor up. Its zero value works.
+// Config configures an Executor. Its zero value works.
 type Config struct {
-	// Resubscribe is how long a task with the message id prefix
-	// test-resubscribe-message-id runs: at least twice the kit's TCK_STREAMING_TIMEOUT.
-	// Default 8 s.
+	// Resubscribe is how long a task with the message id prefix test-resubscribe-message-id runs: at least twice the
+	// kit's TCK_STREAMING_TIMEOUT. Default 8 s.
 	Resubscribe time.Duration
-	// Delay is how long one with the prefix tck-delayed-complete runs. Default 2 s.
+	// Delay is how long a task with the prefix tck-delayed-complete runs. Default 2 s.
 	Delay time.Duration
 	// Allow says which addresses an effect may be sent to; nil: none.
 	Allow func(netip.Addr) bool
@@ -71,7 +68,7 @@ type Executor struct {
 	client   *http.Client
 }
 
-// New returns an Executor. It starts nothing and holds no connections.
+// New returns an Executor. It starts nothing and keeps no connections.
 func New(c Config) *Executor {
 	if c.Resubscribe == 0 {
 		c.Resubscribe = 8 * time.Second
@@ -82,7 +79,7 @@ func New(c Config) *Executor {
 	return &Executor{prefixes: prefixes(c), client: newClient(c.Allow)}
 }
 
-// Execute plays the script of the task from where the record stops.
+// Execute plays the script of the task from the last checkpoint on.
 func (e *Executor) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		p := player{executor: e, run: &run, yield: yield}
@@ -104,10 +101,11 @@ type player struct {
 	at      position
 	program program // the one that at.Program names
 	pending bool    // a checkpoint was yielded and no event since
-	deaf    bool    // the op before was ignore_cancel, so the next one does not heed the context either
+
+	ignoresCancel bool // the previous op was ignore_cancel, so the next one does not check the context either
 }
 
-// load finds the place where the record stops.
+// load reads the position from the checkpoint.
 func (p *player) load() error {
 	said, fresh := executor.Conversation(*p.run)
 	p.said = said
@@ -120,7 +118,7 @@ func (p *player) load() error {
 		return err
 	}
 	if at.Seen > len(said) || at.Program >= at.Seen {
-		return fmt.Errorf("the checkpoint is of message %d, the task has %d", at.Seen, len(said))
+		return fmt.Errorf("the checkpoint is at message %d, but the task has %d", at.Seen, len(said))
 	}
 	p.at = at
 	if p.program, err = p.executor.programOf(&said[at.Program]); err != nil {
@@ -135,7 +133,7 @@ func (p *player) load() error {
 // play runs ops until the turn or the task ends, or the caller stops reading.
 func (p *player) play(ctx context.Context) {
 	for {
-		if p.at.Waiting && !p.take() {
+		if p.at.Waiting && !p.nextMessage() {
 			return
 		}
 		if p.at.Op >= len(p.program.ops) {
@@ -143,29 +141,29 @@ func (p *player) play(ctx context.Context) {
 			return
 		}
 		o := &p.program.ops[p.at.Op]
-		if err := context.Cause(ctx); err != nil && !p.deaf && o.kind != opIgnoreCancel {
+		if err := context.Cause(ctx); err != nil && !p.ignoresCancel && o.kind != opIgnoreCancel {
 			p.fail(err)
 			return
 		}
-		p.deaf = o.kind == opIgnoreCancel
+		p.ignoresCancel = o.kind == opIgnoreCancel
 		if !p.step(ctx, o) {
 			return
 		}
 	}
 }
 
-// complete is what a script that just ends ends with.
+// complete is the op after the last one of a script.
 var complete = op{kind: opStatus, state: a2a.StateCompleted}
 
 var errNoMessage = errors.New("there is no message to act on")
 
-// take lets the next message decide how to go on.
-func (p *player) take() bool {
+// nextMessage lets the next message decide how to continue. It reports whether the run continues.
+func (p *player) nextMessage() bool {
 	if p.at.Seen == len(p.said) {
 		if !p.program.scripted && len(p.program.ops) == 0 {
 			return p.fail(executor.Permanent(errNoMessage))
 		}
-		// The turn was given no message, so it ends as the one before did.
+		// The turn has no message, so it ends as the previous one did.
 		last := &complete
 		if p.at.Op <= len(p.program.ops) {
 			last = &p.program.ops[p.at.Op-1]
@@ -185,7 +183,7 @@ func (p *player) take() bool {
 	return true
 }
 
-// step does one op and reports whether to go on.
+// step does one op. It reports whether the run continues.
 func (p *player) step(ctx context.Context, o *op) bool {
 	switch o.kind {
 	case opStatus:
@@ -196,12 +194,12 @@ func (p *player) step(ctx context.Context, o *op) bool {
 		return p.produce(ctx, o)
 	case opError:
 		if p.run.Attempt <= o.times {
-			return p.settle() && p.fail(fmt.Errorf("script[%d] says error %q", p.at.Op, o.text))
+			return p.savePending() && p.fail(fmt.Errorf("script[%d] says error %q", p.at.Op, o.text))
 		}
 		p.at.Op++
 		return true
 	}
-	if !p.settle() {
+	if !p.savePending() {
 		return false
 	}
 	var err error
@@ -232,10 +230,10 @@ func (p *player) report(o *op) bool {
 	next.Op++
 	switch {
 	case o.state == a2a.StateCompleted:
-		// The server lets the task go on all the same if the client has sent more.
+		// If the client has sent more messages, the server starts the next turn.
 		next.Op, next.Waiting = len(p.program.ops)+1, true
 	case o.state.Terminal():
-		p.yield(p.status(o), nil) // nothing follows that would need a checkpoint
+		p.yield(p.status(o), nil) // a checkpoint is not needed after the end
 		return false
 	case o.state.Interrupted() && p.at.Seen < len(p.said):
 		next.Waiting = true
@@ -247,20 +245,20 @@ func (p *player) report(o *op) bool {
 	return p.emit(next, p.status(o)) && !next.Waiting
 }
 
-// reply does a reply op. Where a message by itself is no answer it completes the task.
+// reply does a reply op. If a message by itself cannot be the answer, it completes the task.
 func (p *player) reply(o *op) bool {
 	m := p.status(o).Status.Message
 	if !p.run.MayReply || m == nil {
 		return p.report(o)
 	}
-	m.TaskID, m.ID = "", "" // that of others names the task, of which there is none
-	next := p.at            // as behind completed: if the client knows of the task it may have said more
+	m.TaskID, m.ID = "", "" // there is no task for the client
+	next := p.at            // as after completed: a client that knows the task may have sent more messages
 	next.Op, next.Waiting = len(p.program.ops)+1, true
 	p.emit(next, m)
 	return false
 }
 
-// produce does what is left of a chunk or artifact op.
+// produce does the rest of a chunk or artifact op.
 func (p *player) produce(ctx context.Context, o *op) bool {
 	for k := p.at.Chunk; k < o.n; k++ {
 		if k > 0 {
@@ -289,7 +287,7 @@ func (p *player) status(o *op) *a2a.StatusUpdate {
 	if o.text != "" {
 		task := p.run.Task.ID.String()
 		u.Status.Message = &a2a.Message{
-			// The same on every attempt, and no other message of the task has it.
+			// The same on every attempt, and unique in the task.
 			ID: fmt.Sprintf("%s-%d-%d", task, p.at.Program, p.at.Op), Role: a2a.RoleAgent,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: o.text}}, TaskID: task, ContextID: p.run.Task.ContextID,
 		}
@@ -297,7 +295,7 @@ func (p *player) status(o *op) *a2a.StatusUpdate {
 	return u
 }
 
-// emit yields an event together with the place behind it.
+// emit yields an event together with the position after it.
 func (p *player) emit(next position, event a2a.Event) bool {
 	p.at = next
 	p.pending = false
@@ -308,10 +306,9 @@ func (p *player) save(at position) bool {
 	return p.yield(&a2a.Checkpoint{Body: at.encode()}, nil)
 }
 
-// settle makes the caller write a checkpoint that no event followed: a second one does
-// that. It comes before whatever takes long or ends the run, so that a crash in the
-// middle does not repeat the ops before.
-func (p *player) settle() bool {
+// savePending makes the caller write a checkpoint that no event followed, by yielding a second one. It comes before
+// ops that take long or end the run, so that a crash during them does not repeat the earlier ops.
+func (p *player) savePending() bool {
 	if !p.pending {
 		return true
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Bounds of one event.
+// Limits of one event.
 const (
 	maxDepth = 64
 	maxParts = 100
@@ -21,14 +21,14 @@ const (
 type Decoder struct {
 	TaskID    string
 	ContextID string
-	Prefix    string // of the ids that it makes up: the same on every attempt, another on another turn
+	Prefix    string // of the ids that it chooses: the same on every attempt, different on every turn
 
 	made     int    // ids so far
 	artifact string // id of the newest artifact
 }
 
-// Decode reads one event. The event keeps parts of data. The error names the member that
-// is wrong by its path; nothing of such an event may be used.
+// Decode reads one event. The event refers to data. The error names the invalid member by its path; no part of such an
+// event may be used.
 func (d *Decoder) Decode(data []byte) (a2a.Event, error) {
 	if err := rawjson.Check(data, maxDepth); err != nil {
 		return nil, err
@@ -58,8 +58,7 @@ func (r *reader) fail(path, format string, args ...any) {
 	}
 }
 
-// members reads an object; one is called with each member that is not null, and says
-// whether it knows the key.
+// members reads an object. It calls one with each member that is not null; one returns whether it knows the key.
 func (r *reader) members(v []byte, path string, one func(key, path string, v []byte) bool) {
 	if rawjson.KindOf(v) != rawjson.KindObject {
 		r.fail(path, "must be an object")
@@ -310,10 +309,12 @@ func (r *reader) part(v []byte, path string) a2a.Part {
 	return p
 }
 
-// base64 takes the four usual forms and returns the standard one with padding.
+// base64 accepts the four usual forms and returns the standard one with padding.
 func (r *reader) base64(v []byte, path string) string {
 	s := r.text(v, path)
-	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+	for _, enc := range []*base64.Encoding{
+		base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding,
+	} {
 		if b, err := enc.DecodeString(s); err == nil {
 			return base64.StdEncoding.EncodeToString(b)
 		}
@@ -348,15 +349,15 @@ func (r *reader) id(v []byte, path string) string {
 	case len(s) > maxID:
 		r.fail(path, "is longer than %d bytes", maxID)
 	case strings.ContainsRune(s, 0):
-		r.fail(path, "must not hold a NUL")
+		r.fail(path, "must not contain a NUL")
 	}
 	return s
 }
 
-// same refuses an id that is not the run's: the event is meant for another task.
+// same refuses an id that differs from the run's: the event belongs to another task.
 func (r *reader) same(v []byte, path, want string) {
 	if s := r.text(v, path); s != "" && s != want {
-		r.fail(path, "is not that of this run")
+		r.fail(path, "is not the one of this run")
 	}
 }
 

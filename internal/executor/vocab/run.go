@@ -6,19 +6,19 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// RunOf returns what the agent of a run is told.
+// RunOf returns what the agent learns about a run.
 func RunOf(r *executor.Run) *Run {
 	task := r.Task
 	if task.Agent == "" {
 		task.Agent = r.Agent
 	}
 	return &Run{
-		Task: &task, Tenant: r.Tenant, Owner: r.Owner, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt, Deadline: r.Deadline, Checkpoint: r.Checkpoint,
-		Traceparent: r.Traceparent,
+		Task: &task, Tenant: r.Tenant, Owner: r.Owner, Messages: r.Messages, Epoch: r.Epoch, Attempt: r.Attempt,
+		Deadline: r.Deadline, Checkpoint: r.Checkpoint, Traceparent: r.Traceparent,
 	}
 }
 
-// Turn returns the number of the turn that a run is at, from 1: the same on every attempt.
+// Turn returns the number of the run's turn, from 1. It is the same on every attempt.
 func Turn(r *executor.Run) string {
 	_, fresh := executor.Conversation(*r)
 	return strconv.Itoa(fresh + 1)

@@ -1,27 +1,25 @@
-// Package vocab is what a2ad and an agent outside its process say to each other, in
-// JSON: the run object goes out, and events come back in the terms of an A2A 1.0
-// StreamResponse. It is the same whether they talk over pipes or over HTTP.
+// Package vocab is the vocabulary, in JSON, between a2ad and an agent outside its process: the run object goes out, and
+// events come back in the terms of an A2A 1.0 StreamResponse. It is the same over pipes and over HTTP.
 //
-// It knows neither processes nor requests. Free-form values keep their bytes in both
-// directions.
+// It knows neither processes nor requests. Free-form values keep their bytes in both directions.
 //
 // # Events
 //
-// Each is an object with exactly one member:
+// Each event is an object with exactly one member:
 //
-//	{"statusUpdate":   {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "…"}]}}, "metadata": {…}}}
-//	{"artifactUpdate": {"artifact": {"artifactId": "a", "name": "…", "parts": [{"text": "…"}]}, "append": false, "lastChunk": true}}
+//	{"statusUpdate":   {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "…"}]}},
+//	                    "metadata": {…}}}
+//	{"artifactUpdate": {"artifact": {"artifactId": "a", "name": "…", "parts": [{"text": "…"}]},
+//	                    "append": false, "lastChunk": true}}
 //	{"message":        {"parts": [{"text": "…"}]}}
 //	{"checkpoint":     any JSON value}
 //
-// States may also have their 0.3 names (working, input-required); submitted and canceled are
-// not for an agent to set. taskId and contextId
-// may be left out and must be those of the run if they are not. A messageId and an
-// artifactId that are left out are made up: an artifact without append gets a new one,
-// one with append goes to the artifact of the event before. A role that is left out is
-// the agent's. A timestamp is ignored, because the database's clock decides. A member
-// that is null counts as left out, except data. An unknown member is an error: a
-// misspelt one would otherwise lose output without a word.
+// States may also have their 0.3 names (working, input-required). An agent cannot set submitted and canceled. taskId
+// and contextId may be omitted; otherwise they must be the ids of the run. If messageId or artifactId is omitted, the
+// decoder chooses one: an artifact without append gets a new id, and one with append extends the artifact of the
+// previous event. The default role is the agent's. A timestamp is ignored, because the database's clock decides. A
+// member that is null counts as omitted, except data. An unknown member is an error: otherwise a misspelled member
+// would silently lose output.
 package vocab
 
 import (
@@ -34,7 +32,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Run is what an agent is told of its run.
+// Run is what an agent learns about its run.
 type Run struct {
 	Task        *a2a.Task
 	Tenant      string
@@ -47,10 +45,9 @@ type Run struct {
 	Traceparent a2a.Traceparent // empty: none
 }
 
-// AppendRun appends the run object: the ids of task and context, the key of the context, tenant and owner, agent, epoch, attempt,
-// deadline, traceparent, the task and its new messages as 1.0 JSON, the metadata of the requests
-// that brought these, checkpoint, and the extensions that are active for the new messages. What there
-// is none of is left out. It is one line.
+// AppendRun appends the run object, as one line: the ids of task and context, the key of the context, tenant and owner,
+// agent, epoch, attempt, deadline, traceparent, the task and its new messages as 1.0 JSON, the metadata of the requests
+// with these messages, checkpoint, and the extensions that are active for the new messages. Empty members are omitted.
 func AppendRun(dst []byte, r *Run) []byte {
 	start := len(dst)
 	w := writer{append(dst, '{')}
@@ -75,7 +72,7 @@ func AppendRun(dst []byte, r *Run) []byte {
 	w.requests(r.Messages)
 	w.raw("checkpoint", r.Checkpoint)
 	w.strs("extensions", activated(r.Messages))
-	// In valid JSON a line break is white space between tokens and nothing else.
+	// In valid JSON a line break is only white space between tokens.
 	for i := start; i < len(w.b); i++ {
 		if w.b[i] == '\n' || w.b[i] == '\r' {
 			w.b[i] = ' '
@@ -111,7 +108,7 @@ func (w *writer) str(k, v string) {
 	w.b = rawjson.AppendString(w.b, v)
 }
 
-// optional leaves the empty text out.
+// optional omits an empty text.
 func (w *writer) optional(k, v string) {
 	if v != "" {
 		w.str(k, v)
@@ -191,7 +188,7 @@ func (w *writer) messages(ms []a2a.Message) {
 	w.list(len(ms), func(i int) { w.message(&ms[i]) })
 }
 
-// requests writes what came with the messages' requests: as many values as there are messages.
+// requests writes the metadata of the messages' requests: one value for each message.
 func (w *writer) requests(ms []a2a.Message) {
 	if !slices.ContainsFunc(ms, func(m a2a.Message) bool { return m.RequestMetadata != nil }) {
 		return

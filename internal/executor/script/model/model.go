@@ -1,6 +1,5 @@
-// Package model says what a script must leave in a task's log. It is written from the
-// description of the ops and shares no code with the interpreter, so that tests of any
-// kind can hold the one against the other.
+// Package model computes the events that a script must write to a task's log. It is written from the description of the
+// ops and shares no code with the interpreter, so that tests can compare the two.
 package model
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Event is what matters of one event of the log.
+// Event has the parts of a log event that tests compare.
 type Event struct {
 	State    a2a.State // a status, if set
 	Artifact string    // id of an artifact, if set
@@ -20,7 +19,7 @@ type Event struct {
 	Last     bool
 }
 
-// Of returns what matters of e.
+// Of returns the parts of e that tests compare.
 func Of(e a2a.Event) Event {
 	switch e := e.(type) {
 	case *a2a.StatusUpdate:
@@ -53,10 +52,10 @@ type op struct {
 	Times               *int
 }
 
-// Expected returns the events of a task whose client sends these scripts, each JSON of
-// the form [op,…], one when the task waits; an empty one stands for a message without a
-// script. attempts is how many the server allows each turn. The statuses that the server
-// writes itself, for a claim or for an exhausted task, are not among them.
+// Expected returns the events of a task whose client sends these scripts: one script, as JSON of the form [op,…],
+// each time the task waits. An empty script is a message without one. attempts is the server's limit for each turn.
+// The result does not contain the statuses that the server writes itself, for a claim or for a task without attempts
+// left.
 func Expected(attempts int, scripts ...string) ([]Event, End) {
 	var events []Event
 	var ops []op
@@ -124,8 +123,8 @@ func chunks(o op) []Event {
 
 func state(o op) a2a.State {
 	name := map[string]string{
-		"input": "input-required", "auth": "auth-required", "complete": "completed", "reply": "completed", "fail": "failed", "reject": "rejected",
-		"status": o.State,
+		"input": "input-required", "auth": "auth-required", "complete": "completed", "reply": "completed",
+		"fail": "failed", "reject": "rejected", "status": o.State,
 	}[o.Op]
 	if name == "" {
 		name = "working"
