@@ -15,8 +15,7 @@ import (
 // minMajor is the oldest PostgreSQL that the schema is written for.
 const minMajor = 15
 
-// ErrNoBinaries means that no PostgreSQL server is installed where FindBinaries looks. The error that wraps it says how to
-// install one.
+// ErrNoBinaries means that FindBinaries found no PostgreSQL server. The error that wraps it says how to install one.
 var ErrNoBinaries = errors.New("no PostgreSQL server binaries")
 
 const installHint = `looked in A2AD_PG_BINDIR, on PATH and under /usr/lib/postgresql. Do one of these:
@@ -27,7 +26,7 @@ const installHint = `looked in A2AD_PG_BINDIR, on PATH and under /usr/lib/postgr
   macOS:           brew install postgresql@17
 or set A2AD_PG_BINDIR to the directory that holds initdb and postgres (15 or newer)`
 
-// clusterDirs are where distributions keep several majors side by side, none of them on PATH.
+// clusterDirs are the directories where distributions install several major versions side by side, outside PATH.
 var clusterDirs = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -36,9 +35,9 @@ var clusterDirs = []string{
 	"/usr/local/opt/postgresql@*/bin",
 }
 
-// FindBinaries returns the directory that holds initdb and postgres. A dir that is not empty is the only place looked at;
-// else it is the directory of the initdb on PATH, else the newest major that a distribution has installed. It wraps
-// ErrNoBinaries, with instructions for a person, when there is none.
+// FindBinaries returns the directory that holds initdb and postgres. If dir is not empty, no other directory is
+// searched. Otherwise it is the directory of the initdb on PATH, or the newest major version that a distribution
+// installed. Without any it returns an error that wraps ErrNoBinaries and says how to install PostgreSQL.
 func FindBinaries(dir string) (string, error) {
 	if dir != "" {
 		if !hasServer(dir) {
@@ -71,7 +70,7 @@ func onPath() (string, bool) {
 
 var majorInPath = regexp.MustCompile(`\d+(\.\d+)?`)
 
-// newestMajor compares majors as numbers: as text 9.6 would win over 17.
+// newestMajor compares versions as numbers: compared as text, 9.6 would be newer than 17.
 func newestMajor(patterns ...string) (string, bool) {
 	best, bestMajor := "", -1.0
 	for _, pattern := range patterns {
@@ -88,7 +87,7 @@ func newestMajor(patterns ...string) (string, bool) {
 	return best, best != ""
 }
 
-// majorOfPath reads the number in the part of dir that the pattern's star stands for.
+// majorOfPath returns the number in the part of dir that matches the star of pattern.
 func majorOfPath(pattern, dir string) float64 {
 	star := strings.IndexByte(pattern, '*')
 	if star < 0 || star > len(dir) {
@@ -113,7 +112,7 @@ func hasServer(dir string) bool {
 
 var versionNumber = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// majorOf asks the server itself, since a directory on PATH does not name its version.
+// majorOf runs the server, because a directory on PATH does not name its version.
 func majorOf(ctx context.Context, bin string) (int, error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
 	if err != nil {
@@ -126,8 +125,9 @@ func majorOf(ctx context.Context, bin string) (int, error) {
 	return strconv.Atoi(string(match[1]))
 }
 
-// binariesFor returns binaries of the major that made the cluster in data, or the ones found first when there is no cluster
-// yet: another major would refuse to start, and a newer one is often installed beside the old.
+// binariesFor returns binaries of the major version that made the cluster in data. Another version would refuse to
+// start, and a newer one is often installed beside the old one. Without a cluster it returns the binaries that
+// FindBinaries finds.
 func binariesFor(ctx context.Context, binDir, data string) (string, error) {
 	bin, err := FindBinaries(binDir)
 	if err != nil {

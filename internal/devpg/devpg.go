@@ -1,6 +1,7 @@
-// Package devpg finds the PostgreSQL that is installed on this machine and runs a server of its own from it, for a2ad dev and
-// for tests. The server is a child of this process, listens on a Unix socket only that user may reach, and ends with this process,
-// even one that is killed. Nothing is ever downloaded. The package knows nothing of a2ad's schema.
+// Package devpg finds the PostgreSQL installed on this machine and runs a private server from it, for a2ad dev and
+// for tests. The server is a child of this process and listens on a Unix socket that only its user can reach. It ends
+// with this process, even if this process is killed. Nothing is ever downloaded. The package knows nothing of a2ad's
+// schema.
 package devpg
 
 import (
@@ -23,13 +24,14 @@ import (
 const (
 	superuser = "a2ad"
 
-	// startLimit leaves room for crash recovery, retryLimit for the orphaned backends of a killed server to notice.
+	// startLimit allows for crash recovery. retryLimit is the time that orphaned backends of a killed server have to
+	// end.
 	startLimit = 60 * time.Second
 	retryLimit = 10 * time.Second
 	stopLimit  = 30 * time.Second
 	quitLimit  = 10 * time.Second
 
-	// pollEvery is how often files that PostgreSQL writes are looked at, where there is no event to wait for.
+	// pollEvery is the interval at which files that PostgreSQL writes are read, where there is no event to wait for.
 	pollEvery = 10 * time.Millisecond
 )
 
@@ -43,23 +45,24 @@ var (
 	errStopTimeout  = errors.New("postgres did not stop in time")
 )
 
-// Config says where a server lives and what it is for. Only Dir is required.
+// Config describes a server. Only Dir is required.
 type Config struct {
-	// Dir holds the cluster (below it: data, postgres.log, lock). It is made when missing, and kept. As root it is given to
-	// the user that runs the server; when that user cannot enter it, a directory in /var/tmp takes its place (see Server.Dir).
+	// Dir holds the cluster (data, postgres.log and lock). It is created if it is missing, and kept. When this
+	// process runs as root, Dir is given to the user that runs the server. If that user cannot enter it, a directory
+	// in /var/tmp is used instead (see Server.Dir).
 	Dir string
-	// BinDir is where initdb and postgres are; empty means what FindBinaries finds.
+	// BinDir is the directory of initdb and postgres; empty means that FindBinaries searches for it.
 	BinDir string
-	// Throwaway trades safety for speed: fsync and full_page_writes are off, what Dir held before is discarded at the
-	// start, and everything is removed by Stop. Not for a cluster that a test crashes or that figures are taken from.
+	// Throwaway trades safety for speed. fsync and full_page_writes are off, Start discards what Dir held, and Stop
+	// removes everything. It is unfit for a cluster that a test crashes or a benchmark measures.
 	Throwaway bool
-	// Params are server settings beside or instead of the usual ones.
+	// Params are server settings added to the usual ones; they win over them.
 	Params map[string]string
-	// Logger is told what a person should know; nil means slog.Default.
+	// Logger receives what a person should know; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// params are the settings of the command line, the caller's last.
+// params returns the settings for the command line. Those of Config.Params win.
 func (c Config) params(sockets string) map[string]string {
 	all := map[string]string{
 		"listen_addresses":        "",
@@ -67,7 +70,7 @@ func (c Config) params(sockets string) map[string]string {
 		"port":                    "5432",
 		"max_connections":         "200",
 		"shared_buffers":          "128MB",
-		// Queue tables live by vacuum: at the default of a minute their dead rows slow every claim down.
+		// Queue tables depend on vacuum: at the default of one minute, dead rows slow down every claim.
 		"autovacuum_naptime": "5s",
 		"logging_collector":  "off",
 	}
@@ -88,8 +91,8 @@ func (c Config) logger() *slog.Logger {
 	return c.Logger
 }
 
-// Locate returns the URL of a database on the server that another process runs with Config.Dir dir, or an error that wraps
-// ErrNotRunning. It starts nothing.
+// Locate returns the URL of a database on the server that another process runs in dir. If no server runs there, the
+// error wraps ErrNotRunning. It starts nothing.
 func Locate(dir, database string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -111,7 +114,7 @@ func Locate(dir, database string) (string, error) {
 	return "", fmt.Errorf("%w: %s", ErrNotRunning, dir)
 }
 
-// Exists reports whether there is a cluster with Config.Dir dir, whether it runs or not.
+// Exists reports whether dir holds a cluster, running or not.
 func Exists(dir string) bool {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -135,7 +138,7 @@ func socketURL(sockets, port, database string) string {
 	return u.String()
 }
 
-// EnsureDatabase makes the database when it is missing and returns its URL. Several callers at once are fine.
+// EnsureDatabase creates the database if it is missing and returns its URL. Concurrent calls are safe.
 func (s *Server) EnsureDatabase(ctx context.Context, name string) (string, error) {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -145,7 +148,7 @@ func (s *Server) EnsureDatabase(ctx context.Context, name string) (string, error
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && (pgErr.Code == "42P04" || pgErr.Code == "23505") {
-		err = nil // duplicate_database, or unique_violation when two create it at the same moment
+		err = nil // duplicate_database, or unique_violation when two sessions create it at the same time
 	}
 	if err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
@@ -153,7 +156,8 @@ func (s *Server) EnsureDatabase(ctx context.Context, name string) (string, error
 	return s.URL(name), nil
 }
 
-// lockDir keeps a second process from stopping the server of the first. The kernel drops the lock when we die.
+// lockDir keeps a second process from stopping the server of the first. The kernel releases the lock when this
+// process ends.
 func lockDir(dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -170,7 +174,7 @@ func lockDir(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }
 
-// logTail returns the end of what the server wrote from offset on, which is where it says why it did not start.
+// logTail returns the last lines that the server wrote after offset. They say why it did not start.
 func logTail(path string, offset int64) string {
 	text, err := os.ReadFile(path)
 	if err != nil || int64(len(text)) < offset {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// pidFile is what postmaster.pid says. Its lines are PostgreSQL's interface to pg_ctl, unchanged since version 10.
+// pidFile is the content of postmaster.pid. Its lines are PostgreSQL's interface to pg_ctl, unchanged since version
+// 10.
 type pidFile struct {
 	pid     int
 	port    string
@@ -23,7 +24,7 @@ type pidFile struct {
 
 func pidPath(data string) string { return filepath.Join(data, "postmaster.pid") }
 
-// readPidFile returns an error that is fs.ErrNotExist when no server runs and none has crashed.
+// readPidFile returns an error that wraps fs.ErrNotExist if no server runs and none has crashed.
 func readPidFile(data string) (pidFile, error) {
 	text, err := os.ReadFile(pidPath(data))
 	if err != nil {
@@ -41,8 +42,8 @@ func readPidFile(data string) (pidFile, error) {
 	return f, nil
 }
 
-// stopLeftover ends the server that an earlier process left behind in data, and removes the pid file of a dead one. It reports
-// whether there was a trace of one: a start after that may have to wait for orphaned backends.
+// stopLeftover stops the server that an earlier process left running in data, and removes the pid file of a dead one.
+// It reports whether it found either: a start after that may have to wait for orphaned backends.
 func stopLeftover(ctx context.Context, data string) (found bool, err error) {
 	f, err := readPidFile(data)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,17 +58,17 @@ func stopLeftover(ctx context.Context, data string) (found bool, err error) {
 			return true, fmt.Errorf("wait for postgres %d left in %s: %w", f.pid, data, err)
 		}
 	}
-	// What is left names no process, a zombie or a stranger. PostgreSQL itself would take a zombie or a process that got the
-	// number since for a running server. It is still protected from orphaned backends: those hold the shared memory that
-	// it finds again by the directory's inode, and refuses to start until they are gone.
+	// The file names a dead process, a zombie or an unrelated process. PostgreSQL would mistake the last two for a
+	// running server. It stays protected from orphaned backends without the file: they hold the shared memory that it
+	// finds by the directory's inode, and it refuses to start until they end.
 	if err := os.Remove(pidPath(data)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return true, fmt.Errorf("remove stale postmaster.pid: %w", err)
 	}
 	return true, nil
 }
 
-// awaitPidFileGone polls, since the process is not our child and the file system tells nobody. It also ends when the process
-// dies without removing its file.
+// awaitPidFileGone polls, because the process is not a child of this one and the file system sends no event. It also
+// returns when the process dies without removing its file.
 func awaitPidFileGone(ctx context.Context, data string, pid int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, errStopTimeout)
 	defer cancel()

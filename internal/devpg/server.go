@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Server is a PostgreSQL that this process runs. Its methods may be called from several goroutines, but Kill, Restart and Stop
-// wait for each other.
+// Server is a PostgreSQL server that this process runs. Its methods are safe for concurrent use; Kill, Restart and
+// Stop wait for each other.
 type Server struct {
 	bin       string
-	place     *place
+	location  *location
 	params    map[string]string
 	throwaway bool
 	lock      *os.File
@@ -38,15 +38,15 @@ type process struct {
 	exited chan struct{} // closed by the goroutine that forked, after the child is reaped
 }
 
-// Start makes the cluster when there is none, starts its server and returns when it takes connections. A server that a killed
-// process left in the directory is stopped first; one that a live process runs is ErrInUse. ctx bounds the start only: the
-// server runs until Stop, or until this process ends in whatever way.
+// Start creates the cluster if there is none, starts its server and returns when it accepts connections. It first
+// stops a server that a killed process left running in the directory. If a live process runs the server, the error
+// wraps ErrInUse. ctx bounds only the start: the server runs until Stop, or until this process ends.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	bin, err := FindBinaries(cfg.BinDir)
 	if err != nil {
 		return nil, err
 	}
-	where, err := settle(ctx, cfg.Dir, bin, cfg.logger())
+	where, err := prepareLocation(ctx, cfg.Dir, bin, cfg.logger())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{place: where, params: cfg.params(where.sockets), throwaway: cfg.Throwaway, lock: lock}
+	s := &Server{location: where, params: cfg.params(where.sockets), throwaway: cfg.Throwaway, lock: lock}
 	if err := s.open(ctx, cfg.BinDir); err != nil {
 		return nil, errors.Join(fmt.Errorf("start PostgreSQL in %s: %w", where.dir, err), s.release())
 	}
@@ -62,8 +62,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context, binDir string) error {
-	if n := len(filepath.Join(s.place.sockets, ".s.PGSQL."+s.params["port"])); n > maxSocketPath {
-		return fmt.Errorf("socket path in %s has %d bytes, and %d is the most", s.place.sockets, n, maxSocketPath)
+	if n := len(filepath.Join(s.location.sockets, ".s.PGSQL."+s.params["port"])); n > maxSocketPath {
+		return fmt.Errorf("socket path in %s has %d bytes; the maximum is %d", s.location.sockets, n, maxSocketPath)
 	}
 	crashed, err := s.clear(ctx)
 	if err != nil {
@@ -87,25 +87,26 @@ func (s *Server) open(ctx context.Context, binDir string) error {
 	return s.up(ctx, crashed)
 }
 
-// Dir returns where the cluster really is: Config.Dir, or the directory that took its place.
-func (s *Server) Dir() string { return s.place.dir }
+// Dir returns the directory of the cluster: Config.Dir, or its replacement in /var/tmp.
+func (s *Server) Dir() string { return s.location.dir }
 
-// LogFile returns the path of what the server logs.
-func (s *Server) LogFile() string { return filepath.Join(s.place.dir, "postgres.log") }
+// LogFile returns the path of the server's log.
+func (s *Server) LogFile() string { return filepath.Join(s.location.dir, "postgres.log") }
 
-// URL returns the address of a database on this server, as pgx takes it. The database need not exist.
+// URL returns the address of a database on this server, in the form that pgx accepts. The database need not exist.
 func (s *Server) URL(database string) string {
-	return socketURL(s.place.sockets, s.params["port"], database)
+	return socketURL(s.location.sockets, s.params["port"], database)
 }
 
-// Pid returns the postmaster's process id; after Kill and before Restart it is that of the dead one.
+// Pid returns the postmaster's process id. Between Kill and Restart it is the id of the dead postmaster.
 func (s *Server) Pid() int { return s.current().cmd.Process.Pid }
 
-// Exited is closed when the present postmaster has ended, by Stop, by Kill or by itself.
+// Exited is closed when the current postmaster has ended, for whatever reason.
 func (s *Server) Exited() <-chan struct{} { return s.current().exited }
 
-// Kill sends sig to the postmaster and returns when it is reaped: SIGKILL is a crash, SIGQUIT an immediate shutdown, SIGINT a fast
-// one. It is for signals that end the server; send others to Pid. Killing a dead server does nothing.
+// Kill sends sig to the postmaster and returns when it is reaped. SIGKILL is a crash, SIGQUIT an immediate shutdown,
+// SIGINT a fast one. Use it only for signals that end the server; send others to Pid. Killing a dead server does
+// nothing.
 func (s *Server) Kill(sig syscall.Signal) error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -117,8 +118,8 @@ func (s *Server) Kill(sig syscall.Signal) error {
 	return nil
 }
 
-// Restart starts the server again, after a fast shutdown if it still runs, and returns when it takes connections, crash recovery
-// included.
+// Restart starts the server again and returns when it accepts connections, after crash recovery. A running server is
+// shut down first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -138,8 +139,9 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Stop shuts the server down (fast: open transactions are rolled back), waits for it, and gives the directory free; a throwaway
-// cluster is removed. When ctx ends first the server is killed, and an error says so. Stopping twice does nothing.
+// Stop shuts the server down (fast: open transactions are rolled back), waits for it and releases the directory. A
+// throwaway cluster is removed. If ctx ends first, the server is killed and Stop returns an error that says so.
+// Stopping twice does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.lifecycle.Lock()
 	defer s.lifecycle.Unlock()
@@ -153,25 +155,26 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// release gives the directory free, the lock last.
+// release gives up the directory; the lock comes last.
 func (s *Server) release() error {
-	err := removeAll(s.place.sockets)
+	err := removeAll(s.location.sockets)
 	if s.throwaway {
-		err = errors.Join(err, removeAll(s.place.dir))
+		err = errors.Join(err, removeAll(s.location.dir))
 	}
 	return errors.Join(err, s.lock.Close())
 }
 
-// clear removes what an earlier server of this directory left, a live one included, and reports whether there was anything.
+// clear removes what an earlier server of this directory left, even a running one, and reports whether it found
+// anything.
 func (s *Server) clear(ctx context.Context) (crashed bool, err error) {
 	crashed, err = stopLeftover(ctx, s.data())
 	if err != nil {
 		return crashed, err
 	}
-	return crashed, s.place.freshSockets()
+	return crashed, s.location.freshSockets()
 }
 
-func (s *Server) data() string { return filepath.Join(s.place.dir, "data") }
+func (s *Server) data() string { return filepath.Join(s.location.dir, "data") }
 
 func (s *Server) current() *process {
 	s.mu.Lock()
@@ -179,7 +182,8 @@ func (s *Server) current() *process {
 	return s.proc
 }
 
-// initCluster makes the cluster under another name and renames it, so that one cut short is never taken for a whole one.
+// initCluster creates the cluster under another name and renames it, so that a partial one is never mistaken for a
+// whole one.
 func (s *Server) initCluster(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.data(), "PG_VERSION")); err == nil {
 		return nil
@@ -201,18 +205,18 @@ func (s *Server) initCluster(ctx context.Context) error {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	if err := os.Rename(fresh, s.data()); err != nil {
-		return fmt.Errorf("put the new cluster into place: %w", err)
+		return fmt.Errorf("rename the new cluster: %w", err)
 	}
 	return nil
 }
 
 func (s *Server) runAs(cmd *exec.Cmd) {
-	cmd.Dir = s.place.dir
-	cmd.Env = s.place.env()
-	cmd.SysProcAttr = childAttr(s.place.cred)
+	cmd.Dir = s.location.dir
+	cmd.Env = s.location.env()
+	cmd.SysProcAttr = childAttr(s.location.cred)
 }
 
-// rotateLog bounds the log of a cluster that is kept for months: one old file, a few megabytes.
+// rotateLog limits the log of a cluster that is kept for months: one old file of a few megabytes.
 func (s *Server) rotateLog() error {
 	info, err := os.Stat(s.LogFile())
 	if err != nil || info.Size() < 4<<20 {
@@ -224,8 +228,8 @@ func (s *Server) rotateLog() error {
 	return nil
 }
 
-// up starts a postmaster and waits until it is ready. After a crash the first tries may exit, because orphaned backends hold
-// the shared memory for a moment, so then they are repeated for a while.
+// up starts a postmaster and waits until it is ready. After a crash the first attempts may fail, because orphaned
+// backends hold the shared memory for a moment; up repeats them until retryLimit.
 func (s *Server) up(ctx context.Context, crashed bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errStartTimeout)
 	defer cancel()
@@ -257,8 +261,8 @@ func (s *Server) up(ctx context.Context, crashed bool) error {
 	}
 }
 
-// spawn forks the postmaster on a thread that lasts until the child is reaped: the kernel takes the end of the forking thread
-// for the end of the parent, and would shut the server down when the Go runtime retires that thread.
+// spawn forks the postmaster on a thread that lasts until the child is reaped. The kernel mistakes the end of the
+// forking thread for the end of the parent, and would shut the server down when the Go runtime retires that thread.
 func (s *Server) spawn() (*process, error) {
 	out, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -281,7 +285,7 @@ func (s *Server) spawn() (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // its log says why it ended
+			_ = cmd.Wait() // the server's log says why it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -292,7 +296,7 @@ func (s *Server) spawn() (*process, error) {
 
 var errExited = errors.New("postgres exited")
 
-// awaitReady polls the pid file as pg_ctl does: its last line says when connections are taken.
+// awaitReady polls the pid file as pg_ctl does: its last line says when the server accepts connections.
 func (p *process) awaitReady(ctx context.Context, data string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -319,11 +323,11 @@ func (p *process) signal(sig syscall.Signal) error {
 	return err
 }
 
-// stop asks for a fast shutdown and waits; when ctx ends first it makes an end.
+// stop asks for a fast shutdown and waits. If ctx ends first, it ends the server at once.
 func (p *process) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, errStopTimeout)
 	defer cancel()
-	// A fault test may have stopped the process; it then acts on SIGINT only once it is continued.
+	// A fault test may have stopped the process with SIGSTOP; SIGINT has an effect only after SIGCONT.
 	if err := errors.Join(p.signal(syscall.SIGINT), p.signal(syscall.SIGCONT)); err != nil {
 		return fmt.Errorf("signal postgres: %w", err)
 	}
@@ -332,15 +336,16 @@ func (p *process) stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		p.end(ctx)
-		return fmt.Errorf("killed before its shutdown was done: %w", context.Cause(ctx))
+		return fmt.Errorf("killed before its shutdown was complete: %w", context.Cause(ctx))
 	}
 }
 
-// end is for a server that must go now: the immediate shutdown ends the backends too, a kill would leave them to notice.
+// end stops a server at once. It asks for an immediate shutdown first, because that ends the backends too; after a
+// kill they would have to notice by themselves.
 func (p *process) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitLimit)
 	defer cancel()
-	_ = p.signal(syscall.SIGQUIT) // whatever it says, the kill below follows
+	_ = p.signal(syscall.SIGQUIT) // the kill below follows in any case
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
@@ -349,7 +354,7 @@ func (p *process) end(ctx context.Context) {
 	}
 }
 
-// removeAll repeats for a moment: backends orphaned by a kill write their last files while the directory goes.
+// removeAll retries for a moment: backends orphaned by a kill write their last files while the directory is removed.
 func removeAll(path string) error {
 	end := time.Now().Add(5 * time.Second)
 	tick := time.NewTicker(pollEvery)

@@ -16,25 +16,25 @@ import (
 	"syscall"
 )
 
-// maxSocketPath is what sockaddr_un holds, less the closing zero.
+// maxSocketPath is the size of a path in sockaddr_un, less the closing zero.
 const maxSocketPath = 107
 
-// place is where a cluster lives and as whom it runs.
-type place struct {
+// location is the directory of a cluster and the user that runs its server.
+type location struct {
 	dir     string              // holds the data directory, the server's log and the lock
 	sockets string              // short, since a socket's path must fit maxSocketPath
-	cred    *syscall.Credential // nil: as ourselves
-	name    string              // of the user that cred stands for
+	cred    *syscall.Credential // nil: the user of this process
+	name    string              // the user that cred stands for
 }
 
-// settle decides the place for dir and makes it. As root it gives the server away to another user, for
-// PostgreSQL refuses to run as root, and moves to /var/tmp when that user cannot reach dir.
-func settle(ctx context.Context, dir, bin string, log *slog.Logger) (*place, error) {
+// prepareLocation creates the directories for dir. PostgreSQL refuses to run as root, so root gives them to another
+// user, and moves the cluster to /var/tmp if that user cannot reach dir.
+func prepareLocation(ctx context.Context, dir, bin string, log *slog.Logger) (*location, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
-	p := &place{dir: dir}
+	p := &location{dir: dir}
 	if os.Geteuid() == 0 {
 		if err := p.dropRoot(); err != nil {
 			return nil, err
@@ -55,17 +55,18 @@ func settle(ctx context.Context, dir, bin string, log *slog.Logger) (*place, err
 	return p, nil
 }
 
-// freshSockets empties the socket directory, which belongs to whoever holds the lock. The lock file that a dead server leaves
-// beside its socket names a process, and PostgreSQL takes a zombie for a live one.
-func (p *place) freshSockets() error {
+// freshSockets empties the socket directory, which belongs to the holder of the lock. A dead server leaves a lock
+// file beside its socket that names a process, and PostgreSQL mistakes a zombie for a live one.
+func (p *location) freshSockets() error {
 	if err := removeAll(p.sockets); err != nil {
 		return fmt.Errorf("clear sockets: %w", err)
 	}
 	return p.own(p.sockets, false)
 }
 
-// dropRoot picks who runs the server: the owner of a directory that somebody else already uses, else postgres, else nobody.
-func (p *place) dropRoot() error {
+// dropRoot chooses the user that runs the server: the owner of a directory that is already in use, else postgres,
+// else nobody.
+func (p *location) dropRoot() error {
 	if info, err := os.Stat(p.dir); err == nil {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
 			p.cred = &syscall.Credential{Uid: st.Uid, Gid: st.Gid}
@@ -89,13 +90,14 @@ func (p *place) dropRoot() error {
 		p.cred, p.name = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, name
 		return nil
 	}
-	return errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody to run it as: " +
+	return errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it: " +
 		"add one, or start as another user")
 }
 
-// reachOrMove keeps the directory when the server's user can get to it, and else moves it below /var/tmp; what is there already
-// stays as it is. It asks the kernel by entering what it is in, because mode bits alone miss access lists and mounts.
-func (p *place) reachOrMove(ctx context.Context, bin string, log *slog.Logger) error {
+// reachOrMove keeps the directory if the server's user can enter it, and otherwise uses one below /var/tmp. It leaves
+// existing files alone. It asks the kernel by starting a program there, because mode bits do not show access lists
+// and mounts.
+func (p *location) reachOrMove(ctx context.Context, bin string, log *slog.Logger) error {
 	if err := p.enter(ctx, bin, "/"); err != nil {
 		return fmt.Errorf("run PostgreSQL of %s as %s: %w", bin, p.name, err)
 	}
@@ -103,18 +105,19 @@ func (p *place) reachOrMove(ctx context.Context, bin string, log *slog.Logger) e
 	if err == nil {
 		return nil
 	}
-	// A cluster that could be reached once must not seem to have vanished.
+	// A cluster that was reachable once must not seem to have vanished.
 	if _, statErr := os.Stat(filepath.Join(p.dir, "data")); !errors.Is(statErr, fs.ErrNotExist) {
-		return fmt.Errorf("%s, who runs PostgreSQL here, cannot get to %s: %w: let that user enter the directories it is in (chmod o+x)", p.name, p.dir, err)
+		return fmt.Errorf("%s, who runs PostgreSQL here, cannot get to %s: %w: "+
+			"let that user enter its parent directories (chmod o+x)", p.name, p.dir, err)
 	}
 	moved := fallbackDir(p.dir)
-	log.WarnContext(ctx, "database moved: its user cannot get to the data directory",
+	log.WarnContext(ctx, "database moved: its user cannot enter the data directory",
 		"user", p.name, "dir", p.dir, "moved_to", moved, "err", err)
 	p.dir = moved
 	return nil
 }
 
-func (p *place) enter(ctx context.Context, bin, dir string) error {
+func (p *location) enter(ctx context.Context, bin, dir string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version")
 	cmd.Dir = dir
 	cmd.Env = p.env()
@@ -122,10 +125,10 @@ func (p *place) enter(ctx context.Context, bin, dir string) error {
 	return cmd.Run()
 }
 
-// own makes path a directory that only the server's user may enter. One that is already there must belong to us or to that
-// user: in a directory open to all, somebody else may have put theirs where ours should be. The place that the caller named
-// is trusted.
-func (p *place) own(path string, trusted bool) error {
+// own makes path a directory that only the server's user may enter. An existing one must belong to this process's
+// user or to the server's: in a directory that all may write to, another user may have put theirs in its way. A
+// trusted path, one that the caller named, is exempt.
+func (p *location) own(path string, trusted bool) error {
 	err := os.Mkdir(path, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make %s: %w", path, err)
@@ -161,9 +164,9 @@ func (p *place) own(path string, trusted bool) error {
 	return nil
 }
 
-// env is small on purpose: PGDATA, PGPORT, PGOPTIONS and the like of the caller's shell are not for this server. TZ and LC_ALL
-// make a cluster the same on every machine.
-func (p *place) env() []string {
+// env is small on purpose: PGDATA, PGPORT and PGOPTIONS of the caller's shell must not reach this server. Fixed TZ
+// and LC_ALL make a cluster the same on every machine.
+func (p *location) env() []string {
 	env := []string{"HOME=" + p.dir, "LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH")}
 	if libs := os.Getenv("LD_LIBRARY_PATH"); libs != "" {
 		env = append(env, "LD_LIBRARY_PATH="+libs)
@@ -171,7 +174,7 @@ func (p *place) env() []string {
 	return env
 }
 
-// fallbackDir and socketDir are functions of the path alone, so that every process finds the same place again.
+// fallbackDir and socketDir depend only on the path, so that every process finds the same directories.
 func fallbackDir(dir string) string {
 	return filepath.Join("/var/tmp", fmt.Sprintf("a2ad-%d-%s", os.Geteuid(), pathHash(dir)))
 }
