@@ -24,8 +24,7 @@ const (
 	starveSlow    = 50
 )
 
-// starve measures reads on a server with a small pool, beside many who wait and some who never
-// say what they want.
+// starve measures reads on a server with a small pool, beside many who wait and some who never say what they want.
 func (b *bench) starve(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -36,7 +35,8 @@ func (b *bench) starve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := b.serve(ctx, "bench-starve", url, noStreamLimit, "A2AD_DB_POOL=8", "A2AD_BLOCKING_MAX_WAIT=10m", "A2AD_WORKERS=8")
+	s, err := b.serve(ctx, "bench-starve", url, noStreamLimit, "A2AD_DB_POOL=8", "A2AD_BLOCKING_MAX_WAIT=10m",
+		"A2AD_WORKERS=8")
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,9 @@ func (b *bench) starve(ctx context.Context) error {
 		}
 		waiting = append(waiting, c.conn)
 		if i < starveStreams {
-			_, err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+tasks[0]+`"}}`), "")
+			_,
+				err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+tasks[0]+
+				`"}}`), "")
 		} else {
 			err = c.send(sendRequest("message/send", fmt.Sprint("w", i), scriptPart(`{"op":"hang"}`), ""), "")
 		}
@@ -80,7 +82,8 @@ func (b *bench) starve(ctx context.Context) error {
 		waiting = append(waiting, c)
 		text := "POST / HTTP/1.1\r\nHost: x\r\nContent-Ty"
 		if i%2 == 0 {
-			text = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key + "\r\nContent-Length: 1000\r\n\r\n{"
+			text = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
+				"\r\nContent-Length: 1000\r\n\r\n{"
 		}
 		if _, err := io.WriteString(c, text); err != nil {
 			return err
@@ -94,7 +97,8 @@ func (b *bench) starve(ctx context.Context) error {
 		Name: "GetTask beside a flood: p99", Value: ms(quantile(took, 0.99)), Unit: "ms", Target: atMost(100).onQuiet(),
 		Baseline: fmt.Sprintf("without it %s ms", number(ms(quantile(alone, 0.99)))),
 		Detail: fmt.Sprintf("pool of 8, %d sends that wait, %d idle streams, %d slow headers, as many slow bodies; p50 %s ms against %s ms, %d reads at %d/s",
-			starveSends, starveStreams, starveSlow, number(ms(quantile(took, 0.50))), number(ms(quantile(alone, 0.50))), len(took), readsPerSecond),
+			starveSends, starveStreams, starveSlow, number(ms(quantile(took, 0.50))), number(ms(quantile(alone, 0.50))),
+			len(took), readsPerSecond),
 	})
 	return nil
 }
@@ -129,9 +133,9 @@ func reads(ctx context.Context, s *server, key string, body []byte, span time.Du
 	return took, nil
 }
 
-// timing asks, as another owner, for tasks that somebody has and for tasks that nobody has, in
-// pairs, and looks for a difference in how long the answers take. Beside them it asks for two
-// that nobody has: where those differ, it is the measuring that is wrong.
+// timing asks, as another owner, for tasks that somebody has and for tasks that nobody has, in pairs, and looks for a
+// difference in how long the answers take. Beside them it asks for two that nobody has: where those differ, it is the
+// measuring that is wrong.
 func (b *bench) timing(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -168,8 +172,10 @@ func (b *bench) timing(ctx context.Context) error {
 		{name: "get", request: `"method":"tasks/get","params":{"id":"%s"}`},
 		{name: "cancel", request: `"method":"tasks/cancel","params":{"id":"%s"}`},
 		{name: "resubscribe", request: `"method":"tasks/resubscribe","params":{"id":"%s"}`},
-		{name: "message to a task", request: `"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hello"}],"taskId":"%s"}}`},
-		{name: "list of a context", request: `"method":"tasks/list","params":{"contextId":"%s"}`, nothing: `"tasks":[]`, ids: contexts},
+		{name: "message to a task",
+			request: `"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hello"}],"taskId":"%s"}}`},
+		{name: "list of a context", request: `"method":"tasks/list","params":{"contextId":"%s"}`, nothing: `"tasks":[]`,
+			ids: contexts},
 		{name: "control, get", request: `"method":"tasks/get","params":{"id":"%s"}`, control: true},
 	}
 	for range 500 { // to warm up
@@ -205,7 +211,9 @@ func (b *bench) contexts(ctx context.Context, url string, tasks []string) ([]str
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, "SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id ORDER BY i.n", tasks)
+	rows,
+		err := conn.Query(ctx,
+		"SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id ORDER BY i.n", tasks)
 	if err != nil {
 		return nil, err
 	}
@@ -256,14 +264,15 @@ func (p *probe) ask(c *httpConn, id string) (time.Duration, error) {
 	if p.want == nil {
 		p.want = bytes.Clone(answer)
 	}
-	if err == nil && (!bytes.Equal(answer, p.want) || !bytes.Contains(answer, []byte(cmp.Or(p.nothing, "TASK_NOT_FOUND")))) {
+	if err == nil &&
+		(!bytes.Equal(answer, p.want) || !bytes.Contains(answer, []byte(cmp.Or(p.nothing, "TASK_NOT_FOUND")))) {
 		err = fmt.Errorf("%.300s and %.300s", answer, p.want)
 	}
 	return took, err
 }
 
-// unknownBeside returns an id that nobody has, whose place in every index is beside that of
-// another: the same pages are read for both.
+// unknownBeside returns an id that nobody has, whose place in every index is beside that of another: the same pages
+// are read for both.
 func unknownBeside(id string) string {
 	u := uuid.MustParse(id)
 	binary.BigEndian.PutUint64(u[8:], 0x8000000000000000|rand.Uint64()>>2)
@@ -275,8 +284,10 @@ const signalFrom = 3.3 // standard deviations: by chance once in a thousand
 func (p *probe) figure() figure {
 	z := wilcoxon(p.differences)
 	slices.Sort(p.took)
-	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; would show from %s µs on", len(p.differences),
-		number(median(p.differences)*1e6), number(quantile(p.took, 0.5).Seconds()*1e6), number(shown(p.differences)*1e6))
+	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; would show from %s µs on",
+		len(p.differences),
+		number(median(p.differences)*1e6), number(quantile(p.took, 0.5).Seconds()*1e6),
+		number(shown(p.differences)*1e6))
 	name := "foreign against unknown tasks, " + p.name + ": signal in the time"
 	if p.control {
 		name = "unknown against unknown tasks, " + p.name + ": signal in the time"
@@ -284,8 +295,8 @@ func (p *probe) figure() figure {
 	return figure{Name: name, Value: math.Abs(z), Unit: "σ", Target: atMost(signalFrom), Detail: detail}
 }
 
-// shown returns how small a difference these pairs would have told of: what has to be added to
-// each, once they are freed of what they tell, until it is a signal.
+// shown returns how small a difference these pairs would have told of: what has to be added to each, once they are
+// freed of what they tell, until it is a signal.
 func shown(differences []float64) float64 {
 	m := median(differences)
 	d := make([]float64, len(differences))
@@ -304,9 +315,8 @@ func shown(differences []float64) float64 {
 	return high
 }
 
-// wilcoxon returns by how many standard deviations the signed ranks of paired differences are
-// off what chance would have: their signs are weighed by their size, and a few large ones,
-// which a busy machine makes, count for little.
+// wilcoxon returns by how many standard deviations the signed ranks of paired differences are off what chance would
+// have: their signs are weighed by their size, and a few large ones, which a busy machine makes, count for little.
 func wilcoxon(differences []float64) float64 {
 	d := slices.DeleteFunc(slices.Clone(differences), func(v float64) bool { return v == 0 })
 	slices.SortFunc(d, func(a, b float64) int {

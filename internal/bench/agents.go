@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// agents measures a server with very many agents: what it asks of the database at rest, and how soon a task is picked up
-// that another replica has taken in.
+// agents measures a server with very many agents: what it asks of the database at rest, and how soon a task is picked
+// up that another replica has taken in.
 func (b *bench) agents(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -51,7 +51,8 @@ func (b *bench) agents(ctx context.Context) error {
 		Name: "1000 agents at rest: transactions", Value: rate - without, Unit: "/s", Target: atMost(5),
 		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s, less the %.1f/s that PostgreSQL makes by itself", span, without),
 	})
-	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000", "A2AD_WORKERS=0")
+	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000",
+		"A2AD_WORKERS=0")
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,8 @@ func (b *bench) agents(ctx context.Context) error {
 // transactions returns how many transactions a second a database saw over a while.
 func (b *bench) transactions(ctx context.Context, url string, span time.Duration) (float64, error) {
 	const count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-	if err := pause(ctx, 12*time.Second); err != nil { // idle sessions report what they did after 10 s: the start is counted by then
+	// idle sessions report what they did after 10 s: the start is counted by then
+	if err := pause(ctx, 12*time.Second); err != nil {
 		return 0, err
 	}
 	before, err := b.queryInt(ctx, url, count)

@@ -37,8 +37,8 @@ const (
 	answerSubscribers = 50
 )
 
-// answerRig is a server within this process, without a socket and without a worker: what is
-// left is what answers cost. Its CPU time is that of the process.
+// answerRig is a server within this process, without a socket and without a worker: what is left is what answers
+// cost. Its CPU time is that of the process.
 type answerRig struct {
 	handler http.Handler
 	engine  *engine.Engine
@@ -47,8 +47,8 @@ type answerRig struct {
 	caller  store.Caller
 }
 
-// answer measures what it costs to answer with a task and to stream one, beside the official
-// Go server in the same run.
+// answer measures what it costs to answer with a task and to stream one, beside the official Go server in the same
+// run.
 func (b *bench) answer(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -99,26 +99,33 @@ func (b *bench) answer(ctx context.Context) error {
 		official = "not taken: " + missing.Error()
 	}
 	compare := func(name string, ours []float64, theirs time.Duration, limit float64, detail string) {
-		f := figure{Name: name + ": CPU", Unit: "ms", Target: atMost(limit).onQuiet(), Detail: detail, Baseline: official}
+		f := figure{Name: name + ": CPU", Unit: "ms", Target: atMost(limit).onQuiet(), Detail: detail,
+			Baseline: official}
 		if missing == nil {
 			f.Baseline += number(exact(theirs)) + " ms"
 		}
 		b.report.add(f.series(ours))
 		if missing == nil {
-			b.report.add(figure{Name: name + ": a2a-go / a2ad", Unit: "×", Value: exact(theirs) / median(ours), Target: atLeast(10)})
+			b.report.add(figure{Name: name + ": a2a-go / a2ad", Unit: "×", Value: exact(theirs) / median(ours),
+				Target: atLeast(10)})
 		}
 	}
-	compare("GetTask of 34 kB", get["1.0"], peer.Get, 0.1, fmt.Sprintf("%d B; beyond reading the task, which takes %s ms of CPU here", size, number(median(query))))
-	compare(fmt.Sprintf("%d events to one more subscriber", answerEvents), stream["1.0"], peer.Stream, 0.2, fmt.Sprintf("of %d", answerSubscribers))
-	b.report.add(figure{Name: "GetTask: 1.0 / 0.3", Unit: "×", Value: median(get["1.0"]) / median(get["0.3"]), Target: atMost(1.1).onQuiet()})
-	b.report.add(figure{Name: "stream: 1.0 / 0.3", Unit: "×", Value: median(stream["1.0"]) / median(stream["0.3"]), Target: atMost(1.1).onQuiet()})
+	compare("GetTask of 34 kB", get["1.0"], peer.Get, 0.1,
+		fmt.Sprintf("%d B; beyond reading the task, which takes %s ms of CPU here", size, number(median(query))))
+	compare(fmt.Sprintf("%d events to one more subscriber", answerEvents), stream["1.0"], peer.Stream, 0.2,
+		fmt.Sprintf("of %d", answerSubscribers))
+	b.report.add(figure{Name: "GetTask: 1.0 / 0.3", Unit: "×", Value: median(get["1.0"]) / median(get["0.3"]),
+		Target: atMost(1.1).onQuiet()})
+	b.report.add(figure{Name: "stream: 1.0 / 0.3", Unit: "×", Value: median(stream["1.0"]) / median(stream["0.3"]),
+		Target: atMost(1.1).onQuiet()})
 	return nil
 }
 
 func (b *bench) newAnswerRig(ctx context.Context, url string) (_ *answerRig, stop func(), err error) {
 	hub := &notify.Hub{}
 	var follower *stream.Follower
-	r := &answerRig{agent: &a2a.Agent{Name: "bench", Default: true}, caller: store.Caller{Tenant: "default", Owner: "anonymous"}}
+	r := &answerRig{agent: &a2a.Agent{Name: "bench", Default: true},
+		caller: store.Caller{Tenant: "default", Owner: "anonymous"}}
 	r.store, err = store.Open(ctx, store.Config{
 		URL: url, Replica: "bench", Wake: hub.Wake,
 		Committed: func(task a2a.ID, events []a2a.Entry) {
@@ -183,10 +190,13 @@ func (r *answerRig) bigTask(ctx context.Context) (string, error) {
 	var events []a2a.Event
 	for i := range answerArtifacts {
 		events = append(events, &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: fmt.Sprint("a", i), Parts: []a2a.Part{
-			{Kind: a2a.PartText, Text: answerProse(10_000)}, {Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 499) + `1.25]}`)},
+			{Kind: a2a.PartText, Text: answerProse(10_000)},
+			{Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 499) + `1.25]}`)},
 		}}})
 	}
-	_, err = r.store.Append(ctx, l, store.Batch{Events: append(events, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})})
+	_,
+		err = r.store.Append(ctx, l,
+		store.Batch{Events: append(events, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})})
 	return l.TaskID.String(), err
 }
 
@@ -244,14 +254,17 @@ func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Dur
 		var events []a2a.Event
 		for k := range 50 {
 			events = append(events, &a2a.ArtifactUpdate{
-				Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: answerProse(60)}}}, Append: i+k > 0, LastChunk: i+k == answerEvents-1,
+				Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: answerProse(60)}}},
+				Append:   i+k > 0, LastChunk: i+k == answerEvents-1,
 			})
 		}
 		if _, err := r.store.Append(ctx, l, store.Batch{Events: events}); err != nil {
 			return 0, err
 		}
 	}
-	if _, err := r.store.Append(ctx, l, store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
+	if _,
+		err := r.store.Append(ctx, l,
+		store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
 		return 0, err
 	}
 	ended.Wait()
@@ -265,7 +278,8 @@ func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Dur
 }
 
 func answerRequest(version, method, id string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"`+id+`"}}`))
+	r := httptest.NewRequest(http.MethodPost, "/",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"`+id+`"}}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("A2A-Version", version)
 	return r

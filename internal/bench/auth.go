@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// auth measures what it costs to know who is calling: blocking sends with an API key against the
-// same without authentication, in turns. Row policies are in force in both.
+// auth measures what it costs to know who is calling: blocking sends with an API key against the same without
+// authentication, in turns. Row policies are in force in both.
 func (b *bench) auth(ctx context.Context) error {
 	var servers [2]*server
 	var keys [2]string
@@ -42,7 +42,8 @@ func (b *bench) auth(ctx context.Context) error {
 			ratios = append(ratios, last[0]/last[1])
 		}
 	}
-	f := figure{Name: "blocking send: CPU per task, with an API key / A2AD_AUTH=none", Unit: "×", Target: atMost(1.15)}.series(ratios)
+	f := figure{Name: "blocking send: CPU per task, with an API key / A2AD_AUTH=none", Unit: "×",
+		Target: atMost(1.15)}.series(ratios)
 	f.Detail = fmt.Sprintf("at last %s and %s ms per task", number(last[0]), number(last[1]))
 	b.report.add(f)
 	return nil

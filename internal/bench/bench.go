@@ -89,9 +89,8 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	return b, err
 }
 
-// ageWAL gives the new cluster what one that has worked for an hour has: segments of the
-// write-ahead log that are used again. A first use costs the making of 16 MB, and would be
-// measured in place of commits.
+// ageWAL gives the new cluster what one that has worked for an hour has: segments of the write-ahead log that are
+// used again. A first use costs the making of 16 MB, and would be measured in place of commits.
 func (b *bench) ageWAL(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, b.pg.URL("postgres"))
 	if err != nil {
@@ -189,9 +188,11 @@ func (b *bench) showStatements(ctx context.Context, database string) {
 	var calls, plans, n, wal int64
 	var total, planning float64
 	var name string
-	fmt.Fprintf(os.Stderr, "%9s %9s %9s %10s %9s %9s %9s  %s\n", "calls", "plans", "rows", "run ms", "plan ms", "µs/call", "WAL/call", "statement")
+	fmt.Fprintf(os.Stderr, "%9s %9s %9s %10s %9s %9s %9s  %s\n", "calls", "plans", "rows", "run ms", "plan ms",
+		"µs/call", "WAL/call", "statement")
 	if _, err := pgx.ForEachRow(rows, []any{&calls, &plans, &n, &total, &planning, &wal, &name}, func() error {
-		fmt.Fprintf(os.Stderr, "%9d %9d %9d %10.0f %9.0f %9.0f %9d  %s\n", calls, plans, n, total, planning, (total+planning)/float64(calls)*1000, wal/max(calls, 1), name)
+		fmt.Fprintf(os.Stderr, "%9d %9d %9d %10.0f %9.0f %9.0f %9d  %s\n", calls, plans, n, total, planning,
+			(total+planning)/float64(calls)*1000, wal/max(calls, 1), name)
 		return nil
 	}); err != nil {
 		b.log.Warn("statements", "err", err)

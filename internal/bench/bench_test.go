@@ -36,9 +36,11 @@ func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
 	for _, table := range []struct {
 		name, id string
 		ownBody  bool // with ids in it
-	}{{"a2a.tasks", "id", false}, {"a2a.messages", "task_id", true}, {"a2a.task_events", "task_id", false}, {"a2a.task_ready", "task_id", false}} {
+	}{{"a2a.tasks", "id", false}, {"a2a.messages", "task_id", true}, {"a2a.task_events", "task_id", false},
+		{"a2a.task_ready", "task_id", false}} {
 		rows := func(grouped bool) []map[string]any {
-			got, err := pool.Query(t.Context(), fmt.Sprintf(shape, table.name, table.id), made.Task.String(), grouped, table.ownBody)
+			got, err := pool.Query(t.Context(), fmt.Sprintf(shape, table.name, table.id), made.Task.String(), grouped,
+				table.ownBody)
 			if err != nil {
 				t.Fatal(err)
 			}

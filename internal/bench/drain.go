@@ -13,8 +13,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Sizes of a drain: one claimer, and what a replica has whose A2AD_WORKERS is what River's bench has, 2,000. It claims as many
-// at once, and while the end of runs is being written it has up to four times as many (settling, in internal/worker).
+// Sizes of a drain: one claimer, and what a replica has whose A2AD_WORKERS is what River's bench has, 2,000. It
+// claims as many at once, and while the end of runs is being written it has up to four times as many (settling, in
+// internal/worker).
 const (
 	claimBatch = 2000
 	inFlight   = 4 * claimBatch
@@ -47,11 +48,13 @@ func (b *bench) drain(ctx context.Context) error {
 		}
 		theirs, ratios = append(theirs, other), append(ratios, rate/other)
 	}
-	f := figure{Name: fmt.Sprintf("drain of %dk tasks", tasks/1000), Unit: "/s", Target: atLeast(30_000).onQuiet()}.series(ours)
+	f := figure{Name: fmt.Sprintf("drain of %dk tasks", tasks/1000), Unit: "/s",
+		Target: atLeast(30_000).onQuiet()}.series(ours)
 	f.Detail = fmt.Sprintf("claim of %d, two events, attempt row, fenced finish each; %.0f µs CPU a task, %.0f of them PostgreSQL's", claimBatch, median(cpus), median(pgs))
 	b.report.add(f)
 	if rival == nil {
-		b.report.add(figure{Name: "drain / river bench", Unit: "×", Detail: "not taken: River's bench could not be built: " + err.Error()})
+		b.report.add(figure{Name: "drain / river bench", Unit: "×",
+			Detail: "not taken: River's bench could not be built: " + err.Error()})
 		return nil
 	}
 	f = figure{Name: "drain / river bench", Unit: "×", Target: atLeast(0.9)}.series(ratios)
@@ -94,7 +97,8 @@ func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg fl
 		return 0, 0, 0, fmt.Errorf("void: drained %d of %d tasks", n, tasks)
 	}
 	u := after.minus(before)
-	return float64(n) / took.Seconds(), float64(u.own.Microseconds()) / float64(n), float64(u.postgres.Microseconds()) / float64(n), b.settled(ctx, url)
+	return float64(n) / took.Seconds(), float64(u.own.Microseconds()) / float64(n),
+		float64(u.postgres.Microseconds()) / float64(n), b.settled(ctx, url)
 }
 
 // fill submits so many tasks, many at once.
@@ -119,8 +123,8 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 // completion is what a run of these experiments reports: its end.
 var completion = store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}
 
-// drainStore claims and finishes tasks, as a replica with many workers does, until none
-// waits. It returns how many there were.
+// drainStore claims and finishes tasks, as a replica with many workers does, until none waits. It returns how many
+// there were.
 func drainStore(ctx context.Context, s *store.Store) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -206,7 +210,8 @@ func (b *bench) claim(ctx context.Context) error {
 		}
 		ratios, times = append(ratios, median(took[0])/median(took[1])), append(times, median(took[1]))
 	}
-	f := figure{Name: fmt.Sprintf("claim with %dk waiting / with 1k", many/1000), Unit: "×", Target: atMost(1.5)}.series(ratios)
+	f := figure{Name: fmt.Sprintf("claim with %dk waiting / with 1k", many/1000), Unit: "×",
+		Target: atMost(1.5)}.series(ratios)
 	f.Baseline = fmt.Sprintf("with 1k waiting: %s ms for a claim of %d", number(median(times)), slots)
 	f.Detail = fmt.Sprintf("%d rounds of %d claims each, in turns", len(ratios), claims)
 	b.report.add(f)
@@ -216,8 +221,10 @@ func (b *bench) claim(ctx context.Context) error {
 // snapshot measures how a held snapshot, as of a forgotten transaction or a dump, slows the queue down, and webhooks.
 func (b *bench) snapshot(ctx context.Context) error {
 	return errors.Join(
-		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75), Baseline: "submitted, claimed and finished"}, false),
-		b.heldSnapshot(ctx, figure{Name: "rate with webhooks", Baseline: "and their webhooks claimed and settled"}, true))
+		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75), Baseline: "submitted, claimed and finished"},
+			false),
+		b.heldSnapshot(ctx, figure{Name: "rate with webhooks", Baseline: "and their webhooks claimed and settled"},
+			true))
 }
 
 // heldSnapshot compares the rate at the end of a snapshot with that before it, of tasks with webhooks or without.
@@ -269,12 +276,14 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error
 	f.Name = fmt.Sprintf("%s at the end of a snapshot of %s / before", f.Name, held)
 	f.Value, f.Unit = last/first, "×"
 	f.Baseline = fmt.Sprintf("before: %s tasks/s %s", number(first), f.Baseline)
-	f.Detail = fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(free), window)
+	f.Detail = fmt.Sprintf("at the end of the snapshot %s/s, after it %s/s; windows of %s", number(last), number(free),
+		window)
 	b.report.add(f)
 	return nil
 }
 
-// churn submits, claims and finishes for a time, delivers the webhooks where there are any, and returns the tasks finished per second.
+// churn submits, claims and finishes for a time, delivers the webhooks where there are any, and returns the tasks
+// finished per second.
 func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks bool) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -347,7 +356,8 @@ func (b *bench) flush(ctx context.Context) error {
 	}
 	defer drop()
 	var stores [2]*store.Store
-	for i, url := range []string{withParams(url, map[string]string{"commit_delay": "1000", "commit_siblings": "0"}), url} {
+	for i, url := range []string{withParams(url, map[string]string{"commit_delay": "1000", "commit_siblings": "0"}),
+		url} {
 		if stores[i], err = b.store(ctx, url); err != nil {
 			return err
 		}
@@ -361,6 +371,7 @@ func (b *bench) flush(ctx context.Context) error {
 	}
 	return b.compare(ctx, comparison{
 		figure: figure{Name: "submit, 256 at once: flush of 1 ms more / fast disk", Unit: "×", Target: atLeast(0.8)},
-		names:  [2]string{"commit_delay=1000, commit_siblings=0", "this disk"}, callers: 256, a: submit(stores[0]), b: submit(stores[1]),
+		names:  [2]string{"commit_delay=1000, commit_siblings=0", "this disk"}, callers: 256, a: submit(stores[0]),
+		b: submit(stores[1]),
 	})
 }

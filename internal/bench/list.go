@@ -64,11 +64,13 @@ func (b *bench) list(ctx context.Context) error {
 	size := fmt.Sprintf("list of %dk tasks, page of %d", tasks/1000, listPage)
 	b.report.add(figure{
 		Name: size + ": p99", Value: ms(quantile(all, 0.99)), Unit: "ms", Target: atMost(20).onQuiet(),
-		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all, %s ms", len(all), len(took), number(ms(all[len(all)-1])), number(counted)),
+		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all, %s ms",
+			len(all), len(took), number(ms(all[len(all)-1])), number(counted)),
 	})
 	b.report.add(figure{
 		Name: size + ": deepest / first", Value: medians[deepest] / medians[0], Unit: "×", Target: atMost(1.2),
-		Baseline: fmt.Sprintf("first: %s ms", number(medians[0])), Detail: fmt.Sprintf("deepest: behind %d tasks; medians, in turns", tasks*deepest/len(medians)),
+		Baseline: fmt.Sprintf("first: %s ms", number(medians[0])),
+		Detail:   fmt.Sprintf("deepest: behind %d tasks; medians, in turns", tasks*deepest/len(medians)),
 	})
 	return b.listShared(ctx, url, tasks)
 }
@@ -98,7 +100,8 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 		SELECT t.id, 4, gen_random_uuid(), 1, 100, 1, 1, 'bench', t.last_at, '{}' FROM a2a.tasks t WHERE t.last_seq = 4`, nil},
 		{`DELETE FROM a2a.task_ready`, nil},
 		{`DELETE FROM a2a.tasks WHERE state < 100`, nil},
-		{`VACUUM (ANALYZE) a2a.tasks`, nil}, {`VACUUM (ANALYZE) a2a.messages`, nil}, {`VACUUM (ANALYZE) a2a.task_events`, nil}, {`CHECKPOINT`, nil},
+		{`VACUUM (ANALYZE) a2a.tasks`, nil}, {`VACUUM (ANALYZE) a2a.messages`, nil},
+		{`VACUUM (ANALYZE) a2a.task_events`, nil}, {`CHECKPOINT`, nil},
 	} {
 		if err := b.exec(ctx, url, q.sql, q.args...); err != nil {
 			return err
@@ -109,7 +112,9 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 
 // listTasks reads one page and returns the token of the next one.
 func listTasks(conn *httpConn, token string, size, total int) (next string, err error) {
-	answer, err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"pageSize":` + strconv.Itoa(size) + `,"pageToken":"` + token + `"}}`))
+	answer,
+		err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"pageSize":` +
+		strconv.Itoa(size) + `,"pageToken":"` + token + `"}}`))
 	if err != nil {
 		return "", err
 	}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// httpConn is one keep-alive connection to a server. It does by hand what net/http's client
-// does, for a fifth of the CPU time: the load runs on the cores that are measured.
+// httpConn is one keep-alive connection to a server. It does by hand what net/http's client does, for a fifth of the
+// CPU time: the load runs on the cores that are measured.
 type httpConn struct {
 	conn   net.Conn
 	br     *bufio.Reader
@@ -30,7 +30,8 @@ func dial(ctx context.Context, addr, path, key string, readBuffer int) (*httpCon
 	if err != nil {
 		return nil, err
 	}
-	header := "POST " + path + " HTTP/1.1\r\nHost: " + addr + "\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key + "\r\n"
+	header := "POST " + path + " HTTP/1.1\r\nHost: " + addr +
+		"\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key + "\r\n"
 	return &httpConn{conn: c, br: bufio.NewReaderSize(c, readBuffer), header: []byte(header)}, nil
 }
 
@@ -100,8 +101,8 @@ func (c *httpConn) readHeader() (status, length int, err error) {
 	}
 }
 
-// stream sends one request and returns the body of its answer, which must be a stream. It
-// must be read to its end before the connection is used again.
+// stream sends one request and returns the body of its answer, which must be a stream. It must be read to its end
+// before the connection is used again.
 func (c *httpConn) stream(body []byte, extra string) (io.ReadCloser, error) {
 	if err := c.send(body, "Accept: text/event-stream\r\n"+extra); err != nil {
 		return nil, err
@@ -120,7 +121,8 @@ func (c *httpConn) stream(body []byte, extra string) (io.ReadCloser, error) {
 
 // sendRequest is a message/send with one text, or with a script.
 func sendRequest(method, id, part, more string) []byte {
-	return []byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"` + method + `","params":{"message":{"kind":"message","messageId":"` + id +
+	return []byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"` + method +
+		`","params":{"message":{"kind":"message","messageId":"` + id +
 		`","role":"user","parts":[` + part + `]` + more + `}}}`)
 }
 
@@ -183,9 +185,10 @@ func (l *echoLoad) closed(ctx context.Context, n int) error {
 
 var errEnough = errors.New("measured enough")
 
-// open starts a request at each multiple of 1/perSecond, whatever became of those before.
-// Latencies count from the intended start. late says how many starts were more than 1 ms behind.
-func (l *echoLoad) open(ctx context.Context, perSecond int, span time.Duration, senders int) (latencies []time.Duration, late int, err error) {
+// open starts a request at each multiple of 1/perSecond, whatever became of those before. Latencies count from the
+// intended start. late says how many starts were more than 1 ms behind.
+func (l *echoLoad) open(ctx context.Context, perSecond int, span time.Duration, senders int) (latencies []time.Duration,
+	late int, err error) {
 	total := int64(span.Seconds() * float64(perSecond))
 	latencies = make([]time.Duration, total)
 	ctx, cancel := context.WithCancelCause(ctx)

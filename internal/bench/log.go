@@ -32,7 +32,8 @@ func (b *bench) chunk(ctx context.Context) error {
 	const size, rounds, appends = 256, 9, 200
 	text := strings.Repeat("x", size)
 	event := func(n int) a2a.Event {
-		return &a2a.ArtifactUpdate{Append: n > 0, Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
+		return &a2a.ArtifactUpdate{Append: n > 0,
+			Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
 	}
 	long, err := lease(ctx, s)
 	if err != nil {
@@ -131,7 +132,9 @@ func (b *bench) replay(ctx context.Context) error {
 	var took []float64
 	for range b.number(9, 3) {
 		start := time.Now()
-		again, err := readStream(c, []byte(`{"jsonrpc":"2.0","id":"r","method":"tasks/resubscribe","params":{"id":"`+made.task+`"}}`),
+		again,
+			err := readStream(c,
+			[]byte(`{"jsonrpc":"2.0","id":"r","method":"tasks/resubscribe","params":{"id":"`+made.task+`"}}`),
 			"Last-Event-ID: "+made.first+"\r\n")
 		if err != nil {
 			return err
@@ -142,7 +145,8 @@ func (b *bench) replay(ctx context.Context) error {
 		}
 	}
 	f := figure{Name: "replay of 10,000 events over HTTP", Unit: "s", Target: atMost(0.7)}.series(took)
-	f.Detail = fmt.Sprintf("%d events of 200 B behind Last-Event-ID %s, %s kB/event on the wire", made.events-1, made.first, number(float64(made.bytes)/float64(made.events)/1000))
+	f.Detail = fmt.Sprintf("%d events of 200 B behind Last-Event-ID %s, %s kB/event on the wire", made.events-1,
+		made.first, number(float64(made.bytes)/float64(made.events)/1000))
 	b.report.add(f)
 	return nil
 }

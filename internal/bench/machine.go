@@ -33,14 +33,16 @@ type machine struct {
 }
 
 var shownSettings = []string{
-	"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "commit_delay", "shared_buffers", "max_wal_size",
+	"fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "commit_delay", "shared_buffers",
+	"max_wal_size",
 	"autovacuum_naptime", "checkpoint_timeout", "jit",
 }
 
 func (b *bench) machine(ctx context.Context) (machine, error) {
 	m := machine{
-		Cores: runtime.NumCPU(), CPU: procField("/proc/cpuinfo", "model name"), Memory: procField("/proc/meminfo", "MemTotal"),
-		OS: kernel(), Go: runtime.Version(), Settings: make(map[string]string), LoadBefore: loadAverage(),
+		Cores: runtime.NumCPU(), CPU: procField("/proc/cpuinfo", "model name"),
+		Memory: procField("/proc/meminfo", "MemTotal"),
+		OS:     kernel(), Go: runtime.Version(), Settings: make(map[string]string), LoadBefore: loadAverage(),
 		Commit: b.commit(ctx), Date: time.Now().UTC().Format(time.DateOnly),
 	}
 	conn, err := pgx.Connect(ctx, b.pg.URL("postgres"))

@@ -1,10 +1,10 @@
-// Bench measures a2ad on the machine it runs on and prints each figure beside its baseline
-// and its target: `make bench`.
+// Bench measures a2ad on the machine it runs on and prints each figure beside its baseline and its target: `make
+// bench`.
 //
-// It starts a PostgreSQL of its own with everything durable, builds the server and runs it
-// as separate processes, makes the load itself, checks every answer, and stops what it
-// started. What is compared is run in turns, A B A B, so that a busy machine disturbs both
-// sides; what is not comparable is given as CPU time per task. A rate alone says little.
+// It starts a PostgreSQL of its own with everything durable, builds the server and runs it as separate processes,
+// makes the load itself, checks every answer, and stops what it started. What is compared is run in turns, A B A B,
+// so that a busy machine disturbs both sides; what is not comparable is given as CPU time per task. A rate alone says
+// little.
 package main
 
 import (
@@ -91,8 +91,10 @@ func main() {
 	flag.IntVar(&o.streams, "streams", 4000, "idle streams to hold")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
-	flag.StringVar(&o.server, "server", "", "run this a2ad `binary`, an older one say, and not one built from here; its schema must be ours")
-	flag.BoolVar(&o.sql, "statements", false, "show the statements that took longest, by pg_stat_statements (which costs some time itself)")
+	flag.StringVar(&o.server, "server", "",
+		"run this a2ad `binary`, an older one say, and not one built from here; its schema must be ours")
+	flag.BoolVar(&o.sql, "statements", false,
+		"show the statements that took longest, by pg_stat_statements (which costs some time itself)")
 	flag.Var(&o.set, "set", "`A2AD_NAME=value` setting for the server, repeatable")
 	flag.Var(&o.params, "pg", "`name=value` setting for PostgreSQL, repeatable")
 	flag.Usage = func() {

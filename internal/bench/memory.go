@@ -18,8 +18,8 @@ import (
 // heldMemory is what a replica under attack is told to do with.
 const heldMemory = "GOMEMLIMIT=220MiB"
 
-// memory measures what hostile clients make a replica hold, each attack against a replica of its own
-// and then all of them at once, and how soon another owner's reads are answered meanwhile.
+// memory measures what hostile clients make a replica hold, each attack against a replica of its own and then all of
+// them at once, and how soon another owner's reads are answered meanwhile.
 func (b *bench) memory(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -44,9 +44,12 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	get := attack.Request("tasks/get", `{"id":"`+vast+`"}`)
 	attacks := []hostile{
-		{"600 bodies that are announced", func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(600, 4<<20, 1, "", s) }},
-		{"400 bodies that lack a byte", func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(400, 4<<20, 4<<20-1, "", s) }},
-		{"20 reads of 57 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() { return t.Unread(20, get, s) }},
+		{"600 bodies that are announced",
+			func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(600, 4<<20, 1, "", s) }},
+		{"400 bodies that lack a byte",
+			func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(400, 4<<20, 4<<20-1, "", s) }},
+		{"20 reads of 57 MB that nobody reads",
+			func(t *attack.Target, s *attack.Statuses) func() { return t.Unread(20, get, s) }},
 		{"20 streams of 57 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+vast+`"}`), s)
 		}},
@@ -82,16 +85,19 @@ func (b *bench) memory(ctx context.Context) error {
 	}}
 	for _, a := range append(attacks, all) {
 		seen := &attack.Statuses{}
-		most, reads, err := b.underAttack(ctx, url, eve, ann, small, func(t *attack.Target) func() { return a.start(t, seen) })
+		most, reads, err := b.underAttack(ctx, url, eve, ann, small,
+			func(t *attack.Target) func() { return a.start(t, seen) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 		b.report.add(figure{
-			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB", Target: atMost(256),
+			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB",
+			Target: atMost(256),
 			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: none): %v", heldMemory, seen.All()),
 		})
 		b.report.add(figure{
-			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)), Unit: "ms", Target: atMost(250),
+			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)),
+			Unit: "ms", Target: atMost(250),
 			Detail: fmt.Sprintf("%d reads, p50 %s ms", len(reads), number(ms(quantile(reads, 0.50)))),
 		})
 	}
@@ -100,8 +106,8 @@ func (b *bench) memory(ctx context.Context) error {
 
 var taskIn = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
 
-// largeTasks makes what the attacks are about: one task of 57 MB, 24 of 4 MB, of which the last is open for streams to follow, and a small
-// one of another owner.
+// largeTasks makes what the attacks are about: one task of 57 MB, 24 of 4 MB, of which the last is open for streams
+// to follow, and a small one of another owner.
 func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, large, small string, err error) {
 	s, err := b.serve(ctx, "bench-builds", url)
 	if err != nil {
@@ -136,7 +142,8 @@ func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, lar
 var errEnded = errors.New("the replica ended")
 
 // underAttack returns the most memory that a replica held, and how long reads of another owner took.
-func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string, start func(t *attack.Target) func()) (most int64, took []time.Duration, err error) {
+func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string,
+	start func(t *attack.Target) func()) (most int64, took []time.Duration, err error) {
 	s, err := b.serve(ctx, "bench-held", url, heldMemory, "A2AD_GRPC_LISTEN=same")
 	if err != nil {
 		return 0, nil, err
@@ -162,7 +169,9 @@ func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string, st
 			return 0, nil, err
 		}
 	}
-	kb, err := strconv.ParseInt(strings.TrimSuffix(procField(filepath.Join("/proc", strconv.Itoa(s.pid()), "status"), "VmHWM"), " kB"), 10, 64)
+	kb,
+		err := strconv.ParseInt(strings.TrimSuffix(procField(filepath.Join("/proc", strconv.Itoa(s.pid()), "status"),
+		"VmHWM"), " kB"), 10, 64)
 	if err != nil {
 		return 0, nil, errEnded
 	}

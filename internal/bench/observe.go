@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// observe measures what metrics and the log cost: the same load goes in turns to a server with
-// the defaults, which is scraped, and to one without metrics that logs errors alone.
+// observe measures what metrics and the log cost: the same load goes in turns to a server with the defaults, which is
+// scraped, and to one without metrics that logs errors alone.
 func (b *bench) observe(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -86,9 +86,11 @@ func (b *bench) observe(ctx context.Context) error {
 		with, without = append(with, cpu[0]), append(without, cpu[1])
 		ratios = append(ratios, cpu[0]/cpu[1])
 	}
-	f := figure{Name: "metrics and log by default against neither: CPU per task", Unit: "×", Target: atMost(1.05)}.series(ratios)
+	f := figure{Name: "metrics and log by default against neither: CPU per task", Unit: "×",
+		Target: atMost(1.05)}.series(ratios)
 	f.Baseline = "the same server with A2AD_ADMIN_LISTEN=off and A2AD_LOG_LEVEL=error, in turns"
-	f.Detail = fmt.Sprintf("blocking sends, 16 at once: %s against %s ms of server and PostgreSQL", number(median(with)), number(median(without)))
+	f.Detail = fmt.Sprintf("blocking sends, 16 at once: %s against %s ms of server and PostgreSQL",
+		number(median(with)), number(median(without)))
 	b.report.add(f)
 	return b.settled(ctx, url)
 }

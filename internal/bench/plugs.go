@@ -22,8 +22,8 @@ const (
 	plugBytes  = 100
 )
 
-// plugs measures agents that are web servers: what the way to one costs, and whether one that
-// floods slows others down. The agents are in this process.
+// plugs measures agents that are web servers: what the way to one costs, and whether one that floods slows others
+// down. The agents are in this process.
 func (b *bench) plugs(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (b *bench) plugs(ctx context.Context) error {
 	return b.plugFlood(ctx, s, key, &flooding, url)
 }
 
-// webAgents starts a web server that is two agents, and returns the directory of their files and
-// those of echo and script.
+// webAgents starts a web server that is two agents, and returns the directory of their files and those of echo and
+// script.
 func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir string, stop func(), err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,8 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 		"script.yaml": "name: script\ndescription: Plays a script.\nexecutor: {script: {}}\n",
 	}
 	for _, name := range []string{"chunks", "flood"} {
-		files[name+".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\nexecutor: {http: {url: http://%s/%s}}\nlimits: {max_attempts: 1, concurrency: 1}\n", name, l.Addr(), name)
+		files[name+
+			".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\nexecutor: {http: {url: http://%s/%s}}\nlimits: {max_attempts: 1, concurrency: 1}\n", name, l.Addr(), name)
 	}
 	err = os.MkdirAll(dir, 0o755)
 	for name, text := range files {
@@ -84,10 +85,11 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 	return dir, stop, nil
 }
 
-// webAgent reports what the script agent does for a chunk op of the same size, each event as soon
-// as it is there; or it floods, as long as flooding is set.
+// webAgent reports what the script agent does for a chunk op of the same size, each event as soon as it is there; or
+// it floods, as long as flooding is set.
 func webAgent(flooding *atomic.Bool) http.HandlerFunc {
-	drops := []byte(strings.Repeat(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"`+strings.Repeat("x", 600)+`"}]},"append":true}}`+"\n", 64))
+	drops := []byte(strings.Repeat(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"`+
+		strings.Repeat("x", 600)+`"}]},"append":true}}`+"\n", 64))
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
@@ -101,7 +103,8 @@ func webAgent(flooding *atomic.Bool) http.HandlerFunc {
 				return
 			}
 		}
-		_, _ = io.WriteString(w, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n") // the server notices
+		// the server notices
+		_, _ = io.WriteString(w, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n")
 	}
 }
 
@@ -111,7 +114,9 @@ func reportChunks(w http.ResponseWriter) {
 		text := "a:" + strconv.Itoa(k) + ":"
 		text += strings.Repeat("x", plugBytes-len(text))
 		fmt.Fprintf(w, "{\"checkpoint\":{\"op\":0,\"done\":%d}}\n", k+1)
-		fmt.Fprintf(w, `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"%s"}]},"append":%t,"lastChunk":%t}}`+"\n", text, k > 0, k == plugChunks-1)
+		fmt.Fprintf(w,
+			`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"%s"}]},"append":%t,"lastChunk":%t}}`+
+				"\n", text, k > 0, k == plugChunks-1)
 		if flush() != nil {
 			return
 		}
@@ -120,7 +125,9 @@ func reportChunks(w http.ResponseWriter) {
 
 // plugStream compares a task of many chunks with the same one of the agent in the box, in turns.
 func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
-	script := sendRequest("message/send", "s", scriptPart(fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"bytes":%d},{"op":"complete"}`, plugChunks, plugBytes)), "")
+	script := sendRequest("message/send", "s",
+		scriptPart(fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"bytes":%d},{"op":"complete"}`, plugChunks, plugBytes)),
+		"")
 	inside, err := dial(ctx, s.addr(), "/agents/script", key, 64<<10)
 	if err != nil {
 		return err
@@ -135,7 +142,8 @@ func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 	once := func(c *httpConn, body []byte) (time.Duration, error) {
 		start := time.Now()
 		answer, err := c.do(body)
-		if err == nil && (!strings.Contains(string(answer), string(completed)) || !strings.Contains(string(answer), string(last))) {
+		if err == nil && (!strings.Contains(string(answer), string(completed)) ||
+			!strings.Contains(string(answer), string(last))) {
 			err = fmt.Errorf("void: not what was asked for: %.300s", answer)
 		}
 		return time.Since(start), err
@@ -162,7 +170,8 @@ func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 	}
 	slices.Sort(ins)
 	slices.Sort(outs)
-	f := figure{Name: fmt.Sprintf("%d chunks of an agent over HTTP / in process", plugChunks), Unit: "×", Target: atMost(1.1)}.series(ratios)
+	f := figure{Name: fmt.Sprintf("%d chunks of an agent over HTTP / in process", plugChunks), Unit: "×",
+		Target: atMost(1.1)}.series(ratios)
 	f.Detail = fmt.Sprintf("chunks of %d B with a checkpoint each, as fast as they come; in process %s ms, over HTTP %s ms, with the agent on the same cores", plugBytes,
 		number(ms(quantile(ins, 0.5))), number(ms(quantile(outs, 0.5))))
 	b.report.add(f)

@@ -22,8 +22,8 @@ import (
 
 const pullAgent = "far"
 
-// pull measures workers that claim over HTTP: how many runs a second, how soon one that waits
-// has a task, and what a hundred cost that wait for nothing.
+// pull measures workers that claim over HTTP: how many runs a second, how soon one that waits has a task, and what a
+// hundred cost that wait for nothing.
 func (b *bench) pull(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -34,7 +34,9 @@ func (b *bench) pull(ctx context.Context) error {
 		return err
 	}
 	file := filepath.Join(b.dir, "agents", "far.yaml")
-	if err := os.WriteFile(file, []byte("name: "+pullAgent+"\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"), 0o644); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("name: "+pullAgent+"\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"),
+		0o644); err != nil {
 		return err
 	}
 	defer os.Remove(file)
@@ -67,7 +69,8 @@ func (b *bench) pull(ctx context.Context) error {
 }
 
 func (b *bench) workerKey(ctx context.Context, database string) (string, error) {
-	cmd := exec.CommandContext(ctx, b.a2ad, "apikey", "create", "--tenant", benchTenant, "--owner", "fleet", "--scopes", "worker", "-o", "json")
+	cmd := exec.CommandContext(ctx, b.a2ad, "apikey", "create", "--tenant", benchTenant, "--owner", "fleet", "--scopes",
+		"worker", "-o", "json")
 	cmd.Env = b.environ(database)
 	out, err := cmd.Output()
 	if err != nil {
@@ -118,7 +121,8 @@ type pulled struct {
 
 func (p *puller) claim(ctx context.Context, worker, limit, wait int) (pulled, error) {
 	var got pulled
-	err := p.post(ctx, "claim", fmt.Sprintf(`{"worker":"w%d","agents":[%q],"max":%d,"waitSeconds":%d}`, worker, pullAgent, limit, wait), &got)
+	err := p.post(ctx, "claim", fmt.Sprintf(`{"worker":"w%d","agents":[%q],"max":%d,"waitSeconds":%d}`, worker,
+		pullAgent, limit, wait), &got)
 	return got, err
 }
 
@@ -153,7 +157,8 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 						return
 					}
 					for _, r := range got.Runs {
-						if err := p.post(work, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd, nil); err != nil {
+						if err := p.post(work, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd,
+							nil); err != nil {
 							cancel(err)
 							return
 						}
@@ -264,8 +269,7 @@ func (b *bench) pullCost(ctx context.Context, srv *server, span time.Duration) (
 	return 100 * (u.server + u.postgres).Seconds() / time.Since(start).Seconds(), nil
 }
 
-// pullPickup measures from the request of a client to the moment at which a worker that waits
-// has the run.
+// pullPickup measures from the request of a client to the moment at which a worker that waits has the run.
 func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url string) error {
 	key, err := b.key(ctx, url)
 	if err != nil {
@@ -304,7 +308,8 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 	for i := range b.number(1000, 200) {
 		start := time.Now()
 		id := fmt.Sprintf("pick-%d", i)
-		if _, err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":"` + id +
+		if _,
+			err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":"` + id +
 			`","role":"user","parts":[` + textPart("hello") + `]}}}`)); err != nil {
 			return err
 		}
@@ -325,7 +330,8 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 	slices.Sort(times)
 	b.report.add(figure{
 		Name: "pull: pickup by a waiting worker, p99", Value: times[len(times)*99/100], Unit: "ms", Target: atMost(60),
-		Detail: fmt.Sprintf("from the client's request to the worker, 4 wait; median %.1f ms, longest %.1f ms", times[len(times)/2], times[len(times)-1]),
+		Detail: fmt.Sprintf("from the client's request to the worker, 4 wait; median %.1f ms, longest %.1f ms",
+			times[len(times)/2], times[len(times)-1]),
 	})
 	return nil
 }

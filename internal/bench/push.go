@@ -94,8 +94,8 @@ func (b *bench) push(ctx context.Context) error {
 	return b.pushFree(ctx)
 }
 
-// pushFree compares the life of a task without webhooks where there are many of other tasks
-// with the same where there are none.
+// pushFree compares the life of a task without webhooks where there are many of other tasks with the same where there
+// are none.
 func (b *bench) pushFree(ctx context.Context) error {
 	var life [2]func(ctx context.Context, n int64) error
 	for i, webhooks := range []int{b.number(20_000, 2000), 0} {
@@ -139,9 +139,11 @@ func (b *bench) pushFree(ctx context.Context) error {
 			ratios, alone = append(ratios, median(took[0])/median(took[1])), append(alone, median(took[1]))
 		}
 	}
-	f := figure{Name: "life of a task without webhooks: beside many / beside none", Unit: "×", Target: atMost(1.05).onQuiet()}.series(ratios)
+	f := figure{Name: "life of a task without webhooks: beside many / beside none", Unit: "×",
+		Target: atMost(1.05).onQuiet()}.series(ratios)
 	f.Baseline = fmt.Sprintf("beside none: %s ms", number(median(alone)))
-	f.Detail = fmt.Sprintf("5 events each; %d rounds of %d each, in turns; medians; %d webhooks of others are due", len(ratios), lives, b.number(20_000, 2000))
+	f.Detail = fmt.Sprintf("5 events each; %d rounds of %d each, in turns; medians; %d webhooks of others are due",
+		len(ratios), lives, b.number(20_000, 2000))
 	b.report.add(f)
 	return nil
 }
@@ -160,7 +162,8 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 	}
 	for _, e := range []a2a.Event{
 		&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}}},
-		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}},
+		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}},
+		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}},
 	} {
 		if _, err := s.Append(ctx, &leases[0], store.Batch{Events: []a2a.Event{e}}); err != nil {
 			return err
@@ -227,8 +230,7 @@ func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err
 	return float64(tasks-from) / took.Seconds(), <-profiled
 }
 
-// pushDelay measures from the commit of an event to its arrival: alone, and while ten other
-// destinations hang.
+// pushDelay measures from the commit of an event to its arrival: alone, and while ten other destinations hang.
 func (b *bench) pushDelay(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -272,7 +274,8 @@ func (b *bench) pushDelay(ctx context.Context) error {
 		return err
 	}
 	b.report.add(figure{
-		Name: "the same p99 while 10 destinations hang", Value: ms(quantile(beside, 0.99)) / p99, Unit: "×", Target: atMost(2).onQuiet(),
+		Name: "the same p99 while 10 destinations hang", Value: ms(quantile(beside, 0.99)) / p99, Unit: "×",
+		Target: atMost(2).onQuiet(),
 		Detail: fmt.Sprintf("%s ms; 500 webhooks wait for the ten", number(ms(quantile(beside, 0.99)))),
 	})
 	return nil
@@ -302,8 +305,8 @@ func post(ctx context.Context, s *server, key, hook string) error {
 	return err
 }
 
-// paced sends messages with a webhook for a time and returns how long after the commit of its
-// event each one came, sorted.
+// paced sends messages with a webhook for a time and returns how long after the commit of its event each one came,
+// sorted.
 func (b *bench) paced(ctx context.Context, s *server, url, key string, span time.Duration) ([]time.Duration, error) {
 	sink := newPushSink(false)
 	defer sink.close()
@@ -324,7 +327,9 @@ func (b *bench) paced(ctx context.Context, s *server, url, key string, span time
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, `SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
+	rows,
+		err := conn.Query(ctx,
+		`SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
 	if err != nil {
 		return nil, err
 	}

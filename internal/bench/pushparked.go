@@ -68,7 +68,10 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 		if _, err := s.ClaimPushes(ctx, each, each, time.Hour); err != nil {
 			return err
 		}
-		if left, err = b.queryInt(ctx, url, "SELECT count(*) FROM (SELECT FROM a2a.push_configs WHERE origin = $1 AND NOT parked LIMIT 1) x", dead); err != nil {
+		if left,
+			err = b.queryInt(ctx, url,
+			"SELECT count(*) FROM (SELECT FROM a2a.push_configs WHERE origin = $1 AND NOT parked LIMIT 1) x",
+			dead); err != nil {
 			return err
 		}
 	}
@@ -82,7 +85,8 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 		took = append(took, took1)
 	}
 	slices.Sort(took)
-	f := figure{Name: "claim of webhooks beside " + name + " of a destination with an open breaker", Unit: "ms", Target: atMost(20).onQuiet()}.series(took)
+	f := figure{Name: "claim of webhooks beside " + name + " of a destination with an open breaker", Unit: "ms",
+		Target: atMost(20).onQuiet()}.series(took)
 	f.Baseline = "walking over them: " + before
 	f.Detail = fmt.Sprintf("%d claims of %d; parking them took %s, once", rounds, each, parking.Round(time.Millisecond))
 	b.report.add(f)

@@ -83,7 +83,8 @@ func (r *report) add(f figure) {
 	if r.to == nil {
 		return
 	}
-	fmt.Fprintf(r.to, "%-9s %-44s %12s %-8s %-15s %-4s  %s\n", f.Experiment, f.Name, number(f.Value), f.Unit, f.Target, f.verdict(), f.spread())
+	fmt.Fprintf(r.to, "%-9s %-44s %12s %-8s %-15s %-4s  %s\n", f.Experiment, f.Name, number(f.Value), f.Unit, f.Target,
+		f.verdict(), f.spread())
 	for _, line := range []string{f.Baseline, f.Detail} {
 		if line != "" {
 			fmt.Fprintf(r.to, "%-9s   %s\n", "", line)
@@ -132,7 +133,8 @@ func (r *report) tail(w io.Writer) {
 			missed++
 		}
 	}
-	fmt.Fprintf(w, "\n%d targets held, %d missed; load %.1f before, %.1f after\n", passed, missed, r.Machine.LoadBefore, r.Machine.LoadAfter)
+	fmt.Fprintf(w, "\n%d targets held, %d missed; load %.1f before, %.1f after\n", passed, missed, r.Machine.LoadBefore,
+		r.Machine.LoadAfter)
 }
 
 // The part of the document that is made of figures stands between these lines.
@@ -180,12 +182,14 @@ func (r *report) markdown(w io.Writer) {
 		}
 		notes := strings.Trim(f.Baseline+"; "+f.Detail, "; ")
 		fmt.Fprintf(w, "| %s | %s | %s %s | %s | %s | %s | %.1f | %s |\n",
-			f.Experiment, f.Name, number(f.Value), f.Unit, spread, f.Target, f.verdict(), f.Load, strings.ReplaceAll(notes, "|", "\\|"))
+			f.Experiment, f.Name, number(f.Value), f.Unit, spread, f.Target, f.verdict(), f.Load,
+			strings.ReplaceAll(notes, "|", "\\|"))
 	}
 }
 
 func (b *bench) commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "-C", b.root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	out, err := exec.CommandContext(ctx, "git", "-C", b.root, "describe", "--always", "--dirty", "--abbrev=12",
+		"--exclude=*").Output()
 	if err != nil {
 		return ""
 	}

@@ -69,14 +69,19 @@ func (b *bench) retire(ctx context.Context) error {
 	}
 	b.report.add(figure{
 		Name: "retention: PostgreSQL CPU per task deleted", Value: cpu, Unit: "µs", Target: atMost(100),
-		Baseline: "at half the time of one connection, 5,000/s leave 100 µs", Detail: fmt.Sprintf("%d tasks, without a pause; %s B of WAL each", n, number(wal)),
+		Baseline: "at half the time of one connection, 5,000/s leave 100 µs",
+		Detail:   fmt.Sprintf("%d tasks, without a pause; %s B of WAL each", n, number(wal)),
 	})
-	f := figure{Name: "retention: tasks deleted, beside 200 sends/s", Unit: "/s", Target: atLeast(5000).onQuiet()}.series(rates)
+	f := figure{Name: "retention: tasks deleted, beside 200 sends/s", Unit: "/s",
+		Target: atLeast(5000).onQuiet()}.series(rates)
 	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch twice as long as it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
 	b.report.add(f)
 	b.report.add(figure{
-		Name: "blocking send: p99 beside retention / without", Value: median(beside) / median(alone), Unit: "×", Target: atMost(1.5).onQuiet(),
-		Baseline: fmt.Sprintf("without: %s ms", number(median(alone))), Detail: fmt.Sprintf("beside: %s ms; %d sends each", number(median(beside)), int(span.Seconds())*perSecond*rounds),
+		Name: "blocking send: p99 beside retention / without", Value: median(beside) / median(alone), Unit: "×",
+		Target:   atMost(1.5).onQuiet(),
+		Baseline: fmt.Sprintf("without: %s ms", number(median(alone))),
+		Detail: fmt.Sprintf("beside: %s ms; %d sends each", number(median(beside)),
+			int(span.Seconds())*perSecond*rounds),
 	})
 	return nil
 }
@@ -101,9 +106,10 @@ func (b *bench) fillDrained(ctx context.Context, url string, tasks int) error {
 	return b.exec(ctx, url, "CHECKPOINT")
 }
 
-// whileRetiring has another replica delete what ended a second ago, measures meanwhile, and
-// returns how many tasks it deleted in a second.
-func (b *bench) whileRetiring(ctx context.Context, url string, measure func() (float64, error)) (rate, measured float64, err error) {
+// whileRetiring has another replica delete what ended a second ago, measures meanwhile, and returns how many tasks it
+// deleted in a second.
+func (b *bench) whileRetiring(ctx context.Context, url string, measure func() (float64, error)) (rate, measured float64,
+	err error) {
 	last, err := b.queryInt(ctx, url, `SELECT coalesce(max(id), 0) FROM audit.action`)
 	if err != nil {
 		return 0, 0, err

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The bench of River's command line is a package of its own. The newest of it that the
-// module proxy has is older than River itself; it drives the newest River.
+// The bench of River's command line is a package of its own. The newest of it that the module proxy has is older than
+// River itself; it drives the newest River.
 const (
 	riverVersion      = "v0.51.0"
 	riverBenchVersion = "v0.25.0"
@@ -95,7 +95,8 @@ func (b *bench) buildRiver(ctx context.Context) (*river, error) {
 	}
 	return &river{
 		path: filepath.Join(dir, "riverbench"),
-		what: fmt.Sprintf("River %s, by the bench of its command line %s, 4 connections", riverVersion, riverBenchVersion),
+		what: fmt.Sprintf("River %s, by the bench of its command line %s, 4 connections", riverVersion,
+			riverBenchVersion),
 	}, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// send measures blocking sends to echo over HTTP: what a task costs, how many there can be,
-// and how long one takes when there is room.
+// send measures blocking sends to echo over HTTP: what a task costs, how many there can be, and how long one takes
+// when there is room.
 func (b *bench) send(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -46,7 +46,8 @@ func (b *bench) walStat(ctx context.Context, url string) (w walStat, err error) 
 		return w, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, `SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), xact_commit FROM pg_stat_database WHERE datname = current_database()`).
+	err = conn.QueryRow(ctx,
+		`SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), xact_commit FROM pg_stat_database WHERE datname = current_database()`).
 		Scan(&w.bytes, &w.commits)
 	return w, err
 }
@@ -104,12 +105,15 @@ func (b *bench) sendClosed(ctx context.Context, s *server, url, key string) erro
 		return err
 	}
 	own := median(owns)
-	f := figure{Name: fmt.Sprintf("blocking send, %d at once: CPU per task", senders), Unit: "ms", Target: atMost(0.8)}.series(cpus)
+	f := figure{Name: fmt.Sprintf("blocking send, %d at once: CPU per task", senders), Unit: "ms",
+		Target: atMost(0.8)}.series(cpus)
 	f.Baseline = "a2a-js 1.3.0 on PostgreSQL, measured once on two cores: 1.66 to 1.93 ms"
-	f.Detail = fmt.Sprintf("server %s + PostgreSQL %s ms; WAL %s B and %s commits per task", number(median(servers)), number(median(postgreses)),
+	f.Detail = fmt.Sprintf("server %s + PostgreSQL %s ms; WAL %s B and %s commits per task", number(median(servers)),
+		number(median(postgreses)),
 		number(float64(walAfter.bytes-wal.bytes)/tasks), number(float64(walAfter.commits-wal.commits)/tasks))
 	b.report.add(f)
-	f = figure{Name: fmt.Sprintf("blocking send, %d at once: rate", senders), Unit: "/s", Target: atLeast(1500).onQuiet()}.series(rates)
+	f = figure{Name: fmt.Sprintf("blocking send, %d at once: rate", senders), Unit: "/s",
+		Target: atLeast(1500).onQuiet()}.series(rates)
 	f.Baseline = "a2a-js 1.3.0 on PostgreSQL, measured once on two cores: 558/s"
 	f.Detail = fmt.Sprintf("the load generator used %.0f %% of the cores", own*100)
 	b.report.add(f)
@@ -148,7 +152,8 @@ func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
 	detail := fmt.Sprintf("%d sends, %d started more than 1 ms late; worst %s ms; generator %.0f %% of the cores; CPU per task %s ms",
 		len(took), late, number(ms(took[len(took)-1])), share*100, number(ms(u.server+u.postgres)/float64(len(took))))
 	b.report.add(figure{Name: "blocking send, 200/s open loop: p50", Value: ms(quantile(took, 0.50)), Unit: "ms"})
-	b.report.add(figure{Name: "blocking send, 200/s open loop: p99", Value: ms(quantile(took, 0.99)), Unit: "ms", Target: atMost(50), Detail: detail})
+	b.report.add(figure{Name: "blocking send, 200/s open loop: p99", Value: ms(quantile(took, 0.99)), Unit: "ms",
+		Target: atMost(50), Detail: detail})
 	return nil
 }
 

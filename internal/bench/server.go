@@ -82,7 +82,8 @@ func (b *bench) environ(database string, extra ...string) []string {
 	}
 	env = append(env, "A2AD_DATABASE_URL="+database, "A2AD_AGENTS="+filepath.Join(b.dir, "agents"))
 	// One owner is the whole load.
-	env = append(env, "A2AD_RATE_READS=off", "A2AD_RATE_SENDS=off", "A2AD_RATE_STREAMS=off", "A2AD_RATE_PUSH_WRITES=off")
+	env = append(env, "A2AD_RATE_READS=off", "A2AD_RATE_SENDS=off", "A2AD_RATE_STREAMS=off",
+		"A2AD_RATE_PUSH_WRITES=off")
 	env = append(env, extra...)
 	for name, value := range b.opts.set {
 		env = append(env, name+"="+value)
@@ -136,13 +137,15 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 	if err != nil {
 		return nil, err
 	}
-	s := &server{name: name, url: "http://" + api, admin: "http://" + admin, exited: make(chan struct{}), log: filepath.Join(b.dir, name+".log")}
+	s := &server{name: name, url: "http://" + api, admin: "http://" + admin, exited: make(chan struct{}),
+		log: filepath.Join(b.dir, name+".log")}
 	if slices.Contains(extra, noAdmin) {
 		s.admin = ""
 	}
 	s.cmd = exec.Command(b.a2ad, "serve")
 	s.cmd.Dir = b.dir
-	s.cmd.Env = b.environ(database, append([]string{"A2AD_LISTEN=" + api, "A2AD_ADMIN_LISTEN=" + admin, "A2AD_REPLICA=" + name}, extra...)...)
+	s.cmd.Env = b.environ(database,
+		append([]string{"A2AD_LISTEN=" + api, "A2AD_ADMIN_LISTEN=" + admin, "A2AD_REPLICA=" + name}, extra...)...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(s.log)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // noStreamLimit lets one owner have the streams of a whole bench.
 const noStreamLimit = "A2AD_MAX_STREAMS_PER_OWNER=100000"
 
-// crossing measures the way of an event from its commit on one replica to a client that
-// streams from another, which runs no agents.
+// crossing measures the way of an event from its commit on one replica to a client that streams from another, which
+// runs no agents.
 func (b *bench) crossing(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -65,9 +65,11 @@ func (b *bench) crossing(ctx context.Context) error {
 		return err
 	}
 	u := after.minus(before)
-	b.report.add(figure{Name: "commit to client of the other replica: p50", Value: ms(quantile(delays, 0.50)), Unit: "ms"})
+	b.report.add(figure{Name: "commit to client of the other replica: p50", Value: ms(quantile(delays, 0.50)),
+		Unit: "ms"})
 	b.report.add(figure{
-		Name: "commit to client of the other replica: p99", Value: ms(quantile(delays, 0.99)), Unit: "ms", Target: atMost(80),
+		Name: "commit to client of the other replica: p99", Value: ms(quantile(delays, 0.99)), Unit: "ms",
+		Target: atMost(80),
 		Detail: fmt.Sprintf("%d events of %d tasks at %d/s, worst %s ms; generator %.0f %% of the cores, servers and PostgreSQL %.0f %%", len(delays), len(seen), perSecond,
 			number(ms(delays[len(delays)-1])), share(u.own, took), share(u.server+u.postgres, took)),
 	})
@@ -86,7 +88,8 @@ type arrivals struct {
 }
 
 // follow starts a stream of a new task at each multiple of 1/perSecond and notes when what arrives.
-func (b *bench) follow(ctx context.Context, addr, key, prefix string, perSecond int, span time.Duration) ([]arrivals, error) {
+func (b *bench) follow(ctx context.Context, addr, key, prefix string, perSecond int, span time.Duration) ([]arrivals,
+	error) {
 	total := int64(span.Seconds() * float64(perSecond))
 	seen := make([]arrivals, total)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -104,7 +107,8 @@ func (b *bench) follow(ctx context.Context, addr, key, prefix string, perSecond 
 			defer c.close()
 			for {
 				k := next.Add(1) - 1
-				if k >= total || pause(ctx, time.Until(start.Add(time.Duration(k)*time.Second/time.Duration(perSecond)))) != nil {
+				if k >= total ||
+					pause(ctx, time.Until(start.Add(time.Duration(k)*time.Second/time.Duration(perSecond)))) != nil {
 					return
 				}
 				if err := seen[k].read(c, prefix+strconv.FormatInt(k, 10)); err != nil {
@@ -140,8 +144,8 @@ func (a *arrivals) read(c *httpConn, id string) error {
 	return err
 }
 
-// delays compares arrivals with the commit times of the log, which is on the same clock.
-// The first event of a task is left out: it is committed where it is read.
+// delays compares arrivals with the commit times of the log, which is on the same clock. The first event of a task is
+// left out: it is committed where it is read.
 func (b *bench) delays(ctx context.Context, url string, seen []arrivals) ([]time.Duration, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -210,20 +214,26 @@ func (b *bench) fanout(ctx context.Context) error {
 		cpus = append(cpus, float64(u.server.Microseconds())/n)
 		owns = append(owns, float64(u.own.Microseconds())/n)
 	}
-	f := figure{Name: fmt.Sprintf("%d subscribers of one task: deliveries", subscribers), Unit: "/s", Target: atLeast(40_000)}.series(rates)
-	f.Detail = fmt.Sprintf("server %s µs CPU a delivery, the reading side of the bench %s µs, on the same cores", number(median(cpus)), number(median(owns)))
+	f := figure{Name: fmt.Sprintf("%d subscribers of one task: deliveries", subscribers), Unit: "/s",
+		Target: atLeast(40_000)}.series(rates)
+	f.Detail = fmt.Sprintf("server %s µs CPU a delivery, the reading side of the bench %s µs, on the same cores",
+		number(median(cpus)), number(median(owns)))
 	b.report.add(f)
 	return nil
 }
 
-func (b *bench) fanoutOnce(ctx context.Context, s *server, key string, subscribers, chunks int) (perSecond float64, u usage, events float64, err error) {
+func (b *bench) fanoutOnce(ctx context.Context, s *server, key string, subscribers, chunks int) (perSecond float64,
+	u usage, events float64, err error) {
 	c, err := dial(ctx, s.addr(), "/agents/script", key, 64<<10)
 	if err != nil {
 		return 0, u, 0, err
 	}
 	defer c.close()
 	// The script waits for a message while the subscribers gather.
-	answer, err := c.do(sendRequest("message/send", "f", scriptPart(fmt.Sprintf(`{"op":"input"},{"op":"chunk","id":"a","n":%d,"bytes":100},{"op":"complete"}`, chunks)), ""))
+	answer,
+		err := c.do(sendRequest("message/send", "f",
+		scriptPart(fmt.Sprintf(`{"op":"input"},{"op":"chunk","id":"a","n":%d,"bytes":100},{"op":"complete"}`, chunks)),
+		""))
 	if err != nil {
 		return 0, u, 0, err
 	}
@@ -281,7 +291,9 @@ func (g *gathering) join(addr, key string) error {
 	g.mu.Lock()
 	g.conns = append(g.conns, c)
 	g.mu.Unlock()
-	body, err := c.stream([]byte(`{"jsonrpc":"2.0","id":"s","method":"tasks/resubscribe","params":{"id":"`+g.task+`"}}`), "")
+	body,
+		err := c.stream([]byte(`{"jsonrpc":"2.0","id":"s","method":"tasks/resubscribe","params":{"id":"`+g.task+`"}}`),
+		"")
 	if err != nil {
 		return err
 	}
@@ -415,13 +427,16 @@ func (b *bench) idle(ctx context.Context) error {
 	}
 	u, rested := after.usage.minus(before.usage), time.Since(start)
 	b.report.add(figure{
-		Name: fmt.Sprintf("%d idle streams: memory each", n), Value: float64(after.memory-first.memory) / float64(n), Unit: "kB", Target: atMost(45),
+		Name: fmt.Sprintf("%d idle streams: memory each", n), Value: float64(after.memory-first.memory) / float64(n),
+		Unit: "kB", Target: atMost(45),
 		Baseline: "a2a-go in memory, measured once: 104 kB",
 		Detail: fmt.Sprintf("resident, one task each; %d MB before, %d MB with them; opened one by one in %s; at rest the server takes %.1f %% of the cores, PostgreSQL %.1f %%",
-			first.memory>>10, after.memory>>10, took.Round(10*time.Millisecond), share(u.server, rested), share(u.postgres, rested)),
+			first.memory>>10, after.memory>>10, took.Round(10*time.Millisecond), share(u.server, rested),
+			share(u.postgres, rested)),
 	})
 	b.report.add(figure{
-		Name: fmt.Sprintf("%d idle streams: database connections more", n), Value: float64(after.backends - first.backends), Target: atMost(0.5),
+		Name:  fmt.Sprintf("%d idle streams: database connections more", n),
+		Value: float64(after.backends - first.backends), Target: atMost(0.5),
 		Detail: fmt.Sprintf("%d before, %d with them", first.backends, after.backends),
 	})
 	return nil
@@ -441,7 +456,9 @@ func (b *bench) atRest(ctx context.Context, s *server, url string) (r rest, err 
 	if r.usage, err = b.usage(s); err != nil {
 		return r, err
 	}
-	r.backends, err = b.queryInt(ctx, url, `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'a2ad-' || $1 || '%'`, s.name)
+	r.backends,
+		err = b.queryInt(ctx, url,
+		`SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'a2ad-' || $1 || '%'`, s.name)
 	return r, err
 }
 

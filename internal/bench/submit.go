@@ -26,7 +26,8 @@ func submission(n int64) store.Submission {
 	id := store.NewUID()
 	return store.Submission{
 		Caller: store.Caller{Tenant: benchTenant, Owner: benchOwner}, Agent: benchAgent, ContextID: id.String(),
-		Message: a2a.Message{ID: id.String(), Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: fmt.Sprintf("hello hello hello %d", n)}}},
+		Message: a2a.Message{ID: id.String(), Role: a2a.RoleUser,
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: fmt.Sprintf("hello hello hello %d", n)}}},
 	}
 }
 
@@ -56,8 +57,9 @@ func (b *bench) submit(ctx context.Context) error {
 		}
 		plain := func(ctx context.Context, n int64) error { return plainSubmit(ctx, pool, n) }
 		err = b.compare(ctx, comparison{
-			figure: figure{Name: fmt.Sprintf("submit, %d at once: grouped / plain", c.callers), Unit: "×", Target: atLeast(c.target)},
-			names:  [2]string{"grouped", "BEGIN, 4 INSERT, COMMIT"}, callers: c.callers, a: grouped, b: plain,
+			figure: figure{Name: fmt.Sprintf("submit, %d at once: grouped / plain", c.callers), Unit: "×",
+				Target: atLeast(c.target)},
+			names: [2]string{"grouped", "BEGIN, 4 INSERT, COMMIT"}, callers: c.callers, a: grouped, b: plain,
 		})
 		pool.Close()
 		if err != nil {
@@ -83,7 +85,8 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 	if err != nil {
 		return err
 	}
-	body := []byte(fmt.Sprintf(`{"messageId":%q,"role":"ROLE_USER","parts":[{"text":%q}]}`, in.Message.ID, in.Message.Parts[0].Text))
+	body := []byte(fmt.Sprintf(`{"messageId":%q,"role":"ROLE_USER","parts":[{"text":%q}]}`, in.Message.ID,
+		in.Message.Parts[0].Text))
 	digest := make([]byte, 32)
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var now time.Time
@@ -94,7 +97,9 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest) VALUES ($1, 1, 1, $2, 1, $3, $4)`,
+		if _,
+			err := tx.Exec(ctx,
+			`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest) VALUES ($1, 1, 1, $2, 1, $3, $4)`,
 			id, in.Message.ID, body, digest); err != nil {
 			return err
 		}
@@ -102,7 +107,10 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 			VALUES ($1, 1, $2, 1, 1, 2, $3, '{}')`, id, uuid.New(), now); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant) VALUES ($1, 0, $2, $3, $4)`, in.Agent, now, id, in.Tenant)
+		_,
+			err = tx.Exec(ctx,
+			`INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant) VALUES ($1, 0, $2, $3, $4)`,
+			in.Agent, now, id, in.Tenant)
 		return err
 	})
 }
@@ -136,15 +144,18 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 		cpuA, cpuB = append(cpuA, usA), append(cpuB, usB)
 	}
 	f := c.figure.series(ratios)
-	f.Baseline = fmt.Sprintf("%s: %s/s, %.0f µs CPU each (client and PostgreSQL)", c.names[1], number(median(bs)), median(cpuB))
-	f.Detail = fmt.Sprintf("%s: %s/s, %.0f µs CPU each; %d pairs of %s", c.names[0], number(median(as)), median(cpuA), len(ratios), span)
+	f.Baseline = fmt.Sprintf("%s: %s/s, %.0f µs CPU each (client and PostgreSQL)", c.names[1], number(median(bs)),
+		median(cpuB))
+	f.Detail = fmt.Sprintf("%s: %s/s, %.0f µs CPU each; %d pairs of %s", c.names[0], number(median(as)), median(cpuA),
+		len(ratios), span)
 	b.report.add(f)
 	return nil
 }
 
-// rate calls f from so many goroutines for a time. It returns calls per second and the CPU
-// time of one, of this process and PostgreSQL, in microseconds.
-func (b *bench) rate(ctx context.Context, callers int, span time.Duration, f func(ctx context.Context, n int64) error) (perSecond, cpu float64, err error) {
+// rate calls f from so many goroutines for a time. It returns calls per second and the CPU time of one, of this
+// process and PostgreSQL, in microseconds.
+func (b *bench) rate(ctx context.Context, callers int, span time.Duration,
+	f func(ctx context.Context, n int64) error) (perSecond, cpu float64, err error) {
 	before, err := b.usage()
 	if err != nil {
 		return 0, 0, err

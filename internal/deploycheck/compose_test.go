@@ -28,7 +28,8 @@ func (w *warnings) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// load reads a file as docker compose config does, with nothing in the environment and no .env. What compose would warn of is an error.
+// load reads a file as docker compose config does, with nothing in the environment and no .env. What compose would
+// warn of is an error.
 func load(ctx context.Context, file string, profiles ...string) (*types.Project, error) {
 	var warned warnings
 	logger := logrus.StandardLogger()
@@ -36,7 +37,8 @@ func load(ctx context.Context, file string, profiles ...string) (*types.Project,
 	old := logger.ReplaceHooks(make(logrus.LevelHooks))
 	defer logger.ReplaceHooks(old)
 	logger.AddHook(&warned)
-	options, err := cli.NewProjectOptions([]string{file}, cli.WithDiscardEnvFile, cli.WithInterpolation(true), cli.WithConsistency(true), cli.WithProfiles(profiles))
+	options, err := cli.NewProjectOptions([]string{file}, cli.WithDiscardEnvFile, cli.WithInterpolation(true),
+		cli.WithConsistency(true), cli.WithProfiles(profiles))
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,8 @@ func TestComposeTakesTheFile(t *testing.T) {
 		profiles, services []string
 	}{
 		{nil, []string{"a2ad-1", "a2ad-2", "migrate", "postgres", "proxy", "secrets"}},
-		{[]string{"observability"}, []string{"a2ad-1", "a2ad-2", "grafana", "migrate", "postgres", "prometheus", "proxy", "secrets"}},
+		{[]string{"observability"}, []string{"a2ad-1", "a2ad-2", "grafana", "migrate", "postgres", "prometheus",
+			"proxy", "secrets"}},
 	} {
 		project, err := load(t.Context(), file, tt.profiles...)
 		if err != nil {
@@ -96,7 +99,8 @@ func TestComposeFaultsAreFound(t *testing.T) {
 	for _, tt := range []struct{ old, new, want string }{
 		{"    stop_grace_period: 60s", "    stop_grace: 60s", "stop_grace"},
 		{"${A2AD_PUBLIC_URL:-http://127.0.0.1:8080}", "${A2AD_PUBLIC_URL}", "A2AD_PUBLIC_URL"},
-		{"      a2ad-2: { condition: service_started }", "      prometheus: { condition: service_started }", "prometheus"},
+		{"      a2ad-2: { condition: service_started }", "      prometheus: { condition: service_started }",
+			"prometheus"},
 		{"name: a2ad\n", "name: a2ad\nversion: \"3\"\n", "obsolete"},
 		{"      - postgres:/var/lib", "      - nobodys:/var/lib", "nobodys"},
 		{"condition: service_healthy", "condition: healthy", "condition"},

@@ -34,7 +34,8 @@ func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, monitoringv1.AddToScheme,
+		appsv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		monitoringv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -83,7 +84,8 @@ func must[T any](t *testing.T, all map[string]runtime.Object, name string) T {
 	return object
 }
 
-// TestKustomizeTakesTheManifests renders the base and the example, and holds the kinds, fields and references of what comes out.
+// TestKustomizeTakesTheManifests renders the base and the example, and holds the kinds, fields and references of what
+// comes out.
 func TestKustomizeTakesTheManifests(t *testing.T) {
 	t.Parallel()
 	onDisk := filesys.MakeFsOnDisk()
@@ -104,7 +106,8 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 	}
 	server := must[*appsv1.Deployment](t, all, "Deployment a2ad").Spec
 	job := must[*batchv1.Job](t, all, "Job a2ad-migrate").Spec
-	for name, template := range map[string]corev1.PodTemplateSpec{"server": server.Template, "migration": job.Template} {
+	for name, template := range map[string]corev1.PodTemplateSpec{"server": server.Template,
+		"migration": job.Template} {
 		if image := template.Spec.Containers[0].Image; !strings.HasPrefix(image, "registry.example.com/a2ad:") {
 			t.Errorf("the image of the %s is %s", name, image)
 		}
@@ -127,7 +130,8 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 		if err != nil || selector.Empty() { // all pods of the namespace
 			t.Errorf("%s selects %v: %v", what, selector, err)
 		}
-		if selector.Matches(labels.Set(server.Template.Labels)) != servers || selector.Matches(labels.Set(job.Template.Labels)) != migrations {
+		if selector.Matches(labels.Set(server.Template.Labels)) != servers ||
+			selector.Matches(labels.Set(job.Template.Labels)) != migrations {
 			t.Errorf("%s selects %s", what, selector)
 		}
 	}
@@ -135,13 +139,16 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 	for _, spread := range server.Template.Spec.TopologySpreadConstraints {
 		selects("the spread over "+spread.TopologyKey, spread.LabelSelector, true, false)
 	}
-	selects("the disruption budget", must[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget a2ad").Spec.Selector, true, false)
-	selects("the NetworkPolicy", &must[*networkingv1.NetworkPolicy](t, all, "NetworkPolicy a2ad").Spec.PodSelector, true, true)
+	selects("the disruption budget", must[*policyv1.PodDisruptionBudget](t, all,
+		"PodDisruptionBudget a2ad").Spec.Selector, true, false)
+	selects("the NetworkPolicy", &must[*networkingv1.NetworkPolicy](t, all, "NetworkPolicy a2ad").Spec.PodSelector,
+		true, true)
 	for _, name := range []string{"a2ad", "a2ad-admin"} {
 		service := must[*corev1.Service](t, all, "Service "+name)
 		selects("the Service "+name, &metav1.LabelSelector{MatchLabels: service.Spec.Selector}, true, false)
 		for _, p := range service.Spec.Ports {
-			if !slices.ContainsFunc(server.Template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
+			if !slices.ContainsFunc(server.Template.Spec.Containers[0].Ports,
+				func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
 				t.Errorf("the Service %s leads to port %s, which the pod does not have", name, p.TargetPort.StrVal)
 			}
 		}
@@ -151,7 +158,8 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 		t.Errorf("the job of the scrape is %q, which the alerts do not know", job)
 	}
 	monitored, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-	if err != nil || !monitored.Matches(labels.Set(all["Service a2ad-admin"].(metav1.Object).GetLabels())) || monitored.Matches(labels.Set(all["Service a2ad"].(metav1.Object).GetLabels())) {
+	if err != nil || !monitored.Matches(labels.Set(all["Service a2ad-admin"].(metav1.Object).GetLabels())) ||
+		monitored.Matches(labels.Set(all["Service a2ad"].(metav1.Object).GetLabels())) {
 		t.Errorf("the ServiceMonitor selects %s: %v", monitored, err)
 	}
 }
@@ -217,8 +225,10 @@ func TestKustomizationsAreOfToday(t *testing.T) {
 func TestManifestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ file, old, new, want string }{
-		{"deployment.yaml", "terminationGracePeriodSeconds: 45", "terminationGracePeriod: 45", "terminationGracePeriod"},
-		{"deployment.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: \"no\"", "automountServiceAccountToken"},
+		{"deployment.yaml", "terminationGracePeriodSeconds: 45", "terminationGracePeriod: 45",
+			"terminationGracePeriod"},
+		{"deployment.yaml", "automountServiceAccountToken: false", "automountServiceAccountToken: \"no\"",
+			"automountServiceAccountToken"},
 		{"disruption.yaml", "policy/v1", "policy/v1beta1", "policy/v1beta1"},
 		{"network.yaml", "podSelector:", "pods:", "pods"},
 		{"kustomization.yaml", "  - network.yaml", "  - networks.yaml", "networks.yaml"},

@@ -31,7 +31,8 @@ func documentedColumns(t *testing.T) []string {
 		switch m := viewHead.FindStringSubmatch(line); {
 		case m != nil:
 			view = m[1]
-		case strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| `") && line != "| column | |\n": // another table
+		// another table
+		case strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| `") && line != "| column | |\n":
 			view = ""
 		case view != "" && strings.HasPrefix(line, "| `"):
 			names, meaning, _ := strings.Cut(line[1:], "|")
@@ -51,7 +52,8 @@ func documentedColumns(t *testing.T) []string {
 // TestAuditColumns: docs/reference/audit.md has every column of every view, and no other.
 func TestAuditColumns(t *testing.T) {
 	t.Parallel()
-	rows, err := storetest.New(t).Pool(t).Query(t.Context(), `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'audit'`)
+	rows, err := storetest.New(t).Pool(t).Query(t.Context(),
+		`SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = 'audit'`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,17 +122,20 @@ func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 			t.Errorf("%s: %v", v, err)
 		}
 		for _, write := range []string{"DELETE FROM " + v, "INSERT INTO " + v + " DEFAULT VALUES"} {
-			if _, err := conn.Exec(ctx, write); err == nil || !strings.Contains(err.Error(), "permission denied") && !strings.Contains(err.Error(), " view ") {
+			if _, err := conn.Exec(ctx, write); err == nil || !strings.Contains(err.Error(), "permission denied") &&
+				!strings.Contains(err.Error(), " view ") {
 				t.Errorf("an auditor tries to %s: %v", write, err)
 			}
 		}
 	}
 	for _, table := range append(tables, "public.a2a_goose_version") {
-		if _, err := conn.Exec(ctx, "SELECT FROM "+table+" LIMIT 1"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		if _, err := conn.Exec(ctx, "SELECT FROM "+table+" LIMIT 1"); err == nil ||
+			!strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("an auditor reads %s: %v", table, err)
 		}
 	}
-	for _, more := range []string{"SET ROLE a2a_owner", "CREATE TABLE audit.mine (i int)", "CREATE TABLE a2a.mine (i int)", "CREATE ROLE mine"} {
+	for _, more := range []string{"SET ROLE a2a_owner", "CREATE TABLE audit.mine (i int)",
+		"CREATE TABLE a2a.mine (i int)", "CREATE ROLE mine"} {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SET LOCAL SESSION AUTHORIZATION a2a_audit"); err != nil {
 				t.Error(err)

@@ -204,7 +204,8 @@ func checkGrafana(t *testing.T, c compose) {
 	t.Helper()
 	g := c.Services["grafana"]
 	const in = "/etc/a2ad" // where ./deploy is
-	if !slices.Contains(g.Volumes, "./deploy:"+in+":ro") || g.Environment["GF_PATHS_PROVISIONING"] != in+"/compose/grafana" {
+	if !slices.Contains(g.Volumes, "./deploy:"+in+":ro") ||
+		g.Environment["GF_PATHS_PROVISIONING"] != in+"/compose/grafana" {
 		t.Errorf("Grafana reads %q of the volumes %q", g.Environment["GF_PATHS_PROVISIONING"], g.Volumes)
 	}
 	dashboards := readRepo(t, "deploy", "compose", "grafana", "dashboards", "a2ad.yml")
@@ -315,7 +316,8 @@ func checkProxy(t *testing.T, c compose) {
 		}
 	}
 	if program, err := exec.LookPath("haproxy"); err == nil {
-		if out, err := exec.Command(program, "-c", "-f", filepath.Join(root, "deploy", "compose", "haproxy.cfg")).CombinedOutput(); err != nil {
+		if out, err := exec.Command(program, "-c", "-f",
+			filepath.Join(root, "deploy", "compose", "haproxy.cfg")).CombinedOutput(); err != nil {
 			t.Errorf("haproxy refuses its file: %v\n%s", err, out)
 		}
 	}
@@ -345,7 +347,8 @@ func TestComposeConfig(t *testing.T) {
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text := readRepo(t, "Dockerfile")
-	for _, part := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/a2ad\"]\n", "COPY --from=build /src/bin/a2ad /a2ad\n", "ca-certificates.crt"} {
+	for _, part := range []string{"\nFROM scratch\n", "\nUSER 65532:65532\n", "\nENTRYPOINT [\"/a2ad\"]\n",
+		"COPY --from=build /src/bin/a2ad /a2ad\n", "ca-certificates.crt"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the Dockerfile has no %q", part)
 		}
@@ -379,7 +382,8 @@ func TestDockerfile(t *testing.T) {
 	for _, pair := range submatches(`(A2AD_\w+=\S+)`, text) {
 		name, value, _ := strings.Cut(pair, "=")
 		env[name] = value
-		if port := value[strings.LastIndexByte(value, ':')+1:]; !regexp.MustCompile(`(?m)^EXPOSE .*\b` + port + `\b`).MatchString(text) {
+		if port := value[strings.LastIndexByte(value, ':')+1:]; !regexp.MustCompile(`(?m)^EXPOSE .*\b` + port +
+			`\b`).MatchString(text) {
 			t.Errorf("port %s is not exposed", port)
 		}
 	}
@@ -387,8 +391,8 @@ func TestDockerfile(t *testing.T) {
 	checkSettings(t, "Dockerfile", env, true)
 }
 
-// TestComposeDatabase makes the secrets and logins as compose does, in a PostgreSQL with the
-// settings that compose gives it: the migration works as the one login, the server as the other.
+// TestComposeDatabase makes the secrets and logins as compose does, in a PostgreSQL with the settings that compose
+// gives it: the migration works as the one login, the server as the other.
 func TestComposeDatabase(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
@@ -420,7 +424,8 @@ func TestComposeDatabase(t *testing.T) {
 
 	secrets := t.TempDir()
 	for range 2 { // what is there is kept
-		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"), secrets).CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"),
+			secrets).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -456,10 +461,12 @@ func TestComposeDatabase(t *testing.T) {
 	if out, err := a2ad(migrate, "migrate", "up"); err != nil {
 		t.Fatalf("migrate up: %v\n%s", err, out)
 	}
-	if out, err := a2ad(server, "apikey", "create", "--tenant", "acme", "--owner", "me", "--scopes", "tasks:read"); err != nil {
+	if out, err := a2ad(server, "apikey", "create", "--tenant", "acme", "--owner", "me", "--scopes",
+		"tasks:read"); err != nil {
 		t.Errorf("the server's login may not work: %v\n%s", err, out)
 	}
-	for _, statement := range []string{"DROP TABLE a2a.tasks", "CREATE TABLE a2a.t (i int)", "CREATE ROLE r", "SET ROLE a2a_owner"} {
+	for _, statement := range []string{"DROP TABLE a2a.tasks", "CREATE TABLE a2a.t (i int)", "CREATE ROLE r",
+		"SET ROLE a2a_owner"} {
 		if err := scan(ctx, server, nil, statement); err == nil {
 			t.Errorf("the server's login may %s", statement)
 		}
@@ -469,12 +476,14 @@ func TestComposeDatabase(t *testing.T) {
 		t.Errorf("the server's login does not see old transactions of others: %v", err)
 	}
 	var super bool
-	if err := scan(ctx, migrate, &super, "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"); err != nil || super {
+	if err := scan(ctx, migrate, &super,
+		"SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"); err != nil || super {
 		t.Errorf("the migration's login is too mighty: %v, %v", super, err)
 	}
 }
 
-// makeLogins does what the container of PostgreSQL does when its volume is empty, and returns the environment of its programs there.
+// makeLogins does what the container of PostgreSQL does when its volume is empty, and returns the environment of its
+// programs there.
 func makeLogins(t *testing.T, admin, port, secrets string) []string {
 	t.Helper()
 	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
@@ -491,7 +500,8 @@ func makeLogins(t *testing.T, admin, port, secrets string) []string {
 	}
 	cmd := exec.Command("sh", filepath.Join(root, "deploy", "compose", "logins.sh"))
 	cmd.Env = []string{
-		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "A2AD_SECRETS=" + filepath.Join(secrets, "postgres"),
+		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"A2AD_SECRETS=" + filepath.Join(secrets, "postgres"),
 		"PGHOST=127.0.0.1", "PGPORT=" + port, "POSTGRES_USER=" + user, "POSTGRES_DB=a2ad",
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -500,7 +510,8 @@ func makeLogins(t *testing.T, admin, port, secrets string) []string {
 	return cmd.Env
 }
 
-// dockerHere stands for docker in the blocks of TestComposeRestore: the programs of PostgreSQL run here, and volumes are below $VOLUMES.
+// dockerHere stands for docker in the blocks of TestComposeRestore: the programs of PostgreSQL run here, and volumes
+// are below $VOLUMES.
 const dockerHere = `#!/bin/sh
 set -eu
 shift # compose
@@ -515,7 +526,8 @@ case "$1 $2 $3" in
 esac
 `
 
-// TestComposeRestore: what docs/how-to/runbook.md says of a backup with Compose gives another installation its tasks and its key.
+// TestComposeRestore: what docs/how-to/runbook.md says of a backup with Compose gives another installation its tasks
+// and its key.
 func TestComposeRestore(t *testing.T) {
 	t.Parallel()
 	var commands []string
@@ -549,7 +561,8 @@ func TestComposeRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		secrets := t.TempDir()
-		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"), secrets).CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"),
+			secrets).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		env := makeLogins(t, srv.URL("postgres"), port, secrets)
@@ -564,7 +577,8 @@ func TestComposeRestore(t *testing.T) {
 			t.Helper()
 			cmd := exec.CommandContext(ctx, name, args...)
 			cmd.Dir = here
-			cmd.Env = append([]string{"VOLUMES=" + secrets, "A2AD_KEYS=" + read("server/keys"), "A2AD_DATABASE_URL=" + read("server/database-url")}, env...)
+			cmd.Env = append([]string{"VOLUMES=" + secrets, "A2AD_KEYS=" + read("server/keys"),
+				"A2AD_DATABASE_URL=" + read("server/database-url")}, env...)
 			cmd.Env = append(cmd.Env, strings.Replace(env[0], "PATH=", "PATH="+here+string(os.PathListSeparator), 1))
 			if name == binary && args[0] == "migrate" {
 				cmd.Env = append(cmd.Env, "A2AD_DATABASE_URL="+read("migrate/database-url"))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The documents use curl, and `make test` needs nothing but Go and make. Where there is no
-// curl the test binary takes its place, under that name, with the options that the documents use.
+// The documents use curl, and `make test` needs nothing but Go and make. Where there is no curl the test binary takes
+// its place, under that name, with the options that the documents use.
 
 // isCurl reports whether this process was started as curl.
 func isCurl() bool { return filepath.Base(os.Args[0]) == "curl" }
@@ -146,11 +146,14 @@ func (r *request) print(resp *http.Response, out io.Writer) int {
 
 func TestCurl(t *testing.T) {
 	t.Parallel()
-	r, err := parseCurl([]string{"-fs", "-N", "--retry", "3", "--retry-connrefused", "--retry-delay", "1", "http://h/", "-H", "A: b c", "-d", `{"a": 1}`})
+	r,
+		err := parseCurl([]string{"-fs", "-N", "--retry", "3", "--retry-connrefused", "--retry-delay", "1", "http://h/",
+		"-H", "A: b c", "-d", `{"a": 1}`})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.fail || !r.quiet || r.show || r.retries != 3 || !r.refusedToo || r.delay != time.Second || r.url != "http://h/" || r.header.Get("A") != "b c" || r.body != `{"a": 1}` {
+	if !r.fail || !r.quiet || r.show || r.retries != 3 || !r.refusedToo || r.delay != time.Second ||
+		r.url != "http://h/" || r.header.Get("A") != "b c" || r.body != `{"a": 1}` {
 		t.Errorf("got %+v", r)
 	}
 	for _, bad := range [][]string{{"-X", "PUT"}, {"-H"}, {"--retry", "x"}} {

@@ -70,7 +70,10 @@ func TestDocuments(t *testing.T) {
 			if len(todo) == 0 {
 				t.Fatal("there is nothing to run")
 			}
-			asksAdministrator := func(b block) bool { return b.mark == "run" && strings.Contains(b.text, administrator) }
+			asksAdministrator := func(b block) bool {
+				return b.mark == "run" &&
+					strings.Contains(b.text, administrator)
+			}
 			s := newShell(t, doc.ownDatabase, slices.ContainsFunc(todo, asksAdministrator))
 			for i := range todo {
 				do(t, s, &todo[i])
@@ -110,13 +113,15 @@ func TestEveryCommandIsRun(t *testing.T) {
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {
 			if b.lang == "sql" {
-				t.Errorf("%s: write SQL so that it can be pasted: a sh block with psql \"$A2AD_DATABASE_URL\" <<'SQL'", b.at())
+				t.Errorf("%s: write SQL so that it can be pasted: a sh block with psql \"$A2AD_DATABASE_URL\" <<'SQL'",
+					b.at())
 			}
 			if b.lang == "sh" && b.mark != "run" && (b.mark != "not run" || b.arg == "") {
 				t.Errorf("%s: put <!-- run --> or <!-- not run: why --> above this block", b.at())
 			}
 			if b.mark == "run" && !slices.ContainsFunc(commands, func(c commanded) bool { return c.file == file }) {
-				t.Errorf("%s: the commands of this document are not run: put it into the list above TestDocuments", b.at())
+				t.Errorf("%s: the commands of this document are not run: put it into the list above TestDocuments",
+					b.at())
 			}
 		}
 	}
@@ -158,7 +163,8 @@ func TestMarks(t *testing.T) {
 	}
 	for i := range want {
 		g, w := got[i], want[i]
-		if g.at() != w.at() || g.lang != w.lang || g.mark != w.mark || g.arg != w.arg || g.text != w.text || g.indent != w.indent {
+		if g.at() != w.at() || g.lang != w.lang || g.mark != w.mark || g.arg != w.arg || g.text != w.text ||
+			g.indent != w.indent {
 			t.Errorf("block %d is %+v, want %+v", i, g, w)
 		}
 	}

@@ -203,7 +203,8 @@ func TestDecisions(t *testing.T) {
 			t.Fatal(err)
 		}
 		rest := string(data)
-		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n", "\n## What would reverse it\n"} {
+		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n",
+			"\n## What would reverse it\n"} {
 			_, after, found := strings.Cut(rest, part)
 			if !found {
 				t.Errorf("%s has no %q, or not at its place", name, strings.TrimSpace(part))
@@ -329,7 +330,8 @@ func TestCommands(t *testing.T) {
 			have = append(have, command)
 		}
 	}
-	_, table, _ := strings.Cut(readRepo(t, "docs", "reference", "cli.md"), "| command | does | exit codes |\n|---|---|---|\n")
+	_, table, _ := strings.Cut(readRepo(t, "docs", "reference", "cli.md"),
+		"| command | does | exit codes |\n|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var documented []string
 	for row := range strings.Lines(table) {

@@ -182,14 +182,16 @@ func TestKubernetes(t *testing.T) {
 	pod := server.Spec.Template.Spec
 	c := pod.Containers[0]
 	longerThanDrain(t, "the Deployment", fmt.Sprintf("%ds", pod.Grace), env)
-	if server.Spec.Replicas < 2 || len(pod.Spread) == 0 || find(t, objects, "PodDisruptionBudget", "a2ad").Spec.MinAvailable < 1 {
+	if server.Spec.Replicas < 2 || len(pod.Spread) == 0 ||
+		find(t, objects, "PodDisruptionBudget", "a2ad").Spec.MinAvailable < 1 {
 		t.Error("one machine that goes away takes all replicas with it")
 	}
 	ports := map[string]string{}
 	for _, p := range c.Ports {
 		ports[p.Name] = fmt.Sprint(p.ContainerPort)
 	}
-	for name, setting := range map[string]string{"http": "A2AD_LISTEN", "grpc": "A2AD_GRPC_LISTEN", "admin": "A2AD_ADMIN_LISTEN"} {
+	for name, setting := range map[string]string{"http": "A2AD_LISTEN", "grpc": "A2AD_GRPC_LISTEN",
+		"admin": "A2AD_ADMIN_LISTEN"} {
 		if ":"+ports[name] != env[setting] {
 			t.Errorf("port %s is %s, and %s is %s", name, ports[name], setting, env[setting])
 		}
@@ -200,7 +202,8 @@ func TestKubernetes(t *testing.T) {
 		if what == "readiness" {
 			want = "/readyz"
 		}
-		if p.HTTPGet.Path != want || p.HTTPGet.Port != "admin" || !strings.Contains(handlers, `"`+want+`"`) && !strings.Contains(handlers, " "+want+`"`) {
+		if p.HTTPGet.Path != want || p.HTTPGet.Port != "admin" || !strings.Contains(handlers, `"`+want+`"`) &&
+			!strings.Contains(handlers, " "+want+`"`) {
 			t.Errorf("the %s probe asks %s of %s", what, p.HTTPGet.Path, p.HTTPGet.Port)
 		}
 	}
@@ -217,7 +220,8 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	admin := find(t, objects, "Service", "a2ad-admin")
-	if p := find(t, objects, "ServiceMonitor", "a2ad").Spec.Endpoints[0]; p.Port != admin.Spec.Ports[0].Name || p.Path != "/metrics" {
+	if p := find(t, objects, "ServiceMonitor", "a2ad").Spec.Endpoints[0]; p.Port != admin.Spec.Ports[0].Name ||
+		p.Path != "/metrics" {
 		t.Errorf("the ServiceMonitor asks %v", p)
 	}
 	network := readRepo(t, kubernetes, "base", "network.yaml")
@@ -233,14 +237,16 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 	t.Helper()
 	where := m.Kind + " " + m.Metadata.Name
 	pod := m.Spec.Template.Spec
-	if s := pod.SecurityContext; !s.NonRoot || s.User != 65532 || s.Seccomp.Type != "RuntimeDefault" || pod.Token == nil || *pod.Token {
+	if s := pod.SecurityContext; !s.NonRoot || s.User != 65532 || s.Seccomp.Type != "RuntimeDefault" ||
+		pod.Token == nil || *pod.Token {
 		t.Errorf("%s: securityContext %+v", where, s)
 	}
 	if len(pod.Containers) != 1 {
 		t.Fatalf("%s has %d containers", where, len(pod.Containers))
 	}
 	c := pod.Containers[0]
-	if s := c.Security; !s.ReadOnly || s.Escalation == nil || *s.Escalation || !slices.Equal(s.Caps.Drop, []string{"ALL"}) {
+	if s := c.Security; !s.ReadOnly || s.Escalation == nil || *s.Escalation ||
+		!slices.Equal(s.Caps.Drop, []string{"ALL"}) {
 		t.Errorf("%s: securityContext of the container %+v", where, s)
 	}
 	if c.Resources.Requests["cpu"] == "" || c.Resources.Requests["memory"] == "" || c.Resources.Limits["memory"] == "" {
@@ -265,7 +271,8 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 	kept := map[string]volume{}
 	for _, v := range pod.Volumes {
 		kept[v.Name] = v
-		if secret := v.Secret.SecretName; secret != "" && !strings.Contains(operations, "create secret generic "+secret+" ") {
+		if secret := v.Secret.SecretName; secret != "" &&
+			!strings.Contains(operations, "create secret generic "+secret+" ") {
 			t.Errorf("%s: docs/how-to/runbook.md does not say how to make the Secret %s", where, secret)
 		}
 		if name := v.ConfigMap.Name; name != "" && maps[name] == nil {
@@ -284,7 +291,8 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 			}
 			rest, below := strings.CutPrefix(path, mount.MountPath)
 			found = found || below && (rest == "" || v.Secret.SecretName != "" &&
-				regexp.MustCompile(`create secret generic `+v.Secret.SecretName+` [^\n]*(\\\n[^\n]*)*--from-[a-z]+=`+rest[1:]+`=`).MatchString(operations))
+				regexp.MustCompile(`create secret generic `+v.Secret.SecretName+` [^\n]*(\\\n[^\n]*)*--from-[a-z]+=`+
+					rest[1:]+`=`).MatchString(operations))
 		}
 		if !found {
 			t.Errorf("%s: %s is %s, and nothing puts it there", where, name, path)

@@ -42,8 +42,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// shell is a sh that runs the blocks of one document in a directory of its own, in which
-// there are bin/a2ad and examples as in the repository.
+// shell is a sh that runs the blocks of one document in a directory of its own, in which there are bin/a2ad and
+// examples as in the repository.
 type shell struct {
 	dir     string
 	replace []string // old, new, …: what the documents name and what stands for it here
@@ -53,8 +53,8 @@ type shell struct {
 	blocks  int
 }
 
-// newShell starts a shell. Without ownDatabase a2ad finds a database in its environment.
-// A document that makes its role and database itself has a PostgreSQL of its own, since roles belong to a whole server.
+// newShell starts a shell. Without ownDatabase a2ad finds a database in its environment. A document that makes its
+// role and database itself has a PostgreSQL of its own, since roles belong to a whole server.
 func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	t.Helper()
 	binary, err := build()
@@ -150,7 +150,8 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 		}
 	}
 	s.cmd.Env = append(s.cmd.Env, "PATH="+s.path(t), "PSQLRC="+s.psqlrc(t))
-	s.cmd.Env = append(s.cmd.Env, "A2AD_LISTEN="+api, "A2AD_ADMIN_LISTEN="+admin, "A2AD_URL=http://"+api, "NO_PROXY=*", "LC_ALL=C.UTF-8")
+	s.cmd.Env = append(s.cmd.Env, "A2AD_LISTEN="+api, "A2AD_ADMIN_LISTEN="+admin, "A2AD_URL=http://"+api, "NO_PROXY=*",
+		"LC_ALL=C.UTF-8")
 	if !ownDatabase {
 		s.cmd.Env = append(s.cmd.Env, "A2AD_DATABASE_URL="+storetest.New(t).URL)
 	}
@@ -184,7 +185,8 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	})
 	t.Cleanup(func() {
 		in.Close()
-		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // its group, with the servers that a block that failed has left
+		// its group, with the servers that a block that failed has left
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 		_ = s.cmd.Wait()
 		for range s.lines { // until nobody can write any more
 		}

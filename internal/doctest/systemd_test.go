@@ -39,7 +39,8 @@ func TestSystemd(t *testing.T) {
 		if strings.HasSuffix(name, "_FILE") != isFile {
 			t.Errorf("%s is %s", name, value)
 		}
-		if isFile && !strings.Contains(strings.Join(keys["LoadCredential"], "\n"), credential+":/etc/a2ad/"+credential) {
+		if isFile && !strings.Contains(strings.Join(keys["LoadCredential"], "\n"),
+			credential+":/etc/a2ad/"+credential) {
 			t.Errorf("%s: no credential %s is loaded", name, credential)
 		}
 	}
@@ -56,8 +57,11 @@ func TestSystemd(t *testing.T) {
 		t.Errorf("KillMode %q, DynamicUser %q", keys["KillMode"], keys["DynamicUser"])
 	}
 	// Ten starts in a minute without a database are no reason to give up; exit code 2 is.
-	if !slices.Equal(keys["StartLimitIntervalSec"], []string{"0"}) || !slices.Equal(keys["Restart"], []string{"always"}) || !slices.Equal(keys["RestartPreventExitStatus"], []string{"2"}) {
-		t.Errorf("StartLimitIntervalSec %q, Restart %q, RestartPreventExitStatus %q", keys["StartLimitIntervalSec"], keys["Restart"], keys["RestartPreventExitStatus"])
+	if !slices.Equal(keys["StartLimitIntervalSec"], []string{"0"}) ||
+		!slices.Equal(keys["Restart"], []string{"always"}) ||
+		!slices.Equal(keys["RestartPreventExitStatus"], []string{"2"}) {
+		t.Errorf("StartLimitIntervalSec %q, Restart %q, RestartPreventExitStatus %q", keys["StartLimitIntervalSec"],
+			keys["Restart"], keys["RestartPreventExitStatus"])
 	}
 	if program, err := exec.LookPath("systemd-analyze"); err == nil {
 		out, err := exec.Command(program, "verify", "--man=no", filepath.Join(root, path)).CombinedOutput()
@@ -70,9 +74,9 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// TestSystemdStepByStep: whoever pastes the sections on logins and on systemd, with passwords in place of "…", has a server that answers, and what is
-// pasted later, for its operator and for an upgrade, finds it. The machine is a directory, and systemd is us: the unit's command with its environment,
-// as somebody who may do nothing.
+// TestSystemdStepByStep: whoever pastes the sections on logins and on systemd, with passwords in place of "…", has a
+// server that answers, and what is pasted later, for its operator and for an upgrade, finds it. The machine is a
+// directory, and systemd is us: the unit's command with its environment, as somebody who may do nothing.
 func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
 	var commands []string
@@ -101,7 +105,8 @@ func TestSystemdStepByStep(t *testing.T) {
 	}
 
 	var sees bool
-	if err := scan(ctx, srv.URL("postgres"), &sees, "SELECT pg_has_role('a2ad_server', 'pg_read_all_stats', 'USAGE')"); err != nil || !sees {
+	if err := scan(ctx, srv.URL("postgres"), &sees,
+		"SELECT pg_has_role('a2ad_server', 'pg_read_all_stats', 'USAGE')"); err != nil || !sees {
 		t.Errorf("the server's login does not see old transactions of others: %v", err)
 	}
 	machine, err := os.MkdirTemp("", "a2ad-machine-")
@@ -115,7 +120,8 @@ func TestSystemdStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		os.Chmod(machine, 0o755), os.MkdirAll(filepath.Join(machine, "usr", "local", "bin"), 0o755), os.MkdirAll(filepath.Join(machine, "etc", "systemd", "system"), 0o755),
+		os.Chmod(machine, 0o755), os.MkdirAll(filepath.Join(machine, "usr", "local", "bin"), 0o755),
+		os.MkdirAll(filepath.Join(machine, "etc", "systemd", "system"), 0o755),
 		os.MkdirAll(filepath.Join(clone, "bin"), 0o755), os.Symlink(binary, filepath.Join(clone, "bin", "a2ad")),
 	} {
 		if err != nil {
@@ -131,13 +137,15 @@ func TestSystemdStepByStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	here := strings.NewReplacer("/usr/local/bin/", machine+"/usr/local/bin/", "/etc/", machine+"/etc/", ":…@db:5432/", ":secret@"+host+":"+port+"/")
+	here := strings.NewReplacer("/usr/local/bin/", machine+"/usr/local/bin/", "/etc/", machine+"/etc/", ":…@db:5432/",
+		":secret@"+host+":"+port+"/")
 	api, admin := freePort(t), freePort(t)
 	paste := func(text string, env ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(ctx, "sh", "-euc", "umask 022\n"+here.Replace(text))
 		cmd.Dir = clone
-		cmd.Env = append([]string{"PATH=" + machine + "/usr/local/bin:" + os.Getenv("PATH"), "A2AD_URL=http://" + api, "A2AD_ADMIN_LISTEN=" + admin}, env...)
+		cmd.Env = append([]string{"PATH=" + machine + "/usr/local/bin:" + os.Getenv("PATH"), "A2AD_URL=http://" + api,
+			"A2AD_ADMIN_LISTEN=" + admin}, env...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", text, err, out)
@@ -161,17 +169,20 @@ func TestSystemdStepByStep(t *testing.T) {
 	}
 
 	settings, upgrade := commands[2], commands[3]
-	if err := os.WriteFile(filepath.Join(machine, "etc", "a2ad", "a2ad.env"), []byte("A2AD_LISTEN="+api+"\nA2AD_ADMIN_LISTEN="+admin+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(machine, "etc", "a2ad", "a2ad.env"),
+		[]byte("A2AD_LISTEN="+api+"\nA2AD_ADMIN_LISTEN="+admin+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := []string{"A2AD_ADMIN_LISTEN=127.0.0.1:1", "A2AD_URL=http://127.0.0.1:1", "A2AD_API_KEY=" + key[0]}
 	if out := paste(settings+ask, elsewhere...); !strings.Contains(out, "hello\n") {
 		t.Errorf("with the settings of the service the agent says %s", out)
 	}
-	if out := paste(settings+"a2ad doctor", elsewhere...); !strings.Contains(out, "\n0 faults, 0 warnings\n") || strings.Contains(out, "cannot be seen") {
+	if out := paste(settings+"a2ad doctor", elsewhere...); !strings.Contains(out, "\n0 faults, 0 warnings\n") ||
+		strings.Contains(out, "cannot be seen") {
 		t.Errorf("the doctor has not what the service has: %s", out)
 	}
-	if err := os.WriteFile(filepath.Join(machine, "usr", "local", "bin", "systemctl"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(machine, "usr", "local", "bin", "systemctl"),
+		[]byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if out := paste(settings + upgrade); !strings.HasSuffix(out, "restart a2ad\nready\n") {

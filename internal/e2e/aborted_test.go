@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestWhoLeavesLeavesNothing has a thousand clients leave while they wait, a thousand leave
-// their streams, and a thousand webhooks go to a receiver that never answers.
+// TestWhoLeavesLeavesNothing has a thousand clients leave while they wait, a thousand leave their streams, and a
+// thousand webhooks go to a receiver that never answers.
 func TestWhoLeavesLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const many, pool = 1000, 8
@@ -32,8 +32,10 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 	}))
 	defer sink.Close()
 	defer close(leftSink)
-	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_BLOCKING_MAX_WAIT=2m", "A2AD_POOL_TIMEOUT=20s", "A2AD_PUSH_ALLOW_HTTP=on",
-		"A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s", "A2AD_PUSH_RETRY=0", "A2AD_PUSH_THROTTLE_WAIT=0s", "A2AD_PUSH_PER_DESTINATION=256", "A2AD_PUSH_BREAKER=100000,1s,1s")
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_BLOCKING_MAX_WAIT=2m",
+		"A2AD_POOL_TIMEOUT=20s", "A2AD_PUSH_ALLOW_HTTP=on",
+		"A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s", "A2AD_PUSH_RETRY=0", "A2AD_PUSH_THROTTLE_WAIT=0s",
+		"A2AD_PUSH_PER_DESTINATION=256", "A2AD_PUSH_BREAKER=100000,1s,1s")
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	for range 50 {
 		c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`))
@@ -52,7 +54,8 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 		var left sync.WaitGroup
 		for range many {
 			left.Go(func() {
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/agents/script", strings.NewReader(round.body))
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/agents/script",
+					strings.NewReader(round.body))
 				if err != nil {
 					t.Error(err)
 					return
@@ -70,7 +73,8 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 			})
 		}
 		if round.what == "sends" {
-			until(t, "all sends are taken", func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == many+1 })
+			until(t, "all sends are taken",
+				func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == many+1 })
 		} else {
 			until(t, "all streams are open", func() bool { return c.footprint(a).files >= before.files+many })
 		}
@@ -87,7 +91,8 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 	until(t, "the replica is as it was before", func() bool {
 		now := c.footprint(a)
 		t.Logf("before %+v, now %+v", before, now)
-		return now.goroutines <= before.goroutines*21/20+10 && now.files <= before.files*21/20+5 && now.connections <= pool+besidePool
+		return now.goroutines <= before.goroutines*21/20+10 && now.files <= before.files*21/20+5 &&
+			now.connections <= pool+besidePool
 	})
 }
 
@@ -99,14 +104,18 @@ func TestWhatAgentsWriteIsData(t *testing.T) {
 	bait := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
 	defer bait.Close()
 	parts := fmt.Sprintf(`[{"text":"<script>alert(1)</script>\u2028\r\n\r\nevent: x\ndata: y"},{"url":"file:///etc/passwd","filename":"../../etc/passwd","mediaType":"text/html\r\nSet-Cookie: a=b"},{"url":"%s/x"},{"raw":"//4AAQ==","mediaType":"application/octet-stream"},{"data":{"$ref":"%s/y","__proto__":{"a":1}}}]`, bait.URL, bait.URL)
-	event := `{"artifactUpdate":{"artifact":{"artifactId":"a\r\nX: y","name":"<b>","parts":` + parts + `},"lastChunk":true}}`
+	event := `{"artifactUpdate":{"artifact":{"artifactId":"a\r\nX: y","name":"<b>","parts":` + parts +
+		`},"lastChunk":true}}`
 	events := filepath.Join(c.agents, "events.txt")
-	c.agent("harm", "name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: {exec: {command: [/bin/cat, "+events+"], output: events}}\n")
-	if err := os.WriteFile(events, []byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
+	c.agent("harm",
+		"name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: {exec: {command: [/bin/cat, "+events+"], output: events}}\n")
+	if err := os.WriteFile(events,
+		[]byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a := c.start("a")
-	got := c.post(a, "/agents/harm", request("SendMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
+	got := c.post(a, "/agents/harm", request("SendMessage",
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
 	var task struct {
 		Task struct {
 			ID        string
@@ -129,10 +138,12 @@ func TestWhatAgentsWriteIsData(t *testing.T) {
 	if fmt.Sprint(have) != fmt.Sprint(want) || task.Task.Artifacts[0].ArtifactID != "a\r\nX: y" {
 		t.Errorf("it is read as\n%v %q\nwant\n%v", have, task.Task.Artifacts[0].ArtifactID, want)
 	}
-	if got.header.Get("Set-Cookie") != "" || got.header.Get("X") != "" || got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+	if got.header.Get("Set-Cookie") != "" || got.header.Get("X") != "" ||
+		got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers: %v", got.header)
 	}
-	stream := c.post(a, "/agents/harm", request("SendStreamingMessage", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
+	stream := c.post(a, "/agents/harm", request("SendStreamingMessage",
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`), "A2A-Version", "1.0")
 	for line := range strings.Lines(string(stream.body)) {
 		name, _, _ := strings.Cut(line, ":")
 		if name != "id" && name != "data" && name != "retry" && name != "" && line != "\n" {

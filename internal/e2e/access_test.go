@@ -28,8 +28,8 @@ func (c *cluster) must(args ...string) {
 	}
 }
 
-// TestRevokedKeyIsRefusedByEveryReplicaAtOnce: all of them remember the key, and forget it long
-// before they would have by themselves.
+// TestRevokedKeyIsRefusedByEveryReplicaAtOnce: all of them remember the key, and forget it long before they would
+// have by themselves.
 func TestRevokedKeyIsRefusedByEveryReplicaAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -62,7 +62,8 @@ func TestTenantSharesWhereThatIsSet(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_SHARING=tenant")
-	ann, bob, eve := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "bob", "tasks:read,tasks:write"), c.apiKey("other", "bob", "tasks:read,tasks:write")
+	ann, bob, eve := c.apiKey("acme", "ann", "tasks:read,tasks:write"),
+		c.apiKey("acme", "bob", "tasks:read,tasks:write"), c.apiKey("other", "bob", "tasks:read,tasks:write")
 	cl := c.client(a, "script")
 	cl.APIKey = ann
 	task := send(t, cl, play(`{"op":"input"}`)).TaskID
@@ -76,7 +77,9 @@ func TestTenantSharesWhereThatIsSet(t *testing.T) {
 		t.Errorf("another owner of the tenant: %s, %v", got.State, err)
 	}
 	id, _, _ := auth.ParseKey(bob)
-	if actor := one[string](c, `SELECT actor || ' ' || owner FROM audit.action WHERE action = 'task.cancel' AND task_id::text = $1`, task); actor != "key "+id+" ann" {
+	if actor := one[string](c,
+		`SELECT actor || ' ' || owner FROM audit.action WHERE action = 'task.cancel' AND task_id::text = $1`,
+		task); actor != "key "+id+" ann" {
 		t.Errorf("canceled by %q", actor)
 	}
 	c.key = ann
@@ -101,13 +104,15 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}) //nolint:errcheck // the test will see
 		read <- struct{}{}
 	})
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		(&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := func(org, sub, scope string) string {
 		text, err := jwt.Signed(signer).Claims(map[string]any{
-			"iss": idp.URL, "aud": "a2ad-test", "org": org, "sub": sub, "scope": scope, "exp": time.Now().Add(time.Hour).Unix(),
+			"iss": idp.URL, "aud": "a2ad-test", "org": org, "sub": sub, "scope": scope,
+			"exp": time.Now().Add(time.Hour).Unix(),
 		}).Serialize()
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +120,8 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 		return text
 	}
 	c := newCluster(t)
-	a := c.start("a", "A2AD_AUTH=required", "A2AD_OIDC_ISSUER="+idp.URL, "A2AD_OIDC_AUDIENCE=a2ad-test", "A2AD_OIDC_TENANT_CLAIM=org")
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_OIDC_ISSUER="+idp.URL, "A2AD_OIDC_AUDIENCE=a2ad-test",
+		"A2AD_OIDC_TENANT_CLAIM=org")
 	<-read
 	idp.Close()
 	cl := c.client(a, "script")
@@ -132,7 +138,8 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 		"no scope":       {token("acme", "ann", ""), 403, 0},
 		"no tenant":      {token("", "ann", "tasks:read"), 401, 0},
 	} {
-		got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+task+`"}`), "Authorization", "Bearer "+tc.token)
+		got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+task+`"}`), "Authorization",
+			"Bearer "+tc.token)
 		if got.status != tc.status || tc.code != 0 && got.code != tc.code {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
@@ -164,7 +171,9 @@ func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := jwt.Signed(signer).Claims(map[string]any{"iss": idp.URL, "aud": "a2ad-test", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
+	token,
+		err := jwt.Signed(signer).Claims(map[string]any{"iss": idp.URL, "aud": "a2ad-test", "sub": "ann",
+		"exp": time.Now().Add(time.Hour).Unix()}).Serialize()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +182,8 @@ func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
 		"/v1/tasks":        c.do(a, http.MethodGet, "/v1/tasks", nil, "Authorization", "Bearer "+token),
 		"/worker/v1/claim": c.post(a, "/worker/v1/claim", `{}`, "Authorization", "Bearer "+token),
 	} {
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" || strings.Contains(string(got.body), "dial") {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" ||
+			got.header.Get("WWW-Authenticate") != "" || strings.Contains(string(got.body), "dial") {
 			t.Errorf("%s: %d %v %s", path, got.status, got.header, got.body)
 		}
 		a.awaitLog("request", func(l logLine) bool {
@@ -181,13 +191,14 @@ func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
 		})
 	}
 	// Nobody else is held up.
-	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key", c.apiKey("acme", "ann", "tasks:read")); got.status != http.StatusOK {
+	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key",
+		c.apiKey("acme", "ann", "tasks:read")); got.status != http.StatusOK {
 		t.Errorf("a key meanwhile: %d %s", got.status, got.body)
 	}
 }
 
-// TestFailedSignInsAreRecordedTogether: one row for each address and reason, with a count, at the
-// end of the server too.
+// TestFailedSignInsAreRecordedTogether: one row for each address and reason, with a count, at the end of the server
+// too.
 func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -197,8 +208,12 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, try := range []struct{ path, key, bearer, reason string }{
-		{"/agents/echo", unknown.Reveal(), "", "unknown key"}, {"/worker/v1/claim", unknown.Reveal(), "", "unknown key"}, {"/worker/v1/runs/x/1/heartbeat", "nonsense", "", "malformed key"},
-		{"/tasks", "", "Bearer nonsense", "credential of no kind that is taken"}, {"/agents/echo", "", "", "no credential"}, // which is no try to sign in
+		{"/agents/echo", unknown.Reveal(), "", "unknown key"},
+		{"/worker/v1/claim", unknown.Reveal(), "", "unknown key"},
+		{"/worker/v1/runs/x/1/heartbeat", "nonsense", "", "malformed key"},
+		// which is no try to sign in
+		{"/tasks", "", "Bearer nonsense", "credential of no kind that is taken"},
+		{"/agents/echo", "", "", "no credential"},
 	} {
 		got := c.post(a, try.path, request("tasks/list", `{}`), "X-API-Key", try.key, "Authorization", try.bearer)
 		if try.path == "/tasks" {
@@ -212,7 +227,8 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 		}
 		a.awaitLog("request", func(l logLine) bool {
 			why, _ := l["refused"].(map[string]any)
-			return l.str("path") == try.path && l.num("status") == http.StatusUnauthorized && why["reason"] == try.reason
+			return l.str("path") == try.path && l.num("status") == http.StatusUnauthorized &&
+				why["reason"] == try.reason
 		})
 	}
 	a.stop()
@@ -229,11 +245,13 @@ func TestBadKeysAreNotUsed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required")
-	good, guessed, revoked, other := c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read")
+	good, guessed, revoked, other := c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read"),
+		c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "ann", "tasks:read")
 	expired := c.apiKey("acme", "ann", "tasks:read")
 	id := func(key string) string { return strings.Split(key, "_")[2] }
 	c.must("apikey", "revoke", id(revoked))
-	if _, err := c.db.Exec(bounded(t), `UPDATE a2a.api_keys SET expires_at = clock_timestamp() WHERE id = $1`, id(expired)); err != nil {
+	if _, err := c.db.Exec(bounded(t), `UPDATE a2a.api_keys SET expires_at = clock_timestamp() WHERE id = $1`,
+		id(expired)); err != nil {
 		t.Fatal(err)
 	}
 	text := "a2ad_live_" + id(guessed) + "_" + strings.Split(other, "_")[3]
@@ -251,16 +269,18 @@ func TestBadKeysAreNotUsed(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	a.stop()
-	if used := one[string](c, `SELECT string_agg(id, ' ') FROM audit.api_key WHERE last_used_at IS NOT NULL`); used != id(good) {
+	if used := one[string](c,
+		`SELECT string_agg(id, ' ') FROM audit.api_key WHERE last_used_at IS NOT NULL`); used != id(good) {
 		t.Errorf("the keys %s were used, want %s", used, id(good))
 	}
-	if n := one[int](c, `SELECT count(DISTINCT detail::json ->> 'reason') FROM audit.action WHERE action = 'signin.failed'`); n != 3 {
+	if n := one[int](c,
+		`SELECT count(DISTINCT detail::json ->> 'reason') FROM audit.action WHERE action = 'signin.failed'`); n != 3 {
 		t.Errorf("%d reasons are recorded, want 3", n)
 	}
 }
 
-// TestBadCredentialsCountAtEveryDoor: after too many bad credentials at any endpoint, every endpoint answers further bad
-// ones from that address with 429. A good credential is accepted all the same, even if it was never used before.
+// TestBadCredentialsCountAtEveryDoor: after too many bad credentials at any endpoint, every endpoint answers further
+// bad ones from that address with 429. A good credential is accepted all the same, even if it was never used before.
 func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -327,7 +347,8 @@ func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.must("apikey", "revoke", id)
-	until(t, "a key that is good no more counts as a bad one", func() bool { return throttled(at("/worker/v1/claim", works)) })
+	until(t, "a key that is good no more counts as a bad one",
+		func() bool { return throttled(at("/worker/v1/claim", works)) })
 }
 
 // TestEveryDoorIsShut to who is not signed in, to who signs in badly and to who may do something else, but for what
@@ -336,7 +357,8 @@ func TestEveryDoorIsShut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=off")
-	worker, revoked := c.apiKey("acme", "ann", "worker"), c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write,worker")
+	worker, revoked := c.apiKey("acme", "ann", "worker"),
+		c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write,worker")
 	id, _, err := auth.ParseKey(revoked)
 	if err != nil {
 		t.Fatal(err)
@@ -348,28 +370,34 @@ func TestEveryDoorIsShut(t *testing.T) {
 	}
 	const task = "01a1f887-7fbd-72d5-a178-36d674819994"
 	rest := []string{
-		"POST /message:send", "POST /message:stream", "GET /tasks", "GET /tasks/" + task, "POST /tasks/" + task + ":cancel", "GET /tasks/" + task + ":subscribe", "POST /tasks/" + task + ":subscribe",
-		"POST /tasks/" + task + "/pushNotificationConfigs", "GET /tasks/" + task + "/pushNotificationConfigs", "GET /tasks/" + task + "/pushNotificationConfigs/x", "DELETE /tasks/" + task + "/pushNotificationConfigs/x",
+		"POST /message:send", "POST /message:stream", "GET /tasks", "GET /tasks/" + task,
+		"POST /tasks/" + task + ":cancel", "GET /tasks/" + task + ":subscribe", "POST /tasks/" + task + ":subscribe",
+		"POST /tasks/" + task + "/pushNotificationConfigs", "GET /tasks/" + task + "/pushNotificationConfigs",
+		"GET /tasks/" + task + "/pushNotificationConfigs/x", "DELETE /tasks/" + task + "/pushNotificationConfigs/x",
 	}
 	doors := []string{"POST /", "POST /agents/echo", "POST /agents/echo/"}
 	for _, prefix := range []string{"", "/v1", "/echo", "/agents/echo", "/agents/echo/v1"} {
 		for _, door := range rest {
 			doors = append(doors, strings.Replace(door, " ", " "+prefix, 1))
 		}
-		doors = append(doors, "GET "+prefix+map[bool]string{true: "/card", false: "/extendedAgentCard"}[strings.HasSuffix(prefix, "/v1")])
+		doors = append(doors, "GET "+prefix+map[bool]string{true: "/card",
+			false: "/extendedAgentCard"}[strings.HasSuffix(prefix, "/v1")])
 	}
-	workers := []string{"POST /worker/v1/claim", "POST /worker/v1/runs/" + task + "/1/events", "POST /worker/v1/runs/" + task + "/1/heartbeat", "POST /worker/v1/runs/" + task + "/1/finish"}
+	workers := []string{"POST /worker/v1/claim", "POST /worker/v1/runs/" + task + "/1/events",
+		"POST /worker/v1/runs/" + task + "/1/heartbeat", "POST /worker/v1/runs/" + task + "/1/finish"}
 	knock := func(door string, header ...string) httpAnswer {
 		method, path, _ := strings.Cut(door, " ")
 		if !strings.Contains(path, "/v1/") {
 			header = append(header[:len(header):len(header)], "A2A-Version", "1.0")
 		}
-		return c.do(a, method, path, strings.NewReader(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"url":"https://h"}`), header...)
+		return c.do(a, method, path,
+			strings.NewReader(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"url":"https://h"}`), header...)
 	}
 	before := c.rows()
 	for _, door := range append(doors, workers...) {
 		texts := map[string]bool{}
-		for _, header := range [][]string{nil, {"X-API-Key", "nonsense"}, {"X-API-Key", revoked}, {"X-API-Key", unknown.Reveal()}, {"Authorization", "Bearer " + revoked}, {"Authorization", "Basic eDp5"}} {
+		for _, header := range [][]string{nil, {"X-API-Key", "nonsense"}, {"X-API-Key", revoked},
+			{"X-API-Key", unknown.Reveal()}, {"Authorization", "Bearer " + revoked}, {"Authorization", "Basic eDp5"}} {
 			got := knock(door, header...)
 			if got.status != http.StatusUnauthorized || len(got.header.Values("WWW-Authenticate")) != 2 {
 				t.Errorf("%s with %.20q: %d %v %s", door, header, got.status, got.header, got.body)
@@ -388,7 +416,8 @@ func TestEveryDoorIsShut(t *testing.T) {
 	}
 	reader := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")
 	for _, door := range workers {
-		if got := knock(door, "X-API-Key", reader); got.status != http.StatusForbidden || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="worker"`) {
+		if got := knock(door, "X-API-Key", reader); got.status != http.StatusForbidden ||
+			!strings.Contains(got.header.Get("WWW-Authenticate"), `scope="worker"`) {
 			t.Errorf("%s by who is no worker: %d %s", door, got.status, got.body)
 		}
 	}
@@ -396,28 +425,32 @@ func TestEveryDoorIsShut(t *testing.T) {
 		t.Errorf("left %d rows", after-before)
 	}
 	for _, door := range []string{
-		"GET /.well-known/agent-card.json", "GET /.well-known/agent.json", "GET /agents/echo/.well-known/agent-card.json", "GET /.well-known/jwks.json", "GET /worker/v1/openapi.json",
+		"GET /.well-known/agent-card.json", "GET /.well-known/agent.json",
+		"GET /agents/echo/.well-known/agent-card.json", "GET /.well-known/jwks.json", "GET /worker/v1/openapi.json",
 	} {
 		if got := knock(door); got.status != http.StatusOK {
 			t.Errorf("%s: %d %s", door, got.status, got.body)
 		}
 	}
-	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/livez", "/readyz", "/worker/v1/", "/worker/", "/admin", "/agents", "/agents/", "/v1", "/.well-known/"} {
-		if got := knock("GET "+path, "X-API-Key", reader); got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed {
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/livez", "/readyz", "/worker/v1/",
+		"/worker/", "/admin", "/agents", "/agents/", "/v1", "/.well-known/"} {
+		if got := knock("GET "+path, "X-API-Key", reader); got.status != http.StatusNotFound &&
+			got.status != http.StatusMethodNotAllowed {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
 }
 
-// TestAuthRequiredGrantsNothing: a task that waits for credentials goes on by a message that is signed
-// in and permitted by itself, and by no other; the agent gets none of the request's credentials.
+// TestAuthRequiredGrantsNothing: a task that waits for credentials goes on by a message that is signed in and
+// permitted by itself, and by no other; the agent gets none of the request's credentials.
 func TestAuthRequiredGrantsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], output: text}}\n"
 	c.agent("dump", dump)
 	a := c.start("a", "A2AD_AUTH=required")
-	ann, reader, bob := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "ann", "tasks:read"), c.apiKey("acme", "bob", "tasks:read,tasks:write")
+	ann, reader, bob := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "ann", "tasks:read"),
+		c.apiKey("acme", "bob", "tasks:read,tasks:write")
 	c.key = ann
 	cl := c.client(a, "script")
 	cl.APIKey = ann
@@ -441,7 +474,8 @@ func TestAuthRequiredGrantsNothing(t *testing.T) {
 	}
 	other := c.client(a, "dump")
 	other.APIKey = ann
-	if got := send(t, other, say("hello")); len(got.Artifacts) != 1 || strings.Contains(string(got.Raw), ann) || strings.Contains(string(got.Raw), c.url) {
+	if got := send(t, other, say("hello")); len(got.Artifacts) != 1 || strings.Contains(string(got.Raw), ann) ||
+		strings.Contains(string(got.Raw), c.url) {
 		t.Errorf("the agent is given %s", got.Raw)
 	}
 }

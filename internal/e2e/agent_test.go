@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// The agents outside the process are this test binary, started as a command or as a web server.
-// A message "N MS" has them report N chunks of artifact a, MS milliseconds apart, each with a
-// checkpoint; "flood" has them report for ever. Whatever they do stands in their book.
+// The agents outside the process are this test binary, started as a command or as a web server. A message "N MS" has
+// them report N chunks of artifact a, MS milliseconds apart, each with a checkpoint; "flood" has them report for
+// ever. Whatever they do stands in their book.
 const (
 	agentMode = "A2AD_TEST_AGENT" // exec or http
 	agentBook = "A2AD_TEST_BOOK"
@@ -105,7 +105,8 @@ func enter(d deed) {
 }
 
 func (run *agentRun) perform(w io.Writer, flush func() error) error {
-	enter(deed{What: "run", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, From: run.Checkpoint.N, PID: os.Getpid()})
+	enter(deed{What: "run", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, From: run.Checkpoint.N,
+		PID: os.Getpid()})
 	if run.Messages[0].Parts[0].Text == "flood" {
 		return flood(w)
 	}
@@ -122,7 +123,9 @@ func (run *agentRun) perform(w io.Writer, flush func() error) error {
 	defer tick.Stop()
 	for k := run.Checkpoint.N; k < n; k++ {
 		fmt.Fprintf(w, "{\"checkpoint\":{\"n\":%d}}\n", k+1)
-		fmt.Fprintf(w, `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n", chunkText("a", k), k > 0, k == n-1)
+		fmt.Fprintf(w,
+			`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n",
+			chunkText("a", k), k > 0, k == n-1)
 		if err := flush(); err != nil {
 			return err
 		}
@@ -133,7 +136,8 @@ func (run *agentRun) perform(w io.Writer, flush func() error) error {
 }
 
 func flood(w io.Writer) error {
-	line := []byte(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 1000) + `"}]},"append":true}}` + "\n")
+	line := []byte(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 1000) +
+		`"}]},"append":true}}` + "\n")
 	for {
 		if _, err := w.Write(line); err != nil {
 			return err
@@ -224,8 +228,8 @@ func (f *far) deeds(what, task string) (list []deed) {
 	return list
 }
 
-// checkRuns holds the executions of a task against the record of attempts: each is explained by
-// one, and each began where the record of its predecessors ended.
+// checkRuns holds the executions of a task against the record of attempts: each is explained by one, and each began
+// where the record of its predecessors ended.
 func (c *cluster) checkRuns(f *far, task string) []deed {
 	c.t.Helper()
 	epochs := column[int64](c, `SELECT token FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
@@ -239,7 +243,8 @@ func (c *cluster) checkRuns(f *far, task string) []deed {
 			}
 		}
 		if place < 0 || d.Attempt != place+1 {
-			c.t.Errorf("execution %d under claim %d says that it is attempt %d; the record has the claims %v", i+1, d.Epoch, d.Attempt, epochs)
+			c.t.Errorf("execution %d under claim %d says that it is attempt %d; the record has the claims %v", i+1,
+				d.Epoch, d.Attempt, epochs)
 		}
 		if d.From < from || i > 0 && d.Epoch <= runs[i-1].Epoch {
 			c.t.Errorf("execution %d begins at chunk %d under claim %d, after %+v", i+1, d.From, d.Epoch, runs[:i])

@@ -60,7 +60,8 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 	c.hooksSettled()
 	for _, call := range []struct{ method, params string }{
 		{"tasks/pushNotificationConfig/delete", `{"id":"` + task + `","pushNotificationConfigId":"default"}`},
-		{"tasks/pushNotificationConfig/set", `{"taskId":"` + task + `","pushNotificationConfig":{"url":"` + sink.URL + `/second"}}`},
+		{"tasks/pushNotificationConfig/set", `{"taskId":"` + task + `","pushNotificationConfig":{"url":"` + sink.URL +
+			`/second"}}`},
 	} {
 		if got := c.rpc(a, "script", call.method, call.params); got.code != 0 {
 			t.Fatalf("%s: %s", call.method, got.body)
@@ -76,7 +77,9 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 	delivered := map[string]float64{}
 	for _, row := range c.answers("What was delivered to whom?") {
 		delivered[strings.TrimPrefix(row["url"].(string), sink.URL)] += row["events"].(float64)
-		if want := map[string]float64{"/first": 1, "/second": 3}[strings.TrimPrefix(row["url"].(string), sink.URL)]; row["most_tries"] != want || row["state"] != "delivered" {
+		if want := map[string]float64{"/first": 1,
+			"/second": 3}[strings.TrimPrefix(row["url"].(string), sink.URL)]; row["most_tries"] != want ||
+			row["state"] != "delivered" {
 			t.Errorf("delivered: %v, want %v tries at most", row, want)
 		}
 	}
@@ -92,10 +95,12 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 	if diff := cmp.Diff(want, late); diff != "" {
 		t.Errorf("events that were waited for (-want +got):\n%s", diff)
 	}
-	if rows := c.answers("What does each agent cost?"); len(rows) != 1 || rows[0]["agent"] != "script" || rows[0]["tasks"] != 2.0 || rows[0]["attempts"] != 4.0 {
+	if rows := c.answers("What does each agent cost?"); len(rows) != 1 || rows[0]["agent"] != "script" ||
+		rows[0]["tasks"] != 2.0 || rows[0]["attempts"] != 4.0 {
 		t.Errorf("cost: %v, want 2 tasks and 4 attempts", rows)
 	}
-	if rows := c.answers("Which tasks needed more than one attempt, and why?"); len(rows) != 2 || rows[0]["task_id"] != fails || rows[0]["outcome"] != "retry" {
+	if rows := c.answers("Which tasks needed more than one attempt, and why?"); len(rows) != 2 ||
+		rows[0]["task_id"] != fails || rows[0]["outcome"] != "retry" {
 		t.Errorf("needed more than one attempt: %v, want %s", rows, fails)
 	}
 	for _, row := range c.answers("Which tasks took longest,") {

@@ -13,9 +13,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestRestoredBackupGoesOn dumps a database while clients, agents and webhooks are at work, restores it on another server and
-// serves it: what had been acknowledged before is there, what was running runs again, webhooks arrive, and a reader who had
-// seen more than the backup holds is told of the gap.
+// TestRestoredBackupGoesOn dumps a database while clients, agents and webhooks are at work, restores it on another
+// server and serves it: what had been acknowledged before is there, what was running runs again, webhooks arrive, and
+// a reader who had seen more than the backup holds is told of the gap.
 func TestRestoredBackupGoesOn(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_dump", "pg_dumpall", "pg_restore", "psql")
@@ -28,7 +28,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	g := newGate(t)
 	var waiting []string
 	for i := range 5 {
-		op := fmt.Sprintf(`{"op":"chunk","id":"a","n":%d},`, i+1) + g.op() + `,{"op":"chunk","id":"b","n":3},{"op":"complete","text":"done"}`
+		op := fmt.Sprintf(`{"op":"chunk","id":"a","n":%d},`, i+1) + g.op() +
+			`,{"op":"chunk","id":"b","n":3},{"op":"complete","text":"done"}`
 		waiting = append(waiting, c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, op))
 	}
 	for _, task := range waiting {
@@ -51,19 +52,23 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, create := range []string{`CREATE ROLE a2ad_backup LOGIN BYPASSRLS IN ROLE pg_read_all_data`, `CREATE ROLE a2ad_migrate LOGIN`} {
+	for _, create := range []string{`CREATE ROLE a2ad_backup LOGIN BYPASSRLS IN ROLE pg_read_all_data`,
+		`CREATE ROLE a2ad_migrate LOGIN`} {
 		if _, err := c.db.Exec(bounded(t), create); err != nil {
 			t.Fatal(err)
 		}
 	}
-	shell(t, commands[0], dir, nil, "ADMIN_URL="+from.URL("postgres"), "BACKUP_URL="+strings.Replace(c.url, name.ConnConfig.User+"@", "a2ad_backup@", 1))
+	shell(t, commands[0], dir, nil, "ADMIN_URL="+from.URL("postgres"),
+		"BACKUP_URL="+strings.Replace(c.url, name.ConnConfig.User+"@", "a2ad_backup@", 1))
 
 	g.open() // what runs goes on behind the backup
 	l.progress(5)
 	l.finish()
 	task := waiting[0]
 	c.awaitState(task, "COMPLETED")
-	seen := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: "1-" + one[string](c, `SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)}), nil)
+	seen := follow(t, c.client(a, "script").Resubscribe(bounded(t), task,
+		client.StreamOptions{LastEventID: "1-" + one[string](c,
+			`SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)}), nil)
 
 	to := storetest.NewServer(t, nil)
 	const db = "a2ad"
@@ -71,7 +76,8 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 
 	restored := clusterOn(t, &storetest.DB{URL: to.URL(db)})
 	for key, task := range acked {
-		if got := one[int](restored, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`, key, task); got != 1 {
+		if got := one[int](restored, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`,
+			key, task); got != 1 {
 			t.Errorf("%s was acknowledged before the backup as task %s and is there %d times", key, task, got)
 		}
 	}
@@ -91,15 +97,18 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	}
 	// A reader from before, who has seen events that the backup does not hold.
 	last := seen[len(seen)-1]
-	again := follow(t, (&client.Client{URL: r.base + "/agents/script", Retry: c.retry}).Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: last.ID}), nil)
+	again := follow(t, (&client.Client{URL: r.base + "/agents/script", Retry: c.retry}).Resubscribe(bounded(t), task,
+		client.StreamOptions{LastEventID: last.ID}), nil)
 	if len(again) == 0 || !again[0].Gap {
 		t.Errorf("a resume behind %s, which is not in the backup, is not told of the gap: %v", last.ID, again)
 	}
-	if got, err := restored.client(r, "script").Send(bounded(t), client.SendParams{Message: reply(asks, "yes")}); err != nil || got.State != a2a.StateCompleted {
+	if got, err := restored.client(r, "script").Send(bounded(t),
+		client.SendParams{Message: reply(asks, "yes")}); err != nil || got.State != a2a.StateCompleted {
 		t.Errorf("the answer to a question from before: %s, %v", got.Raw, err)
 	}
 	restored.hooksSettled()
-	if n := one[int](restored, `SELECT count(*) FROM audit.delivery WHERE task_id::text = ANY($1) AND state = 'delivered'`, waiting); n == 0 {
+	if n := one[int](restored,
+		`SELECT count(*) FROM audit.delivery WHERE task_id::text = ANY($1) AND state = 'delivered'`, waiting); n == 0 {
 		t.Error("no webhook of the restored tasks was delivered")
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// odd is free-form JSON that every careless step on the way changes: key order, numbers that no
-// float holds, escapes, empty things, text that looks like something else.
+// odd is free-form JSON that every careless step on the way changes: key order, numbers that no float holds, escapes,
+// empty things, text that looks like something else.
 const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400,"huge":1e400,"exp":1E+2,"minus":-0,"one":1.0,"frac":0.10,` +
 	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\","pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
 	`"final":"\"final\":true","html":"<script>&</script>","zalgo":"ą́̂","":"empty key","é":"key"}`
@@ -23,8 +23,7 @@ const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400
 // tame is odd without the numbers that a careless step stumbles over, and would pass on as they are.
 var tame = strings.NewReplacer(`"tiny":1e-400,"huge":1e400,`, "", `"long":1e131071,`, "").Replace(odd)
 
-// TestFreeFormValuesComeBackAsTheyWere sends such values in every place that takes them, and
-// reads them in every way.
+// TestFreeFormValuesComeBackAsTheyWere sends such values in every place that takes them, and reads them in every way.
 func TestFreeFormValuesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -37,27 +36,34 @@ func TestFreeFormValuesComeBackAsTheyWere(t *testing.T) {
 func (c *cluster) comesBack(a, b *replica, value string) {
 	c.t.Helper()
 	t := c.t
-	parts := `[{"kind":"text","text":"x","metadata":` + value + `},{"kind":"data","data":` + value + `,"metadata":` + value + `}]`
+	parts := `[{"kind":"text","text":"x","metadata":` + value + `},{"kind":"data","data":` + value + `,"metadata":` +
+		value + `}]`
 	message := func(id string) string {
-		return `{"kind":"message","messageId":"` + id + `","role":"user","contextId":"c é😀","parts":` + parts + `,"metadata":` + value + `}`
+		return `{"kind":"message","messageId":"` + id + `","role":"user","contextId":"c é😀","parts":` + parts +
+			`,"metadata":` + value + `}`
 	}
-	sent := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":"x","method":"message/send","params":{"message":`+message("m-1 é😀")+`,"configuration":{"blocking":true}}}`)
+	sent := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":"x","method":"message/send","params":{"message":`+
+		message("m-1 é😀")+`,"configuration":{"blocking":true}}}`)
 	var task struct{ ID, ContextID string }
 	if err := json.Unmarshal(sent.result, &task); err != nil || task.ContextID != "c é😀" {
 		t.Fatalf("%v: %s", err, sent.body)
 	}
-	streamed := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":`+message("m-2")+`}}`)
-	// In the history: the message's metadata, a part's, data, another part's; and in the artifact
-	// all but the first.
+	streamed := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":`+
+		message("m-2")+`}}`)
+	// In the history: the message's metadata, a part's, data, another part's; and in the artifact all but the first.
 	for what, got := range map[string]struct {
 		answer httpAnswer
 		times  int
 	}{
-		"send":        {sent, 7},
-		"get":         {c.post(b, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"`+task.ID+`"}}`), 7},
-		"list":        {c.post(b, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"includeArtifacts":true,"historyLength":10}}`), 14},
-		"resubscribe": {c.post(b, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+task.ID+`"}}`), 7},
-		"stream":      {streamed, 7}, // the Task has the history, the artifact comes by itself
+		"send": {sent, 7},
+		"get": {c.post(b, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"`+
+			task.ID+`"}}`), 7},
+		"list": {c.post(b, "/agents/echo",
+			`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"includeArtifacts":true,"historyLength":10}}`),
+			14},
+		"resubscribe": {c.post(b, "/agents/echo",
+			`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+task.ID+`"}}`), 7},
+		"stream": {streamed, 7}, // the Task has the history, the artifact comes by itself
 	} {
 		if n := bytes.Count(got.answer.body, []byte(value)); n != got.times {
 			t.Errorf("%s: the values are there %d times as they were, want %d: %s", what, n, got.times, got.answer.body)
@@ -73,7 +79,8 @@ func TestRequestIDsAreEchoed(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	for _, id := range []string{
-		"1", "1.0", "1e2", "-0", `"1"`, `""`, `"é\u00e9\ud83d\ude00😀"`, "9007199254740993", "12345678901234567890.000", "null", `"` + strings.Repeat("i", 254) + `"`,
+		"1", "1.0", "1e2", "-0", `"1"`, `""`, `"é\u00e9\ud83d\ude00😀"`, "9007199254740993", "12345678901234567890.000",
+		"null", `"` + strings.Repeat("i", 254) + `"`,
 	} {
 		for method, params := range map[string]string{
 			"tasks/get": `{"id":"nope"}`, "tasks/list": `{}`, "nope": `{}`, "message/send": `{}`,
@@ -106,7 +113,8 @@ var definitions = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) 
 		return nil, err
 	}
 	all := make(map[string]*jsonschema.Schema)
-	for kind, name := range map[string]string{"task": "Task", "status-update": "TaskStatusUpdateEvent", "artifact-update": "TaskArtifactUpdateEvent"} {
+	for kind, name := range map[string]string{"task": "Task", "status-update": "TaskStatusUpdateEvent",
+		"artifact-update": "TaskArtifactUpdateEvent"} {
 		if all[kind], err = compiler.Compile("a2a.json#/definitions/" + name); err != nil {
 			return nil, err
 		}
@@ -184,10 +192,12 @@ func TestIdleStreamsHoldNoConnection(t *testing.T) {
 	}
 	opened.Wait()
 	// Two replicas with a pool of 8 each.
-	if n := one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); n > 2*(8+besidePool) {
+	if n := one[int](c,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); n > 2*(8+besidePool) {
 		t.Errorf("%d connections with %d idle streams, want those of two replicas at most", n, streams)
 	}
-	busy := one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-a-%' AND state <> 'idle'`)
+	busy := one[int](c,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-a-%' AND state <> 'idle'`)
 	if busy > 1 { // the poll
 		t.Errorf("%d connections are busy with idle streams", busy)
 	}

@@ -17,7 +17,8 @@ import (
 func TestSignedCardsVerify(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	env := []string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_CARD_SIGNING=on", "A2AD_KEYS=" + seal.Generate("k"), "A2AD_PUBLIC_URL=https://agents.example"}
+	env := []string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_CARD_SIGNING=on", "A2AD_KEYS=" + seal.Generate("k"),
+		"A2AD_PUBLIC_URL=https://agents.example"}
 	a, b := c.start("a", env...), c.start("b", env...)
 	for _, path := range []string{"", "/agents/script"} {
 		card := c.do(a, http.MethodGet, path+"/.well-known/agent-card.json", nil, "A2A-Version", "1.0")
@@ -40,7 +41,8 @@ func TestSignedCardsVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 		payload := base64.RawURLEncoding.EncodeToString(bytes.TrimSpace(canonical.Bytes()))
-		jws, err := jose.ParseSignedCompact(sig.Signatures[0].Protected+"."+payload+"."+sig.Signatures[0].Signature, []jose.SignatureAlgorithm{jose.EdDSA})
+		jws, err := jose.ParseSignedCompact(sig.Signatures[0].Protected+"."+payload+"."+sig.Signatures[0].Signature,
+			[]jose.SignatureAlgorithm{jose.EdDSA})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,13 +54,15 @@ func TestSignedCardsVerify(t *testing.T) {
 		}
 		for _, r := range []*replica{a, b} {
 			var set jose.JSONWebKeySet
-			if got := c.do(r, http.MethodGet, at, nil); json.Unmarshal(got.body, &set) != nil || len(set.Key(header.KeyID)) != 1 {
+			if got := c.do(r, http.MethodGet, at, nil); json.Unmarshal(got.body, &set) != nil ||
+				len(set.Key(header.KeyID)) != 1 {
 				t.Fatalf("%s has at %s no key %s: %d %s", r.name, at, header.KeyID, got.status, got.body)
 			}
 			if _, err := jws.Verify(set.Key(header.KeyID)[0]); err != nil {
 				t.Errorf("by the key of %s: %v: %s", r.name, err, card.body)
 			}
-			if same := c.do(r, http.MethodGet, path+"/.well-known/agent-card.json", nil, "A2A-Version", "1.0"); !bytes.Equal(same.body, card.body) {
+			if same := c.do(r, http.MethodGet, path+"/.well-known/agent-card.json", nil, "A2A-Version",
+				"1.0"); !bytes.Equal(same.body, card.body) {
 				t.Errorf("%s has another card: %s\nthan %s", r.name, same.body, card.body)
 			}
 		}

@@ -83,7 +83,8 @@ func (c *chaos) judgeAll() chaosVerdict {
 	v.faults, v.notes = c.done, c.notes
 	v.executions, v.acknowledged = len(out.Executions), len(out.Acknowledged)
 	for sql, n := range map[string]*int{
-		`SELECT count(*) FROM audit.task`: &v.tasks, `SELECT count(*) FROM audit.event`: &v.events, `SELECT count(*) FROM audit.delivery`: &v.webhooks,
+		`SELECT count(*) FROM audit.task`: &v.tasks, `SELECT count(*) FROM audit.event`: &v.events,
+		`SELECT count(*) FROM audit.delivery`: &v.webhooks,
 	} {
 		var err error
 		if *n, err = query[int](c.cluster, sql); err != nil {
@@ -149,10 +150,10 @@ func planChaos(t *testing.T) chaosPlan {
 	return p
 }
 
-// TestChaos plays seeds of faults: replicas, backends and PostgreSQL are killed, stopped and terminated, commits are lost before
-// and after they take effect, connections fall silent, and the clock of the database jumps. Meanwhile clients
-// send, follow, answer and cancel. In the end nothing is lost, nothing is told of that there is not, nothing is left over,
-// no log and no stream has a gap, and no replica has ended by itself.
+// TestChaos plays seeds of faults: replicas, backends and PostgreSQL are killed, stopped and terminated, commits are
+// lost before and after they take effect, connections fall silent, and the clock of the database jumps. Meanwhile
+// clients send, follow, answer and cancel. In the end nothing is lost, nothing is told of that there is not, nothing
+// is left over, no log and no stream has a gap, and no replica has ended by itself.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	plan := planChaos(t)
@@ -251,7 +252,8 @@ func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
 	var b strings.Builder
 	total := map[string]int{}
 	fmt.Fprintf(&b, "# Chaos: %d of %d seeds, %s each\n\n", len(verdicts), len(plan.seeds), plan.duration)
-	b.WriteString("| seed | faults | tasks | events | webhooks | executions | acknowledged | " + strings.Join(chaosClasses, " | ") + " |\n")
+	b.WriteString("| seed | faults | tasks | events | webhooks | executions | acknowledged | " +
+		strings.Join(chaosClasses, " | ") + " |\n")
 	b.WriteString("|" + strings.Repeat(" ---: |", 7+len(chaosClasses)) + "\n")
 	kinds := map[string]int{}
 	for _, v := range verdicts {
@@ -260,7 +262,8 @@ func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
 			faults += n
 			kinds[kind] += n
 		}
-		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d |", v.seed, faults, v.tasks, v.events, v.webhooks, v.executions, v.acknowledged)
+		fmt.Fprintf(&b, "| %d | %d | %d | %d | %d | %d | %d |", v.seed, faults, v.tasks, v.events, v.webhooks,
+			v.executions, v.acknowledged)
 		for _, class := range chaosClasses {
 			fmt.Fprintf(&b, " %d |", len(v.found[class]))
 			total[class] += len(v.found[class])

@@ -14,7 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// chaosWorld is what is outside of a2ad: an agent behind a URL and a receiver of webhooks. Both keep what they were given.
+// chaosWorld is what is outside of a2ad: an agent behind a URL and a receiver of webhooks. Both keep what they were
+// given.
 type chaosWorld struct {
 	agent, hooks *httptest.Server
 
@@ -58,7 +59,9 @@ func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(out)
 	for k := run.Checkpoint.N; k < n; k++ {
 		fmt.Fprintf(out, "{\"checkpoint\":{\"n\":%d}}\n", k+1)
-		fmt.Fprintf(out, `{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n", chunkText("a", k), k > 0, k == n-1)
+		fmt.Fprintf(out,
+			`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":%q}]},"append":%t,"lastChunk":%t}}`+"\n",
+			chunkText("a", k), k > 0, k == n-1)
 		if flush.Flush() != nil || r.Context().Err() != nil {
 			return
 		}

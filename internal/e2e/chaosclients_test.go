@@ -16,7 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// How long a client goes on with one thing before it counts as stuck: more than any fault lasts, and than what repairs it takes.
+// How long a client goes on with one thing before it counts as stuck: more than any fault lasts, and than what
+// repairs it takes.
 const chaosPatience = 90 * time.Second
 
 // chaosClient does one thing after the other, each to its end, and keeps what was acknowledged.
@@ -102,7 +103,8 @@ func (u *chaosClient) patiently(f func() error) error {
 		}
 		select {
 		case <-u.ctx.Done():
-			return fmt.Errorf("stuck after %d tries, of which one took %s: %w; all errors: %v", tries, longest.Round(time.Millisecond), err, why)
+			return fmt.Errorf("stuck after %d tries, of which one took %s: %w; all errors: %v", tries,
+				longest.Round(time.Millisecond), err, why)
 		case <-tick.C:
 		}
 	}
@@ -125,7 +127,8 @@ func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait 
 // until follows a task until its state is one that is wanted.
 func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State) bool) (state a2a.State, err error) {
 	err = u.patiently(func() error {
-		events, err := collect(cl.Resubscribe(u.ctx, task, client.StreamOptions{}), func(ev client.Event) bool { return want(ev.State) })
+		events, err := collect(cl.Resubscribe(u.ctx, task, client.StreamOptions{}),
+			func(ev client.Event) bool { return want(ev.State) })
 		if len(events) > 0 && want(events[len(events)-1].State) {
 			state = events[len(events)-1].State
 			return nil
@@ -148,12 +151,17 @@ func (u *chaosClient) completed(cl *client.Client, task string) error {
 
 // converse answers a question, or answers it before it is asked.
 func (u *chaosClient) converse() error {
-	asked, err := u.send(u.cl, play(u.chunks()+`,{"op":"input","text":"?"},`+u.chunks()+`,{"op":"complete"}`), u.key, u.draw.IntN(2) == 0)
+	asked, err := u.send(u.cl, play(u.chunks()+`,{"op":"input","text":"?"},`+u.chunks()+`,{"op":"complete"}`), u.key,
+		u.draw.IntN(2) == 0)
 	if err != nil {
 		return err
 	}
 	if u.draw.IntN(2) == 0 {
-		if _, err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool { return s == a2a.StateInputRequired || s.Terminal() }); err != nil {
+		if _,
+			err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool {
+			return s == a2a.StateInputRequired ||
+				s.Terminal()
+		}); err != nil {
 			return fmt.Errorf("the question: %w", err)
 		}
 	}
@@ -193,7 +201,8 @@ func (u *chaosClient) cancel() error {
 
 // follow is a stream that its client leaves now and then, and takes up again.
 func (u *chaosClient) follow() error {
-	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()), IdempotencyKey: u.key}
+	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
+		IdempotencyKey: u.key}
 	p.Message.ID = client.NewMessageID()
 	var events []client.Event
 	last := func() string {
@@ -235,7 +244,8 @@ func (u *chaosClient) follow() error {
 	return nil
 }
 
-// plain sends a message without a key, once: if there is no answer, nobody knows. It waits for the answer or for the end.
+// plain sends a message without a key, once: if there is no answer, nobody knows. It waits for the answer or for the
+// end.
 func (u *chaosClient) plain() error {
 	p := client.SendParams{Message: say(u.counting()), NoWait: u.draw.IntN(2) == 0}
 	p.Message.ID = client.NewMessageID()
@@ -255,7 +265,8 @@ func (u *chaosClient) counting() string {
 func (u *chaosClient) hooked(key string) error {
 	id := client.NewMessageID()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","role":"user","messageId":%q,"parts":[{"kind":"text","text":%q}]},`+
-		`"configuration":{"blocking":false,"pushNotificationConfig":{"url":%q,"token":"t"}}}}`, id, u.counting(), u.c.world.hooks.URL+"/x")
+		`"configuration":{"blocking":false,"pushNotificationConfig":{"url":%q,"token":"t"}}}}`, id, u.counting(),
+		u.c.world.hooks.URL+"/x")
 	var task string
 	once := func() (err error) {
 		task, err = u.post(body, key)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// chaosFault does one thing to what runs, and heals it; a fault of replicas heals by itself later. It reports whether it happened.
+// chaosFault does one thing to what runs, and heals it; a fault of replicas heals by itself later. It reports whether
+// it happened.
 type chaosFault struct {
 	name string
 	do   func(c *chaos) bool
@@ -18,9 +19,11 @@ type chaosFault struct {
 
 var chaosFaults = []chaosFault{
 	{"replica killed", func(c *chaos) bool {
-		return c.slot().leave(func(r *replica) { _ = r.cmd.Process.Kill() }) // if it has ended that is an exit, and is seen
+		// if it has ended that is an exit, and is seen
+		return c.slot().leave(func(r *replica) { _ = r.cmd.Process.Kill() })
 	}},
-	{"replica stopped", func(c *chaos) bool { return c.slot().pause(c, c.between(300*time.Millisecond, 6*time.Second)) }},
+	{"replica stopped",
+		func(c *chaos) bool { return c.slot().pause(c, c.between(300*time.Millisecond, 6*time.Second)) }},
 	{"replica terminated", func(c *chaos) bool {
 		return c.slot().leave(func(r *replica) { _ = r.cmd.Process.Signal(syscall.SIGTERM) })
 	}},
@@ -71,12 +74,14 @@ func (c *chaos) rest(d time.Duration) {
 
 // backend returns one that works for a replica.
 func (c *chaos) backend() (int, bool) {
-	pid, err := query[int](c.cluster, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' ORDER BY random() LIMIT 1`)
+	pid,
+		err := query[int](c.cluster,
+		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' ORDER BY random() LIMIT 1`)
 	return pid, err == nil
 }
 
-// bounce ends PostgreSQL and starts it again after a while. One that is asked to end in the middle of its recovery may never do so:
-// then it is killed.
+// bounce ends PostgreSQL and starts it again after a while. One that is asked to end in the middle of its recovery
+// may never do so: then it is killed.
 func (c *chaos) bounce(sig syscall.Signal) bool {
 	pid, exited := c.srv.Pid(), c.srv.Exited()
 	for _, sig := range []syscall.Signal{sig, syscall.SIGQUIT, syscall.SIGKILL} {
@@ -154,8 +159,8 @@ func (c *chaos) awaitDatabase() bool {
 	return false
 }
 
-// The clock of the database jumps for all that asks it by SQL, which is all that a2ad goes by: its functions give the time and an
-// offset, which stands in the server's configuration. Timeouts inside PostgreSQL go on as they were.
+// The clock of the database jumps for all that asks it by SQL, which is all that a2ad goes by: its functions give the
+// time and an offset, which stands in the server's configuration. Timeouts inside PostgreSQL go on as they were.
 const chaosClock = `
 	CREATE FUNCTION pg_catalog.chaos_clock_timestamp() RETURNS timestamptz LANGUAGE internal VOLATILE STRICT AS 'clock_timestamp';
 	CREATE FUNCTION pg_catalog.chaos_statement_timestamp() RETURNS timestamptz LANGUAGE internal STABLE STRICT AS 'statement_timestamp';
@@ -172,7 +177,8 @@ const chaosClock = `
 
 // jump sets the clock of the database forward or back, by seconds or by hours.
 func (c *chaos) jump() bool {
-	steps := []time.Duration{-2 * time.Hour, -time.Hour, -30 * time.Second, -3 * time.Second, 0, 3 * time.Second, 30 * time.Second, time.Hour}
+	steps := []time.Duration{-2 * time.Hour, -time.Hour, -30 * time.Second, -3 * time.Second, 0, 3 * time.Second,
+		30 * time.Second, time.Hour}
 	return c.setClock(steps[c.draw.IntN(len(steps))])
 }
 
@@ -185,7 +191,9 @@ func (c *chaos) setClock(offset time.Duration) bool {
 	}
 	defer conn.Release()
 	// The first of these makes the setting known to the session, without which it cannot be stored.
-	for _, sql := range []string{`SET "chaos.jump" = '0'`, fmt.Sprintf(`ALTER SYSTEM SET "chaos.jump" = '%d'`, int(offset.Seconds())), `RESET "chaos.jump"`, `SELECT pg_reload_conf()`} {
+	for _, sql := range []string{`SET "chaos.jump" = '0'`,
+		fmt.Sprintf(`ALTER SYSTEM SET "chaos.jump" = '%d'`, int(offset.Seconds())), `RESET "chaos.jump"`,
+		`SELECT pg_reload_conf()`} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			c.note("set the clock: %v", err)
 			return false
@@ -193,7 +201,8 @@ func (c *chaos) setClock(offset time.Duration) bool {
 	}
 	for range 100 {
 		var off float64
-		if err := conn.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - chaos_clock_timestamp())`).Scan(&off); err != nil {
+		if err := conn.QueryRow(ctx,
+			`SELECT extract(epoch FROM clock_timestamp() - chaos_clock_timestamp())`).Scan(&off); err != nil {
 			return false
 		}
 		if diff := off - offset.Seconds(); diff > -1 && diff < 1 {

@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// chaosProxy stands between the replicas and PostgreSQL. It loses commits, and what passes through connections that it freezes.
+// chaosProxy stands between the replicas and PostgreSQL. It loses commits, and what passes through connections that
+// it freezes.
 type chaosProxy struct {
 	network, target string // address of PostgreSQL
 	ln              net.Listener
@@ -29,7 +30,8 @@ type chaosLink struct {
 	client, server net.Conn
 	name           string // guarded by the proxy's mu; the application_name that it began with
 	frozen         bool   // guarded by the proxy's mu; whatever arrives is dropped in silence
-	mute           bool   // guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
+	// guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
+	mute bool
 }
 
 // chaosDrop is what happens to a request.
@@ -68,7 +70,8 @@ func newChaosProxy(t *testing.T, database string) (p *chaosProxy, behind string)
 		p.each(func(l *chaosLink) { l.close() })
 		p.wg.Wait()
 	})
-	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: ln.Addr().String(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: ln.Addr().String(), Path: "/" + cfg.Database,
+		RawQuery: "sslmode=disable"}
 	if cfg.Password != "" {
 		u.User = url.UserPassword(cfg.User, cfg.Password)
 	}
@@ -100,8 +103,9 @@ func (p *chaosProxy) freeze(cut bool) int {
 	})
 }
 
-// freezeAt freezes the connections that there are as soon as one whose application_name has this suffix asks for something, and calls
-// then. With answered PostgreSQL does what it is asked, and goes on as if nobody were cut off; else its sessions end.
+// freezeAt freezes the connections that there are as soon as one whose application_name has this suffix asks for
+// something, and calls then. With answered PostgreSQL does what it is asked, and goes on as if nobody were cut off;
+// else its sessions end.
 func (p *chaosProxy) freezeAt(suffix string, answered bool, then func()) (sprung <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()

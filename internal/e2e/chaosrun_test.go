@@ -82,7 +82,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	}
 	c.agent("script", "default: true\n"+scriptAgent("script", chaosLimits))
 	c.agent("counts", c.world.agentFile())
-	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60), "A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
+	env := append(hooking(seal.Generate("k1")), "A2AD_PUSH_RETRY=0"+strings.Repeat(",200ms", 60),
+		"A2AD_PUSH_TIMEOUT=3s", "A2AD_BLOCKING_MAX_WAIT=10s")
 	for i := range 3 {
 		s := &chaosSlot{c: c, name: string(rune('a' + i)), listen: freePort(t)}
 		s.env = c.env(s.name, append(slices.Clone(env), "A2AD_LISTEN="+s.listen)...)
@@ -124,7 +125,8 @@ func (s *chaosSlot) spawn() {
 	go func() {
 		<-r.exited
 		if !meant.Load() && !s.c.over.Load() {
-			s.c.exited("replica %s ended by itself with %v; its log ends: %s", s.name, r.err, lastLines(r.log.tail(), 3))
+			s.c.exited("replica %s ended by itself with %v; its log ends: %s", s.name, r.err,
+				lastLines(r.log.tail(), 3))
 		}
 		if !s.c.over.Load() {
 			s.spawn()

@@ -27,9 +27,12 @@ const leaseTTL = 3 * time.Second
 
 // timings make a replica notice in seconds what takes minutes in production.
 var timings = []string{
-	"A2AD_LEASE_TTL=" + leaseTTL.String(), "A2AD_POLL_INTERVAL=500ms", "A2AD_WAKE_INTERVAL=5ms", "A2AD_SSE_PING=1s", "A2AD_LISTENER_PING=2s",
-	"A2AD_IDLE_TX_TIMEOUT=2s", "A2AD_LOCK_TIMEOUT=2s", "A2AD_STATEMENT_TIMEOUT=5s", "A2AD_POOL_TIMEOUT=2s", "A2AD_RESCUE_INTERVAL=250ms",
-	"A2AD_RETRY_BACKOFF_BASE=50ms", "A2AD_RETRY_BACKOFF_MAX=500ms", "A2AD_SSE_RETRY=50ms", "A2AD_DRAIN_TIMEOUT=6s", "A2AD_DB_POOL=8",
+	"A2AD_LEASE_TTL=" + leaseTTL.String(), "A2AD_POLL_INTERVAL=500ms", "A2AD_WAKE_INTERVAL=5ms", "A2AD_SSE_PING=1s",
+	"A2AD_LISTENER_PING=2s",
+	"A2AD_IDLE_TX_TIMEOUT=2s", "A2AD_LOCK_TIMEOUT=2s", "A2AD_STATEMENT_TIMEOUT=5s", "A2AD_POOL_TIMEOUT=2s",
+	"A2AD_RESCUE_INTERVAL=250ms",
+	"A2AD_RETRY_BACKOFF_BASE=50ms", "A2AD_RETRY_BACKOFF_MAX=500ms", "A2AD_SSE_RETRY=50ms", "A2AD_DRAIN_TIMEOUT=6s",
+	"A2AD_DB_POOL=8",
 	"A2AD_BLOCKING_MAX_WAIT=20s",
 }
 
@@ -68,8 +71,8 @@ type cluster struct {
 	mixed    bool           // tasks are of several owners, and no key reads all of them
 }
 
-// newCluster returns one without replicas on a new database. When the test ends, it must be
-// at rest: then the invariants are checked, and the replicas that are left are stopped.
+// newCluster returns one without replicas on a new database. When the test ends, it must be at rest: then the
+// invariants are checked, and the replicas that are left are stopped.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	return clusterOn(t, storetest.New(t))
@@ -119,8 +122,10 @@ func (c *cluster) add(r *replica) *replica {
 func (c *cluster) env(name string, env ...string) []string {
 	all := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
-		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off",
-		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", // scripts wait at gates there
+		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0",
+		"A2AD_ADMIN_LISTEN=off",
+		// scripts wait at gates there
+		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8",
 	}
 	return append(append(all, timings...), env...)
 }
@@ -189,7 +194,9 @@ func column[T any](c *cluster, sql string, args ...any) []T {
 // attempts returns how a task was tried: worker and outcome of each claim, in their order.
 func (c *cluster) attempts(task string) []string {
 	c.t.Helper()
-	return column[string](c, `SELECT worker || ' ' || coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
+	return column[string](c,
+		`SELECT worker || ' ' || coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`,
+		task)
 }
 
 // state returns the state of a task as the database has it.
@@ -245,10 +252,14 @@ func (c *cluster) finish() {
 // those that a pooler keeps are of another login.
 func (c *cluster) noDeadlocks() {
 	until(c.t, "the connections of the servers are gone", func() bool {
-		n, err := query[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' AND usename = current_user`)
+		n,
+			err := query[int](c,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' AND usename = current_user`)
 		return err == nil && n == 0
 	})
-	if n, err := query[int](c, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil || n != 0 {
+	if n,
+		err := query[int](c, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil ||
+		n != 0 {
 		c.t.Errorf("%d deadlocks, %v", n, err)
 	}
 }
@@ -279,8 +290,8 @@ func (c *cluster) judge() {
 	}
 }
 
-// readAgain reads tasks and their whole logs from each replica, so that the checkers can hold
-// what everybody saw against what is there now.
+// readAgain reads tasks and their whole logs from each replica, so that the checkers can hold what everybody saw
+// against what is there now.
 func (c *cluster) readAgain() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

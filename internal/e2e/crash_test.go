@@ -140,8 +140,8 @@ func TestKilledReplicaGoesOnWhenRestarted(t *testing.T) {
 	}
 }
 
-// TestZombieWritesNothing freezes the replica that runs a task for longer than its lease, as a
-// long pause of its machine would.
+// TestZombieWritesNothing freezes the replica that runs a task for longer than its lease, as a long pause of its
+// machine would.
 func TestZombieWritesNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("beside its successor", func(t *testing.T) {
@@ -156,8 +156,7 @@ func TestZombieWritesNothing(t *testing.T) {
 	})
 }
 
-// zombieWakes lets the frozen replica go on at the first event of its successor for which thaw
-// holds.
+// zombieWakes lets the frozen replica go on at the first event of its successor for which thaw holds.
 func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	t.Helper()
 	c := newCluster(t)
@@ -181,17 +180,18 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	}()
 
 	frozen, thawed := false, false
-	events := follow(t, c.client(heir, "script").Resubscribe(ctx, task, client.StreamOptions{}), func(ev client.Event) bool {
-		switch {
-		case !frozen && atChunk("a", 5)(ev):
-			frozen = true
-			zombie.freeze()
-		case frozen && !thawed && thaw(ev):
-			thawed = true
-			zombie.thaw()
-		}
-		return false
-	})
+	events := follow(t, c.client(heir, "script").Resubscribe(ctx, task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			switch {
+			case !frozen && atChunk("a", 5)(ev):
+				frozen = true
+				zombie.freeze()
+			case frozen && !thawed && thaw(ev):
+				thawed = true
+				zombie.thaw()
+			}
+			return false
+		})
 	if !frozen || !thawed {
 		t.Fatalf("frozen %t, thawed %t: the fault did not happen", frozen, thawed)
 	}
@@ -225,17 +225,19 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	}
 }
 
-// TestEffectsOutsideFollowTheRecord counts what an agent did outside, over a crash: what the
-// record holds is not done again, and what it does not hold is done once by each attempt.
+// TestEffectsOutsideFollowTheRecord counts what an agent did outside, over a crash: what the record holds is not done
+// again, and what it does not hold is done once by each attempt.
 func TestEffectsOutsideFollowTheRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
 	done, held := newGate(t), newGate(t)
 	done.open()
-	task := submit(t, c.client(a, "script"), play(done.op()+`,{"op":"chunk","id":"a","n":3},`+held.op()+`,{"op":"chunk","id":"b","n":3}`))
+	task := submit(t, c.client(a, "script"),
+		play(done.op()+`,{"op":"chunk","id":"a","n":3},`+held.op()+`,{"op":"chunk","id":"b","n":3}`))
 	held.await(0)
-	until(t, "the chunks are in the log", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
+	until(t, "the chunks are in the log",
+		func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
 	a.kill()
 	b := c.start("b")
 	held.await(1)
@@ -246,7 +248,8 @@ func TestEffectsOutsideFollowTheRecord(t *testing.T) {
 		t.Errorf("the effect that is on record was done as %+v, want once", got)
 	}
 	got := held.seen()
-	if len(got) != 2 || got[0].Epoch >= got[1].Epoch || got[0].Attempt != 1 || got[1].Attempt != 2 || got[0].Step != 2 || got[1].Step != 2 {
+	if len(got) != 2 || got[0].Epoch >= got[1].Epoch || got[0].Attempt != 1 || got[1].Attempt != 2 ||
+		got[0].Step != 2 || got[1].Step != 2 {
 		t.Errorf("the effect that was cut off was done as %+v, want once by each of two attempts", got)
 	}
 }

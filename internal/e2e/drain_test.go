@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestDrainUnderLoad stops a replica that runs agents, streams their events, has clients that
-// wait for an answer and takes new requests all the time.
+// TestDrainUnderLoad stops a replica that runs agents, streams their events, has clients that wait for an answer and
+// takes new requests all the time.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	const drain = 4 * time.Second
@@ -70,7 +70,8 @@ func TestDrainUnderLoad(t *testing.T) {
 		}
 	})
 	<-sent
-	until(t, "the blocking send is there", func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == len(tasks)+1 })
+	until(t, "the blocking send is there",
+		func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == len(tasks)+1 })
 
 	// Requests all the time, each on a connection of its own: the replica closes idle ones.
 	alone := &http.Transport{DisableKeepAlives: true}
@@ -149,8 +150,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	}
 }
 
-// refusedByDrain reports whether a request came too late for a replica that stops, and was not
-// taken: it is never cut off in the middle.
+// refusedByDrain reports whether a request came too late for a replica that stops, and was not taken: it is never cut
+// off in the middle.
 func refusedByDrain(err error) bool {
 	var refused *client.Error
 	if errors.As(err, &refused) {

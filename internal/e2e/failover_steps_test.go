@@ -56,9 +56,11 @@ func (s *three) add(name, of string) {
 		s.t.Fatal(err)
 	}
 	home := filepath.Join(dir, "pg")
-	shell(s.t, "mkdir pg && chmod 700 pg\n"+s.make, dir, as, "PGDATA="+filepath.Join(home, "data"), "NAME="+name, "PRIMARY="+s.conninfo(of))
+	shell(s.t, "mkdir pg && chmod 700 pg\n"+s.make, dir, as, "PGDATA="+filepath.Join(home, "data"), "NAME="+name,
+		"PRIMARY="+s.conninfo(of))
 	srv, err := devpg.Start(bounded(s.t), devpg.Config{
-		Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR"), Params: map[string]string{"listen_addresses": "127.0.0.1", "port": port},
+		Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR"),
+		Params: map[string]string{"listen_addresses": "127.0.0.1", "port": port},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -71,8 +73,9 @@ func (s *three) add(name, of string) {
 	s.servers[name], s.ports[name] = srv, port
 }
 
-// TestFailoverStepByStep: whoever follows docs/how-to/runbook.md has a primary whose standbys are synchronous, promotes the one that has all that was
-// acknowledged when the primary dies, and ends with three synchronous servers again. Replicas go on by themselves, and nothing is lost.
+// TestFailoverStepByStep: whoever follows docs/how-to/runbook.md has a primary whose standbys are synchronous,
+// promotes the one that has all that was acknowledged when the primary dies, and ends with three synchronous servers
+// again. Replicas go on by themselves, and nothing is lost.
 func TestFailoverStepByStep(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
@@ -80,7 +83,8 @@ func TestFailoverStepByStep(t *testing.T) {
 	if len(statements) != 4 || len(commands) != 1 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))
 	}
-	synchronous, howFar, promote, follow := statements[0], strings.TrimSuffix(statements[1], ";"), statements[2], statements[3]
+	synchronous, howFar, promote, follow := statements[0], strings.TrimSuffix(statements[1], ";"), statements[2],
+		statements[3]
 	first, _, port := primary(t, nil)
 	name, err := pgxpool.ParseConfig(storetest.NewOn(t, first).URL)
 	if err != nil {
@@ -95,12 +99,15 @@ func TestFailoverStepByStep(t *testing.T) {
 	for name := range s.servers {
 		asAdministrator(t, s.url(name), synchronous)
 	}
-	c := clusterOn(t, &storetest.DB{URL: fmt.Sprintf("postgres://%s@127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s/%s?target_session_attrs=read-write", s.user, s.ports["s1"], s.ports["s2"], s.ports["s3"], s.db)})
+	c := clusterOn(t,
+		&storetest.DB{URL: fmt.Sprintf("postgres://%s@127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s/%s?target_session_attrs=read-write", s.user, s.ports["s1"], s.ports["s2"], s.ports["s3"], s.db)})
 	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
 	bothSynchronous := func() {
 		t.Helper()
 		until(t, "both standbys are synchronous", func() bool {
-			n, err := query[int](c, `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'quorum'`)
+			n,
+				err := query[int](c,
+				`SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'quorum'`)
 			return err == nil && n == 2
 		})
 	}
@@ -133,7 +140,8 @@ func TestFailoverStepByStep(t *testing.T) {
 		t.Fatalf("the standbys are at %v: s3 should be ahead", far)
 	}
 	asAdministrator(t, s.url("s3"), promote)
-	asAdministrator(t, s.url("s2"), strings.NewReplacer("host=db2 user=… password=…", s.conninfo("s3"), "application_name=s3", "application_name=s2").Replace(follow))
+	asAdministrator(t, s.url("s2"), strings.NewReplacer("host=db2 user=… password=…", s.conninfo("s3"),
+		"application_name=s3", "application_name=s2").Replace(follow))
 	c.db.Reset()
 	within(t, "the first answers after the failover", l.progress(8), 20*time.Second)
 	s.add("s1", "s3")

@@ -70,7 +70,8 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 		}
 	}
 	srv, err := devpg.Start(bounded(t), devpg.Config{
-		Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR"), Params: map[string]string{"listen_addresses": "127.0.0.1", "port": port},
+		Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR"),
+		Params: map[string]string{"listen_addresses": "127.0.0.1", "port": port},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +84,8 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 	return srv
 }
 
-// copyRunning makes data a standby of a running server by the functions of the low-level backup API. It does the work of
-// pg_basebackup, which many packages of PostgreSQL lack.
+// copyRunning makes data a standby of a running server by the functions of the low-level backup API. It does the work
+// of pg_basebackup, which many packages of PostgreSQL lack.
 func copyRunning(t *testing.T, of *devpg.Server, conninfo, data string) {
 	t.Helper()
 	ctx := bounded(t)
@@ -98,7 +99,8 @@ func copyRunning(t *testing.T, of *devpg.Server, conninfo, data string) {
 	}
 	copyData(t, filepath.Join(of.Dir(), "data"), data)
 	var label string
-	if err := conn.QueryRow(ctx, "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").Scan(&label); err != nil {
+	if err := conn.QueryRow(ctx,
+		"SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)").Scan(&label); err != nil {
 		t.Fatal(err)
 	}
 	settings, err := os.ReadFile(filepath.Join(data, "postgresql.auto.conf"))
@@ -165,8 +167,10 @@ func newPair(t *testing.T) *pair {
 		t.Fatal(err)
 	}
 	return &pair{
-		t: t, first: first, second: standby(t, first, "host="+host+" port="+port+" user="+user+" application_name=s2", port2), db: db, port: port2,
-		url: "postgres://" + user + "@" + host + ":" + port + "," + host + ":" + port2 + "/" + db + "?target_session_attrs=read-write",
+		t: t, first: first, second: standby(t, first, "host="+host+" port="+port+" user="+user+" application_name=s2",
+			port2), db: db, port: port2,
+		url: "postgres://" + user + "@" + host + ":" + port + "," + host + ":" + port2 + "/" + db +
+			"?target_session_attrs=read-write",
 	}
 }
 
@@ -186,8 +190,8 @@ func (p *pair) failOver() {
 	}
 }
 
-// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its standby: all that
-// was acknowledged is there, with the same event ids, and the same processes go on.
+// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its
+// standby: all that was acknowledged is there, with the same event ids, and the same processes go on.
 func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -221,8 +225,9 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	}
 }
 
-// TestFailoverThatLosesEventsSaysSo has a standby that lags behind when the primary dies. What it has not got is lost; who has seen
-// it and resumes is told of the gap, and never gets other events under the numbers that it has seen.
+// TestFailoverThatLosesEventsSaysSo has a standby that lags behind when the primary dies. What it has not got is
+// lost; who has seen it and resumes is told of the gap, and never gets other events under the numbers that it has
+// seen.
 func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -233,8 +238,10 @@ func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
 		return &client.Client{URL: r.base + "/agents/script", HTTP: &http.Client{Transport: c.http}, Retry: c.retry}
 	}
 	g := newGate(t)
-	task := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":5},{"op":"complete","text":"done"}`))
-	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool { return atLast(ev, "a", 2) })
+	task := submit(t, c.client(a, "script"),
+		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":5},{"op":"complete","text":"done"}`))
+	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool { return atLast(ev, "a", 2) })
 	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
 	until(t, "the standby has what there is so far", func() bool {
 		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
@@ -261,7 +268,8 @@ func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
 	})
 	c.awaitState(task, "COMPLETED")
 	for _, r := range []*replica{a, b} {
-		events := follow(t, reader(r).Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: lost[len(lost)-1].ID}), nil)
+		events := follow(t, reader(r).Resubscribe(bounded(t), task,
+			client.StreamOptions{LastEventID: lost[len(lost)-1].ID}), nil)
 		if len(events) == 0 || !events[0].Gap {
 			t.Errorf("%s continues behind %s, which is lost, without a word: %+v", r.name, lost[len(lost)-1].ID, events)
 			continue

@@ -13,8 +13,8 @@ import (
 
 const forwardedHeader = "X-Forwarded-Client-Cert"
 
-// TestForwardedCertificatesSignIn who comes through a proxy that has been named, over every binding and as the certificate itself would. The
-// same words from another address are refused.
+// TestForwardedCertificatesSignIn who comes through a proxy that has been named, over every binding and as the
+// certificate itself would. The same words from another address are refused.
 func TestForwardedCertificatesSignIn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -25,7 +25,8 @@ func TestForwardedCertificatesSignIn(t *testing.T) {
 		return says(`Hash=00;Cert="` + authtest.Escaped(clients.Issue(change).Leaf) + `";Subject="O=boss";URI=`)
 	}
 	ann, bob, eve := cert(of("ann", "acme")), cert(of("bob", "acme")), cert(of("ann", "other"))
-	a := c.start("a", "A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_GRPC_LISTEN=127.0.0.1:0", "A2AD_MTLS_PROXIES=127.0.0.1", "A2AD_MTLS_TENANT_FROM=organization", "A2AD_TRUSTED_PROXIES=127.0.0.0/8")
+	a := c.start("a", "A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_GRPC_LISTEN=127.0.0.1:0",
+		"A2AD_MTLS_PROXIES=127.0.0.1", "A2AD_MTLS_TENANT_FROM=organization", "A2AD_TRUSTED_PROXIES=127.0.0.0/8")
 	made, err := ann.ask(t, a, http.MethodPost, "/", message(""))
 	if err != nil {
 		t.Fatal(err)
@@ -34,29 +35,37 @@ func TestForwardedCertificatesSignIn(t *testing.T) {
 	if err := json.Unmarshal(made.result, &task); err != nil {
 		t.Fatalf("%v: %d %s", err, made.status, made.body)
 	}
-	if got := one[string](c, `SELECT tenant || ' ' || owner FROM audit.task WHERE id::text = $1`, task.ID); got != "acme ann" {
+	if got := one[string](c, `SELECT tenant || ' ' || owner FROM audit.task WHERE id::text = $1`,
+		task.ID); got != "acme ann" {
 		t.Errorf("the task is of %q", got)
 	}
 	elsewhere := ann
 	elsewhere.from = "127.0.0.2"
-	holdsApart(t, a, task.ID, ann, map[string]badge{"an owner of the tenant": bob, "one of another tenant": eve}, map[string]badge{
-		"who says nothing":      {from: "127.0.0.1"},
-		"who is elsewhere":      elsewhere,
-		"who was elsewhere":     elsewhere.with("X-Forwarded-For", "127.0.0.1"),
-		"who comes twice":       says(ann.header.Get(forwardedHeader) + "," + ann.header.Get(forwardedHeader)),
-		"who has a name only":   says(`Subject="CN=ann,O=acme"`),
-		"whose has expired":     cert(func(x *x509.Certificate) { of("ann", "acme")(x); x.NotAfter = time.Now().Add(-time.Minute) }),
-		"who has no tenant":     says("URI=spiffe://acme/ann"),
-		"who writes as he will": says(ann.header.Get(forwardedHeader) + ";"),
-	})
+	holdsApart(t, a, task.ID, ann, map[string]badge{"an owner of the tenant": bob, "one of another tenant": eve},
+		map[string]badge{
+			"who says nothing":    {from: "127.0.0.1"},
+			"who is elsewhere":    elsewhere,
+			"who was elsewhere":   elsewhere.with("X-Forwarded-For", "127.0.0.1"),
+			"who comes twice":     says(ann.header.Get(forwardedHeader) + "," + ann.header.Get(forwardedHeader)),
+			"who has a name only": says(`Subject="CN=ann,O=acme"`),
+			"whose has expired": cert(func(x *x509.Certificate) {
+				of("ann",
+					"acme")(x)
+				x.NotAfter = time.Now().Add(-time.Minute)
+			}),
+			"who has no tenant":     says("URI=spiffe://acme/ann"),
+			"who writes as he will": says(ann.header.Get(forwardedHeader) + ";"),
+		})
 	key := c.apiKey("acme", "ann", "tasks:read")
 	for who, b := range map[string]badge{"elsewhere": elsewhere, "as bob": bob, "with what cannot be read": says("?")} {
 		if found, _, words := bindings["1.0 gRPC"](t, a, b.with("X-API-Key", key), task.ID); !found {
 			t.Errorf("ann's key %s: %s", who, words)
 		}
 	}
-	for version, want := range map[string]string{"0.3": `"mtls":{"type":"mutualTLS"`, "1.0": `"mtls":{"mtlsSecurityScheme":{`} {
-		if card, err := elsewhere.ask(t, a, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version", version); err != nil || card.status != http.StatusOK || !strings.Contains(string(card.body), want) {
+	for version, want := range map[string]string{"0.3": `"mtls":{"type":"mutualTLS"`,
+		"1.0": `"mtls":{"mtlsSecurityScheme":{`} {
+		if card, err := elsewhere.ask(t, a, http.MethodGet, "/.well-known/agent-card.json", "", "A2A-Version",
+			version); err != nil || card.status != http.StatusOK || !strings.Contains(string(card.body), want) {
 			t.Errorf("card of %s: %v, %d %s", version, err, card.status, card.body)
 		}
 	}

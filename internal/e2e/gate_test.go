@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// gate is the far side of the script agent's effect op: a script waits at it until the test
-// opens it, and what comes by is the outside record of executions.
+// gate is the far side of the script agent's effect op: a script waits at it until the test opens it, and what comes
+// by is the outside record of executions.
 type gate struct {
 	t      *testing.T
 	url    string

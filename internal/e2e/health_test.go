@@ -65,7 +65,8 @@ func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
 	c.start("b")
 }
 
-// TestStopIsAnnouncedBeforeItHappens: a proxy that asks /readyz has A2AD_DRAIN_DELAY to notice, and requests are answered meanwhile.
+// TestStopIsAnnouncedBeforeItHappens: a proxy that asks /readyz has A2AD_DRAIN_DELAY to notice, and requests are
+// answered meanwhile.
 func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)

@@ -17,8 +17,8 @@ import (
 // idleLine is a statement in PostgreSQL's log: whose, in which transaction, and its name or its beginning.
 var idleLine = regexp.MustCompile(`(?m)^(a2ad-idle-\w+) (\d+/\d+) .*(?:execute [^:]*: -- name: (\w+) |statement: (.*))`)
 
-// idleTransactions returns the transactions of a replica in a piece of PostgreSQL's log: how many there are, and how many statements of each
-// name. Statements of one transaction share its number.
+// idleTransactions returns the transactions of a replica in a piece of PostgreSQL's log: how many there are, and how
+// many statements of each name. Statements of one transaction share its number.
 func idleTransactions(log string) (transactions int, names map[string]int) {
 	seen := map[string]bool{}
 	names = map[string]int{}
@@ -29,14 +29,17 @@ func idleTransactions(log string) (transactions int, names map[string]int) {
 	return len(seen), names
 }
 
-// A replica at rest makes at most 5 transactions a second with the default settings, however many agents it serves. On a slow machine it makes fewer.
+// A replica at rest makes at most 5 transactions a second with the default settings, however many agents it serves.
+// On a slow machine it makes fewer.
 func TestIdleReplicaMakesFewTransactions(t *testing.T) {
 	t.Parallel()
-	defaults := []string{"A2AD_POLL_INTERVAL=1s", "A2AD_PUSH_POLL=1s", "A2AD_RESCUE_INTERVAL=1s", "A2AD_LISTENER_PING=5s", "A2AD_LEASE_TTL=30s"}
+	defaults := []string{"A2AD_POLL_INTERVAL=1s", "A2AD_PUSH_POLL=1s", "A2AD_RESCUE_INTERVAL=1s",
+		"A2AD_LISTENER_PING=5s", "A2AD_LEASE_TTL=30s"}
 	for _, agents := range []int{0, 300} {
 		t.Run(fmt.Sprint(agents+len(agentFiles), " agents"), func(t *testing.T) {
 			t.Parallel()
-			srv := storetest.NewServer(t, map[string]string{"log_statement": "all", "log_line_prefix": "%a %v ", "autovacuum": "off"})
+			srv := storetest.NewServer(t, map[string]string{"log_statement": "all", "log_line_prefix": "%a %v ",
+				"autovacuum": "off"})
 			c := clusterOn(t, storetest.NewOn(t, srv))
 			for i := range agents {
 				c.agent(fmt.Sprintf("more-%03d", i), scriptAgent(fmt.Sprintf("more-%03d", i), ""))

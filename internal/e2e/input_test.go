@@ -31,7 +31,8 @@ func request(method, params string) string {
 
 // message is a message/send with more members, after a comma, in its message.
 func message(more string) string {
-	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]`+more+`}}`)
+	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]`+
+		more+`}}`)
 }
 
 // withPart is a message/send of one part.
@@ -101,20 +102,34 @@ func envelopes() []badInput {
 	list := []badInput{
 		{name: "empty", body: "", codes: unreadable}, {name: "blank", body: " \r\n\t", codes: unreadable},
 		{name: "byte order mark", body: "\ufeff" + message(""), codes: unreadable},
-		{name: "null", body: "null", codes: not}, {name: "array", body: "[]", codes: not}, {name: "string", body: `"x"`, codes: not}, {name: "number", body: "1", codes: not},
+		{name: "null", body: "null", codes: not}, {name: "array", body: "[]", codes: not},
+		{name: "string", body: `"x"`, codes: not}, {name: "number", body: "1", codes: not},
 		{name: "object", body: "{}", codes: not},
-		{name: "two documents", body: message("") + message(""), codes: unreadable}, {name: "trailing", body: message("") + "x", codes: unreadable},
-		{name: "trailing comma", body: `{"jsonrpc":"2.0",}`, codes: unreadable}, {name: "comment", body: `{/**/"jsonrpc":"2.0"}`, codes: unreadable},
-		{name: "single quotes", body: `{'jsonrpc':'2.0'}`, codes: unreadable}, {name: "NaN", body: `{"jsonrpc":NaN}`, codes: unreadable},
-		{name: "Infinity", body: `{"jsonrpc":-Infinity}`, codes: unreadable}, {name: "leading zero", body: `{"jsonrpc":01}`, codes: unreadable},
-		{name: "duplicate method", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","method":"tasks/cancel","params":{"id":"x"}}`, codes: not},
-		{name: "duplicate params", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"params":{"id":"y"}}`, codes: not},
-		{name: "duplicate id", body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"tasks/get","params":{"id":"x"}}`, codes: not},
-		{name: "duplicate message", body: request("message/send", `{"message":{"messageId":"m"},"message":{"messageId":"n"}}`), codes: not},
-		{name: "duplicate by escape", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","m\u0065thod":"tasks/cancel"}`, codes: not},
-		{name: "METHOD", body: `{"jsonrpc":"2.0","id":1,"METHOD":"tasks/get","params":{"id":"x"}}`, codes: not, id: "1"},
-		{name: "Params", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"Params":{"id":"y"}}`, codes: not, id: "1"},
-		{name: "long s", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","paramſ":{"id":"x"}}`, codes: not, id: "1"},
+		{name: "two documents", body: message("") + message(""), codes: unreadable},
+		{name: "trailing", body: message("") + "x", codes: unreadable},
+		{name: "trailing comma", body: `{"jsonrpc":"2.0",}`, codes: unreadable},
+		{name: "comment", body: `{/**/"jsonrpc":"2.0"}`, codes: unreadable},
+		{name: "single quotes", body: `{'jsonrpc':'2.0'}`, codes: unreadable},
+		{name: "NaN", body: `{"jsonrpc":NaN}`, codes: unreadable},
+		{name: "Infinity", body: `{"jsonrpc":-Infinity}`, codes: unreadable},
+		{name: "leading zero", body: `{"jsonrpc":01}`, codes: unreadable},
+		{name: "duplicate method",
+			body:  `{"jsonrpc":"2.0","id":1,"method":"tasks/get","method":"tasks/cancel","params":{"id":"x"}}`,
+			codes: not},
+		{name: "duplicate params",
+			body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"params":{"id":"y"}}`, codes: not},
+		{name: "duplicate id", body: `{"jsonrpc":"2.0","id":1,"id":2,"method":"tasks/get","params":{"id":"x"}}`,
+			codes: not},
+		{name: "duplicate message",
+			body: request("message/send", `{"message":{"messageId":"m"},"message":{"messageId":"n"}}`), codes: not},
+		{name: "duplicate by escape",
+			body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","m\u0065thod":"tasks/cancel"}`, codes: not},
+		{name: "METHOD", body: `{"jsonrpc":"2.0","id":1,"METHOD":"tasks/get","params":{"id":"x"}}`, codes: not,
+			id: "1"},
+		{name: "Params", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"},"Params":{"id":"y"}}`,
+			codes: not, id: "1"},
+		{name: "long s", body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","paramſ":{"id":"x"}}`, codes: not,
+			id: "1"},
 		{name: "batch", body: "[" + message("") + "," + message("") + "]", codes: not},
 		{name: "large batch", body: "[" + strings.TrimSuffix(strings.Repeat(`{"id":1},`, 1000), ",") + "]", codes: not},
 		{name: "version", body: strings.Replace(message(""), "2.0", "1.0", 1), codes: not, id: "1"},
@@ -124,19 +139,25 @@ func envelopes() []badInput {
 		{name: "params array", body: request("tasks/get", "[]"), codes: []int{invalidParams}, id: "1"},
 		{name: "params string", body: request("message/send", `"x"`), codes: []int{invalidParams}, id: "1"},
 	}
-	for _, id := range []string{"{}", "[]", "true", `{"a":1}`, `"` + strings.Repeat("i", 257) + `"`, strings.Repeat("1", 300)} {
-		list = append(list, badInput{name: "id " + id[:2], body: strings.Replace(message(""), `"id":1`, `"id":`+id, 1), codes: not})
+	for _, id := range []string{"{}", "[]", "true", `{"a":1}`, `"` + strings.Repeat("i", 257) + `"`,
+		strings.Repeat("1", 300)} {
+		list = append(list, badInput{name: "id " + id[:2], body: strings.Replace(message(""), `"id":1`, `"id":`+id, 1),
+			codes: not})
 	}
 	for _, depth := range []int{65, 9_999, 10_001, 20_000} {
 		for _, open := range []string{"[", `{"a":`} {
 			closing := map[string]string{"[": "]", `{"a":`: "}"}[open]
-			deep := strings.Repeat(open, min(depth, 60<<10/len(open+closing))) + "1" + strings.Repeat(closing, min(depth, 60<<10/len(open+closing)))
-			list = append(list, badInput{name: fmt.Sprintf("depth %d of %s", depth, open), body: message(`,"metadata":{"d":` + deep + `}`), codes: []int{parseError, invalidParams, invalidRequest}})
+			deep := strings.Repeat(open, min(depth, 60<<10/len(open+closing))) + "1" + strings.Repeat(closing,
+				min(depth, 60<<10/len(open+closing)))
+			list = append(list, badInput{name: fmt.Sprintf("depth %d of %s", depth, open),
+				body:  message(`,"metadata":{"d":` + deep + `}`),
+				codes: []int{parseError, invalidParams, invalidRequest}})
 		}
 	}
 	good := message(`,"metadata":{"a":[1,"é\n"]}`)
 	for n := range len(good) {
-		list = append(list, badInput{name: fmt.Sprintf("cut at byte %d", n), body: good[:n], codes: []int{parseError, invalidRequest}})
+		list = append(list, badInput{name: fmt.Sprintf("cut at byte %d", n), body: good[:n],
+			codes: []int{parseError, invalidRequest}})
 	}
 	return list
 }
@@ -145,18 +166,25 @@ func envelopes() []badInput {
 func encodings() []badInput {
 	var list []badInput
 	for name, text := range map[string]string{
-		"invalid byte": "\xff", "overlong slash": "\xc0\xaf", "cut character": "\xe2\x82", "surrogate in UTF-8": "\xed\xa0\x80", "beyond Unicode": "\xf4\x90\x80\x80",
+		"invalid byte": "\xff", "overlong slash": "\xc0\xaf", "cut character": "\xe2\x82",
+		"surrogate in UTF-8": "\xed\xa0\x80", "beyond Unicode": "\xf4\x90\x80\x80",
 	} {
-		list = append(list, badInput{name: name, body: withPart(`{"kind":"text","text":"` + text + `"}`), codes: []int{parseError}},
-			badInput{name: name + " in a key", body: message(`,"metadata":{"` + text + `":1}`), codes: []int{parseError}})
+		list = append(list, badInput{name: name, body: withPart(`{"kind":"text","text":"` + text + `"}`),
+			codes: []int{parseError}},
+			badInput{name: name + " in a key", body: message(`,"metadata":{"` + text + `":1}`),
+				codes: []int{parseError}})
 	}
 	for _, s := range []string{`\ud800`, `\udc00`, `\ud800x`, `\ud800\ud800`, `\udc00\ud800`} {
-		list = append(list, badInput{name: "surrogate " + s, body: withPart(`{"kind":"text","text":"` + s + `"}`), codes: []int{parseError}},
-			badInput{name: "surrogate in metadata " + s, body: message(`,"metadata":{"a":"` + s + `"}`), codes: []int{parseError}})
+		list = append(list, badInput{name: "surrogate " + s, body: withPart(`{"kind":"text","text":"` + s + `"}`),
+			codes: []int{parseError}},
+			badInput{name: "surrogate in metadata " + s, body: message(`,"metadata":{"a":"` + s + `"}`),
+				codes: []int{parseError}})
 	}
-	list = append(list, badInput{name: "raw NUL", body: withPart("{\"kind\":\"text\",\"text\":\"a\x00b\"}"), codes: []int{parseError}})
+	list = append(list, badInput{name: "raw NUL", body: withPart("{\"kind\":\"text\",\"text\":\"a\x00b\"}"),
+		codes: []int{parseError}})
 	for field, body := range map[string]string{
-		"message.messageId":          request("message/send", `{"message":{"messageId":"m\u0000","role":"user","parts":[{"kind":"text","text":"x"}]}}`),
+		"message.messageId": request("message/send",
+			`{"message":{"messageId":"m\u0000","role":"user","parts":[{"kind":"text","text":"x"}]}}`),
 		"message.contextId":          message(`,"contextId":"c\u0000"`),
 		"message.parts[0].file.name": withPart(`{"kind":"file","file":{"bytes":"eA==","name":"f\u0000"}}`),
 		"message.parts[0].file.uri":  withPart(`{"kind":"file","file":{"uri":"http://x/\u0000"}}`),
@@ -189,19 +217,24 @@ func numbers() []badInput {
 	}
 	bad("message", request("message/send", `{}`))
 	for _, v := range append(wrong("string"), "null", `""`) {
-		bad("messageId", request("message/send", `{"message":{"messageId":`+v+`,"role":"user","parts":[{"kind":"text","text":"x"}]}}`))
+		bad("messageId",
+			request("message/send", `{"message":{"messageId":`+v+
+				`,"role":"user","parts":[{"kind":"text","text":"x"}]}}`))
 		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/resubscribe"} {
 			if v != `""` {
 				bad("id of "+method, request(method, `{"id":`+v+`}`))
 			}
 		}
 	}
-	for _, v := range append(wrong("array"), "[]", "null", "[1]", `["x"]`, "[null]", "[[]]", `[{}]`, `[{"kind":"text"}]`, `[{"kind":"nope"}]`, `[{"kind":"file","file":{}}]`,
-		`[{"kind":"file","file":{"bytes":"***"}}]`, `[{"kind":"data"}]`, `[{"kind":"text","text":1}]`, `[{"kind":"text","text":"x","metadata":[]}]`) {
+	for _, v := range append(wrong("array"), "[]", "null", "[1]", `["x"]`, "[null]", "[[]]", `[{}]`,
+		`[{"kind":"text"}]`, `[{"kind":"nope"}]`, `[{"kind":"file","file":{}}]`,
+		`[{"kind":"file","file":{"bytes":"***"}}]`, `[{"kind":"data"}]`, `[{"kind":"text","text":1}]`,
+		`[{"kind":"text","text":"x","metadata":[]}]`) {
 		bad("parts", request("message/send", `{"message":{"messageId":"m","role":"user","parts":`+v+`}}`))
 	}
 	for _, v := range append(wrong("string"), `"robot"`, `"ROLE_UNSPECIFIED"`) {
-		bad("role", request("message/send", `{"message":{"messageId":"m","role":`+v+`,"parts":[{"kind":"text","text":"x"}]}}`))
+		bad("role",
+			request("message/send", `{"message":{"messageId":"m","role":`+v+`,"parts":[{"kind":"text","text":"x"}]}}`))
 	}
 	for _, member := range []string{"taskId", "contextId"} {
 		for _, v := range wrong("string") {
@@ -210,8 +243,10 @@ func numbers() []badInput {
 	}
 	for _, v := range wrong("object") {
 		bad("metadata", message(`,"metadata":`+v))
-		bad("params.metadata", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"metadata":`+v+`}`))
-		bad("configuration", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":`+v+`}`))
+		bad("params.metadata", request("message/send",
+			`{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"metadata":`+v+`}`))
+		bad("configuration", request("message/send",
+			`{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":`+v+`}`))
 	}
 	for _, member := range []string{"referenceTaskIds", "extensions"} {
 		for _, v := range append(wrong("array"), "[1]", "[{}]") {
@@ -225,15 +260,21 @@ func numbers() []badInput {
 	for _, v := range append(wrong("string"), `"nope"`, `"unknown"`) {
 		bad("status", request("tasks/list", `{"status":`+v+`}`))
 	}
-	bad("too long a messageId", request("message/send", `{"message":{"messageId":"`+strings.Repeat("m", 257)+`","role":"user","parts":[{"kind":"text","text":"x"}]}}`))
-	bad("too many parts", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[`+strings.Repeat(`{"kind":"text","text":"x"},`, 100)+`{"kind":"text","text":"x"}]}}`))
+	bad("too long a messageId", request("message/send",
+		`{"message":{"messageId":"`+strings.Repeat("m", 257)+`","role":"user","parts":[{"kind":"text","text":"x"}]}}`))
+	bad("too many parts",
+		request("message/send", `{"message":{"messageId":"m","role":"user","parts":[`+
+			strings.Repeat(`{"kind":"text","text":"x"},`, 100)+`{"kind":"text","text":"x"}]}}`))
 	bad("too large a part", withPart(`{"kind":"text","text":"`+strings.Repeat("x", 49<<10)+`"}`))
-	for _, id := range []string{"nope", "", "01a1f887-7fbd-72d5-a178-36d674819994", "01A1F887-7FBD-72D5-A178-36D67481999", "../../etc/passwd", "' OR 1=1 --", strings.Repeat("x", 300), `a\u0000`} {
+	for _, id := range []string{"nope", "", "01a1f887-7fbd-72d5-a178-36d674819994",
+		"01A1F887-7FBD-72D5-A178-36D67481999", "../../etc/passwd", "' OR 1=1 --", strings.Repeat("x", 300), `a\u0000`} {
 		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/resubscribe"} {
-			list = append(list, badInput{name: method + " of " + id, body: request(method, `{"id":"`+id+`"}`), codes: []int{taskNotFound, invalidParams}, id: "1"})
+			list = append(list, badInput{name: method + " of " + id, body: request(method, `{"id":"`+id+`"}`),
+				codes: []int{taskNotFound, invalidParams}, id: "1"})
 		}
 		if id != "" {
-			list = append(list, badInput{name: "message to " + id, body: message(`,"taskId":"` + id + `"`), codes: []int{taskNotFound, invalidParams}, id: "1"})
+			list = append(list, badInput{name: "message to " + id, body: message(`,"taskId":"` + id + `"`),
+				codes: []int{taskNotFound, invalidParams}, id: "1"})
 		}
 	}
 	return list
@@ -248,17 +289,28 @@ func headers() []badInput {
 	_ = z.Close()
 	return []badInput{
 		{name: "too large", body: large, codes: []int{invalidRequest, 0}, status: http.StatusRequestEntityTooLarge},
-		{name: "gzip", body: zipped.String(), header: []string{"Content-Encoding", "gzip"}, codes: []int{-32005, 0}, status: http.StatusUnsupportedMediaType},
-		{name: "text", body: message(""), header: []string{"Content-Type", "text/plain"}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
-		{name: "no type", body: message(""), header: []string{"Content-Type", ""}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
-		{name: "bad type", body: message(""), header: []string{"Content-Type", "application/json; ="}, codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
-		{name: "version 9.9", body: message(""), header: []string{"A2A-Version", "9.9"}, codes: []int{badVersion}, id: "1"},
-		{name: "two versions", body: message(""), header: []string{"A2A-Version", "0.3", "A2A-Version", "1.0"}, codes: []int{badVersion}, id: "1"},
-		{name: "long version", body: message(""), header: []string{"A2A-Version", strings.Repeat("0.3", 3000)}, codes: []int{badVersion}, id: "1"},
-		{name: "empty key", body: message(""), header: []string{"Idempotency-Key", " "}, codes: []int{invalidParams}, id: "1"},
-		{name: "long key", body: message(""), header: []string{"Idempotency-Key", strings.Repeat("k", 257)}, codes: []int{invalidParams}, id: "1"},
-		{name: "odd key", body: message(""), header: []string{"Idempotency-Key", "ké"}, codes: []int{invalidParams}, id: "1"},
-		{name: "two keys", body: message(""), header: []string{"Idempotency-Key", "k", "Idempotency-Key", "l"}, codes: []int{invalidParams}, id: "1"},
+		{name: "gzip", body: zipped.String(), header: []string{"Content-Encoding", "gzip"}, codes: []int{-32005, 0},
+			status: http.StatusUnsupportedMediaType},
+		{name: "text", body: message(""), header: []string{"Content-Type", "text/plain"}, codes: []int{-32005},
+			status: http.StatusUnsupportedMediaType},
+		{name: "no type", body: message(""), header: []string{"Content-Type", ""}, codes: []int{-32005},
+			status: http.StatusUnsupportedMediaType},
+		{name: "bad type", body: message(""), header: []string{"Content-Type", "application/json; ="},
+			codes: []int{-32005}, status: http.StatusUnsupportedMediaType},
+		{name: "version 9.9", body: message(""), header: []string{"A2A-Version", "9.9"}, codes: []int{badVersion},
+			id: "1"},
+		{name: "two versions", body: message(""), header: []string{"A2A-Version", "0.3", "A2A-Version", "1.0"},
+			codes: []int{badVersion}, id: "1"},
+		{name: "long version", body: message(""), header: []string{"A2A-Version", strings.Repeat("0.3", 3000)},
+			codes: []int{badVersion}, id: "1"},
+		{name: "empty key", body: message(""), header: []string{"Idempotency-Key", " "}, codes: []int{invalidParams},
+			id: "1"},
+		{name: "long key", body: message(""), header: []string{"Idempotency-Key", strings.Repeat("k", 257)},
+			codes: []int{invalidParams}, id: "1"},
+		{name: "odd key", body: message(""), header: []string{"Idempotency-Key", "ké"}, codes: []int{invalidParams},
+			id: "1"},
+		{name: "two keys", body: message(""), header: []string{"Idempotency-Key", "k", "Idempotency-Key", "l"},
+			codes: []int{invalidParams}, id: "1"},
 	}
 }
 
@@ -282,23 +334,26 @@ func TestGoodInputThatLooksBad(t *testing.T) {
 		body   string
 		header []string
 	}{
-		"the largest body":    {body: exactly(64 << 10)},
-		"a bit less":          {body: exactly(64<<10 - 1)},
-		"blanks around":       {body: " \r\n\t" + message("") + "\n"},
-		"unknown members":     {body: message(`,"later":{"a":1}`)},
-		"emoji":               {body: withPart(`{"kind":"text","text":"😀\ud83d\ude00` + "\u202e\ufffe" + `"}`)},
-		"depth 60":            {body: message(`,"metadata":{"d":` + strings.Repeat("[", 58) + strings.Repeat("]", 58) + `}`)},
-		"type with charset":   {body: message(""), header: []string{"Content-Type", "application/json; charset=utf-8"}},
-		"version 0.3":         {body: message(""), header: []string{"A2A-Version", "0.3"}},
-		"version 0.3.0":       {body: message(""), header: []string{"A2A-Version", "0.3.0"}},
-		"a thousand wishes":   {body: message(""), header: []string{"X-A2A-Extensions", strings.Repeat("https://x.example/e,", 1000)}},
+		"the largest body": {body: exactly(64 << 10)},
+		"a bit less":       {body: exactly(64<<10 - 1)},
+		"blanks around":    {body: " \r\n\t" + message("") + "\n"},
+		"unknown members":  {body: message(`,"later":{"a":1}`)},
+		"emoji":            {body: withPart(`{"kind":"text","text":"😀\ud83d\ude00` + "\u202e\ufffe" + `"}`)},
+		"depth 60": {body: message(`,"metadata":{"d":` + strings.Repeat("[", 58) + strings.Repeat("]", 58) +
+			`}`)},
+		"type with charset": {body: message(""), header: []string{"Content-Type", "application/json; charset=utf-8"}},
+		"version 0.3":       {body: message(""), header: []string{"A2A-Version", "0.3"}},
+		"version 0.3.0":     {body: message(""), header: []string{"A2A-Version", "0.3.0"}},
+		"a thousand wishes": {body: message(""),
+			header: []string{"X-A2A-Extensions", strings.Repeat("https://x.example/e,", 1000)}},
 		"NUL in text":         {body: withPart(`{"kind":"text","text":"a\u0000b"}`)},
 		"NUL in metadata":     {body: message(`,"metadata":{"a\u0000":"b\u0000"}`)},
 		"a number no one has": {body: message(`,"metadata":{"n":` + strings.Repeat("9", 10_000) + `}`)},
 	} {
 		got := c.post(a, "/", in.body, in.header...)
 		// NUL may be refused, if that is said.
-		if strings.HasPrefix(name, "NUL") && got.status == http.StatusOK && got.code == invalidParams && got.data.Field != "" {
+		if strings.HasPrefix(name, "NUL") && got.status == http.StatusOK && got.code == invalidParams &&
+			got.data.Field != "" {
 			continue
 		}
 		if got.status != http.StatusOK || got.code != 0 {
@@ -314,11 +369,14 @@ func TestPathsThatAreNone(t *testing.T) {
 	a := c.start("a")
 	before := c.rows()
 	for _, path := range []string{
-		"/..%2f", "//", "/./", "/%00", "/agents/../", "/agents/..%2fecho", "/agents/echo/../../", "/agents/nope", "/agents/", "/agents//", "/agents/echo/x", "/v1/tasks",
-		"/agents/echo%00", "/agents/ECHO", "/../../etc/passwd", "/.well-known/../agents/echo", "/" + strings.Repeat("a", 8<<10), "/debug/pprof/", "/livez", "/agents/echo;x=1",
+		"/..%2f", "//", "/./", "/%00", "/agents/../", "/agents/..%2fecho", "/agents/echo/../../", "/agents/nope",
+		"/agents/", "/agents//", "/agents/echo/x", "/v1/tasks",
+		"/agents/echo%00", "/agents/ECHO", "/../../etc/passwd", "/.well-known/../agents/echo",
+		"/" + strings.Repeat("a", 8<<10), "/debug/pprof/", "/livez", "/agents/echo;x=1",
 	} {
 		got := c.post(a, path, message(""))
-		if got.status != http.StatusNotFound && got.status != http.StatusBadRequest && got.status != http.StatusMethodNotAllowed {
+		if got.status != http.StatusNotFound && got.status != http.StatusBadRequest &&
+			got.status != http.StatusMethodNotAllowed {
 			t.Errorf("POST %.60s: %d %.200s", path, got.status, got.body)
 		}
 	}
@@ -341,7 +399,8 @@ func TestPathsThatAreNone(t *testing.T) {
 func TestConnectionsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a", "A2AD_READ_HEADER_TIMEOUT=500ms", "A2AD_READ_TIMEOUT=1s", "A2AD_HTTP_IDLE_TIMEOUT=500ms", "A2AD_MAX_BODY=64KiB")
+	a := c.start("a", "A2AD_READ_HEADER_TIMEOUT=500ms", "A2AD_READ_TIMEOUT=1s", "A2AD_HTTP_IDLE_TIMEOUT=500ms",
+		"A2AD_MAX_BODY=64KiB")
 	before := c.rows()
 	const start = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	good := message("")
@@ -350,22 +409,32 @@ func TestConnectionsThatMisbehave(t *testing.T) {
 		name, text string
 		status     []string // empty: the connection is closed without an answer
 	}{
-		{"body longer than said", start + length(len(good)-5) + "\r\n" + good, []string{"200 OK"}}, // truncated JSON; the rest is no request
-		{"body shorter than said", start + length(len(good)+5) + "\r\n" + good, []string{"200 OK", "400 Bad Request", "408 Request Timeout", ""}},
+		// truncated JSON; the rest is no request
+		{"body longer than said", start + length(len(good)-5) + "\r\n" + good, []string{"200 OK"}},
+		{"body shorter than said", start + length(len(good)+5) + "\r\n" + good,
+			[]string{"200 OK", "400 Bad Request", "408 Request Timeout", ""}},
 		{"two lengths", start + length(5) + length(6) + "\r\n" + good, []string{"400 Bad Request"}},
-		{"length and chunks", start + length(len(good)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", []string{"200 OK", "400 Bad Request"}},
-		{"two encodings", start + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", []string{"400 Bad Request", "501 Not Implemented"}},
+		{"length and chunks", start + length(len(good)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			[]string{"200 OK", "400 Bad Request"}},
+		{"two encodings", start + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+			[]string{"400 Bad Request", "501 Not Implemented"}},
 		{"negative length", start + length(-1) + "\r\n", []string{"400 Bad Request"}},
-		{"a body without end", start + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat("x", 4096)+"\r\n", 100), []string{"413 Request Entity Too Large"}},
-		{"a thousand headers", start + strings.Repeat("X-Header: "+strings.Repeat("x", 60)+"\r\n", 1000) + "\r\n", []string{"431 Request Header Fields Too Large"}},
-		{"a large header", start + "X-Header: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", []string{"431 Request Header Fields Too Large"}},
-		{"a large request line", "POST /" + strings.Repeat("x", 1<<20) + " HTTP/1.1\r\nHost: localhost\r\n\r\n", []string{"431 Request Header Fields Too Large", "414 Request URI Too Long"}},
+		{"a body without end", start + "Transfer-Encoding: chunked\r\n\r\n" +
+			strings.Repeat("1000\r\n"+strings.Repeat("x", 4096)+"\r\n", 100), []string{"413 Request Entity Too Large"}},
+		{"a thousand headers", start + strings.Repeat("X-Header: "+strings.Repeat("x", 60)+"\r\n", 1000) + "\r\n",
+			[]string{"431 Request Header Fields Too Large"}},
+		{"a large header", start + "X-Header: " + strings.Repeat("x", 1<<20) + "\r\n\r\n",
+			[]string{"431 Request Header Fields Too Large"}},
+		{"a large request line", "POST /" + strings.Repeat("x", 1<<20) + " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			[]string{"431 Request Header Fields Too Large", "414 Request URI Too Long"}},
 		{"no host", "POST / HTTP/1.1\r\n\r\n", []string{"400 Bad Request: missing required Host header"}},
 		{"a header that never ends", "POST / HTTP/1.1\r\nHost:", []string{"", "408 Request Timeout"}},
 		{"nothing at all", "", []string{""}},
 		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", []string{"", "400 Bad Request"}},
-		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", []string{"", "400 Bad Request", "404 Not Found", "505 HTTP Version Not Supported"}},
-		{"a header in a header", start + "X-A: b\rX-B: c\r\n" + length(len(good)) + "\r\n" + good, []string{"400 Bad Request"}},
+		{"HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+			[]string{"", "400 Bad Request", "404 Not Found", "505 HTTP Version Not Supported"}},
+		{"a header in a header", start + "X-A: b\rX-B: c\r\n" + length(len(good)) + "\r\n" + good,
+			[]string{"400 Bad Request"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			began := time.Now()
@@ -394,14 +463,16 @@ func TestTextCannotBreakOutOfItsLine(t *testing.T) {
 	a := c.start("a")
 	const evil = `x\r\n\r\nid: 9-00000000\ndata: {}\n\n\u2028\u2029\u0085\u001b[31m\u0007`
 	script := `{"op":"artifact","id":"` + evil + `","text":"` + evil + `"},{"op":"complete","text":"` + evil + `"}`
-	body := request("message/stream", `{"message":{"messageId":"`+evil+`","contextId":"`+evil+`","role":"user","parts":[{"kind":"data","data":{"script":[`+script+`]}}]}}`)
+	body := request("message/stream", `{"message":{"messageId":"`+evil+`","contextId":"`+evil+
+		`","role":"user","parts":[{"kind":"data","data":{"script":[`+script+`]}}]}}`)
 	got := c.post(a, "/agents/script", body)
 	stream := parseStream(got.body)
 	if len(stream.Frames) != 4 {
 		t.Errorf("%d events, want 4: %s", len(stream.Frames), got.body)
 	}
 	for _, line := range strings.Split(string(got.body), "\n") {
-		if strings.Contains(line, "\r") || line != "" && !strings.HasPrefix(line, "id: ") && !strings.HasPrefix(line, "data: {") && !strings.HasPrefix(line, ": ping") {
+		if strings.Contains(line, "\r") || line != "" && !strings.HasPrefix(line, "id: ") &&
+			!strings.HasPrefix(line, "data: {") && !strings.HasPrefix(line, ": ping") {
 			t.Errorf("a line of the stream is %q", line)
 		}
 	}

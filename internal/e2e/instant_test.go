@@ -9,8 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestStreamsOfInstantAgentsAreComplete has agents that are done before anybody can look. Half
-// of the streams are on the replica that runs them, half on one that runs nothing.
+// TestStreamsOfInstantAgentsAreComplete has agents that are done before anybody can look. Half of the streams are on
+// the replica that runs them, half on one that runs nothing.
 func TestStreamsOfInstantAgentsAreComplete(t *testing.T) {
 	t.Parallel()
 	const total, clients = 1000, 20
@@ -25,7 +25,8 @@ func TestStreamsOfInstantAgentsAreComplete(t *testing.T) {
 				cl := c.client(at, "echo")
 				cl.Tries = -1 // a stream that needs to be resumed is not complete
 				text := fmt.Sprintf("%d of client %d", n, i)
-				events, err := collect(cl.Stream(ctx, client.SendParams{Message: say(text)}, client.StreamOptions{}), nil)
+				events, err := collect(cl.Stream(ctx, client.SendParams{Message: say(text)}, client.StreamOptions{}),
+					nil)
 				if err != nil {
 					t.Errorf("%s on %s, behind %d events: %v", text, at.name, len(events), err)
 					return
@@ -49,13 +50,15 @@ func checkEcho(t *testing.T, events []client.Event, text string) {
 	want := []struct {
 		kind  client.Kind
 		state a2a.State
-	}{{client.KindTask, a2a.StateSubmitted}, {client.KindStatus, a2a.StateWorking}, {client.KindArtifact, a2a.StateNone}, {client.KindStatus, a2a.StateCompleted}}
+	}{{client.KindTask, a2a.StateSubmitted}, {client.KindStatus, a2a.StateWorking},
+		{client.KindArtifact, a2a.StateNone}, {client.KindStatus, a2a.StateCompleted}}
 	if len(events) != len(want) {
 		t.Errorf("%s: %d events, want %d", text, len(events), len(want))
 		return
 	}
 	for i, ev := range events {
-		if ev.Kind != want[i].kind || ev.State != want[i].state || ev.Seq != int64(i+1) || ev.Final != (i == len(want)-1) {
+		if ev.Kind != want[i].kind || ev.State != want[i].state || ev.Seq != int64(i+1) ||
+			ev.Final != (i == len(want)-1) {
 			t.Errorf("%s: event %d is %s", text, i, ev.Raw)
 		}
 	}

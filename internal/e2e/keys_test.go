@@ -98,7 +98,8 @@ func TestKeyedMessageToATaskIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
-	asked, err := c.client(a, "script").Send(bounded(t), client.SendParams{Message: play(`{"op":"input","text":"?"},{"op":"input","text":"and?"},{"op":"complete"}`)})
+	asked, err := c.client(a, "script").Send(bounded(t),
+		client.SendParams{Message: play(`{"op":"input","text":"?"},{"op":"input","text":"and?"},{"op":"complete"}`)})
 	if err != nil || asked.State != a2a.StateInputRequired {
 		t.Fatalf("%s, %v", asked.State, err)
 	}
@@ -151,17 +152,26 @@ func TestLastEventIDOfAnotherLogIsAGap(t *testing.T) {
 	a := c.start("a")
 	g := newGate(t)
 	task := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()))
-	until(t, "the chunks are in the log", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
-	last := one[string](c, `SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 ORDER BY seq DESC LIMIT 1`, task)
+	until(t, "the chunks are in the log",
+		func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
+	last := one[string](c,
+		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 ORDER BY seq DESC LIMIT 1`, task)
 	submit(t, c.client(a, "script"), play(`{"op":"complete"}`))
-	foreign := one[string](c, `SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text <> $1 ORDER BY seq LIMIT 1`, task)
-	for _, id := range []string{"3-00000000", "999-" + last[len(last)-8:], "0-12345678", "nonsense", "-1-00000000", last + "0", "9223372036854775808-00000000", "1; drop table a2a.tasks", "1-00000000; --", strings.Repeat("9", 1000), foreign} {
-		events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: id}), func(client.Event) bool { return true })
+	foreign := one[string](c,
+		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text <> $1 ORDER BY seq LIMIT 1`,
+		task)
+	for _, id := range []string{"3-00000000", "999-" + last[len(last)-8:], "0-12345678", "nonsense", "-1-00000000",
+		last + "0", "9223372036854775808-00000000", "1; drop table a2a.tasks", "1-00000000; --",
+		strings.Repeat("9", 1000), foreign} {
+		events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: id}),
+			func(client.Event) bool { return true })
 		if events[0].Kind != client.KindTask || !events[0].Gap || events[0].ID != last {
-			t.Errorf("behind %s: %s %s (gap %t), want the Task %s marked as a gap", id, events[0].Kind, events[0].ID, events[0].Gap, last)
+			t.Errorf("behind %s: %s %s (gap %t), want the Task %s marked as a gap", id, events[0].Kind, events[0].ID,
+				events[0].Gap, last)
 		}
 	}
-	if got := c.post(a, "/agents/script", request("tasks/resubscribe", `{"id":"`+task+`"}`), "Last-Event-ID", strings.Repeat("1", 40<<10)); got.status != 431 {
+	if got := c.post(a, "/agents/script", request("tasks/resubscribe", `{"id":"`+task+`"}`), "Last-Event-ID",
+		strings.Repeat("1", 40<<10)); got.status != 431 {
 		t.Errorf("an id that is longer than a header may be: %d %s", got.status, got.body)
 	}
 	g.open()

@@ -27,8 +27,11 @@ func TestReaderThatStopsIsCutOff(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	body := request("message/stream", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+ops+`]}}]}}`)
-	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	body := request("message/stream",
+		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+ops+`]}}]}}`)
+	if _,
+		err := fmt.Fprintf(conn,
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var task string
@@ -61,7 +64,8 @@ func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
 	big := send(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
 	for name, text := range map[string]string{
 		"tasks/get": "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
-		"HTTP+JSON": "GET /agents/script/tasks/" + big.TaskID + " HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\n\r\n",
+		"HTTP+JSON": "GET /agents/script/tasks/" + big.TaskID +
+			" HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\n\r\n",
 	} {
 		conn := a.dial()
 		if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
@@ -78,21 +82,25 @@ func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
 	}
 }
 
-// TestDatabaseThatIsHeldUp: who asks meanwhile is told within the time that is set, and by the error that the limit has.
+// TestDatabaseThatIsHeldUp: who asks meanwhile is told within the time that is set, and by the error that the limit
+// has.
 func TestDatabaseThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const long = "25s"
 	slow := func(name, limit string) *replica {
-		env := []string{"A2AD_LOCK_TIMEOUT=" + long, "A2AD_STATEMENT_TIMEOUT=" + long, "A2AD_POOL_TIMEOUT=" + long, "A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0", "A2AD_DB_POOL=4", limit}
+		env := []string{"A2AD_LOCK_TIMEOUT=" + long, "A2AD_STATEMENT_TIMEOUT=" + long, "A2AD_POOL_TIMEOUT=" + long,
+			"A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0", "A2AD_DB_POOL=4", limit}
 		r := c.start(name, env...)
 		r.log.expectErrors()
 		return r
 	}
-	lock, statement, pool := slow("lock", "A2AD_LOCK_TIMEOUT=300ms"), slow("statement", "A2AD_STATEMENT_TIMEOUT=300ms"), slow("pool", "A2AD_POOL_TIMEOUT=300ms")
+	lock, statement, pool := slow("lock", "A2AD_LOCK_TIMEOUT=300ms"), slow("statement", "A2AD_STATEMENT_TIMEOUT=300ms"),
+		slow("pool", "A2AD_POOL_TIMEOUT=300ms")
 	asked := submit(t, c.client(lock, "script"), play(`{"op":"complete"}`))
 	get := func(r *replica) (rpc, rest httpAnswer) {
-		return c.post(r, "/agents/script", request("tasks/get", `{"id":"`+asked+`"}`)), c.do(r, http.MethodGet, "/agents/script/tasks/"+asked, nil, "A2A-Version", "1.0")
+		return c.post(r, "/agents/script", request("tasks/get", `{"id":"`+asked+`"}`)),
+			c.do(r, http.MethodGet, "/agents/script/tasks/"+asked, nil, "A2A-Version", "1.0")
 	}
 	held, err := c.db.Begin(bounded(t))
 	if err != nil {
@@ -107,14 +115,16 @@ func TestDatabaseThatIsHeldUp(t *testing.T) {
 		waiting.Go(func() { get(pool) })
 	}
 	until(t, "all connections wait", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name LIKE 'a2ad-pool-%'`) >= 2
+		return one[int](c,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name LIKE 'a2ad-pool-%'`) >= 2
 	})
 	for _, tt := range []struct {
 		r         *replica
 		rpc, rest int
 		reason    string
 		retry     bool
-	}{{lock, 200, 500, "INTERNAL", false}, {statement, 200, 500, "INTERNAL", false}, {pool, 503, 503, "UNAVAILABLE", true}} {
+	}{{lock, 200, 500, "INTERNAL", false}, {statement, 200, 500, "INTERNAL", false},
+		{pool, 503, 503, "UNAVAILABLE", true}} {
 		began := time.Now()
 		rpc, rest := get(tt.r)
 		within(t, tt.r.name, time.Since(began), 15*time.Second)
@@ -122,7 +132,8 @@ func TestDatabaseThatIsHeldUp(t *testing.T) {
 			t.Errorf("%s: JSON-RPC %d, HTTP+JSON %d", tt.r.name, rpc.status, rest.status)
 		}
 		for _, got := range []httpAnswer{rpc, rest} {
-			if !strings.Contains(string(got.body), `"reason":"`+tt.reason+`"`) || (got.header.Get("Retry-After") != "") != tt.retry || strings.Contains(string(got.body), "SQLSTATE") {
+			if !strings.Contains(string(got.body), `"reason":"`+tt.reason+`"`) ||
+				(got.header.Get("Retry-After") != "") != tt.retry || strings.Contains(string(got.body), "SQLSTATE") {
 				t.Errorf("%s: %v %s", tt.r.name, got.header, got.body)
 			}
 		}
@@ -159,7 +170,8 @@ func TestStreamsAreBounded(t *testing.T) {
 			open.Add(1)
 			cl := c.client(at.r, "script")
 			over.Go(func() {
-				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(client.Event) bool { // it is left below
+				// it is left below
+				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(client.Event) bool {
 					open.Done()
 					return false
 				})
@@ -173,7 +185,8 @@ func TestStreamsAreBounded(t *testing.T) {
 		} {
 			got := c.post(at.r, "/agents/script", body)
 			if got.status != at.status || got.header.Get("Retry-After") == "" || got.code == 0 {
-				t.Errorf("one stream too many on %s: %d, Retry-After %q, %s", at.r.name, got.status, got.header.Get("Retry-After"), got.body)
+				t.Errorf("one stream too many on %s: %d, Retry-After %q, %s", at.r.name, got.status,
+					got.header.Get("Retry-After"), got.body)
 			}
 		}
 		if after := c.rows(); after != before {
@@ -184,7 +197,8 @@ func TestStreamsAreBounded(t *testing.T) {
 		until(t, "there is room again", func() bool {
 			cl := c.client(at.r, "script")
 			cl.Tries = -1
-			events, err := collect(cl.Resubscribe(bounded(t), asked.TaskID, client.StreamOptions{}), func(client.Event) bool { return true })
+			events, err := collect(cl.Resubscribe(bounded(t), asked.TaskID, client.StreamOptions{}),
+				func(client.Event) bool { return true })
 			return err == nil && len(events) == 1
 		})
 	}
@@ -198,7 +212,9 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	conn := a.dial()
 	body := request("tasks/resubscribe", `{"id":"`+asked.TaskID+`"}`)
-	if _, err := fmt.Fprintf(conn, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _,
+		err := fmt.Fprintf(conn,
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var seen strings.Builder
@@ -209,7 +225,8 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 			t.Fatalf("%v behind %s", err, seen.String())
 		}
 	}
-	for _, header := range []string{"Content-Type: text/event-stream", "Cache-Control: no-store", "X-Accel-Buffering: no"} {
+	for _, header := range []string{"Content-Type: text/event-stream", "Cache-Control: no-store",
+		"X-Accel-Buffering: no"} {
 		if !strings.Contains(seen.String(), header) {
 			t.Errorf("the answer lacks %q: %s", header, seen.String())
 		}

@@ -83,8 +83,7 @@ func TestListWalkUnderWrites(t *testing.T) {
 			if task.ContextID == "still" {
 				seen[task.TaskID]++
 			}
-			// A task that moves between the choice of the page and the read of its tasks is newer
-			// than its place.
+			// A task that moves between the choice of the page and the read of its tasks is newer than its place.
 			if task.ContextID == "still" && task.Timestamp > last {
 				t.Errorf("page %d: %s of %s behind one of %s", pages, task.TaskID, task.Timestamp, last)
 			}
@@ -158,8 +157,10 @@ func (c *cluster) checkFilters(at *replica, still, moving int) {
 			c.t.Errorf("token %d: %d tasks, %v, want -32602", i, len(page.Tasks), err)
 		}
 	}
-	for _, bad := range []string{`{"pageSize":0}`, `{"pageSize":101}`, `{"pageSize":-1}`, `{"pageSize":"ten"}`, `{"pageSize":1.5}`} {
-		got := c.post(at, "/agents/script", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":%s}`, bad))
+	for _, bad := range []string{`{"pageSize":0}`, `{"pageSize":101}`, `{"pageSize":-1}`, `{"pageSize":"ten"}`,
+		`{"pageSize":1.5}`} {
+		got := c.post(at, "/agents/script", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":%s}`,
+			bad))
 		if got.code != -32602 {
 			c.t.Errorf("%s: %s, want -32602", bad, got.body)
 		}

@@ -37,8 +37,8 @@ func (s *replicas) add(more ...*replica) {
 	s.list = append(s.list, more...)
 }
 
-// load is clients that act until they are told to stop. Whatever is acknowledged to them is
-// held against the database at the end.
+// load is clients that act until they are told to stop. Whatever is acknowledged to them is held against the database
+// at the end.
 type load struct {
 	c     *cluster
 	acked sync.Map // Idempotency-Key -> task id
@@ -63,7 +63,8 @@ func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 		draw := rand.New(rand.NewPCG(seed, uint64(i)))
 		l.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				u := &user{load: l, draw: draw, key: fmt.Sprintf("client %d, request %d", i, n), ctx: context.WithoutCancel(ctx)}
+				u := &user{load: l, draw: draw, key: fmt.Sprintf("client %d, request %d", i, n),
+					ctx: context.WithoutCancel(ctx)}
 				// Each request goes to the next replica: what one begins another goes on with.
 				u.cl = c.roamer("script", func(n int) *replica { return set.at(i + n) })
 				if err := u.act(); err != nil {
@@ -92,8 +93,7 @@ const retiredTask = `
 	  SELECT FROM audit.action a
 	  WHERE a.action = 'task.retire' AND $1::text::uuid BETWEEN (a.detail ->> 'from')::uuid AND (a.detail ->> 'to')::uuid)`
 
-// finish lets the clients finish what they have begun, and checks that everything acknowledged
-// is there.
+// finish lets the clients finish what they have begun, and checks that everything acknowledged is there.
 func (l *load) finish() {
 	l.c.t.Helper()
 	l.stop()
@@ -165,7 +165,8 @@ func (u *user) wait() error {
 
 // follow is a stream that its client leaves now and then, and takes up again.
 func (u *user) follow() error {
-	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()), IdempotencyKey: u.key}
+	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
+		IdempotencyKey: u.key}
 	p.Message.ID = client.NewMessageID()
 	var events []client.Event
 	last := func() string {
@@ -228,7 +229,8 @@ func (u *user) cancel() error {
 	}
 	if u.draw.IntN(2) == 0 {
 		if err := u.patiently(func() error {
-			_, err := collect(u.cl.Resubscribe(u.ctx, got.TaskID, client.StreamOptions{}), func(client.Event) bool { return u.draw.IntN(4) == 0 })
+			_, err := collect(u.cl.Resubscribe(u.ctx, got.TaskID, client.StreamOptions{}),
+				func(client.Event) bool { return u.draw.IntN(4) == 0 })
 			return err
 		}); err != nil {
 			return err
@@ -278,7 +280,8 @@ func (u *user) patiently(f func() error) error {
 	for end := time.Now().Add(patience); ; <-tick.C {
 		err := f()
 		var refusal *client.Error
-		if err == nil || time.Now().After(end) || errors.As(err, &refusal) && !refusal.Temporary() && refusal.Code != -32603 {
+		if err == nil || time.Now().After(end) || errors.As(err, &refusal) && !refusal.Temporary() &&
+			refusal.Code != -32603 {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestLockedTaskHoldsUpNoOther has somebody sit on the row of one running task, in a transaction
-// that is left open: that task waits, the others do not notice.
+// TestLockedTaskHoldsUpNoOther has somebody sit on the row of one running task, in a transaction that is left open:
+// that task waits, the others do not notice.
 func TestLockedTaskHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -29,13 +29,15 @@ func TestLockedTaskHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the task waits for the lock", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+		return one[int](c,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
 	})
 	var slowest time.Duration
 	others := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		began := time.Now()
-		events := follow(t, c.client(a, "script").Stream(ctx, client.SendParams{Message: play(`{"op":"chunk","id":"a","n":5}`)}, client.StreamOptions{}), nil)
+		events := follow(t, c.client(a, "script").Stream(ctx,
+			client.SendParams{Message: play(`{"op":"chunk","id":"a","n":5}`)}, client.StreamOptions{}), nil)
 		slowest = max(slowest, time.Since(began))
 		endsWith(t, events, a2a.StateCompleted)
 		others++
@@ -45,7 +47,8 @@ func TestLockedTaskHoldsUpNoOther(t *testing.T) {
 	}
 	t.Logf("%d others, slowest %s", others, slowest)
 	within(t, "another task", slowest, 2*time.Second)
-	if n := one[int](c, `SELECT count(*) FROM audit.attempt WHERE task_id::text <> $1 AND outcome <> 'completed'`, stuck); n != 0 {
+	if n := one[int](c, `SELECT count(*) FROM audit.attempt WHERE task_id::text <> $1 AND outcome <> 'completed'`,
+		stuck); n != 0 {
 		t.Errorf("%d attempts at other tasks failed", n)
 	}
 	c.awaitState(stuck, "COMPLETED")

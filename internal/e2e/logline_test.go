@@ -12,21 +12,24 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// TestEachBindingLogsAndCountsARequestAlike: who asked for what is in one line and one counter,
-// whether by JSON-RPC, HTTP+JSON or gRPC, and what is secret is in none.
+// TestEachBindingLogsAndCountsARequestAlike: who asked for what is in one line and one counter, whether by JSON-RPC,
+// HTTP+JSON or gRPC, and what is secret is in none.
 func TestEachBindingLogsAndCountsARequestAlike(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_GRPC_LISTEN=127.0.0.1:0", "A2AD_LOG_LEVEL=debug")
 	const secret = "canary-token"
-	got := c.rpc(a, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"canary-text"}]}}`)
+	got := c.rpc(a, "echo", "message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"canary-text"}]}}`)
 	var task struct{ ID string }
 	if err := json.Unmarshal(got.result, &task); err != nil {
 		t.Fatalf("send: %s", got.body)
 	}
 	at := func(n string) string { return "00-" + n + clientTrace[1:] + "-" + clientSpan + "-01" }
-	c.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+task.ID+`"}}`, "A2A-Version", "1.0", "Traceparent", at("1"), "Authorization", "Bearer "+secret)
-	c.do(a, http.MethodGet, "/tasks/"+task.ID, nil, "A2A-Version", "1.0", "Traceparent", at("2"), "Authorization", "Bearer "+secret)
+	c.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+task.ID+`"}}`, "A2A-Version", "1.0",
+		"Traceparent", at("1"), "Authorization", "Bearer "+secret)
+	c.do(a, http.MethodGet, "/tasks/"+task.ID, nil, "A2A-Version", "1.0", "Traceparent", at("2"), "Authorization",
+		"Bearer "+secret)
 	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +46,15 @@ func TestEachBindingLogsAndCountsARequestAlike(t *testing.T) {
 		trace := n + clientTrace[1:]
 		line := a.awaitLog(want.msg, func(l logLine) bool { return l.str("trace_id") == trace })
 		owner, _ := line["principal"].(map[string]any)
-		if line.str("method") != "GetTask" || line.str("version") != "1.0" || line.str("task_id") != task.ID || line.str("route") != want.route || owner["owner"] != "anonymous" || line.str("request_id") == "" {
+		if line.str("method") != "GetTask" || line.str("version") != "1.0" || line.str("task_id") != task.ID ||
+			line.str("route") != want.route || owner["owner"] != "anonymous" || line.str("request_id") == "" {
 			t.Errorf("%s logs %v", want.route, line)
 		}
 		if same := a.log.count(func(l logLine) bool { return l.str("trace_id") == trace }); same != 1 {
 			t.Errorf("%s has %d lines, want 1", want.route, same)
 		}
-		if n := e.sum("a2ad_http_requests_total", "route", want.route, "method", "GetTask", "version", "1.0", "code", want.code); n != 1 {
+		if n := e.sum("a2ad_http_requests_total", "route", want.route, "method", "GetTask", "version", "1.0", "code",
+			want.code); n != 1 {
 			t.Errorf("%s counts %v requests, want 1", want.route, n)
 		}
 	}

@@ -109,7 +109,8 @@ func TestHostileMemoryKillsNothing(t *testing.T) {
 	c.cutOK, c.mixed = true, true
 	s := &siege{
 		cluster: c, client: &http.Client{Timeout: 2 * time.Minute},
-		eve: c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"), ann: c.apiKey("acme", "ann", "tasks:read,tasks:write"),
+		eve: c.apiKey("acme", "eve", "tasks:read,tasks:write,worker"),
+		ann: c.apiKey("acme", "ann", "tasks:read,tasks:write"),
 	}
 	binary, err := buildWithoutRace()
 	if err != nil {
@@ -152,7 +153,8 @@ func (s *siege) makeTasks(t *testing.T) {
 // withstand attacks a replica for a while, which answers calls where listen says.
 func (s *siege) withstand(t *testing.T, port, listen string) {
 	t.Helper()
-	r := s.cluster.startBinary(s.binary, "held-"+port, "A2AD_AUTH=required", "GOMEMLIMIT=220MiB", "A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4",
+	r := s.cluster.startBinary(s.binary, "held-"+port, "A2AD_AUTH=required", "GOMEMLIMIT=220MiB",
+		"A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4",
 		"A2AD_SSE_WRITE_TIMEOUT=5s", "A2AD_WRITE_TIMEOUT=10s", "A2AD_STATEMENT_TIMEOUT=60s", "A2AD_GRPC_LISTEN="+listen)
 	r.log.expectErrors() // 503 is an answer here
 	defer r.stop()
@@ -184,7 +186,8 @@ func (s *siege) withstand(t *testing.T, port, listen string) {
 		t.Fatalf("the replica was killed: %v. Its log ends:\n%s", r.cmd.ProcessState, r.log.tail())
 	}
 	slices.Sort(took)
-	t.Logf("gRPC on its %s port: most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", port, memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
+	t.Logf("gRPC on its %s port: most resident memory: %d MiB; reads of another owner: %d, p50 %s, p99 %s, %v", port,
+		memoryOf(r.cmd.Process.Pid, "VmHWM")>>20,
 		len(took), took[len(took)/2], took[len(took)*99/100], others.All())
 	r.log.count(func(l logLine) bool {
 		if l.str("grpc_status") == "Internal" {
@@ -192,7 +195,8 @@ func (s *siege) withstand(t *testing.T, port, listen string) {
 		}
 		return false
 	})
-	judge(t, overHTTP, 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadRequest, http.StatusRequestTimeout)
+	judge(t, overHTTP, 0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+		http.StatusBadRequest, http.StatusRequestTimeout)
 	judge(t, overGRPC, attack.NoStatus, int(codes.OK), int(codes.ResourceExhausted), int(codes.Unavailable))
 	if all := others.All(); all[http.StatusOK] < len(took)*99/100 {
 		t.Errorf("another owner's reads were answered with %v", all)
@@ -237,7 +241,8 @@ func (s *siege) requests(target *attack.Target, seen map[string]*attack.Statuses
 		},
 		func() func() { return target.Unread(20, get, count("unread")) },
 		func() func() {
-			return target.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+s.vast+`"}`), count("unread streams"))
+			return target.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+s.vast+`"}`),
+				count("unread streams"))
 		},
 		func() func() {
 			return target.Flood(4, attack.Request("tasks/list", `{"pageSize":100}`), count("lists"))
@@ -247,7 +252,8 @@ func (s *siege) requests(target *attack.Target, seen map[string]*attack.Statuses
 }
 
 // readMeanwhile has ann read her task again and again, and returns how long each read took.
-func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (took []time.Duration, seen *attack.Statuses) {
+func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (took []time.Duration,
+	seen *attack.Statuses) {
 	t.Helper()
 	seen = &attack.Statuses{}
 	get := attack.Request("tasks/get", `{"id":"`+s.small+`"}`)
@@ -266,7 +272,8 @@ func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (to
 	return took, seen
 }
 
-// TestPagesEndByBytes has all bindings list large tasks: every page is small, and all of them together have every task once.
+// TestPagesEndByBytes has all bindings list large tasks: every page is small, and all of them together have every
+// task once.
 func TestPagesEndByBytes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -281,10 +288,12 @@ func TestPagesEndByBytes(t *testing.T) {
 	const most = 5 << 20
 	for name, ask := range map[string]func(token string) (*http.Request, error){
 		"0.3": func(token string) (*http.Request, error) {
-			return http.NewRequest(http.MethodPost, a.base+"/agents/script", strings.NewReader(attack.Request("tasks/list", `{"pageSize":100,"pageToken":"`+token+`"}`)))
+			return http.NewRequest(http.MethodPost, a.base+"/agents/script",
+				strings.NewReader(attack.Request("tasks/list", `{"pageSize":100,"pageToken":"`+token+`"}`)))
 		},
 		"1.0": func(token string) (*http.Request, error) {
-			r, err := http.NewRequest(http.MethodPost, a.base+"/agents/script", strings.NewReader(attack.Request("ListTasks", `{"pageSize":100,"pageToken":"`+token+`"}`)))
+			r, err := http.NewRequest(http.MethodPost, a.base+"/agents/script",
+				strings.NewReader(attack.Request("ListTasks", `{"pageSize":100,"pageToken":"`+token+`"}`)))
 			if err == nil {
 				r.Header.Set("A2A-Version", "1.0")
 			}

@@ -40,13 +40,15 @@ func TestPagesOverGRPCEndByBytes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_GRPC_LISTEN=127.0.0.1:0")
-	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "echo"} // the default agent: 0.3 reaches no other
+	// the default agent: 0.3 reaches no other
+	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "echo"}
 	client := &http.Client{Timeout: time.Minute}
 	const tasks, most = 6, 5 << 20
 	for i := range tasks {
 		answered(t, target, client, attack.Large(fmt.Sprint("m", i), "", 1900<<10, true))
 	}
-	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,8 @@ func (c *cluster) pageOver(conn *grpc.ClientConn, service *transcode.Service, to
 			continue
 		}
 		req, answer := m.Request(), m.Answer()
-		if err := protojson.Unmarshal([]byte(`{"pageSize":100,"includeArtifacts":true,"pageToken":"`+token+`"}`), req); err != nil {
+		if err := protojson.Unmarshal([]byte(`{"pageSize":100,"includeArtifacts":true,"pageToken":"`+token+`"}`),
+			req); err != nil {
 			c.t.Fatal(err)
 		}
 		if err := conn.Invoke(bounded(c.t), "/"+service.Name+"/ListTasks", req, answer); err != nil {

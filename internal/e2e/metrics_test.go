@@ -114,7 +114,8 @@ func (c *cluster) busy(a *replica) {
 	sink := newHookSink(c.t, nil)
 	c.sendHooked(a, `{"url":"`+sink.URL+`/x"}`, `{"op":"chunk","id":"b","n":1}`)
 	c.rpc(a, "echo", "tasks/get", `{"id":"none"}`)
-	events := c.client(a, "script").Stream(bounded(c.t), client.SendParams{Message: play(`{"op":"chunk","id":"a","n":3}`)}, client.StreamOptions{})
+	events := c.client(a, "script").Stream(bounded(c.t),
+		client.SendParams{Message: play(`{"op":"chunk","id":"a","n":3}`)}, client.StreamOptions{})
 	if got := follow(c.t, events, nil); len(got) < 3 {
 		c.t.Errorf("the stream has %d events", len(got))
 	}
@@ -168,7 +169,8 @@ func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
 		if err := os.WriteFile(path, []byte(before+metricsStart+table.String()+metricsEnd+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join("..", "promcheck", "testdata", "metrics.txt"), []byte(e.text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("..", "promcheck", "testdata", "metrics.txt"), []byte(e.text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(table.String(), have); diff != "" {
@@ -229,7 +231,8 @@ func TestAlertsNameTheirRunbooks(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n### ")
 		if !found {
 			t.Errorf("docs/how-to/runbook.md has no section %s", m[1])
-		} else if what, do, said := strings.Cut(section, "\nDo: "); !said || !strings.Contains(do, " ") || !strings.Contains(what, "\n```") && !strings.Contains(what, "\nLook: `") {
+		} else if what, do, said := strings.Cut(section, "\nDo: "); !said || !strings.Contains(do, " ") ||
+			!strings.Contains(what, "\n```") && !strings.Contains(what, "\nLook: `") {
 			t.Errorf("the section %s of docs/how-to/runbook.md does not say what to type, or what to do", m[1])
 		}
 	}
@@ -264,12 +267,15 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		{"a2ad_queue_tasks", []string{"agent", "script"}, 0},
 		{"a2ad_push_backlog", nil, 0},
 		{"a2ad_push_attempts_total", []string{"class", "timeout"}, 0},
-		{"a2ad_http_requests_total", []string{"route", "/agents/{agent}", "method", "GetTask", "version", "0.3", "code", "200"}, 1},
+		{"a2ad_http_requests_total", []string{"route", "/agents/{agent}", "method", "GetTask", "version", "0.3", "code",
+			"200"}, 1},
 		{"a2ad_http_requests_total", []string{"route", "/", "method", "none", "version", "none"}, 1},
-		{"a2ad_http_requests_total", []string{"route", "/tasks", "method", "ListTasks", "version", "1.0", "code", "200"}, 1},
+		{"a2ad_http_requests_total", []string{"route", "/tasks", "method", "ListTasks", "version", "1.0", "code",
+			"200"}, 1},
 		{"a2ad_http_requests_total", []string{"route", "other", "method", "none", "code", "404"}, 1},
 		{"a2ad_request_errors_total", []string{"method", "GetTask", "version", "0.3", "reason", "TASK_NOT_FOUND"}, 1},
-		{"a2ad_request_errors_total", []string{"method", "SendMessage", "version", "0.3", "reason", "INVALID_PARAMS"}, 1},
+		{"a2ad_request_errors_total", []string{"method", "SendMessage", "version", "0.3", "reason", "INVALID_PARAMS"},
+			1},
 		{"a2ad_lenient_uses_total", []string{"rule", "L-24"}, 1},
 		{"a2ad_run_slots", nil, 16},
 	} {
@@ -284,17 +290,27 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 
 // allowed is what may stand in each label, whatever clients and agents do.
 var allowed = map[string]*regexp.Regexp{
-	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"), ".yaml", "") + `)$`),
-	"state": regexp.MustCompile(`^(submitted|working|input-required|auth-required|completed|failed|canceled|rejected)$`),
-	"route": regexp.MustCompile(`^(other|grpc|/|/agents/\{agent\}|(/v1)?/[a-zA-Z/{}:*.0-9-]+)$`), "code": regexp.MustCompile(`^([1-5][0-9][0-9]|[A-Z][a-zA-Z]+)$`),
-	"method": regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`), "version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`), "reason": regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
-	"worker": regexp.MustCompile(`^(local|remote)$`), "outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost)$`), "fate": regexp.MustCompile(`^(retry|fail|input-required)$`),
-	"rule": regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`), "pool": regexp.MustCompile(`^(api|worker|claim|renew)$`),
-	"kind": regexp.MustCompile(`^(all|own|unreadable)$`), "sweep": regexp.MustCompile(`^(tasks|logs|attempts|audit_log)$`), "result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`), "le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
+	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"),
+		".yaml", "") + `)$`),
+	"state":   regexp.MustCompile(`^(submitted|working|input-required|auth-required|completed|failed|canceled|rejected)$`),
+	"route":   regexp.MustCompile(`^(other|grpc|/|/agents/\{agent\}|(/v1)?/[a-zA-Z/{}:*.0-9-]+)$`),
+	"code":    regexp.MustCompile(`^([1-5][0-9][0-9]|[A-Z][a-zA-Z]+)$`),
+	"method":  regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`),
+	"version": regexp.MustCompile(`^(0\.3|1\.0|none|other)$`),
+	"reason":  regexp.MustCompile(`^([A-Z_]+|evicted|full|owner|too_large)$`),
+	"worker":  regexp.MustCompile(`^(local|remote)$`),
+	"outcome": regexp.MustCompile(`^(finished|failed|retry|released|canceled|lost)$`),
+	"fate":    regexp.MustCompile(`^(retry|fail|input-required)$`),
+	"rule":    regexp.MustCompile(`^(L-[0-9][0-9]|T-02|other)$`), "class": regexp.MustCompile(`^[a-z_]+$`),
+	"pool":   regexp.MustCompile(`^(api|worker|claim|renew)$`),
+	"kind":   regexp.MustCompile(`^(all|own|unreadable)$`),
+	"sweep":  regexp.MustCompile(`^(tasks|logs|attempts|audit_log)$`),
+	"result": regexp.MustCompile(`^(sent|failed|collapsed)$`), "table": regexp.MustCompile(`^[a-z_]+$`),
+	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 
-// TestMetricsStayFewWhateverClientsAsk: methods, paths, versions and agents that nobody knows make
-// no series of their own.
+// TestMetricsStayFewWhateverClientsAsk: methods, paths, versions and agents that nobody knows make no series of their
+// own.
 func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -307,9 +323,11 @@ func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 	flood := func(n int) {
 		for i := range n {
 			word := fmt.Sprintf("word%d", i)
-			for _, method := range []string{"/" + word + "/" + word, "/lf.a2a.v1.A2AService/" + word, "/lf.a2a.v1.A2AService/GetTask"} {
+			for _, method := range []string{"/" + word + "/" + word, "/lf.a2a.v1.A2AService/" + word,
+				"/lf.a2a.v1.A2AService/GetTask"} {
 				ctx := metadata.AppendToOutgoingContext(bounded(t), "a2a-version", word)
-				if err := conn.Invoke(ctx, method, &apb1.GetTaskRequest{Id: word, Tenant: word}, &apb1.Task{}); err == nil {
+				if err := conn.Invoke(ctx, method, &apb1.GetTaskRequest{Id: word, Tenant: word},
+					&apb1.Task{}); err == nil {
 					t.Errorf("gRPC has %s", method)
 				}
 			}
@@ -317,7 +335,9 @@ func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 			c.rpc(a, word, "message/send", `{}`)
 			c.rpc(a, "echo", "tasks/get", `{"id":"`+word+`"}`, "A2A-Version", "1."+word)
 			for _, method := range []string{http.MethodGet, http.MethodPost, "X" + strings.ToUpper(word)} {
-				for _, path := range []string{"/" + word, "/v1/tasks/" + word, "/tasks/" + word + ":" + word, "/" + word + "/tasks", "/agents/" + word + "/v1/card", "/worker/v1/runs/" + word + "/" + word + "/events", "/worker/v1/" + word} {
+				for _, path := range []string{"/" + word, "/v1/tasks/" + word, "/tasks/" + word + ":" + word,
+					"/" + word + "/tasks", "/agents/" + word + "/v1/card",
+					"/worker/v1/runs/" + word + "/" + word + "/events", "/worker/v1/" + word} {
 					c.do(a, method, path, io.NopCloser(strings.NewReader("{}")), "A2A-Version", word)
 				}
 			}
@@ -329,7 +349,8 @@ func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 				n++
 			}
 			for l, v := range s.labels {
-				if pattern := allowed[l]; strings.HasPrefix(s.name, "a2ad_") && s.name != "a2ad_build_info" && (pattern == nil || !pattern.MatchString(v)) {
+				if pattern := allowed[l]; strings.HasPrefix(s.name, "a2ad_") && s.name != "a2ad_build_info" &&
+					(pattern == nil || !pattern.MatchString(v)) {
 					t.Errorf("%s has the label %s=%q, which nobody has thought of", s.name, l, v)
 				}
 				if strings.Contains(strings.ToLower(v), "word") {

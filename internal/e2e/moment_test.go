@@ -56,9 +56,9 @@ func asAdministrator(t *testing.T, url, block string) {
 // stopped is what a log says of the first transaction behind the moment, which may be one that was rolled back.
 var stopped = regexp.MustCompile(`recovery stopping before (commit|abort) of transaction`)
 
-// TestRestoreToAMoment archives and copies a server under load as docs/how-to/runbook.md says, lets somebody destroy everything, goes back to
-// the moment before as it says too, and serves that: what had been acknowledged is there, what came later is not, and what was
-// running runs again.
+// TestRestoreToAMoment archives and copies a server under load as docs/how-to/runbook.md says, lets somebody destroy
+// everything, goes back to the moment before as it says too, and serves that: what had been acknowledged is there,
+// what came later is not, and what was running runs again.
 func TestRestoreToAMoment(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
@@ -106,7 +106,8 @@ func TestRestoreToAMoment(t *testing.T) {
 	}
 
 	home := filepath.Join(dir, "pg")
-	shell(t, "mkdir pg && chmod 700 pg\n"+here(commands[1]), dir, as, "PGDATA="+filepath.Join(home, "data"), "MOMENT="+moment.Format("2006-01-02 15:04:05.999999-07"))
+	shell(t, "mkdir pg && chmod 700 pg\n"+here(commands[1]), dir, as, "PGDATA="+filepath.Join(home, "data"),
+		"MOMENT="+moment.Format("2006-01-02 15:04:05.999999-07"))
 	restored, err := devpg.Start(bounded(t), devpg.Config{Dir: home, BinDir: os.Getenv("A2AD_PG_BINDIR")})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,8 @@ func TestRestoreToAMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clusterOn(t, &storetest.DB{URL: restored.URL(name.Database)})
-	until(t, "it takes writes", func() bool { return !one[bool](c, strings.TrimSuffix(strings.TrimSpace(statements[1]), ";")) })
+	until(t, "it takes writes",
+		func() bool { return !one[bool](c, strings.TrimSuffix(strings.TrimSpace(statements[1]), ";")) })
 	asAdministrator(t, restored.URL(name.Database), statements[2])
 	until(t, "the archive has WAL of the new history", func() bool {
 		files, err := filepath.Glob(filepath.Join(dir, "wal", "00000002*[0-9A-F]"))
@@ -149,14 +151,16 @@ func TestRestoreToAMoment(t *testing.T) {
 		}
 	}
 	if lost == 0 || len(before) == 0 {
-		t.Errorf("%d were acknowledged before the moment, and %d later ones are not there: the fault did not happen", len(before), lost)
+		t.Errorf("%d were acknowledged before the moment, and %d later ones are not there: the fault did not happen",
+			len(before), lost)
 	}
 	if state := c.state(running); state != "WORKING" {
 		t.Errorf("what was running is %s", state)
 	}
 	r := c.start("r")
 	c.awaitState(running, "COMPLETED")
-	if got, err := c.client(r, "echo").Send(bounded(t), client.SendParams{Message: say("go on")}); err != nil || got.State != a2a.StateCompleted {
+	if got, err := c.client(r, "echo").Send(bounded(t), client.SendParams{Message: say("go on")}); err != nil ||
+		got.State != a2a.StateCompleted {
 		t.Errorf("a new task: %s, %v", got.Raw, err)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// operate runs a command of the operator on the cluster's database, and returns what it
-// printed and its exit code.
+// operate runs a command of the operator on the cluster's database, and returns what it printed and its exit code.
 func (c *cluster) operate(env []string, args ...string) (stdout, stderr string, code int) {
 	c.t.Helper()
 	binary, err := build()
@@ -78,7 +77,8 @@ func TestOperatorRetriesATask(t *testing.T) {
 		t.Errorf("of a completed task: exit code %d, %s", code, notes)
 	}
 	show, _, code := c.operate(nil, "task", "show", old)
-	for _, want := range []string{"task.cancel", "task.retry {\"new\":\"" + again, "attempt 1, epoch 1: canceled", "default/anonymous"} {
+	for _, want := range []string{"task.cancel", "task.retry {\"new\":\"" + again, "attempt 1, epoch 1: canceled",
+		"default/anonymous"} {
 		if code != 0 || !strings.Contains(show, want) {
 			t.Errorf("task show has no %q:\n%s", want, show)
 		}
@@ -94,7 +94,8 @@ func TestOperatorPurgesAnOwner(t *testing.T) {
 	cl := c.unlogged(a, "script")
 	running := submit(t, cl, play(g.op()))
 	g.await(0)
-	if got, err := cl.Send(bounded(t), client.SendParams{Message: play(`{"op":"complete"}`)}); err != nil || got.State != a2a.StateCompleted {
+	if got, err := cl.Send(bounded(t), client.SendParams{Message: play(`{"op":"complete"}`)}); err != nil ||
+		got.State != a2a.StateCompleted {
 		t.Fatalf("%s, %v", got.State, err)
 	}
 	asks, err := cl.Send(bounded(t), client.SendParams{Message: play(`{"op":"input","text":"?"}`)})
@@ -104,10 +105,12 @@ func TestOperatorPurgesAnOwner(t *testing.T) {
 	if _, notes, code := c.operate(nil, "task", "purge", running); code != 2 || !strings.Contains(notes, "--yes") {
 		t.Errorf("without --yes: exit code %d, %s", code, notes)
 	}
-	if out, notes, code := c.operate(nil, "task", "purge", "--yes", asks.TaskID); code != 0 || out != asks.TaskID+" purged\n" {
+	if out, notes, code := c.operate(nil, "task", "purge", "--yes", asks.TaskID); code != 0 ||
+		out != asks.TaskID+" purged\n" {
 		t.Errorf("one: exit code %d, %s%s", code, out, notes)
 	}
-	if out, notes, code := c.operate(nil, "task", "purge", "--yes", "--tenant", "default", "--owner", "anonymous", "-o", "json"); code != 0 || !strings.Contains(out, `"purged":2`) {
+	if out, notes, code := c.operate(nil, "task", "purge", "--yes", "--tenant", "default", "--owner", "anonymous", "-o",
+		"json"); code != 0 || !strings.Contains(out, `"purged":2`) {
 		t.Errorf("an owner's: exit code %d, %s%s", code, out, notes)
 	}
 	g.open()
@@ -117,7 +120,8 @@ func TestOperatorPurgesAnOwner(t *testing.T) {
 	if n := one[int](c, `SELECT count(*) FROM audit.task`); n != 0 {
 		t.Errorf("%d tasks are left", n)
 	}
-	if n := one[int](c, `SELECT count(*) FROM audit.action WHERE action = 'task.purge' AND actor LIKE 'operator %'`); n != 3 {
+	if n := one[int](c,
+		`SELECT count(*) FROM audit.action WHERE action = 'task.purge' AND actor LIKE 'operator %'`); n != 3 {
 		t.Errorf("%d purges are recorded, want 3", n)
 	}
 	out, _, code := c.operate(nil, "actions", "--action", "task.purge", "-o", "json")
@@ -135,7 +139,8 @@ func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
 	answers := make([]httpAnswer, 2)
 	for i, method := range []string{"message/stream", "message/send"} {
 		wg.Go(func() {
-			answers[i] = c.rpc(front, "script", method, `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]},"configuration":{"blocking":true}}`)
+			answers[i] = c.rpc(front, "script", method,
+				`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]},"configuration":{"blocking":true}}`)
 		})
 	}
 	until(t, "both tasks run", func() bool {
@@ -143,7 +148,8 @@ func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
 		return err == nil && n == 2
 	})
 	front.freeze()
-	if out, notes, code := c.operate(nil, "task", "purge", "--yes", "--tenant", "default", "--owner", "anonymous"); code != 0 || out != "2 tasks purged\n" {
+	if out, notes, code := c.operate(nil, "task", "purge", "--yes", "--tenant", "default", "--owner",
+		"anonymous"); code != 0 || out != "2 tasks purged\n" {
 		t.Errorf("purge: exit code %d, %s%s", code, out, notes)
 	}
 	front.thaw()
@@ -166,8 +172,8 @@ func (c *cluster) awaitFollower() {
 	})
 }
 
-// TestWatchBehindTheEnd: of a task that has ended it shows how, however far on the place is that
-// somebody names, and of one that runs what comes.
+// TestWatchBehindTheEnd: of a task that has ended it shows how, however far on the place is that somebody names, and
+// of one that runs what comes.
 func TestWatchBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -175,7 +181,8 @@ func TestWatchBehindTheEnd(t *testing.T) {
 	ended := submit(t, c.client(a, "script"), play(`{"op":"fail","text":"out of paper"}`))
 	c.awaitState(ended, "FAILED")
 	for _, after := range []string{"3", "99"} {
-		if out, notes, code := c.operate(nil, "task", "watch", ended, "--after", after); code != 3 || out != "out of paper\n" {
+		if out, notes, code := c.operate(nil, "task", "watch", ended, "--after", after); code != 3 ||
+			out != "out of paper\n" {
 			t.Errorf("behind event %s of 3: exit code %d, %s%s", after, code, out, notes)
 		}
 	}
@@ -200,7 +207,8 @@ func TestWatchOfATaskThatIsRemoved(t *testing.T) {
 	task := submit(t, c.unlogged(c.start("a", "A2AD_WORKERS=0"), "script"), play(`{"op":"complete"}`))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if out, notes, code := c.operate(nil, "task", "watch", task); code != 1 || !strings.Contains(notes, "was removed") {
+		if out, notes, code := c.operate(nil, "task", "watch", task); code != 1 ||
+			!strings.Contains(notes, "was removed") {
 			t.Errorf("exit code %d, %s%s", code, out, notes)
 		}
 	})
@@ -228,7 +236,8 @@ func TestWatchFromBeforeTheHorizon(t *testing.T) {
 		n, err := query[int64](c, `SELECT first_seq FROM audit.task WHERE id::text = $1`, task)
 		return err == nil && n > 1
 	})
-	if out, notes, code := c.operate(nil, "task", "watch", task, "--after", "1"); code != 0 || out != "done\n" || !strings.Contains(notes, "[task "+task+"]") {
+	if out, notes, code := c.operate(nil, "task", "watch", task, "--after", "1"); code != 0 || out != "done\n" ||
+		!strings.Contains(notes, "[task "+task+"]") {
 		t.Errorf("exit code %d, %s%s", code, out, notes)
 	}
 	a.stop()
@@ -258,7 +267,8 @@ func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
 		return out
 	}
 	var key struct{ ID string }
-	if err := json.Unmarshal([]byte(do("apikey", "create", "--tenant", "acme", "--owner", "ann", "-o", "json")), &key); err != nil {
+	if err := json.Unmarshal([]byte(do("apikey", "create", "--tenant", "acme", "--owner", "ann", "-o", "json")),
+		&key); err != nil {
 		t.Fatal(err)
 	}
 	do("apikey", "revoke", key.ID)
@@ -273,7 +283,8 @@ func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
 	do("push", "replay", hook.ID)
 	do("keys", "rewrap")
 	for _, want := range []struct{ action, task, detail string }{
-		{"key.create", "", key.ID}, {"key.revoke", "", key.ID}, {"task.cancel", other, ""}, {"task.retry", hooked, again}, {"task.purge", again, ""},
+		{"key.create", "", key.ID}, {"key.revoke", "", key.ID}, {"task.cancel", other, ""},
+		{"task.retry", hooked, again}, {"task.purge", again, ""},
 		{"push.enable", "", sink.URL}, {"push.replay", hooked, hook.ID}, {"keys.rewrap", "", `"key":"k2"`},
 	} {
 		const recorded = `SELECT count(*) FROM audit.action WHERE actor LIKE 'operator %@%' AND action = $1 AND coalesce(task_id::text, '') = $2 AND position($3 IN detail::text) > 0`
@@ -289,7 +300,8 @@ func TestDoctorOfARunningServer(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("fine", "A2AD_ADMIN_LISTEN=127.0.0.1:0")
 	env := []string{
-		"A2AD_LISTEN=" + strings.TrimPrefix(a.base, "http://"), "A2AD_ADMIN_LISTEN=" + strings.TrimPrefix(a.admin, "http://"), "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none",
+		"A2AD_LISTEN=" + strings.TrimPrefix(a.base, "http://"),
+		"A2AD_ADMIN_LISTEN=" + strings.TrimPrefix(a.admin, "http://"), "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none",
 		"A2AD_DB_POOL=8",
 	}
 	out, notes, _ := c.operate(env, "doctor", "-o", "json")
@@ -305,7 +317,8 @@ func TestDoctorOfARunningServer(t *testing.T) {
 		}
 		found[x.Level+" "+x.Check] += x.Text
 	}
-	for _, want := range []string{"ok settings", "ok agents", "ok api", "ok admin", "ok schema", "ok roles", "ok rights", "ok pooler"} {
+	for _, want := range []string{"ok settings", "ok agents", "ok api", "ok admin", "ok schema", "ok roles",
+		"ok rights", "ok pooler"} {
 		if found[want] == "" {
 			t.Errorf("no %s:\n%s", want, out)
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// besidePool is how many connections a replica has beside those of A2AD_DB_POOL: to listen, to watch the database and to renew leases.
+// besidePool is how many connections a replica has beside those of A2AD_DB_POOL: to listen, to watch the database and
+// to renew leases.
 const besidePool = 4
 
 // footprint is what a replica holds: goroutines, descriptors and connections to the database.
@@ -26,7 +27,9 @@ type footprint struct{ goroutines, files, connections int }
 func (c *cluster) footprint(r *replica) (f footprint) {
 	c.t.Helper()
 	c.http.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.admin + "/debug/pprof/goroutine?debug=1")
+	resp,
+		err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.admin +
+		"/debug/pprof/goroutine?debug=1")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -40,18 +43,21 @@ func (c *cluster) footprint(r *replica) (f footprint) {
 		c.t.Skipf("no /proc here: %v", err)
 	}
 	f.files = len(files)
-	f.connections = one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`, "a2ad-"+r.name+"-%")
+	f.connections = one[int](c,
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE $1`,
+		"a2ad-"+r.name+"-%")
 	return f
 }
 
-// TestFloodLeavesTasksReadable has a replica with a small pool be asked by many who wait, and by
-// some who never say what they want.
+// TestFloodLeavesTasksReadable has a replica with a small pool be asked by many who wait, and by some who never say
+// what they want.
 func TestFloodLeavesTasksReadable(t *testing.T) {
 	t.Parallel()
 	const streams, sends, slow, pool = 1000, 300, 50, 8
 	c := newCluster(t)
 	c.cutOK = true // the streams are left below
-	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_READ_HEADER_TIMEOUT=2s", "A2AD_READ_TIMEOUT=2s",
+	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_READ_HEADER_TIMEOUT=2s",
+		"A2AD_READ_TIMEOUT=2s",
 		"A2AD_BLOCKING_MAX_WAIT=2m", "A2AD_POOL_TIMEOUT=20s")
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	get := request("tasks/get", `{"id":"`+asked.TaskID+`"}`)
@@ -94,7 +100,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 	g := newGate(t)
 	patient, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	body := request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+g.op()+`]}}]}}`)
+	body := request("message/send",
+		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+g.op()+`]}}]}}`)
 	for range sends {
 		sending.Go(func() {
 			resp, err := ask(patient, body)
@@ -103,7 +110,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 				return
 			}
 			defer resp.Body.Close()
-			if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(answer), `"completed"`) {
+			if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
+				!strings.Contains(string(answer), `"completed"`) {
 				t.Errorf("a message that was taken: %s, %v: %.300s", resp.Status, err, answer)
 			}
 		})
@@ -138,7 +146,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 	until(t, "the replica is as it was before", func() bool {
 		now := c.footprint(a)
 		t.Logf("before %+v, during %+v, now %+v", before, during, now)
-		return now.goroutines <= before.goroutines*21/20+5 && now.files <= before.files*21/20+5 && now.connections <= pool+besidePool
+		return now.goroutines <= before.goroutines*21/20+5 && now.files <= before.files*21/20+5 &&
+			now.connections <= pool+besidePool
 	})
 	if state := c.state(asked.TaskID); state != "INPUT_REQUIRED" {
 		t.Errorf("the task is %s", state)
@@ -148,8 +157,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 	}
 }
 
-// lazyClients begins n headers and n bodies and goes on with none. What it returns waits until
-// the replica has cut all of them off.
+// lazyClients begins n headers and n bodies and goes on with none. What it returns waits until the replica has cut
+// all of them off.
 func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 	c.t.Helper()
 	var conns []net.Conn
@@ -181,7 +190,8 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	a := c.start("a", "A2AD_MAX_PENDING=1", "A2AD_LOCK_TIMEOUT=25s", "A2AD_STATEMENT_TIMEOUT=25s", "A2AD_POOL_TIMEOUT=25s", "A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0")
+	a := c.start("a", "A2AD_MAX_PENDING=1", "A2AD_LOCK_TIMEOUT=25s", "A2AD_STATEMENT_TIMEOUT=25s",
+		"A2AD_POOL_TIMEOUT=25s", "A2AD_LEASE_TTL=60s", "A2AD_WORKERS=0")
 	a.log.expectErrors() // 503
 	asked := submit(t, c.client(a, "script"), play(`{"op":"complete"}`))
 	get := request("tasks/get", `{"id":"`+asked+`"}`)
@@ -203,15 +213,18 @@ func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 		})
 	}
 	until(t, "a read and a write are held up", func() bool {
-		return one[int](c, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
+		return one[int](c,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
 	})
 	for _, body := range []string{get, message} {
 		got := c.post(a, "/agents/script", body)
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || !strings.Contains(string(got.body), `"the server is busy"`) {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" ||
+			!strings.Contains(string(got.body), `"the server is busy"`) {
 			t.Errorf("one too many: %d %v %s", got.status, got.header, got.body)
 		}
 	}
-	if got := c.do(a, "GET", "/v1/tasks/"+asked, nil); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+	if got := c.do(a, "GET", "/v1/tasks/"+asked, nil); got.status != http.StatusServiceUnavailable ||
+		got.header.Get("Retry-After") == "" {
 		t.Errorf("one too many over REST: %d %s", got.status, got.body)
 	}
 	if got := c.do(a, "GET", "/agents/script/.well-known/agent-card.json", nil); got.status != http.StatusOK {

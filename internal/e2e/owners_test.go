@@ -18,7 +18,8 @@ func (c *cluster) apiKey(tenant, owner, scopes string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(bounded(c.t), binary, "apikey", "create", "--tenant", tenant, "--owner", owner, "--scopes", scopes, "-o", "json")
+	cmd := exec.CommandContext(bounded(c.t), binary, "apikey", "create", "--tenant", tenant, "--owner", owner,
+		"--scopes", scopes, "-o", "json")
 	cmd.Env = []string{"A2AD_DATABASE_URL=" + c.url}
 	out, err := cmd.Output()
 	var made struct{ Key string }
@@ -31,8 +32,8 @@ func (c *cluster) apiKey(tenant, owner, scopes string) string {
 	return made.Key
 }
 
-// TestForeignTasksDoNotExist compares, byte for byte, what a caller is told of a task of somebody
-// else with what it is told of one that nobody has.
+// TestForeignTasksDoNotExist compares, byte for byte, what a caller is told of a task of somebody else with what it
+// is told of one that nobody has.
 func TestForeignTasksDoNotExist(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -56,16 +57,19 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 				header := append(signed[:2:2], extra...)
 				foreign := c.post(b, "/agents/script", request(method, `{"id":"`+asked.TaskID+`"}`), header...)
 				none := c.post(b, "/agents/script", request(method, `{"id":"`+nobodys+`"}`), header...)
-				if foreign.code != taskNotFound || foreign.status != none.status || !bytes.Equal(foreign.body, none.body) {
+				if foreign.code != taskNotFound || foreign.status != none.status ||
+					!bytes.Equal(foreign.body, none.body) {
 					t.Errorf("%s of %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
 				}
 			}
 		}
 		for _, method := range []string{"message/send", "message/stream"} {
 			to := func(id string) httpAnswer {
-				return c.post(a, "/agents/script", strings.Replace(message(`,"taskId":"`+id+`"`), "message/send", method, 1), signed...)
+				return c.post(a, "/agents/script",
+					strings.Replace(message(`,"taskId":"`+id+`"`), "message/send", method, 1), signed...)
 			}
-			if foreign, none := to(asked.TaskID), to(nobodys); foreign.code != taskNotFound || !bytes.Equal(foreign.body, none.body) {
+			if foreign, none := to(asked.TaskID), to(nobodys); foreign.code != taskNotFound ||
+				!bytes.Equal(foreign.body, none.body) {
 				t.Errorf("%s by %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
 			}
 		}
@@ -79,7 +83,8 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 	if after := c.rows(); after != before {
 		t.Errorf("strangers left %d rows", after-before)
 	}
-	for _, header := range [][]string{nil, {"Authorization", "Bearer nope"}, {"Authorization", "Basic eDp5"}, {"X-API-Key", ann + "x"}} {
+	for _, header := range [][]string{nil, {"Authorization", "Bearer nope"}, {"Authorization", "Basic eDp5"},
+		{"X-API-Key", ann + "x"}} {
 		got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), header...)
 		if got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
 			t.Errorf("signed in with %v: %d %s", header, got.status, got.body)
@@ -89,7 +94,8 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 	if got := c.post(a, "/agents/script", message(""), "X-API-Key", reader); got.status != 403 {
 		t.Errorf("a send by who may only read: %d %s", got.status, got.body)
 	}
-	if got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), "X-API-Key", reader); got.code != 0 || got.status != 200 {
+	if got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), "X-API-Key",
+		reader); got.code != 0 || got.status != 200 {
 		t.Errorf("a read by the owner under another key: %d %s", got.status, got.body)
 	}
 	c.key = ann // what is read again at the end is ann's
@@ -106,13 +112,14 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 	}
 }
 
-// TestAgentsTellOwnersApart: an agent that keeps its memory by contextKey mixes up no two owners, who may all call their context
-// the same; and one owner's context has the same key in every task and at every replica.
+// TestAgentsTellOwnersApart: an agent that keeps its memory by contextKey mixes up no two owners, who may all call
+// their context the same; and one owner's context has the same key in every task and at every replica.
 func TestAgentsTellOwnersApart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.mixed = true
-	c.agent("told", "name: told\ndescription: Says what it is told of its owner.\nskills: [{id: s, name: S, description: S, tags: [test]}]\nexecutor: {exec: {command: [/usr/bin/sed, 's/.*\"contextKey\":\"\\([^\"]*\\)\",\"tenant\":\"\\([^\"]*\\)\",\"owner\":\"\\([^\"]*\\)\".*/\\1 \\2 \\3/'], output: text}}\n")
+	c.agent("told",
+		"name: told\ndescription: Says what it is told of its owner.\nskills: [{id: s, name: S, description: S, tags: [test]}]\nexecutor: {exec: {command: [/usr/bin/sed, 's/.*\"contextKey\":\"\\([^\"]*\\)\",\"tenant\":\"\\([^\"]*\\)\",\"owner\":\"\\([^\"]*\\)\".*/\\1 \\2 \\3/'], output: text}}\n")
 	replicas := []*replica{c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")}
 	seen := map[string]string{}
 	for _, who := range [][2]string{{"acme", "ann"}, {"acme", "bob"}, {"corp", "ann"}} {
@@ -125,7 +132,8 @@ func TestAgentsTellOwnersApart(t *testing.T) {
 					Artifacts []struct{ Parts []struct{ Text string } }
 				}
 			}
-			if err := json.Unmarshal(answer.body, &got); err != nil || len(got.Result.Artifacts) != 1 || got.Result.ContextID != "shared" {
+			if err := json.Unmarshal(answer.body, &got); err != nil || len(got.Result.Artifacts) != 1 ||
+				got.Result.ContextID != "shared" {
 				t.Fatalf("%v: %d %s", err, answer.status, answer.body)
 			}
 			words := strings.Fields(got.Result.Artifacts[0].Parts[0].Text)

@@ -20,9 +20,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestPatroni pauses the leader of three Patroni nodes, and cuts it off, while clients send. It prints how long which part of the service
-// was away, and fails if that is longer than backWithin after there is a new leader, if a replica says that it is ready though nothing
-// works, or if anything acknowledged is lost. Run it with make patroni.
+// TestPatroni pauses the leader of three Patroni nodes, and cuts it off, while clients send. It prints how long which
+// part of the service was away, and fails if that is longer than backWithin after there is a new leader, if a replica
+// says that it is ready though nothing works, or if anything acknowledged is lost. Run it with make patroni.
 func TestPatroni(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	p := newPatroniNodes(t)
@@ -60,7 +60,8 @@ type sendTry struct {
 
 func patroniURL(where, db string) string {
 	if where == "" {
-		return fmt.Sprintf("postgres://postgres:x@%s,%s,%s/%s?target_session_attrs=read-write&sslmode=disable", nodeAddr(1), nodeAddr(2), nodeAddr(3), db)
+		return fmt.Sprintf("postgres://postgres:x@%s,%s,%s/%s?target_session_attrs=read-write&sslmode=disable",
+			nodeAddr(1), nodeAddr(2), nodeAddr(3), db)
 	}
 	return fmt.Sprintf("postgres://postgres:x@%s/%s?sslmode=disable", where, db)
 }
@@ -68,11 +69,13 @@ func patroniURL(where, db string) string {
 func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patroniNodes, int) func()) {
 	leader := p.awaitWhole()
 	url := newPatroniDatabase(t, p, where)
-	c := &patroniRun{cluster: clusterOn(t, &storetest.DB{URL: url}), acked: make(map[string]time.Time), ready: make(map[string][]readiness)}
+	c := &patroniRun{cluster: clusterOn(t, &storetest.DB{URL: url}), acked: make(map[string]time.Time),
+		ready: make(map[string][]readiness)}
 	c.cutOK = true
 	keys := "A2AD_KEYS=" + seal.Generate("k1")
 	worker := c.add(spawnBinary(t, os.Getenv("A2AD_TEST_PATRONI_BIN"), "worker", append(c.defaults("worker"), keys)))
-	front := c.add(spawnBinary(t, os.Getenv("A2AD_TEST_PATRONI_BIN"), "front", append(c.defaults("front"), keys, "A2AD_WORKERS=0")))
+	front := c.add(spawnBinary(t, os.Getenv("A2AD_TEST_PATRONI_BIN"), "front",
+		append(c.defaults("front"), keys, "A2AD_WORKERS=0")))
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -110,7 +113,8 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 	c.db.Reset()
 	c.settle()
 	for task := range c.acked {
-		if n := one[int](c.cluster, `SELECT count(*) FROM audit.task WHERE id::text = $1 AND state = 'COMPLETED'`, task); n != 1 {
+		if n := one[int](c.cluster, `SELECT count(*) FROM audit.task WHERE id::text = $1 AND state = 'COMPLETED'`,
+			task); n != 1 {
 			t.Errorf("task %s was acknowledged and is not there", task)
 		}
 	}
@@ -129,17 +133,22 @@ func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string
 		return err == nil
 	})
 	url = patroniURL(where, name)
-	untilFor(t, time.Minute, "it is on all nodes, and is migrated", func() bool { return store.MigrateUp(bounded(t), url) == nil })
+	untilFor(t, time.Minute, "it is on all nodes, and is migrated",
+		func() bool { return store.MigrateUp(bounded(t), url) == nil })
 	return url
 }
 
-// sendOn sends one message after the other. Each is another task, which the front replica takes and the worker has to claim.
+// sendOn sends one message after the other. Each is another task, which the front replica takes and the worker has to
+// claim.
 func (c *patroniRun) sendOn(ctx context.Context, to *replica, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		cl := &client.Client{URL: to.base + "/agents/echo", HTTP: &http.Client{Transport: c.http}, Retry: c.retry, Tries: -1}
+		cl := &client.Client{URL: to.base + "/agents/echo", HTTP: &http.Client{Transport: c.http}, Retry: c.retry,
+			Tries: -1}
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		try := sendTry{begin: time.Now()}
-		got, err := cl.Send(one, client.SendParams{Message: say("hello"), NoWait: true, IdempotencyKey: fmt.Sprintf("%d %d", i, n)})
+		got,
+			err := cl.Send(one, client.SendParams{Message: say("hello"), NoWait: true,
+			IdempotencyKey: fmt.Sprintf("%d %d", i, n)})
 		try.end, try.ok = time.Now(), err == nil
 		cancel()
 		c.mu.Lock()
@@ -173,7 +182,9 @@ func pauseFor(ctx context.Context, d time.Duration) {
 }
 
 func (c *patroniRun) firstClaimAfter(t time.Time) bool {
-	ok, err := query[bool](c.cluster, `SELECT EXISTS (SELECT FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE k.created_at > $1)`, t)
+	ok,
+		err := query[bool](c.cluster,
+		`SELECT EXISTS (SELECT FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE k.created_at > $1)`, t)
 	return err == nil && ok
 }
 
@@ -187,8 +198,10 @@ func (c *patroniRun) readyAfter(t time.Time, r *replica) bool {
 // report prints the figures, and holds them against what is promised. The nodes have the clock of this machine.
 func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica) {
 	t.Helper()
-	first := one[time.Time](c.cluster, `SELECT min(claimed_at) FROM audit.attempt WHERE claimed_at > $1`, fell.Add(time.Second))
-	late := one[float64](c.cluster, `SELECT max(extract(epoch FROM a.claimed_at - k.created_at))::float8 FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE a.token = 1`)
+	first := one[time.Time](c.cluster, `SELECT min(claimed_at) FROM audit.attempt WHERE claimed_at > $1`,
+		fell.Add(time.Second))
+	late := one[float64](c.cluster,
+		`SELECT max(extract(epoch FROM a.claimed_at - k.created_at))::float8 FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE a.token = 1`)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sort.Slice(c.sends, func(i, j int) bool { return c.sends[i].end.Before(c.sends[j].end) })

@@ -18,7 +18,8 @@ import (
 	"github.com/a2ad/a2ad/internal/devpg"
 )
 
-// patroniNodes are three machines with Patroni and PostgreSQL, and one with etcd and the replicas of a2ad, in a network of their own.
+// patroniNodes are three machines with Patroni and PostgreSQL, and one with etcd and the replicas of a2ad, in a
+// network of their own.
 type patroniNodes struct {
 	t   *testing.T
 	dir string
@@ -57,10 +58,12 @@ func newPatroniNodes(t *testing.T) *patroniNodes {
 		t.Fatal(err)
 	}
 	run(t, "mount", "--make-rprivate", "/")
-	run(t, "mount", "-t", "tmpfs", "-o", "mode=0711", "tmpfs", p.dir) // so that a slow disk of this machine is not measured
+	// so that a slow disk of this machine is not measured
+	run(t, "mount", "-t", "tmpfs", "-o", "mode=0711", "tmpfs", p.dir)
 	run(t, "mount", "-t", "tmpfs", "tmpfs", "/run/netns")
 	p.network()
-	p.start("", "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls", "http://"+patroniHome+":2379",
+	p.start("", "etcd", "--data-dir", filepath.Join(p.dir, "etcd"), "--listen-client-urls",
+		"http://"+patroniHome+":2379",
 		"--advertise-client-urls", "http://"+patroniHome+":2379", "--listen-peer-urls", "http://127.0.0.1:2380")
 	for n := 1; n <= 3; n++ {
 		p.node(n)
@@ -68,8 +71,8 @@ func newPatroniNodes(t *testing.T) *patroniNodes {
 	return p
 }
 
-// network joins the nodes by a bridge. They know each other's hardware addresses, as behind a router: who asks for one that is cut off
-// hears nothing, and not that there is none.
+// network joins the nodes by a bridge. They know each other's hardware addresses, as behind a router: who asks for
+// one that is cut off hears nothing, and not that there is none.
 func (p *patroniNodes) network() {
 	run(p.t, "ip", "link", "set", "lo", "up")
 	run(p.t, "ip", "link", "add", "br0", "address", nodeMAC(254), "type", "bridge")
@@ -85,14 +88,16 @@ func (p *patroniNodes) network() {
 		run(p.t, "ip", "-n", ns, "addr", "add", nodeAddr(n)+"/24", "dev", "eth0")
 		for _, other := range []int{1, 2, 3, 254} {
 			if other != n {
-				run(p.t, "ip", "-n", ns, "neigh", "replace", nodeAddr(other), "lladdr", nodeMAC(other), "nud", "permanent", "dev", "eth0")
+				run(p.t, "ip", "-n", ns, "neigh", "replace", nodeAddr(other), "lladdr", nodeMAC(other), "nud",
+					"permanent", "dev", "eth0")
 			}
 		}
 		run(p.t, "ip", "neigh", "replace", nodeAddr(n), "lladdr", nodeMAC(n), "nud", "permanent", "dev", "br0")
 	}
 }
 
-// start runs a program, in the network of a node or in that of the test. It ends with the test, whose processes are its namespace's.
+// start runs a program, in the network of a node or in that of the test. It ends with the test, whose processes are
+// its namespace's.
 func (p *patroniNodes) start(ns, name string, args ...string) {
 	p.t.Helper()
 	log, err := os.Create(filepath.Join(p.dir, name+ns+".log"))
@@ -101,7 +106,8 @@ func (p *patroniNodes) start(ns, name string, args ...string) {
 	}
 	all := append([]string{name}, args...)
 	if ns != "" {
-		all = append([]string{"ip", "netns", "exec", ns, "setpriv", "--reuid", patroniPeople, "--regid", patroniPeople, "--init-groups"}, all...)
+		all = append([]string{"ip", "netns", "exec", ns, "setpriv", "--reuid", patroniPeople, "--regid", patroniPeople,
+			"--init-groups"}, all...)
 	}
 	cmd := exec.Command(all[0], all[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, p.dir
@@ -119,7 +125,8 @@ func (p *patroniNodes) start(ns, name string, args ...string) {
 	})
 }
 
-// node starts Patroni with the settings that it comes with, and synchronous replication, so that what is acknowledged is on two nodes.
+// node starts Patroni with the settings that it comes with, and synchronous replication, so that what is acknowledged
+// is on two nodes.
 func (p *patroniNodes) node(n int) {
 	p.t.Helper()
 	name, addr := fmt.Sprintf("n%d", n), nodeAddr(n)
@@ -158,7 +165,8 @@ postgresql:
 	p.start(name, "patroni", path)
 }
 
-// proxy starts HAProxy as Patroni's documents have it: it follows the leader, and ends the connections to one that is none any more.
+// proxy starts HAProxy as Patroni's documents have it: it follows the leader, and ends the connections to one that is
+// none any more.
 func (p *patroniNodes) proxy() (addr string) {
 	p.t.Helper()
 	config := `

@@ -23,7 +23,8 @@ func TestKilledAgentGoesOn(t *testing.T) {
 	a := c.start("a")
 	for _, agent := range []string{"web", "command"} {
 		killed := false
-		stream := c.client(a, agent).Stream(bounded(t), client.SendParams{Message: say("30 60")}, client.StreamOptions{})
+		stream := c.client(a, agent).Stream(bounded(t), client.SendParams{Message: say("30 60")},
+			client.StreamOptions{})
 		events := follow(t, stream, func(ev client.Event) bool {
 			if !killed && atChunk("a", 10)(ev) {
 				killed = true
@@ -47,7 +48,8 @@ func TestKilledAgentGoesOn(t *testing.T) {
 		}
 		task := events[0].TaskID
 		attempts := c.attempts(task)
-		if n := len(attempts); n < 2 || attempts[n-1] != "a completed" || slices.ContainsFunc(attempts[:n-1], func(s string) bool { return s != "a retry" }) {
+		if n := len(attempts); n < 2 || attempts[n-1] != "a completed" ||
+			slices.ContainsFunc(attempts[:n-1], func(s string) bool { return s != "a retry" }) {
 			t.Errorf("%s: attempts %v, want some to be tried again and the last to complete", agent, attempts)
 		}
 		// While nobody listened there were attempts without an execution.
@@ -57,8 +59,8 @@ func TestKilledAgentGoesOn(t *testing.T) {
 	}
 }
 
-// TestKilledReplicaHandsCheckpointOn kills the server in the middle: another one starts the
-// agents again, each behind the last event that is in the log.
+// TestKilledReplicaHandsCheckpointOn kills the server in the middle: another one starts the agents again, each behind
+// the last event that is in the log.
 func TestKilledReplicaHandsCheckpointOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -89,8 +91,8 @@ func TestKilledReplicaHandsCheckpointOn(t *testing.T) {
 	}
 }
 
-// TestCancelReachesTheAgent has a web server hear of a cancel twice: its connection is closed, and
-// its cancel URL is told.
+// TestCancelReachesTheAgent has a web server hear of a cancel twice: its connection is closed, and its cancel URL is
+// told.
 func TestCancelReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -98,12 +100,16 @@ func TestCancelReachesTheAgent(t *testing.T) {
 	a := c.start("a")
 	cl := c.client(a, "web")
 	task := submit(t, cl, say("1000000 5"))
-	until(t, "the agent works", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) > 5 })
+	until(t, "the agent works",
+		func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) > 5 })
 	got, err := cl.Cancel(bounded(t), task)
 	if err != nil || got.State != a2a.StateCanceled {
 		t.Fatalf("cancel: %s, %v", got.State, err)
 	}
-	until(t, "the agent has noticed", func() bool { return len(f.deeds("gone", task)) == 1 && len(f.deeds("cancel", task)) == 1 })
+	until(t, "the agent has noticed", func() bool {
+		return len(f.deeds("gone", task)) == 1 &&
+			len(f.deeds("cancel", task)) == 1
+	})
 	if d := f.deeds("cancel", task)[0]; d.Reason != "canceled" || d.Epoch != f.deeds("run", task)[0].Epoch {
 		t.Errorf("the agent is told %+v", d)
 	}
@@ -116,7 +122,8 @@ func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	up := c.start("up")
-	file := fmt.Sprintf("name: front\ndescription: Plays scripts elsewhere.\nexecutor: {a2a: {card: %q}}\n", up.base+"/agents/script/.well-known/agent-card.json")
+	file := fmt.Sprintf("name: front\ndescription: Plays scripts elsewhere.\nexecutor: {a2a: {card: %q}}\n",
+		up.base+"/agents/script/.well-known/agent-card.json")
 	c.agent("front", file)
 	a := c.start("a")
 	b := c.start("b", "A2AD_WORKERS=0")
@@ -135,15 +142,15 @@ func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
 	up.stop() // it cannot show the tasks of the front, whose file came later
 }
 
-// TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the
-// reason, and others go on meanwhile.
+// TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the reason, and others
+// go on meanwhile.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	floodIsBounded(t, 3000, "the task would have more than 3000 events", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
 }
 
-// TestFloodOfFullSizeIsBounded is the same up to the limit that servers have for what an agent says, 64 MiB in some 60,000 events:
-// it leaves the largest tasks there may be.
+// TestFloodOfFullSizeIsBounded is the same up to the limit that servers have for what an agent says, 64 MiB in some
+// 60,000 events: it leaves the largest tasks there may be.
 func TestFloodOfFullSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
@@ -164,7 +171,9 @@ func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
 		task := submit(t, cl, say("flood"))
 		flooding.Go(func() {
 			untilFor(t, 5*time.Minute, "the flood has ended", func() bool { return c.state(task) == "FAILED" })
-			if last := one[string](c, `SELECT m.body::text FROM a2a.messages m WHERE m.task_id::text = $1 ORDER BY m.seq DESC LIMIT 1`, task); !strings.Contains(last, reason) {
+			if last := one[string](c,
+				`SELECT m.body::text FROM a2a.messages m WHERE m.task_id::text = $1 ORDER BY m.seq DESC LIMIT 1`,
+				task); !strings.Contains(last, reason) {
 				t.Errorf("%s: the task fails with %.500s", agent, last)
 			}
 			if n := one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task); n > events+1 {
@@ -198,13 +207,14 @@ func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
 	}
 }
 
-// TestAgentIsToldOfItsExtensions: those of the agent that a request asks for, by either header, and
-// no others, reach the run; clients do not see that they are kept.
+// TestAgentIsToldOfItsExtensions: those of the agent that a request asks for, by either header, and no others, reach
+// the run; clients do not see that they are kept.
 func TestAgentIsToldOfItsExtensions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const own, other = "https://example.com/own/v1", "https://example.com/other/v1"
-	file := "name: tells\ndescription: Says what it is told.\nextensions: [{uri: " + own + "}, {uri: " + other + "}]\n" +
+	file := "name: tells\ndescription: Says what it is told.\nextensions: [{uri: " + own + "}, {uri: " + other +
+		"}]\n" +
 		`executor: {exec: {command: [sed, 's/.*],"extensions":\(.*\)}$/<\1>/'], output: text}}` + "\n"
 	c.agent("tells", file)
 	a := c.start("a")
@@ -212,12 +222,14 @@ func TestAgentIsToldOfItsExtensions(t *testing.T) {
 		header []string
 		want   string
 	}{
-		{[]string{"A2A-Extensions", own + ", https://a2ad.dev/extensions/resume/v1, https://example.com/unknown"}, `<[\"` + own + `\"]>`},
+		{[]string{"A2A-Extensions", own + ", https://a2ad.dev/extensions/resume/v1, https://example.com/unknown"},
+			`<[\"` + own + `\"]>`},
 		{[]string{"X-A2A-Extensions", own, "A2A-Extensions", other}, `<[\"` + own + `\",\"` + other + `\"]>`},
 		{nil, `\"messages\":[`},
 	} {
 		got := c.post(a, "/agents/tells", message(""), tc.header...)
-		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) || got.code != 0 {
+		if !strings.Contains(string(got.body), tc.want) || strings.Contains(string(got.body), `"activated"`) ||
+			got.code != 0 {
 			t.Errorf("%q: %s, want %s", tc.header, got.body, tc.want)
 		}
 	}
@@ -234,11 +246,14 @@ func TestAgentIsToldOfRequestMetadata(t *testing.T) {
 	a := c.start("a")
 	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},"metadata":{"n": 9007199254740993}}`
 	for _, tc := range []struct{ body, version string }{
-		{`{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + fmt.Sprintf(params, `"user"`, `"kind":"text",`) + `}`, "0.3"},
-		{`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + fmt.Sprintf(params, `"ROLE_USER"`, "") + `}`, "1.0"},
+		{`{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + fmt.Sprintf(params, `"user"`, `"kind":"text",`) +
+			`}`, "0.3"},
+		{`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":` + fmt.Sprintf(params, `"ROLE_USER"`, "") + `}`,
+			"1.0"},
 	} {
 		got := c.post(a, "/agents/tells", tc.body, "A2A-Version", tc.version)
-		if want := `<[{\"n\": 9007199254740993}]>`; !strings.Contains(string(got.body), want) || strings.Contains(string(got.body), `"requestMetadata"`) {
+		if want := `<[{\"n\": 9007199254740993}]>`; !strings.Contains(string(got.body), want) ||
+			strings.Contains(string(got.body), `"requestMetadata"`) {
 			t.Errorf("%s: %s, want %s", tc.version, got.body, want)
 		}
 	}

@@ -26,7 +26,8 @@ const serverLogin = "a2ad_server"
 // pooler is PgBouncer in front of a database.
 type pooler struct{ at string }
 
-// startPooler makes a database, and runs a PgBouncer that offers it in each of its modes, with these settings beside those it comes with.
+// startPooler makes a database, and runs a PgBouncer that offers it in each of its modes, with these settings beside
+// those it comes with.
 func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -49,9 +50,11 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		fmt.Fprintf(&conf, "%s = host=%s port=%s dbname=%s pool_mode=%s\n", mode, host, port, name.Database, mode)
 	}
-	fmt.Fprintf(&conf, "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = users.txt\nadmin_users = %s\n%s\n", listen, serverLogin, strings.Join(settings, "\n"))
+	fmt.Fprintf(&conf,
+		"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = users.txt\nadmin_users = %s\n%s\n", listen, serverLogin, strings.Join(settings, "\n"))
 	dir := t.TempDir()
-	for file, text := range map[string]string{"pgbouncer.ini": conf.String(), "users.txt": fmt.Sprintf("%q \"\"\n%q \"\"\n", serverLogin, name.User)} {
+	for file, text := range map[string]string{"pgbouncer.ini": conf.String(),
+		"users.txt": fmt.Sprintf("%q \"\"\n%q \"\"\n", serverLogin, name.User)} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +85,9 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 		return err == nil
 	})
 	c = clusterOn(t, db) // ends before the pooler does
-	if _, err := c.db.Exec(bounded(t), "CREATE ROLE "+serverLogin+" LOGIN IN ROLE a2a_app, a2a_worker, pg_read_all_stats"); err != nil {
+	if _,
+		err := c.db.Exec(bounded(t), "CREATE ROLE "+serverLogin+
+		" LOGIN IN ROLE a2a_app, a2a_worker, pg_read_all_stats"); err != nil {
 		t.Fatal(err)
 	}
 	return c, p
@@ -122,20 +127,23 @@ func (c *cluster) doctor(url string) map[string]string {
 	return found
 }
 
-// TestBehindAPoolerOfSessions: as PgBouncer comes, two replicas work as without one: wakes arrive, connections have their roles and limits.
+// TestBehindAPoolerOfSessions: as PgBouncer comes, two replicas work as without one: wakes arrive, connections have
+// their roles and limits.
 func TestBehindAPoolerOfSessions(t *testing.T) {
 	t.Parallel()
 	c, p := startPooler(t, "default_pool_size = 40") // two replicas
 	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=7s"}
 	a, b := c.start("a", append(env, "A2AD_WORKERS=0")...), c.start("b", env...)
 	g := newGate(t)
-	task := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
-	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		if atLast(ev, "a", 2) {
-			g.open() // by a wake: nobody polls
-		}
-		return false
-	})
+	task := submit(t, c.client(a, "script"),
+		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
+	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			if atLast(ev, "a", 2) {
+				g.open() // by a wake: nobody polls
+			}
+			return false
+		})
 	endsWith(t, events, a2a.StateCompleted)
 	l := c.startLoad(4, a, b)
 	l.progress(20)
@@ -145,12 +153,14 @@ func TestBehindAPoolerOfSessions(t *testing.T) {
 	}
 }
 
-// TestPoolerThatLendsIsRefused: where connections of the server are lent by the transaction or the statement, nothing starts, whatever the pooler
-// makes of prepared statements; all say why, and no connection is left with a role for whoever gets it next.
+// TestPoolerThatLendsIsRefused: where connections of the server are lent by the transaction or the statement, nothing
+// starts, whatever the pooler makes of prepared statements; all say why, and no connection is left with a role for
+// whoever gets it next.
 func TestPoolerThatLendsIsRefused(t *testing.T) {
 	t.Parallel()
 	c, p := startPooler(t)
-	for _, url := range []string{p.url("transaction"), p.url("transaction") + "&default_query_exec_mode=exec", p.url("statement")} {
+	for _, url := range []string{p.url("transaction"), p.url("transaction") + "&default_query_exec_mode=exec",
+		p.url("statement")} {
 		for _, args := range [][]string{{"serve"}, {"migrate", "up"}, {"task", "ls"}} {
 			_, notes, code := c.operate(append(c.env("refused"), "A2AD_DATABASE_URL="+url), args...)
 			if code != 1 || !strings.Contains(notes, "pool_mode = session") {
@@ -158,7 +168,8 @@ func TestPoolerThatLendsIsRefused(t *testing.T) {
 			}
 		}
 		found := c.doctor(url)
-		if !strings.Contains(found["fault pooler"], "shares connections between transactions") || found["warning unread"] != "" || found["warning keys"] != "" {
+		if !strings.Contains(found["fault pooler"], "shares connections between transactions") ||
+			found["warning unread"] != "" || found["warning keys"] != "" {
 			t.Errorf("%s: the doctor finds %q", url, found)
 		}
 	}
@@ -173,7 +184,8 @@ func TestPoolerThatLendsIsRefused(t *testing.T) {
 	}
 	defer conn.Close(bounded(t))
 	var role, path string
-	if err := conn.QueryRow(bounded(t), "SELECT current_user::text, current_setting('search_path')").Scan(&role, &path); err != nil || role != serverLogin || path == "pg_catalog" {
+	if err := conn.QueryRow(bounded(t), "SELECT current_user::text, current_setting('search_path')").Scan(&role,
+		&path); err != nil || role != serverLogin || path == "pg_catalog" {
 		t.Errorf("the next one is %s, with search_path %s: %v", role, path, err)
 	}
 	if n := one[int](c, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != 0 {

@@ -48,7 +48,8 @@ func TestPostgresCrashUnderLoad(t *testing.T) {
 	}
 	l.finish()
 	log, err := srvLog(srv.LogFile())
-	if err != nil || strings.Count(log, "automatic recovery in progress")+strings.Count(log, "database system was not properly shut down") < 2 {
+	if err != nil || strings.Count(log, "automatic recovery in progress")+
+		strings.Count(log, "database system was not properly shut down") < 2 {
 		t.Errorf("PostgreSQL did not recover from two crashes: %v", err)
 	}
 }
@@ -56,7 +57,9 @@ func TestPostgresCrashUnderLoad(t *testing.T) {
 // backends returns the pids of a replica's connections of one role.
 func (c *cluster) backends(r *replica, role string) []int32 {
 	c.t.Helper()
-	return column[int32](c, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, "a2ad-"+r.name+"-"+role)
+	return column[int32](c,
+		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`,
+		"a2ad-"+r.name+"-"+role)
 }
 
 // terminate ends a backend and returns when it is gone.
@@ -67,8 +70,7 @@ func (c *cluster) terminate(pid int32) {
 	}
 }
 
-// TestEventsArriveWithoutAListener kills the listener again and again: the poll brings what no
-// wake tells of.
+// TestEventsArriveWithoutAListener kills the listener again and again: the poll brings what no wake tells of.
 func TestEventsArriveWithoutAListener(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -76,17 +78,20 @@ func TestEventsArriveWithoutAListener(t *testing.T) {
 	kills := 0
 	task := submit(t, c.client(a, "script"), play(thirtyChunks))
 	var slowest time.Duration
-	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		for _, pid := range c.backends(a, "listener") {
-			c.terminate(pid)
-			kills++
-		}
-		if ev.Kind != client.KindTask {
-			at := one[time.Time](c, `SELECT committed_at FROM audit.event WHERE task_id::text = $1 AND seq = $2`, task, ev.Seq)
-			slowest = max(slowest, time.Since(at))
-		}
-		return false
-	})
+	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			for _, pid := range c.backends(a, "listener") {
+				c.terminate(pid)
+				kills++
+			}
+			if ev.Kind != client.KindTask {
+				at := one[time.Time](c, `SELECT committed_at FROM audit.event WHERE task_id::text = $1 AND seq = $2`,
+					task,
+					ev.Seq)
+				slowest = max(slowest, time.Since(at))
+			}
+			return false
+		})
 	endsWith(t, events, a2a.StateCompleted)
 	if kills == 0 {
 		t.Fatal("there was no listener to kill")
@@ -103,17 +108,18 @@ func TestListenerComesBack(t *testing.T) {
 	a, _ := c.start("a", "A2AD_WORKERS=0", "A2AD_POLL_INTERVAL=1h"), c.start("b")
 	task := submit(t, c.client(a, "script"), play(thirtyChunks))
 	killed := false
-	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		if !killed && atChunk("a", 5)(ev) {
-			killed = true
-			list := c.backends(a, "listener")
-			if len(list) != 1 {
-				t.Fatalf("%d listeners, want 1", len(list))
+	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			if !killed && atChunk("a", 5)(ev) {
+				killed = true
+				list := c.backends(a, "listener")
+				if len(list) != 1 {
+					t.Fatalf("%d listeners, want 1", len(list))
+				}
+				c.terminate(list[0])
 			}
-			c.terminate(list[0])
-		}
-		return false
-	})
+			return false
+		})
 	endsWith(t, events, a2a.StateCompleted)
 	if !killed {
 		t.Fatal("the script was over before the kill")
@@ -123,8 +129,8 @@ func TestListenerComesBack(t *testing.T) {
 	}
 }
 
-// TestEventsArriveWhenTheWakeIsLost has a writer that is killed after its commits and before any
-// wake for them goes out.
+// TestEventsArriveWhenTheWakeIsLost has a writer that is killed after its commits and before any wake for them goes
+// out.
 func TestEventsArriveWhenTheWakeIsLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -139,18 +145,21 @@ func TestEventsArriveWhenTheWakeIsLost(t *testing.T) {
 	task := submit(t, c.client(b, "script"), play(ops))
 	var slowest time.Duration
 	quickest := patience
-	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		if ev.Kind == client.KindArtifact {
-			at := one[time.Time](c, `SELECT committed_at FROM audit.event WHERE task_id::text = $1 AND seq = $2`, task, ev.Seq)
-			slowest, quickest = max(slowest, time.Since(at)), min(quickest, time.Since(at))
-		}
-		if len(chunks([]client.Event{ev}, "a")) > 0 && atLast(ev, "a", 9) && b.running() {
-			b.kill()
-			g.open()
-			c.start("c")
-		}
-		return false
-	})
+	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			if ev.Kind == client.KindArtifact {
+				at := one[time.Time](c, `SELECT committed_at FROM audit.event WHERE task_id::text = $1 AND seq = $2`,
+					task,
+					ev.Seq)
+				slowest, quickest = max(slowest, time.Since(at)), min(quickest, time.Since(at))
+			}
+			if len(chunks([]client.Event{ev}, "a")) > 0 && atLast(ev, "a", 9) && b.running() {
+				b.kill()
+				g.open()
+				c.start("c")
+			}
+			return false
+		})
 	endsWith(t, events, a2a.StateCompleted)
 	within(t, "an event without a wake", slowest, time.Second)
 	if quickest > time.Second { // the poll and half a second, for one of them at least

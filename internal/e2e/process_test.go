@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// patience bounds every wait for something that must happen: far above what it takes, since
-// the machine is shared.
+// patience bounds every wait for something that must happen: far above what it takes, since the machine is shared.
 const patience = 30 * time.Second
 
 // replica is one process of a2ad.
@@ -55,8 +54,8 @@ func spawnBinary(t *testing.T, binary, name string, env []string) *replica {
 	r.cmd.SysProcAttr = childAttr()
 	started := make(chan error, 1)
 	go func() {
-		// The kernel takes the end of the forking thread for that of the parent, so it must
-		// last as long as the child.
+		// The kernel takes the end of the forking thread for that of the parent, so it must last as long as the
+		// child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(r.exited)
@@ -312,14 +311,16 @@ func (b *logbook) judge(t *testing.T, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, line := range b.plain {
-		if strings.Contains(line, "WARNING: DATA RACE") || strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+		if strings.Contains(line, "WARNING: DATA RACE") || strings.HasPrefix(line, "panic:") ||
+			strings.HasPrefix(line, "fatal error:") {
 			t.Errorf("%s:\n%s", name, strings.Join(b.plain[i:min(len(b.plain), i+60)], "\n"))
 			break
 		}
 	}
 	for i, l := range b.lines {
 		msg := l.str("msg")
-		if msg == "handler panicked" || !b.faulty && (msg == "internal error" || msg == "request" && l.num("status") >= 500) {
+		if msg == "handler panicked" || !b.faulty &&
+			(msg == "internal error" || msg == "request" && l.num("status") >= 500) {
 			t.Errorf("%s: %v", name, b.lines[i])
 		}
 	}

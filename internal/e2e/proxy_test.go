@@ -50,7 +50,8 @@ func freePort(t *testing.T) string {
 type fixed struct{ api, grpc, admin string }
 
 func (f fixed) env() []string {
-	return []string{"A2AD_DRAIN_DELAY=3s", "A2AD_LISTEN=" + f.api, "A2AD_GRPC_LISTEN=" + f.grpc, "A2AD_ADMIN_LISTEN=" + f.admin}
+	return []string{"A2AD_DRAIN_DELAY=3s", "A2AD_LISTEN=" + f.api, "A2AD_GRPC_LISTEN=" + f.grpc,
+		"A2AD_ADMIN_LISTEN=" + f.admin}
 }
 
 // proxied is a proxy, to be called as if it were a replica.
@@ -75,11 +76,13 @@ func startProxy(t *testing.T, at []fixed) *proxied {
 		t.Fatal(err)
 	}
 	api, grpc, health := freePort(t), freePort(t), freePort(t)
-	replace := []string{"maxconn 20000\n", "maxconn 2000\n", "bind :8080\n", "bind " + api + "\n", "bind :8081 ", "bind " + grpc + " ", "bind :8404\n", "bind " + health + "\n"}
+	replace := []string{"maxconn 20000\n", "maxconn 2000\n", "bind :8080\n", "bind " + api + "\n", "bind :8081 ",
+		"bind " + grpc + " ", "bind :8404\n", "bind " + health + "\n"}
 	for i, f := range at {
 		name := fmt.Sprintf("a2ad-%d", i+1)
 		_, port, _ := strings.Cut(f.admin, ":")
-		replace = append(replace, "server "+name+" "+name+":8080", "server "+name+" "+f.api+" port "+port, "server "+name+" "+name+":8081", "server "+name+" "+f.grpc)
+		replace = append(replace, "server "+name+" "+name+":8080", "server "+name+" "+f.api+" port "+port,
+			"server "+name+" "+name+":8081", "server "+name+" "+f.grpc)
 	}
 	path := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(path, []byte(strings.NewReplacer(replace...).Replace(string(data))), 0o600); err != nil {
@@ -121,13 +124,15 @@ func TestBehindTheProxy(t *testing.T) {
 
 	// The script waits for the gate, which opens when its events have arrived.
 	g := newGate(t)
-	task := submit(t, c.client(proxy.replica, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
-	events := follow(t, c.client(proxy.replica, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), func(ev client.Event) bool {
-		if atLast(ev, "a", 2) {
-			g.open()
-		}
-		return false
-	})
+	task := submit(t, c.client(proxy.replica, "script"),
+		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
+	events := follow(t, c.client(proxy.replica, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
+		func(ev client.Event) bool {
+			if atLast(ev, "a", 2) {
+				g.open()
+			}
+			return false
+		})
 	endsWith(t, events, a2a.StateCompleted)
 	if diff := cmp.Diff(chunkTexts("b", 3), chunks(events, "b")); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
@@ -158,7 +163,9 @@ func TestBehindTheProxy(t *testing.T) {
 				}
 				cl := c.client(proxy.replica, "echo")
 				cl.Tries = -1
-				if _, err := cl.Send(bounded(t), client.SendParams{Message: say(fmt.Sprintf("%d %d", i, n)), NoWait: true}); err != nil {
+				if _,
+					err := cl.Send(bounded(t), client.SendParams{Message: say(fmt.Sprintf("%d %d", i, n)),
+					NoWait: true}); err != nil {
 					t.Errorf("request %d of client %d while a replica is replaced: %v", n, i, err)
 					return
 				}
@@ -204,11 +211,13 @@ func speaksGRPC(t *testing.T, address string) {
 	p.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &p}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(bounded(t), http.MethodPost, "http://"+address+"/lf.a2a.v1.A2AService/ListTasks", bytes.NewReader(make([]byte, 5)))
+	req, err := http.NewRequestWithContext(bounded(t), http.MethodPost,
+		"http://"+address+"/lf.a2a.v1.A2AService/ListTasks", bytes.NewReader(make([]byte, 5)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"Content-Type": "application/grpc", "Te": "trailers", "A2a-Version": "1.0"} {
+	for name, value := range map[string]string{"Content-Type": "application/grpc", "Te": "trailers",
+		"A2a-Version": "1.0"} {
 		req.Header.Set(name, value)
 	}
 	resp, err := transport.RoundTrip(req)
@@ -220,6 +229,7 @@ func speaksGRPC(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	if got := resp.Trailer.Get("Grpc-Status"); got != "0" {
-		t.Errorf("gRPC through the proxy: status %q %q, header %v, trailer %v", resp.Status, got, resp.Header, resp.Trailer)
+		t.Errorf("gRPC through the proxy: status %q %q, header %v, trailer %v", resp.Status, got, resp.Header,
+			resp.Trailer)
 	}
 }

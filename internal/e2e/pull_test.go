@@ -20,7 +20,8 @@ type pulledRun struct {
 // claim asks for a run of an agent that is pulled, and waits for one for some seconds.
 func (c *cluster) claim(a *replica, agent string, wait int) httpAnswer {
 	c.t.Helper()
-	return c.post(a, "/worker/v1/claim", fmt.Sprintf(`{"worker":"w","agents":[%q],"max":1,"waitSeconds":%d}`, agent, wait))
+	return c.post(a, "/worker/v1/claim", fmt.Sprintf(`{"worker":"w","agents":[%q],"max":1,"waitSeconds":%d}`, agent,
+		wait))
 }
 
 // claimed returns the run that a claim was answered with.
@@ -40,7 +41,8 @@ func (c *cluster) claimRun(a *replica, agent string) pulledRun {
 
 func (c *cluster) finishRun(a *replica, run pulledRun, outcome string) {
 	c.t.Helper()
-	if answer := c.post(a, fmt.Sprintf("/worker/v1/runs/%s/%d/finish", run.TaskID, run.Epoch), `{"outcome":"`+outcome+`"}`); answer.status != http.StatusOK {
+	if answer := c.post(a, fmt.Sprintf("/worker/v1/runs/%s/%d/finish", run.TaskID, run.Epoch),
+		`{"outcome":"`+outcome+`"}`); answer.status != http.StatusOK {
 		c.t.Errorf("finish: %d %s", answer.status, answer.body)
 	}
 }

@@ -86,8 +86,7 @@ func readAnswer(t *testing.T, resp *http.Response) (a httpAnswer) {
 	return a
 }
 
-// dial opens a connection on which a test writes what no HTTP client would. Reads and writes
-// have a deadline.
+// dial opens a connection on which a test writes what no HTTP client would. Reads and writes have a deadline.
 func (r *replica) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
@@ -101,8 +100,7 @@ func (r *replica) dial() net.Conn {
 	return conn
 }
 
-// exchange writes text on a connection of its own and returns everything that comes back until
-// the server ends it.
+// exchange writes text on a connection of its own and returns everything that comes back until the server ends it.
 func (r *replica) exchange(text string) string {
 	r.t.Helper()
 	conn := r.dial()

@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// recorder is a transport that sends each request to the replica that is chosen for it, and
-// logs what comes back, as it comes over the wire.
+// recorder is a transport that sends each request to the replica that is chosen for it, and logs what comes back, as
+// it comes over the wire.
 type recorder struct {
 	log  *check.Log
 	next http.RoundTripper
@@ -99,8 +99,8 @@ func (t *tee) Close() error {
 	return t.ReadCloser.Close()
 }
 
-// parseStream reads the complete blocks of an event stream. It knows only what a2ad writes, so
-// that anything else shows up as an event that cannot be read.
+// parseStream reads the complete blocks of an event stream. It knows only what a2ad writes, so that anything else
+// shows up as an event that cannot be read.
 func parseStream(text []byte) (s check.Stream) {
 	blocks := strings.Split(string(text), "\n\n")
 	for _, block := range blocks[:len(blocks)-1] {
@@ -109,7 +109,9 @@ func parseStream(text []byte) (s check.Stream) {
 		case block == ": gap":
 			s.Gap = len(s.Frames) == 0
 		case strings.HasPrefix(block, ": "):
-		case strings.HasPrefix(block, `data: {"jsonrpc":"2.0","id":`) && strings.Contains(block, `,"error":{"code":-32041,`): // the credentials have ended
+		// the credentials have ended
+		case strings.HasPrefix(block, `data: {"jsonrpc":"2.0","id":`) &&
+			strings.Contains(block, `,"error":{"code":-32041,`):
 		case strings.HasPrefix(block, "retry: "):
 			s.Retry = true
 		case isEvent && strings.HasPrefix(id, "id: "):

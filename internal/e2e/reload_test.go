@@ -52,7 +52,8 @@ func TestReloadDropsNothing(t *testing.T) {
 
 	write("gone.yaml", scriptAgent("gone", ""))
 	a.signal(syscall.SIGHUP)
-	first := a.awaitLog("agent files reloaded", func(l logLine) bool { return slices.Equal(l.names("added"), []string{"gone"}) })
+	first := a.awaitLog("agent files reloaded",
+		func(l logLine) bool { return slices.Equal(l.names("added"), []string{"gone"}) })
 	if first.names("changed") != nil || first.names("removed") != nil {
 		t.Errorf("reload says %v", first)
 	}
@@ -72,13 +73,14 @@ func TestReloadDropsNothing(t *testing.T) {
 		cl := c.client(a, agent)
 		go func() {
 			told := false
-			events, err := collect(cl.Stream(ctx, client.SendParams{Message: play(op)}, client.StreamOptions{}), func(client.Event) bool {
-				if !told {
-					told = true
-					seen <- agent
-				}
-				return false
-			})
+			events, err := collect(cl.Stream(ctx, client.SendParams{Message: play(op)}, client.StreamOptions{}),
+				func(client.Event) bool {
+					if !told {
+						told = true
+						seen <- agent
+					}
+					return false
+				})
 			done <- outcome{agent, events, err}
 		}()
 	}
@@ -97,14 +99,17 @@ func TestReloadDropsNothing(t *testing.T) {
 	a.awaitLog("agent file", func(l logLine) bool {
 		return strings.HasSuffix(l.str("file"), "bad.yaml") && strings.HasPrefix(l.str("err"), "description is missing")
 	})
-	if diff := cmp.Diff([]string{stays, changes, gone}, []string{etag("/agents/script"), etag("/agents/busy"), etag("/agents/gone")}); diff != "" {
+	if diff := cmp.Diff([]string{stays, changes, gone},
+		[]string{etag("/agents/script"), etag("/agents/busy"), etag("/agents/gone")}); diff != "" {
 		t.Errorf("files with faults have changed the cards:\n%s", diff)
 	}
 
 	write("bad.yaml", "")
 	a.signal(syscall.SIGHUP)
-	second := a.awaitLog("agent files reloaded", func(l logLine) bool { return slices.Equal(l.names("added"), []string{"fresh"}) })
-	if !slices.Equal(second.names("changed"), []string{"busy"}) || !slices.Equal(second.names("removed"), []string{"gone"}) {
+	second := a.awaitLog("agent files reloaded",
+		func(l logLine) bool { return slices.Equal(l.names("added"), []string{"fresh"}) })
+	if !slices.Equal(second.names("changed"), []string{"busy"}) ||
+		!slices.Equal(second.names("removed"), []string{"gone"}) {
 		t.Errorf("reload says %v", second)
 	}
 	if etag("/agents/script") != stays || etag("/agents/busy") == changes {
@@ -126,7 +131,8 @@ func TestReloadDropsNothing(t *testing.T) {
 		}
 		endsWith(t, got.events, a2a.StateCompleted)
 		for _, attempt := range c.attempts(got.events[0].TaskID) {
-			if !strings.HasSuffix(attempt, " completed") && !strings.HasSuffix(attempt, " retry") { // the gate's patience may end
+			// the gate's patience may end
+			if !strings.HasSuffix(attempt, " completed") && !strings.HasSuffix(attempt, " retry") {
 				t.Errorf("an attempt of %s: %s", got.agent, attempt)
 			}
 		}
@@ -134,8 +140,8 @@ func TestReloadDropsNothing(t *testing.T) {
 	a.stop()
 }
 
-// TestReloadOfAgentsThatArePulled: one that is added can be claimed, also by a claim that waits; one that is removed cannot, but
-// who has a run of it ends it.
+// TestReloadOfAgentsThatArePulled: one that is added can be claimed, also by a claim that waits; one that is removed
+// cannot, but who has a run of it ends it.
 func TestReloadOfAgentsThatArePulled(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

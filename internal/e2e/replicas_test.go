@@ -17,7 +17,8 @@ func TestSendOnOneStreamOnTheOtherResumeOnTheFirst(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
 	start, middle := newGate(t), newGate(t)
-	ops := start.op() + `,{"op":"chunk","id":"x","n":10},` + middle.op() + `,{"op":"chunk","id":"y","n":10},{"op":"complete","text":"done"}`
+	ops := start.op() + `,{"op":"chunk","id":"x","n":10},` + middle.op() +
+		`,{"op":"chunk","id":"y","n":10},{"op":"complete","text":"done"}`
 	task := submit(t, c.client(a, "script"), play(ops))
 
 	reader := c.roamer("script", func(n int) *replica { return []*replica{b, a}[min(n, 1)] })
@@ -30,7 +31,8 @@ func TestSendOnOneStreamOnTheOtherResumeOnTheFirst(t *testing.T) {
 	middle.open()
 	rest := follow(t, reader.Resubscribe(ctx, task, client.StreamOptions{LastEventID: last.ID}), nil)
 	if rest[0].Seq != last.Seq+1 || rest[0].Gap {
-		t.Errorf("resumed behind seq %d with %s seq %d (gap %t), want the next event", last.Seq, rest[0].Kind, rest[0].Seq, rest[0].Gap)
+		t.Errorf("resumed behind seq %d with %s seq %d (gap %t), want the next event", last.Seq, rest[0].Kind,
+			rest[0].Seq, rest[0].Gap)
 	}
 	end := rest[len(rest)-1]
 	if end.State != a2a.StateCompleted || !end.Final {
@@ -53,7 +55,8 @@ func TestBlockingSendIsAnsweredByTheOtherReplicasWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.State != a2a.StateCompleted || len(got.Artifacts) != 1 || client.Text(got.Artifacts[0].Parts) != "over there" {
+	if got.State != a2a.StateCompleted || len(got.Artifacts) != 1 ||
+		client.Text(got.Artifacts[0].Parts) != "over there" {
 		t.Errorf("got %s", got.Raw)
 	}
 	if diff := cmp.Diff([]string{b.name + " completed"}, c.attempts(got.TaskID)); diff != "" {

@@ -15,9 +15,8 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// TestRetentionUnderLoad removes logs and tasks within seconds of their end, while clients
-// send, follow, resume and cancel. What runs, what waits for its client and what a webhook has
-// not been told yet stays.
+// TestRetentionUnderLoad removes logs and tasks within seconds of their end, while clients send, follow, resume and
+// cancel. What runs, what waits for its client and what a webhook has not been told yet stays.
 func TestRetentionUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -25,7 +24,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 	var open atomic.Bool
 	sink := newHookSink(t, func(int, *http.Request) bool { return !open.Load() })
 	// Far longer than a client of the load is away from a task that has ended.
-	env := append(hooking(keys), "A2AD_RETENTION=9s", "A2AD_LOG_RETENTION=5s", "A2AD_RETIRE_INTERVAL=100ms", "A2AD_PUSH_RETRY=0"+strings.Repeat(",250ms", 400))
+	env := append(hooking(keys), "A2AD_RETENTION=9s", "A2AD_LOG_RETENTION=5s", "A2AD_RETIRE_INTERVAL=100ms",
+		"A2AD_PUSH_RETRY=0"+strings.Repeat(",250ms", 400))
 	a, b := c.start("a", env...), c.start("b", env...)
 
 	unsettled := make([]string, 3)
@@ -39,7 +39,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 	var followed []client.Event
 	wg.Go(func() {
 		var err error
-		if followed, err = collect(c.client(a, "script").Resubscribe(bounded(t), long, client.StreamOptions{}), nil); err != nil {
+		if followed, err = collect(c.client(a, "script").Resubscribe(bounded(t), long, client.StreamOptions{}),
+			nil); err != nil {
 			t.Errorf("a stream of a task that runs: %v", err)
 		}
 	})
@@ -48,25 +49,30 @@ func TestRetentionUnderLoad(t *testing.T) {
 	// One that has seen three events comes back when they are gone.
 	left := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":4}`))
 	c.awaitState(left, "COMPLETED")
-	third := one[string](c, `SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`, left)
+	third := one[string](c,
+		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`, left)
 	until(t, "the log of the task is gone", func() bool {
 		first, err := query[int64](c, `SELECT first_seq FROM audit.task WHERE id::text = $1`, left)
 		return err == nil && first > 1
 	})
 	for _, r := range []*replica{a, b} {
-		behind := follow(t, c.client(r, "script").Resubscribe(bounded(t), left, client.StreamOptions{LastEventID: third}), nil)
+		behind := follow(t, c.client(r, "script").Resubscribe(bounded(t), left,
+			client.StreamOptions{LastEventID: third}), nil)
 		if first := behind[0]; first.Kind != client.KindTask || !first.Gap || first.State != a2a.StateCompleted {
 			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the Task as it is now, behind a gap", r.name, first.Kind, first.State, first.Gap)
 		}
 	}
-	until(t, "the task itself is gone", func() bool { gone, err := query[bool](c, retiredTask, left); return err == nil && gone })
+	until(t, "the task itself is gone",
+		func() bool { gone, err := query[bool](c, retiredTask, left); return err == nil && gone })
 	for _, r := range []*replica{a, b} {
 		if _, err := c.client(r, "script").Get(bounded(t), left, -1); !refused(err, -32001) {
 			t.Errorf("a task that retention has deleted is answered with %v, want -32001", err)
 		}
 	}
 	until(t, "retention deletes what the load has made", func() bool {
-		n, err := query[int](c, `SELECT coalesce(sum((detail ->> 'tasks')::int), 0)::int FROM audit.action WHERE action = 'task.retire'`)
+		n,
+			err := query[int](c,
+			`SELECT coalesce(sum((detail ->> 'tasks')::int), 0)::int FROM audit.action WHERE action = 'task.retire'`)
 		return err == nil && n >= 40
 	})
 	wg.Wait()
@@ -77,7 +83,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 	l.finish()
 
 	for _, task := range unsettled {
-		if n := one[int](c, `SELECT count(*) FROM audit.delivery d JOIN audit.task t ON t.id = d.task_id AND t.first_seq = 1 AND t.last_seq = 6 WHERE d.task_id::text = $1 AND d.state = 'pending'`, task); n != 6 {
+		if n := one[int](c,
+			`SELECT count(*) FROM audit.delivery d JOIN audit.task t ON t.id = d.task_id AND t.first_seq = 1 AND t.last_seq = 6 WHERE d.task_id::text = $1 AND d.state = 'pending'`, task); n != 6 {
 			t.Errorf("%d events wait for the webhook of task %s, want all 6: it was not told of any", n, task)
 		}
 	}

@@ -26,8 +26,10 @@ import (
 
 // scenes move metrics, each on a cluster of its own.
 var scenes = map[string]func(s *stage){
-	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull, "streams": sceneStreams, "slow readers": sceneSlow,
-	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools, "readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps,
+	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull,
+	"streams": sceneStreams, "slow readers": sceneSlow,
+	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools,
+	"readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps,
 }
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
@@ -35,11 +37,14 @@ const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
 // dialects are requests that only a rule of docs/reference/protocol.md lets pass, by the rule.
 var dialects = map[string][2]string{
 	"L-01": {"tasks/list", `{}`},
-	"L-02": {"message/send", `{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
+	"L-02": {"message/send",
+		`{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
 	"L-03": {"message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
 	"L-04": {"tasks/list", `{"status":"cancelled"}`},
-	"L-05": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","bytes":"QQ=="}]}}`},
-	"L-07": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":1}]}}`},
+	"L-05": {"message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"file","bytes":"QQ=="}]}}`},
+	"L-07": {"message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":1}]}}`},
 	"L-08": {"message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"text":"x"}]}}`},
 	"L-24": {"tasks/list", `{"context_id":"c"}`},
 }
@@ -55,9 +60,12 @@ func sceneRequests(s *stage) {
 	before := a.scrape()
 	s.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"none"}}`) // of 1.0, and does not say so
 	about := []string{"method", "GetTask", "version", "1.0"}
-	s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", "T-02"), grew(1, "a2ad_http_requests_total", append(about, "route", "/", "code", "200")...),
-		grew(1, "a2ad_http_request_duration_seconds_count", about...), rose("a2ad_http_request_duration_seconds_sum", about...),
-		grew(1, "a2ad_http_request_duration_seconds_bucket", append(about, "le", "+Inf")...), grew(1, "a2ad_request_errors_total", append(about, "reason", "TASK_NOT_FOUND")...))
+	s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", "T-02"),
+		grew(1, "a2ad_http_requests_total", append(about, "route", "/", "code", "200")...),
+		grew(1, "a2ad_http_request_duration_seconds_count", about...),
+		rose("a2ad_http_request_duration_seconds_sum", about...),
+		grew(1, "a2ad_http_request_duration_seconds_bucket", append(about, "le", "+Inf")...),
+		grew(1, "a2ad_request_errors_total", append(about, "reason", "TASK_NOT_FOUND")...))
 }
 
 func sceneWork(s *stage) {
@@ -69,7 +77,8 @@ func sceneWork(s *stage) {
 	}
 	send(s.t, s.client(a, "script"), play(`{"op":"error","times":1}`))
 	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // that is as often as it is tried
-	hangs, deaf := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)), submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
+	hangs, deaf := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)),
+		submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
 	s.shows(before, a, became(2, "a2ad_runs"))
 	for _, task := range []string{hangs, deaf} {
 		if _, err := s.client(a, "script").Cancel(bounded(s.t), task); err != nil {
@@ -77,17 +86,24 @@ func sceneWork(s *stage) {
 		}
 	}
 	states := []moved{
-		grew(9, "a2ad_task_transitions_total", "state", "submitted"), grew(11, "a2ad_task_transitions_total", "state", "working"),
-		grew(2, "a2ad_task_transitions_total", "state", "completed"), grew(2, "a2ad_task_transitions_total", "state", "failed"),
-		grew(1, "a2ad_task_transitions_total", "state", "rejected"), grew(1, "a2ad_task_transitions_total", "state", "input-required"),
-		grew(1, "a2ad_task_transitions_total", "state", "auth-required"), grew(2, "a2ad_task_transitions_total", "state", "canceled"),
+		grew(9, "a2ad_task_transitions_total", "state", "submitted"),
+		grew(11, "a2ad_task_transitions_total", "state", "working"),
+		grew(2, "a2ad_task_transitions_total", "state", "completed"),
+		grew(2, "a2ad_task_transitions_total", "state", "failed"),
+		grew(1, "a2ad_task_transitions_total", "state", "rejected"),
+		grew(1, "a2ad_task_transitions_total", "state", "input-required"),
+		grew(1, "a2ad_task_transitions_total", "state", "auth-required"),
+		grew(2, "a2ad_task_transitions_total", "state", "canceled"),
 	}
-	s.shows(before, a, append(states, grew(11, "a2ad_claims_total", "worker", "local"), grew(6, "a2ad_attempts_total", "worker", "local", "outcome", "finished"),
+	s.shows(before, a, append(states, grew(11, "a2ad_claims_total", "worker", "local"),
+		grew(6, "a2ad_attempts_total", "worker", "local", "outcome", "finished"),
 		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "single", "outcome", "failed"),
 		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "single", "outcome", "retry"),
 		grew(1, "a2ad_attempts_total", "worker", "local", "agent", "script", "outcome", "retry"),
-		grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "canceled"), grew(1, "a2ad_executors_abandoned_total"),
-		grew(9, "a2ad_submit_group_size_sum"), rose("a2ad_submit_group_size_count"), rose("a2ad_append_group_size_sum"), rose("a2ad_append_group_size_count"))...)
+		grew(2, "a2ad_attempts_total", "worker", "local", "outcome", "canceled"),
+		grew(1, "a2ad_executors_abandoned_total"),
+		grew(9, "a2ad_submit_group_size_sum"), rose("a2ad_submit_group_size_count"), rose("a2ad_append_group_size_sum"),
+		rose("a2ad_append_group_size_count"))...)
 }
 
 func sceneLeases(s *stage) {
@@ -104,7 +120,8 @@ func sceneLeases(s *stage) {
 	b := s.start("b", admin)
 	before, own := b.scrape(), a.scrape()
 	a.freeze()
-	s.shows(before, b, grew(1, "a2ad_leases_expired_total", "fate", "retry"), grew(1, "a2ad_leases_expired_total", "fate", "fail"),
+	s.shows(before, b, grew(1, "a2ad_leases_expired_total", "fate", "retry"),
+		grew(1, "a2ad_leases_expired_total", "fate", "fail"),
 		grew(1, "a2ad_leases_expired_total", "fate", "input-required"))
 	a.thaw()
 	s.shows(own, a, grew(3, "a2ad_attempts_total", "worker", "local", "outcome", "lost"))
@@ -124,8 +141,10 @@ func scenePull(s *stage) {
 	}
 	submit(s.t, s.client(a, "far"), say("y"))
 	s.finishRun(a, s.claimRun(a, "far"), "fail")
-	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"), grew(1, "a2ad_attempts_total", "worker", "remote", "agent", "far", "outcome", "retry"),
-		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "released"), grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "finished"),
+	s.shows(before, a, grew(4, "a2ad_claims_total", "worker", "remote"),
+		grew(1, "a2ad_attempts_total", "worker", "remote", "agent", "far", "outcome", "retry"),
+		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "released"),
+		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "finished"),
 		grew(1, "a2ad_attempts_total", "worker", "remote", "outcome", "failed"))
 }
 
@@ -139,13 +158,14 @@ func sceneStreams(s *stage) {
 	over, begun := make(chan error, 1), make(chan bool, 1)
 	go func() {
 		defer close(begun)
-		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}), func(client.Event) bool {
-			select {
-			case begun <- true:
-			default:
-			}
-			return false
-		})
+		events, err := collect(s.client(a, "script").Resubscribe(bounded(s.t), task, client.StreamOptions{}),
+			func(client.Event) bool {
+				select {
+				case begun <- true:
+				default:
+				}
+				return false
+			})
 		if err == nil && len(events) != 12 {
 			err = fmt.Errorf("the stream has %d events, want 12", len(events))
 		}
@@ -157,7 +177,8 @@ func sceneStreams(s *stage) {
 	if err := <-over; err != nil {
 		s.t.Error(err)
 	}
-	s.shows(before, a, grew(11, "a2ad_sse_events_total"), grew(11, "a2ad_sse_lag_seconds_count"), rose("a2ad_sse_lag_seconds_sum"), rose("a2ad_stream_poll_hits_total"))
+	s.shows(before, a, grew(11, "a2ad_sse_events_total"), grew(11, "a2ad_sse_lag_seconds_count"),
+		rose("a2ad_sse_lag_seconds_sum"), rose("a2ad_stream_poll_hits_total"))
 }
 
 // Scripts whose events are more than what sockets on the way hold, and more than the window of a call.
@@ -171,15 +192,19 @@ func sceneSlow(s *stage) {
 	limits := []string{admin, "A2AD_SSE_WRITE_TIMEOUT=500ms"}
 	a := s.start("a", append(limits, "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
 	before := a.scrape()
-	params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[` + much + `]}}]}}`
+	params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[` +
+		much + `]}}]}}`
 	body := `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":` + params + `}`
 	lazy := a.dial()
-	if _, err := fmt.Fprintf(lazy, "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _,
+		err := fmt.Fprintf(lazy,
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		s.t.Fatal(err)
 	}
 	s.shows(before, a, grew(1, "a2ad_sse_slow_readers_total"))
 
-	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
+	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(64<<10))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -188,7 +213,9 @@ func sceneSlow(s *stage) {
 	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[`+aCall+`]}}]}}`), &req); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := apb1.NewA2AServiceClient(conn).SendStreamingMessage(metadata.AppendToOutgoingContext(bounded(s.t), "a2a-version", "1.0"), &req); err != nil {
+	if _,
+		err := apb1.NewA2AServiceClient(conn).SendStreamingMessage(metadata.AppendToOutgoingContext(bounded(s.t),
+		"a2a-version", "1.0"), &req); err != nil {
 		s.t.Fatal(err)
 	}
 	s.shows(before, a, grew(2, "a2ad_sse_slow_readers_total"))
@@ -198,7 +225,8 @@ func sceneSlow(s *stage) {
 	before = b.scrape()
 	tr := trust.shows(nil).transport()
 	defer tr.CloseIdleConnections()
-	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, b.base+"/agents/script", strings.NewReader(body))
+	post, err := http.NewRequestWithContext(bounded(s.t), http.MethodPost, b.base+"/agents/script",
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,11 +245,13 @@ func sceneWakes(s *stage) {
 	a, b := s.start("a", admin), s.start("b")
 	before := a.scrape()
 	send(s.t, s.client(a, "echo"), say("x"))
-	s.shows(before, a, rose("a2ad_wakes_sent_total"), rose("a2ad_wake_flushes_total", "result", "sent"), rose("a2ad_wakes_received_total", "kind", "own"))
+	s.shows(before, a, rose("a2ad_wakes_sent_total"), rose("a2ad_wake_flushes_total", "result", "sent"),
+		rose("a2ad_wakes_received_total", "kind", "own"))
 	before = a.scrape()
 	send(s.t, s.client(b, "echo"), say("x"))
 	s.exec(`NOTIFY a2ad, 'gibberish'`)
-	s.shows(before, a, rose("a2ad_wakes_received_total", "kind", "all"), grew(1, "a2ad_wakes_received_total", "kind", "unreadable"))
+	s.shows(before, a, rose("a2ad_wakes_received_total", "kind", "all"),
+		grew(1, "a2ad_wakes_received_total", "kind", "unreadable"))
 
 	// A listener that cannot come back, for a while.
 	cfg, err := pgx.ParseConfig(s.url)
@@ -272,15 +302,18 @@ func sceneWebhooks(s *stage) {
 			http.Redirect(w, r, "/delivered", http.StatusFound)
 		default:
 			w.WriteHeader(map[string]int{
-				"/gone": http.StatusGone, "/client_error": http.StatusBadRequest, "/throttled": http.StatusTooManyRequests,
+				"/gone": http.StatusGone, "/client_error": http.StatusBadRequest,
+				"/throttled":    http.StatusTooManyRequests,
 				"/server_error": http.StatusInternalServerError, "/delivered": http.StatusNoContent,
 			}[r.URL.Path])
 		}
 	}))
 	defer sink.Close()
 	defer open()
-	hooks := map[string]string{"connect": "http://" + freePort(s.t) + "/", "tls": "https" + strings.TrimPrefix(sink.URL, "http") + "/"}
-	for _, class := range []string{"delivered", "gone", "redirect", "client_error", "throttled", "server_error", "timeout"} {
+	hooks := map[string]string{"connect": "http://" + freePort(s.t) + "/",
+		"tls": "https" + strings.TrimPrefix(sink.URL, "http") + "/"}
+	for _, class := range []string{"delivered", "gone", "redirect", "client_error", "throttled", "server_error",
+		"timeout"} {
 		hooks[class] = sink.URL + "/" + class
 	}
 	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0", "A2AD_PUSH_TIMEOUT=3s")...)
@@ -298,10 +331,11 @@ func sceneWebhooks(s *stage) {
 	s.hooksSettled()
 }
 
-// sceneFacts has what is read of the database be there before a replica reads it first: it does
-// so again after 15 s only.
+// sceneFacts has what is read of the database be there before a replica reads it first: it does so again after 15 s
+// only.
 func sceneFacts(s *stage) {
-	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0,1h", "A2AD_PUSH_BREAKER=1,1h,1h")...)
+	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0,1h",
+		"A2AD_PUSH_BREAKER=1,1h,1h")...)
 	for _, op := range []string{"complete", "fail", "reject", "input", "auth"} {
 		send(s.t, s.client(a, "script"), play(`{"op":"`+op+`"}`))
 	}
@@ -318,7 +352,8 @@ func sceneFacts(s *stage) {
 		hooked[i] = s.sendHooked(a, `{"url":"`+rests[i]+`/"}`, `{"op":"complete"}`)
 	}
 	until(s.t, "two destinations rest", func() bool {
-		return one[int](s.cluster, `SELECT count(*) FROM a2a.push_destinations WHERE open_until > clock_timestamp()`) == 2
+		return one[int](s.cluster,
+			`SELECT count(*) FROM a2a.push_destinations WHERE open_until > clock_timestamp()`) == 2
 	})
 	s.exec(`UPDATE a2a.push_destinations SET disabled_at = clock_timestamp() WHERE origin = $1`, rests[1])
 
@@ -335,7 +370,8 @@ func sceneFacts(s *stage) {
 		s.t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for _, sql := range []string{`LISTEN deaf`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM a2a.tasks`} {
+	for _, sql := range []string{`LISTEN deaf`, `BEGIN ISOLATION LEVEL REPEATABLE READ`,
+		`SELECT count(*) FROM a2a.tasks`} {
 		if _, err := conn.Exec(bounded(s.t), sql); err != nil {
 			s.t.Fatal(err)
 		}
@@ -355,22 +391,28 @@ func sceneFacts(s *stage) {
 	})
 	c := s.start("c", admin, "A2AD_WORKERS=0", "A2AD_DEFAULT_AGENT=far")
 	states := make([]moved, 0, 8)
-	for state, n := range map[string]float64{"submitted": 2, "working": 1, "completed": 3, "failed": 1, "canceled": 1, "rejected": 1, "input-required": 1, "auth-required": 1} {
+	for state, n := range map[string]float64{"submitted": 2, "working": 1, "completed": 3, "failed": 1, "canceled": 1,
+		"rejected": 1, "input-required": 1, "auth-required": 1} {
 		states = append(states, became(n, "a2ad_tasks", "state", state))
 	}
-	s.shows(unseen, c, append(states, became(1, "a2ad_queue_tasks", "agent", "far"), became(1, "a2ad_queue_tasks", "agent", "other"),
+	s.shows(unseen, c, append(states, became(1, "a2ad_queue_tasks", "agent", "far"),
+		became(1, "a2ad_queue_tasks", "agent", "other"),
 		rose("a2ad_queue_oldest_seconds", "agent", "far"), rose("a2ad_queue_oldest_seconds", "agent", "other"),
-		became(2, "a2ad_push_backlog"), rose("a2ad_push_oldest_seconds"), became(1, "a2ad_push_dest_open"), became(1, "a2ad_push_dest_disabled"),
+		became(2, "a2ad_push_backlog"), rose("a2ad_push_oldest_seconds"), became(1, "a2ad_push_dest_open"),
+		became(1, "a2ad_push_dest_disabled"),
 		rose("a2ad_db_oldest_transaction_seconds"), rose("a2ad_db_notification_queue_ratio"),
-		became(400, "a2ad_db_table_dead_rows", "table", "worn"), became(600, "a2ad_db_table_rows", "table", "worn"), rose("a2ad_db_table_bytes", "table", "worn"))...)
+		became(400, "a2ad_db_table_dead_rows", "table", "worn"), became(600, "a2ad_db_table_rows", "table", "worn"),
+		rose("a2ad_db_table_bytes", "table", "worn"))...)
 	s.exec(`DROP TABLE a2a.worn`)
 	for i, task := range append(waiting, working) {
-		if _, err := s.client([]*replica{b, b, a}[i], []string{"far", "foreign", "script"}[i]).Cancel(bounded(s.t), task); err != nil {
+		if _, err := s.client([]*replica{b, b, a}[i], []string{"far", "foreign", "script"}[i]).Cancel(bounded(s.t),
+			task); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	for _, task := range hooked {
-		if got := s.rpc(a, "script", "tasks/pushNotificationConfig/delete", `{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
+		if got := s.rpc(a, "script", "tasks/pushNotificationConfig/delete",
+			`{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
 			s.t.Errorf("delete: %s", got.body)
 		}
 	}
@@ -381,7 +423,8 @@ func sceneFacts(s *stage) {
 
 // scenePools holds up all that reads tasks.
 func scenePools(s *stage) {
-	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s", "A2AD_STATEMENT_TIMEOUT=20s")
+	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s",
+		"A2AD_STATEMENT_TIMEOUT=20s")
 	s.shows(unseen, a, rose("a2ad_db_pool_max", "pool", "api"), rose("a2ad_db_pool_idle"))
 	task := send(s.t, s.client(a, "echo"), say("x")).TaskID
 	a.log.expectErrors()
@@ -407,7 +450,8 @@ func scenePools(s *stage) {
 		s.t.Fatal(err)
 	}
 	asked.Wait()
-	s.shows(before, a, rose("a2ad_db_pool_acquires_total", "pool", "api"), rose("a2ad_db_pool_wait_seconds_total", "pool", "api"))
+	s.shows(before, a, rose("a2ad_db_pool_acquires_total", "pool", "api"),
+		rose("a2ad_db_pool_wait_seconds_total", "pool", "api"))
 }
 
 func sceneReady(s *stage) {
@@ -436,7 +480,8 @@ func sceneMemory(s *stage) {
 			}
 		})
 	}
-	s.shows(before, a, rose("a2ad_memory_used_bytes"), rose("a2ad_memory_waiting"), rose("a2ad_memory_waits_total"), rose("a2ad_memory_refused_total"))
+	s.shows(before, a, rose("a2ad_memory_used_bytes"), rose("a2ad_memory_waiting"), rose("a2ad_memory_waits_total"),
+		rose("a2ad_memory_refused_total"))
 }
 
 // stall sends most of a body and waits until the server gives it up.
@@ -448,7 +493,10 @@ func stall(ctx context.Context, addr string) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	const size = 3 << 20
-	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", addr, size, strings.Repeat(" ", size-1))
+	_,
+		err = fmt.Fprintf(conn,
+		"POST / HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", addr, size,
+		strings.Repeat(" ", size-1))
 	if err == nil {
 		_, _ = io.Copy(io.Discard, conn) // until the server closes it
 	}
@@ -458,10 +506,14 @@ func stall(ctx context.Context, addr string) {
 func sceneSweeps(s *stage) {
 	a := s.start("a", admin, "A2AD_RETENTION=1s", "A2AD_RETIRE_INTERVAL=50ms", "A2AD_SWEEP_INTERVAL=50ms")
 	before := a.scrape()
-	if _, err := s.db.Exec(bounded(s.t), "INSERT INTO a2a.audit_log (at, actor, action) VALUES (now() - interval '500 days', 'operator', 'key.create')"); err != nil {
+	if _,
+		err := s.db.Exec(bounded(s.t),
+		"INSERT INTO a2a.audit_log (at, actor, action) VALUES (now() - interval '500 days', 'operator', 'key.create')"); err != nil {
 		s.t.Fatal(err)
 	}
-	s.rpc(a, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
+	s.rpc(a, "echo", "message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
 	s.shows(before, a, grew(1, "a2ad_swept_total", "sweep", "tasks"), grew(1, "a2ad_swept_total", "sweep", "audit_log"),
-		rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "attempts"), rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "audit_log"))
+		rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "attempts"),
+		rose("a2ad_sweep_last_run_timestamp_seconds", "sweep", "audit_log"))
 }

@@ -58,7 +58,8 @@ func TestCanariesAreFound(t *testing.T) {
 	const canary = "canaryabcdefgh"
 	for before := range 5 {
 		text := strings.Repeat("x", before) + canary + "yz"
-		for _, written := range []string{text, hex.EncodeToString([]byte(text)), base64.StdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text))} {
+		for _, written := range []string{text, hex.EncodeToString([]byte(text)),
+			base64.StdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text))} {
 			if !slices.ContainsFunc(forms(canary), func(form string) bool { return strings.Contains(written, form) }) {
 				t.Errorf("it is not found in %s", written)
 			}
@@ -66,8 +67,7 @@ func TestCanariesAreFound(t *testing.T) {
 	}
 }
 
-// watchDatabase collects what every connection says that it does, and all wakes, until stop
-// is called.
+// watchDatabase collects what every connection says that it does, and all wakes, until stop is called.
 func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,7 +93,9 @@ func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	parts.Go(func() {
 		seen := map[string]bool{}
 		for ctx.Err() == nil {
-			rows, err := c.db.Query(ctx, `SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
+			rows,
+				err := c.db.Query(ctx,
+				`SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
 			if err != nil {
 				continue
 			}
@@ -113,8 +115,8 @@ func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	}
 }
 
-// TestSecretsShowNowhere plays everything that can go wrong with secrets in all places, at the
-// most talkative log level, and looks for them afterwards.
+// TestSecretsShowNowhere plays everything that can go wrong with secrets in all places, at the most talkative log
+// level, and looks for them afterwards.
 func TestSecretsShowNowhere(t *testing.T) {
 	t.Parallel()
 	secret := canaries{}
@@ -147,15 +149,19 @@ func TestSecretsShowNowhere(t *testing.T) {
 	defer sink.Close()
 	spans := newCollector(t)
 	collecting := secret.new("header for the collector of traces")
-	a := c.start("a", "A2AD_AUTH=required", "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_EXPORTER_OTLP_HEADERS=x-key="+collecting,
-		"A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_KEYS=k:"+sealing,
-		"A2AD_PUSH_SIGNING_SECRETS=whsec_"+signing, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_RETRY=0,50ms,50ms", "A2AD_RATE_SIGN_INS=0.01,4")
+	a := c.start("a", "A2AD_AUTH=required", "OTEL_EXPORTER_OTLP_ENDPOINT="+spans.URL, "OTEL_BSP_SCHEDULE_DELAY=50",
+		"OTEL_EXPORTER_OTLP_HEADERS=x-key="+collecting,
+		"A2AD_DATABASE_URL="+at.String(), "A2AD_LOG_LEVEL=debug", "A2AD_ADMIN_LISTEN=127.0.0.1:0",
+		"A2AD_KEYS=k:"+sealing,
+		"A2AD_PUSH_SIGNING_SECRETS=whsec_"+signing, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8",
+		"A2AD_PUSH_RETRY=0,50ms,50ms", "A2AD_RATE_SIGN_INS=0.01,4")
 	a.log.expectErrors()
 	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,push:write")
 	secret["API key"] = key[:len(key)-9] // without its checksum
 	stop := c.watchDatabase()
 	signed := []string{"Authorization", "Bearer " + key}
-	text, metadata, token, credentials := secret.new("text of a message"), secret.new("metadata"), secret.new("token of a webhook"), secret.new("credentials of a webhook")
+	text, metadata, token, credentials := secret.new("text of a message"), secret.new("metadata"),
+		secret.new("token of a webhook"), secret.new("credentials of a webhook")
 	query, odd := secret.new("query"), secret.new("header")
 	var told strings.Builder // of what went wrong
 	fails := func(what string, got httpAnswer) {
@@ -166,14 +172,21 @@ func TestSecretsShowNowhere(t *testing.T) {
 		fmt.Fprintf(&told, "%s %d %v %s\n", what, got.status, got.header, got.body)
 	}
 	send := func(more string, header ...string) httpAnswer {
-		return c.post(a, "/agents/script?key="+query, request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"status"},{"op":"complete"}]}}],"metadata":{"k":"`+metadata+`"}}`+more+`}`),
-			append(header, "X-Custom", odd, "Cookie", odd, "Tracestate", "a="+odd, "Baggage", "a="+odd, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")...)
+		return c.post(a, "/agents/script?key="+query,
+			request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+
+				`"},{"kind":"data","data":{"script":[{"op":"status"},{"op":"complete"}]}}],"metadata":{"k":"`+metadata+
+				`"}}`+more+`}`),
+			append(header, "X-Custom", odd, "Cookie", odd, "Tracestate", "a="+odd, "Baggage", "a="+odd, "Traceparent",
+				"00-"+clientTrace+"-"+clientSpan+"-01")...)
 	}
-	hook := `{"url":"` + sink.URL + `/hook","token":"` + token + `","authentication":{"schemes":["Bearer"],"credentials":"` + credentials + `"}}`
-	if got := send(`,"configuration":{"blocking":true,"pushNotificationConfig":`+hook+`}`, signed...); got.code != 0 || got.status != http.StatusOK {
+	hook := `{"url":"` + sink.URL + `/hook","token":"` + token +
+		`","authentication":{"schemes":["Bearer"],"credentials":"` + credentials + `"}}`
+	if got := send(`,"configuration":{"blocking":true,"pushNotificationConfig":`+hook+`}`, signed...); got.code != 0 ||
+		got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	} else {
-		for what := range map[string]string{"token of a webhook": token, "credentials of a webhook": credentials, "API key": key} {
+		for what := range map[string]string{"token of a webhook": token, "credentials of a webhook": credentials,
+			"API key": key} {
 			if strings.Contains(string(got.body), secret[what]) {
 				t.Errorf("the answer has the %s", what)
 			}
@@ -191,24 +204,38 @@ func TestSecretsShowNowhere(t *testing.T) {
 	for range 4 {
 		fails("bad keys", send("", "X-API-Key", bearer))
 	}
-	fails("a body that ends early", c.post(a, "/agents/script", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"text":"`+text, signed...))
-	fails("bytes that are no text", c.post(a, "/agents/script", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":"`+text+"\xff"+`"}`, signed...))
+	fails("a body that ends early", c.post(a, "/agents/script",
+		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"text":"`+text, signed...))
+	fails("bytes that are no text", c.post(a, "/agents/script",
+		`{"jsonrpc":"2.0","id":1,"method":"message/send","params":"`+text+"\xff"+`"}`, signed...))
 	fails("params of another kind", c.post(a, "/agents/script", request("message/send", `"`+text+`"`), signed...))
-	fails("a message of another kind", c.post(a, "/agents/script", request("message/send", `{"message":"`+text+`"}`), signed...))
-	fails("a role", c.post(a, "/agents/script", request("message/send", `{"message":{"messageId":"m","role":"`+text+`","parts":[{"kind":"text","text":"x"}]}}`), signed...))
+	fails("a message of another kind", c.post(a, "/agents/script", request("message/send", `{"message":"`+text+`"}`),
+		signed...))
+	fails("a role",
+		c.post(a, "/agents/script", request("message/send",
+			`{"message":{"messageId":"m","role":"`+text+`","parts":[{"kind":"text","text":"x"}]}}`), signed...))
 	fails("a part", c.post(a, "/agents/script", withPart(`{"kind":"`+text+`","text":"`+text+`"}`), signed...))
 	fails("a task", c.post(a, "/agents/script", message(`,"taskId":"`+text+`"`), signed...))
 	fails("a page token", c.post(a, "/agents/script", request("tasks/list", `{"pageToken":"`+token+`"}`), signed...))
-	fails("a webhook with a bad URL", send(`,"configuration":{"pushNotificationConfig":{"url":"ftp://u:`+credentials+`@h/","token":"`+token+`"}}`, signed...))
-	fails("a webhook with a bad token", send(`,"configuration":{"pushNotificationConfig":{"url":"`+sink.URL+`","token":"`+token+`\n"}}`, signed...))
+	fails("a webhook with a bad URL",
+		send(`,"configuration":{"pushNotificationConfig":{"url":"ftp://u:`+credentials+`@h/","token":"`+token+`"}}`,
+			signed...))
+	fails("a webhook with a bad token",
+		send(`,"configuration":{"pushNotificationConfig":{"url":"`+sink.URL+`","token":"`+token+`\n"}}`, signed...))
 	fails("an idempotency key", send("", append(signed, "Idempotency-Key", strings.Repeat(token, 20))...))
-	c.post(a, "/agents/script", request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"panic"}]}}]}}`), signed...)
-	c.post(a, "/agents/script", request("message/stream", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+`"},{"kind":"data","data":{"script":[{"op":"error"}]}}]}}`), signed...)
+	c.post(a, "/agents/script",
+		request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+
+			`"},{"kind":"data","data":{"script":[{"op":"panic"}]}}]}}`), signed...)
+	c.post(a, "/agents/script",
+		request("message/stream", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"`+text+
+			`"},{"kind":"data","data":{"script":[{"op":"error"}]}}]}}`), signed...)
 
 	// Statements that fail, with the values in the detail of the error.
 	for _, broken := range []struct{ name, do, undo string }{
-		{"a constraint", `ALTER TABLE a2a.messages ADD CONSTRAINT canary CHECK (seq < 0) NOT VALID`, `ALTER TABLE a2a.messages DROP CONSTRAINT canary`},
-		{"a table that is not there", `ALTER TABLE a2a.messages RENAME TO gone`, `ALTER TABLE a2a.gone RENAME TO messages`},
+		{"a constraint", `ALTER TABLE a2a.messages ADD CONSTRAINT canary CHECK (seq < 0) NOT VALID`,
+			`ALTER TABLE a2a.messages DROP CONSTRAINT canary`},
+		{"a table that is not there", `ALTER TABLE a2a.messages RENAME TO gone`,
+			`ALTER TABLE a2a.gone RENAME TO messages`},
 	} {
 		if _, err := c.db.Exec(bounded(t), broken.do); err != nil {
 			t.Fatal(err)
@@ -218,19 +245,24 @@ func TestSecretsShowNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.db.Exec(bounded(t), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); err != nil {
+	if _,
+		err := c.db.Exec(bounded(t),
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it serves again", func() bool { return send("", signed...).status == http.StatusOK })
 	c.key = key
 	c.settle()
 	// At the doors of others.
-	for _, path := range []string{"/worker/v1/claim", "/worker/v1/runs/x/1/events", "/message:send", "/v1/message:stream"} {
-		fails(path, c.post(a, path+"?key="+query, `{"worker":"`+text+`","message":"`+text+`"}`, "Authorization", "Bearer "+bearer))
+	for _, path := range []string{"/worker/v1/claim", "/worker/v1/runs/x/1/events", "/message:send",
+		"/v1/message:stream"} {
+		fails(path, c.post(a, path+"?key="+query, `{"worker":"`+text+`","message":"`+text+`"}`, "Authorization",
+			"Bearer "+bearer))
 	}
 
 	queries, wakes := stop()
-	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes, "an answer to what went wrong": told.String()} {
+	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes,
+		"an answer to what went wrong": told.String()} {
 		if text == "" {
 			t.Errorf("nothing was seen of %s", where)
 		}
@@ -261,7 +293,8 @@ func TestSecretsShowNowhere(t *testing.T) {
 func (c *cluster) pages(r *replica, secret canaries) {
 	c.t.Helper()
 	for page, has := range map[string]string{
-		"/metrics": "a2ad_http_requests_total{", "/readyz": "database: ok", "/debug/pprof/cmdline": "a2ad", "/debug/pprof/goroutine?debug=2": "goroutine ", "/debug/pprof/heap?debug=1": "heap profile",
+		"/metrics": "a2ad_http_requests_total{", "/readyz": "database: ok", "/debug/pprof/cmdline": "a2ad",
+		"/debug/pprof/goroutine?debug=2": "goroutine ", "/debug/pprof/heap?debug=1": "heap profile",
 	} {
 		resp, err := http.Get(r.admin + page)
 		if err != nil {
@@ -280,8 +313,7 @@ func (c *cluster) pages(r *replica, secret canaries) {
 // webhooks answer: that of this test repeats what it was told.
 var said = []string{"a2a.messages", "a2a.task_events", "audit.message", "audit.event", "a2a.push_attempts"}
 
-// tables looks at every row of every table and view that a migration has made, and at what the
-// database says of them.
+// tables looks at every row of every table and view that a migration has made, and at what the database says of them.
 func (c *cluster) tables(secret canaries) {
 	c.t.Helper()
 	all := column[string](c, `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -317,8 +349,10 @@ func (c *cluster) commands(r *replica, secret canaries) {
 	}
 	webhook := one[string](c, `SELECT max(id::text) FROM a2a.push_configs`)
 	for _, args := range [][]string{
-		{"task", "ls"}, {"task", "ls", "-o", "json"}, {"push", "ls"}, {"push", "ls", "-o", "json"}, {"push", "attempts", webhook}, {"push", "attempts", webhook, "-o", "json"},
-		{"apikey", "ls"}, {"apikey", "ls", "-o", "json"}, {"stats", "-o", "json"}, {"doctor", "-o", "json"}, {"migrate", "status"}, {"migrate", "up"},
+		{"task", "ls"}, {"task", "ls", "-o", "json"}, {"push", "ls"}, {"push", "ls", "-o", "json"},
+		{"push", "attempts", webhook}, {"push", "attempts", webhook, "-o", "json"},
+		{"apikey", "ls"}, {"apikey", "ls", "-o", "json"}, {"stats", "-o", "json"}, {"doctor", "-o", "json"},
+		{"migrate", "status"}, {"migrate", "up"},
 	} {
 		out, notes, code := c.operate([]string{database}, args...)
 		if code != 0 && args[0] != "doctor" {

@@ -24,7 +24,8 @@ func bounded(t *testing.T) context.Context {
 
 // play is a message with a script of these ops.
 func play(ops ...string) a2a.Message {
-	return a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartData, Data: a2a.Raw(`{"script":[` + strings.Join(ops, ",") + `]}`)}}}
+	return a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartData,
+		Data: a2a.Raw(`{"script":[` + strings.Join(ops, ",") + `]}`)}}}
 }
 
 func say(text string) a2a.Message {
@@ -82,7 +83,8 @@ func chunkText(id string, k int) string { return id + ":" + itoa(k) + ":" }
 // atChunk matches the event of a chunk.
 func atChunk(id string, k int) func(client.Event) bool {
 	return func(ev client.Event) bool {
-		return ev.Kind == client.KindArtifact && ev.Artifact.ID == id && strings.HasPrefix(client.Text(ev.Artifact.Parts), chunkText(id, k))
+		return ev.Kind == client.KindArtifact && ev.Artifact.ID == id &&
+			strings.HasPrefix(client.Text(ev.Artifact.Parts), chunkText(id, k))
 	}
 }
 
@@ -115,13 +117,16 @@ func chunkTexts(id string, n int) []string {
 	return texts
 }
 
-// checkScript holds the log of a task against its scripts: their events, and one working
-// status for each claim. It returns how many claims there were.
+// checkScript holds the log of a task against its scripts: their events, and one working status for each claim. It
+// returns how many claims there were.
 func (c *cluster) checkScript(at *replica, agent, task string, maxAttempts int, scripts ...string) int {
 	c.t.Helper()
-	first := one[string](c, `SELECT '1-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)
+	first := one[string](c,
+		`SELECT '1-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 1`, task)
 	last := one[int64](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task)
-	claims := column[int64](c, `SELECT min(seq) FROM audit.event WHERE task_id::text = $1 AND source = 'worker' GROUP BY token ORDER BY 1`, task)
+	claims := column[int64](c,
+		`SELECT min(seq) FROM audit.event WHERE task_id::text = $1 AND source = 'worker' GROUP BY token ORDER BY 1`,
+		task)
 	others := column[int64](c, `SELECT seq FROM audit.event WHERE task_id::text = $1 AND source <> 'worker'`, task)
 	skip := make(map[int64]bool)
 	for _, seq := range append(claims, others...) {
@@ -151,12 +156,12 @@ func (c *cluster) checkScript(at *replica, agent, task string, maxAttempts int, 
 	return attempts
 }
 
-// within fails if something took longer than a bound of the contract, widened by what a busy
-// machine may add.
+// within fails if something took longer than a bound of the contract, widened by what a busy machine may add.
 func within(t *testing.T, what string, took, bound time.Duration) {
 	t.Helper()
 	t.Logf("%s took %s", what, took.Round(time.Millisecond))
 	if slack := 5 * time.Second; took > bound+slack {
-		t.Errorf("%s took %s, want at most %s (and %s for a busy machine)", what, took.Round(time.Millisecond), bound, slack)
+		t.Errorf("%s took %s, want at most %s (and %s for a busy machine)", what, took.Round(time.Millisecond), bound,
+			slack)
 	}
 }

@@ -41,7 +41,8 @@ func TestStreamsEndWhenTheirKeyIsRevoked(t *testing.T) {
 	}
 	claimed := make(chan httpAnswer)
 	go func() {
-		claimed <- c.post(replicas[1], "/worker/v1/claim", `{"worker":"w","agents":["far"],"waitSeconds":60}`, "X-API-Key", key)
+		claimed <- c.post(replicas[1], "/worker/v1/claim", `{"worker":"w","agents":["far"],"waitSeconds":60}`,
+			"X-API-Key", key)
 	}()
 	c.must("apikey", "revoke", id)
 	for range replicas {

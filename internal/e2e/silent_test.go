@@ -22,21 +22,24 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// backWithin is how long a replica with the settings it comes with may take to serve again after its connections fell silent.
+// backWithin is how long a replica with the settings it comes with may take to serve again after its connections fell
+// silent.
 const backWithin = 12 * time.Second
 
 // defaults are the settings without which a replica cannot be tested on this machine; all others are as they come.
 func (c *cluster) defaults(name string) []string {
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "A2AD_DATABASE_URL=" + c.url,
-		"A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_REPLICA=" + name,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
+		"A2AD_DATABASE_URL=" + c.url,
+		"A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=127.0.0.1:0",
+		"A2AD_REPLICA=" + name,
 		"A2AD_KEYS=" + seal.Generate("k1"), "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8",
 	}
 }
 
-// A primary that lost its power closes no connection, and its name moves: new connections work. With the settings as they come,
-// everything works again within backWithin, whichever connection waited for an answer; runs that were under way go on, and nothing
-// acknowledged is lost.
+// A primary that lost its power closes no connection, and its name moves: new connections work. With the settings as
+// they come, everything works again within backWithin, whichever connection waited for an answer; runs that were
+// under way go on, and nothing acknowledged is lost.
 func TestServiceIsBackAfterConnectionsFellSilent(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -48,7 +51,8 @@ func TestServiceIsBackAfterConnectionsFellSilent(t *testing.T) {
 		"a write":              {"-worker", false, 12 * time.Second},
 		"a write that is done": {"-worker", true, 12 * time.Second},
 		"a claim":              {"-claim", false, 12 * time.Second},
-		"a renewal of leases":  {"-renew", false, 25 * time.Second}, // the first one is after a third of A2AD_LEASE_TTL, 30 s
+		// the first one is after a third of A2AD_LEASE_TTL, 30 s
+		"a renewal of leases": {"-renew", false, 25 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +118,8 @@ func newSilence(t *testing.T) *silence {
 func (s *silence) hold(d time.Duration) (events <-chan []client.Event) {
 	s.t.Helper()
 	pause := fmt.Sprintf(`{"op":"sleep","ms":%d}`, d.Milliseconds())
-	task := submit(s.t, s.client(s.a, "script"), play(`{"op":"chunk","id":"a","n":3},`+pause+`,{"op":"chunk","id":"b","n":3}`))
+	task := submit(s.t, s.client(s.a, "script"),
+		play(`{"op":"chunk","id":"a","n":3},`+pause+`,{"op":"chunk","id":"b","n":3}`))
 	done := make(chan []client.Event, 1)
 	s.wg.Go(func() {
 		cl := s.client(s.a, "script")
@@ -182,7 +187,8 @@ var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) 
 			tasks = append(tasks, got.TaskID)
 		}
 		return s.await(ctx, func() (bool, error) {
-			return query[bool](s.cluster, `SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
+			return query[bool](s.cluster,
+				`SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
 		})
 	},
 	"webhook": func(s *silence, ctx context.Context, key string) error {
@@ -232,7 +238,8 @@ func (s *silence) await(ctx context.Context, ok func() (bool, error)) error {
 }
 
 // send is one try.
-func (s *silence) send(ctx context.Context, agent string, m a2a.Message, key string, noWait bool) (client.Result, error) {
+func (s *silence) send(ctx context.Context, agent string, m a2a.Message, key string, noWait bool) (client.Result,
+	error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = key
 	cl := s.client(s.a, agent)
@@ -250,7 +257,8 @@ func (s *silence) acknowledged(a check.Acknowledged) {
 	s.acked = append(s.acked, a)
 }
 
-// probe has one client of each kind, and a load balancer that asks whether the replica is ready. It returns when each has worked once.
+// probe has one client of each kind, and a load balancer that asks whether the replica is ready. It returns when each
+// has worked once.
 func (s *silence) probe() {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -274,8 +282,8 @@ func (s *silence) probe() {
 	})
 }
 
-// clients starts a client of each kind. Each try is another piece of work: what was on its way when the connections fell silent may
-// have to wait until its lease has ended.
+// clients starts a client of each kind. Each try is another piece of work: what was on its way when the connections
+// fell silent may have to wait until its lease has ended.
 func (s *silence) clients(ctx context.Context) {
 	for kind, try := range silenceKinds {
 		s.wg.Go(func() {
@@ -347,7 +355,8 @@ func (s *silence) awaitBack() {
 // checkReadiness wants that the replica was not ready as long as claims got no answer, and is ready now.
 func (s *silence) checkReadiness(unready bool) {
 	s.t.Helper()
-	until(s.t, "the replica is ready", func() bool { status, _ := s.a.health("/readyz"); return status == http.StatusOK })
+	until(s.t, "the replica is ready",
+		func() bool { status, _ := s.a.health("/readyz"); return status == http.StatusOK })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	no := 0
@@ -356,7 +365,8 @@ func (s *silence) checkReadiness(unready bool) {
 			continue
 		}
 		if no++; no == 1 {
-			s.t.Logf("not ready after %s: %s", r.at.Sub(s.fell).Round(time.Millisecond), strings.ReplaceAll(r.text, "\n", "; "))
+			s.t.Logf("not ready after %s: %s", r.at.Sub(s.fell).Round(time.Millisecond),
+				strings.ReplaceAll(r.text, "\n", "; "))
 		}
 	}
 	if unready && no == 0 {
@@ -370,7 +380,9 @@ func (s *silence) checkAcknowledged() {
 	s.stop()
 	s.wg.Wait()
 	untilFor(s.t, 3*patience, "what was claimed in the silence is rescued", func() bool {
-		n, err := query[int](s.cluster, `SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) + (SELECT count(*) FROM audit.delivery WHERE state = 'pending')`)
+		n,
+			err := query[int](s.cluster,
+			`SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) + (SELECT count(*) FROM audit.delivery WHERE state = 'pending')`)
 		return err == nil && n == 0
 	})
 	s.t.Logf("%d acknowledgements", len(s.acked))
@@ -378,7 +390,8 @@ func (s *silence) checkAcknowledged() {
 		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1`, a.Key); n != 1 {
 			s.t.Errorf("%s was acknowledged as task %s and is there %d times", a.Key, a.Task, n)
 		}
-		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`, a.Key, a.Task); n != 1 {
+		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`,
+			a.Key, a.Task); n != 1 {
 			s.t.Errorf("%s was acknowledged as task %s, which does not have it", a.Key, a.Task)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// Each commit waits 100 ms for the disk: commit_delay has PostgreSQL wait just before it flushes its log. 2,000 messages to running
-// tasks then keep every connection for requests and work busy for long, and the runs go on: their leases are renewed meanwhile, and no
-// attempt is charged.
+// Each commit waits 100 ms for the disk: commit_delay has PostgreSQL wait just before it flushes its log. 2,000
+// messages to running tasks then keep every connection for requests and work busy for long, and the runs go on: their
+// leases are renewed meanwhile, and no attempt is charged.
 func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
 	t.Parallel()
 	const runs, clients = 16, 64
@@ -22,13 +22,16 @@ func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		messages = 400
 	}
-	srv := storetest.NewServer(t, map[string]string{"fsync": "on", "synchronous_commit": "on", "commit_delay": "100000", "commit_siblings": "0"})
+	srv := storetest.NewServer(t, map[string]string{"fsync": "on", "synchronous_commit": "on", "commit_delay": "100000",
+		"commit_siblings": "0"})
 	c := clusterOn(t, storetest.NewOn(t, srv))
 	const ttl = 6 * time.Second // a fifth of what it comes with; the messages take several of it
-	a := c.start("a", "A2AD_LEASE_TTL="+ttl.String(), "A2AD_STATEMENT_TIMEOUT=8s", "A2AD_POOL_TIMEOUT=5s", "A2AD_DB_POOL=16")
+	a := c.start("a", "A2AD_LEASE_TTL="+ttl.String(), "A2AD_STATEMENT_TIMEOUT=8s", "A2AD_POOL_TIMEOUT=5s",
+		"A2AD_DB_POOL=16")
 	cl := c.client(a, "script")
 	begin := time.Now()
-	if _, err := c.db.Exec(t.Context(), `CREATE TABLE a2ad_slow (n int); INSERT INTO a2ad_slow VALUES (1)`); err != nil {
+	if _,
+		err := c.db.Exec(t.Context(), `CREATE TABLE a2ad_slow (n int); INSERT INTO a2ad_slow VALUES (1)`); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took < 100*time.Millisecond {
@@ -48,7 +51,8 @@ func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
 	for range clients {
 		wg.Go(func() {
 			for n := next.Add(1); n <= int64(messages); n = next.Add(1) {
-				p := client.SendParams{Message: reply(tasks[n%runs], "more"), NoWait: true, IdempotencyKey: fmt.Sprintf("message %d", n)}
+				p := client.SendParams{Message: reply(tasks[n%runs], "more"), NoWait: true,
+					IdempotencyKey: fmt.Sprintf("message %d", n)}
 				p.Message.ID = p.IdempotencyKey
 				for {
 					if _, err := cl.Send(bounded(t), p); err == nil {
@@ -65,12 +69,14 @@ func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
 	wg.Wait()
 	took := time.Since(begin)
 	failed := a.log.count(func(l logLine) bool { return l.str("msg") == "renew leases" })
-	t.Logf("%d messages in %s, %d refusals, %d renewals failed", messages, took.Round(time.Millisecond), refusals.Load(), failed)
+	t.Logf("%d messages in %s, %d refusals, %d renewals failed", messages, took.Round(time.Millisecond),
+		refusals.Load(), failed)
 	if took < 2*ttl/3 {
 		t.Errorf("the messages took %s: no lease had to be renewed meanwhile", took)
 	}
 	for _, task := range tasks {
-		for _, outcome := range column[string](c, `SELECT coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1`, task) {
+		for _, outcome := range column[string](c,
+			`SELECT coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1`, task) {
 			if outcome != "runs" && outcome != "completed" {
 				t.Errorf("task %s: an attempt is %s", task, outcome)
 			}

@@ -30,10 +30,12 @@ func (r *replica) checkWaiting(why string) {
 	if status, text := r.health("/livez"); status != http.StatusOK {
 		r.t.Errorf("/livez = %d %s", status, text)
 	}
-	if status, text := r.health("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "database: ") || !strings.Contains(text, why) {
+	if status, text := r.health("/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "database: ") || !strings.Contains(text, why) {
 		r.t.Errorf("/readyz = %d %s, want why: %s", status, text, why)
 	}
-	resp, err := http.Post(r.base+"/agents/echo", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`))
+	resp, err := http.Post(r.base+"/agents/echo", "application/json",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`))
 	if err != nil {
 		r.t.Errorf("the API while the database is away: %v", err)
 		return
@@ -92,10 +94,12 @@ func TestServeWaitsForASchema(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	for name, tt := range map[string]struct{ change, back, want string }{
-		"too new": {fmt.Sprintf("UPDATE a2a.schema_floor SET version = %d", store.SchemaVersion()+1), "UPDATE a2a.schema_floor SET version = 1", "upgrade a2ad"},
+		"too new": {fmt.Sprintf("UPDATE a2a.schema_floor SET version = %d", store.SchemaVersion()+1),
+			"UPDATE a2a.schema_floor SET version = 1", "upgrade a2ad"},
 		"too old": {
 			fmt.Sprintf("DELETE FROM public.a2a_goose_version WHERE version_id = %d", store.SchemaVersion()),
-			fmt.Sprintf("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (%d, true)", store.SchemaVersion()), "a2ad migrate up",
+			fmt.Sprintf("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (%d, true)",
+				store.SchemaVersion()), "a2ad migrate up",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +191,8 @@ func TestServeStartsThoughAConnectionIsReset(t *testing.T) {
 				done := make(chan struct{})
 				go func() { defer close(done); p.serve(ln); p.wg.Wait() }()
 				name := fmt.Sprintf("r%d-%d", conn, after)
-				u := url.URL{Scheme: "postgres", User: url.UserPassword(to.User, to.Password), Host: ln.Addr().String(), Path: "/" + to.Database, RawQuery: "sslmode=disable"}
+				u := url.URL{Scheme: "postgres", User: url.UserPassword(to.User, to.Password), Host: ln.Addr().String(),
+					Path: "/" + to.Database, RawQuery: "sslmode=disable"}
 				r := spawn(t, name, c.env(name, "A2AD_DATABASE_URL="+u.String()))
 				defer func() {
 					r.end()

@@ -10,8 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestKilledBackendResetsPostgres kills one backend, upon which PostgreSQL drops all and
-// recovers.
+// TestKilledBackendResetsPostgres kills one backend, upon which PostgreSQL drops all and recovers.
 func TestKilledBackendResetsPostgres(t *testing.T) {
 	t.Parallel()
 	srv := storetest.NewServer(t, nil)
@@ -72,7 +71,10 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 	failed, all := 0, 0
 	for _, r := range []*replica{a, b} {
 		all += r.log.count(func(line logLine) bool { return line.str("msg") == "request" })
-		failed += r.log.count(func(line logLine) bool { return line.str("msg") == "request" && line.num("status") >= 500 })
+		failed += r.log.count(func(line logLine) bool {
+			return line.str("msg") == "request" &&
+				line.num("status") >= 500
+		})
 	}
 	t.Logf("%d kills, %d requests, %d of them failed", kills, all, failed)
 	// What is safe to repeat is repeated inside.

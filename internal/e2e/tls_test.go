@@ -84,7 +84,8 @@ func (tr *trust) disguise() {
 
 // env are the settings of a replica with these files, and more.
 func (tr *trust) env(more ...string) []string {
-	return append([]string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_TLS_CERT=" + tr.cert, "A2AD_TLS_KEY=" + tr.key, "A2AD_TLS_CLIENT_CA=" + tr.ca}, more...)
+	return append([]string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_TLS_CERT=" + tr.cert, "A2AD_TLS_KEY=" + tr.key,
+		"A2AD_TLS_CLIENT_CA=" + tr.ca}, more...)
 }
 
 // badge is how a client shows who it is.
@@ -101,7 +102,8 @@ func shows(servers *authtest.Authority, cert *tls.Certificate) badge {
 	if cert == nil {
 		cert = &tls.Certificate{}
 	}
-	return badge{secure: &tls.Config{RootCAs: servers.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }}}
+	return badge{secure: &tls.Config{RootCAs: servers.Pool(),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }}}
 }
 
 // of returns what changes a certificate to one of an owner, perhaps of an organization and with URIs.
@@ -133,7 +135,8 @@ func (b badge) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // transport is for connections of its own.
 func (b badge) transport() *http.Transport {
-	return &http.Transport{TLSClientConfig: b.secure, ForceAttemptHTTP2: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return b.dial(ctx, address) }}
+	return &http.Transport{TLSClientConfig: b.secure, ForceAttemptHTTP2: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return b.dial(ctx, address) }}
 }
 
 // ask sends a request over a new connection.
@@ -167,7 +170,8 @@ func (b badge) list(t *testing.T, r *replica) (httpAnswer, error) {
 }
 
 // call makes one call over gRPC.
-func (b badge) call(t *testing.T, r *replica, call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (proto.Message, *status.Status) {
+func (b badge) call(t *testing.T, r *replica, call func(context.Context, *grpc.ClientConn) (proto.Message,
+	error)) (proto.Message, *status.Status) {
 	t.Helper()
 	creds := insecure.NewCredentials()
 	if b.secure != nil {
@@ -186,14 +190,15 @@ func (b badge) call(t *testing.T, r *replica, call func(context.Context, *grpc.C
 	return got, status.Convert(err)
 }
 
-// bindings say what a client is told of a task: whether it is there for it, and the words, in which
-// the id is left out.
+// bindings say what a client is told of a task: whether it is there for it, and the words, in which the id is left
+// out.
 var bindings = map[string]func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string){
 	"0.3 JSON-RPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
 		return b.read(t, r, task, http.MethodPost, "/", request("tasks/get", `{"id":"`+task+`"}`), "0.3")
 	},
 	"0.3 JSON-RPC, cancel": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
-		_, signedIn, words = b.read(t, r, task, http.MethodPost, "/", request("tasks/cancel", `{"id":"`+task+`"}`), "0.3")
+		_, signedIn, words = b.read(t, r, task, http.MethodPost, "/", request("tasks/cancel", `{"id":"`+task+`"}`),
+			"0.3")
 		return strings.Contains(words, `"error":{"code":-32002`), signedIn, words // it has ended
 	},
 	"1.0 JSON-RPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
@@ -217,17 +222,20 @@ var bindings = map[string]func(t *testing.T, r *replica, b badge, task string) (
 	},
 }
 
-func (b badge) read(t *testing.T, r *replica, task, method, path, body, version string) (found, signedIn bool, words string) {
+func (b badge) read(t *testing.T, r *replica, task, method, path, body, version string) (found, signedIn bool,
+	words string) {
 	t.Helper()
 	a, err := b.ask(t, r, method, path, body, "A2A-Version", version)
 	if err != nil {
 		return false, false, "no connection"
 	}
 	text := string(a.body)
-	return a.status == http.StatusOK && a.code == 0 && strings.Contains(text, task), a.status != http.StatusUnauthorized, fmt.Sprintln(a.status, strings.ReplaceAll(text, task, "ID"))
+	return a.status == http.StatusOK && a.code == 0 && strings.Contains(text, task),
+		a.status != http.StatusUnauthorized, fmt.Sprintln(a.status, strings.ReplaceAll(text, task, "ID"))
 }
 
-func (b badge) told(t *testing.T, r *replica, task string, call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (found, signedIn bool, words string) {
+func (b badge) told(t *testing.T, r *replica, task string,
+	call func(context.Context, *grpc.ClientConn) (proto.Message, error)) (found, signedIn bool, words string) {
 	t.Helper()
 	got, st := b.call(t, r, call)
 	switch st.Code() {
@@ -236,7 +244,8 @@ func (b badge) told(t *testing.T, r *replica, task string, call func(context.Con
 	case codes.Unavailable:
 		return false, false, "no connection"
 	}
-	return false, st.Code() != codes.Unauthenticated, strings.ReplaceAll(fmt.Sprintln(st.Code(), st.Message(), st.Details()), task, "ID")
+	return false, st.Code() != codes.Unauthenticated,
+		strings.ReplaceAll(fmt.Sprintln(st.Code(), st.Message(), st.Details()), task, "ID")
 }
 
 // nobodysTask is the id of no task.
@@ -251,7 +260,8 @@ func holdsApart(t *testing.T, r *replica, task string, ann badge, others, strang
 		}
 		for who, b := range others {
 			found, signedIn, foreign := ask(t, r, b, task)
-			if _, _, none := ask(t, r, b, nobodysTask); found || !signedIn || foreign != none || foreign == "no connection" {
+			if _, _, none := ask(t, r, b, nobodysTask); found || !signedIn || foreign != none ||
+				foreign == "no connection" {
 				t.Errorf("%s: %s is told %sof nobody's %s", name, who, foreign, none)
 			}
 		}
@@ -263,7 +273,8 @@ func holdsApart(t *testing.T, r *replica, task string, ann badge, others, strang
 	}
 }
 
-// TestClientCertificatesSignIn over every binding, with the tenant from where the settings say; others get no connection.
+// TestClientCertificatesSignIn over every binding, with the tenant from where the settings say; others get no
+// connection.
 func TestClientCertificatesSignIn(t *testing.T) {
 	t.Parallel()
 	c, tr := newCluster(t), newTrust(t)
@@ -272,7 +283,8 @@ func TestClientCertificatesSignIn(t *testing.T) {
 	ann, bob := tr.clients.Issue(of("ann", "acme")), tr.clients.Issue(of("bob", "acme"))
 	eve, words := tr.clients.Issue(of("ann", "other")), tr.clients.Issue(of("ann", "acme", spiffe))
 	fixed := c.start("fixed", tr.env("A2AD_MTLS_TENANT=house")...)
-	organization := c.start("organization", tr.env("A2AD_MTLS_TENANT_FROM=organization", "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
+	organization := c.start("organization", tr.env("A2AD_MTLS_TENANT_FROM=organization",
+		"A2AD_GRPC_LISTEN=127.0.0.1:0")...)
 	domain := c.start("domain", tr.env("A2AD_MTLS_TENANT_FROM=uri-host")...)
 	reader := c.start("reader", tr.env("A2AD_MTLS_SCOPES=tasks:read")...)
 	send := func(r *replica, b badge, header ...string) (string, httpAnswer) {
@@ -290,15 +302,18 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		cert tls.Certificate
 		want string
 	}{
-		{fixed, ann, "house ann"}, {fixed, words, "house " + spiffe.String()}, {organization, eve, "other ann"}, {organization, words, "acme " + spiffe.String()},
+		{fixed, ann, "house ann"}, {fixed, words, "house " + spiffe.String()}, {organization, eve, "other ann"},
+		{organization, words, "acme " + spiffe.String()},
 		{domain, words, "acme.example " + spiffe.String()},
 	} {
 		task, answer := send(tc.at, tr.shows(&tc.cert))
-		if got := one[string](c, `SELECT coalesce(max(tenant || ' ' || owner), '') FROM audit.task WHERE id::text = $1`, task); got != tc.want {
+		if got := one[string](c, `SELECT coalesce(max(tenant || ' ' || owner), '') FROM audit.task WHERE id::text = $1`,
+			task); got != tc.want {
 			t.Errorf("at %s the task is of %q, want %q: %s", tc.at.name, got, tc.want, answer.body)
 		}
 	}
-	if _, a := send(reader, tr.shows(&ann)); a.status != http.StatusForbidden || !strings.Contains(a.header.Get("WWW-Authenticate"), `scope="tasks:write"`) {
+	if _, a := send(reader, tr.shows(&ann)); a.status != http.StatusForbidden ||
+		!strings.Contains(a.header.Get("WWW-Authenticate"), `scope="tasks:write"`) {
 		t.Errorf("without the scope: %d %v", a.status, a.header)
 	}
 	if a, err := tr.shows(&ann).list(t, reader); err != nil || a.status != http.StatusOK || a.code != 0 {
@@ -306,14 +321,19 @@ func TestClientCertificatesSignIn(t *testing.T) {
 	}
 
 	task, _ := send(organization, tr.shows(&ann))
-	expired := tr.clients.Issue(func(c *x509.Certificate) { of("ann", "acme")(c); c.NotAfter = time.Now().Add(-time.Minute) })
+	expired := tr.clients.Issue(func(c *x509.Certificate) {
+		of("ann",
+			"acme")(c)
+		c.NotAfter = time.Now().Add(-time.Minute)
+	})
 	server := tr.clients.Issue(func(c *x509.Certificate) {
 		of("ann", "acme")(c)
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	})
 	other := authtest.New(t, "clients").Issue(of("ann", "acme"))
 	own := tr.servers.Issue(of("ann", "acme")) // by an authority that is trusted for another purpose
-	bad := map[string]badge{"an expired one": tr.shows(&expired), "one for servers": tr.shows(&server), "one of another authority": tr.shows(&other), "one of the server's authority": tr.shows(&own)}
+	bad := map[string]badge{"an expired one": tr.shows(&expired), "one for servers": tr.shows(&server),
+		"one of another authority": tr.shows(&other), "one of the server's authority": tr.shows(&own)}
 	for who, b := range bad {
 		for _, r := range []*replica{fixed, organization} {
 			if a, err := b.list(t, r); err == nil {
@@ -322,8 +342,12 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		}
 	}
 	bad["nobody"] = tr.shows(nil)
-	holdsApart(t, organization, task, tr.shows(&ann), map[string]badge{"an owner of the tenant": tr.shows(&bob), "one of another tenant": tr.shows(&eve), "one with a URI": tr.shows(&words)}, bad)
-	if a, err := tr.shows(nil).list(t, organization); err != nil || a.status != http.StatusUnauthorized || !slices.Equal(a.header.Values("WWW-Authenticate"), []string{`Bearer realm="a2ad"`, `ApiKey realm="a2ad", header="X-API-Key"`}) {
+	holdsApart(t, organization, task, tr.shows(&ann),
+		map[string]badge{"an owner of the tenant": tr.shows(&bob), "one of another tenant": tr.shows(&eve),
+			"one with a URI": tr.shows(&words)}, bad)
+	if a, err := tr.shows(nil).list(t, organization); err != nil || a.status != http.StatusUnauthorized ||
+		!slices.Equal(a.header.Values("WWW-Authenticate"),
+			[]string{`Bearer realm="a2ad"`, `ApiKey realm="a2ad", header="X-API-Key"`}) {
 		t.Errorf("without any: %v, %d %v", err, a.status, a.header)
 	}
 	if a, err := tr.shows(&words).list(t, domain); err != nil || a.status != http.StatusOK {
@@ -348,12 +372,15 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		"a key over a bad":          {bad["an expired one"], key, false},
 		"a key over one of another": {bad["one of another authority"], key, false},
 	} {
-		if found, _, words := bindings["1.0 JSON-RPC"](t, organization, tc.b.with("X-API-Key", tc.key), task); found != tc.want {
+		if found, _, words := bindings["1.0 JSON-RPC"](t, organization, tc.b.with("X-API-Key", tc.key),
+			task); found != tc.want {
 			t.Errorf("%s: %s", name, words)
 		}
 	}
 	plain := strings.TrimPrefix(organization.base, "https://")
-	if resp, err := http.DefaultTransport.RoundTrip(&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: plain, Path: "/.well-known/agent-card.json"}}); err == nil {
+	if resp,
+		err := http.DefaultTransport.RoundTrip(&http.Request{Method: http.MethodGet,
+		URL: &url.URL{Scheme: "http", Host: plain, Path: "/.well-known/agent-card.json"}}); err == nil {
 		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("without TLS: %s", resp.Status)
 		}
@@ -365,8 +392,8 @@ func TestClientCertificatesSignIn(t *testing.T) {
 	}
 }
 
-// TestFilesOfTLSAreReadAgain when they change, and on SIGHUP whether or not it can be seen that they have. A file that cannot be used changes
-// nothing, and what is connected stays so.
+// TestFilesOfTLSAreReadAgain when they change, and on SIGHUP whether or not it can be seen that they have. A file
+// that cannot be used changes nothing, and what is connected stays so.
 func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	t.Parallel()
 	c, tr := newCluster(t), newTrust(t)
@@ -378,7 +405,9 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	// A stream on a connection that ann's certificate has signed in, and one more connection that is kept.
 	over := shows(firsts, &ann).transport()
 	defer over.CloseIdleConnections()
-	live := &client.Client{URL: "https://replica/agents/script", Tries: -1, HTTP: &http.Client{Transport: &recorder{log: c.log, next: over, pick: func(int) *replica { return a }, name: "live"}}}
+	live := &client.Client{URL: "https://replica/agents/script", Tries: -1,
+		HTTP: &http.Client{Transport: &recorder{log: c.log, next: over, pick: func(int) *replica { return a },
+			name: "live"}}}
 	begun := make(chan string, 1)
 	type outcome struct {
 		events []client.Event
@@ -387,12 +416,15 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	ended := make(chan outcome, 1)
 	ctx := bounded(t)
 	go func() {
-		events, err := collect(live.Stream(ctx, client.SendParams{Message: play(`{"op":"chunk","id":"a","n":1},{"op":"hang"}`)}, client.StreamOptions{}), func(ev client.Event) bool {
-			if atLast(ev, "a", 0) {
-				begun <- ev.TaskID
-			}
-			return false
-		})
+		events,
+			err := collect(live.Stream(ctx,
+			client.SendParams{Message: play(`{"op":"chunk","id":"a","n":1},{"op":"hang"}`)}, client.StreamOptions{}),
+			func(ev client.Event) bool {
+				if atLast(ev, "a", 0) {
+					begun <- ev.TaskID
+				}
+				return false
+			})
 		ended <- outcome{events, err}
 	}()
 	var task string
@@ -427,7 +459,8 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the log tells of the broken key", func() bool { return served(seconds) && told() > before })
-	line := a.awaitLog(unusable, func(l logLine) bool { return strings.Contains(l.str("err"), "failed to find any PEM data") })
+	line := a.awaitLog(unusable,
+		func(l logLine) bool { return strings.Contains(l.str("err"), "failed to find any PEM data") })
 	if line.str("level") != "ERROR" {
 		t.Errorf("the log says %v", line)
 	}

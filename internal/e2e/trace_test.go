@@ -62,7 +62,8 @@ func newCollector(t *testing.T) *collector {
 			for _, scope := range res.ScopeSpans {
 				for _, s := range scope.Spans {
 					got := span{
-						trace: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId), name: s.Name,
+						trace: hex.EncodeToString(s.TraceId), id: hex.EncodeToString(s.SpanId),
+						parent: hex.EncodeToString(s.ParentSpanId), name: s.Name,
 						attrs: map[string]string{}, millis: int64(s.EndTimeUnixNano-s.StartTimeUnixNano) / 1e6,
 					}
 					for _, a := range s.Attributes {
@@ -101,15 +102,16 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// TestATraceGoesFromTheRequestToTheWebhook follows one over two replicas: one takes the request,
-// the other has the agent at work and tells the webhook.
+// TestATraceGoesFromTheRequestToTheWebhook follows one over two replicas: one takes the request, the other has the
+// agent at work and tells the webhook.
 func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
 	sink := newHookSink(t, nil)
 	keys := seal.Generate("k1")
-	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")...)
+	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL,
+		"OTEL_BSP_SCHEDULE_DELAY=50")...)
 	got := c.rpc(front, "traced", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"canary-text"}]},
 		"configuration":{"blocking":false,"pushNotificationConfig":{"url":"`+sink.URL+`/x"}}}`, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	var sent struct{ ID string }
@@ -117,7 +119,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		t.Fatalf("send: %s", got.body)
 	}
 	task := sent.ID
-	worker := c.start("worker", append(hooking(keys), "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")...)
+	worker := c.start("worker", append(hooking(keys), "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL,
+		"OTEL_BSP_SCHEDULE_DELAY=50")...)
 	c.settle()
 	c.hooksSettled()
 	if got := c.state(task); got != "COMPLETED" {
@@ -133,7 +136,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	for _, s := range []struct {
 		name, parent, want string
 	}{
-		{"SendMessage", request.parent, clientSpan}, {"submit", submit.parent, request.id}, {"run", run.parent, request.id},
+		{"SendMessage", request.parent, clientSpan}, {"submit", submit.parent, request.id},
+		{"run", run.parent, request.id},
 		{"execute", execute.parent, run.id}, {"webhook", webhook.parent, request.id},
 	} {
 		if s.parent != s.want {
@@ -145,17 +149,20 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 			t.Errorf("%s has the attributes %v, want task %s", name, s.attrs, task)
 		}
 	}
-	if a := request.attrs; a["a2a.method.name"] != "SendMessage" || a["a2a.protocol.version"] != "0.3" || a["a2a.protocol.binding"] != "JSONRPC" {
+	if a := request.attrs; a["a2a.method.name"] != "SendMessage" || a["a2a.protocol.version"] != "0.3" ||
+		a["a2a.protocol.binding"] != "JSONRPC" {
 		t.Errorf("the request has the attributes %v", a)
 	}
 	if a := run.attrs; a["a2a.task.state"] != "completed" || a["a2ad.outcome"] != "finished" {
 		t.Errorf("the run has the attributes %v", a)
 	}
 	// The agent, the receiver and the row have what they are below of.
-	if said := one[string](c, `SELECT string_agg(coalesce(e.parts::text, '') || e.body::text, ' ') FROM a2a.task_events e WHERE e.task_id::text = $1`, task); !strings.Contains(said, "00-"+clientTrace+"-"+execute.id+"-01") {
+	if said := one[string](c,
+		`SELECT string_agg(coalesce(e.parts::text, '') || e.body::text, ' ') FROM a2a.task_events e WHERE e.task_id::text = $1`, task); !strings.Contains(said, "00-"+clientTrace+"-"+execute.id+"-01") {
 		t.Errorf("the agent says %s, want the span %s", said, execute.id)
 	}
-	if kept := one[string](c, `SELECT traceparent FROM a2a.tasks WHERE id::text = $1`, task); kept != "00-"+clientTrace+"-"+request.id+"-01" {
+	if kept := one[string](c, `SELECT traceparent FROM a2a.tasks WHERE id::text = $1`, task); kept != "00-"+clientTrace+
+		"-"+request.id+"-01" {
 		t.Errorf("the task keeps %s, want the span %s", kept, request.id)
 	}
 	told := false
@@ -166,16 +173,20 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		t.Errorf("no webhook has the span %s", webhook.id)
 	}
 	line := worker.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
-	if owner, _ := line["principal"].(map[string]any); line.str("trace_id") != clientTrace || owner["owner"] != "anonymous" {
+	if owner, _ := line["principal"].(map[string]any); line.str("trace_id") != clientTrace ||
+		owner["owner"] != "anonymous" {
 		t.Errorf("the run logs %v", line)
 	}
-	if line := front.awaitLog("request", func(l logLine) bool { return l.str("task_id") == task }); line.str("trace_id") != clientTrace {
+	if line := front.awaitLog("request",
+		func(l logLine) bool { return l.str("task_id") == task }); line.str("trace_id") != clientTrace {
 		t.Errorf("the request logs %v", line)
 	}
-	until(t, "a webhook is logged with its trace, its agent and whose it is", func() bool { // either replica may have sent it
+	// either replica may have sent it
+	until(t, "a webhook is logged with its trace, its agent and whose it is", func() bool {
 		ours := func(l logLine) bool {
 			owner, _ := l["principal"].(map[string]any)
-			return l.str("msg") == "webhook" && l.str("task_id") == task && l.str("trace_id") == clientTrace && owner["owner"] == "anonymous" && l.str("agent") == "traced"
+			return l.str("msg") == "webhook" && l.str("task_id") == task && l.str("trace_id") == clientTrace &&
+				owner["owner"] == "anonymous" && l.str("agent") == "traced"
 		}
 		return front.log.count(ours)+worker.log.count(ours) > 0
 	})
@@ -194,7 +205,8 @@ func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
 	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
 	done := make(chan httpAnswer, 1)
 	go func() {
-		done <- c.rpc(a, "script", "message/stream", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]}}`,
+		done <- c.rpc(a, "script", "message/stream",
+			`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]}}`,
 			"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	}()
 	task := col.await(t, clientTrace, "SendStreamingMessage", nil).attrs["a2a.task.id"]
@@ -211,7 +223,8 @@ func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
 	}
 }
 
-// TestAWebhookLogsTheTraceThatItsReceiverIsTold: also if nothing is exported, and where a trace begins with the webhook.
+// TestAWebhookLogsTheTraceThatItsReceiverIsTold: also if nothing is exported, and where a trace begins with the
+// webhook.
 func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -234,7 +247,10 @@ func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 		c.settle()
 		c.hooksSettled()
 		seq := one[int64](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task)
-		line := r.awaitLog("webhook", func(l logLine) bool { return l.str("task_id") == task && l.num("seq") == float64(seq) })
+		line := r.awaitLog("webhook", func(l logLine) bool {
+			return l.str("task_id") == task &&
+				l.num("seq") == float64(seq)
+		})
 		id := fmt.Sprintf("msg_%s_%d", line.str("push_id"), seq)
 		for _, h := range sink.all() {
 			if h.id == id {
@@ -274,7 +290,8 @@ func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
 	col := newCollector(t)
 	c.agent("far", pulledAgent("far"))
 	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
-	got := c.rpc(a, "far", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false}}`,
+	got := c.rpc(a, "far", "message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false}}`,
 		"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	if got.code != 0 {
 		t.Fatalf("send: %s", got.body)
@@ -282,11 +299,14 @@ func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
 	for attempt, outcome := range []string{"retry", "done"} {
 		run := c.claimRun(a, "far")
 		request := col.await(t, clientTrace, "SendMessage", nil)
-		claim := col.await(t, clientTrace, "claim", func(s span) bool { return s.attrs["a2ad.attempt"] == strconv.Itoa(attempt+1) })
+		claim := col.await(t, clientTrace, "claim",
+			func(s span) bool { return s.attrs["a2ad.attempt"] == strconv.Itoa(attempt+1) })
 		if want := "00-" + clientTrace + "-" + claim.id + "-01"; run.Traceparent != want || claim.parent != request.id {
-			t.Errorf("the worker is told %s below %s, want %s below %s", run.Traceparent, claim.parent, want, request.id)
+			t.Errorf("the worker is told %s below %s, want %s below %s", run.Traceparent, claim.parent, want,
+				request.id)
 		}
-		if at := claim.attrs; at["a2a.task.id"] != run.TaskID || at["gen_ai.agent.name"] != "far" || at["a2ad.epoch"] != strconv.FormatInt(run.Epoch, 10) {
+		if at := claim.attrs; at["a2a.task.id"] != run.TaskID || at["gen_ai.agent.name"] != "far" ||
+			at["a2ad.epoch"] != strconv.FormatInt(run.Epoch, 10) {
 			t.Errorf("the claim has the attributes %v", at)
 		}
 		c.finishRun(a, run, outcome)

@@ -28,8 +28,7 @@ func send(t *testing.T, cl *client.Client, m a2a.Message) client.Result {
 	return got
 }
 
-// TestTurnsOutliveEveryReplica answers a question after all servers were stopped and others
-// started.
+// TestTurnsOutliveEveryReplica answers a question after all servers were stopped and others started.
 func TestTurnsOutliveEveryReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -68,7 +67,8 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 		t.Errorf("got %s", answered.Raw)
 	}
 	e := c.start("e")
-	last := follow(t, c.client(e, "script").Stream(ctx, client.SendParams{Message: reply(task, "me")}, client.StreamOptions{}), nil)
+	last := follow(t, c.client(e, "script").Stream(ctx, client.SendParams{Message: reply(task, "me")},
+		client.StreamOptions{}), nil)
 	endsWith(t, last, a2a.StateCompleted)
 	events := <-watched
 	endsWith(t, events, a2a.StateCompleted)
@@ -86,7 +86,8 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 	if n := one[int](c, `SELECT count(*) FROM audit.attempt WHERE attempt > 1`); n != 0 {
 		t.Errorf("%d attempts of a turn were further ones, want none", n)
 	}
-	if diff := cmp.Diff([]string{"input", "input", "completed"}, column[string](c, `SELECT outcome FROM audit.attempt ORDER BY token`)); diff != "" {
+	if diff := cmp.Diff([]string{"input", "input", "completed"},
+		column[string](c, `SELECT outcome FROM audit.attempt ORDER BY token`)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 
@@ -96,8 +97,7 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 	}
 }
 
-// TestMessageToAWorkingTaskIsItsNextTurn sends the answer before the question is asked, from
-// the other replica.
+// TestMessageToAWorkingTaskIsItsNextTurn sends the answer before the question is asked, from the other replica.
 func TestMessageToAWorkingTaskIsItsNextTurn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -129,7 +129,8 @@ func TestBusyAgentRefusesMessages(t *testing.T) {
 	task := submit(t, c.client(a, "busy"), play(g.op()+`,{"op":"input"},{"op":"complete"}`))
 	g.await(0)
 	before := one[int](c, `SELECT count(*) FROM audit.message`)
-	if _, err := c.client(b, "busy").Send(bounded(t), client.SendParams{Message: reply(task, "now?"), NoWait: true}); !refused(err, -32004) {
+	if _, err := c.client(b, "busy").Send(bounded(t),
+		client.SendParams{Message: reply(task, "now?"), NoWait: true}); !refused(err, -32004) {
 		t.Errorf("a message to a busy agent: %v, want -32004", err)
 	}
 	if after := one[int](c, `SELECT count(*) FROM audit.message`); after != before {
@@ -142,8 +143,7 @@ func TestBusyAgentRefusesMessages(t *testing.T) {
 	}
 }
 
-// TestCancelFromTheOtherReplica ends work that waits, work that runs, and work that does not
-// want to end.
+// TestCancelFromTheOtherReplica ends work that waits, work that runs, and work that does not want to end.
 func TestCancelFromTheOtherReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -156,16 +156,17 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 	t.Run("running", func(t *testing.T) {
 		task := submit(t, onB, play(`{"op":"chunk","id":"a","n":2},{"op":"hang"}`))
 		var canceled time.Time
-		events := follow(t, c.client(a, "script").Resubscribe(ctx, task, client.StreamOptions{}), func(ev client.Event) bool {
-			if len(chunks([]client.Event{ev}, "a")) > 0 && atLast(ev, "a", 1) {
-				got, err := onB.Cancel(ctx, task)
-				if err != nil || got.State != a2a.StateCanceled {
-					t.Errorf("cancel: %s, %v", got.State, err)
+		events := follow(t, c.client(a, "script").Resubscribe(ctx, task, client.StreamOptions{}),
+			func(ev client.Event) bool {
+				if len(chunks([]client.Event{ev}, "a")) > 0 && atLast(ev, "a", 1) {
+					got, err := onB.Cancel(ctx, task)
+					if err != nil || got.State != a2a.StateCanceled {
+						t.Errorf("cancel: %s, %v", got.State, err)
+					}
+					canceled = time.Now()
 				}
-				canceled = time.Now()
-			}
-			return false
-		})
+				return false
+			})
 		endsWith(t, events, a2a.StateCanceled)
 		a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task && l.str("outcome") == "canceled" })
 		within(t, "the end of the agent", time.Since(canceled), time.Second)
@@ -181,15 +182,18 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 	})
 
 	t.Run("ignoring", func(t *testing.T) {
-		task := submit(t, onB, play(`{"op":"chunk","id":"a","n":2},{"op":"ignore_cancel","ms":1500},{"op":"chunk","id":"late","n":5},{"op":"complete"}`))
-		until(t, "the agent is at it", func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) >= 4 })
+		task := submit(t, onB,
+			play(`{"op":"chunk","id":"a","n":2},{"op":"ignore_cancel","ms":1500},{"op":"chunk","id":"late","n":5},{"op":"complete"}`))
+		until(t, "the agent is at it",
+			func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) >= 4 })
 		if _, err := onB.Cancel(ctx, task); err != nil {
 			t.Fatal(err)
 		}
 		events := follow(t, c.client(a, "script").Resubscribe(ctx, task, client.StreamOptions{}), nil)
 		endsWith(t, events, a2a.StateCanceled)
 		a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
-		if n := one[int](c, `SELECT count(*) FROM audit.event WHERE task_id::text = $1 AND seq > (SELECT seq FROM audit.event WHERE task_id::text = $1 AND state = 'CANCELED')`, task); n != 0 {
+		if n := one[int](c,
+			`SELECT count(*) FROM audit.event WHERE task_id::text = $1 AND seq > (SELECT seq FROM audit.event WHERE task_id::text = $1 AND state = 'CANCELED')`, task); n != 0 {
 			t.Errorf("%d events behind the cancel", n)
 		}
 	})
@@ -248,8 +252,8 @@ func statusText(t *testing.T, r client.Result) string {
 	return client.Text(r.Parts)
 }
 
-// TestRunsThatGoWrong has agents that take too long, say nothing, panic or fail: each ends
-// failed, with a reason, and gives its slot back.
+// TestRunsThatGoWrong has agents that take too long, say nothing, panic or fail: each ends failed, with a reason, and
+// gives its slot back.
 func TestRunsThatGoWrong(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -261,7 +265,8 @@ func TestRunsThatGoWrong(t *testing.T) {
 		{"deadline", "brief", `{"op":"chunk","id":"a","n":1000,"every_ms":100}`, "deadline", []string{"a failed"}},
 		{"silence", "quiet", `{"op":"hang"}`, "nothing for too long", []string{"a retry", "a failed"}},
 		{"panic", "quiet", `{"op":"panic"}`, "panicked", []string{"a retry", "a failed"}},
-		{"error", "quiet", `{"op":"error","text":"out of luck","times":9}`, "out of luck", []string{"a retry", "a failed"}},
+		{"error", "quiet", `{"op":"error","text":"out of luck","times":9}`, "out of luck",
+			[]string{"a retry", "a failed"}},
 		{"bad script", "quiet", `{"op":"dance"}`, "dance", []string{"a failed"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -293,7 +298,8 @@ func TestErrorsAreTriedAgainWithBackoff(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a", "A2AD_RETRY_BACKOFF_BASE=200ms", "A2AD_RETRY_BACKOFF_MAX=2s")
 	const ops = `{"op":"chunk","id":"a","n":3},{"op":"error","text":"not yet","times":3},{"op":"chunk","id":"b","n":3}`
-	events := follow(t, c.client(a, "script").Stream(bounded(t), client.SendParams{Message: play(ops)}, client.StreamOptions{}), nil)
+	events := follow(t, c.client(a, "script").Stream(bounded(t), client.SendParams{Message: play(ops)},
+		client.StreamOptions{}), nil)
 	endsWith(t, events, a2a.StateCompleted)
 	task := events[0].TaskID
 	if n := c.checkScript(a, "script", task, 5, "["+ops+"]"); n != 4 {
@@ -322,7 +328,8 @@ func TestLostLeaseAsksTheClient(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	g := newGate(t)
-	task := submit(t, c.client(a, "asks"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
+	task := submit(t, c.client(a, "asks"),
+		play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"chunk","id":"b","n":3}`))
 	g.await(0)
 	c.runner(task)
 	a.kill()

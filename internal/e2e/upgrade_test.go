@@ -20,9 +20,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestUpgradeUnderLoad migrates a database while replicas of the version before work on it, has
-// those of this version join them, and stops the old ones. Nothing that was acknowledged is
-// lost, and nobody sees anything but what the invariants allow.
+// TestUpgradeUnderLoad migrates a database while replicas of the version before work on it, has those of this version
+// join them, and stops the old ones. Nothing that was acknowledged is lost, and nobody sees anything but what the
+// invariants allow.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
@@ -40,7 +40,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%4 == 0 })
 	hook := func(r *replica) {
 		for i := range 4 {
-			c.sendHooked(r, fmt.Sprintf(`{"url":"%s/%d","token":"tok"}`, sink.URL, i), `{"op":"chunk","id":"a","n":4,"every_ms":50}`)
+			c.sendHooked(r, fmt.Sprintf(`{"url":"%s/%d","token":"tok"}`, sink.URL, i),
+				`{"op":"chunk","id":"a","n":4,"every_ms":50}`)
 		}
 	}
 	olds := []*replica{c.startBinary(old, "old-1", hooking(keys)...), c.startBinary(old, "old-2", hooking(keys)...)}
@@ -65,12 +66,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	hook(olds[1])
 
-	news := []*replica{c.startBinary(binary, "new-1", hooking(keys)...), c.startBinary(binary, "new-2", hooking(keys)...)}
+	news := []*replica{c.startBinary(binary, "new-1", hooking(keys)...),
+		c.startBinary(binary, "new-2", hooking(keys)...)}
 	set.add(news...)
 	l.progress(60)
 	hook(news[0])
 	for _, name := range []string{"old", "new"} {
-		if one[int](c, `SELECT count(*) FROM audit.attempt a WHERE a.worker LIKE $1 AND a.claimed_at > (SELECT max(tstamp) FROM public.a2a_goose_version)`, name+"-%") == 0 {
+		if one[int](c,
+			`SELECT count(*) FROM audit.attempt a WHERE a.worker LIKE $1 AND a.claimed_at > (SELECT max(tstamp) FROM public.a2a_goose_version)`, name+"-%") == 0 {
 			t.Errorf("no replica of the %s version has worked on the new schema", name)
 		}
 	}
@@ -78,7 +81,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	for i, r := range append(append([]*replica(nil), olds...), news...) {
 		task := submit(t, c.client(r, "script"), play(`{"op":"chunk","id":"a","n":2}`))
 		c.awaitState(task, "COMPLETED")
-		c.checkScript(append(append([]*replica(nil), news...), olds...)[i], "script", task, 3, `[{"op":"chunk","id":"a","n":2}]`)
+		c.checkScript(append(append([]*replica(nil), news...), olds...)[i], "script", task, 3,
+			`[{"op":"chunk","id":"a","n":2}]`)
 	}
 
 	set.replace(0, news[0])
@@ -104,9 +108,8 @@ func migrate(t *testing.T, binary, url string) {
 	}
 }
 
-// versionBefore builds the version before the newest migration: what the main line was when that
-// came to it. It is made from an archive of the commit, so that a test that is killed leaves no
-// worktree behind in the repository.
+// versionBefore builds the version before the newest migration: what the main line was when that came to it. It is
+// made from an archive of the commit, so that a test that is killed leaves no worktree behind in the repository.
 func versionBefore(t *testing.T) (binary string) {
 	t.Helper()
 	files, err := filepath.Glob("../../migrations/0*.sql")
@@ -114,7 +117,8 @@ func versionBefore(t *testing.T) (binary string) {
 		t.Fatalf("no migrations: %v", err)
 	}
 	newest := filepath.Base(files[len(files)-1])
-	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil || strings.TrimSpace(string(shallow)) != "false" {
+	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil ||
+		strings.TrimSpace(string(shallow)) != "false" {
 		t.Skipf("NOT TESTED: THE UPGRADE FROM THE VERSION BEFORE %s. It is built from the history of the repository, which is not here (shallow: %q, %v): git fetch --unshallow gets it",
 			newest, bytes.TrimSpace(shallow), err)
 	}
@@ -140,13 +144,13 @@ func versionBefore(t *testing.T) (binary string) {
 	return binary
 }
 
-// commitBefore returns the newest commit of the main line that lacks the newest of the migrations,
-// and from which the others come in the order of their numbers: while several are in the making,
-// a later one may have come first.
+// commitBefore returns the newest commit of the main line that lacks the newest of the migrations, and from which the
+// others come in the order of their numbers: while several are in the making, a later one may have come first.
 func commitBefore(files []string) (string, error) {
 	commit := "HEAD" // where the newest one is not committed yet
 	for i := len(files) - 1; i >= 0; i-- {
-		added, err := git("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H", commit, "--", "migrations/"+filepath.Base(files[i]))
+		added, err := git("log", "-1", "--first-parent", "-m", "--diff-filter=A", "--format=%H", commit, "--",
+			"migrations/"+filepath.Base(files[i]))
 		if err != nil {
 			return "", err
 		}

@@ -58,7 +58,8 @@ func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink
 		}
 		s.mu.Lock()
 		n := len(s.got)
-		s.got = append(s.got, hooked{path: r.URL.Path, id: r.Header.Get("Webhook-Id"), body: string(body), header: r.Header.Clone()})
+		s.got = append(s.got, hooked{path: r.URL.Path, id: r.Header.Get("Webhook-Id"), body: string(body),
+			header: r.Header.Clone()})
 		s.mu.Unlock()
 		if s.deny != nil && s.deny(n, r) {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -132,8 +133,10 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 // hooking are the settings of replicas that deliver to this machine, and soon again.
 func hooking(keys string) []string {
 	return []string{
-		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s", "A2AD_PUSH_POLL=200ms",
-		"A2AD_PUSH_RETRY=0" + strings.Repeat(",50ms", 30), "A2AD_PUSH_BREAKER=1000,1s,2s", "A2AD_PUSH_THROTTLE_WAIT=50ms",
+		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s",
+		"A2AD_PUSH_POLL=200ms",
+		"A2AD_PUSH_RETRY=0" + strings.Repeat(",50ms", 30), "A2AD_PUSH_BREAKER=1000,1s,2s",
+		"A2AD_PUSH_THROTTLE_WAIT=50ms",
 	}
 }
 
@@ -181,7 +184,8 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	victim.Store(a)
 	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, `{"op":"chunk","id":"a","n":3}`)
 	<-a.exited
-	if !one[bool](c, `SELECT lease_until < clock_timestamp() + $2::interval FROM a2a.push_configs WHERE task_id = $1`, task, leaseTTL.String()) {
+	if !one[bool](c, `SELECT lease_until < clock_timestamp() + $2::interval FROM a2a.push_configs WHERE task_id = $1`,
+		task, leaseTTL.String()) {
 		t.Error("the webhook is held for longer than A2AD_LEASE_TTL")
 	}
 	c.start("b", hooking(keys)...)
@@ -196,8 +200,8 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	}
 }
 
-// TestWebhooksSurviveKills: tasks of 8 events with three webhooks each, while the replicas that
-// work and deliver are killed at any moment, to the very end, and the receiver refuses every tenth.
+// TestWebhooksSurviveKills: tasks of 8 events with three webhooks each, while the replicas that work and deliver are
+// killed at any moment, to the very end, and the receiver refuses every tenth.
 func TestWebhooksSurviveKills(t *testing.T) {
 	t.Parallel()
 	tasks := 200
@@ -225,9 +229,11 @@ func TestWebhooksSurviveKills(t *testing.T) {
 		if i%tenth == 0 { // one kill in each, somewhere
 			at = i + draw.IntN(tenth)
 		}
-		task := c.sendHooked(front, `{"id":"one","url":"`+sink.URL+`/one","token":"tok"}`, `{"op":"chunk","id":"a","n":5,"every_ms":100}`)
+		task := c.sendHooked(front, `{"id":"one","url":"`+sink.URL+`/one","token":"tok"}`,
+			`{"op":"chunk","id":"a","n":5,"every_ms":100}`)
 		for _, id := range []string{"two", "three"} {
-			got := c.rpc(front, "script", "tasks/pushNotificationConfig/set", `{"taskId":"`+task+`","pushNotificationConfig":{"id":"`+id+`","url":"`+sink.URL+`/`+id+`"}}`)
+			got := c.rpc(front, "script", "tasks/pushNotificationConfig/set",
+				`{"taskId":"`+task+`","pushNotificationConfig":{"id":"`+id+`","url":"`+sink.URL+`/`+id+`"}}`)
 			if got.code != 0 {
 				t.Fatalf("set: %s", got.body)
 			}
@@ -237,7 +243,8 @@ func TestWebhooksSurviveKills(t *testing.T) {
 		}
 	}
 	pending := func() bool {
-		return one[bool](c, `SELECT EXISTS (SELECT FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) OR EXISTS (SELECT FROM audit.delivery WHERE state = 'pending')`)
+		return one[bool](c,
+			`SELECT EXISTS (SELECT FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) OR EXISTS (SELECT FROM audit.delivery WHERE state = 'pending')`)
 	}
 	for kills < 25 && pending() {
 		next := len(sink.all()) + draw.IntN(60)
@@ -248,10 +255,12 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	if n := one[int](c, `SELECT count(*) FROM audit.delivery WHERE state <> 'delivered'`); n != 0 {
 		t.Errorf("%d events are given up", n)
 	}
-	if n := one[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'done' AND cursor_seq = head_seq`); n != 3*tasks {
+	if n := one[int](c,
+		`SELECT count(*) FROM audit.push_config WHERE state = 'done' AND cursor_seq = head_seq`); n != 3*tasks {
 		t.Errorf("%d webhooks are done, want %d", n, 3*tasks)
 	}
-	if n := one[int](c, `SELECT count(*) FROM (SELECT FROM audit.event GROUP BY task_id HAVING count(*) >= 8) t`); n != tasks {
+	if n := one[int](c,
+		`SELECT count(*) FROM (SELECT FROM audit.event GROUP BY task_id HAVING count(*) >= 8) t`); n != tasks {
 		t.Errorf("%d tasks have their 8 events, want %d", n, tasks)
 	}
 	hit := one[int](c, `SELECT count(*) FROM audit.attempt WHERE outcome = 'expired'`)
@@ -265,8 +274,8 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	}
 }
 
-// TestFrozenReplicaSendsNothingBehindADelete: it is stopped in the handshake before its request,
-// and goes on when a delete by another replica has been answered.
+// TestFrozenReplicaSendsNothingBehindADelete: it is stopped in the handshake before its request, and goes on when a
+// delete by another replica has been answered.
 func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
 	t.Parallel()
 	entered, opened := make(chan struct{}), make(chan struct{})
@@ -283,7 +292,8 @@ func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
 	sink.StartTLS()
 	t.Cleanup(sink.Close)
 	trusted := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sink.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sink.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(t)
@@ -292,7 +302,8 @@ func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
 	<-entered
 	a.freeze()
 	b := c.start("b", hooking("")...)
-	if got := c.rpc(b, "script", "tasks/pushNotificationConfig/delete", `{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
+	if got := c.rpc(b, "script", "tasks/pushNotificationConfig/delete",
+		`{"id":"`+task+`","pushNotificationConfigId":"default"}`); got.code != 0 {
 		t.Errorf("delete: %s", got.body)
 	}
 	if one[bool](c, `SELECT lease_until > clock_timestamp() FROM a2a.push_configs WHERE task_id = $1`, task) {
@@ -320,11 +331,13 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	if !strings.Contains(string(card.body), `"pushNotifications":true`) {
 		t.Errorf("card: %s", card.body)
 	}
-	if set := c.do(a, http.MethodGet, "/.well-known/jwks.json", nil); set.status != http.StatusOK || strings.Count(string(set.body), `"kid"`) != 2 {
+	if set := c.do(a, http.MethodGet, "/.well-known/jwks.json", nil); set.status != http.StatusOK ||
+		strings.Count(string(set.body), `"kid"`) != 2 {
 		t.Errorf("key set: %d %s", set.status, set.body)
 	}
 	g := newGate(t)
-	task := c.sendHooked(a, `{"url":"`+sink.URL+`/inline","token":"`+canary+`1","authentication":{"schemes":["Bearer"],"credentials":"`+canary+`2"}}`, g.op(), `{"op":"complete"}`)
+	task := c.sendHooked(a, `{"url":"`+sink.URL+`/inline","token":"`+canary+
+		`1","authentication":{"schemes":["Bearer"],"credentials":"`+canary+`2"}}`, g.op(), `{"op":"complete"}`)
 	g.await(0)
 	call := func(method, params string) httpAnswer {
 		t.Helper()
@@ -336,17 +349,21 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	}
 	config := func(id, rest string) string { return `{"taskId":"` + id + `","pushNotificationConfig":` + rest + `}` }
 
-	if got := call("set", config(task, `{"id":"x","url":"`+sink.URL+`/x","token":"`+canary+`3","authentication":{"schemes":["Basic"],"credentials":"`+canary+`4"}}`)); got.code != 0 ||
+	if got := call("set",
+		config(task, `{"id":"x","url":"`+sink.URL+`/x","token":"`+canary+
+			`3","authentication":{"schemes":["Basic"],"credentials":"`+canary+`4"}}`)); got.code != 0 ||
 		!strings.Contains(string(got.result), `"id":"x"`) || !strings.Contains(string(got.result), `"Basic"`) {
 		t.Errorf("set: %s", got.body)
 	}
-	if got := call("set", config(task, `{"url":"`+sink.URL+`/replaced","token":"`+canary+`5"}`)); got.code != 0 || !strings.Contains(string(got.result), `"id":"default"`) {
+	if got := call("set", config(task, `{"url":"`+sink.URL+`/replaced","token":"`+canary+`5"}`)); got.code != 0 ||
+		!strings.Contains(string(got.result), `"id":"default"`) {
 		t.Errorf("set without an id: %s", got.body)
 	}
 	if got := call("get", `{"id":"`+task+`"}`); !strings.Contains(string(got.result), sink.URL+"/replaced") {
 		t.Errorf("get: %s", got.body)
 	}
-	if got := call("get", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); !strings.Contains(string(got.result), sink.URL+"/x") {
+	if got := call("get", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); !strings.Contains(string(got.result),
+		sink.URL+"/x") {
 		t.Errorf("get x: %s", got.body)
 	}
 	var listed []any
@@ -365,19 +382,25 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		method, params string
 		code           int
 	}{
-		"unknown task, set":      {"set", config(none, `{"url":"`+sink.URL+`"}`), -32001},
-		"unknown task, get":      {"get", `{"id":"` + none + `"}`, -32001},
-		"unknown task, list":     {"list", `{"id":"` + none + `"}`, -32001},
-		"unknown task, delete":   {"delete", `{"id":"` + none + `","pushNotificationConfigId":"x"}`, -32001},
-		"CR/LF in credentials":   {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"`+canary+`\r\nX-Evil: 1"}}`), -32602},
-		"CR/LF in the token":     {"set", config(task, `{"url":"`+sink.URL+`","token":"`+canary+`\r\n"}`), -32602},
-		"NUL in the credentials": {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"a\u0000b"}}`), -32602},
-		"CR/LF in a scheme":      {"set", config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer\r\nX: 1"],"credentials":"x"}}`), -32602},
-		"private address":        {"set", config(task, `{"url":"http://169.254.169.254/latest"}`), -32602},
-		"itself":                 {"set", config(task, `{"url":"`+a.base+`/x"}`), -32602},
-		"another scheme":         {"set", config(task, `{"url":"file:///etc/passwd"}`), -32602},
-		"user info":              {"set", config(task, `{"url":"http://u:p@127.0.0.1:1/"}`), -32602},
-		"no url":                 {"set", config(task, `{"token":"x"}`), -32602},
+		"unknown task, set":    {"set", config(none, `{"url":"`+sink.URL+`"}`), -32001},
+		"unknown task, get":    {"get", `{"id":"` + none + `"}`, -32001},
+		"unknown task, list":   {"list", `{"id":"` + none + `"}`, -32001},
+		"unknown task, delete": {"delete", `{"id":"` + none + `","pushNotificationConfigId":"x"}`, -32001},
+		"CR/LF in credentials": {"set",
+			config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"`+canary+
+				`\r\nX-Evil: 1"}}`), -32602},
+		"CR/LF in the token": {"set", config(task, `{"url":"`+sink.URL+`","token":"`+canary+`\r\n"}`), -32602},
+		"NUL in the credentials": {"set",
+			config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer"],"credentials":"a\u0000b"}}`),
+			-32602},
+		"CR/LF in a scheme": {"set",
+			config(task, `{"url":"`+sink.URL+`","authentication":{"schemes":["Bearer\r\nX: 1"],"credentials":"x"}}`),
+			-32602},
+		"private address": {"set", config(task, `{"url":"http://169.254.169.254/latest"}`), -32602},
+		"itself":          {"set", config(task, `{"url":"`+a.base+`/x"}`), -32602},
+		"another scheme":  {"set", config(task, `{"url":"file:///etc/passwd"}`), -32602},
+		"user info":       {"set", config(task, `{"url":"http://u:p@127.0.0.1:1/"}`), -32602},
+		"no url":          {"set", config(task, `{"token":"x"}`), -32602},
 	} {
 		if got := call(tt.method, tt.params); got.code != tt.code {
 			t.Errorf("%s: %s, want %d", what, got.body, tt.code)
@@ -395,7 +418,8 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	if got := c.rpc(a, "hookless", "tasks/pushNotificationConfig/list", `{"id":"`+task+`"}`); got.code != -32003 {
 		t.Errorf("an agent without webhooks: %s", got.body)
 	}
-	if card := c.do(a, http.MethodGet, "/agents/hookless/.well-known/agent-card.json", nil); strings.Contains(string(card.body), `"pushNotifications":true`) {
+	if card := c.do(a, http.MethodGet, "/agents/hookless/.well-known/agent-card.json",
+		nil); strings.Contains(string(card.body), `"pushNotifications":true`) {
 		t.Errorf("its card: %s", card.body)
 	}
 	for i := range 9 {
@@ -417,7 +441,8 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		}
 	}
 	if n := one[int](c, `SELECT count(*) FROM a2a.push_attempts a WHERE a::text LIKE '%canary%'`) +
-		one[int](c, `SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%' OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
+		one[int](c,
+			`SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%' OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
 		t.Errorf("%d rows hold secrets in clear", n)
 	}
 	a.log.mu.Lock()
@@ -437,10 +462,12 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 	a := c.start("a", hooking("")...)
 	sink := newHookSink(t, nil)
 	body := func(method, role, text, config string) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"m","role":"` + role + `","parts":[` + text + `]},"configuration":` + config + `}}`
+		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"m","role":"` +
+			role + `","parts":[` + text + `]},"configuration":` + config + `}}`
 	}
 	old := func(hook string) string {
-		return body("message/send", "user", `{"kind":"text","text":"x"}`, `{"blocking":true,"pushNotificationConfig":{"url":"`+hook+`"}}`)
+		return body("message/send", "user", `{"kind":"text","text":"x"}`,
+			`{"blocking":true,"pushNotificationConfig":{"url":"`+hook+`"}}`)
 	}
 	current := func(hook string) string {
 		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
@@ -456,13 +483,15 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 	}{
 		{"", old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
 		{"", current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
-		{"/message:send", rest, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-01"}, trace + parent + "-01"},
+		{"/message:send", rest, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-01"},
+			trace + parent + "-01"},
 		{"", old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
 		{"", old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
 		{"", old, nil, ""},
 	} {
 		path := "/" + itoa(i)
-		if got := c.post(a, "/agents/traced"+tt.to, tt.body(sink.URL+path), tt.header...); got.code != 0 || !strings.Contains(string(got.body), "<"+tt.want+">") {
+		if got := c.post(a, "/agents/traced"+tt.to, tt.body(sink.URL+path), tt.header...); got.code != 0 ||
+			!strings.Contains(string(got.body), "<"+tt.want+">") {
 			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
 		}
 		c.hooksSettled()
@@ -476,7 +505,8 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 			if tt.want == "" && got == "" {
 				continue
 			}
-			if tt.want == "" || !strings.HasPrefix(got, trace) || !strings.HasSuffix(got, tt.want[len(tt.want)-3:]) || len(got) != len(tt.want) || got == tt.want {
+			if tt.want == "" || !strings.HasPrefix(got, trace) || !strings.HasSuffix(got, tt.want[len(tt.want)-3:]) ||
+				len(got) != len(tt.want) || got == tt.want {
 				t.Errorf("%v: the webhook has traceparent %q", tt.header, got)
 			}
 		}
@@ -486,11 +516,12 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 	}
 }
 
-// TestReceiversVerifyWhatArrives: by the library of Standard Webhooks with a secret, and with
-// the keys that the server publishes.
+// TestReceiversVerifyWhatArrives: by the library of Standard Webhooks with a secret, and with the keys that the
+// server publishes.
 func TestReceiversVerifyWhatArrives(t *testing.T) {
 	t.Parallel()
-	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
+	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+		"whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
 	c := newCluster(t)
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_PUSH_SIGNING_SECRETS="+current+","+old)...)
 	sink := newHookSink(t, nil)
@@ -527,7 +558,8 @@ func TestReceiversVerifyWhatArrives(t *testing.T) {
 		}) {
 			t.Errorf("%s: no published key fits %q", h.id, h.header.Get("Webhook-Signature"))
 		}
-		token, err := jwt.ParseSigned(strings.TrimPrefix(h.header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.EdDSA})
+		token, err := jwt.ParseSigned(strings.TrimPrefix(h.header.Get("Authorization"), "Bearer "),
+			[]jose.SignatureAlgorithm{jose.EdDSA})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -540,7 +572,8 @@ func TestReceiversVerifyWhatArrives(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum := sha256.Sum256([]byte(h.body))
-		if err := claims.Validate(jwt.Expected{Issuer: a.base, AnyAudience: jwt.Audience{sink.URL}, Subject: task, ID: h.id, Time: time.Now()}); err != nil ||
+		if err := claims.Validate(jwt.Expected{Issuer: a.base, AnyAudience: jwt.Audience{sink.URL}, Subject: task,
+			ID: h.id, Time: time.Now()}); err != nil ||
 			claims.TaskID != task || claims.Body != hex.EncodeToString(sum[:]) {
 			t.Errorf("claims %+v: %v", claims, err)
 		}

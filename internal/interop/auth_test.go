@@ -30,9 +30,10 @@ func TestClientSignsInAsTheCardSays(t *testing.T) {
 
 	other := at.dialAs(t, "bearer", bob)
 	for name, err := range map[string]error{
-		"get":         errorOf(other.GetTask(testContext(t), &a2a.TaskQueryParams{ID: task.ID})),
-		"cancel":      errorOf(other.CancelTask(testContext(t), &a2a.TaskIDParams{ID: task.ID})),
-		"message":     errorOf(other.SendMessage(testContext(t), &a2a.MessageSendParams{Message: reply(task, "hello")})),
+		"get":    errorOf(other.GetTask(testContext(t), &a2a.TaskQueryParams{ID: task.ID})),
+		"cancel": errorOf(other.CancelTask(testContext(t), &a2a.TaskIDParams{ID: task.ID})),
+		"message": errorOf(other.SendMessage(testContext(t),
+			&a2a.MessageSendParams{Message: reply(task, "hello")})),
 		"resubscribe": firstError(other.ResubscribeToTask(testContext(t), &a2a.TaskIDParams{ID: task.ID})),
 	} {
 		if !errors.Is(err, a2a.ErrTaskNotFound) {
@@ -86,7 +87,8 @@ func newGuardedPlace(t *testing.T) *guardedPlace {
 // key makes an API key as an operator does.
 func (g *guardedPlace) key(t *testing.T, owner, scopes string) string {
 	t.Helper()
-	out, err := run(testContext(t), "apikey", "create", "--database-url", g.database, "--tenant", "t", "--owner", owner, "--scopes", scopes, "-o", "json")
+	out, err := run(testContext(t), "apikey", "create", "--database-url", g.database, "--tenant", "t", "--owner", owner,
+		"--scopes", scopes, "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +112,6 @@ func (g *guardedPlace) dialAs(t *testing.T, scheme a2a.SecuritySchemeName, key s
 	t.Helper()
 	keys := a2aclient.NewInMemoryCredentialsStore()
 	keys.Set("test", scheme, a2aclient.AuthCredential(key))
-	return dialAt(t, g.url(), echoAgent, a2aclient.WithInterceptors(session{}, &a2aclient.AuthInterceptor{Service: keys}))
+	return dialAt(t, g.url(), echoAgent,
+		a2aclient.WithInterceptors(session{}, &a2aclient.AuthInterceptor{Service: keys}))
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// cable is the network between clients and a server: it keeps its address while servers come and go behind it, and can be cut.
+// cable is the network between clients and a server: it keeps its address while servers come and go behind it, and
+// can be cut.
 type cable struct {
 	listener net.Listener
 	work     sync.WaitGroup

@@ -19,7 +19,8 @@ func TestCardLeadsToTheAgent(t *testing.T) {
 	} {
 		card := dialAt(t, base, agent.path).card
 		if card.Name != agent.name || card.URL != agent.url {
-			t.Errorf("the card at %s is of %q at %s, want %q at %s", agent.path, card.Name, card.URL, agent.name, agent.url)
+			t.Errorf("the card at %s is of %q at %s, want %q at %s", agent.path, card.Name, card.URL, agent.name,
+				agent.url)
 		}
 		if card.ProtocolVersion != string(a2a.Version) || card.PreferredTransport != a2a.TransportProtocolJSONRPC {
 			t.Errorf("the card says %s over %s", card.ProtocolVersion, card.PreferredTransport)
@@ -28,8 +29,10 @@ func TestCardLeadsToTheAgent(t *testing.T) {
 		if !slices.Contains(card.AdditionalInterfaces, main) {
 			t.Errorf("the interfaces %v lack the main one", card.AdditionalInterfaces)
 		}
-		if !card.Capabilities.Streaming || !card.Capabilities.PushNotifications || card.SupportsAuthenticatedExtendedCard {
-			t.Errorf("the card declares %+v, extended card %v", card.Capabilities, card.SupportsAuthenticatedExtendedCard)
+		if !card.Capabilities.Streaming || !card.Capabilities.PushNotifications ||
+			card.SupportsAuthenticatedExtendedCard {
+			t.Errorf("the card declares %+v, extended card %v", card.Capabilities,
+				card.SupportsAuthenticatedExtendedCard)
 		}
 		if len(card.Skills) == 0 || len(card.DefaultInputModes) == 0 || len(card.DefaultOutputModes) == 0 {
 			t.Errorf("the card lacks skills or modes: %+v", card)
@@ -45,7 +48,8 @@ func TestExtendedCardIsNotConfigured(t *testing.T) {
 		t.Errorf("the card that the client has is %v, %v", card, err)
 	}
 	blind, err := a2aclient.NewFromEndpoints(testContext(t),
-		[]a2a.AgentInterface{{Transport: a2a.TransportProtocolJSONRPC, URL: base}}, a2aclient.WithJSONRPCTransport(httpClient(t)))
+		[]a2a.AgentInterface{{Transport: a2a.TransportProtocolJSONRPC, URL: base}},
+		a2aclient.WithJSONRPCTransport(httpClient(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,9 @@ func dialWith(t *testing.T, h *http.Client, base, agent string, opts ...a2aclien
 	if err != nil {
 		t.Fatalf("resolve the card: %v", err)
 	}
-	c, err := a2aclient.NewFromCard(ctx, card, append([]a2aclient.FactoryOption{a2aclient.WithJSONRPCTransport(h)}, opts...)...)
+	c,
+		err := a2aclient.NewFromCard(ctx, card, append([]a2aclient.FactoryOption{a2aclient.WithJSONRPCTransport(h)},
+		opts...)...)
 	if err != nil {
 		t.Fatalf("make a client from the card: %v", err)
 	}
@@ -234,7 +236,8 @@ func scriptData(ops []op) map[string]any {
 
 func chunks(id string, n int) op { return op{"op": "chunk", "id": id, "n": n} }
 
-// fold is what a client that follows a stream knows of the task: the rules of A2A 0.3.0 for its events, and nothing else.
+// fold is what a client that follows a stream knows of the task: the rules of A2A 0.3.0 for its events, and nothing
+// else.
 func fold(t *testing.T, stream []a2a.Event) *a2a.Task {
 	t.Helper()
 	var task *a2a.Task

@@ -15,8 +15,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// echo10 is an agent of the official server of 1.0: it works, says something and ends; or it
-// asks, or replies with a message alone.
+// echo10 is an agent of the official server of 1.0: it works, says something and ends; or it asks, or replies with a
+// message alone.
 type echo10 struct{}
 
 func (echo10) Execute(_ context.Context, c *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
@@ -33,10 +33,12 @@ func (echo10) Execute(_ context.Context, c *a2asrv.ExecutorContext) iter.Seq2[a2
 		if c.StoredTask == nil && !yield(a2a.NewSubmittedTask(c, c.Message), nil) {
 			return
 		}
-		if !yield(a2a.NewStatusUpdateEvent(c, a2a.TaskStateWorking, nil), nil) || !yield(a2a.NewArtifactEvent(c, a2a.NewTextPart("you said "+said)), nil) {
+		if !yield(a2a.NewStatusUpdateEvent(c, a2a.TaskStateWorking, nil), nil) ||
+			!yield(a2a.NewArtifactEvent(c, a2a.NewTextPart("you said "+said)), nil) {
 			return
 		}
-		yield(a2a.NewStatusUpdateEvent(c, end, a2a.NewMessage(a2a.MessageRoleAgent, a2a.NewTextPart("that is all"))), nil)
+		yield(a2a.NewStatusUpdateEvent(c, end, a2a.NewMessage(a2a.MessageRoleAgent, a2a.NewTextPart("that is all"))),
+			nil)
 	}
 }
 
@@ -54,7 +56,8 @@ func (echo03) Execute(ctx context.Context, c *oldsrv.RequestContext, q eventqueu
 	if said == "reply" {
 		return q.Write(ctx, old.NewMessage(old.MessageRoleAgent, old.TextPart{Text: "a reply"}))
 	}
-	end := old.NewStatusUpdateEvent(c, old.TaskStateCompleted, old.NewMessage(old.MessageRoleAgent, old.TextPart{Text: "that is all"}))
+	end := old.NewStatusUpdateEvent(c, old.TaskStateCompleted,
+		old.NewMessage(old.MessageRoleAgent, old.TextPart{Text: "that is all"}))
 	if said == "ask" {
 		end.Status.State = old.TaskStateInputRequired
 	}
@@ -83,23 +86,26 @@ func official(t *testing.T, version string) string {
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
 	if version == "1.0" {
-		mux.Handle("/invoke", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echo10{}, a2asrv.WithCapabilityChecks(&a2a.AgentCapabilities{Streaming: true}))))
+		mux.Handle("/invoke",
+			a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(echo10{},
+				a2asrv.WithCapabilityChecks(&a2a.AgentCapabilities{Streaming: true}))))
 		mux.Handle("/.well-known/agent-card.json", a2asrv.NewStaticAgentCardHandler(&a2a.AgentCard{
 			Name: "echo", Version: "1", Capabilities: a2a.AgentCapabilities{Streaming: true},
-			SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface(srv.URL+"/invoke", a2a.TransportProtocolJSONRPC)},
+			SupportedInterfaces: []*a2a.AgentInterface{a2a.NewAgentInterface(srv.URL+"/invoke",
+				a2a.TransportProtocolJSONRPC)},
 		}))
 		return srv.URL
 	}
 	mux.Handle("/invoke", oldsrv.NewJSONRPCHandler(oldsrv.NewHandler(echo03{})))
 	mux.Handle("/.well-known/agent-card.json", oldsrv.NewStaticAgentCardHandler(&old.AgentCard{
-		Name: "echo", Version: "1", URL: srv.URL + "/invoke", PreferredTransport: old.TransportProtocolJSONRPC, ProtocolVersion: "0.3.0",
-		Capabilities: old.AgentCapabilities{Streaming: true},
+		Name: "echo", Version: "1", URL: srv.URL + "/invoke", PreferredTransport: old.TransportProtocolJSONRPC,
+		ProtocolVersion: "0.3.0",
+		Capabilities:    old.AgentCapabilities{Streaming: true},
 	}))
 	return srv.URL
 }
 
-// TestSendCommandSpeaksToOfficialServers: `a2ad send` shows the same, whichever version it
-// finds in the card.
+// TestSendCommandSpeaksToOfficialServers: `a2ad send` shows the same, whichever version it finds in the card.
 func TestSendCommandSpeaksToOfficialServers(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.3", "1.0"} {
@@ -123,7 +129,8 @@ func TestSendCommandSpeaksToOfficialServers(t *testing.T) {
 				cmd.Stdout, cmd.Stderr = &stdout, &stderr
 				err := cmd.Run()
 				if stdout.String() != tc.want || cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != tc.code {
-					t.Errorf("a2ad send %v: %v, stdout %q, want %q and exit code %d\n%s", tc.args, err, &stdout, tc.want, tc.code, &stderr)
+					t.Errorf("a2ad send %v: %v, stdout %q, want %q and exit code %d\n%s", tc.args, err, &stdout,
+						tc.want, tc.code, &stderr)
 				}
 			}
 		})

@@ -31,8 +31,8 @@ type sharedServer struct {
 	database string // to drop at the end; "" when the server made it itself
 }
 
-// startShared runs `a2ad dev` as a newcomer does, with a PostgreSQL that it starts itself. With A2AD_TEST_DATABASE_URL it uses
-// that server instead, in a database of its own.
+// startShared runs `a2ad dev` as a newcomer does, with a PostgreSQL that it starts itself. With
+// A2AD_TEST_DATABASE_URL it uses that server instead, in a database of its own.
 func startShared() (*sharedServer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
 	defer cancel()
@@ -71,7 +71,8 @@ func adminOf(dir string) (string, error) {
 		return "", fmt.Errorf("postmaster.pid has %d lines", len(lines))
 	}
 	where := url.Values{"port": {lines[3]}, "host": {lines[4]}}
-	return (&url.URL{Scheme: "postgres", User: url.User("a2ad"), Path: "/postgres", RawQuery: where.Encode()}).String(), nil
+	return (&url.URL{Scheme: "postgres", User: url.User("a2ad"), Path: "/postgres", RawQuery: where.Encode()}).String(),
+		nil
 }
 
 func sharedReplica(t *testing.T) *sharedServer {

@@ -46,22 +46,27 @@ func TestErrorsAreThoseOfTheClient(t *testing.T) {
 			_, err := p.CancelTask(ctx, &a2a.TaskIDParams{ID: ended.ID})
 			return err
 		}},
-		"message to an unknown task":         {a2a.ErrTaskNotFound, sending(p, reply(a2a.TaskInfo{TaskID: unknown}, "hello"))},
+		"message to an unknown task": {a2a.ErrTaskNotFound,
+			sending(p, reply(a2a.TaskInfo{TaskID: unknown}, "hello"))},
 		"message to a task of another agent": {a2a.ErrTaskNotFound, sending(other, reply(ended, "hello"))},
 		"message to a finished task":         {a2a.ErrInvalidParams, sending(p, reply(ended, "hello"))},
 		"message to a task in another context": {a2a.ErrInvalidParams, sending(p,
 			reply(a2a.TaskInfo{TaskID: ended.ID, ContextID: a2a.NewContextID()}, "hello"))},
-		"message without parts":  {a2a.ErrInvalidParams, sending(p, a2a.NewMessage(a2a.MessageRoleUser))},
-		"message without an id":  {a2a.ErrInvalidParams, sending(p, &a2a.Message{Role: a2a.MessageRoleUser, Parts: message("hello").Parts})},
-		"message without a role": {a2a.ErrInvalidParams, sending(p, a2a.NewMessage(a2a.MessageRoleUnspecified, a2a.TextPart{Text: "hello"}))},
+		"message without parts": {a2a.ErrInvalidParams, sending(p, a2a.NewMessage(a2a.MessageRoleUser))},
+		"message without an id": {a2a.ErrInvalidParams,
+			sending(p, &a2a.Message{Role: a2a.MessageRoleUser, Parts: message("hello").Parts})},
+		"message without a role": {a2a.ErrInvalidParams,
+			sending(p, a2a.NewMessage(a2a.MessageRoleUnspecified, a2a.TextPart{Text: "hello"}))},
 		"stream of a message without parts": {a2a.ErrInvalidParams, func(ctx context.Context) error {
-			return firstError(p.SendStreamingMessage(ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}))
+			return firstError(p.SendStreamingMessage(ctx,
+				&a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}))
 		}},
 		"stream of a message to a finished task": {a2a.ErrInvalidParams, func(ctx context.Context) error {
 			return firstError(p.SendStreamingMessage(ctx, &a2a.MessageSendParams{Message: reply(ended, "hello")}))
 		}},
 		"stream of a message to an unknown task": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
-			return firstError(p.SendStreamingMessage(ctx, &a2a.MessageSendParams{Message: reply(a2a.TaskInfo{TaskID: unknown}, "hello")}))
+			return firstError(p.SendStreamingMessage(ctx,
+				&a2a.MessageSendParams{Message: reply(a2a.TaskInfo{TaskID: unknown}, "hello")}))
 		}},
 		"subscription to an unknown task": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
 			return firstError(p.ResubscribeToTask(ctx, &a2a.TaskIDParams{ID: unknown}))
@@ -79,7 +84,8 @@ func TestErrorsAreThoseOfTheClient(t *testing.T) {
 			return err
 		}},
 		"webhook delete on a task of another agent": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
-			return other.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigParams{TaskID: ended.ID, ConfigID: "default"})
+			return other.DeleteTaskPushConfig(ctx,
+				&a2a.DeleteTaskPushConfigParams{TaskID: ended.ID, ConfigID: "default"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,8 @@ var buildCounter = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
 	defer cancel()
 	binary := filepath.Join(tests.dir, "front-go")
-	out, err := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("..", "..", "examples", "front-go"), "-o", binary, ".").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("..", "..", "examples", "front-go"), "-o",
+		binary, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build examples/front-go: %w\n%s", err, out)
 	}
@@ -184,7 +185,8 @@ func column(t *testing.T, database, sql string, args ...any) []string {
 
 func (f *front) attempts(t *testing.T, task a2a.TaskID) []string {
 	t.Helper()
-	return column(t, f.database, `SELECT coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, string(task))
+	return column(t, f.database,
+		`SELECT coalesce(outcome, 'runs') FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, string(task))
 }
 
 func upTo(n int) (list []string) {
@@ -307,7 +309,8 @@ func TestChainOfTwo(t *testing.T) {
 				up, g := newPlaceOn(t, database, quick...), newGate(t)
 				f := newFront(t, up.url()+scriptAgent+"/.well-known/agent-card.json", ", version: "+version)
 				p := dialAt(t, f.url(), "/agents/front")
-				s := p.stream(script(op{"op": "status", "text": "thinking"}, chunks("a", 10), g.op(), chunks("b", 20), op{"op": "complete", "text": "done"}))
+				s := p.stream(script(op{"op": "status", "text": "thinking"}, chunks("a", 10), g.op(), chunks("b", 20),
+					op{"op": "complete", "text": "done"}))
 				s.untilChunk("a", true)
 				id := s.seen[0].TaskInfo().TaskID
 				g.waitReached(t)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// gate is a place in a script where the agent waits until the test lets it pass: an effect whose receiver does not answer before.
+// gate is a place in a script where the agent waits until the test lets it pass: an effect whose receiver does not
+// answer before.
 type gate struct {
 	server                *httptest.Server
 	opened, reached       chan struct{}

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// The official Go clients over gRPC, which they find by the cards. The agent that plays scripts is the default one: 0.3 has no way
-// to name another.
+// The official Go clients over gRPC, which they find by the cards. The agent that plays scripts is the default one:
+// 0.3 has no way to name another.
 
 var plaintext = grpc.WithTransportCredentials(insecure.NewCredentials())
 
@@ -30,7 +30,8 @@ func newGRPCPlace(t *testing.T, flags ...string) *place {
 func dialGRPC(t *testing.T, at *place, opts ...oldclient.FactoryOption) *peer {
 	t.Helper()
 	prefer := oldclient.WithConfig(oldclient.Config{PreferredTransports: []a2aold.TransportProtocol{a2aold.TransportProtocolGRPC}})
-	return dialAt(t, at.url(), "/", append([]oldclient.FactoryOption{prefer, oldclient.WithGRPCTransport(plaintext)}, opts...)...)
+	return dialAt(t, at.url(), "/", append([]oldclient.FactoryOption{prefer, oldclient.WithGRPCTransport(plaintext)},
+		opts...)...)
 }
 
 func dialNewGRPC(t *testing.T, at *place, agent string) *newPeer {
@@ -66,24 +67,28 @@ func TestNewClientOverGRPC(t *testing.T) {
 	sameJSON(t, "the task", asked, p.get(asked.ID))
 
 	push := &a2a.PushConfig{URL: "https://example.com/hook", ID: "p"}
-	if _, err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: asked.ID, ID: push.ID, URL: push.URL}); err != nil {
+	if _,
+		err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: asked.ID, ID: push.ID, URL: push.URL}); err != nil {
 		t.Errorf("set a webhook: %v", err)
 	}
-	if list, err := p.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: asked.ID}); err != nil || len(list) != 1 || list[0].URL != push.URL {
+	if list, err := p.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: asked.ID}); err != nil ||
+		len(list) != 1 || list[0].URL != push.URL {
 		t.Errorf("list webhooks: %+v, %v", list, err)
 	}
 	if err := p.DeleteTaskPushConfig(ctx, &a2a.DeleteTaskPushConfigRequest{TaskID: asked.ID, ID: "p"}); err != nil {
 		t.Errorf("delete a webhook: %v", err)
 	}
 
-	done := newFold(t, p.SendStreamingMessage(ctx, newScript(asked.ID, op{"op": "status", "text": "on it"}, chunks("a", 2), op{"op": "complete", "text": "done"})))
+	done := newFold(t, p.SendStreamingMessage(ctx,
+		newScript(asked.ID, op{"op": "status", "text": "on it"}, chunks("a", 2), op{"op": "complete", "text": "done"})))
 	sameJSON(t, "the stream put together", p.get(asked.ID), done)
 	list, err := p.ListTasks(ctx, &a2a.ListTasksRequest{ContextID: asked.ContextID, IncludeArtifacts: true})
 	if err != nil || list.TotalSize != 1 || list.NextPageToken != "" {
 		t.Fatalf("list %+v, %v", list, err)
 	}
 	sameJSON(t, "the task in the list", done, list.Tasks[0])
-	if err := firstNewError(p.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: done.ID})); !errors.Is(err, a2a.ErrUnsupportedOperation) {
+	if err := firstNewError(p.SubscribeToTask(ctx, &a2a.SubscribeToTaskRequest{ID: done.ID})); !errors.Is(err,
+		a2a.ErrUnsupportedOperation) {
 		t.Errorf("subscription to a finished task: %v", err)
 	}
 
@@ -168,28 +173,39 @@ func TestOldClientOverGRPC(t *testing.T) {
 	checkWhole(t, p, back.seen)
 
 	asked := p.send(script(op{"op": "input", "text": "more?"}))
-	if _, err := p.SetTaskPushConfig(ctx, &a2aold.TaskPushConfig{TaskID: asked.ID, Config: a2aold.PushConfig{ID: "p", URL: "https://example.com/hook"}}); err != nil {
+	if _,
+		err := p.SetTaskPushConfig(ctx, &a2aold.TaskPushConfig{TaskID: asked.ID,
+		Config: a2aold.PushConfig{ID: "p", URL: "https://example.com/hook"}}); err != nil {
 		t.Errorf("set a webhook: %v", err)
 	}
-	if c, err := p.GetTaskPushConfig(ctx, &a2aold.GetTaskPushConfigParams{TaskID: asked.ID, ConfigID: "p"}); err != nil || c.Config.URL != "https://example.com/hook" || c.TaskID != asked.ID {
+	if c,
+		err := p.GetTaskPushConfig(ctx, &a2aold.GetTaskPushConfigParams{TaskID: asked.ID, ConfigID: "p"}); err != nil ||
+		c.Config.URL != "https://example.com/hook" || c.TaskID != asked.ID {
 		t.Errorf("get a webhook: %+v, %v", c, err)
 	}
-	if list, err := p.ListTaskPushConfig(ctx, &a2aold.ListTaskPushConfigParams{TaskID: asked.ID}); err != nil || len(list) != 1 {
+	if list, err := p.ListTaskPushConfig(ctx, &a2aold.ListTaskPushConfigParams{TaskID: asked.ID}); err != nil ||
+		len(list) != 1 {
 		t.Errorf("list webhooks: %+v, %v", list, err)
 	}
-	if err := p.DeleteTaskPushConfig(ctx, &a2aold.DeleteTaskPushConfigParams{TaskID: asked.ID, ConfigID: "p"}); err != nil {
+	if err := p.DeleteTaskPushConfig(ctx, &a2aold.DeleteTaskPushConfigParams{TaskID: asked.ID,
+		ConfigID: "p"}); err != nil {
 		t.Errorf("delete a webhook: %v", err)
 	}
-	if gone, err := p.CancelTask(ctx, &a2aold.TaskIDParams{ID: asked.ID}); err != nil || gone.Status.State != a2aold.TaskStateCanceled {
+	if gone, err := p.CancelTask(ctx, &a2aold.TaskIDParams{ID: asked.ID}); err != nil ||
+		gone.Status.State != a2aold.TaskStateCanceled {
 		t.Errorf("cancel: %+v, %v", gone, err)
 	}
 	if _, err := p.CancelTask(ctx, &a2aold.TaskIDParams{ID: asked.ID}); !errors.Is(err, a2aold.ErrTaskNotCancelable) {
 		t.Errorf("the second cancel: %v", err)
 	}
-	if _, err := p.GetTask(ctx, &a2aold.TaskQueryParams{ID: a2aold.NewTaskID()}); !errors.Is(err, a2aold.ErrTaskNotFound) {
+	if _, err := p.GetTask(ctx, &a2aold.TaskQueryParams{ID: a2aold.NewTaskID()}); !errors.Is(err,
+		a2aold.ErrTaskNotFound) {
 		t.Errorf("an unknown task: %v", err)
 	}
-	if _, err := p.SendMessage(ctx, &a2aold.MessageSendParams{Message: a2aold.NewMessage(a2aold.MessageRoleUser)}); !errors.Is(err, a2aold.ErrInvalidParams) {
+	if _,
+		err := p.SendMessage(ctx,
+		&a2aold.MessageSendParams{Message: a2aold.NewMessage(a2aold.MessageRoleUser)}); !errors.Is(err,
+		a2aold.ErrInvalidParams) {
 		t.Errorf("a message without parts: %v", err)
 	}
 }
@@ -202,12 +218,14 @@ func TestPartsOverGRPC(t *testing.T) {
 	m := a2aold.NewMessage(a2aold.MessageRoleUser,
 		a2aold.TextPart{Text: "zero \x00, a line\nbreak, \u2028, <&>, 🙂", Metadata: meta},
 		a2aold.TextPart{Text: ""},
-		a2aold.DataPart{Data: map[string]any{"a": []any{1.0, "two", nil, map[string]any{}}, "": "no name"}, Metadata: meta},
+		a2aold.DataPart{Data: map[string]any{"a": []any{1.0, "two", nil, map[string]any{}}, "": "no name"},
+			Metadata: meta},
 		a2aold.FilePart{File: a2aold.FileBytes{
 			FileMeta: a2aold.FileMeta{Name: "naïve.bin", MimeType: "application/octet-stream"},
 			Bytes:    base64.StdEncoding.EncodeToString([]byte{0, 255, 254, 62, 63}),
 		}, Metadata: meta},
-		a2aold.FilePart{File: a2aold.FileURI{URI: "https://example.com/a%20b?c=d&e", FileMeta: a2aold.FileMeta{MimeType: "text/plain"}}},
+		a2aold.FilePart{File: a2aold.FileURI{URI: "https://example.com/a%20b?c=d&e",
+			FileMeta: a2aold.FileMeta{MimeType: "text/plain"}}},
 	)
 	m.Metadata, m.Extensions = meta, []string{"https://example.com/ext/v1"}
 	p := dialGRPC(t, at)
@@ -220,7 +238,8 @@ func TestPartsOverGRPC(t *testing.T) {
 	}
 
 	young := dialNewGRPC(t, at, "/")
-	parts := a2a.ContentParts{a2a.NewTextPart("t"), a2a.NewRawPart([]byte("test")), a2a.NewDataPart(map[string]any{"k": []any{1.0, nil, "x"}}), a2a.NewFileURLPart("https://u", "a/b")}
+	parts := a2a.ContentParts{a2a.NewTextPart("t"), a2a.NewRawPart([]byte("test")),
+		a2a.NewDataPart(map[string]any{"k": []any{1.0, nil, "x"}}), a2a.NewFileURLPart("https://u", "a/b")}
 	parts[1].MediaType, parts[1].Filename = "a/b", "f"
 	said := young.send(&a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, parts...)})
 	sameJSON(t, "the parts of 1.0", parts, young.get(said.ID).Artifacts[0].Parts)

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// TestServerIsReadyForConformanceKits: what the kits of a2aproject/a2a-tck take for granted of the server under test. They are
-// run by others, against `a2ad dev --default-agent script`.
+// TestServerIsReadyForConformanceKits: what the kits of a2aproject/a2a-tck take for granted of the server under test.
+// They are run by others, against `a2ad dev --default-agent script`.
 func TestServerIsReadyForConformanceKits(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "--default-agent", "script", "--card-legacy-fields=off")
 	call := func(path, version, method, params string) (result, fault map[string]any) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(testContext(t), http.MethodPost, p.url()+path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
+		req, err := http.NewRequestWithContext(testContext(t), http.MethodPost, p.url()+path,
+			strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,10 +39,12 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 
 	// The card is fetched without a version, is strictly of 1.0, and asks for no credentials (T-11).
 	var card map[string]any
-	if err := json.Unmarshal(unversioned(t, http.MethodGet, p.url()+"/.well-known/agent-card.json", ""), &card); err != nil {
+	if err := json.Unmarshal(unversioned(t, http.MethodGet, p.url()+"/.well-known/agent-card.json", ""),
+		&card); err != nil {
 		t.Fatal(err)
 	}
-	for _, member := range []string{"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "securitySchemes", "securityRequirements", "security"} {
+	for _, member := range []string{"url", "preferredTransport", "protocolVersion", "additionalInterfaces",
+		"securitySchemes", "securityRequirements", "security"} {
 		if card[member] != nil {
 			t.Errorf("the card has %s: %v", member, card[member])
 		}
@@ -49,14 +52,16 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 
 	// Both spellings of the URL, and of members (T-17, 10-SE-02).
 	for _, path := range []string{"", "/"} {
-		if list, fault := call(path, "1.0", "ListTasks", `{"page_size":1,"history_length":0}`); fault != nil || list["pageSize"] != 1.0 {
+		if list, fault := call(path, "1.0", "ListTasks", `{"page_size":1,"history_length":0}`); fault != nil ||
+			list["pageSize"] != 1.0 {
 			t.Errorf("POST %q: %v, %v", path, list, fault)
 		}
 	}
 
 	// The ids of messages say what is to happen (T-38), and may come again and again (T-01).
 	state := func(id string) any {
-		result, fault := call("/", "1.0", "SendMessage", `{"message":{"messageId":"`+id+`","role":"ROLE_USER","parts":[{"text":"x"}]}}`)
+		result, fault := call("/", "1.0", "SendMessage",
+			`{"message":{"messageId":"`+id+`","role":"ROLE_USER","parts":[{"text":"x"}]}}`)
 		if fault != nil {
 			t.Fatalf("%s: %v", id, fault)
 		}
@@ -67,8 +72,10 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 	}
 	for range 2 {
 		for id, want := range map[string]string{
-			"tck-complete-task-s1": "TASK_STATE_COMPLETED", "tck-input-required-s1": "TASK_STATE_INPUT_REQUIRED", "tck-reject-task-s1": "TASK_STATE_REJECTED",
-			"tck-artifact-text-s1": "TASK_STATE_COMPLETED", "tck-message-response-s1": "a message", "anything else": "TASK_STATE_INPUT_REQUIRED",
+			"tck-complete-task-s1": "TASK_STATE_COMPLETED", "tck-input-required-s1": "TASK_STATE_INPUT_REQUIRED",
+			"tck-reject-task-s1":   "TASK_STATE_REJECTED",
+			"tck-artifact-text-s1": "TASK_STATE_COMPLETED", "tck-message-response-s1": "a message",
+			"anything else": "TASK_STATE_INPUT_REQUIRED",
 		} {
 			if got := state(id); got != want {
 				t.Errorf("%s: %v, want %s", id, got, want)
@@ -76,7 +83,8 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 		}
 	}
 
-	// A receiver on this machine gets what was asked for, with the credentials as they were given (T-18, PUSH-DELIVER-001).
+	// A receiver on this machine gets what was asked for, with the credentials as they were given (T-18,
+	// PUSH-DELIVER-001).
 	type delivery struct{ authorization, body string }
 	got := make(chan delivery, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -105,19 +113,26 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 	}
 
 	// The kit of 0.3: requests without an id are answered, a delete has a result, a task is cancelable.
-	task, fault := call("/", "", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
+	task,
+		fault := call("/", "", "message/send",
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
 	if fault != nil || task["status"].(map[string]any)["state"] != "input-required" {
 		t.Fatalf("%v, %v", task, fault)
 	}
 	id := task["id"].(string)
-	if answer := unversioned(t, http.MethodPost, p.url(), `{"jsonrpc":"2.0","method":"tasks/forget"}`); !strings.Contains(string(answer), `"id":null`) || !strings.Contains(string(answer), "-32601") {
+	if answer := unversioned(t, http.MethodPost, p.url(),
+		`{"jsonrpc":"2.0","method":"tasks/forget"}`); !strings.Contains(string(answer), `"id":null`) ||
+		!strings.Contains(string(answer), "-32601") {
 		t.Errorf("without an id: %s", answer)
 	}
-	deleted := unversioned(t, http.MethodPost, p.url(), `{"jsonrpc":"2.0","id":1,"method":"tasks/pushNotificationConfig/delete","params":{"id":"`+id+`","pushNotificationConfigId":"none"}}`)
+	deleted := unversioned(t, http.MethodPost, p.url(),
+		`{"jsonrpc":"2.0","id":1,"method":"tasks/pushNotificationConfig/delete","params":{"id":"`+id+
+			`","pushNotificationConfigId":"none"}}`)
 	if !strings.Contains(string(deleted), `"result":null`) {
 		t.Errorf("delete: %s", deleted)
 	}
-	if canceled, fault := call("/", "", "tasks/cancel", `{"id":"`+id+`"}`); fault != nil || canceled["status"].(map[string]any)["state"] != "canceled" {
+	if canceled, fault := call("/", "", "tasks/cancel", `{"id":"`+id+`"}`); fault != nil ||
+		canceled["status"].(map[string]any)["state"] != "canceled" {
 		t.Errorf("cancel: %v, %v", canceled, fault)
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// testLimit bounds one test. It is for a machine that is busy with something else: what is waited for takes moments.
+	// testLimit bounds one test. It is for a machine that is busy with something else: what is waited for takes
+	// moments.
 	testLimit  = 90 * time.Second
 	buildLimit = 8 * time.Minute
 )
@@ -57,7 +58,8 @@ func runAll(m *testing.M) (code int, err error) {
 	return code, errors.Join(stopShared(), goleak.Find())
 }
 
-// build makes the binary anew: a test of yesterday's server proves nothing. It has the race detector when the tests have it.
+// build makes the binary anew: a test of yesterday's server proves nothing. It has the race detector when the tests
+// have it.
 func (s *suite) build() error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
 	defer cancel()

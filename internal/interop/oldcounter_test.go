@@ -31,8 +31,9 @@ func serveOldCounter(url string) error {
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	card := &a2a.AgentCard{
-		Name: "counter", Description: "Counts.", URL: url + "/rpc", PreferredTransport: a2a.TransportProtocolJSONRPC, ProtocolVersion: "0.3.0",
-		Capabilities: a2a.AgentCapabilities{Streaming: true},
+		Name: "counter", Description: "Counts.", URL: url + "/rpc", PreferredTransport: a2a.TransportProtocolJSONRPC,
+		ProtocolVersion: "0.3.0",
+		Capabilities:    a2a.AgentCapabilities{Streaming: true},
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(oldCounter{})))
@@ -54,7 +55,8 @@ func (oldCounter) Execute(ctx context.Context, req *a2asrv.RequestContext, q eve
 	}
 	n, err := strconv.Atoi(said.Text)
 	if err != nil {
-		question := a2a.NewStatusUpdateEvent(req, a2a.TaskStateInputRequired, a2a.NewMessageForTask(a2a.MessageRoleAgent, req, a2a.TextPart{Text: "How far shall I count?"}))
+		question := a2a.NewStatusUpdateEvent(req, a2a.TaskStateInputRequired,
+			a2a.NewMessageForTask(a2a.MessageRoleAgent, req, a2a.TextPart{Text: "How far shall I count?"}))
 		question.Final = true
 		return q.Write(ctx, question)
 	}

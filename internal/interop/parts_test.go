@@ -16,13 +16,15 @@ func TestPartsComeBackAsTheyWereSent(t *testing.T) {
 		a2a.TextPart{Text: "zero \x00, a line\nbreak, \u2028, <&>, 🙂", Metadata: meta},
 		a2a.TextPart{Text: ""},
 		a2a.TextPart{Text: strings.Repeat("long ", 100_000)},
-		a2a.DataPart{Data: map[string]any{"a": []any{1.0, "two", nil, map[string]any{}}, "": "no name"}, Metadata: meta},
+		a2a.DataPart{Data: map[string]any{"a": []any{1.0, "two", nil, map[string]any{}}, "": "no name"},
+			Metadata: meta},
 		a2a.DataPart{Data: map[string]any{}},
 		a2a.FilePart{File: a2a.FileBytes{
 			FileMeta: a2a.FileMeta{Name: "naïve.bin", MimeType: "application/octet-stream"},
 			Bytes:    base64.StdEncoding.EncodeToString([]byte{0, 255, 254, 62, 63}),
 		}, Metadata: meta},
-		a2a.FilePart{File: a2a.FileURI{URI: "https://example.com/a%20b?c=d&e", FileMeta: a2a.FileMeta{MimeType: "text/plain"}}},
+		a2a.FilePart{File: a2a.FileURI{URI: "https://example.com/a%20b?c=d&e",
+			FileMeta: a2a.FileMeta{MimeType: "text/plain"}}},
 	)
 	m.Metadata, m.Extensions = meta, []string{"https://example.com/ext/v1"}
 

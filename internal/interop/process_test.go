@@ -33,7 +33,8 @@ type replica struct {
 // startReplica returns when the server has said that it is ready. args begin with the command.
 func startReplica(ctx context.Context, args ...string) (*replica, error) {
 	r := &replica{log: newServerLog(), exited: make(chan struct{})}
-	r.cmd = command(context.Background(), append(args, "--listen", "127.0.0.1:0", "--admin-listen", "off", "--log-format", "json")...)
+	r.cmd = command(context.Background(), append(args, "--listen", "127.0.0.1:0", "--admin-listen", "off",
+		"--log-format", "json")...)
 	r.cmd.Stderr = r.log
 	started := make(chan error, 1)
 	go func() {
@@ -156,8 +157,8 @@ func (l *serverLog) String() string {
 	return strings.Join(l.lines[max(0, len(l.lines)-50):], "\n") + "\n" + string(l.rest)
 }
 
-// fault returns the first line that no healthy server writes: an error, or something that is not a log line, as a panic and the
-// race detector write.
+// fault returns the first line that no healthy server writes: an error, or something that is not a log line, as a
+// panic and the race detector write.
 func (l *serverLog) fault() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +190,8 @@ func newPlaceOn(t *testing.T, database string, flags ...string) *place {
 	return newPlaceWith(t, append([]string{"dev", "--database-url", database}, flags...)...)
 }
 
-// newPlaceWith starts a server with these arguments. It is stopped when the test ends; a log with errors then fails the test.
+// newPlaceWith starts a server with these arguments. It is stopped when the test ends; a log with errors then fails
+// the test.
 func newPlaceWith(t *testing.T, args ...string) *place {
 	t.Helper()
 	p := &place{cable: newCable(t)}

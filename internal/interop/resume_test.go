@@ -14,7 +14,8 @@ import (
 
 // quick are settings with which another server, or the same one restarted, takes over at once what a killed one held.
 var quick = []string{
-	"--lease-ttl", "1s", "--rescue-interval", "50ms", "--poll-interval", "50ms", "--retry-backoff-base", "10ms", "--drain-timeout", "2s",
+	"--lease-ttl", "1s", "--rescue-interval", "50ms", "--poll-interval", "50ms", "--retry-backoff-base", "10ms",
+	"--drain-timeout", "2s",
 }
 
 func TestResubscribeAfterACut(t *testing.T) {
@@ -60,7 +61,8 @@ func TestResubscribeAfterAKill(t *testing.T) {
 // What the README shows: `a2ad dev` with the PostgreSQL that it runs itself, and that goes down and comes up with it.
 func TestResubscribeAfterAKillOfServerAndDatabase(t *testing.T) {
 	t.Parallel()
-	checkResumedAfterKill(t, newPlaceWith(t, append([]string{"dev", "--data-dir", filepath.Join(tests.dir, "pg-to-kill")}, quick...)...))
+	checkResumedAfterKill(t,
+		newPlaceWith(t, append([]string{"dev", "--data-dir", filepath.Join(tests.dir, "pg-to-kill")}, quick...)...))
 }
 
 func checkResumedAfterKill(t *testing.T, at *place) {

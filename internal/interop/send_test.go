@@ -23,7 +23,8 @@ func TestBlockingSendReturnsTheFinishedTask(t *testing.T) {
 		t.Errorf("the task is %q in context %q", task.ID, task.ContextID)
 	}
 	// The clocks are one and the same, but what is sent has milliseconds.
-	if at := task.Status.Timestamp; at == nil || at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now()) || at.Location() != time.UTC {
+	if at := task.Status.Timestamp; at == nil || at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now()) ||
+		at.Location() != time.UTC {
 		t.Errorf("the time of the status is %v, the request was made at %v", at, before)
 	}
 	m.TaskID, m.ContextID = task.ID, task.ContextID
@@ -113,7 +114,8 @@ func TestSendHonoursTheHistoryLength(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*peer{"blocking": dial(t, echoAgent), "polling": dial(t, echoAgent, polling())} {
 		for _, n := range []int{0, 1} {
-			result, err := p.SendMessage(testContext(t), &a2a.MessageSendParams{Message: message("hello"), Config: &a2a.MessageSendConfig{HistoryLength: &n}})
+			result, err := p.SendMessage(testContext(t),
+				&a2a.MessageSendParams{Message: message("hello"), Config: &a2a.MessageSendConfig{HistoryLength: &n}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +149,8 @@ func TestTasksAreListedInPages(t *testing.T) {
 	slices.Reverse(want) // the newest is first
 
 	var got []a2a.TaskID
-	req := &a2a.ListTasksRequest{ContextID: context, Status: a2a.TaskStateCompleted, PageSize: 2, HistoryLength: 1, IncludeArtifacts: true}
+	req := &a2a.ListTasksRequest{ContextID: context, Status: a2a.TaskStateCompleted, PageSize: 2, HistoryLength: 1,
+		IncludeArtifacts: true}
 	for range 3 {
 		page := p.list(req)
 		if page.TotalSize != 5 || page.PageSize != 2 {

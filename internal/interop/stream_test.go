@@ -25,7 +25,8 @@ func TestStreamAddsUpToTheTask(t *testing.T) {
 	checkState(t, task, a2a.TaskStateCompleted)
 	checkSame(t, "the events, added up, and tasks/get", fold(t, stream), task)
 	checkSame(t, "chunks", texts(t, task, "a"), numbered("a", 20))
-	if last := stream[len(stream)-1].(*a2a.TaskStatusUpdateEvent); text(t, last.Status.Message.Parts[0]) != "there you are" {
+	if last := stream[len(stream)-1].(*a2a.TaskStatusUpdateEvent); text(t,
+		last.Status.Message.Parts[0]) != "there you are" {
 		t.Errorf("the last event says %v", last.Status.Message)
 	}
 }
@@ -34,7 +35,8 @@ func TestEveryEndOfATaskEndsItsStream(t *testing.T) {
 	t.Parallel()
 	p := dial(t, scriptAgent)
 	for name, want := range map[string]a2a.TaskState{
-		"complete": a2a.TaskStateCompleted, "fail": a2a.TaskStateFailed, "reject": a2a.TaskStateRejected, "input": a2a.TaskStateInputRequired,
+		"complete": a2a.TaskStateCompleted, "fail": a2a.TaskStateFailed, "reject": a2a.TaskStateRejected,
+		"input": a2a.TaskStateInputRequired,
 	} {
 		stream := p.stream(script(op{"op": name, "text": "because"})).rest()
 		checkStream(t, stream)

@@ -17,7 +17,8 @@ func TestTaskGoesOnWithTheInputItAskedFor(t *testing.T) {
 	))
 	checkState(t, task, a2a.TaskStateInputRequired)
 	question := task.Status.Message
-	if question == nil || question.Role != a2a.MessageRoleAgent || question.TaskID != task.ID || question.ContextID != task.ContextID {
+	if question == nil || question.Role != a2a.MessageRoleAgent || question.TaskID != task.ID ||
+		question.ContextID != task.ContextID {
 		t.Fatalf("the question is %+v", question)
 	}
 	answer := a2a.NewMessage(a2a.MessageRoleUser, a2a.TextPart{Text: "yes"})

@@ -63,7 +63,8 @@ func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
 	if err != nil {
 		t.Fatalf("resolve the card: %v", err)
 	}
-	if i := card.SupportedInterfaces[0]; i.ProtocolVersion != "1.0" || i.ProtocolBinding != a2a.TransportProtocolJSONRPC {
+	if i := card.SupportedInterfaces[0]; i.ProtocolVersion != "1.0" ||
+		i.ProtocolBinding != a2a.TransportProtocolJSONRPC {
 		t.Errorf("the card prefers %+v", i)
 	}
 	c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithDefaultsDisabled(), over(h))
@@ -167,7 +168,8 @@ func newClientHoldsAConversation(t *testing.T, over transport) {
 		t.Fatalf("the task is %s", asked.Status.State)
 	}
 	sameJSON(t, "the task", asked, p.get(asked.ID))
-	done := newFold(t, p.SendStreamingMessage(testContext(t), newScript(asked.ID, op{"op": "status", "text": "on it"}, chunks("a", 2), op{"op": "complete", "text": "done"})))
+	done := newFold(t, p.SendStreamingMessage(testContext(t),
+		newScript(asked.ID, op{"op": "status", "text": "on it"}, chunks("a", 2), op{"op": "complete", "text": "done"})))
 	if done.Status.State != a2a.TaskStateCompleted {
 		t.Errorf("the task ended %s", done.Status.State)
 	}
@@ -199,13 +201,14 @@ func newClientSubscribes(t *testing.T, over transport) {
 		}
 	})
 	sameJSON(t, "the stream put together", p.get(made.ID), done)
-	if err := firstNewError(p.SubscribeToTask(testContext(t), &a2a.SubscribeToTaskRequest{ID: made.ID})); !errors.Is(err, a2a.ErrUnsupportedOperation) {
+	if err := firstNewError(p.SubscribeToTask(testContext(t),
+		&a2a.SubscribeToTaskRequest{ID: made.ID})); !errors.Is(err, a2a.ErrUnsupportedOperation) {
 		t.Errorf("subscription to a finished task: %v", err)
 	}
 }
 
-// TestNewClientResumes: a stream of 1.0 that is taken up again behind an event starts with the
-// Task as of it, so that it needs nothing of what was seen before.
+// TestNewClientResumes: a stream of 1.0 that is taken up again behind an event starts with the Task as of it, so that
+// it needs nothing of what was seen before.
 func TestNewClientResumes(t *testing.T) { eachBinding(t, newClientResumes) }
 
 func newClientResumes(t *testing.T, over transport) {
@@ -215,7 +218,8 @@ func newClientResumes(t *testing.T, over transport) {
 	p := dialNewWith(t, h, over)
 	var task a2a.TaskID
 	seen := 0
-	for event, err := range p.SendStreamingMessage(testContext(t), newScript("", chunks("a", 5), g.op(), chunks("b", 2), op{"op": "complete"})) {
+	for event, err := range p.SendStreamingMessage(testContext(t),
+		newScript("", chunks("a", 5), g.op(), chunks("b", 2), op{"op": "complete"})) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,9 +294,11 @@ func TestOldAndNewClientOnOneTask(t *testing.T) {
 	young, old := dialNew(t), dial(t, scriptAgent)
 
 	made := old.send(script(chunks("a", 2), op{"op": "input", "text": "more?"}))
-	done := young.send(newScript(a2a.TaskID(made.ID), op{"op": "artifact", "id": "b", "text": "x"}, op{"op": "complete"}))
+	done := young.send(newScript(a2a.TaskID(made.ID), op{"op": "artifact", "id": "b", "text": "x"},
+		op{"op": "complete"}))
 	again := old.get(made.ID)
-	if again.Status.State != a2aold.TaskStateCompleted || len(again.Artifacts) != 2 || len(done.Artifacts) != 2 || len(again.History) != len(done.History) {
+	if again.Status.State != a2aold.TaskStateCompleted || len(again.Artifacts) != 2 || len(done.Artifacts) != 2 ||
+		len(again.History) != len(done.History) {
 		t.Errorf("0.3 reads %+v, 1.0 reads %+v", again, done)
 	}
 
@@ -301,7 +307,8 @@ func TestOldAndNewClientOnOneTask(t *testing.T) {
 	hung := young.send(hanging)
 	s := old.resubscribe(a2aold.TaskID(hung.ID))
 	s.first()
-	if gone, err := young.CancelTask(testContext(t), &a2a.CancelTaskRequest{ID: hung.ID}); err != nil || gone.Status.State != a2a.TaskStateCanceled {
+	if gone, err := young.CancelTask(testContext(t), &a2a.CancelTaskRequest{ID: hung.ID}); err != nil ||
+		gone.Status.State != a2a.TaskStateCanceled {
 		t.Fatalf("cancel: %+v, %v", gone, err)
 	}
 	s.untilState(a2aold.TaskStateCanceled)
@@ -310,13 +317,14 @@ func TestOldAndNewClientOnOneTask(t *testing.T) {
 	if _, err := old.CancelTask(testContext(t), &a2aold.TaskIDParams{ID: waiting.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if gone, err := young.CancelTask(testContext(t), &a2a.CancelTaskRequest{ID: a2a.TaskID(waiting.ID)}); err != nil || gone.Status.State != a2a.TaskStateCanceled {
+	if gone, err := young.CancelTask(testContext(t), &a2a.CancelTaskRequest{ID: a2a.TaskID(waiting.ID)}); err != nil ||
+		gone.Status.State != a2a.TaskStateCanceled {
 		t.Errorf("the second cancel, in 1.0: %+v, %v", gone, err)
 	}
 }
 
-// TestAnswersAreProtoJSON: what is sent is read by the strict parser of the official
-// definitions, and what their writer makes, in its odder spellings, is read here.
+// TestAnswersAreProtoJSON: what is sent is read by the strict parser of the official definitions, and what their
+// writer makes, in its odder spellings, is read here.
 func TestAnswersAreProtoJSON(t *testing.T) {
 	t.Parallel()
 	p := dialNew(t)
@@ -327,7 +335,8 @@ func TestAnswersAreProtoJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := exchange(t, http.MethodPost, base+scriptAgent, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+string(params)+`}`)
+		body := exchange(t, http.MethodPost, base+scriptAgent,
+			`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+string(params)+`}`)
 		var envelope struct{ Result, Error json.RawMessage }
 		if err := json.Unmarshal(body, &envelope); err != nil {
 			t.Fatal(err)
@@ -342,22 +351,26 @@ func TestAnswersAreProtoJSON(t *testing.T) {
 		t.Errorf("the task is %v", task)
 	}
 	list := &pb.ListTasksResponse{}
-	post("ListTasks", &pb.ListTasksRequest{ContextId: made.ContextID, Status: pb.TaskState_TASK_STATE_COMPLETED, IncludeArtifacts: proto.Bool(true)}, list)
+	post("ListTasks", &pb.ListTasksRequest{ContextId: made.ContextID, Status: pb.TaskState_TASK_STATE_COMPLETED,
+		IncludeArtifacts: proto.Bool(true)}, list)
 	if list.GetTotalSize() != 1 || len(list.GetTasks()) != 1 {
 		t.Errorf("the list is %v", list)
 	}
 	sent := &pb.SendMessageResponse{}
 	post("SendMessage", &pb.SendMessageRequest{
 		Message: &pb.Message{MessageId: "m", Role: pb.Role_ROLE_USER, Parts: []*pb.Part{
-			{Content: &pb.Part_Raw{Raw: []byte{0xff, 0xfe, 1}}, MediaType: "a/b", Filename: "f"}, {Content: &pb.Part_Text{}},
+			{Content: &pb.Part_Raw{Raw: []byte{0xff, 0xfe, 1}}, MediaType: "a/b", Filename: "f"},
+			{Content: &pb.Part_Text{}},
 		}},
 		Configuration: &pb.SendMessageConfiguration{HistoryLength: proto.Int32(5)},
 	}, sent)
-	if parts := sent.GetTask().GetHistory()[0].GetParts(); len(parts) != 2 || !bytes.Equal(parts[0].GetRaw(), []byte{0xff, 0xfe, 1}) || parts[0].GetMediaType() != "a/b" {
+	if parts := sent.GetTask().GetHistory()[0].GetParts(); len(parts) != 2 ||
+		!bytes.Equal(parts[0].GetRaw(), []byte{0xff, 0xfe, 1}) || parts[0].GetMediaType() != "a/b" {
 		t.Errorf("the message came back as %v", parts)
 	}
 	card := &pb.AgentCard{}
-	if err := protojson.Unmarshal(exchange(t, http.MethodGet, base+scriptAgent+"/.well-known/agent-card.json", ""), card); err != nil {
+	if err := protojson.Unmarshal(exchange(t, http.MethodGet, base+scriptAgent+"/.well-known/agent-card.json", ""),
+		card); err != nil {
 		t.Errorf("the card: %v", err)
 	}
 }

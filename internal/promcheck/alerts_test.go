@@ -70,7 +70,8 @@ func shippedCases(t *testing.T) (file cases) {
 // alerts are the rules below deploy. What they make use of is what watched does.
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL,
+		slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -89,8 +90,8 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
-// TestAlertsFireWhenTheyShould plays the cases of deploy/prometheus/alerts_test.yaml as promtool
-// test rules does. Beyond that an alert fires in no case that does not expect it.
+// TestAlertsFireWhenTheyShould plays the cases of deploy/prometheus/alerts_test.yaml as promtool test rules does.
+// Beyond that an alert fires in no case that does not expect it.
 func TestAlertsFireWhenTheyShould(t *testing.T) {
 	t.Parallel()
 	file, rules := shippedCases(t), alerts(t)
@@ -194,7 +195,8 @@ func TestEveryAlertHasCases(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s has no case in deploy/prometheus/alerts_test.yaml in which it is quiet and then fires", rule.Alert)
+			t.Errorf("%s has no case in deploy/prometheus/alerts_test.yaml in which it is quiet and then fires",
+				rule.Alert)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// pages returns the series of two replicas that both show what testdata/metrics.txt holds, the page of a server in health that
-// internal/e2e writes. They are scraped every minute, and grow by as much each time if grow says so.
+// pages returns the series of two replicas that both show what testdata/metrics.txt holds, the page of a server in
+// health that internal/e2e writes. They are scraped every minute, and grow by as much each time if grow says so.
 func pages(t *testing.T, minutes int, grow bool) (m memory) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("testdata", "metrics.txt"))
@@ -92,7 +92,8 @@ func checkSelectors(t *testing.T, shown map[string]map[string]bool, expr string)
 	})
 }
 
-// TestThePageIsOfToday: testdata/metrics.txt shows the metrics of docs/reference/metrics.md, which a real server is compared with.
+// TestThePageIsOfToday: testdata/metrics.txt shows the metrics of docs/reference/metrics.md, which a real server is
+// compared with.
 func TestThePageIsOfToday(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
@@ -100,7 +101,8 @@ func TestThePageIsOfToday(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown := named(pages(t, 0, false))
-	rows := regexp.MustCompile("(?m)^\\| `(a2ad_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1)
+	rows := regexp.MustCompile("(?m)^\\| `(a2ad_\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(text),
+		-1)
 	if len(rows) < 40 {
 		t.Fatalf("docs/reference/metrics.md has %d metrics", len(rows))
 	}
@@ -144,7 +146,8 @@ func TestNoAlertFiresOverAHealthyServer(t *testing.T) {
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// TestTheDashboardShowsWhatAServerShows: each query of a panel finds something where a server is at work, and what its legend names.
+// TestTheDashboardShowsWhatAServerShows: each query of a panel finds something where a server is at work, and what
+// its legend names.
 func TestTheDashboardShowsWhatAServerShows(t *testing.T) {
 	t.Parallel()
 	m, engine := pages(t, 10, true), newEngine(t)

@@ -18,13 +18,14 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// memory is a storage of series that are all known beforehand. Prometheus' own for tests and its
-// manager of rules bring half a gigabyte of modules: clients of clouds, and of alertmanagers.
+// memory is a storage of series that are all known beforehand. Prometheus' own for tests and its manager of rules
+// bring half a gigabyte of modules: clients of clouds, and of alertmanagers.
 type memory []promql.Series
 
 // Querier returns what finds all series, whatever the time: the engine looks at no sample of the future.
 func (m memory) Querier(int64, int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
+		matchers ...*labels.Matcher) storage.SeriesSet {
 		found := &found{at: -1}
 	next:
 		for _, s := range m {
@@ -71,7 +72,8 @@ func scraped(metric labels.Labels, interval time.Duration, values []parser.Seque
 // newEngine is as a Prometheus that was told nothing. It bounds what a query may read.
 func newEngine(t *testing.T) *promql.Engine {
 	t.Helper()
-	e := promql.NewEngine(promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: promQL})
+	e := promql.NewEngine(promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, EnableAtModifier: true,
+		EnableNegativeOffset: true, Parser: promQL})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -141,14 +143,16 @@ func (w *watched) fires(t *testing.T, e *promql.Engine, m memory, at time.Durati
 }
 
 // expanded fills in a text of a rule.
-func expanded(t *testing.T, e *promql.Engine, m memory, name, text string, sample promql.Sample, at time.Duration) string {
+func expanded(t *testing.T, e *promql.Engine, m memory, name, text string, sample promql.Sample,
+	at time.Duration) string {
 	t.Helper()
 	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
 	query := func(_ context.Context, expr string, _ time.Time) (promql.Vector, error) {
 		return ask(t, e, m, expr, at), nil
 	}
 	defs := "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
-	result, err := template.NewTemplateExpander(t.Context(), defs+text, "__alert_"+name, data, model.Time(at.Milliseconds()), query, nil, nil).Expand()
+	result, err := template.NewTemplateExpander(t.Context(), defs+text, "__alert_"+name, data,
+		model.Time(at.Milliseconds()), query, nil, nil).Expand()
 	if err != nil || strings.Contains(result, "<no value>") {
 		t.Errorf("%s: %s: %s %v", name, text, result, err)
 	}

@@ -17,7 +17,8 @@ func shipped(file string) string { return filepath.Join("..", "..", "deploy", fi
 // TestPrometheusTakesTheAlerts checks what promtool check rules does.
 func TestPrometheusTakesTheAlerts(t *testing.T) {
 	t.Parallel()
-	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL,
+		slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
 	}

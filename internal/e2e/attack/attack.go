@@ -156,7 +156,8 @@ func (t *Target) Flood(n int, request string, seen *Statuses) (stop func()) {
 
 // Post sends one request of JSON-RPC and reads the answer; what of it is larger than 64 KiB is left out.
 func (t *Target) Post(client *http.Client, request string) (status int, answer []byte, err error) {
-	req, err := http.NewRequest(http.MethodPost, "http://"+t.Addr+t.agentPath(), strings.NewReader(request)) //nolint:noctx // the client has a timeout
+	req, err := http.NewRequest(http.MethodPost, "http://"+t.Addr+t.agentPath(),
+		strings.NewReader(request)) //nolint:noctx // the client has a timeout
 	if err != nil {
 		return 0, nil, err
 	}
@@ -176,8 +177,8 @@ func (t *Target) Post(client *http.Client, request string) (status int, answer [
 	return resp.StatusCode, answer, err
 }
 
-// Large is a message of about size bytes for the script agent, which asks for input, and so goes on when the next one comes. task is
-// empty for a new task.
+// Large is a message of about size bytes for the script agent, which asks for input, and so goes on when the next one
+// comes. task is empty for a new task.
 func Large(id, task string, size int, end bool) string {
 	var parts strings.Builder
 	const part = 900 << 10

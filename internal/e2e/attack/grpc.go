@@ -111,7 +111,8 @@ func (c *Calls) each(play func(ctx context.Context, client *http.Client)) (stop 
 	var playing sync.WaitGroup
 	var clients []*http.Client
 	for range c.Conns {
-		transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: smallWindow}}
+		transport := &http.Transport{Protocols: new(http.Protocols),
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: smallWindow}}
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		client := &http.Client{Transport: transport}
 		clients = append(clients, client)

@@ -14,8 +14,7 @@ type given struct {
 	object *object
 }
 
-// answers checks the Tasks that clients were given, by themselves and against what streams
-// showed.
+// answers checks the Tasks that clients were given, by themselves and against what streams showed.
 func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, all map[place]seen) {
 	whole := make(map[string][]given) // by task, in the order of the log
 	sent := make(map[string][]json.RawMessage)
@@ -36,7 +35,8 @@ func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, al
 	for i := range streams {
 		if len(read[i]) > 0 && read[i][0].Kind == "task" {
 			o := &read[i][0]
-			whole[o.ID] = append(whole[o.ID], given{&Answer{Replica: streams[i].Replica, Task: streams[i].Frames[0].Result}, o})
+			whole[o.ID] = append(whole[o.ID],
+				given{&Answer{Replica: streams[i].Replica, Task: streams[i].Frames[0].Result}, o})
 		}
 	}
 	last := make(map[string]int64) // seq of the end of each task
@@ -53,8 +53,8 @@ func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, al
 	}
 }
 
-// ended checks that all Tasks of one that has ended are the same bytes, and what its events
-// add up to, if they are known.
+// ended checks that all Tasks of one that has ended are the same bytes, and what its events add up to, if they are
+// known.
 func (f *faults) ended(tasks []given, last int64, all map[place]seen) {
 	tasks = slices.DeleteFunc(slices.Clone(tasks), func(g given) bool { return !terminal(g.object.Status.State) })
 	for i, g := range tasks {
@@ -71,8 +71,7 @@ func (f *faults) ended(tasks []given, last int64, all map[place]seen) {
 	}
 }
 
-// kept checks that every replica has every message at the end. A task that nobody read then
-// is not looked at.
+// kept checks that every replica has every message at the end. A task that nobody read then is not looked at.
 func (f *faults) kept(id string, messages []json.RawMessage, tasks []given) {
 	for _, g := range tasks {
 		if !g.AtEnd {
@@ -86,8 +85,8 @@ func (f *faults) kept(id string, messages []json.RawMessage, tasks []given) {
 	}
 }
 
-// sameMessage compares what a client sent with what the history holds, which names the task
-// and the context too, and the kinds that a client may leave out.
+// sameMessage compares what a client sent with what the history holds, which names the task and the context too, and
+// the kinds that a client may leave out.
 func sameMessage(history, sent []byte) bool {
 	h, s := decodeExact(history), decodeExact(sent)
 	for k, v := range s {

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 const grace = 5 * time.Second
 
-// fill leaves the tasks of a healthy server: three that have ended, one of them behind a second
-// attempt, and one that waits for its client. Their ids are returned.
+// fill leaves the tasks of a healthy server: three that have ended, one of them behind a second attempt, and one that
+// waits for its client. Their ids are returned.
 func fill(t *testing.T, url string) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -33,8 +33,10 @@ func fill(t *testing.T, url string) []string {
 	var ids []string
 	for i := range 4 {
 		sub, err := s.Submit(ctx, store.Submission{
-			Caller: store.Caller{Tenant: "t1", Owner: "u1"}, Agent: "echo", ContextID: "c", Key: fmt.Sprintf("h:k%d", i),
-			Message: a2a.Message{ID: fmt.Sprintf("m%d", i), Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
+			Caller: store.Caller{Tenant: "t1", Owner: "u1"}, Agent: "echo", ContextID: "c",
+			Key: fmt.Sprintf("h:k%d", i),
+			Message: a2a.Message{ID: fmt.Sprintf("m%d", i), Role: a2a.RoleUser,
+				Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +54,8 @@ func fill(t *testing.T, url string) []string {
 			state = a2a.StateInputRequired
 		}
 		_, err = s.Append(ctx, lease, store.Batch{Events: []a2a.Event{
-			&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}, LastChunk: true},
+			&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
+				LastChunk: true},
 			&a2a.StatusUpdate{Status: a2a.Status{State: state}},
 		}})
 		if err != nil {
@@ -71,8 +74,8 @@ func claim(t *testing.T, s *store.Store) *store.Lease {
 	return &leases[0]
 }
 
-// webhooks gives each ended task a webhook that got everything. Tables take the place of the
-// views: how deliveries are kept is not what is tested.
+// webhooks gives each ended task a webhook that got everything. Tables take the place of the views: how deliveries
+// are kept is not what is tested.
 const webhooks = `
 	DROP VIEW audit.delivery, audit.push_config CASCADE;
 	CREATE TABLE audit.push_config (id text, task_id uuid, from_seq bigint, deleted_after_seq bigint);
@@ -99,10 +102,13 @@ const (
 
 var mutations = []mutation{
 	{"clean", `SELECT 1`, nil},
-	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`, []string{"I2a", "I4d"}},
-	{"a question behind a question", `UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
+	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`,
+		[]string{"I2a", "I4d"}},
+	{"a question behind a question",
+		`UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
 	{"no submission", `UPDATE a2a.task_events SET state = 2 WHERE task_id = $T AND seq = 1`, []string{"I2a"}},
-	{"an event behind the end", fmt.Sprintf(more, "5", "committed_at") + `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I2b", "I5a"}},
+	{"an event behind the end", fmt.Sprintf(more, "5", "committed_at") +
+		`UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I2b", "I5a"}},
 	{"a status behind the end", `DROP INDEX a2a.task_events_terminal; ` + fmt.Sprintf(more, "5", "committed_at") + `
 		UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T; UPDATE a2a.task_events SET kind = 1, state = 100, artifact_id = NULL WHERE task_id = $T AND seq = 5`, []string{"I2b", "I5a"}},
 	{"a state without an event", `UPDATE a2a.tasks SET state = 101 WHERE id = $T`, []string{"I2c"}},
@@ -112,37 +118,67 @@ var mutations = []mutation{
 	{"a number twice", noKeyOfEvents + fmt.Sprintf(more, "3", "committed_at"), []string{"I3a"}},
 	{"an end that is missing", `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a"}},
 	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a", "I7b"}},
-	{"time that runs backwards", `UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`, []string{"I3b"}},
+	{"time that runs backwards",
+		`UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`,
+		[]string{"I3b"}},
 	{"a zombie that writes", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'completed' FROM a2a.task_attempts WHERE task_id = $T;
 		UPDATE a2a.task_events SET epoch = 2, worker = 'w2' WHERE task_id = $T AND seq = 2`, []string{"I4a", "I4d"}},
-	{"a claim of two", noKeyOfAttempts + `INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
-	{"a ghost that writes", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`, []string{"I4c"}},
+	{"a claim of two",
+		noKeyOfAttempts +
+			`INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
+	{"a ghost that writes", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`,
+		[]string{"I4c"}},
 	{"a write without a claim", `UPDATE a2a.task_events SET epoch = 7 WHERE task_id = $T AND seq = 4`, []string{"I4c"}},
-	{"a claim that nobody saw", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired' FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
-	{"a claim that never ended", `UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I4e"}},
-	{"a lease of a task that has ended", `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 h')`, []string{"I4e", "I4f"}},
+	{"a claim that nobody saw",
+		`INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired' FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
+	{"a claim that never ended", `UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`,
+		[]string{"I4e"}},
+	{"a lease of a task that has ended", `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 h')`,
+		[]string{"I4e", "I4f"}},
 	{"an event not delivered", `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
-	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
-	{"dead without a reason", `UPDATE audit.delivery SET state = 'dead' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
-	{"skipped without a reason", `UPDATE audit.delivery SET state = 'skipped', reason = '' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
-	{"cancelled and not deleted", `UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
-	{"delivered out of order", `UPDATE audit.delivery SET delivered_at = delivered_at - interval '1 h' WHERE task_id = $T AND seq = 4`, []string{"I5b"}},
-	{"a key in two tasks", another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6a"}},
-	{"a key twice in a task", another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id = $T`, []string{"I6a"}},
+	{"an event not yet delivered", `UPDATE audit.delivery SET state = 'pending' WHERE task_id = $T AND seq = 4`,
+		[]string{"I5a"}},
+	{"dead without a reason", `UPDATE audit.delivery SET state = 'dead' WHERE task_id = $T AND seq = 4`,
+		[]string{"I5a"}},
+	{"skipped without a reason",
+		`UPDATE audit.delivery SET state = 'skipped', reason = '' WHERE task_id = $T AND seq = 4`, []string{"I5a"}},
+	{"cancelled and not deleted", `UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4`,
+		[]string{"I5a"}},
+	{"delivered out of order",
+		`UPDATE audit.delivery SET delivered_at = delivered_at - interval '1 h' WHERE task_id = $T AND seq = 4`,
+		[]string{"I5b"}},
+	{"a key in two tasks",
+		another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T LIMIT 1`,
+		[]string{"I6a"}},
+	{"a key twice in a task",
+		another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id = $T`, []string{"I6a"}},
 	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL WHERE message_id = 'm0'; ` + another + `
 		SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, true FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6b"}},
-	{"a log that lost its begin", `UPDATE a2a.tasks SET first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3`, []string{"I7a"}},
+	{"a log that lost its begin",
+		`UPDATE a2a.tasks SET first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3`,
+		[]string{"I7a"}},
 	{"a log retired before the end", orphan + `UPDATE a2a.tasks SET state = 3, first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3;
 		UPDATE a2a.task_events SET kind = 1, state = 3, artifact_id = NULL WHERE task_id = $T`, []string{"I7a"}},
-	{"an orphan", orphan + `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
+	{"an orphan",
+		orphan +
+			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
 	{"work that nobody took", orphan, []string{"I8"}},
 
-	{"legal: a log that was retired", `UPDATE a2a.tasks SET first_seq = 4 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 4`, nil},
-	{"legal: a message id used again", another + `SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, false FROM a2a.tasks WHERE id <> $T LIMIT 1`, nil},
-	{"legal: a key of another owner", `UPDATE a2a.tasks SET owner = 'u2' WHERE id <> $T; ` + another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T ORDER BY id DESC LIMIT 1`, nil},
-	{"legal: dead with a reason", `UPDATE audit.delivery SET state = 'dead', reason = '410' WHERE task_id = $T AND seq = 4`, nil},
-	{"legal: cancelled and deleted", `UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE audit.push_config SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
-	{"legal: work that is held", orphan + `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
+	{"legal: a log that was retired",
+		`UPDATE a2a.tasks SET first_seq = 4 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 4`,
+		nil},
+	{"legal: a message id used again",
+		another + `SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, false FROM a2a.tasks WHERE id <> $T LIMIT 1`, nil},
+	{"legal: a key of another owner", `UPDATE a2a.tasks SET owner = 'u2' WHERE id <> $T; ` + another +
+		`SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id <> $T ORDER BY id DESC LIMIT 1`,
+		nil},
+	{"legal: dead with a reason",
+		`UPDATE audit.delivery SET state = 'dead', reason = '410' WHERE task_id = $T AND seq = 4`, nil},
+	{"legal: cancelled and deleted",
+		`UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE audit.push_config SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
+	{"legal: work that is held",
+		orphan +
+			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
 }
 
 // orphan takes the end of a task away, an hour ago.
@@ -150,8 +186,8 @@ const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELET
 	UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T;
 	UPDATE a2a.tasks SET state = 2, last_seq = 3, last_at = last_at - interval '1 h', status_at = status_at - interval '1 h' WHERE id = $T; `
 
-// TestDatabaseFindsEachMutation plants each violation in a healthy database: a checker that has
-// not caught its own mutation does not count.
+// TestDatabaseFindsEachMutation plants each violation in a healthy database: a checker that has not caught its own
+// mutation does not count.
 func TestDatabaseFindsEachMutation(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

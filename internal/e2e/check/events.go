@@ -16,8 +16,8 @@ var eventIDs string
 //go:embed retired.sql
 var retired string
 
-// Shown returns what streams showed and the log of the database does not hold under the
-// same number and uid, but for what was removed from it and noted as removed.
+// Shown returns what streams showed and the log of the database does not hold under the same number and uid, but for
+// what was removed from it and noted as removed.
 func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, error) {
 	shown := make(map[string]map[string]bool) // ids by task
 	for i := range streams {

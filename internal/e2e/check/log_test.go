@@ -26,13 +26,15 @@ func statusAt(state string, seq int, message string) string {
 
 func statusUpdate(state string, seq int, message string) check.Frame {
 	final := state == "completed"
-	return frame(seq, fmt.Sprintf(`{"kind":"status-update","taskId":"%s","contextId":"c","status":%s,"final":%t}`, task, statusAt(state, seq, message), final))
+	return frame(seq, fmt.Sprintf(`{"kind":"status-update","taskId":"%s","contextId":"c","status":%s,"final":%t}`, task,
+		statusAt(state, seq, message), final))
 }
 
 func part(k int) string { return fmt.Sprintf(`{"kind":"text","text":"%d"}`, k) }
 
 func chunk(k, seq int) check.Frame {
-	return frame(seq, fmt.Sprintf(`{"kind":"artifact-update","taskId":"%s","contextId":"c","artifact":{"artifactId":"a","parts":[%s]},"append":%t,"lastChunk":%t}`, task, part(k), k > 0, k == 3))
+	return frame(seq,
+		fmt.Sprintf(`{"kind":"artifact-update","taskId":"%s","contextId":"c","artifact":{"artifactId":"a","parts":[%s]},"append":%t,"lastChunk":%t}`, task, part(k), k > 0, k == 3))
 }
 
 const (
@@ -54,23 +56,29 @@ func snapshot(state string, seq, chunks int, history string) string {
 	if state == "working" {
 		message = said
 	}
-	return fmt.Sprintf(`{"kind":"task","id":"%s","contextId":"c","status":%s%s,"history":[%s]}`, task, statusAt(state, seq, message), artifacts, history)
+	return fmt.Sprintf(`{"kind":"task","id":"%s","contextId":"c","status":%s%s,"history":[%s]}`, task,
+		statusAt(state, seq, message), artifacts, history)
 }
 
-// healthy is what clients of a good server saw of one task: a reader that sent the message and
-// was cut twice, one that came in the middle, one that came at the end, and two who asked.
+// healthy is what clients of a good server saw of one task: a reader that sent the message and was cut twice, one
+// that came in the middle, one that came at the end, and two who asked.
 func healthy() ([]check.Stream, []check.Answer) {
 	events := []check.Frame{
-		frame(1, snapshot("submitted", 1, 0, asked)), statusUpdate("working", 2, said), chunk(0, 3), chunk(1, 4), chunk(2, 5), chunk(3, 6), statusUpdate("completed", 7, ""),
+		frame(1, snapshot("submitted", 1, 0, asked)), statusUpdate("working", 2, said), chunk(0, 3), chunk(1, 4),
+		chunk(2, 5), chunk(3, 6), statusUpdate("completed", 7, ""),
 	}
 	whole := snapshot("completed", 7, 4, asked+","+said)
 	return []check.Stream{
 			{Reader: "sender", Replica: "a", Message: true, Frames: events[:3]},
 			{Reader: "sender", Replica: "b", After: events[2].ID, Frames: events[3:5], Retry: true, Ended: true},
-			{Reader: "sender", Replica: "a", After: events[3].ID, Frames: events[4:], Ended: true}, // it had not taken the last one
-			{Reader: "late", Replica: "b", Frames: slices.Concat([]check.Frame{frame(4, snapshot("working", 2, 2, asked))}, events[4:]), Ended: true},
+			// it had not taken the last one
+			{Reader: "sender", Replica: "a", After: events[3].ID, Frames: events[4:], Ended: true},
+			{Reader: "late", Replica: "b",
+				Frames: slices.Concat([]check.Frame{frame(4, snapshot("working", 2, 2, asked))}, events[4:]),
+				Ended:  true},
 			{Reader: "last", Replica: "b", Frames: []check.Frame{frame(7, whole), events[6]}, Ended: true},
-			{Reader: "lost", Replica: "b", After: "3-ffffffff", Gap: true, Frames: []check.Frame{frame(7, whole), events[6]}, Ended: true},
+			{Reader: "lost", Replica: "b", After: "3-ffffffff", Gap: true,
+				Frames: []check.Frame{frame(7, whole), events[6]}, Ended: true},
 		}, []check.Answer{
 			{Replica: "a", Task: []byte(snapshot("submitted", 1, 0, asked)), Message: []byte(asked), Whole: true},
 			{Replica: "a", Task: []byte(whole), Whole: true, AtEnd: true},
@@ -91,7 +99,9 @@ func TestLogMutants(t *testing.T) {
 		want string // empty: nothing
 	}{
 		{"clean", func([]check.Stream, []check.Answer) {}, ""},
-		{"drop an event", func(s []check.Stream, _ []check.Answer) { s[2].Frames = slices.Delete(slices.Clone(s[2].Frames), 1, 2) }, check.Contiguity},
+		{"drop an event",
+			func(s []check.Stream, _ []check.Answer) { s[2].Frames = slices.Delete(slices.Clone(s[2].Frames), 1, 2) },
+			check.Contiguity},
 		{"double an event", func(s []check.Stream, _ []check.Answer) {
 			s[2].Frames = slices.Insert(slices.Clone(s[2].Frames), 1, s[2].Frames[1])
 		}, check.Contiguity},
@@ -100,8 +110,10 @@ func TestLogMutants(t *testing.T) {
 			f[0], f[1] = f[1], f[0]
 			s[2].Frames = f
 		}, check.Contiguity},
-		{"drop the first Task", func(s []check.Stream, _ []check.Answer) { s[3].Frames = s[3].Frames[1:] }, check.Contiguity},
-		{"drop the first event of a resume", func(s []check.Stream, _ []check.Answer) { s[1].Frames = s[1].Frames[1:] }, check.Contiguity},
+		{"drop the first Task", func(s []check.Stream, _ []check.Answer) { s[3].Frames = s[3].Frames[1:] },
+			check.Contiguity},
+		{"drop the first event of a resume", func(s []check.Stream, _ []check.Answer) { s[1].Frames = s[1].Frames[1:] },
+			check.Contiguity},
 		{"a Task in the middle", func(s []check.Stream, _ []check.Answer) {
 			s[3].Frames = slices.Insert(slices.Clone(s[3].Frames), 1, s[3].Frames[0])
 		}, check.Contiguity},
@@ -129,7 +141,8 @@ func TestLogMutants(t *testing.T) {
 			edit(&s[0].Frames[1], `"final":false`, `"final":true`)
 		}, check.Ending},
 		{"a goodbye behind the end", func(s []check.Stream, _ []check.Answer) { s[2].Retry = true }, check.Ending},
-		{"drop a connection", func(s []check.Stream, _ []check.Answer) { s[1] = check.Stream{Reader: "nobody"} }, check.Resume},
+		{"drop a connection", func(s []check.Stream, _ []check.Answer) { s[1] = check.Stream{Reader: "nobody"} },
+			check.Resume},
 		{"a resume that is answered with the start", func(s []check.Stream, _ []check.Answer) {
 			s[1].Frames = slices.Insert(slices.Clone(s[1].Frames), 0, s[0].Frames[2])
 		}, check.Contiguity},
@@ -193,11 +206,14 @@ func TestShownIsHeldAgainstTheLog(t *testing.T) {
 	ids := fill(t, db.URL)
 	pool := db.Pool(t)
 	var uid string
-	if err := pool.QueryRow(t.Context(), `SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`, ids[0]).Scan(&uid); err != nil {
+	if err := pool.QueryRow(t.Context(),
+		`SELECT left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`,
+		ids[0]).Scan(&uid); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]int{"3-" + uid: 0, "2-" + uid: 1, "3-00000000": 1, "9-" + uid: 1} {
-		streams := []check.Stream{{Frames: []check.Frame{{ID: id, Result: []byte(`{"kind":"artifact-update","taskId":"` + ids[0] + `"}`)}}}}
+		streams := []check.Stream{{Frames: []check.Frame{{ID: id,
+			Result: []byte(`{"kind":"artifact-update","taskId":"` + ids[0] + `"}`)}}}}
 		found, err := check.Shown(t.Context(), pool, streams)
 		if err != nil || len(found) != want || want == 1 && found[0].Name != check.InLog {
 			t.Errorf("event %s: %v, %v, want %d violations", id, found, err, want)
@@ -214,10 +230,14 @@ func TestShownMayBeRetired(t *testing.T) {
 	var streams []check.Stream
 	for _, id := range ids[:2] {
 		var event string
-		if err := pool.QueryRow(t.Context(), `SELECT '3-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`, id).Scan(&event); err != nil {
+		if err := pool.QueryRow(t.Context(),
+			`SELECT '3-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 AND seq = 3`,
+			id).Scan(&event); err != nil {
 			t.Fatal(err)
 		}
-		streams = append(streams, check.Stream{Frames: []check.Frame{{ID: event, Result: []byte(`{"kind":"artifact-update","taskId":"` + id + `"}`)}}})
+		streams = append(streams,
+			check.Stream{Frames: []check.Frame{{ID: event,
+				Result: []byte(`{"kind":"artifact-update","taskId":"` + id + `"}`)}}})
 	}
 	for _, step := range []struct {
 		sql  string

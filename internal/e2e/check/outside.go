@@ -41,13 +41,15 @@ var phantoms string
 //go:embed lost.sql
 var lost string
 
-// Told returns what clients, agents and receivers of webhooks know that the database does not. Nothing of it may have been retired or purged.
+// Told returns what clients, agents and receivers of webhooks know that the database does not. Nothing of it may have
+// been retired or purged.
 func Told(ctx context.Context, db Querier, o Outside) ([]Violation, error) {
 	var found faults
 	var tasks, keys, messages []string
 	var canceled []bool
 	for _, a := range o.Acknowledged {
-		tasks, keys, messages, canceled = append(tasks, a.Task), append(keys, a.Key), append(messages, a.MessageID), append(canceled, a.Canceled)
+		tasks, keys, messages, canceled = append(tasks, a.Task), append(keys, a.Key), append(messages, a.MessageID),
+			append(canceled, a.Canceled)
 	}
 	var executed []string
 	var tokens []int64

@@ -24,17 +24,24 @@ func TestToldFindsWhatIsPlanted(t *testing.T) {
 		want string // the invariant; empty: nothing is wrong
 	}{
 		{"all is there", check.Outside{
-			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}}, Executions: []check.Execution{{Task: ids[0], Token: 1}}, Delivered: ids,
+			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}},
+			Executions:   []check.Execution{{Task: ids[0], Token: 1}}, Delivered: ids,
 		}, ""},
 		{"an answer without a task", check.Outside{Acknowledged: []check.Acknowledged{{Task: nobody}}}, check.Phantom},
-		{"an execution without a task", check.Outside{Executions: []check.Execution{{Task: nobody, Token: 1}}}, check.Phantom},
-		{"an execution without its claim", check.Outside{Executions: []check.Execution{{Task: ids[0], Token: 7}}}, check.Phantom},
+		{"an execution without a task", check.Outside{Executions: []check.Execution{{Task: nobody, Token: 1}}},
+			check.Phantom},
+		{"an execution without its claim", check.Outside{Executions: []check.Execution{{Task: ids[0], Token: 7}}},
+			check.Phantom},
 		{"a webhook without a task", check.Outside{Delivered: []string{nobody}}, check.Phantom},
-		{"a message that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], MessageID: "m9"}}}, check.Lost},
-		{"a key that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}}, check.Lost},
-		{"a key of another task", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k1"}}}, check.Lost},
+		{"a message that is not there",
+			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], MessageID: "m9"}}}, check.Lost},
+		{"a key that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}},
+			check.Lost},
+		{"a key of another task", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k1"}}},
+			check.Lost},
 		{"a message twice", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[2], Key: "k2"}}}, check.Lost},
-		{"a cancel that was not done", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Canceled: true}}}, check.Lost},
+		{"a cancel that was not done",
+			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Canceled: true}}}, check.Lost},
 	}
 	for _, tt := range tests {
 		found, err := check.Told(t.Context(), pool, tt.told)

@@ -86,8 +86,8 @@ func (f *faults) connection(s *Stream, read []object) {
 	}
 }
 
-// repeatsEnd reports whether frame i is the last status of a task whose snapshot was all the
-// stream had to show: it has the number of that snapshot.
+// repeatsEnd reports whether frame i is the last status of a task whose snapshot was all the stream had to show: it
+// has the number of that snapshot.
 func repeatsEnd(s *Stream, read []object, i int) bool {
 	return i == 1 && len(read) == 2 && read[0].Kind == "task" && read[1].Final &&
 		s.Frames[0].ID == s.Frames[1].ID && read[0].Status.State == read[1].Status.State
@@ -110,8 +110,8 @@ func (f *faults) ending(s *Stream, read []object, i int) {
 	}
 }
 
-// readers checks the views that go over several connections. What a client had not taken
-// when it resumed does not count: it asked for it again.
+// readers checks the views that go over several connections. What a client had not taken when it resumed does not
+// count: it asked for it again.
 func (f *faults) readers(streams []Stream, read [][]object) {
 	byReader := make(map[string][]int)
 	for i := range streams {
@@ -249,20 +249,24 @@ func (o *object) apply(e *object) {
 	}
 }
 
-// compare holds a snapshot against what it should be. The time of the first status and the
-// messages of the client are in no event.
+// compare holds a snapshot against what it should be. The time of the first status and the messages of the client are
+// in no event.
 func (f *faults) compare(want, got *object, what string) {
-	if got.Status.State != want.Status.State || want.Status.Timestamp != "" && got.Status.Timestamp != want.Status.Timestamp ||
+	if got.Status.State != want.Status.State || want.Status.Timestamp != "" &&
+		got.Status.Timestamp != want.Status.Timestamp ||
 		!bytes.Equal(got.Status.Message, want.Status.Message) {
-		f.add(Fold, got.ID, "%s has the status %s %s %s, its events %s %s %s", what, got.Status.State, got.Status.Timestamp, got.Status.Message,
+		f.add(Fold, got.ID, "%s has the status %s %s %s, its events %s %s %s", what, got.Status.State,
+			got.Status.Timestamp, got.Status.Message,
 			want.Status.State, want.Status.Timestamp, want.Status.Message)
 	}
 	equal := func(a, b artifact) bool {
-		return a.ID == b.ID && a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.Metadata, b.Metadata) &&
+		return a.ID == b.ID && a.Name == b.Name && a.Description == b.Description &&
+			bytes.Equal(a.Metadata, b.Metadata) &&
 			slices.EqualFunc(a.Parts, b.Parts, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
 	}
 	if !slices.EqualFunc(got.Artifacts, want.Artifacts, equal) {
-		f.add(Fold, got.ID, "%s has the artifacts\n%s\nits events\n%s", what, outline(got.Artifacts), outline(want.Artifacts))
+		f.add(Fold, got.ID, "%s has the artifacts\n%s\nits events\n%s", what, outline(got.Artifacts),
+			outline(want.Artifacts))
 	}
 	var said []json.RawMessage
 	for _, m := range got.History {

@@ -1,5 +1,5 @@
-// Peerbench measures what answers cost the official Go server of A2A 1.0, with its tasks in memory: `go run ./internal/bench -run
-// answer` runs it beside a2ad. It prints one JSON object with nanoseconds of CPU time.
+// Peerbench measures what answers cost the official Go server of A2A 1.0, with its tasks in memory: `go run
+// ./internal/bench -run answer` runs it beside a2ad. It prints one JSON object with nanoseconds of CPU time.
 package main
 
 import (
@@ -41,7 +41,8 @@ type agent struct{ gate chan struct{} }
 
 func (a *agent) Execute(ctx context.Context, c *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
-		if !yield(a2a.NewSubmittedTask(c, c.Message), nil) || !yield(a2a.NewStatusUpdateEvent(c, a2a.TaskStateWorking, nil), nil) {
+		if !yield(a2a.NewSubmittedTask(c, c.Message), nil) ||
+			!yield(a2a.NewStatusUpdateEvent(c, a2a.TaskStateWorking, nil), nil) {
 			return
 		}
 		if len(c.Message.Parts) == messageParts {
@@ -94,7 +95,8 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 func request(method, params string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
+	r := httptest.NewRequest(http.MethodPost, "/",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("A2A-Version", "1.0")
 	return r
@@ -119,12 +121,14 @@ func main() {
 
 func measure(w io.Writer) error {
 	a := &agent{}
-	h := a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(a, a2asrv.WithCapabilityChecks(&a2a.AgentCapabilities{Streaming: true})))
+	h := a2asrv.NewJSONRPCHandler(a2asrv.NewHandler(a,
+		a2asrv.WithCapabilityChecks(&a2a.AgentCapabilities{Streaming: true})))
 	part, err := json.Marshal(prose(500))
 	if err != nil {
 		return err
 	}
-	big, err := create(h, strings.Repeat(`{"text":`+string(part)+`},`, messageParts-1)+`{"text":`+string(part)+`}`, false)
+	big, err := create(h, strings.Repeat(`{"text":`+string(part)+`},`, messageParts-1)+`{"text":`+string(part)+`}`,
+		false)
 	if err != nil {
 		return err
 	}
@@ -151,13 +155,16 @@ func measure(w io.Writer) error {
 		}
 		stream = append(stream, (many-one)/subscribers)
 	}
-	return json.NewEncoder(w).Encode(map[string]int64{"get_ns": median(get), "get_bytes": int64(size), "stream_ns": median(stream)})
+	return json.NewEncoder(w).Encode(map[string]int64{"get_ns": median(get), "get_bytes": int64(size),
+		"stream_ns": median(stream)})
 }
 
 // create sends a message and returns the id of its task.
 func create(h http.Handler, parts string, now bool) (string, error) {
 	r := httptest.NewRecorder()
-	h.ServeHTTP(r, request("SendMessage", fmt.Sprintf(`{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[%s]},"configuration":{"returnImmediately":%t}}`, time.Now().UnixNano(), parts, now)))
+	h.ServeHTTP(r,
+		request("SendMessage",
+			fmt.Sprintf(`{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[%s]},"configuration":{"returnImmediately":%t}}`, time.Now().UnixNano(), parts, now)))
 	var answer struct {
 		Result struct{ Task struct{ ID string } }
 	}

@@ -67,7 +67,8 @@ func script(ops ...op) *a2a.MessageSendParams {
 	for i, o := range ops {
 		list[i] = map[string]any(o)
 	}
-	return &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.DataPart{Data: map[string]any{"script": list}})}
+	return &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser,
+		a2a.DataPart{Data: map[string]any{"script": list}})}
 }
 
 func (p *peer) send(params *a2a.MessageSendParams, want a2a.TaskState) *a2a.Task {
@@ -108,11 +109,12 @@ func TestTaskIsSentStreamedAndRead(t *testing.T) {
 			p.t.Errorf("the task is %+v, %v", read, err)
 		}
 		pieces := 0
-		states := p.states(p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 5})), func(event a2a.Event) {
-			if _, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
-				pieces++
-			}
-		})
+		states := p.states(p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 5})),
+			func(event a2a.Event) {
+				if _, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
+					pieces++
+				}
+			})
 		if pieces != 5 || states[len(states)-1] != a2a.TaskStateCompleted {
 			p.t.Errorf("the stream had %d pieces and %v", pieces, states)
 		}
@@ -122,7 +124,8 @@ func TestTaskIsSentStreamedAndRead(t *testing.T) {
 func TestTaskGoesOnWithItsInput(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		asked := p.send(script(op{"op": "input", "text": "which?"}, op{"op": "complete"}), a2a.TaskStateInputRequired)
-		answer := &a2a.MessageSendParams{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked, a2a.TextPart{Text: "that one"})}
+		answer := &a2a.MessageSendParams{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked,
+			a2a.TextPart{Text: "that one"})}
 		if done := p.send(answer, a2a.TaskStateCompleted); done.ID != asked.ID {
 			p.t.Errorf("the answer went to task %s, want %s", done.ID, asked.ID)
 		}
@@ -132,7 +135,8 @@ func TestTaskGoesOnWithItsInput(t *testing.T) {
 func TestTaskIsFollowedAgainAndCanceled(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		var id a2a.TaskID
-		for event, err := range p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 1}, op{"op": "hang"})) {
+		for event, err := range p.SendStreamingMessage(p.ctx,
+			script(op{"op": "chunk", "id": "a", "n": 1}, op{"op": "hang"})) {
 			if err != nil {
 				p.t.Fatalf("stream: %v", err)
 			}
@@ -145,7 +149,8 @@ func TestTaskIsFollowedAgainAndCanceled(t *testing.T) {
 				return
 			}
 			canceled = true
-			if task, err := p.CancelTask(p.ctx, &a2a.TaskIDParams{ID: id}); err != nil || task.Status.State != a2a.TaskStateCanceled {
+			if task, err := p.CancelTask(p.ctx, &a2a.TaskIDParams{ID: id}); err != nil ||
+				task.Status.State != a2a.TaskStateCanceled {
 				p.t.Errorf("cancel: %+v, %v", task, err)
 			}
 		})
@@ -164,7 +169,10 @@ func TestErrorsAndWebhooks(t *testing.T) {
 		if _, err := p.GetTask(p.ctx, &a2a.TaskQueryParams{ID: a2a.NewTaskID()}); err == nil {
 			p.t.Error("an unknown task was read")
 		}
-		if _, err := p.SendMessage(p.ctx, &a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _,
+			err := p.SendMessage(p.ctx,
+			&a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}); err == nil ||
+			errors.Is(err, context.DeadlineExceeded) {
 			p.t.Errorf("a message without parts: %v", err)
 		}
 		asked := p.send(script(op{"op": "input"}), a2a.TaskStateInputRequired)

@@ -71,7 +71,8 @@ func script(ops ...op) *a2a.SendMessageRequest {
 	for i, o := range ops {
 		list[i] = map[string]any(o)
 	}
-	return &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(map[string]any{"script": list}))}
+	return &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser,
+		a2a.NewDataPart(map[string]any{"script": list}))}
 }
 
 func (p *peer) send(req *a2a.SendMessageRequest, want a2a.TaskState) *a2a.Task {
@@ -116,11 +117,12 @@ func TestTaskIsSentStreamedReadAndListed(t *testing.T) {
 			p.t.Errorf("the list is %+v, %v", list, err)
 		}
 		pieces := 0
-		states := p.states(p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 5})), func(event a2a.Event) {
-			if _, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
-				pieces++
-			}
-		})
+		states := p.states(p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 5})),
+			func(event a2a.Event) {
+				if _, ok := event.(*a2a.TaskArtifactUpdateEvent); ok {
+					pieces++
+				}
+			})
 		if pieces != 5 || states[len(states)-1] != a2a.TaskStateCompleted {
 			p.t.Errorf("the stream had %d pieces and %v", pieces, states)
 		}
@@ -130,18 +132,21 @@ func TestTaskIsSentStreamedReadAndListed(t *testing.T) {
 func TestTaskGoesOnWithItsInput(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		asked := p.send(script(op{"op": "input", "text": "which?"}, op{"op": "complete"}), a2a.TaskStateInputRequired)
-		answer := &a2a.SendMessageRequest{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked, a2a.NewTextPart("that one"))}
+		answer := &a2a.SendMessageRequest{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked,
+			a2a.NewTextPart("that one"))}
 		if done := p.send(answer, a2a.TaskStateCompleted); done.ID != asked.ID {
 			p.t.Errorf("the answer went to task %s, want %s", done.ID, asked.ID)
 		}
 	})
 }
 
-// TestTaskIsSubscribedToAndCanceled: over HTTP+JSON the official clients 2.0.0 to 2.3.1 send both requests with the body null.
+// TestTaskIsSubscribedToAndCanceled: over HTTP+JSON the official clients 2.0.0 to 2.3.1 send both requests with the
+// body null.
 func TestTaskIsSubscribedToAndCanceled(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		var id a2a.TaskID
-		for event, err := range p.SendStreamingMessage(p.ctx, script(op{"op": "chunk", "id": "a", "n": 1}, op{"op": "hang"})) {
+		for event, err := range p.SendStreamingMessage(p.ctx,
+			script(op{"op": "chunk", "id": "a", "n": 1}, op{"op": "hang"})) {
 			if err != nil {
 				p.t.Fatalf("stream: %v", err)
 			}
@@ -154,7 +159,8 @@ func TestTaskIsSubscribedToAndCanceled(t *testing.T) {
 				return
 			}
 			canceled = true
-			if task, err := p.CancelTask(p.ctx, &a2a.CancelTaskRequest{ID: id}); err != nil || task.Status.State != a2a.TaskStateCanceled {
+			if task, err := p.CancelTask(p.ctx, &a2a.CancelTaskRequest{ID: id}); err != nil ||
+				task.Status.State != a2a.TaskStateCanceled {
 				p.t.Errorf("cancel: %+v, %v", task, err)
 			}
 		})
@@ -170,7 +176,8 @@ func TestErrors(t *testing.T) {
 		check := func(what string, err, want error) {
 			p.t.Helper()
 			if p.binding == a2a.TransportProtocolJSONRPC {
-				if err == nil || !strings.Contains(err.Error(), "cannot unmarshal array into Go struct field Error.error.data") {
+				if err == nil ||
+					!strings.Contains(err.Error(), "cannot unmarshal array into Go struct field Error.error.data") {
 					p.t.Errorf("%s: %v, which is not what this client fails with", what, err)
 				}
 			} else if !errors.Is(err, want) {
@@ -192,7 +199,8 @@ func TestWebhooks(t *testing.T) {
 		hook := a2a.PushConfig{ID: "one", URL: "http://127.0.0.1:1/x"}
 		_, err := p.CreateTaskPushConfig(p.ctx, &a2a.CreateTaskPushConfigRequest{TaskID: asked.ID, Config: hook})
 		if p.binding != a2a.TransportProtocolGRPC {
-			if err == nil || p.binding == a2a.TransportProtocolHTTPJSON && !strings.Contains(err.Error(), "url: is required") {
+			if err == nil || p.binding == a2a.TransportProtocolHTTPJSON &&
+				!strings.Contains(err.Error(), "url: is required") {
 				p.t.Errorf("set a webhook: %v, which is not what this client fails with", err)
 			}
 			return
