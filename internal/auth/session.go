@@ -47,7 +47,7 @@ type Session struct {
 	principal Principal
 	expires   *time.Timer // nil: the credential does not end by itself
 
-	ctx context.Context // ends with the credential; its cause is an *Error
+	ctx context.Context //nolint:containedctx // the life of this value: ends with the credential, with an *Error as cause
 	end context.CancelCauseFunc
 
 	users int // guarded by all.mu

@@ -219,8 +219,8 @@ func (l *Lease) Whole() int64 {
 	return l.whole
 }
 
-// Settle gives back what the lease holds beyond n bytes.
-func (l *Lease) Settle(n int64) { l.Shrink(l.Held() - n) }
+// ShrinkTo gives back what the lease holds beyond n bytes.
+func (l *Lease) ShrinkTo(n int64) { l.Shrink(l.Held() - n) }
 
 // Most returns the most that Grow could ever draw; 0 for a nil lease.
 func (l *Lease) Most() int64 {

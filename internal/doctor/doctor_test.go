@@ -21,7 +21,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 		return r
 	}
 	first, second, other := seal.Generate("k1"), seal.Generate("k2"), seal.Generate("k1")
-	sample, err := ring(first).Seal([]byte("x"), seal.Place{Table: "push_configs", Row: webhook, Column: "token"})
+	sample, err := ring(first).Seal([]byte("x"), seal.Cell{Table: "push_configs", Row: webhook, Column: "token"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted,
 			return nil, err
 		}
 	}
-	budget.From(ctx).Settle(0) // the message is not needed any more
+	budget.From(ctx).ShrinkTo(0) // the message is not needed any more
 	return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 

@@ -164,10 +164,10 @@ const keptMessage = 64 << 10
 // reads it again. It reports whether the message is still there.
 func forget(mem *budget.Lease, in *store.Submission, op *a2a.SendMessage) bool {
 	if mem == nil || messageSize(&op.Message) <= keptMessage {
-		mem.Settle(2 * keptMessage)
+		mem.ShrinkTo(2 * keptMessage)
 		return true
 	}
 	in.Message, op.Message, op.Metadata = a2a.Message{}, a2a.Message{}, nil
-	mem.Settle(0)
+	mem.ShrinkTo(0)
 	return false
 }

@@ -41,12 +41,12 @@ func (s *Stream) decide(ctx context.Context) error {
 			if err := u.engine.store.Reveal(context.WithoutCancel(ctx), s.TaskID); err != nil {
 				return err
 			}
-			return s.settle(context.WithoutCancel(ctx))
+			return s.resolve(context.WithoutCancel(ctx))
 		default:
 			return err
 		}
 		if slices.ContainsFunc(items, func(it *stream.Item) bool { return store.Tells(it.Event) }) {
-			return s.settle(ctx)
+			return s.resolve(ctx)
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.
 	return items, err
 }
 
-// settle makes s the stream of a message or of a task.
-func (s *Stream) settle(ctx context.Context) error {
+// resolve makes s the stream of a message or of a task.
+func (s *Stream) resolve(ctx context.Context) error {
 	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, store.Want{History: new(int)})
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ var words = &a2a.Agent{Name: "words"}
 type rig struct {
 	*engine.Engine
 	t     testing.TB
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // the context of the test, which is the life of the rig
 	store *store.Store
 	drain context.CancelFunc
 	take  func(agent string) (store.Slot, bool) // nil: no worker has room for a new task

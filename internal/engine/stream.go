@@ -152,7 +152,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 	}
 	s.TaskID = sub.Task
 	if in.Task.IsZero() && !sub.Replay {
-		s.mem.Settle(2 * messageSize(&op.Message))
+		s.mem.ShrinkTo(2 * messageSize(&op.Message))
 		s.cursor.Made()
 		s.ready = []Frame{{Task: freshTask(in, &sub, op.HistoryLength)}}
 		if sub.Undecided {

@@ -75,7 +75,7 @@ func (d *Deliverer) attempt(ctx, leased context.Context, v *delivery) attempted 
 	if failed != nil {
 		return *failed
 	}
-	v.mem.Settle(int64(len(req.Body))) // what remains of the task is the body
+	v.mem.ShrinkTo(int64(len(req.Body))) // what remains of the task is the body
 	if !v.lease.valid() {
 		// This process was suspended: the webhook may be another's, or deleted.
 		return attempted{Result: Result{Class: ClassCanceled}}

@@ -127,7 +127,7 @@ func (k *Keys) read(ctx context.Context) (keys []namedKey, last int, now time.Ti
 		if i, err := strconv.Atoi(number); err == nil {
 			last = max(last, i)
 		}
-		plain, err := k.cfg.Ring.Open(s.Sealed, seal.Place{Table: signingTable, Row: s.Name, Column: "key"})
+		plain, err := k.cfg.Ring.Open(s.Sealed, seal.Cell{Table: signingTable, Row: s.Name, Column: "key"})
 		if errors.Is(err, seal.ErrUnknownKey) {
 			k.cfg.Logger.WarnContext(ctx, "a signing key is not used", "name", s.Name, "err", err)
 			continue
@@ -157,7 +157,7 @@ func (k *Keys) add(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := k.cfg.Ring.Seal(plain, seal.Place{Table: signingTable, Row: "signing/" + name, Column: "key"})
+	sealed, err := k.cfg.Ring.Seal(plain, seal.Cell{Table: signingTable, Row: "signing/" + name, Column: "key"})
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error
 		if !ring.NeedsRewrap(k.Sealed) {
 			continue
 		}
-		at := seal.Place{Table: signingTable, Row: k.Name, Column: "key"}
+		at := seal.Cell{Table: signingTable, Row: k.Name, Column: "key"}
 		plain, err := ring.Open(k.Sealed, at)
 		if errors.Is(err, seal.ErrUnknownKey) {
 			continue

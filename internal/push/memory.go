@@ -27,7 +27,7 @@ func (d *Deliverer) read(ctx context.Context, mem *budget.Lease, due *store.Deli
 	if !errors.As(err, &much) {
 		return task, err
 	}
-	mem.Settle(0)
+	mem.ShrinkTo(0)
 	if 2*much.Bytes > d.cfg.Budget.Share() {
 		// Its history and its artifacts would not fit into a notification either.
 		return d.cfg.Store.SnapshotAt(ctx, due.Task, due.Seq, store.Want{History: new(int)})

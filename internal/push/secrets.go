@@ -10,8 +10,8 @@ import (
 
 // secretOf names the column of a row that stores a secret. What is encrypted for one column cannot be decrypted as
 // another, or as that of another row.
-func secretOf(row a2a.ID, column string) seal.Place {
-	return seal.Place{Table: "push_configs", Row: row.String(), Column: column}
+func secretOf(row a2a.ID, column string) seal.Cell {
+	return seal.Cell{Table: "push_configs", Row: row.String(), Column: column}
 }
 
 const (
@@ -74,9 +74,9 @@ func Reseal(ring seal.Ring, row a2a.ID, s store.PushSecrets) (_ store.PushSecret
 
 // Opens returns an error if the ring cannot decrypt a stored secret.
 func Opens(ring seal.Ring, s store.Sealed) error {
-	at := seal.Place{Table: signingTable, Row: s.Name, Column: "key"}
+	at := seal.Cell{Table: signingTable, Row: s.Name, Column: "key"}
 	if s.Place != "signing" {
-		at = seal.Place{Table: "push_configs", Row: s.Name, Column: s.Place}
+		at = seal.Cell{Table: "push_configs", Row: s.Name, Column: s.Place}
 	}
 	_, err := ring.Open(s.Sample, at)
 	return err

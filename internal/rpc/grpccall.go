@@ -28,7 +28,6 @@ type grpcFront struct {
 	b      *GRPC
 	c      *call
 	m      *transcode.Method
-	ctx    context.Context // of the call
 	stream grpc.ServerStream
 
 	err error // a status, if there is no answer
@@ -36,7 +35,6 @@ type grpcFront struct {
 
 // serve finds out who asks for what, and carries it out.
 func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, header http.Header, read func(any) error) {
-	f.ctx = ctx
 	f.c = &call{
 		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
 		header: header, reply: http.Header{"X-Request-Id": {rec.id}},
@@ -159,12 +157,12 @@ func (f *grpcFront) answer(result []byte) {
 		err = f.deliver(out)
 	}
 	if err != nil {
-		f.c.fail(f.ctx, err)
+		f.c.fail(f.stream.Context(), err)
 	}
 }
 
 func (f *grpcFront) fail(e *a2a.Error) {
-	if err := f.ctx.Err(); err != nil && e.Code == a2a.CodeInternal {
+	if err := f.stream.Context().Err(); err != nil && e.Code == a2a.CodeInternal {
 		f.err = status.FromContextError(err).Err() // the client is gone, or had waited long enough
 		return
 	}
@@ -233,8 +231,8 @@ func (s *grpcItems) end(why error) error {
 	case why == nil:
 	case errors.As(why, &refused):
 		s.err = statusOf(asRefusal(refused), s.c.gen.Version(), s.c.s.cfg.ErrorProfile, s.c.rec.id).Err()
-	case s.ctx.Err() != nil:
-		s.err = status.FromContextError(s.ctx.Err()).Err()
+	case s.stream.Context().Err() != nil:
+		s.err = status.FromContextError(s.stream.Context().Err()).Err()
 	case errors.Is(why, engine.ErrDraining):
 		s.err = interrupted("the server is shutting down", s.c.s.cfg.SSERetry).Err()
 	case errors.Is(why, errSlowReader):

@@ -17,7 +17,7 @@ const grpcShare = 4
 
 // arrive reads the request.
 func (f *grpcFront) arrive(read func(any) error, body *unread) error {
-	lease, in := f.c.mem, wireOf(f.ctx).in
+	lease, in := f.c.mem, wireOf(f.stream.Context()).in
 	in.pay(lease)
 	err := read(body)
 	refused := in.finish()
@@ -30,7 +30,7 @@ func (f *grpcFront) arrive(read func(any) error, body *unread) error {
 	case err != nil:
 		return a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err) // gRPC has told the client already, if it can
 	}
-	lease.Settle(int64(len(*body)))
+	lease.ShrinkTo(int64(len(*body)))
 	return nil
 }
 
@@ -48,7 +48,7 @@ var errSlowReader = errors.New("the client reads too slowly")
 // send sends a message and returns when it has been written: until then the call holds it. That takes no longer than
 // limit, after which the stream of the call is reset.
 func (f *grpcFront) send(m any, limit time.Duration) error {
-	out := wireOf(f.ctx).out
+	out := wireOf(f.stream.Context()).out
 	written := out.await(limit)
 	if err := f.stream.SendMsg(m); err != nil {
 		return err

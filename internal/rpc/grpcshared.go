@@ -50,11 +50,11 @@ func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) e
 			writePlain(w, http.StatusUnsupportedMediaType, "this is the port of gRPC")
 		}
 	})
-	return b.s.serve(ctx, l, grace, only, b, maxCallStreams, &b.accepting)
+	return b.s.serve(ctx, l, grace, endpoint{only, b, maxCallStreams, &b.accepting})
 }
 
-// speakHTTP2 has a server take calls, at most so many at once on a connection.
-func (s *Server) speakHTTP2(srv *http.Server, streams int) {
+// enableHTTP2 has a server take calls, at most so many at once on a connection.
+func (s *Server) enableHTTP2(srv *http.Server, streams int) {
 	srv.Protocols = new(http.Protocols)
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
@@ -113,23 +113,23 @@ func (b *GRPC) ours(path string) bool {
 
 // end lets the calls in flight be answered, and ends those that are not of ours. The HTTP server takes no new ones
 // meanwhile, and closes idle when it has no connection any more.
-func (b *GRPC) end(end context.Context, idle <-chan struct{}) {
+func (b *GRPC) end(end context.Context, closed <-chan struct{}) {
 	b.health.Shutdown()
-	b.settle(end, idle)
+	b.waitForCalls(end, closed)
 	b.server.Stop()
 }
 
 // settle waits until the calls in flight have ended, or until stopped or the end. Calls that are not of ours, such as those
 // who watch the health, end by themselves never, and have a moment.
-func (b *GRPC) settle(end context.Context, stopped <-chan struct{}) {
+func (b *GRPC) waitForCalls(end context.Context, closed <-chan struct{}) {
 	select {
-	case <-stopped:
+	case <-closed:
 	case <-end.Done():
 	case <-b.calls.idle():
 		foreign := time.NewTimer(foreignCallTime)
 		defer foreign.Stop()
 		select {
-		case <-stopped:
+		case <-closed:
 		case <-end.Done():
 		case <-foreign.C:
 		}

@@ -45,7 +45,7 @@ type callBody struct {
 	most    int64 // bytes that the message may have; of several messages, bytes of the buffers that take them
 	several bool
 
-	ctx    context.Context // ends with the body
+	ctx    context.Context //nolint:containedctx // ends with the body; Read, an io.Reader, has no parameter for it
 	cancel context.CancelCauseFunc
 	paid   chan struct{} // closed when lease is set
 	lease  *budget.Lease // set once, before paid is closed

@@ -198,37 +198,44 @@ var errShutdownTimeout = errors.New("requests took too long to end")
 // Serve answers on l until ctx is done. Then it takes no new connections, lets the requests
 // in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
-	return s.serve(ctx, l, grace, s.handler, s.shared, maxSharedStreams, &s.accepting)
+	return s.serve(ctx, l, grace, endpoint{s.handler, s.shared, maxSharedStreams, &s.accepting})
 }
 
-// serve is Serve for either listener. calls are those that are answered on it, at most streams of them at once on a
-// connection; nil: there are none.
-func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration, handler http.Handler, calls *GRPC, streams int, accepting *atomic.Bool) error {
-	var fresh fresh
+// endpoint is what one listener serves.
+type endpoint struct {
+	handler   http.Handler
+	calls     *GRPC // answers gRPC calls; nil: the listener takes none
+	streams   int   // requests at once on one HTTP/2 connection
+	accepting *atomic.Bool
+}
+
+// serve is Serve for any endpoint.
+func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration, e endpoint) error {
+	var idle idleConns
 	if s.cfg.TLS != nil {
 		l = tls.NewListener(l, s.cfg.TLS)
 	}
 	srv := &http.Server{
-		Handler:           handler,
+		Handler:           e.handler,
 		ReadHeaderTimeout: s.cfg.ReadHeaderTimeout,
 		ReadTimeout:       s.cfg.ReadTimeout,
 		WriteTimeout:      max(s.cfg.WriteTimeout, s.cfg.BlockingWait+s.cfg.WriteTimeout),
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeader,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
-		ConnState:         fresh.track,
+		ConnState:         idle.track,
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
-	if calls != nil {
-		s.speakHTTP2(srv, streams)
+	if e.calls != nil {
+		s.enableHTTP2(srv, e.streams)
 	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(failed)
 		failed <- srv.Serve(l)
 	}()
-	accepting.Store(true)
-	defer accepting.Store(false)
+	e.accepting.Store(true)
+	defer e.accepting.Store(false)
 	select {
 	case err := <-failed:
 		return err
@@ -239,13 +246,13 @@ func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration,
 	}
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()
-	fresh.settle(min(freshTimeout, grace/2))
+	idle.wait(min(idleTimeout, grace/2))
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	idle := make(chan struct{}) // closed when there is no connection any more
-	defer close(idle)
-	if calls != nil {
-		ending.Go(func() { calls.end(end, idle) })
+	closed := make(chan struct{}) // closed when no connection is left
+	defer close(closed)
+	if e.calls != nil {
+		ending.Go(func() { e.calls.end(end, closed) })
 	}
 	if err := srv.Shutdown(end); err != nil {
 		srv.Close()

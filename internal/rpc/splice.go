@@ -25,12 +25,26 @@ const (
 // splice is an answer without its large values.
 type splice struct {
 	mark   []byte
-	values []*a2a.Part // in the order of their marks' numbers
-	whole  int         // bytes of large values that had to stay
-	files  bool        // the codec writes files as they are
+	values []splicedValue // in the order of their marks' numbers
+	whole  int            // bytes of large values that had to stay
+	files  bool           // the codec writes files as they are
 }
 
 const markDigits = 8
+
+// splicedValue is a value that the short form of an answer leaves out.
+type splicedValue struct {
+	part   *a2a.Part
+	before int // bytes of the short form in front of the mark that stand for the value too
+	after  int // the same after the mark
+}
+
+// How much of the short form stands for data. Text stands in quotes of its own, which stay.
+const (
+	markString = `"`    // around the mark of data that is no object
+	markOpen   = `{"`   // in front of the mark of an object
+	markClose  = `":0}` // after the mark of an object
+)
 
 // newSplice returns a splice for answers of a codec. A mark is nothing that a client could have sent.
 func newSplice(codec wire.Codec) *splice {
@@ -38,11 +52,11 @@ func newSplice(codec wire.Codec) *splice {
 	return &splice{mark: []byte(rand.Text()), files: form != wire.FormV03Proto && form != wire.FormV03Parts}
 }
 
-// next returns the mark of the next value.
-func (s *splice) next(p *a2a.Part) string {
+// leaveOut returns the mark of a value, between what stands around it in the short form.
+func (s *splice) leaveOut(p *a2a.Part, before, after string) string {
 	n := strconv.Itoa(len(s.values))
-	s.values = append(s.values, p)
-	return string(s.mark) + "00000000"[len(n):] + n
+	s.values = append(s.values, splicedValue{p, len(before), len(after)})
+	return before + string(s.mark) + "00000000"[len(n):] + n + after
 }
 
 // task returns t with marks in place of its large values. t stays as it is.
@@ -80,11 +94,11 @@ func (s *splice) parts(parts []a2a.Part) []a2a.Part {
 		}
 		switch {
 		case p.Kind != a2a.PartData:
-			short[i].Text = s.next(p)
+			short[i].Text = s.leaveOut(p, "", "")
 		case rawjson.KindOf(p.Data) == rawjson.KindObject:
-			short[i].Data = a2a.Raw(`{"` + s.next(p) + `":0}`)
+			short[i].Data = a2a.Raw(s.leaveOut(p, markOpen, markClose))
 		default:
-			short[i].Data = a2a.Raw(`"` + s.next(p) + `"`)
+			short[i].Data = a2a.Raw(s.leaveOut(p, markString, markString))
 		}
 	}
 	return short
@@ -104,17 +118,11 @@ func (s *splice) pieces(short []byte) iter.Seq[[]byte] {
 			if err != nil || n >= len(s.values) { // no mark of ours has such a number
 				panic("rpc: a mark without a value")
 			}
-			p := s.values[n]
-			if p.Kind == a2a.PartData {
-				i, end = i-1, end+1 // the quotes
-				if short[i-1] == '{' {
-					i, end = i-1, end+len(`:0}`)
-				}
-			}
-			if !yield(short[:i]) || !value(p, yield) {
+			v := s.values[n]
+			if !yield(short[:i-v.before]) || !value(v.part, yield) {
 				return
 			}
-			short = short[end:]
+			short = short[end+v.after:]
 		}
 	}
 }

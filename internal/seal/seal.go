@@ -38,15 +38,15 @@ const (
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Place is where a sealed secret is kept. Two secrets never have the same one.
-type Place struct{ Table, Row, Column string }
+// Cell is where a sealed secret is kept. Two secrets never have the same one.
+type Cell struct{ Table, Row, Column string }
 
 // aad is what a ciphertext is bound to. Its parts hold no separator: see valid.
-func (p Place) aad(key string) []byte {
+func (p Cell) aad(key string) []byte {
 	return []byte(p.Table + "|" + p.Row + "|" + p.Column + "|" + key)
 }
 
-func (p Place) valid() bool {
+func (p Cell) valid() bool {
 	for _, part := range []string{p.Table, p.Row, p.Column} {
 		if part == "" || strings.Contains(part, "|") {
 			return false
@@ -133,7 +133,7 @@ func (r Ring) IDs() []string {
 }
 
 // Seal encrypts plaintext for one place. It returns ErrNoKeys without a key.
-func (r Ring) Seal(plaintext []byte, at Place) ([]byte, error) {
+func (r Ring) Seal(plaintext []byte, at Cell) ([]byte, error) {
 	if r.Empty() {
 		return nil, ErrNoKeys
 	}
@@ -147,7 +147,7 @@ func (r Ring) Seal(plaintext []byte, at Place) ([]byte, error) {
 
 // Open returns what was sealed for a place. Its errors wrap ErrUnknownKey or ErrBroken, and
 // show nothing of what was sealed.
-func (r Ring) Open(sealed []byte, at Place) ([]byte, error) {
+func (r Ring) Open(sealed []byte, at Cell) ([]byte, error) {
 	id, box, ok := split(sealed)
 	if !ok || !at.valid() {
 		return nil, ErrBroken

@@ -15,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-var here = seal.Place{Table: "push_configs", Row: "019a9f3e-0000-7000-8000-000000000001", Column: "token"}
+var here = seal.Cell{Table: "push_configs", Row: "019a9f3e-0000-7000-8000-000000000001", Column: "token"}
 
 func ring(t testing.TB, keys ...string) seal.Ring {
 	t.Helper()
@@ -41,7 +41,7 @@ func TestOpensWhatWasSealed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plaintext := rapid.SliceOf(rapid.Byte()).Draw(t, "plaintext")
 		part := rapid.StringMatching(`[^|]+`)
-		at := seal.Place{Table: part.Draw(t, "table"), Row: part.Draw(t, "row"), Column: part.Draw(t, "column")}
+		at := seal.Cell{Table: part.Draw(t, "table"), Row: part.Draw(t, "row"), Column: part.Draw(t, "column")}
 		sealed, err := r.Seal(plaintext, at)
 		if err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestOpensInItsPlaceAlone(t *testing.T) {
 	t.Parallel()
 	r := ring(t, seal.Generate("k1"))
 	sealed := mustSeal(t, r, "secret")
-	for name, at := range map[string]seal.Place{
+	for name, at := range map[string]seal.Cell{
 		"another table":  {Table: "server_keys", Row: here.Row, Column: here.Column},
 		"another row":    {Table: here.Table, Row: here.Row + "0", Column: here.Column},
 		"another column": {Table: here.Table, Row: here.Row, Column: "credentials"},
@@ -79,7 +79,7 @@ func TestOpensInItsPlaceAlone(t *testing.T) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
-	for _, at := range []seal.Place{{}, {Table: "a", Row: "b"}, {Table: "a|b", Row: "c", Column: "d"}, {Table: "a", Row: "b|c", Column: "d"}} {
+	for _, at := range []seal.Cell{{}, {Table: "a", Row: "b"}, {Table: "a|b", Row: "c", Column: "d"}, {Table: "a", Row: "b|c", Column: "d"}} {
 		if _, err := r.Seal([]byte("x"), at); err == nil {
 			t.Errorf("sealed for %+v", at)
 		}

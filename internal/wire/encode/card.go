@@ -94,20 +94,26 @@ func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a
 	return requirements(append(dst, '}'), all)
 }
 
-// Requirements appends a list of them under key, behind a comma, or nothing: what stands around
-// the names of the schemes of one and around their scopes is up to the generation.
-func Requirements(dst []byte, all []a2a.Requirement, key, before, behind, scopesBefore, scopesBehind string) []byte {
+// RequirementForm is how a version of the protocol writes a list of security requirements.
+type RequirementForm struct {
+	Key                     string // of the list
+	Open, Close             string // around the schemes of one requirement
+	ScopesOpen, ScopesClose string // around the scopes of one scheme
+}
+
+// Append appends a comma and the list, or nothing if the list is empty.
+func (f *RequirementForm) Append(dst []byte, all []a2a.Requirement) []byte {
 	if len(all) == 0 {
 		return dst
 	}
-	dst = append(append(append(dst, `,"`...), key...), `":[`...)
+	dst = append(append(append(dst, `,"`...), f.Key...), `":[`...)
 	for i, r := range all {
-		dst = append(Comma(dst, i), before...)
+		dst = append(Comma(dst, i), f.Open...)
 		for j := range r {
-			dst = append(rawjson.AppendString(Comma(dst, j), r[j].Name), scopesBefore...)
-			dst = append(List(dst, r[j].Scopes), scopesBehind...)
+			dst = append(rawjson.AppendString(Comma(dst, j), r[j].Name), f.ScopesOpen...)
+			dst = append(List(dst, r[j].Scopes), f.ScopesClose...)
 		}
-		dst = append(dst, behind...)
+		dst = append(dst, f.Close...)
 	}
 	return append(dst, ']')
 }

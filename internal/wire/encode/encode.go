@@ -26,16 +26,16 @@ type Form struct {
 	Content     string // the name of a Message's parts; empty: parts
 }
 
-// Place is the task and the context that a message or an event belongs to. Zero
-// members leave a message with what it has itself.
-type Place struct {
+// Parent is the task and the context that a message or an event belongs to. Where a member is zero,
+// a message keeps its own.
+type Parent struct {
 	Task    a2a.ID
 	Context string
 }
 
 // Append appends the members taskId and contextId, without which no event is valid, and
 // in front of them whatever opens the event.
-func (p Place) Append(dst []byte, open string) []byte {
+func (p Parent) Append(dst []byte, open string) []byte {
 	dst = ID(append(append(dst, open...), `"taskId":"`...), p.Task)
 	return rawjson.AppendString(append(dst, `","contextId":`...), p.Context)
 }
@@ -86,7 +86,7 @@ func (f *Form) AppendTasks(dst []byte, p *a2a.Page, artifacts bool) []byte {
 
 func (f *Form) appendTask(dst []byte, t *a2a.Task, artifacts bool) []byte {
 	dst = slices.Grow(dst, TaskSize(t, artifacts))
-	at := Place{Task: t.ID, Context: t.ContextID}
+	at := Parent{Task: t.ID, Context: t.ContextID}
 	dst = ID(append(dst, f.Task...), t.ID)
 	dst = rawjson.AppendString(append(dst, `","contextId":`...), t.ContextID)
 	dst = f.AppendStatus(dst, &t.Status, at)
@@ -109,7 +109,7 @@ func (f *Form) appendTask(dst []byte, t *a2a.Task, artifacts bool) []byte {
 }
 
 // AppendStatus appends the member "status" of a task or an event, behind a comma.
-func (f *Form) AppendStatus(dst []byte, s *a2a.Status, at Place) []byte {
+func (f *Form) AppendStatus(dst []byte, s *a2a.Status, at Parent) []byte {
 	dst = append(append(dst, `,"status":{"state":"`...), f.State(s.State)...)
 	dst = append(dst, '"')
 	if s.Message != nil {
@@ -126,7 +126,7 @@ func appendTime(dst []byte, t time.Time) []byte {
 }
 
 // AppendMessage appends a Message, which belongs to the task and context of at, if any.
-func (f *Form) AppendMessage(dst []byte, m *a2a.Message, at Place) []byte {
+func (f *Form) AppendMessage(dst []byte, m *a2a.Message, at Parent) []byte {
 	dst = rawjson.AppendString(append(dst, f.Message...), m.ID)
 	if m.Role == a2a.RoleUser {
 		dst = append(append(dst, `,"role":`...), f.User...)

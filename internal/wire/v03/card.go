@@ -51,7 +51,8 @@ func appendInterfaces(dst []byte, all []a2a.Interface) []byte {
 }
 
 func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
-	return encode.Requirements(dst, all, "security", "{", "}", ":", "")
+	form := encode.RequirementForm{Key: "security", Open: "{", Close: "}", ScopesOpen: ":"}
+	return form.Append(dst, all)
 }
 
 // appendWorkshop appends what workshop material asks of a card, and 0.3 does not know (L-15 to

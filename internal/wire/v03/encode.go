@@ -33,13 +33,13 @@ func appendSent(dst []byte, t *a2a.Task) []byte {
 
 // AppendReply appends a bare Message.
 func (Codec) AppendReply(dst []byte, m *a2a.Message) []byte {
-	return form.AppendMessage(dst, m, encode.Place{})
+	return form.AppendMessage(dst, m, encode.Parent{})
 }
 
 // AppendEvent appends a status-update, an artifact-update or a bare Message.
 func (Codec) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	dst = slices.Grow(dst, encode.EventSize(e))
-	at := encode.Place{Task: e.TaskID, Context: e.ContextID}
+	at := encode.Parent{Task: e.TaskID, Context: e.ContextID}
 	switch ev := e.Event.(type) {
 	case *a2a.StatusUpdate:
 		dst = at.Append(dst, `{"kind":"status-update",`)
@@ -55,7 +55,7 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 		dst = encode.Raw(dst, `,"metadata":`, ev.Metadata)
 		return append(dst, '}')
 	case *a2a.Message:
-		return form.AppendMessage(dst, ev, encode.Place{Context: e.ContextID})
+		return form.AppendMessage(dst, ev, encode.Parent{Context: e.ContextID})
 	}
 	return append(dst, "null"...) // a checkpoint, which is not on the wire
 }

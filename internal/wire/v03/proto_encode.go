@@ -64,13 +64,13 @@ func (c Proto) AppendSnapshot(dst []byte, t *a2a.Task) []byte {
 
 // AppendReply appends a SendMessageResponse.
 func (c Proto) AppendReply(dst []byte, m *a2a.Message) []byte {
-	return append(c.form().AppendMessage(append(dst, `{"message":`...), m, encode.Place{}), '}')
+	return append(c.form().AppendMessage(append(dst, `{"message":`...), m, encode.Parent{}), '}')
 }
 
 // AppendEvent appends a StreamResponse.
 func (c Proto) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	dst = slices.Grow(dst, encode.EventSize(e))
-	at := encode.Place{Task: e.TaskID, Context: e.ContextID}
+	at := encode.Parent{Task: e.TaskID, Context: e.ContextID}
 	switch ev := e.Event.(type) {
 	case *a2a.StatusUpdate:
 		dst = at.Append(dst, `{"statusUpdate":{`)
@@ -92,7 +92,7 @@ func (c Proto) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 		dst = encode.Raw(dst, `,"metadata":`, ev.Metadata)
 		return append(dst, "}}"...)
 	case *a2a.Message:
-		return append(c.form().AppendMessage(append(dst, `{"message":`...), ev, encode.Place{Context: e.ContextID}), '}')
+		return append(c.form().AppendMessage(append(dst, `{"message":`...), ev, encode.Parent{Context: e.ContextID}), '}')
 	}
 	return append(dst, "null"...) // a checkpoint, which is not on the wire
 }

@@ -23,7 +23,10 @@ func (Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 }
 
 func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
-	return encode.Requirements(dst, all, "securityRequirements", `{"schemes":{`, "}}", `:{"list":`, "}")
+	form := encode.RequirementForm{
+		Key: "securityRequirements", Open: `{"schemes":{`, Close: "}}", ScopesOpen: `:{"list":`, ScopesClose: "}",
+	}
+	return form.Append(dst, all)
 }
 
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {

@@ -31,17 +31,17 @@ func appendSnapshot(dst []byte, t *a2a.Task) []byte {
 
 // AppendReply appends a SendMessageResponse.
 func (Codec) AppendReply(dst []byte, m *a2a.Message) []byte {
-	return appendReply(dst, m, encode.Place{})
+	return appendReply(dst, m, encode.Parent{})
 }
 
-func appendReply(dst []byte, m *a2a.Message, at encode.Place) []byte {
+func appendReply(dst []byte, m *a2a.Message, at encode.Parent) []byte {
 	return append(form.AppendMessage(append(dst, `{"message":`...), m, at), '}')
 }
 
 // AppendEvent appends a StreamResponse. That a stream ends with it does not show.
 func (Codec) AppendEvent(dst []byte, e *a2a.Entry, _ bool) []byte {
 	dst = slices.Grow(dst, encode.EventSize(e))
-	at := encode.Place{Task: e.TaskID, Context: e.ContextID}
+	at := encode.Parent{Task: e.TaskID, Context: e.ContextID}
 	switch ev := e.Event.(type) {
 	case *a2a.StatusUpdate:
 		dst = at.Append(dst, `{"statusUpdate":{`)
@@ -60,7 +60,7 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, _ bool) []byte {
 		dst = encode.Raw(dst, `,"metadata":`, ev.Metadata)
 		return append(dst, "}}"...)
 	case *a2a.Message:
-		return appendReply(dst, ev, encode.Place{Context: e.ContextID})
+		return appendReply(dst, ev, encode.Parent{Context: e.ContextID})
 	}
 	return append(dst, "null"...) // a checkpoint, which is not on the wire
 }
