@@ -96,7 +96,8 @@ func (b *bench) starve(ctx context.Context) error {
 	b.report.add(figure{
 		Name: "GetTask beside a flood: p99", Value: ms(quantile(took, 0.99)), Unit: "ms", Target: atMost(100).onQuiet(),
 		Baseline: fmt.Sprintf("without it %s ms", number(ms(quantile(alone, 0.99)))),
-		Detail: fmt.Sprintf("pool of 8, %d sends that wait, %d idle streams, %d slow headers, as many slow bodies; p50 %s ms against %s ms, %d reads at %d/s",
+		Detail: fmt.Sprintf("pool of 8, %d sends that wait, %d idle streams, %d slow headers, as many slow bodies; "+
+			"p50 %s ms against %s ms, %d reads at %d/s",
 			starveSends, starveStreams, starveSlow, number(ms(quantile(took, 0.50))), number(ms(quantile(alone, 0.50))),
 			len(took), readsPerSecond),
 	})
@@ -173,7 +174,8 @@ func (b *bench) timing(ctx context.Context) error {
 		{name: "cancel", request: `"method":"tasks/cancel","params":{"id":"%s"}`},
 		{name: "resubscribe", request: `"method":"tasks/resubscribe","params":{"id":"%s"}`},
 		{name: "message to a task",
-			request: `"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hello"}],"taskId":"%s"}}`},
+			request: `"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user",` +
+				`"parts":[{"kind":"text","text":"hello"}],"taskId":"%s"}}`},
 		{name: "list of a context", request: `"method":"tasks/list","params":{"contextId":"%s"}`, nothing: `"tasks":[]`,
 			ids: contexts},
 		{name: "control, get", request: `"method":"tasks/get","params":{"id":"%s"}`, control: true},
@@ -213,7 +215,8 @@ func (b *bench) contexts(ctx context.Context, url string, tasks []string) ([]str
 	defer conn.Close(context.WithoutCancel(ctx))
 	rows,
 		err := conn.Query(ctx,
-		"SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id ORDER BY i.n", tasks)
+		"SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id "+
+			"ORDER BY i.n", tasks)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,8 @@ func (b *bench) agents(ctx context.Context) error {
 	}
 	b.report.add(figure{
 		Name: "1000 agents at rest: transactions", Value: rate - without, Unit: "/s", Target: atMost(5),
-		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s, less the %.1f/s that PostgreSQL makes by itself", span, without),
+		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s, less the %.1f/s that PostgreSQL makes by "+
+			"itself", span, without),
 	})
 	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000",
 		"A2AD_WORKERS=0")
@@ -79,8 +80,10 @@ func (b *bench) agents(ctx context.Context) error {
 	defer conn.Close(context.WithoutCancel(ctx))
 	var n int
 	var median, late, worst float64
-	err = conn.QueryRow(ctx, `SELECT count(*), 1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY s), 1000 * percentile_cont(0.99) WITHIN GROUP (ORDER BY s), 1000 * max(s)
-		FROM (SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 AS s FROM a2a.tasks t JOIN a2a.task_attempts a ON a.task_id = t.id) x`).Scan(&n, &median, &late, &worst)
+	err = conn.QueryRow(ctx, `SELECT count(*), 1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY s),
+		1000 * percentile_cont(0.99) WITHIN GROUP (ORDER BY s), 1000 * max(s)
+		FROM (SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 AS s FROM a2a.tasks t
+		JOIN a2a.task_attempts a ON a.task_id = t.id) x`).Scan(&n, &median, &late, &worst)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,8 @@ func (b *bench) agents(ctx context.Context) error {
 	}
 	b.report.add(figure{
 		Name: "1000 agents: pickup by another replica, p99", Value: late, Unit: "ms", Target: atMost(60),
-		Detail: fmt.Sprintf("from the task's row to its claim, %d tasks of as many agents one after the other; median %.1f ms, longest %.1f ms", tasks, median, worst),
+		Detail: fmt.Sprintf("from the task's row to its claim, %d tasks of as many agents one after the other; "+
+			"median %.1f ms, longest %.1f ms", tasks, median, worst),
 	})
 	return b.settled(ctx, url)
 }

@@ -262,9 +262,8 @@ func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Dur
 			return 0, err
 		}
 	}
-	if _,
-		err := r.store.Append(ctx, l,
-		store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
+	completed := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}
+	if _, err := r.store.Append(ctx, l, store.Batch{Events: []a2a.Event{completed}}); err != nil {
 		return 0, err
 	}
 	ended.Wait()

@@ -177,7 +177,8 @@ func (b *bench) showStatements(ctx context.Context, database string) {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	//nolint:rowserrcheck // ForEachRow returns it
-	rows, err := conn.Query(ctx, `SELECT s.calls, s.plans, s.rows, s.total_exec_time, s.total_plan_time, s.wal_bytes::bigint,
+	rows, err := conn.Query(ctx, `SELECT s.calls, s.plans, s.rows, s.total_exec_time, s.total_plan_time,
+		s.wal_bytes::bigint,
 			coalesce(substring(s.query from 'name: (\w+)'), left(regexp_replace(s.query, '\s+', ' ', 'g'), 40))
 		FROM pg_stat_statements s WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 		ORDER BY s.total_exec_time + s.total_plan_time DESC LIMIT 14`)
@@ -198,7 +199,8 @@ func (b *bench) showStatements(ctx context.Context, database string) {
 		b.log.Warn("statements", "err", err)
 	}
 	//nolint:rowserrcheck // ForEachRow returns it
-	rows, err = conn.Query(ctx, `SELECT i.idx_scan, i.idx_tup_read, i.idx_tup_fetch, i.indexrelname FROM pg_stat_user_indexes i
+	rows, err = conn.Query(ctx, `SELECT i.idx_scan, i.idx_tup_read, i.idx_tup_fetch, i.indexrelname
+		FROM pg_stat_user_indexes i
 		WHERE i.schemaname = 'a2a' AND i.idx_scan > 0 ORDER BY i.idx_tup_read DESC LIMIT 12`)
 	if err != nil {
 		b.log.Warn("indexes", "err", err)

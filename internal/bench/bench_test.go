@@ -31,7 +31,8 @@ func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
 	// Ids, times and digests differ; everything else must not.
 	const shape = `
 		SELECT to_jsonb(r) - ARRAY['id', 'task_id', 'context_id', 'message_id', 'event_uid', 'digest', 'xid', 'ctid',
-			'status_at', 'last_at', 'ready_at', 'created_at', 'committed_at', 'run_at', 'made_at'] - CASE WHEN $3 THEN ARRAY['body'] ELSE '{}' END AS shape
+			'status_at', 'last_at', 'ready_at', 'created_at', 'committed_at', 'run_at', 'made_at'] - CASE
+			WHEN $3 THEN ARRAY['body'] ELSE '{}' END AS shape
 		FROM %s r WHERE (r.%s = $1) = $2`
 	for _, table := range []struct {
 		name, id string

@@ -50,7 +50,8 @@ func (b *bench) drain(ctx context.Context) error {
 	}
 	f := figure{Name: fmt.Sprintf("drain of %dk tasks", tasks/1000), Unit: "/s",
 		Target: atLeast(30_000).onQuiet()}.series(ours)
-	f.Detail = fmt.Sprintf("claim of %d, two events, attempt row, fenced finish each; %.0f µs CPU a task, %.0f of them PostgreSQL's", claimBatch, median(cpus), median(pgs))
+	f.Detail = fmt.Sprintf("claim of %d, two events, attempt row, fenced finish each; %.0f µs CPU a task, "+
+		"%.0f of them PostgreSQL's", claimBatch, median(cpus), median(pgs))
 	b.report.add(f)
 	if rival == nil {
 		b.report.add(figure{Name: "drain / river bench", Unit: "×",

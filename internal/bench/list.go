@@ -90,14 +90,18 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 		sql  string
 		args []any
 	}{
-		{`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, first_seq, last_at, last_message_seq, last_user_seq, created_at)
+		{`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, first_seq, last_at,
+			last_message_seq, last_user_seq, created_at)
 		SELECT gen_random_uuid(), $2, $3, $4, 'c' || n, 100, x.at, 4, 4, x.at, 1, 1, x.at
-		FROM (SELECT n, date_trunc('milliseconds', clock_timestamp() - interval '1 day' + n * interval '1 day' / $1::int) AS at FROM generate_series(1, $1) n) x`,
+		FROM (SELECT n, date_trunc('milliseconds',
+		clock_timestamp() - interval '1 day' + n * interval '1 day' / $1::int) AS at FROM generate_series(1, $1) n) x`,
 			[]any{tasks, benchTenant, benchOwner, benchAgent}},
 		{`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-		SELECT t.id, 1, 1, t.id::text, 1, m.body FROM a2a.tasks t, a2a.messages m WHERE t.last_seq = 4 AND m.task_id = $1`, []any{model.Task.String()}},
+		SELECT t.id, 1, 1, t.id::text, 1, m.body FROM a2a.tasks t, a2a.messages m WHERE t.last_seq = 4
+		AND m.task_id = $1`, []any{model.Task.String()}},
 		{`INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
-		SELECT t.id, 4, gen_random_uuid(), 1, 100, 1, 1, 'bench', t.last_at, '{}' FROM a2a.tasks t WHERE t.last_seq = 4`, nil},
+		SELECT t.id, 4, gen_random_uuid(), 1, 100, 1, 1, 'bench', t.last_at, '{}' FROM a2a.tasks t
+		WHERE t.last_seq = 4`, nil},
 		{`DELETE FROM a2a.task_ready`, nil},
 		{`DELETE FROM a2a.tasks WHERE state < 100`, nil},
 		{`VACUUM (ANALYZE) a2a.tasks`, nil}, {`VACUUM (ANALYZE) a2a.messages`, nil},

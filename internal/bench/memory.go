@@ -93,7 +93,8 @@ func (b *bench) memory(ctx context.Context) error {
 		b.report.add(figure{
 			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB",
 			Target: atMost(256),
-			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: none): %v", heldMemory, seen.All()),
+			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: "+
+				"none): %v", heldMemory, seen.All()),
 		})
 		b.report.add(figure{
 			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)),

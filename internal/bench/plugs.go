@@ -72,7 +72,8 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 	}
 	for _, name := range []string{"chunks", "flood"} {
 		files[name+
-			".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\nexecutor: {http: {url: http://%s/%s}}\nlimits: {max_attempts: 1, concurrency: 1}\n", name, l.Addr(), name)
+			".yaml"] = fmt.Sprintf("name: %s\ndescription: Reports.\nexecutor: {http: {url: http://%s/%s}}\nlimits: "+
+			"{max_attempts: 1, concurrency: 1}\n", name, l.Addr(), name)
 	}
 	err = os.MkdirAll(dir, 0o755)
 	for name, text := range files {
@@ -172,7 +173,8 @@ func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 	slices.Sort(outs)
 	f := figure{Name: fmt.Sprintf("%d chunks of an agent over HTTP / in process", plugChunks), Unit: "×",
 		Target: atMost(1.1)}.series(ratios)
-	f.Detail = fmt.Sprintf("chunks of %d B with a checkpoint each, as fast as they come; in process %s ms, over HTTP %s ms, with the agent on the same cores", plugBytes,
+	f.Detail = fmt.Sprintf("chunks of %d B with a checkpoint each, as fast as they come; in process %s ms, "+
+		"over HTTP %s ms, with the agent on the same cores", plugBytes,
 		number(ms(quantile(ins, 0.5))), number(ms(quantile(outs, 0.5))))
 	b.report.add(f)
 	return nil

@@ -126,7 +126,8 @@ func (p *puller) claim(ctx context.Context, worker, limit, wait int) (pulled, er
 	return got, err
 }
 
-const pullEnd = `{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"done"}]},"lastChunk":true}},{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}]}`
+const pullEnd = `{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"done"}]},` +
+	`"lastChunk":true}},{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}]}`
 
 // pullRate empties a queue with 16 workers that claim 8 at a time.
 func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *puller) error {
@@ -186,7 +187,8 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 		cpus = append(cpus, float64((u.server+u.postgres).Microseconds())/float64(tasks))
 	}
 	f := figure{Name: "pull: runs", Unit: "/s", Target: atLeast(1000).onQuiet()}.series(rates)
-	f.Detail = fmt.Sprintf("16 workers claim 8 at a time, one request with two events ends a run; %.0f µs CPU a run (server and PostgreSQL)", median(cpus))
+	f.Detail = fmt.Sprintf("16 workers claim 8 at a time, one request with two events ends a run; "+
+		"%.0f µs CPU a run (server and PostgreSQL)", median(cpus))
 	b.report.add(f)
 	return nil
 }
@@ -309,7 +311,8 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 		start := time.Now()
 		id := fmt.Sprintf("pick-%d", i)
 		if _,
-			err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":"` + id +
+			err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send",` +
+			`"params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":"` + id +
 			`","role":"user","parts":[` + textPart("hello") + `]}}}`)); err != nil {
 			return err
 		}

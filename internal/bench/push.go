@@ -285,7 +285,8 @@ const pacedRate = 50
 
 // post sends a message with a webhook.
 func post(ctx context.Context, s *server, key, hook string) error {
-	body := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[` + textPart("hello") +
+	body := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m",` +
+		`"role":"user","parts":[` + textPart("hello") +
 		`]},"configuration":{"blocking":false,"pushNotificationConfig":{"url":"` + hook + `/hook"}}}}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
 	if err != nil {
@@ -329,7 +330,8 @@ func (b *bench) paced(ctx context.Context, s *server, url, key string, span time
 	defer conn.Close(context.WithoutCancel(ctx))
 	rows,
 		err := conn.Query(ctx,
-		`SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
+		`SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e
+			ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,15 @@ import (
 
 // deadHooks are webhooks that are due at a destination, and tasks that they are of; some were deleted.
 const deadHooks = `WITH t AS (
-	INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at, has_push, list_key)
-	SELECT gen_random_uuid(), 'bench', 'bench', 'words', 'c', 1, now(), 1, now(), 0, 0, now(), true, a2a.list_key('bench', 'bench', 'words')
+	INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq,
+	last_user_seq, created_at, has_push, list_key)
+	SELECT gen_random_uuid(), 'bench', 'bench', 'words', 'c', 1, now(), 1, now(), 0, 0, now(), true,
+	a2a.list_key('bench', 'bench', 'words')
 	FROM generate_series(1, $1) RETURNING id)
-INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq, next_attempt_at)
-SELECT gen_random_uuid(), t.id, 'default', 'bench', 'bench', 'words', $2 || '/x', $2, '{}', 3, 0, 0, 1, clock_timestamp() - interval '1 hour' - random() * interval '1 hour' FROM t`
+INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version,
+from_seq, cursor_seq, head_seq, next_attempt_at)
+SELECT gen_random_uuid(), t.id, 'default', 'bench', 'bench', 'words', $2 || '/x', $2, '{}', 3, 0, 0, 1,
+clock_timestamp() - interval '1 hour' - random() * interval '1 hour' FROM t`
 
 // pushDead measures a claim beside many webhooks of a destination whose breaker is open.
 func (b *bench) pushDead(ctx context.Context) error {
@@ -51,7 +55,8 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 	}
 	for _, statement := range []string{
 		"UPDATE a2a.push_configs SET next_attempt_at = 'infinity' WHERE origin = '" + alive + "'",
-		"INSERT INTO a2a.push_destinations (tenant, origin, fails, openings, first_failure_at, open_until) VALUES ('bench', '" + dead + "', 5, 1, now(), now() + interval '1 hour')",
+		"INSERT INTO a2a.push_destinations (tenant, origin, fails, openings, first_failure_at, open_until) " +
+			"VALUES ('bench', '" + dead + "', 5, 1, now(), now() + interval '1 hour')",
 		"VACUUM ANALYZE",
 	} {
 		if err := b.exec(ctx, url, statement); err != nil {
@@ -96,7 +101,8 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 // claimAlive has some webhooks of a destination that works come due, and claims them.
 func (b *bench) claimAlive(ctx context.Context, url string, s *store.Store, origin string, n int) (float64, error) {
 	const due = `UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp()
-		WHERE id = ANY (ARRAY(SELECT id FROM a2a.push_configs WHERE origin = $1 AND lease_until IS NULL AND cursor_seq < head_seq LIMIT $2))`
+		WHERE id = ANY (ARRAY(SELECT id FROM a2a.push_configs WHERE origin = $1 AND lease_until IS NULL
+		AND cursor_seq < head_seq LIMIT $2))`
 	if err := b.exec(ctx, url, due, origin, n); err != nil {
 		return 0, err
 	}

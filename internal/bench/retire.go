@@ -74,7 +74,8 @@ func (b *bench) retire(ctx context.Context) error {
 	})
 	f := figure{Name: "retention: tasks deleted, beside 200 sends/s", Unit: "/s",
 		Target: atLeast(5000).onQuiet()}.series(rates)
-	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch twice as long as it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
+	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch twice as long as "+
+		"it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
 	b.report.add(f)
 	b.report.add(figure{
 		Name: "blocking send: p99 beside retention / without", Value: median(beside) / median(alone), Unit: "×",
@@ -128,8 +129,10 @@ func (b *bench) whileRetiring(ctx context.Context, url string, measure func() (f
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var old int64
-	err = conn.QueryRow(ctx, `SELECT coalesce(sum((a.detail ->> 'tasks')::int) / extract(epoch FROM nullif(max(a.at) - min(a.at), interval '0')), 0)::float8,
-		(SELECT count(*) FROM a2a.tasks t WHERE t.created_at < (SELECT min(a.at) FROM audit.action a WHERE a.id > $1) - interval '2 s')
+	err = conn.QueryRow(ctx, `SELECT coalesce(sum((a.detail ->> 'tasks')::int) / extract(epoch
+		FROM nullif(max(a.at) - min(a.at), interval '0')), 0)::float8,
+		(SELECT count(*) FROM a2a.tasks t WHERE t.created_at < (SELECT min(a.at) FROM audit.action a
+		WHERE a.id > $1) - interval '2 s')
 		FROM audit.action a WHERE a.id > $1 AND a.action = 'task.retire'`, last).Scan(&rate, &old)
 	if err == nil && (old == 0 || rate == 0) {
 		err = errors.New("void: there was not enough to delete for as long as sends were measured")

@@ -47,7 +47,8 @@ func (b *bench) walStat(ctx context.Context, url string) (w walStat, err error) 
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = conn.QueryRow(ctx,
-		`SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), xact_commit FROM pg_stat_database WHERE datname = current_database()`).
+		`SELECT (SELECT wal_bytes::bigint FROM pg_stat_wal), xact_commit FROM pg_stat_database
+			WHERE datname = current_database()`).
 		Scan(&w.bytes, &w.commits)
 	return w, err
 }
@@ -149,7 +150,8 @@ func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
 		return fmt.Errorf("void: the load generator used %.0f %% of the cores", share*100)
 	}
 	slices.Sort(took)
-	detail := fmt.Sprintf("%d sends, %d started more than 1 ms late; worst %s ms; generator %.0f %% of the cores; CPU per task %s ms",
+	detail := fmt.Sprintf("%d sends, %d started more than 1 ms late; worst %s ms; generator %.0f %% of the cores; "+
+		"CPU per task %s ms",
 		len(took), late, number(ms(took[len(took)-1])), share*100, number(ms(u.server+u.postgres)/float64(len(took))))
 	b.report.add(figure{Name: "blocking send, 200/s open loop: p50", Value: ms(quantile(took, 0.50)), Unit: "ms"})
 	b.report.add(figure{Name: "blocking send, 200/s open loop: p99", Value: ms(quantile(took, 0.99)), Unit: "ms",
@@ -161,7 +163,8 @@ func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
 func (b *bench) settled(ctx context.Context, url string) error {
 	bad, err := b.queryInt(ctx, url, `SELECT count(*) FROM a2a.tasks t
 		WHERE t.state < 100 OR (SELECT count(*) FROM a2a.task_events e WHERE e.task_id = t.id) <> t.last_seq
-		OR EXISTS (SELECT FROM a2a.task_ready r WHERE r.task_id = t.id) OR EXISTS (SELECT FROM a2a.task_leases l WHERE l.task_id = t.id)`)
+		OR EXISTS (SELECT FROM a2a.task_ready r WHERE r.task_id = t.id) OR EXISTS (SELECT FROM a2a.task_leases l
+		WHERE l.task_id = t.id)`)
 	if err != nil {
 		return err
 	}

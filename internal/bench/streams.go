@@ -70,7 +70,8 @@ func (b *bench) crossing(ctx context.Context) error {
 	b.report.add(figure{
 		Name: "commit to client of the other replica: p99", Value: ms(quantile(delays, 0.99)), Unit: "ms",
 		Target: atMost(80),
-		Detail: fmt.Sprintf("%d events of %d tasks at %d/s, worst %s ms; generator %.0f %% of the cores, servers and PostgreSQL %.0f %%", len(delays), len(seen), perSecond,
+		Detail: fmt.Sprintf("%d events of %d tasks at %d/s, worst %s ms; generator %.0f %% of the cores, "+
+			"servers and PostgreSQL %.0f %%", len(delays), len(seen), perSecond,
 			number(ms(delays[len(delays)-1])), share(u.own, took), share(u.server+u.postgres, took)),
 	})
 	return nil
@@ -430,7 +431,8 @@ func (b *bench) idle(ctx context.Context) error {
 		Name: fmt.Sprintf("%d idle streams: memory each", n), Value: float64(after.memory-first.memory) / float64(n),
 		Unit: "kB", Target: atMost(45),
 		Baseline: "a2a-go in memory, measured once: 104 kB",
-		Detail: fmt.Sprintf("resident, one task each; %d MB before, %d MB with them; opened one by one in %s; at rest the server takes %.1f %% of the cores, PostgreSQL %.1f %%",
+		Detail: fmt.Sprintf("resident, one task each; %d MB before, %d MB with them; opened one by one in %s; "+
+			"at rest the server takes %.1f %% of the cores, PostgreSQL %.1f %%",
 			first.memory>>10, after.memory>>10, took.Round(10*time.Millisecond), share(u.server, rested),
 			share(u.postgres, rested)),
 	})

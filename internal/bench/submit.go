@@ -91,19 +91,23 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var now time.Time
 		err := tx.QueryRow(ctx, `INSERT INTO a2a.tasks
-			(id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, ready_at, bytes, created_at)
-			SELECT $1, $2, $3, $4, $5, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, $6, n.now FROM (SELECT clock_timestamp() AS now) n
+			(id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq,
+			last_user_seq, ready_at, bytes, created_at)
+			SELECT $1, $2, $3, $4, $5, 1, date_trunc('milliseconds', n.now), 1, n.now, 1, 1, n.now, $6, n.now
+			FROM (SELECT clock_timestamp() AS now) n
 			RETURNING created_at`, id, in.Tenant, in.Owner, in.Agent, in.ContextID, len(body)).Scan(&now)
 		if err != nil {
 			return err
 		}
 		if _,
 			err := tx.Exec(ctx,
-			`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest) VALUES ($1, 1, 1, $2, 1, $3, $4)`,
+			`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest)
+				VALUES ($1, 1, 1, $2, 1, $3, $4)`,
 			id, in.Message.ID, body, digest); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+		if _, err := tx.Exec(ctx, `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source,
+			committed_at, body)
 			VALUES ($1, 1, $2, 1, 1, 2, $3, '{}')`, id, uuid.New(), now); err != nil {
 			return err
 		}

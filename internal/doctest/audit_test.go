@@ -98,7 +98,8 @@ func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
 		}
 		return list
 	}
-	tables := column(`SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')`)
+	tables := column(`SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'a2a'::regnamespace
+		AND c.relkind IN ('r', 'p', 'v', 'm')`)
 	views := column(`SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'audit'::regnamespace`)
 	if _, err := conn.Exec(ctx, "SET ROLE a2a_audit"); err != nil {
 		t.Fatal(err)

@@ -191,7 +191,8 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s calls itself %s", name, s.Environment["A2AD_REPLICA"])
 		}
 	}
-	if c.Services["a2ad-1"].Environment["A2AD_DATABASE_URL_FILE"] == c.Services["migrate"].Environment["A2AD_DATABASE_URL_FILE"] {
+	const login = "A2AD_DATABASE_URL_FILE"
+	if c.Services["a2ad-1"].Environment[login] == c.Services["migrate"].Environment[login] {
 		t.Error("the replicas log in as the owner of the tables")
 	}
 	checkProxy(t, c)
@@ -353,7 +354,8 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("the Dockerfile has no %q", part)
 		}
 	}
-	if !regexp.MustCompile(`(?m)^ +make build \$\{VERSION:\+VERSION="\$VERSION"\} \$\{COMMIT:\+COMMIT="\$COMMIT"\}$`).MatchString(text) || strings.Contains(text, "go build") {
+	if !regexp.MustCompile(`(?m)^ +make build \$\{VERSION:\+VERSION="\$VERSION"\} `+
+		`\$\{COMMIT:\+COMMIT="\$COMMIT"\}$`).MatchString(text) || strings.Contains(text, "go build") {
 		t.Error("the Dockerfile does not build by make build with VERSION and COMMIT")
 	}
 	version := submatches(`(?m)^go (\d+\.\d+)`, readRepo(t, "go.mod"))[0]
@@ -556,7 +558,8 @@ func TestComposeRestore(t *testing.T) {
 		if _, err := srv.EnsureDatabase(ctx, "a2ad"); err != nil {
 			t.Fatal(err)
 		}
-		const superuser = "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'postgres') THEN CREATE ROLE postgres LOGIN SUPERUSER; END IF; END $$"
+		const superuser = "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles " +
+			"WHERE rolname = 'postgres') THEN CREATE ROLE postgres LOGIN SUPERUSER; END IF; END $$"
 		if err := scan(ctx, srv.URL("postgres"), nil, superuser); err != nil { // it is called that in the container
 			t.Fatal(err)
 		}

@@ -147,7 +147,8 @@ func TestExcerpts(t *testing.T) {
 
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	text := strings.ReplaceAll("<!-- run -->\n'''sh\na\n'''\n\n<!-- run -->\n'''sh\nb\n'''\n- item\n\n  <!-- not run: no -->\n  '''sh\n  c\n    d\n  '''\n'''text\n'''\n", "'''", "```")
+	text := strings.ReplaceAll("<!-- run -->\n'''sh\na\n'''\n\n<!-- run -->\n'''sh\nb\n'''\n- item\n\n"+
+		"  <!-- not run: no -->\n  '''sh\n  c\n    d\n  '''\n'''text\n'''\n", "'''", "```")
 	got, err := parse("f", text)
 	if err != nil {
 		t.Fatal(err)

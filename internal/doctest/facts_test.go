@@ -125,7 +125,8 @@ func TestSettings(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(table.String(), have); diff != "" {
-		t.Errorf("the table of %s is not what a2ad config says (-program +table); go test ./internal/doctest -update writes it anew:\n%s", path, diff)
+		t.Errorf("the table of %s is not what a2ad config says (-program +table); "+
+			"go test ./internal/doctest -update writes it anew:\n%s", path, diff)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // bounds matches the settings that are limits.
-var bounds = regexp.MustCompile(`^A2AD_(MAX_.*|RATE_.*|KEEP_.*|.*_TIMEOUT|.*_MAX_BODY|BLOCKING_MAX_WAIT|RUN_DEADLINE|PUSH_CONCURRENCY|PUSH_PER_DESTINATION)$`)
+var bounds = regexp.MustCompile(`^A2AD_(MAX_.*|RATE_.*|KEEP_.*|.*_TIMEOUT|.*_MAX_BODY|` +
+	`BLOCKING_MAX_WAIT|RUN_DEADLINE|PUSH_CONCURRENCY|PUSH_PER_DESTINATION)$`)
 
 // noLimits are those that match and bound nobody but the server itself.
 var noLimits = map[string]bool{"A2AD_MAX_ATTEMPTS": true, "A2AD_READY_TIMEOUT": true, "A2AD_DRAIN_TIMEOUT": true}
@@ -29,7 +30,8 @@ func TestLimits(t *testing.T) {
 		t.Fatal("docs/explanation/security.md has no table of limits")
 	}
 	rows := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(A2AD_\\w+)` \\| `([^`]*)` \\| (.*) \\|$").FindAllStringSubmatch(table, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(A2AD_\\w+)` \\| `([^`]*)` \\| (.*) "+
+		"\\|$").FindAllStringSubmatch(table, -1) {
 		name, def, beyond := m[1], m[2], m[3]
 		s, known := all[name]
 		if !known || rows[name] {

@@ -103,12 +103,16 @@ func TestWhatAgentsWriteIsData(t *testing.T) {
 	var fetched atomic.Int64
 	bait := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
 	defer bait.Close()
-	parts := fmt.Sprintf(`[{"text":"<script>alert(1)</script>\u2028\r\n\r\nevent: x\ndata: y"},{"url":"file:///etc/passwd","filename":"../../etc/passwd","mediaType":"text/html\r\nSet-Cookie: a=b"},{"url":"%s/x"},{"raw":"//4AAQ==","mediaType":"application/octet-stream"},{"data":{"$ref":"%s/y","__proto__":{"a":1}}}]`, bait.URL, bait.URL)
+	parts := fmt.Sprintf(`[{"text":"<script>alert(1)</script>\u2028\r\n\r\nevent: x\ndata: y"},`+
+		`{"url":"file:///etc/passwd","filename":"../../etc/passwd","mediaType":"text/html\r\nSet-Cookie: a=b"},`+
+		`{"url":"%s/x"},{"raw":"//4AAQ==","mediaType":"application/octet-stream"},`+
+		`{"data":{"$ref":"%s/y","__proto__":{"a":1}}}]`, bait.URL, bait.URL)
 	event := `{"artifactUpdate":{"artifact":{"artifactId":"a\r\nX: y","name":"<b>","parts":` + parts +
 		`},"lastChunk":true}}`
 	events := filepath.Join(c.agents, "events.txt")
 	c.agent("harm",
-		"name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: {exec: {command: [/bin/cat, "+events+"], output: events}}\n")
+		"name: harm\ndescription: Writes bait.\nskills: [{id: h, name: H, description: H, tags: [test]}]\nexecutor: "+
+			"{exec: {command: [/bin/cat, "+events+"], output: events}}\n")
 	if err := os.WriteFile(events,
 		[]byte(event+"\n"+`{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,8 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 	})
 	read := make(chan struct{}, 100)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}) //nolint:errcheck // the test will see
+		set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}
+		json.NewEncoder(w).Encode(set) //nolint:errcheck // the sign-in fails then
 		read <- struct{}{}
 	})
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
@@ -232,8 +233,12 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 		})
 	}
 	a.stop()
-	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; ' ORDER BY detail::text), '') FROM audit.action WHERE action = 'signin.failed'`
-	want := `address 127.0.0.1 {"count":1,"reason":"credential of no kind that is taken"}; address 127.0.0.1 {"count":1,"reason":"malformed key"}; address 127.0.0.1 {"count":2,"key":"` + unknown.ID() + `","reason":"unknown key"}`
+	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; ' ORDER BY detail::text), '')
+		FROM audit.action WHERE action = 'signin.failed'`
+	want := `address 127.0.0.1 {"count":1,` +
+		`"reason":"credential of no kind that is taken"}; address 127.0.0.1 {"count":1,` +
+		`"reason":"malformed key"}; address 127.0.0.1 {"count":2,` +
+		`"key":"` + unknown.ID() + `","reason":"unknown key"}`
 	if got := one[string](c, rows); got != want {
 		t.Errorf("recorded: %s\nwant %s", got, want)
 	}
@@ -391,7 +396,8 @@ func TestEveryDoorIsShut(t *testing.T) {
 			header = append(header[:len(header):len(header)], "A2A-Version", "1.0")
 		}
 		return c.do(a, method, path,
-			strings.NewReader(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"url":"https://h"}`), header...)
+			strings.NewReader(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},`+
+				`"url":"https://h"}`), header...)
 	}
 	before := c.rows()
 	for _, door := range append(doors, workers...) {
@@ -446,7 +452,8 @@ func TestEveryDoorIsShut(t *testing.T) {
 func TestAuthRequiredGrantsNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], output: text}}\n"
+	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], " +
+		"output: text}}\n"
 	c.agent("dump", dump)
 	a := c.start("a", "A2AD_AUTH=required")
 	ann, reader, bob := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "ann", "tasks:read"),

@@ -16,8 +16,10 @@ import (
 
 // odd is free-form JSON that every careless step on the way changes: key order, numbers that no float holds, escapes,
 // empty things, text that looks like something else.
-const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400,"huge":1e400,"exp":1E+2,"minus":-0,"one":1.0,"frac":0.10,` +
-	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\","pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
+const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400,"huge":1e400,"exp":1E+2,"minus":-0,` +
+	`"one":1.0,"frac":0.10,` +
+	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\",` +
+	`"pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
 	`"final":"\"final\":true","html":"<script>&</script>","zalgo":"ą́̂","":"empty key","é":"key"}`
 
 // tame is odd without the numbers that a careless step stumbles over, and would pass on as they are.
@@ -193,11 +195,13 @@ func TestIdleStreamsHoldNoConnection(t *testing.T) {
 	opened.Wait()
 	// Two replicas with a pool of 8 each.
 	if n := one[int](c,
-		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); n > 2*(8+besidePool) {
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'a2ad-%'`); n > 2*(8+besidePool) {
 		t.Errorf("%d connections with %d idle streams, want those of two replicas at most", n, streams)
 	}
 	busy := one[int](c,
-		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-a-%' AND state <> 'idle'`)
+		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-a-%'
+			AND state <> 'idle'`)
 	if busy > 1 { // the poll
 		t.Errorf("%d connections are busy with idle streams", busy)
 	}

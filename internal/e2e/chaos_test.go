@@ -227,8 +227,10 @@ func TestChaosFindsWhatIsPlanted(t *testing.T) {
 		}
 	}
 	for _, sql := range []string{
-		`UPDATE a2a.messages SET idem_key = 'another' WHERE ctid = (SELECT ctid FROM a2a.messages WHERE idem_key LIKE 'client %' LIMIT 1)`,
-		`INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until) SELECT id, lease_epoch, 'nobody', now() FROM a2a.tasks WHERE state >= 100 LIMIT 1`,
+		`UPDATE a2a.messages SET idem_key = 'another' WHERE ctid = (SELECT ctid FROM a2a.messages
+			WHERE idem_key LIKE 'client %' LIMIT 1)`,
+		`INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until) SELECT id, lease_epoch, 'nobody', now()
+			FROM a2a.tasks WHERE state >= 100 LIMIT 1`,
 		`DELETE FROM a2a.task_events WHERE ctid = (SELECT ctid FROM a2a.task_events WHERE seq = 3 LIMIT 1)`,
 	} {
 		if tag, err := c.db.Exec(t.Context(), sql); err != nil || tag.RowsAffected() != 1 {

@@ -74,9 +74,11 @@ func (u *chaosClient) chunks() string {
 
 // story is what the database has of a task, for a client that is stuck with it.
 func (c *chaos) story(task string) string {
-	text, err := query[string](c.cluster, `SELECT concat_ws('; ', now()::text || ' by a clock that is off by ' || extract(epoch FROM chaos_jump()),
+	text, err := query[string](c.cluster, `SELECT concat_ws('; ', now()::text || ' by a clock that is off by ' ||
+		extract(epoch FROM chaos_jump()),
 		(SELECT to_jsonb(t) FROM a2a.tasks t WHERE t.id = $1::text::uuid)::text,
-		(SELECT jsonb_agg(to_jsonb(e) - 'payload_sha' ORDER BY e.seq) FROM audit.event e WHERE e.task_id = $1::text::uuid)::text,
+		(SELECT jsonb_agg(to_jsonb(e) - 'payload_sha' ORDER BY e.seq) FROM audit.event e
+		WHERE e.task_id = $1::text::uuid)::text,
 		(SELECT jsonb_agg(a ORDER BY a.token) FROM audit.attempt a WHERE a.task_id = $1::text::uuid)::text,
 		(SELECT jsonb_agg(q) FROM a2a.task_ready q WHERE q.task_id = $1::text::uuid)::text,
 		(SELECT jsonb_agg(l) FROM a2a.task_leases l WHERE l.task_id = $1::text::uuid)::text)`, task)
@@ -264,7 +266,8 @@ func (u *chaosClient) counting() string {
 // hooked sends a message with a webhook, with a key or without one.
 func (u *chaosClient) hooked(key string) error {
 	id := client.NewMessageID()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","role":"user","messageId":%q,"parts":[{"kind":"text","text":%q}]},`+
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message",`+
+		`"role":"user","messageId":%q,"parts":[{"kind":"text","text":%q}]},`+
 		`"configuration":{"blocking":false,"pushNotificationConfig":{"url":%q,"token":"t"}}}}`, id, u.counting(),
 		u.c.world.hooks.URL+"/x")
 	var task string

@@ -44,7 +44,8 @@ var chaosFaults = []chaosFault{
 	}},
 	{"backends terminated", func(c *chaos) bool {
 		n, err := query[int](c.cluster, `SELECT count(pg_terminate_backend(v.pid)) FROM (
-			SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' ORDER BY random() LIMIT $1) v`, 1+c.draw.IntN(6))
+			SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'
+			ORDER BY random() LIMIT $1) v`, 1+c.draw.IntN(6))
 		return err == nil && n > 0
 	}},
 	{"PostgreSQL killed", func(c *chaos) bool { return c.bounce(syscall.SIGKILL) }},
@@ -76,7 +77,8 @@ func (c *chaos) rest(d time.Duration) {
 func (c *chaos) backend() (int, bool) {
 	pid,
 		err := query[int](c.cluster,
-		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' ORDER BY random() LIMIT 1`)
+		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'
+			ORDER BY random() LIMIT 1`)
 	return pid, err == nil
 }
 
@@ -162,11 +164,14 @@ func (c *chaos) awaitDatabase() bool {
 // The clock of the database jumps for all that asks it by SQL, which is all that a2ad goes by: its functions give the
 // time and an offset, which stands in the server's configuration. Timeouts inside PostgreSQL go on as they were.
 const chaosClock = `
-	CREATE FUNCTION pg_catalog.chaos_clock_timestamp() RETURNS timestamptz LANGUAGE internal VOLATILE STRICT AS 'clock_timestamp';
-	CREATE FUNCTION pg_catalog.chaos_statement_timestamp() RETURNS timestamptz LANGUAGE internal STABLE STRICT AS 'statement_timestamp';
+	CREATE FUNCTION pg_catalog.chaos_clock_timestamp() RETURNS timestamptz LANGUAGE internal VOLATILE STRICT AS
+	'clock_timestamp';
+	CREATE FUNCTION pg_catalog.chaos_statement_timestamp() RETURNS timestamptz LANGUAGE internal STABLE STRICT AS
+	'statement_timestamp';
 	CREATE FUNCTION pg_catalog.chaos_now() RETURNS timestamptz LANGUAGE internal STABLE STRICT AS 'now';
 	CREATE FUNCTION pg_catalog.chaos_jump() RETURNS interval LANGUAGE sql STABLE AS
-	  $$SELECT pg_catalog.make_interval(secs => coalesce(nullif(pg_catalog.current_setting('chaos.jump', true), ''), '0')::pg_catalog.float8)$$;
+	  $$SELECT pg_catalog.make_interval(secs => coalesce(nullif(pg_catalog.current_setting('chaos.jump', true), ''),
+	'0')::pg_catalog.float8)$$;
 	CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
 	  $$SELECT pg_catalog.chaos_clock_timestamp() OPERATOR(pg_catalog.+) pg_catalog.chaos_jump()$$;
 	CREATE OR REPLACE FUNCTION pg_catalog.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS

@@ -211,7 +211,8 @@ func (c *chaos) play(duration time.Duration) {
 // atRest waits until nothing is left to do, for so long; what is left the checkers find.
 func (c *chaos) atRest(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); c.rest(200 * time.Millisecond) {
-		n, err := query[int](c.cluster, `SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING'))
+		n, err := query[int](c.cluster, `SELECT (SELECT count(*) FROM audit.task
+			WHERE state IN ('SUBMITTED', 'WORKING'))
 			+ (SELECT count(*) FROM audit.delivery WHERE state = 'pending') + (SELECT count(*) FROM a2a.task_cancels)`)
 		if err == nil && n == 0 {
 			return
@@ -219,9 +220,11 @@ func (c *chaos) atRest(limit time.Duration) {
 	}
 	left, err := query[string](c.cluster, `SELECT concat_ws('; ', clock_timestamp()::text,
 		(SELECT jsonb_agg(to_jsonb(p) - 'token' - 'credentials') FROM a2a.push_configs p WHERE p.id IN
-			(SELECT w.id FROM a2a.push_configs w JOIN audit.delivery d ON d.task_id = w.task_id AND d.config_id = w.config_id WHERE d.state = 'pending'))::text,
+			(SELECT w.id FROM a2a.push_configs w JOIN audit.delivery d ON d.task_id = w.task_id
+			AND d.config_id = w.config_id WHERE d.state = 'pending'))::text,
 		(SELECT jsonb_agg(p) FROM a2a.push_parked p)::text, (SELECT jsonb_agg(d) FROM a2a.push_destinations d)::text,
-		(SELECT jsonb_agg(t) FROM a2a.tasks t WHERE t.state < 100)::text, (SELECT jsonb_agg(k) FROM a2a.task_cancels k)::text)`)
+		(SELECT jsonb_agg(t) FROM a2a.tasks t WHERE t.state < 100)::text, (SELECT jsonb_agg(k)
+		FROM a2a.task_cancels k)::text)`)
 	c.note("not at rest after %s: %s %v", limit, left, err)
 }
 

@@ -38,7 +38,8 @@ var timings = []string{
 
 // agentFiles are the agents that every replica has.
 var agentFiles = map[string]string{
-	"echo.yaml":     "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
+	"echo.yaml": "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: " +
+		"Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
 	"script.yaml":   scriptAgent("script", ""),
 	"busy.yaml":     scriptAgent("busy", "on_busy: reject\n"),
 	"once.yaml":     scriptAgent("once", "dedupe: message_id\n"),
@@ -47,11 +48,14 @@ var agentFiles = map[string]string{
 	"single.yaml":   scriptAgent("single", "limits: {concurrency: 1, max_attempts: 2}\n"),
 	"asks.yaml":     scriptAgent("asks", "on_lost_lease: input-required\n"),
 	"hookless.yaml": scriptAgent("hookless", "push: off\n"),
-	"traced.yaml":   "name: traced\ndescription: Says where it stands in a trace.\nskills: [{id: say, name: Say, description: Says, tags: [test]}]\nexecutor: {exec: {command: [/bin/sh, -c, 'echo \"<$TRACEPARENT>\"'], output: text}}\n",
+	"traced.yaml": "name: traced\ndescription: Says where it stands in a trace.\nskills: [{id: say, name: Say, " +
+		"description: Says, tags: [test]}]\nexecutor: {exec: {command: [/bin/sh, -c, 'echo \"<$TRACEPARENT>\"'], " +
+		"output: text}}\n",
 }
 
 func scriptAgent(name, more string) string {
-	return fmt.Sprintf("name: %s\ndescription: Plays scripts.\nskills: [{id: play, name: Play, description: Plays, tags: [test]}]\nexecutor: {script: {}}\n%s", name, more)
+	return fmt.Sprintf("name: %s\ndescription: Plays scripts.\nskills: [{id: play, name: Play, description: Plays, "+
+		"tags: [test]}]\nexecutor: {script: {}}\n%s", name, more)
 }
 
 // cluster is some replicas on one database, and what their clients saw.
@@ -254,7 +258,8 @@ func (c *cluster) noDeadlocks() {
 	until(c.t, "the connections of the servers are gone", func() bool {
 		n,
 			err := query[int](c,
-			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' AND usename = current_user`)
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				AND application_name LIKE 'a2ad-%' AND usename = current_user`)
 		return err == nil && n == 0
 	})
 	if n,

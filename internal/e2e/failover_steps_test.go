@@ -100,7 +100,8 @@ func TestFailoverStepByStep(t *testing.T) {
 		asAdministrator(t, s.url(name), synchronous)
 	}
 	c := clusterOn(t,
-		&storetest.DB{URL: fmt.Sprintf("postgres://%s@127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s/%s?target_session_attrs=read-write", s.user, s.ports["s1"], s.ports["s2"], s.ports["s3"], s.db)})
+		&storetest.DB{URL: fmt.Sprintf("postgres://%s@127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s/%s?"+
+			"target_session_attrs=read-write", s.user, s.ports["s1"], s.ports["s2"], s.ports["s3"], s.db)})
 	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
 	bothSynchronous := func() {
 		t.Helper()

@@ -70,10 +70,14 @@ func TestForwardedCertificatesSignIn(t *testing.T) {
 		}
 	}
 	a.stop()
-	const rows = `SELECT coalesce(string_agg(DISTINCT actor || ' ' || (detail->>'reason'), '; '), '') FROM audit.action WHERE action = 'signin.failed'`
-	want := "address 127.0.0.1 certificate without a tenant; address 127.0.0.1 certificate without an owner; address 127.0.0.1 expired certificate; " +
+	const rows = `SELECT coalesce(string_agg(DISTINCT actor || ' ' || (detail->>'reason'), '; '), '')
+		FROM audit.action WHERE action = 'signin.failed'`
+	want := "address 127.0.0.1 certificate without a tenant; address 127.0.0.1 certificate without an owner; " +
+		"address 127.0.0.1 expired certificate; " +
 		"address 127.0.0.1 forwarded certificate from an address that is not trusted; " +
-		"address 127.0.0.1 forwarded certificates of several proxies; address 127.0.0.1 malformed forwarded certificate; address 127.0.0.2 forwarded certificate from an address that is not trusted"
+		"address 127.0.0.1 forwarded certificates of several proxies; " +
+		"address 127.0.0.1 malformed forwarded certificate; address 127.0.0.2 forwarded certificate from an " +
+		"address that is not trusted"
 	if got := one[string](c, rows); got != want {
 		t.Errorf("recorded: %s\nwant %s", got, want)
 	}

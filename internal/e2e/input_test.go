@@ -44,8 +44,10 @@ func withPart(part string) string {
 func (c *cluster) rows() int {
 	c.t.Helper()
 	return one[int](c, `
-		SELECT (SELECT count(*) FROM a2a.tasks) + (SELECT count(*) FROM a2a.messages) + (SELECT count(*) FROM a2a.task_events)
-		  + (SELECT count(*) FROM a2a.task_ready) + (SELECT count(*) FROM a2a.idempotency_keys) + (SELECT count(*) FROM a2a.push_configs)`)
+		SELECT (SELECT count(*) FROM a2a.tasks) + (SELECT count(*) FROM a2a.messages) + (SELECT count(*)
+		FROM a2a.task_events)
+		  + (SELECT count(*) FROM a2a.task_ready) + (SELECT count(*) FROM a2a.idempotency_keys) + (SELECT count(*)
+		FROM a2a.push_configs)`)
 }
 
 type badInput struct {

@@ -155,7 +155,8 @@ func TestLastEventIDOfAnotherLogIsAGap(t *testing.T) {
 	until(t, "the chunks are in the log",
 		func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) == 5 })
 	last := one[string](c,
-		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 ORDER BY seq DESC LIMIT 1`, task)
+		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text = $1 ORDER BY seq DESC
+			LIMIT 1`, task)
 	submit(t, c.client(a, "script"), play(`{"op":"complete"}`))
 	foreign := one[string](c,
 		`SELECT seq || '-' || left(event_uid::text, 8) FROM audit.event WHERE task_id::text <> $1 ORDER BY seq LIMIT 1`,

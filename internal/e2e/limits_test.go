@@ -31,7 +31,8 @@ func TestReaderThatStopsIsCutOff(t *testing.T) {
 		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+ops+`]}}]}}`)
 	if _,
 		err := fmt.Fprintf(conn,
-		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+			"\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var task string
@@ -63,7 +64,8 @@ func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
 	a := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s")
 	big := send(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":60,"bytes":200000}`))
 	for name, text := range map[string]string{
-		"tasks/get": "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
+		"tasks/get": "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+			"Content-Length: %d\r\n\r\n" + request("tasks/get", `{"id":"`+big.TaskID+`"}`),
 		"HTTP+JSON": "GET /agents/script/tasks/" + big.TaskID +
 			" HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\n\r\n",
 	} {
@@ -116,7 +118,8 @@ func TestDatabaseThatIsHeldUp(t *testing.T) {
 	}
 	until(t, "all connections wait", func() bool {
 		return one[int](c,
-			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name LIKE 'a2ad-pool-%'`) >= 2
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+				AND application_name LIKE 'a2ad-pool-%'`) >= 2
 	})
 	for _, tt := range []struct {
 		r         *replica
@@ -214,7 +217,8 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	body := request("tasks/resubscribe", `{"id":"`+asked.TaskID+`"}`)
 	if _,
 		err := fmt.Fprintf(conn,
-		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+			"\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	var seen strings.Builder

@@ -91,7 +91,8 @@ func (l *load) progress(n int64) time.Duration {
 const retiredTask = `
 	SELECT NOT EXISTS (SELECT FROM audit.task t WHERE t.id = $1::text::uuid) AND EXISTS (
 	  SELECT FROM audit.action a
-	  WHERE a.action = 'task.retire' AND $1::text::uuid BETWEEN (a.detail ->> 'from')::uuid AND (a.detail ->> 'to')::uuid)`
+	  WHERE a.action = 'task.retire' AND $1::text::uuid BETWEEN (a.detail ->> 'from')::uuid
+	AND (a.detail ->> 'to')::uuid)`
 
 // finish lets the clients finish what they have begun, and checks that everything acknowledged is there.
 func (l *load) finish() {

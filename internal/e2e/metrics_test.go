@@ -292,7 +292,8 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 var allowed = map[string]*regexp.Regexp{
 	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"),
 		".yaml", "") + `)$`),
-	"state":   regexp.MustCompile(`^(submitted|working|input-required|auth-required|completed|failed|canceled|rejected)$`),
+	"state": regexp.MustCompile(
+		`^(submitted|working|input-required|auth-required|completed|failed|canceled|rejected)$`),
 	"route":   regexp.MustCompile(`^(other|grpc|/|/agents/\{agent\}|(/v1)?/[a-zA-Z/{}:*.0-9-]+)$`),
 	"code":    regexp.MustCompile(`^([1-5][0-9][0-9]|[A-Z][a-zA-Z]+)$`),
 	"method":  regexp.MustCompile(`^(other|none|[A-Z][a-zA-Z]+)$`),

@@ -140,7 +140,8 @@ func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
 	for i, method := range []string{"message/stream", "message/send"} {
 		wg.Go(func() {
 			answers[i] = c.rpc(front, "script", method,
-				`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]},"configuration":{"blocking":true}}`)
+				`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data",`+
+					`"data":{"script":[{"op":"hang"}]}}]},"configuration":{"blocking":true}}`)
 		})
 	}
 	until(t, "both tasks run", func() bool {
@@ -166,7 +167,8 @@ func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
 func (c *cluster) awaitFollower() {
 	c.t.Helper()
 	until(c.t, "somebody watches", func() bool {
-		const follows = `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'a2ad-operator-%' AND datname = current_database() AND query LIKE '-- name: TasksAhead%'`
+		const follows = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'a2ad-operator-%' AND query LIKE '-- name: TasksAhead%'`
 		n, err := query[int](c, follows)
 		return err == nil && n > 0
 	})
@@ -215,7 +217,8 @@ func TestWatchOfATaskThatIsRemoved(t *testing.T) {
 	c.awaitFollower()
 	// At once: a purge cancels first, and the end may be read before it is gone.
 	remove := `DO $$ DECLARE name text; BEGIN
-		FOR name IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'task_id' WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind = 'r' LOOP
+		FOR name IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		AND a.attname = 'task_id' WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind = 'r' LOOP
 			EXECUTE format('DELETE FROM a2a.%I WHERE task_id = %L', name, '` + task + `');
 		END LOOP;
 		DELETE FROM a2a.tasks WHERE id = '` + task + `';
@@ -287,7 +290,8 @@ func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
 		{"task.retry", hooked, again}, {"task.purge", again, ""},
 		{"push.enable", "", sink.URL}, {"push.replay", hooked, hook.ID}, {"keys.rewrap", "", `"key":"k2"`},
 	} {
-		const recorded = `SELECT count(*) FROM audit.action WHERE actor LIKE 'operator %@%' AND action = $1 AND coalesce(task_id::text, '') = $2 AND position($3 IN detail::text) > 0`
+		const recorded = `SELECT count(*) FROM audit.action WHERE actor LIKE 'operator %@%' AND action = $1
+			AND coalesce(task_id::text, '') = $2 AND position($3 IN detail::text) > 0`
 		if n := one[int](c, recorded, want.action, want.task, want.detail); n != 1 {
 			t.Errorf("%d rows have %+v, want 1", n, want)
 		}

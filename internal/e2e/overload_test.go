@@ -166,7 +166,8 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 		conn := r.dial()
 		text := "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Ty"
 		if i%2 == 0 {
-			text = "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+			text = "POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+				"Content-Length: 1000\r\n\r\n{"
 		}
 		if _, err := io.WriteString(conn, text); err != nil {
 			c.t.Fatal(err)
@@ -214,7 +215,8 @@ func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 	}
 	until(t, "a read and a write are held up", func() bool {
 		return one[int](c,
-			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+				AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
 	})
 	for _, body := range []string{get, message} {
 		got := c.post(a, "/agents/script", body)

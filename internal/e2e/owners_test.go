@@ -119,7 +119,10 @@ func TestAgentsTellOwnersApart(t *testing.T) {
 	c := newCluster(t)
 	c.mixed = true
 	c.agent("told",
-		"name: told\ndescription: Says what it is told of its owner.\nskills: [{id: s, name: S, description: S, tags: [test]}]\nexecutor: {exec: {command: [/usr/bin/sed, 's/.*\"contextKey\":\"\\([^\"]*\\)\",\"tenant\":\"\\([^\"]*\\)\",\"owner\":\"\\([^\"]*\\)\".*/\\1 \\2 \\3/'], output: text}}\n")
+		"name: told\ndescription: Says what it is told of its owner.\nskills: [{id: s, name: S, description: S, "+
+			"tags: [test]}]\nexecutor: {exec: {command: [/usr/bin/sed, "+
+			"'s/.*\"contextKey\":\"\\([^\"]*\\)\",\"tenant\":\"\\([^\"]*\\)\",\"owner\":\"\\([^\"]*\\)\".*/\\1 "+
+			"\\2 \\3/'], output: text}}\n")
 	replicas := []*replica{c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")}
 	seen := map[string]string{}
 	for _, who := range [][2]string{{"acme", "ann"}, {"acme", "bob"}, {"corp", "ann"}} {

@@ -201,7 +201,8 @@ func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica)
 	first := one[time.Time](c.cluster, `SELECT min(claimed_at) FROM audit.attempt WHERE claimed_at > $1`,
 		fell.Add(time.Second))
 	late := one[float64](c.cluster,
-		`SELECT max(extract(epoch FROM a.claimed_at - k.created_at))::float8 FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE a.token = 1`)
+		`SELECT max(extract(epoch FROM a.claimed_at - k.created_at))::float8 FROM audit.attempt a JOIN audit.task k
+			ON k.id = a.task_id WHERE a.token = 1`)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sort.Slice(c.sends, func(i, j int) bool { return c.sends[i].end.Before(c.sends[j].end) })
@@ -216,7 +217,8 @@ func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica)
 		}
 	}
 	since := func(at time.Time) string { return at.Sub(fell).Round(100 * time.Millisecond).String() }
-	t.Logf("new leader after %s; sends answered after %s; first claim after %s; longest wait of an accepted task for its claim %.1fs; slowest refusal %s",
+	t.Logf("new leader after %s; sends answered after %s; first claim after %s; "+
+		"longest wait of an accepted task for its claim %.1fs; slowest refusal %s",
 		since(led), since(answered), since(first), late, longest.Round(100*time.Millisecond))
 	for what, at := range map[string]time.Time{"sends": answered, "claims": first} {
 		within(t, what+" after the new leader", max(at.Sub(led), 0), backWithin)

@@ -154,7 +154,11 @@ postgresql:
     superuser: {username: postgres, password: x}
     replication: {username: replicator, password: x}
     rewind: {username: rewind, password: x}
-  pg_hba: ['local all all trust', 'host all all 10.77.0.0/24 trust', 'host replication all 10.77.0.0/24 trust', 'host all all 127.0.0.1/32 trust']
+  pg_hba:
+    - local all all trust
+    - host all all 10.77.0.0/24 trust
+    - host replication all 10.77.0.0/24 trust
+    - host all all 127.0.0.1/32 trust
   parameters: {unix_socket_directories: %[4]s}
 `, name, addr, patroniHome, home, p.bin)
 	path := filepath.Join(home, "patroni.yml")

@@ -244,7 +244,8 @@ func TestAgentIsToldOfRequestMetadata(t *testing.T) {
 		`executor: {exec: {command: [sed, 's/.*"requestMetadata":\(.*\)}$/<\1>/'], output: text}}` + "\n"
 	c.agent("tells", file)
 	a := c.start("a")
-	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},"metadata":{"n": 9007199254740993}}`
+	const params = `{"message":{"kind":"message","messageId":"m","role":%s,"parts":[{%s"text":"x"}]},` +
+		`"metadata":{"n": 9007199254740993}}`
 	for _, tc := range []struct{ body, version string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"message/send","params":` + fmt.Sprintf(params, `"user"`, `"kind":"text",`) +
 			`}`, "0.3"},

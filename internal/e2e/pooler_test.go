@@ -51,7 +51,8 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 		fmt.Fprintf(&conf, "%s = host=%s port=%s dbname=%s pool_mode=%s\n", mode, host, port, name.Database, mode)
 	}
 	fmt.Fprintf(&conf,
-		"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\nauth_file = users.txt\nadmin_users = %s\n%s\n", listen, serverLogin, strings.Join(settings, "\n"))
+		"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = trust\n"+
+			"auth_file = users.txt\nadmin_users = %s\n%s\n", listen, serverLogin, strings.Join(settings, "\n"))
 	dir := t.TempDir()
 	for file, text := range map[string]string{"pgbouncer.ini": conf.String(),
 		"users.txt": fmt.Sprintf("%q \"\"\n%q \"\"\n", serverLogin, name.User)} {

@@ -227,7 +227,8 @@ func TestWorkIsFoundWithoutAWake(t *testing.T) {
 		tasks = append(tasks, send(t, c.client(a, "echo"), say("found")).TaskID)
 	}
 	waits := column[float64](c, `
-		SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 FROM audit.attempt a JOIN audit.task t ON t.id = a.task_id WHERE t.id::text = ANY($1) ORDER BY 1`, tasks)
+		SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 FROM audit.attempt a JOIN audit.task t
+		ON t.id = a.task_id WHERE t.id::text = ANY($1) ORDER BY 1`, tasks)
 	within(t, "a claim without a wake", time.Duration(waits[len(waits)-1]*float64(time.Second)), time.Second)
 	if waits[0] > 1 {
 		t.Errorf("no claim without a wake came before %.1f s", waits[0])

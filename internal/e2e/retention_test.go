@@ -59,7 +59,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 		behind := follow(t, c.client(r, "script").Resubscribe(bounded(t), left,
 			client.StreamOptions{LastEventID: third}), nil)
 		if first := behind[0]; first.Kind != client.KindTask || !first.Gap || first.State != a2a.StateCompleted {
-			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the Task as it is now, behind a gap", r.name, first.Kind, first.State, first.Gap)
+			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the Task as it is now, "+
+				"behind a gap", r.name, first.Kind, first.State, first.Gap)
 		}
 	}
 	until(t, "the task itself is gone",
@@ -84,7 +85,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 
 	for _, task := range unsettled {
 		if n := one[int](c,
-			`SELECT count(*) FROM audit.delivery d JOIN audit.task t ON t.id = d.task_id AND t.first_seq = 1 AND t.last_seq = 6 WHERE d.task_id::text = $1 AND d.state = 'pending'`, task); n != 6 {
+			`SELECT count(*) FROM audit.delivery d JOIN audit.task t ON t.id = d.task_id AND t.first_seq = 1
+				AND t.last_seq = 6 WHERE d.task_id::text = $1 AND d.state = 'pending'`, task); n != 6 {
 			t.Errorf("%d events wait for the webhook of task %s, want all 6: it was not told of any", n, task)
 		}
 	}

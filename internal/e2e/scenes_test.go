@@ -38,7 +38,8 @@ const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
 var dialects = map[string][2]string{
 	"L-01": {"tasks/list", `{}`},
 	"L-02": {"message/send",
-		`{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
+		`{"contextId":"c","message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text",` +
+			`"text":"x"}]}}`},
 	"L-03": {"message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`},
 	"L-04": {"tasks/list", `{"status":"cancelled"}`},
 	"L-05": {"message/send",
@@ -198,7 +199,8 @@ func sceneSlow(s *stage) {
 	lazy := a.dial()
 	if _,
 		err := fmt.Fprintf(lazy,
-		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+			"\r\n%s", len(body), body); err != nil {
 		s.t.Fatal(err)
 	}
 	s.shows(before, a, grew(1, "a2ad_sse_slow_readers_total"))
@@ -210,7 +212,8 @@ func sceneSlow(s *stage) {
 	}
 	defer conn.Close()
 	var req apb1.SendMessageRequest
-	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[`+aCall+`]}}]}}`), &req); err != nil {
+	if err := protojson.Unmarshal([]byte(`{"tenant":"script","message":{"messageId":"m","role":"ROLE_USER",`+
+		`"parts":[{"data":{"script":[`+aCall+`]}}]}}`), &req); err != nil {
 		s.t.Fatal(err)
 	}
 	if _,
@@ -508,7 +511,8 @@ func sceneSweeps(s *stage) {
 	before := a.scrape()
 	if _,
 		err := s.db.Exec(bounded(s.t),
-		"INSERT INTO a2a.audit_log (at, actor, action) VALUES (now() - interval '500 days', 'operator', 'key.create')"); err != nil {
+		"INSERT INTO a2a.audit_log (at, actor, action) "+
+			"VALUES (now() - interval '500 days', 'operator', 'key.create')"); err != nil {
 		s.t.Fatal(err)
 	}
 	s.rpc(a, "echo", "message/send",

@@ -95,7 +95,8 @@ func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 		for ctx.Err() == nil {
 			rows,
 				err := c.db.Query(ctx,
-				`SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
+				`SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity
+					WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
 			if err != nil {
 				continue
 			}
@@ -247,7 +248,8 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	if _,
 		err := c.db.Exec(bounded(t),
-		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`); err != nil {
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE 'a2ad-%'`); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it serves again", func() bool { return send("", signed...).status == http.StatusOK })
@@ -316,7 +318,8 @@ var said = []string{"a2a.messages", "a2a.task_events", "audit.message", "audit.e
 // tables looks at every row of every table and view that a migration has made, and at what the database says of them.
 func (c *cluster) tables(secret canaries) {
 	c.t.Helper()
-	all := column[string](c, `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	all := column[string](c, `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n
+		ON n.oid = c.relnamespace
 		WHERE c.relkind IN ('r', 'v', 'm', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'`)
 	if len(all) < 25 {
 		c.t.Errorf("there are %d tables and views", len(all))

@@ -192,8 +192,9 @@ var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) 
 		})
 	},
 	"webhook": func(s *silence, ctx context.Context, key string) error {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":%q,"role":"user",
-			"parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false,"pushNotificationConfig":{"url":"%s/%s"}}}}`, key, s.sink.URL, key)
+		body := request("message/send", fmt.Sprintf(`{
+			"message":{"kind":"message","messageId":%q,"role":"user","parts":[{"kind":"text","text":"x"}]},
+			"configuration":{"blocking":false,"pushNotificationConfig":{"url":"%s/%s"}}}`, key, s.sink.URL, key))
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.a.base+"/agents/echo", strings.NewReader(body))
 		if err != nil {
 			return err
@@ -382,7 +383,8 @@ func (s *silence) checkAcknowledged() {
 	untilFor(s.t, 3*patience, "what was claimed in the silence is rescued", func() bool {
 		n,
 			err := query[int](s.cluster,
-			`SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) + (SELECT count(*) FROM audit.delivery WHERE state = 'pending')`)
+			`SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) + (SELECT count(*)
+				FROM audit.delivery WHERE state = 'pending')`)
 		return err == nil && n == 0
 	})
 	s.t.Logf("%d acknowledgements", len(s.acked))

@@ -59,7 +59,8 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 	for range 40 {
 		kills += one[int](c, `
 			SELECT count(pg_terminate_backend(v.pid)) FROM (
-			  SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%' ORDER BY random() LIMIT 1
+			  SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'
+			ORDER BY random() LIMIT 1
 			) v`)
 		<-tick.C
 	}

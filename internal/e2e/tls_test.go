@@ -386,7 +386,8 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		}
 	}
 	domain.stop()
-	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; '), '') FROM audit.action WHERE action = 'signin.failed' AND detail->>'reason' = 'certificate without a tenant'`
+	const rows = `SELECT coalesce(string_agg(actor || ' ' || detail, '; '), '') FROM audit.action
+		WHERE action = 'signin.failed' AND detail->>'reason' = 'certificate without a tenant'`
 	if got := one[string](c, rows); got != `address 127.0.0.1 {"count":1,"reason":"certificate without a tenant"}` {
 		t.Errorf("recorded: %s", got)
 	}

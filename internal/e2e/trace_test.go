@@ -112,8 +112,10 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	keys := seal.Generate("k1")
 	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL,
 		"OTEL_BSP_SCHEDULE_DELAY=50")...)
-	got := c.rpc(front, "traced", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"canary-text"}]},
-		"configuration":{"blocking":false,"pushNotificationConfig":{"url":"`+sink.URL+`/x"}}}`, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
+	params := `{
+		"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"canary-text"}]},
+		"configuration":{"blocking":false,"pushNotificationConfig":{"url":"` + sink.URL + `/x"}}}`
+	got := c.rpc(front, "traced", "message/send", params, "Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	var sent struct{ ID string }
 	if err := json.Unmarshal(got.result, &sent); err != nil {
 		t.Fatalf("send: %s", got.body)
@@ -158,7 +160,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	}
 	// The agent, the receiver and the row have what they are below of.
 	if said := one[string](c,
-		`SELECT string_agg(coalesce(e.parts::text, '') || e.body::text, ' ') FROM a2a.task_events e WHERE e.task_id::text = $1`, task); !strings.Contains(said, "00-"+clientTrace+"-"+execute.id+"-01") {
+		`SELECT string_agg(coalesce(e.parts::text, '') || e.body::text, ' ') FROM a2a.task_events e
+			WHERE e.task_id::text = $1`, task); !strings.Contains(said, "00-"+clientTrace+"-"+execute.id+"-01") {
 		t.Errorf("the agent says %s, want the span %s", said, execute.id)
 	}
 	if kept := one[string](c, `SELECT traceparent FROM a2a.tasks WHERE id::text = $1`, task); kept != "00-"+clientTrace+
@@ -206,7 +209,8 @@ func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
 	done := make(chan httpAnswer, 1)
 	go func() {
 		done <- c.rpc(a, "script", "message/stream",
-			`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[{"op":"hang"}]}}]}}`,
+			`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data",`+
+				`"data":{"script":[{"op":"hang"}]}}]}}`,
 			"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	}()
 	task := col.await(t, clientTrace, "SendStreamingMessage", nil).attrs["a2a.task.id"]
@@ -233,7 +237,8 @@ func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 	keys := hooking(seal.Generate("k1"))
 	submit := func(r *replica, header ...string) string {
 		t.Helper()
-		got := c.rpc(r, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+		got := c.rpc(r, "echo", "message/send", `{
+			"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
 			"configuration":{"blocking":false,"pushNotificationConfig":{"url":"`+sink.URL+`/x"}}}`, header...)
 		var sent struct{ ID string }
 		if err := json.Unmarshal(got.result, &sent); err != nil {
@@ -291,7 +296,8 @@ func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
 	c.agent("far", pulledAgent("far"))
 	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
 	got := c.rpc(a, "far", "message/send",
-		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},"configuration":{"blocking":false}}`,
+		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},`+
+			`"configuration":{"blocking":false}}`,
 		"Traceparent", "00-"+clientTrace+"-"+clientSpan+"-01")
 	if got.code != 0 {
 		t.Fatalf("send: %s", got.body)

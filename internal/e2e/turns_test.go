@@ -33,7 +33,8 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
-	const script = `{"op":"artifact","id":"x","text":"1"},{"op":"input","text":"what?"},{"op":"artifact","id":"y","text":"2"},{"op":"auth","text":"who?"},{"op":"artifact","id":"z","text":"3"}`
+	const script = `{"op":"artifact","id":"x","text":"1"},{"op":"input","text":"what?"},` +
+		`{"op":"artifact","id":"y","text":"2"},{"op":"auth","text":"who?"},{"op":"artifact","id":"z","text":"3"}`
 	asked := send(t, c.client(a, "script"), play(script))
 	if asked.State != a2a.StateInputRequired || client.Text(asked.Parts) != "what?" {
 		t.Fatalf("got %s", asked.Raw)
@@ -183,7 +184,8 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 
 	t.Run("ignoring", func(t *testing.T) {
 		task := submit(t, onB,
-			play(`{"op":"chunk","id":"a","n":2},{"op":"ignore_cancel","ms":1500},{"op":"chunk","id":"late","n":5},{"op":"complete"}`))
+			play(`{"op":"chunk","id":"a","n":2},{"op":"ignore_cancel","ms":1500},{"op":"chunk","id":"late","n":5},`+
+				`{"op":"complete"}`))
 		until(t, "the agent is at it",
 			func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) >= 4 })
 		if _, err := onB.Cancel(ctx, task); err != nil {
@@ -193,7 +195,8 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 		endsWith(t, events, a2a.StateCanceled)
 		a.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
 		if n := one[int](c,
-			`SELECT count(*) FROM audit.event WHERE task_id::text = $1 AND seq > (SELECT seq FROM audit.event WHERE task_id::text = $1 AND state = 'CANCELED')`, task); n != 0 {
+			`SELECT count(*) FROM audit.event WHERE task_id::text = $1 AND seq > (SELECT seq FROM audit.event
+				WHERE task_id::text = $1 AND state = 'CANCELED')`, task); n != 0 {
 			t.Errorf("%d events behind the cancel", n)
 		}
 	})
@@ -311,7 +314,8 @@ func TestErrorsAreTriedAgainWithBackoff(t *testing.T) {
 		}
 	}
 	gaps := column[float64](c, `
-		SELECT extract(epoch FROM claimed_at - lag(ended_at) OVER (ORDER BY token))::float8 AS gap FROM audit.attempt ORDER BY token OFFSET 1`)
+		SELECT extract(epoch FROM claimed_at - lag(ended_at) OVER (ORDER BY token))::float8 AS gap FROM audit.attempt
+		ORDER BY token OFFSET 1`)
 	// Full jitter is from nothing; it is the sum that grows.
 	if len(gaps) != 3 {
 		t.Fatalf("%d waits, want 3", len(gaps))

@@ -73,7 +73,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	hook(news[0])
 	for _, name := range []string{"old", "new"} {
 		if one[int](c,
-			`SELECT count(*) FROM audit.attempt a WHERE a.worker LIKE $1 AND a.claimed_at > (SELECT max(tstamp) FROM public.a2a_goose_version)`, name+"-%") == 0 {
+			`SELECT count(*) FROM audit.attempt a WHERE a.worker LIKE $1 AND a.claimed_at > (SELECT max(tstamp)
+				FROM public.a2a_goose_version)`, name+"-%") == 0 {
 			t.Errorf("no replica of the %s version has worked on the new schema", name)
 		}
 	}
@@ -119,7 +120,8 @@ func versionBefore(t *testing.T) (binary string) {
 	newest := filepath.Base(files[len(files)-1])
 	if shallow, err := git("rev-parse", "--is-shallow-repository"); err != nil ||
 		strings.TrimSpace(string(shallow)) != "false" {
-		t.Skipf("NOT TESTED: THE UPGRADE FROM THE VERSION BEFORE %s. It is built from the history of the repository, which is not here (shallow: %q, %v): git fetch --unshallow gets it",
+		t.Skipf("NOT TESTED: THE UPGRADE FROM THE VERSION BEFORE %s. It is built from the history of the "+
+			"repository, which is not here (shallow: %q, %v): git fetch --unshallow gets it",
 			newest, bytes.TrimSpace(shallow), err)
 	}
 	commit, err := commitBefore(files)

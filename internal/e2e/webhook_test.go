@@ -149,7 +149,8 @@ func (c *cluster) rpc(r *replica, agent, method, params string, header ...string
 // sendHooked submits a script with a webhook and returns the task.
 func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
 	c.t.Helper()
-	got := c.rpc(r, "script", "message/send", fmt.Sprintf(`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[%s]}}]},
+	got := c.rpc(r, "script", "message/send", fmt.Sprintf(`{
+		"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[%s]}}]},
 		"configuration":{"blocking":false,"pushNotificationConfig":%s}}`, strings.Join(ops, ","), hook))
 	var task struct{ ID string }
 	if err := json.Unmarshal(got.result, &task); err != nil || task.ID == "" {
@@ -244,7 +245,8 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	}
 	pending := func() bool {
 		return one[bool](c,
-			`SELECT EXISTS (SELECT FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) OR EXISTS (SELECT FROM audit.delivery WHERE state = 'pending')`)
+			`SELECT EXISTS (SELECT FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) OR EXISTS (SELECT
+				FROM audit.delivery WHERE state = 'pending')`)
 	}
 	for kills < 25 && pending() {
 		next := len(sink.all()) + draw.IntN(60)
@@ -408,7 +410,8 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	}
 	// A message whose webhook is refused makes no task.
 	before := one[int](c, `SELECT count(*) FROM audit.task`)
-	if got := c.rpc(a, "script", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+	if got := c.rpc(a, "script", "message/send", `{
+		"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
 		"configuration":{"pushNotificationConfig":{"url":"http://10.0.0.1/"}}}`); got.code != -32602 {
 		t.Errorf("send with a bad webhook: %s", got.body)
 	}
@@ -442,7 +445,8 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	}
 	if n := one[int](c, `SELECT count(*) FROM a2a.push_attempts a WHERE a::text LIKE '%canary%'`) +
 		one[int](c,
-			`SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%' OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
+			`SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%'
+				OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
 		t.Errorf("%d rows hold secrets in clear", n)
 	}
 	a.log.mu.Lock()
@@ -473,7 +477,8 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
 	}
 	rest := func(hook string) string {
-		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{"taskPushNotificationConfig":{"url":"` + hook + `"}}}`
+		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},` +
+			`"configuration":{"taskPushNotificationConfig":{"url":"` + hook + `"}}}`
 	}
 	for i, tt := range []struct {
 		to     string
@@ -586,7 +591,8 @@ func TestServerWithoutKeysTakesNoSecrets(t *testing.T) {
 	a := c.start("a", hooking("")...)
 	sink := newHookSink(t, nil)
 	send := func(hook string) httpAnswer {
-		return c.rpc(a, "echo", "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
+		return c.rpc(a, "echo", "message/send", `{
+			"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
 			"configuration":{"pushNotificationConfig":`+hook+`}}`)
 	}
 	if got := send(`{"url":"` + sink.URL + `","token":"x"}`); got.code != -32602 {

@@ -154,7 +154,8 @@ func newFront(t *testing.T, card, more string) *front {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	file := fmt.Sprintf("name: front\ndescription: In front of another.\nexecutor:\n  a2a: {card: %q, poll_interval: 100ms%s}\n", card, more)
+	file := fmt.Sprintf("name: front\ndescription: In front of another.\nexecutor:\n  a2a: {card: %q, "+
+		"poll_interval: 100ms%s}\n", card, more)
 	if err := os.WriteFile(filepath.Join(dir, "front.yaml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ func newGRPCPlace(t *testing.T, flags ...string) *place {
 
 func dialGRPC(t *testing.T, at *place, opts ...oldclient.FactoryOption) *peer {
 	t.Helper()
-	prefer := oldclient.WithConfig(oldclient.Config{PreferredTransports: []a2aold.TransportProtocol{a2aold.TransportProtocolGRPC}})
+	transports := []a2aold.TransportProtocol{a2aold.TransportProtocolGRPC}
+	prefer := oldclient.WithConfig(oldclient.Config{PreferredTransports: transports})
 	return dialAt(t, at.url(), "/", append([]oldclient.FactoryOption{prefer, oldclient.WithGRPCTransport(plaintext)},
 		opts...)...)
 }

@@ -92,8 +92,10 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 		got <- delivery{r.Header.Get("Authorization"), string(body)}
 	}))
 	defer receiver.Close()
-	_, fault := call("/", "1.0", "SendMessage", `{"message":{"messageId":"tck-complete-task-push","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{
-		"task_push_notification_config":{"url":"`+receiver.URL+`","authentication":{"scheme":"Bearer","credentials":"tck-secret"}}}}`)
+	_, fault := call("/", "1.0", "SendMessage", `{
+		"message":{"messageId":"tck-complete-task-push","role":"ROLE_USER","parts":[{"text":"x"}]},"configuration":{
+		"task_push_notification_config":{"url":"`+receiver.URL+`","authentication":{"scheme":"Bearer",`+
+		`"credentials":"tck-secret"}}}}`)
 	if fault != nil {
 		t.Fatal(fault)
 	}

@@ -116,7 +116,8 @@ func TestThePageIsOfToday(t *testing.T) {
 		documented[name] = true
 		for _, label := range strings.Fields(row[3]) {
 			if label = strings.Trim(label, "`"); !shown[name][label] {
-				t.Errorf("testdata/metrics.txt has no %s with the label %s: TestMetricsAreThose of internal/e2e with -update writes it anew", name, label)
+				t.Errorf("testdata/metrics.txt has no %s with the label %s: "+
+					"TestMetricsAreThose of internal/e2e with -update writes it anew", name, label)
 			}
 		}
 	}

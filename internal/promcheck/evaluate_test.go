@@ -150,7 +150,8 @@ func expanded(t *testing.T, e *promql.Engine, m memory, name, text string, sampl
 	query := func(_ context.Context, expr string, _ time.Time) (promql.Vector, error) {
 		return ask(t, e, m, expr, at), nil
 	}
-	defs := "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+	defs := "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value " +
+		":= .Value}}"
 	result, err := template.NewTemplateExpander(t.Context(), defs+text, "__alert_"+name, data,
 		model.Time(at.Milliseconds()), query, nil, nil).Expand()
 	if err != nil || strings.Contains(result, "<no value>") {

@@ -55,7 +55,8 @@ func (t *Target) head(path string, length int) string {
 	if t.Key != "" {
 		auth = "Authorization: Bearer " + t.Key + "\r\n"
 	}
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a2ad\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n", path, auth, length)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a2ad\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n"+
+		"\r\n", path, auth, length)
 }
 
 func (t *Target) agentPath() string { return "/agents/" + t.Agent }

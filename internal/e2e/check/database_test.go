@@ -79,7 +79,8 @@ func claim(t *testing.T, s *store.Store) *store.Lease {
 const webhooks = `
 	DROP VIEW audit.delivery, audit.push_config CASCADE;
 	CREATE TABLE audit.push_config (id text, task_id uuid, from_seq bigint, deleted_after_seq bigint);
-	CREATE TABLE audit.delivery (config_id text, task_id uuid, seq bigint, state text, tries int, reason text, delivered_at timestamptz);
+	CREATE TABLE audit.delivery (config_id text, task_id uuid, seq bigint, state text, tries int, reason text,
+	delivered_at timestamptz);
 	INSERT INTO audit.push_config SELECT 'default', t.id, 0, NULL FROM a2a.tasks t WHERE t.state >= 100;
 	INSERT INTO audit.delivery
 	SELECT p.id, e.task_id, e.seq, 'delivered', 1, NULL, now() + e.seq * interval '1 ms'
@@ -95,8 +96,10 @@ const (
 	noKeyOfEvents   = `ALTER TABLE a2a.task_events DROP CONSTRAINT task_events_pkey; `
 	noKeyOfAttempts = `ALTER TABLE a2a.task_attempts DROP CONSTRAINT task_attempts_pkey; `
 	// another writes one more event of task $T. The table's constraints are not what is tested.
-	more = `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, source, epoch, worker, committed_at, artifact_id, body)
-		SELECT task_id, %s, gen_random_uuid(), 2, 1, epoch, worker, %s, 'a', '{}' FROM a2a.task_events WHERE task_id = $T AND seq = 4; `
+	more = `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, source, epoch, worker, committed_at,
+		artifact_id, body)
+		SELECT task_id, %s, gen_random_uuid(), 2, 1, epoch, worker, %s, 'a', '{}' FROM a2a.task_events
+		WHERE task_id = $T AND seq = 4; `
 	another = `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid) `
 )
 
@@ -105,32 +108,39 @@ var mutations = []mutation{
 	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`,
 		[]string{"I2a", "I4d"}},
 	{"a question behind a question",
-		`UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
+		`UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events
+			SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
 	{"no submission", `UPDATE a2a.task_events SET state = 2 WHERE task_id = $T AND seq = 1`, []string{"I2a"}},
 	{"an event behind the end", fmt.Sprintf(more, "5", "committed_at") +
 		`UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I2b", "I5a"}},
 	{"a status behind the end", `DROP INDEX a2a.task_events_terminal; ` + fmt.Sprintf(more, "5", "committed_at") + `
-		UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T; UPDATE a2a.task_events SET kind = 1, state = 100, artifact_id = NULL WHERE task_id = $T AND seq = 5`, []string{"I2b", "I5a"}},
+		UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T; UPDATE a2a.task_events
+		SET kind = 1, state = 100, artifact_id = NULL WHERE task_id = $T AND seq = 5`, []string{"I2b", "I5a"}},
 	{"a state without an event", `UPDATE a2a.tasks SET state = 101 WHERE id = $T`, []string{"I2c"}},
 	{"a gap", `DELETE FROM a2a.task_events WHERE task_id = $T AND seq = 3`, []string{"I3a"}},
-	{"a log that begins late", `UPDATE a2a.task_events SET seq = seq + 1 WHERE task_id = $T AND seq = 4; UPDATE a2a.task_events SET seq = 4 WHERE task_id = $T AND seq = 3;
-		UPDATE a2a.task_events SET seq = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET seq = 2 WHERE task_id = $T AND seq = 1; UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a", "I5a"}},
+	{"a log that begins late", `UPDATE a2a.task_events SET seq = seq + 1 WHERE task_id = $T
+		AND seq = 4; UPDATE a2a.task_events SET seq = 4 WHERE task_id = $T AND seq = 3;
+		UPDATE a2a.task_events SET seq = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events SET seq = 2
+		WHERE task_id = $T AND seq = 1; UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a", "I5a"}},
 	{"a number twice", noKeyOfEvents + fmt.Sprintf(more, "3", "committed_at"), []string{"I3a"}},
 	{"an end that is missing", `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a"}},
 	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a", "I7b"}},
 	{"time that runs backwards",
 		`UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`,
 		[]string{"I3b"}},
-	{"a zombie that writes", `INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'completed' FROM a2a.task_attempts WHERE task_id = $T;
+	{"a zombie that writes", `INSERT INTO a2a.task_attempts
+		SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'completed' FROM a2a.task_attempts WHERE task_id = $T;
 		UPDATE a2a.task_events SET epoch = 2, worker = 'w2' WHERE task_id = $T AND seq = 2`, []string{"I4a", "I4d"}},
 	{"a claim of two",
 		noKeyOfAttempts +
-			`INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
+			`INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome
+				FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
 	{"a ghost that writes", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`,
 		[]string{"I4c"}},
 	{"a write without a claim", `UPDATE a2a.task_events SET epoch = 7 WHERE task_id = $T AND seq = 4`, []string{"I4c"}},
 	{"a claim that nobody saw",
-		`INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired' FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
+		`INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired'
+			FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
 	{"a claim that never ended", `UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`,
 		[]string{"I4e"}},
 	{"a lease of a task that has ended", `INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 h')`,
@@ -152,16 +162,19 @@ var mutations = []mutation{
 		[]string{"I6a"}},
 	{"a key twice in a task",
 		another + `SELECT id, 9, 1, 'm9', 1, '{}', NULL, 'k0', false FROM a2a.tasks WHERE id = $T`, []string{"I6a"}},
-	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL WHERE message_id = 'm0'; ` + another + `
+	{"a message id twice where it counts", `UPDATE a2a.messages SET dedupe_mid = true, idem_key = NULL
+		WHERE message_id = 'm0'; ` + another + `
 		SELECT id, 9, 1, 'm0', 1, '{}', NULL, NULL, true FROM a2a.tasks WHERE id <> $T LIMIT 1`, []string{"I6b"}},
 	{"a log that lost its begin",
 		`UPDATE a2a.tasks SET first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3`,
 		[]string{"I7a"}},
-	{"a log retired before the end", orphan + `UPDATE a2a.tasks SET state = 3, first_seq = 3 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 3;
+	{"a log retired before the end", orphan + `UPDATE a2a.tasks SET state = 3, first_seq = 3 WHERE id = $T; DELETE
+		FROM a2a.task_events WHERE task_id = $T AND seq < 3;
 		UPDATE a2a.task_events SET kind = 1, state = 3, artifact_id = NULL WHERE task_id = $T`, []string{"I7a"}},
 	{"an orphan",
 		orphan +
-			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
+			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts
+				SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
 	{"work that nobody took", orphan, []string{"I8"}},
 
 	{"legal: a log that was retired",
@@ -175,16 +188,20 @@ var mutations = []mutation{
 	{"legal: dead with a reason",
 		`UPDATE audit.delivery SET state = 'dead', reason = '410' WHERE task_id = $T AND seq = 4`, nil},
 	{"legal: cancelled and deleted",
-		`UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE audit.push_config SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
+		`UPDATE audit.delivery SET state = 'cancelled' WHERE task_id = $T AND seq = 4; UPDATE audit.push_config
+			SET deleted_after_seq = 4 WHERE task_id = $T`, nil},
 	{"legal: work that is held",
 		orphan +
-			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
+			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() + interval '1 min'); UPDATE a2a.task_attempts
+				SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
 }
 
 // orphan takes the end of a task away, an hour ago.
-const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELETE FROM a2a.task_events WHERE task_id = $T AND seq = 4;
+const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELETE FROM a2a.task_events
+	WHERE task_id = $T AND seq = 4;
 	UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T;
-	UPDATE a2a.tasks SET state = 2, last_seq = 3, last_at = last_at - interval '1 h', status_at = status_at - interval '1 h' WHERE id = $T; `
+	UPDATE a2a.tasks SET state = 2, last_seq = 3, last_at = last_at - interval '1 h',
+	status_at = status_at - interval '1 h' WHERE id = $T; `
 
 // TestDatabaseFindsEachMutation plants each violation in a healthy database: a checker that has not caught its own
 // mutation does not count.

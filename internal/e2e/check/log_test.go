@@ -34,7 +34,8 @@ func part(k int) string { return fmt.Sprintf(`{"kind":"text","text":"%d"}`, k) }
 
 func chunk(k, seq int) check.Frame {
 	return frame(seq,
-		fmt.Sprintf(`{"kind":"artifact-update","taskId":"%s","contextId":"c","artifact":{"artifactId":"a","parts":[%s]},"append":%t,"lastChunk":%t}`, task, part(k), k > 0, k == 3))
+		fmt.Sprintf(`{"kind":"artifact-update","taskId":"%s","contextId":"c","artifact":{"artifactId":"a",`+
+			`"parts":[%s]},"append":%t,"lastChunk":%t}`, task, part(k), k > 0, k == 3))
 }
 
 const (
@@ -247,8 +248,10 @@ func TestShownMayBeRetired(t *testing.T) {
 		{`DELETE FROM a2a.task_events WHERE seq < 4 AND task_id::text IN ($1, $2)`, 2},
 		{`UPDATE a2a.tasks SET first_seq = 4 WHERE id::text = $1 AND $2 <> ''`, 1},
 		{`DELETE FROM a2a.tasks WHERE id::text = $2 AND $1 <> ''`, 1},
-		{`INSERT INTO a2a.audit_log (actor, action, detail) SELECT 'replica r', 'task.retire', json_build_object('from', $1::text, 'to', $1::text) WHERE $2 <> ''`, 1},
-		{`INSERT INTO a2a.audit_log (actor, action, detail) VALUES ('replica r', 'task.retire', json_build_object('from', $1::text, 'to', $2::text))`, 0},
+		{`INSERT INTO a2a.audit_log (actor, action, detail)
+			SELECT 'replica r', 'task.retire', json_build_object('from', $1::text, 'to', $1::text) WHERE $2 <> ''`, 1},
+		{`INSERT INTO a2a.audit_log (actor, action, detail)
+			VALUES ('replica r', 'task.retire', json_build_object('from', $1::text, 'to', $2::text))`, 0},
 	} {
 		if _, err := pool.Exec(t.Context(), step.sql, ids[0], ids[1]); err != nil {
 			t.Fatalf("%s: %v", step.sql, err)

@@ -14,7 +14,8 @@ func TestToldFindsWhatIsPlanted(t *testing.T) {
 	ids := fill(t, db.URL)
 	pool := db.Pool(t)
 	const nobody = "01a204ba-0000-7000-8000-000000000000"
-	if _, err := pool.Exec(t.Context(), `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body,
+		digest, idem_key, dedupe_mid)
 		SELECT id, 9, 1, 'm2', 1, '{}', NULL, 'k2', false FROM a2a.tasks WHERE id::text = $1`, ids[2]); err != nil {
 		t.Fatal(err)
 	}

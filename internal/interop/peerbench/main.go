@@ -164,7 +164,8 @@ func create(h http.Handler, parts string, now bool) (string, error) {
 	r := httptest.NewRecorder()
 	h.ServeHTTP(r,
 		request("SendMessage",
-			fmt.Sprintf(`{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[%s]},"configuration":{"returnImmediately":%t}}`, time.Now().UnixNano(), parts, now)))
+			fmt.Sprintf(`{"message":{"messageId":"m%d","role":"ROLE_USER","parts":[%s]},`+
+				`"configuration":{"returnImmediately":%t}}`, time.Now().UnixNano(), parts, now)))
 	var answer struct {
 		Result struct{ Task struct{ ID string } }
 	}

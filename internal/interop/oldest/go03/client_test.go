@@ -34,11 +34,13 @@ func eachBinding(t *testing.T, test func(*peer)) {
 	t.Parallel()
 	url := os.Getenv("INTEROP_URL")
 	if url == "" {
-		t.Fatal("INTEROP_URL must name a server whose default agent is script: TestOldestClients of internal/interop starts one")
+		t.Fatal("INTEROP_URL must name a server whose default agent is script: " +
+			"TestOldestClients of internal/interop starts one")
 	}
+	plaintext := grpc.WithTransportCredentials(insecure.NewCredentials())
 	for name, transport := range map[a2a.TransportProtocol]a2aclient.FactoryOption{
 		a2a.TransportProtocolJSONRPC: a2aclient.WithJSONRPCTransport(&http.Client{}),
-		a2a.TransportProtocolGRPC:    a2aclient.WithGRPCTransport(grpc.WithTransportCredentials(insecure.NewCredentials())),
+		a2a.TransportProtocolGRPC:    a2aclient.WithGRPCTransport(plaintext),
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
