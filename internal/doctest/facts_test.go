@@ -179,7 +179,12 @@ func hasAnchor(t *testing.T, path, anchor string) bool {
 	return false
 }
 
-// TestDecisions: every ADR has its parts and stands in the index.
+var (
+	decision     = regexp.MustCompile(`^# \d+\. (.+)\n\nStatus: accepted, \d{4}-\d\d-\d\d`)
+	supersession = regexp.MustCompile(`superseded (in part )?by \[\d+\]\([a-z0-9-]+\.md\)`)
+)
+
+// TestDecisions checks that every ADR has its parts, and that the index has its title and says what supersedes it.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(root, "docs", "adr")
@@ -202,6 +207,14 @@ func TestDecisions(t *testing.T) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
+		}
+		title, status := decision.FindSubmatch(data), supersession.FindSubmatch(data)
+		row := regexp.MustCompile(`(?m)^\| ` + name[:4] + ` .*$`).Find(index)
+		if title == nil || !bytes.Contains(row, append([]byte("["), title[1]...)) {
+			t.Errorf("the index does not have the title of %s", name)
+		}
+		if bytes.Contains(row, []byte("superseded")) != (status != nil) || status != nil && !bytes.Contains(row, status[0]) {
+			t.Errorf("the index does not say what supersedes %s", name)
 		}
 		rest := string(data)
 		for _, part := range []string{"# ", "\nStatus: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n",
