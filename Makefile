@@ -109,7 +109,7 @@ interop-frameworks: build ## Drive a2ad with the A2A clients of frameworks, each
 	scripts/interop-frameworks.sh $(FRAMEWORKS)
 
 .PHONY: up
-up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/how-to/runbook.md)
+up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/how-to/deploy.md)
 	A2AD_VERSION=$(VERSION) A2AD_COMMIT=$(COMMIT) docker compose up --build --detach --wait
 
 .PHONY: down

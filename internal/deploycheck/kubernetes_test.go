@@ -175,7 +175,7 @@ func configMap(t *testing.T, all map[string]runtime.Object, name string) {
 	t.Errorf("there is no ConfigMap %s", name)
 }
 
-// TestTheMigrationIsCompleteByItself: docs/how-to/runbook.md applies what has its label before everything else.
+// TestTheMigrationIsCompleteByItself: docs/how-to/deploy.md applies what has its label before everything else.
 func TestTheMigrationIsCompleteByItself(t *testing.T) {
 	t.Parallel()
 	all, err := objects(t, filesys.MakeFsOnDisk(), example)

@@ -110,7 +110,7 @@ func checkSettings(t *testing.T, where string, env map[string]string, serves boo
 	}
 }
 
-// TestCompose: docker-compose.yml starts what a2ad is, as docs/how-to/runbook.md says.
+// TestCompose: docker-compose.yml starts what a2ad is, as docs/how-to/deploy.md says.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
@@ -528,12 +528,12 @@ case "$1 $2 $3" in
 esac
 `
 
-// TestComposeRestore: what docs/how-to/runbook.md says of a backup with Compose gives another installation its tasks
+// TestComposeRestore: what docs/how-to/back-up.md says of a backup with Compose gives another installation its tasks
 // and its key.
 func TestComposeRestore(t *testing.T) {
 	t.Parallel()
 	var commands []string
-	for _, b := range blocks(t, "docs/how-to/runbook.md") {
+	for _, b := range blocks(t, "docs/how-to/back-up.md") {
 		if b.lang == "sh" && strings.HasSuffix(b.arg, t.Name()) {
 			commands = append(commands, b.text)
 		}

@@ -169,7 +169,7 @@ func find(t *testing.T, objects []manifest, kind, name string) manifest {
 	return manifest{}
 }
 
-// TestKubernetes: the manifests start what a2ad is, as docs/how-to/runbook.md says.
+// TestKubernetes: the manifests start what a2ad is, as docs/how-to/deploy.md says.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	objects, maps := kustomized(t, kubernetes+"/overlays/example")
@@ -267,13 +267,13 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 		env[e.Name] = e.Value
 	}
 	checkSettings(t, where, env, c.Args[0] == "serve")
-	operations := readRepo(t, "docs", "how-to", "runbook.md")
+	deploy := readRepo(t, "docs", "how-to", "deploy.md")
 	kept := map[string]volume{}
 	for _, v := range pod.Volumes {
 		kept[v.Name] = v
 		if secret := v.Secret.SecretName; secret != "" &&
-			!strings.Contains(operations, "create secret generic "+secret+" ") {
-			t.Errorf("%s: docs/how-to/runbook.md does not say how to make the Secret %s", where, secret)
+			!strings.Contains(deploy, "create secret generic "+secret+" ") {
+			t.Errorf("%s: docs/how-to/deploy.md does not say how to make the Secret %s", where, secret)
 		}
 		if name := v.ConfigMap.Name; name != "" && maps[name] == nil {
 			t.Errorf("%s: there is no ConfigMap %s", where, name)
@@ -292,7 +292,7 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 			rest, below := strings.CutPrefix(path, mount.MountPath)
 			found = found || below && (rest == "" || v.Secret.SecretName != "" &&
 				regexp.MustCompile(`create secret generic `+v.Secret.SecretName+` [^\n]*(\\\n[^\n]*)*--from-[a-z]+=`+
-					rest[1:]+`=`).MatchString(operations))
+					rest[1:]+`=`).MatchString(deploy))
 		}
 		if !found {
 			t.Errorf("%s: %s is %s, and nothing puts it there", where, name, path)

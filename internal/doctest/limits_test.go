@@ -15,19 +15,19 @@ var bounds = regexp.MustCompile(`^A2AD_(MAX_.*|RATE_.*|KEEP_.*|.*_TIMEOUT|.*_MAX
 // noLimits are those that match and bound nobody but the server itself.
 var noLimits = map[string]bool{"A2AD_MAX_ATTEMPTS": true, "A2AD_READY_TIMEOUT": true, "A2AD_DRAIN_TIMEOUT": true}
 
-// TestLimits: the table of docs/explanation/security.md has every limit with its default, and says what
+// TestLimits: the table of docs/reference/limits.md has every limit with its default, and says what
 // happens beyond it.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	names, all := settings(t)
-	data, err := os.ReadFile(filepath.Join(root, "docs", "explanation", "security.md"))
+	data, err := os.ReadFile(filepath.Join(root, "docs", "reference", "limits.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(data), "<!-- limits -->\n")
 	table, _, ok := strings.Cut(table, "<!-- limits end -->\n")
 	if !ok {
-		t.Fatal("docs/explanation/security.md has no table of limits")
+		t.Fatal("docs/reference/limits.md has no table of limits")
 	}
 	rows := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(A2AD_\\w+)` \\| `([^`]*)` \\| (.*) "+

@@ -94,7 +94,7 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	} else {
 		s.replace = append(s.replace, exampleDatabase, storetest.NewEmpty(t).URL)
 	}
-	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003"} {
+	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:8081", "127.0.0.1:9091"} {
 		s.replace = append(s.replace, other, freePort(t))
 	}
 	s.copyExamples(t, filepath.Join(repo, "examples"))

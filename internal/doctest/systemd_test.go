@@ -81,7 +81,8 @@ func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
 	var commands []string
 	logins := ""
-	for _, b := range blocks(t, "docs/how-to/runbook.md") {
+	pages := slices.Concat(blocks(t, "docs/how-to/deploy.md"), blocks(t, "docs/how-to/monitor.md"), blocks(t, "docs/how-to/upgrade.md"))
+	for _, b := range pages {
 		switch {
 		case !strings.HasSuffix(b.arg, t.Name()):
 		case b.sql() != "":

@@ -16,10 +16,10 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// answers asks the database what docs/reference/audit.md asks below a question, and returns the rows.
+// answers asks the database what docs/how-to/audit-queries.md asks below a question, and returns the rows.
 func (c *cluster) answers(question string) []map[string]any {
 	c.t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "audit.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "audit-queries.md"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func (c *cluster) answers(question string) []map[string]any {
 	_, sql, has := strings.Cut(below, " <<'SQL'\n")
 	sql, _, ends := strings.Cut(sql, ";\nSQL\n```")
 	if !asked || !has || !ends {
-		c.t.Fatalf("docs/reference/audit.md does not answer %s", question)
+		c.t.Fatalf("docs/how-to/audit-queries.md does not answer %s", question)
 	}
 	rows, err := c.db.Query(c.t.Context(), "SELECT to_json(q)::text FROM ("+sql+") q")
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *cluster) answers(question string) []map[string]any {
 	return list
 }
 
-// TestAuditQueriesAnswerRight compares answers of docs/reference/audit.md with what was done: a webhook that
+// TestAuditQueriesAnswerRight compares answers of docs/how-to/audit-queries.md with what was done: a webhook that
 // follows another one under its id, one that takes three tries, a task that fails once.
 func TestAuditQueriesAnswerRight(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	l.acked.Range(func(key, task any) bool { acked[key.(string)] = task.(string); return true })
 	ended := column[string](c, `SELECT id::text FROM audit.task WHERE state = 'COMPLETED' LIMIT 5`)
 
-	_, commands := documented(t)
+	_, commands := documented(t, "back-up.md")
 	if len(commands) != 2 {
 		t.Fatalf("the document has %d blocks", len(commands))
 	}

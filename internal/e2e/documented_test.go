@@ -11,11 +11,11 @@ import (
 	"github.com/a2ad/a2ad/internal/devpg"
 )
 
-// documented returns the blocks of docs/how-to/runbook.md that this test runs, as their marks say, in their order.
+// documented returns the blocks of a page in docs/how-to that this test runs, as their marks say, in their order.
 // SQL is what a block pastes into psql; commands are all other blocks.
-func documented(t *testing.T) (statements, commands []string) {
+func documented(t *testing.T, page string) (statements, commands []string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "runbook.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", page))
 	if err != nil {
 		t.Fatal(err)
 	}

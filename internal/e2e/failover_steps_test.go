@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// three are a primary and two standbys, made as docs/how-to/runbook.md says.
+// three are a primary and two standbys, made as docs/how-to/fail-over.md says.
 type three struct {
 	t        *testing.T
 	make     string // the block that copies a server
@@ -73,13 +73,13 @@ func (s *three) add(name, of string) {
 	s.servers[name], s.ports[name] = srv, port
 }
 
-// TestFailoverStepByStep: whoever follows docs/how-to/runbook.md has a primary whose standbys are synchronous,
+// TestFailoverStepByStep: whoever follows docs/how-to/fail-over.md has a primary whose standbys are synchronous,
 // promotes the one that has all that was acknowledged when the primary dies, and ends with three synchronous servers
 // again. Replicas go on by themselves, and nothing is lost.
 func TestFailoverStepByStep(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
-	statements, commands := documented(t)
+	statements, commands := documented(t, "fail-over.md")
 	if len(statements) != 4 || len(commands) != 1 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))
 	}

@@ -56,13 +56,13 @@ func asAdministrator(t *testing.T, url, block string) {
 // stopped is what a log says of the first transaction behind the moment, which may be one that was rolled back.
 var stopped = regexp.MustCompile(`recovery stopping before (commit|abort) of transaction`)
 
-// TestRestoreToAMoment archives and copies a server under load as docs/how-to/runbook.md says, lets somebody destroy
+// TestRestoreToAMoment archives and copies a server under load as docs/how-to/back-up.md says, lets somebody destroy
 // everything, goes back to the moment before as it says too, and serves that: what had been acknowledged is there,
 // what came later is not, and what was running runs again.
 func TestRestoreToAMoment(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
-	statements, commands := documented(t)
+	statements, commands := documented(t, "back-up.md")
 	if len(statements) != 3 || len(commands) != 2 {
 		t.Fatalf("the document has %d and %d blocks", len(statements), len(commands))
 	}
