@@ -1,7 +1,7 @@
 // Package backoff computes how long to wait before the next try.
 //
-// Everything here is a pure function of its arguments: the caller owns the clock,
-// the attempt count and, in tests, the random numbers. It never sleeps.
+// Its functions are pure: the caller owns the clock, the attempt count and, in tests, the random numbers. It never
+// sleeps.
 package backoff
 
 import (
@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// What a Policy uses where a field is not set.
+// Defaults of a Policy.
 const (
 	DefaultBase = 100 * time.Millisecond
 	DefaultMax  = 30 * time.Second
 )
 
-// Policy is exponential backoff with full jitter: the wait before retry n is drawn
-// evenly from zero to Base·2ⁿ, but never more than Max. Full jitter, because clients
-// that failed together (a database that restarts) must not come back together.
+// Policy is exponential backoff with full jitter: the wait before retry n is drawn evenly from zero to Base·2ⁿ, but
+// never more than Max. The jitter is full because clients that failed together, for instance when a database
+// restarts, must not come back together.
 //
-// The zero value works: it uses DefaultBase and DefaultMax. A Policy is safe for
-// concurrent use.
+// The zero value works: it uses DefaultBase and DefaultMax. A Policy is safe for concurrent use.
 type Policy struct {
 	Base time.Duration // upper bound of the first wait; 0 means DefaultBase
 	Max  time.Duration // upper bound of every wait; 0 means DefaultMax
@@ -56,10 +55,9 @@ func (p Policy) Delay(attempt int, rnd func() float64) time.Duration {
 // jitterPart is the share by which Jitter stretches or shortens: ±20 %.
 const jitterPart = 0.2
 
-// Jitter returns d changed by up to 20 % either way, evenly drawn. It is for fixed
-// schedules and poll ticks, which would otherwise fall into step across replicas. A d
-// of zero or less is returned as it is. rnd yields numbers in [0, 1); nil means
-// math/rand/v2.
+// Jitter returns d changed by up to 20 % either way, evenly drawn. It is for fixed schedules and poll intervals,
+// which would otherwise synchronize across replicas. A d of zero or less is returned unchanged. rnd yields numbers in
+// [0, 1); nil means math/rand/v2.
 func Jitter(d time.Duration, rnd func() float64) time.Duration {
 	if d <= 0 {
 		return d
@@ -67,7 +65,7 @@ func Jitter(d time.Duration, rnd func() float64) time.Duration {
 	return scale(d, 1-jitterPart+2*jitterPart*draw(rnd))
 }
 
-// draw keeps a bad source from turning into a negative wait.
+// draw limits a number of a bad source, which would otherwise become a negative wait.
 func draw(rnd func() float64) float64 {
 	if rnd == nil {
 		return rand.Float64()
@@ -79,7 +77,7 @@ func draw(rnd func() float64) float64 {
 	return min(max(f, 0), 1)
 }
 
-// scale multiplies without wrapping around: as a float64 MaxInt64 is 2⁶³, the first that does not fit.
+// scale multiplies without overflow: as a float64, MaxInt64 is 2⁶³, the first number that does not fit.
 func scale(d time.Duration, f float64) time.Duration {
 	product := float64(d) * f
 	if product >= math.MaxInt64 {

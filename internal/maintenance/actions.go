@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// ActionSweeper bounds the audit log: whoever tries to sign in with wrong keys adds a row a minute from each address.
+// ActionSweeper bounds the audit log: attempts to sign in with wrong keys add a row per minute and address.
 type ActionSweeper struct {
 	Store       *store.Store
 	Keep        time.Duration // see store.ActionSweep
@@ -19,7 +19,7 @@ type ActionSweeper struct {
 
 const actionBatch = 5000
 
-// Run looks every interval until ctx is done.
+// Run sweeps every interval until ctx is done.
 func (s *ActionSweeper) Run(ctx context.Context) error { return repeat(ctx, s.Every, s.round) }
 
 func (s *ActionSweeper) round(ctx context.Context) {
@@ -27,7 +27,9 @@ func (s *ActionSweeper) round(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var n int
 		var err error
-		n, more, err = s.Store.SweepActions(ctx, store.ActionSweep{Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch})
+		n, more, err = s.Store.SweepActions(ctx, store.ActionSweep{
+			Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch,
+		})
 		if removed += n; err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sweep the audit log", "err", err)
 		}

@@ -11,14 +11,14 @@ import (
 // AttemptSweeper removes the attempts of tasks that ended long ago and are kept.
 type AttemptSweeper struct {
 	Store  *store.Store
-	Keep   time.Duration // since the end of the task; 0: for ever
+	Keep   time.Duration // since the end of the task; 0: without limit
 	Every  time.Duration
 	Logger *slog.Logger
 }
 
 const attemptBatch = 2000
 
-// Run looks every interval until ctx is done.
+// Run sweeps every interval until ctx is done.
 func (s *AttemptSweeper) Run(ctx context.Context) error {
 	if s.Keep <= 0 {
 		<-ctx.Done()
@@ -27,7 +27,7 @@ func (s *AttemptSweeper) Run(ctx context.Context) error {
 	return repeat(ctx, s.Every, s.round)
 }
 
-// round reads what attempts there are of tasks that are old enough: those that it has removed before it does not read again.
+// round reads the attempts of tasks that are old enough. It does not read attempts again that it has removed.
 func (s *AttemptSweeper) round(ctx context.Context) {
 	w := store.AttemptSweep{Keep: s.Keep, Batch: attemptBatch}
 	removed := 0
@@ -38,7 +38,7 @@ func (s *AttemptSweeper) round(ctx context.Context) {
 		if n, more, err = s.Store.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sweep attempts", "err", err)
 		}
-		if removed += n; more && !rest(ctx, max(2*time.Since(began), retirePause)) {
+		if removed += n; more && !pause(ctx, max(2*time.Since(began), retirePause)) {
 			return
 		}
 	}

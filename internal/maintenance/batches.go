@@ -8,8 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// BatchSweeper forgets what nobody will ask for again: the ids under which workers far away have
-// sent batches.
+// BatchSweeper removes old ids under which remote workers have sent batches.
 type BatchSweeper struct {
 	Store  *store.Store
 	Logger *slog.Logger
@@ -18,7 +17,7 @@ type BatchSweeper struct {
 const (
 	batchesEvery  = 10 * time.Minute
 	batchesAtOnce = 5000
-	batchIDsFor   = 24 * time.Hour // a worker that repeats a batch does so at once, or after a crash of its own
+	batchIDsFor   = 24 * time.Hour // a worker repeats a batch immediately, or after its own crash
 )
 
 // Run sweeps until ctx is done.

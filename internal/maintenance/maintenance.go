@@ -1,6 +1,6 @@
-// Package maintenance does what no request and no run does: it takes tasks from workers that
-// are no longer heard of. Every replica runs it; the database lets one work at a time, a
-// bounded batch per transaction, so that nothing depends on one of them being alive.
+// Package maintenance does the periodic work: it rescues the tasks of lost workers and removes old data. Every
+// replica runs it, and the database lets one work at a time, with a bounded batch per transaction. So nothing depends
+// on a particular replica being alive.
 package maintenance
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Rescuer frees tasks whose lease ran out.
+// Rescuer rescues tasks whose lease has expired.
 type Rescuer struct {
 	Store       *store.Store
-	Policies    func() []store.Policy // asked each time, because agents change
+	Policies    func() []store.Policy // called each time, because agents change
 	MaxAttempts int                   // of agents without a policy
 	Every       time.Duration
 	Logger      *slog.Logger
@@ -23,14 +23,14 @@ type Rescuer struct {
 
 const (
 	rescueBatch = 500
-	rescueMost  = 10 // intervals, however long a look takes
+	rescueMost  = 10 // intervals between two searches, at most, however long a search takes
 )
 
-// Run looks every interval until ctx is done, less often where a look takes long.
+// Run searches every interval until ctx is done, and less often if a search takes long.
 func (r *Rescuer) Run(ctx context.Context) error {
 	timer := time.NewTimer(backoff.Jitter(r.Every, nil))
 	defer timer.Stop()
-	var share backoff.Share // it reads all leases, also dead ones that somebody's snapshot keeps
+	var share backoff.Share // a search reads all leases, also dead rows that an old snapshot keeps
 	for {
 		select {
 		case <-ctx.Done():

@@ -11,16 +11,18 @@ import (
 )
 
 const (
-	// wholeEvery is how often all tasks are read again, for what was missed: a task that was stored long after it had got its id, say.
+	// wholeEvery is how often all tasks are read again, to find tasks that were missed, for instance because they were
+	// stored long after they had got their ids.
 	wholeEvery = 24 * time.Hour
-	// wholeSoon is how often while more tasks are to be read again than marks keep.
+	// wholeSoon replaces wholeEvery while more tasks must be read again than marks keep.
 	wholeSoon = time.Hour
 	mostLater = 50_000
 )
 
-// marks are what a Retirer knows of tasks that it has read, so that it need not read them again: for each age at which a rule
-// removes anything, up to where tasks were that old; and those before, in the order of ids, which were not, because they ended late or have not ended.
-// The database decides about ages; the local clock only says when to ask again.
+// marks are what a Retirer knows about the tasks that it has read, so that it need not read them again. For each age
+// at which a rule removes anything, they have the last task, in the order of ids, that was that old. They also have
+// the tasks before it that were not old enough, because they ended late or have not ended. The database decides about
+// ages; the local clock only says when to read again.
 type marks struct {
 	rules  map[string]a2a.Retention
 	others a2a.Retention
@@ -33,12 +35,12 @@ type marks struct {
 // level is an age at which rules remove something.
 type level struct {
 	age   time.Duration
-	after a2a.ID // tasks up to here were read when they had that age
-	fresh bool   // after is still to be set
+	after a2a.ID // tasks up to this one were read when they had that age
+	fresh bool   // after is not set yet
 }
 
-// follow takes the rules of now, and begins from the start if they have changed or it is time for that.
-func (m *marks) follow(rules map[string]a2a.Retention, others a2a.Retention) {
+// setRules sets the current rules. It starts a new scan if they have changed, or if the last full scan is too old.
+func (m *marks) setRules(rules map[string]a2a.Retention, others a2a.Retention) {
 	every := wholeEvery
 	if m.missed {
 		every = wholeSoon
@@ -59,8 +61,8 @@ func (m *marks) rule(agent string) a2a.Retention {
 	return m.others
 }
 
-// scanned notes a step of the scan of a level. The scan of the youngest level from the start reads what is of all other ages too: those
-// scans begin where that one found younger tasks.
+// scanned notes a step of the scan of a level. The scan of the youngest level from the start also reads the tasks of
+// all other ages, so the other scans begin where that one found younger tasks.
 func (m *marks) scanned(i int, got *store.Retired, now time.Time) {
 	for j := range m.levels {
 		if l := &m.levels[j]; l.fresh {
@@ -75,8 +77,8 @@ func (m *marks) scanned(i int, got *store.Retired, now time.Time) {
 	}
 }
 
-// lookedAgain notes what became of tasks that were due.
-func (m *marks) lookedAgain(ids []a2a.ID, got *store.Retired, now time.Time) {
+// readAgain notes what happened to tasks that were due.
+func (m *marks) readAgain(ids []a2a.ID, got *store.Retired, now time.Time) {
 	for _, id := range ids {
 		delete(m.later, id)
 	}
@@ -85,7 +87,7 @@ func (m *marks) lookedAgain(ids []a2a.ID, got *store.Retired, now time.Time) {
 	}
 }
 
-// due returns the tasks that are to be read again.
+// due returns the tasks that must be read again now.
 func (m *marks) due(now time.Time) (ids []a2a.ID) {
 	for id, at := range m.later {
 		if !at.After(now) {
@@ -96,12 +98,12 @@ func (m *marks) due(now time.Time) (ids []a2a.ID) {
 	return ids
 }
 
-// note keeps when to read a task again that is left, unless a scan comes to it at that age.
+// note notes when to read a remaining task again, unless a scan reads it at that age.
 func (m *marks) note(e *store.Ended, now time.Time) {
 	delete(m.later, e.ID)
 	var first time.Time
 	for _, age := range acts(m.rule(e.Agent), e) {
-		at := now.Add(age) // if it ended at once
+		at := now.Add(age) // if it ends now
 		if e.State.Terminal() {
 			at = now.Add(age - e.For)
 		}
@@ -128,7 +130,7 @@ func (m *marks) passed(age time.Duration, id a2a.ID) bool {
 	return i >= 0 && bytes.Compare(id[:], m.levels[i].after[:]) <= 0
 }
 
-// acts returns the ages, since its end, at which a rule removes something of a task that is left.
+// acts returns the ages, since its end, at which a rule removes something of a remaining task.
 func acts(r a2a.Retention, e *store.Ended) (list []time.Duration) {
 	add := func(ages ...time.Duration) {
 		for _, age := range ages {

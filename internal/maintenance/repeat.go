@@ -7,7 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// repeat calls round every interval, a little sooner or later each time, until ctx is done.
+// repeat calls round every interval, with jitter, until ctx is done.
 func repeat(ctx context.Context, every time.Duration, round func(context.Context)) error {
 	timer := time.NewTimer(backoff.Jitter(every, nil))
 	defer timer.Stop()

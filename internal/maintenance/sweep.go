@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// WebhookSweeper bounds the tables of webhooks: without it the ledger would keep every failed
-// try, and a client that sets and deletes webhooks would leave a row each time.
+// WebhookSweeper bounds the tables of webhooks: without it the ledger would keep every failed attempt, and each
+// webhook that a client sets and deletes would leave a row.
 type WebhookSweeper struct {
 	Store  *store.Store
 	Keep   time.Duration // see store.PushSweep
@@ -20,7 +20,7 @@ type WebhookSweeper struct {
 
 const sweepBatch = 500
 
-// Run looks every interval until ctx is done.
+// Run sweeps every interval until ctx is done.
 func (s *WebhookSweeper) Run(ctx context.Context) error { return repeat(ctx, s.Every, s.round) }
 
 func (s *WebhookSweeper) round(ctx context.Context) {
@@ -28,7 +28,7 @@ func (s *WebhookSweeper) round(ctx context.Context) {
 		var err error
 		more, err = s.Store.SweepPushes(ctx, store.PushSweep{Keep: s.Keep, Forget: s.Forget, Batch: sweepBatch})
 		if err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "sweep", "err", err)
+			s.Logger.WarnContext(ctx, "sweep webhooks", "err", err)
 		}
 	}
 }

@@ -10,17 +10,17 @@ const shardCount = 256 // a power of two
 // seed is the same for all hubs, so that the zero Hub works.
 var seed = maphash.MakeSeed()
 
-// Hub wakes what waits for a key in this process. The zero value is ready
-// to use, and all methods are safe for concurrent use. It must not be copied.
+// Hub wakes the waiters for a key in this process. The zero value is ready to use, and all methods are safe for
+// concurrent use. It must not be copied.
 type Hub struct {
 	shards [shardCount]shard
 }
 
-// shard holds the waiters of the keys that hash to it.
+// shard has the waiters of the keys that hash to it.
 type shard struct {
 	mu    sync.Mutex
 	first map[string]*waiter // guarded by mu; the head of each key's list
-	_     [48]byte           // a cache line for each, so that shards do not slow each other down
+	_     [48]byte           // one cache line per shard, so that shards do not slow each other down
 }
 
 // waiter is one Wait or Watch, linked with the others of its key.
@@ -28,7 +28,7 @@ type waiter struct {
 	wake       func() // called with the shard's lock held
 	shard      *shard
 	key        string
-	keyOnly    bool    // WakeAll passes it over
+	keyOnly    bool    // WakeAll skips it
 	prev, next *waiter // guarded by shard.mu
 	stopped    bool    // guarded by shard.mu
 }
@@ -37,25 +37,24 @@ func (h *Hub) shard(key string) *shard {
 	return &h.shards[maphash.String(seed, key)%shardCount]
 }
 
-// Wait registers a waiter for key. From now on each Wake of the key puts a token in
-// wake, which has room for one and is never closed. Call stop when done; calling it
-// again does nothing.
+// Wait registers a waiter for key. From now on each Wake of the key puts a token in wake, which has room for one and is
+// never closed. Call stop when done; further calls do nothing.
 func (h *Hub) Wait(key string) (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	return c, h.Watch(key, func() {
 		select {
 		case c <- struct{}{}:
-		default: // its token is still there
+		default: // its token was not received yet
 		}
 	})
 }
 
-// Watch has wake called at each Wake of the key, from now on until stop returns. It must not
-// block, nor use the Hub. Calling stop again does nothing.
+// Watch calls wake at each Wake of the key, from now on until stop returns. wake must not block and must not use the
+// Hub. Further calls of stop do nothing.
 func (h *Hub) Watch(key string, wake func()) (stop func()) { return h.watch(key, wake, false) }
 
-// WatchKey is Watch for one of very many keys: WakeAll does not call wake. Whoever uses it also
-// watches a key of its own, and then looks for the news of all its keys together.
+// WatchKey is Watch for one of very many keys: WakeAll does not call wake. A caller also watches one key with Watch,
+// and reads the news of all its keys together when that is woken.
 func (h *Hub) WatchKey(key string, wake func()) (stop func()) { return h.watch(key, wake, true) }
 
 func (h *Hub) watch(key string, wake func(), keyOnly bool) (stop func()) {
@@ -106,7 +105,7 @@ func (h *Hub) Wake(keys ...string) {
 	}
 }
 
-// WakeAll wakes every waiter, but those of WatchKey. It never blocks.
+// WakeAll wakes every waiter except the ones of WatchKey. It never blocks.
 func (h *Hub) WakeAll() {
 	for i := range h.shards {
 		s := &h.shards[i]
@@ -122,7 +121,7 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// wakeList wakes w and those behind it; w may be nil. The shard's lock is held.
+// wakeList wakes w and the waiters after it; w may be nil. The caller has locked the shard.
 func (w *waiter) wakeList() {
 	for ; w != nil; w = w.next {
 		w.wake()

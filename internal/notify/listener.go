@@ -14,22 +14,22 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// closeTimeout bounds what a stopping Listener does for the sake of good manners.
+// closeTimeout bounds how long a stopping Listener waits for connections to close.
 const closeTimeout = time.Second
 
 // ListenerConfig says how a Listener works. Replica, Hub and Connect are required.
 type ListenerConfig struct {
-	Replica string // names this process; payloads that it sent itself are ignored
-	Hub     *Hub   // what to wake
+	Replica string // the name of this process; payloads that it sent itself are ignored
+	Hub     *Hub   // receives the wake-ups
 
-	// Connect opens the Listener's own connection, directly to the server: through a
-	// pooler that lends connections per transaction LISTEN has no effect.
+	// Connect opens the Listener's own connection, directly to the server: LISTEN has no effect through a pooler that
+	// assigns connections per transaction.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 
 	// Alive returns an error if the server does not answer; nil means a Ping, which is a transaction.
 	Alive func(ctx context.Context, conn *pgx.Conn) error
 
-	PingInterval   time.Duration  // between two proofs of life; 0 means 5 s
+	PingInterval   time.Duration  // between two checks of the connection; 0 means 5 s
 	PingTimeout    time.Duration  // for the answer; 0 means 2 s
 	ConnectTimeout time.Duration  // for connecting and LISTEN; 0 means 5 s
 	Backoff        backoff.Policy // between connections; the zero value means 100 ms to 2 s
@@ -64,7 +64,7 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 	return c, nil
 }
 
-// Listener turns the notifications of other processes to wakes of a Hub.
+// Listener turns the notifications of other processes into wake-ups of a Hub.
 type Listener struct {
 	cfg     ListenerConfig
 	ready   chan struct{} // closed by Run after the first LISTEN
@@ -72,11 +72,10 @@ type Listener struct {
 
 	connects, received, own, unreadable atomic.Uint64
 
-	cleanups []<-chan struct{} // closed by pgx when a lost connection is cleared away; Run only
+	cleanups []<-chan struct{} // closed by pgx when a lost connection is cleaned up; Run only
 }
 
-// NewListener returns a Listener that connects only when it runs. It fails if the config
-// lacks something required.
+// NewListener returns a Listener that connects only when it runs. It fails if the config lacks a required field.
 func NewListener(cfg ListenerConfig) (*Listener, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -85,20 +84,20 @@ func NewListener(cfg ListenerConfig) (*Listener, error) {
 	return &Listener{cfg: cfg, ready: make(chan struct{})}, nil
 }
 
-// Ready returns a channel that is closed after the first LISTEN: what is sent from then
-// on arrives, or WakeAll stands in for it.
+// Ready returns a channel that is closed after the first LISTEN: from then on every notification arrives, or is
+// replaced by a WakeAll.
 func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
-// Healthy reports whether the Listener listens now, as far as it knows: the last proof
-// of life is at most ping interval + ping timeout old.
+// Healthy reports whether the Listener listens now, as far as it knows: the last successful check of its connection
+// is at most ping interval + ping timeout old.
 func (l *Listener) Healthy() bool { return l.healthy.Load() }
 
 // ListenerStats are counters since the start.
 type ListenerStats struct {
 	Reconnects uint64 // successful LISTENs after the first
 	Received   uint64 // notifications, all kinds
-	Own        uint64 // of them sent by this replica, and ignored
-	Unreadable uint64 // of them in an unknown form, and taken for All
+	Own        uint64 // sent by this replica, and ignored
+	Unreadable uint64 // in an unknown form, and treated as All
 }
 
 // Stats returns the counters. It is safe for concurrent use.
@@ -110,9 +109,8 @@ func (l *Listener) Stats() ListenerStats {
 	return s
 }
 
-// Run listens until ctx is done, and then returns nil. A lost connection, or a server
-// that is not there, is no failure: it tries again for ever, and others poll meanwhile.
-// An outage is logged when it begins and when it ends.
+// Run listens until ctx is done, and then returns nil. A lost connection or an unreachable server is no failure: Run
+// retries without end, and waiters poll in the meantime. An outage is logged when it begins and when it ends.
 func (l *Listener) Run(ctx context.Context) error {
 	defer l.awaitCleanups()
 	var attempt int
@@ -121,14 +119,14 @@ func (l *Listener) Run(ctx context.Context) error {
 		conn, err := l.connect(ctx)
 		if err == nil {
 			if lost {
-				l.cfg.Log.Info("wakes are received again", "reconnects", l.Stats().Reconnects)
+				l.cfg.Log.Info("wake-ups are received again", "reconnects", l.Stats().Reconnects)
 				lost = false
 			}
 			up := time.Now()
 			err = l.follow(ctx, conn)
 			l.healthy.Store(false)
 			l.close(ctx, conn)
-			if time.Since(up) > l.cfg.Backoff.Max { // else the server throws us out at once
+			if time.Since(up) > l.cfg.Backoff.Max { // otherwise the server may close each connection immediately
 				attempt = 0
 			}
 		}
@@ -136,7 +134,7 @@ func (l *Listener) Run(ctx context.Context) error {
 			return nil
 		}
 		if !lost {
-			l.cfg.Log.Warn("wakes cannot be received, waiters poll meanwhile", "err", err)
+			l.cfg.Log.Warn("wake-ups cannot be received, polling instead", "err", err)
 			lost = true
 		}
 		sleep(ctx, l.cfg.Backoff.Delay(attempt, nil))
@@ -159,8 +157,7 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// follow wakes everybody, then whomever the notifications name, until conn fails or ctx
-// is done.
+// follow wakes all waiters, and then the ones that the notifications name, until conn fails or ctx is done.
 func (l *Listener) follow(ctx context.Context, conn *pgx.Conn) error {
 	l.cfg.Hub.WakeAll() // after LISTEN: a commit before this is seen by the reads that follow
 	l.healthy.Store(true)
@@ -218,12 +215,12 @@ func (l *Listener) handle(payload string) {
 	}
 }
 
-// close ends conn. If pgx has given it up already, pgx clears it away in the background,
-// for up to 15 s; then close only hurries that on, since reconnecting must not wait.
+// close ends conn. If pgx has given it up already, pgx cleans it up in the background, for up to 15 s. Then close only
+// makes that faster, because reconnecting must not wait for it.
 func (l *Listener) close(ctx context.Context, conn *pgx.Conn) {
 	done := conn.PgConn().CleanupDone()
 	if conn.IsClosed() {
-		_ = conn.PgConn().Conn().Close() // it is dead: nothing to be learned
+		_ = conn.PgConn().Conn().Close() // it is dead already
 		l.cleanups = slices.DeleteFunc(l.cleanups, closed)
 		l.cleanups = append(l.cleanups, done)
 		return
@@ -242,7 +239,7 @@ func closed(done <-chan struct{}) bool {
 	}
 }
 
-// awaitCleanups waits, not for ever, for what pgx still does with lost connections.
+// awaitCleanups waits for pgx to clean up lost connections, up to a timeout.
 func (l *Listener) awaitCleanups() {
 	timeout := time.NewTimer(closeTimeout)
 	defer timeout.Stop()

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Channel is the channel of PostgreSQL that carries wakes.
+// Channel is the PostgreSQL channel that carries wake-ups.
 const Channel = "a2ad"
 
-// All is the key that stands for every key.
+// All is the key that means every key.
 const All = "*"
 
 const (
@@ -16,8 +16,7 @@ const (
 	maxReplica = 255 // bytes of an escaped replica id
 )
 
-// pack writes the keys to as few payloads as they fit in. A key too long for any
-// payload becomes All.
+// pack writes the keys to as few payloads as possible. If a key is too long for any payload the result is All.
 func pack(replica string, keys map[string]struct{}) []string {
 	var payloads []string
 	head := escape(replica)
@@ -44,8 +43,8 @@ func packAll(replica string) []string {
 	return []string{escape(replica) + " " + All}
 }
 
-// parse reads a payload. ok is false for anything that pack does not write, and then
-// the right thing is to wake all. The keys may contain All.
+// parse reads a payload. ok is false for anything that pack does not write; then the caller must wake all waiters.
+// The keys may contain All.
 func parse(payload string) (replica string, keys []string, ok bool) {
 	if len(payload) > maxPayload {
 		return "", nil, false
@@ -86,7 +85,7 @@ func escape(s string) string {
 }
 
 func unescape(s string) (string, bool) {
-	var buf []byte // nil as long as nothing was escaped
+	var buf []byte // nil until the first escape
 	for i := 0; i < len(s); i++ {
 		switch {
 		case plain(s[i]):

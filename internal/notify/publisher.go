@@ -12,18 +12,18 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// ErrTimeout is the cause of a context that this package gave up on.
+// ErrTimeout is the cause of a context that ended by a timeout of this package.
 var ErrTimeout = errors.New("no answer in time")
 
 // PublisherConfig says how a Publisher works. Replica and Notify are required.
 type PublisherConfig struct {
-	Replica string // names this process; its Listener has the same
+	Replica string // the name of this process, the same as its Listener's
 
-	// Notify sends the payloads on Channel, all in one statement, outside of any other
-	// transaction. The Publisher calls it from one goroutine.
+	// Notify sends the payloads on Channel, all in one statement, outside of any other transaction. The Publisher calls
+	// it from one goroutine.
 	Notify func(ctx context.Context, payloads []string) error
 
-	Interval time.Duration  // least time between two flushes; 0 means 5 ms
+	Interval time.Duration  // minimum between two flushes; 0 means 5 ms
 	Timeout  time.Duration  // of one flush, and of the last one on stop; 0 means 2 s
 	MaxKeys  int            // keys waiting for a flush before they become All; 0 means 10,000
 	Backoff  backoff.Policy // after a failed flush; the zero value means 50 ms to 2 s
@@ -62,25 +62,23 @@ func validReplica(id string) error {
 	return nil
 }
 
-// Publisher tells the other processes which keys to look at again. Call Publish after
-// the commit, never before or inside: a NOTIFY in a writing transaction takes a lock
-// that ends group commit for the whole database.
+// Publisher sends wake-ups to the other processes. Call Publish after the commit, never before or inside: a NOTIFY in a
+// writing transaction acquires a lock that ends group commit for the whole database.
 type Publisher struct {
-	cfg  PublisherConfig
-	kick chan struct{} // capacity 1: there is something to send
+	cfg   PublisherConfig
+	ready chan struct{} // capacity 1: there are keys to send
 
 	mu    sync.Mutex
 	keys  map[string]struct{} // guarded by mu
 	all   bool                // guarded by mu; then keys is empty
-	spare map[string]struct{} // guarded by mu; empty, to be used again
+	spare map[string]struct{} // guarded by mu; empty, for reuse
 
 	failures int // flushes that failed in a row; Run only
 
 	flushes, payloads, failed, collapsed atomic.Uint64
 }
 
-// NewPublisher returns a Publisher that sends nothing until Run. It fails if the config
-// lacks something required.
+// NewPublisher returns a Publisher that sends nothing until Run. It fails if the config lacks a required field.
 func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -88,15 +86,15 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	}
 	return &Publisher{
 		cfg:   cfg,
-		kick:  make(chan struct{}, 1),
+		ready: make(chan struct{}, 1),
 		keys:  make(map[string]struct{}),
 		spare: make(map[string]struct{}),
 	}, nil
 }
 
-// Publish has the keys sent with the next flush. The key All wakes every waiter of every
-// process; an empty key is ignored. It never blocks, and is safe for concurrent use.
-// What is published while Run does not run waits, up to MaxKeys, until it does.
+// Publish makes the next flush send the keys. The key All wakes every waiter of every process; an empty key is
+// ignored. It never blocks, and is safe for concurrent use. Keys that are published before Run, up to MaxKeys, wait
+// for it.
 func (p *Publisher) Publish(keys ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,20 +119,20 @@ func (p *Publisher) Publish(keys ...string) {
 	}
 	if idle && (p.all || len(p.keys) > 0) {
 		select {
-		case p.kick <- struct{}{}:
+		case p.ready <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// collapse turns the waiting keys into All. The lock is held.
+// collapse replaces the waiting keys by All. The caller has locked mu.
 func (p *Publisher) collapse() {
 	p.all = true
 	clear(p.keys)
 }
 
-// take empties the set of waiting keys and returns it.
-func (p *Publisher) take() (keys map[string]struct{}, all bool) {
+// removeAll empties the set of waiting keys and returns it. The caller gives the set back with reuse.
+func (p *Publisher) removeAll() (keys map[string]struct{}, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	keys, all = p.keys, p.all
@@ -142,24 +140,23 @@ func (p *Publisher) take() (keys map[string]struct{}, all bool) {
 	return keys, all
 }
 
-// give returns the set that take lent.
-func (p *Publisher) give(keys map[string]struct{}) {
+// reuse keeps a set of removeAll for later keys.
+func (p *Publisher) reuse(keys map[string]struct{}) {
 	clear(keys)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spare = keys
 }
 
-// Run sends what is published until ctx is done, then what is left, once, and returns
-// nil. That takes at most twice the flush timeout: one under way is not cut off, since
-// pgx would close its connection.
+// Run sends published keys until ctx is done. Then it sends the remaining ones, once, and returns nil. Stopping takes
+// at most twice the flush timeout: a flush in progress is not interrupted, because pgx would close its connection.
 func (p *Publisher) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-		case <-p.kick:
+		case <-p.ready:
 		}
-		if ctx.Err() != nil { // whichever of the two select saw
+		if ctx.Err() != nil { // also if select chose the other case
 			p.flush(ctx)
 			return nil
 		}
@@ -188,8 +185,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // flush sends the waiting keys; if that fails they wait again.
 func (p *Publisher) flush(ctx context.Context) {
-	keys, all := p.take()
-	defer p.give(keys)
+	keys, all := p.removeAll()
+	defer p.reuse(keys)
 	var payloads []string
 	if all {
 		payloads = packAll(p.cfg.Replica)
@@ -203,20 +200,19 @@ func (p *Publisher) flush(ctx context.Context) {
 		p.keep(keys, all)
 		p.failed.Add(1)
 		if p.failures++; p.failures == 1 {
-			p.cfg.Log.Warn("wakes cannot be published, others poll meanwhile", "err", err)
+			p.cfg.Log.Warn("wake-ups cannot be published, other processes poll instead", "err", err)
 		}
 		return
 	}
 	p.flushes.Add(1)
 	p.payloads.Add(uint64(len(payloads)))
 	if p.failures > 0 {
-		p.cfg.Log.Info("wakes are published again", "failures", p.failures)
+		p.cfg.Log.Info("wake-ups are published again", "failures", p.failures)
 		p.failures = 0
 	}
 }
 
-// send is not cancelled with ctx, so that a stop neither breaks the flush under way nor
-// forbids the last one.
+// send is not canceled with ctx, so that a stop neither interrupts a flush in progress nor prevents the last one.
 func (p *Publisher) send(ctx context.Context, payloads []string) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.cfg.Timeout, ErrTimeout)
 	defer cancel()
@@ -234,7 +230,7 @@ func (p *Publisher) keep(keys map[string]struct{}, all bool) {
 	}
 }
 
-// because adds to an error the reason why its context ended, if that is why.
+// because adds the cause of the context's end to an error, if the context has ended.
 func because(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -246,7 +242,7 @@ func because(ctx context.Context, err error) error {
 type PublisherStats struct {
 	Flushes   uint64 // statements sent
 	Payloads  uint64 // notifications in them
-	Failed    uint64 // flushes that failed and were kept
+	Failed    uint64 // flushes that failed and whose keys were kept
 	Collapsed uint64 // times that too many keys became All
 }
 

@@ -1,10 +1,9 @@
-// Package stream follows the logs of tasks: for an SSE stream, a resumed one, a blocking
-// send, or any other reader of "what comes after event n".
+// Package stream follows the logs of tasks: for an SSE stream, a resumed stream, a blocking send, or any other reader
+// of the events after event n.
 //
-// A Cursor gets every event behind its start once and in order, whatever is lost on the
-// way: a wake only says that it is time to look, the log has the events, and every log
-// that is followed is also polled. A cursor that waits holds no database connection, and
-// readers pull at their own pace, so that a slow one holds up nobody.
+// A Cursor gets every event after its start once and in order, even if wake-ups are lost: a wake-up only says that it
+// is time to read, the events are in the log, and every followed log is also polled. A waiting cursor has no database
+// connection. Readers pull at their own pace, so a slow one delays no other.
 package stream
 
 import (
@@ -23,36 +22,37 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// Log is where events are kept.
+// Log has the events.
 type Log interface {
-	// EventPage returns up to most events behind seq after, in order, and no more of them than limit
-	// bytes, but one. more says that there may be further ones.
-	EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error)
-	// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
+	// EventPage returns up to most events after seq after, in order, and at most limit bytes of them, but at least one
+	// event. more says that there may be further ones.
+	EventPage(
+		ctx context.Context, task a2a.ID, after int64, most int, limit int64,
+	) (page []a2a.Entry, more bool, err error)
+	// Ahead returns the tasks that have events after the given seqs, and the tasks that do not exist.
 	Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error)
 }
 
-// ErrGone ends cursors whose task was removed, or of whose log what comes next was, before they had read it.
+// ErrGone ends cursors whose task was removed, or the part of its log that they had not read.
 var ErrGone = a2a.Errorf(a2a.CodeTaskNotFound, "the task, or the rest of its log, was removed")
 
-// Hub tells when to look: it calls wake whenever key was woken, until stop. wake does not block.
-// Where wakes may have been missed, those of any key, it calls the wake of Watch but not that of
-// WatchKey.
+// Hub delivers wake-ups: it calls wake whenever key was woken, until stop. wake does not block. When wake-ups of any
+// key may have been missed, it calls the functions of Watch and not the ones of WatchKey.
 type Hub interface {
 	Watch(key string, wake func()) (stop func())
 	WatchKey(key string, wake func()) (stop func())
 }
 
-// keyAll is a key that is never woken by name: it stands for all followed tasks.
+// keyAll is a key that is never woken by name: it is only woken when wake-ups may have been missed.
 const keyAll = "tasks"
 
-// Item is one event of a log. It is shared by all who follow the log: do not change it.
+// Item is one event of a log. All followers of the log share it: do not change it.
 type Item struct {
 	a2a.Entry
 	encoded [Encodings]atomic.Pointer[[]byte]
 }
 
-// Size is about how many bytes the event has.
+// Size returns the approximate size of the event in bytes.
 func (it *Item) Size() int {
 	var parts []a2a.Part
 	switch e := it.Event.(type) {
@@ -75,7 +75,7 @@ func (it *Item) Size() int {
 // Encodings is how many encodings of an event an Item can keep.
 const Encodings = 12
 
-// Encoded returns the event's bytes in one encoding, which it makes the first time only.
+// Encoded returns the event's bytes in one encoding, which it only makes the first time.
 func (it *Item) Encoded(slot int, encode func(*a2a.Entry) []byte) []byte {
 	if b := it.encoded[slot].Load(); b != nil {
 		return *b
@@ -85,15 +85,15 @@ func (it *Item) Encoded(slot int, encode func(*a2a.Entry) []byte) []byte {
 	return b
 }
 
-// Sizes of what is kept and read at once.
+// Limits of what is kept, and read at once.
 const (
-	ringItems    = 64      // newest events kept per log that is followed
-	ringBytes    = 1 << 20 // and about how much of them
+	ringItems    = 64      // newest events kept of each followed log
+	ringBytes    = 1 << 20 // and their approximate size
 	pageSize     = 200     // events per read
-	pageBytes    = 1 << 20 // and about how much of them, but one
-	leastRing    = 4 << 10 // what a log keeps where all together keep too much
-	catchUpReads = 8       // reads at once of cursors that are behind
-	topicReads   = 4       // reads at once of the news of followed tasks
+	pageBytes    = 1 << 20 // and their approximate size; at least one event
+	leastRing    = 4 << 10 // bytes kept of each log while all logs together keep too much
+	catchUpReads = 8       // reads at once, of cursors that are not at the tail
+	topicReads   = 4       // reads at once, of new events of followed tasks
 )
 
 // Follower follows any number of logs for one process. Use New.
@@ -103,43 +103,43 @@ type Follower struct {
 	poll   time.Duration
 	logger *slog.Logger
 
-	reads   *semaphore.Weighted // of cursors that are behind
-	looks   *semaphore.Weighted // of topics
-	missed  chan struct{}       // has a token when wakes may have been missed; room for one
+	reads   *semaphore.Weighted // of cursors that are not at the tail
+	topical *semaphore.Weighted // reads of topics
+	missed  chan struct{}       // capacity 1; has a token when wake-ups may have been missed
 	flights singleflight.Group
 	hits    atomic.Int64
 
 	rings     atomic.Int64 // bytes that topics keep
-	ringsMost atomic.Int64 // of them; 0: any number
+	ringsMost atomic.Int64 // limit of rings; 0: none
 
 	mu     sync.Mutex
 	topics map[a2a.ID]*topic // guarded by mu
 	wg     sync.WaitGroup    // of topics and of their goroutines; the first Add is under mu
 }
 
-// New returns a Follower that polls every interval besides listening to hub.
+// New returns a Follower that listens to hub and also polls every interval.
 func New(log Log, hub Hub, poll time.Duration, logger *slog.Logger) *Follower {
 	f := &Follower{
 		log: log, hub: hub, poll: poll, logger: logger,
-		reads: semaphore.NewWeighted(catchUpReads), looks: semaphore.NewWeighted(topicReads),
+		reads: semaphore.NewWeighted(catchUpReads), topical: semaphore.NewWeighted(topicReads),
 		missed: make(chan struct{}, 1), topics: make(map[a2a.ID]*topic),
 	}
-	hub.Watch(keyAll, f.miss) // for as long as there is the hub
+	hub.Watch(keyAll, f.miss) // as long as the hub exists
 	return f
 }
 
-// KeepAtMost bounds how many bytes of events are kept for all logs together, so that those who follow
-// need not read them. Each log may keep a little in any case.
+// KeepAtMost bounds the bytes of events that are kept in memory for the followers of all logs. Each log may keep a
+// little in any case.
 func (f *Follower) KeepAtMost(bytes int64) { f.ringsMost.Store(bytes) }
 
 // Kept returns how many bytes of events are kept now.
 func (f *Follower) Kept() int64 { return f.rings.Load() }
 
-// PollHits returns how often the poll found events that no wake had told of: about none in health.
+// PollHits returns how often the poll found events without a wake-up: about never in a healthy system.
 func (f *Follower) PollHits() int64 { return f.hits.Load() }
 
-// Run polls all followed logs with one query per interval, and at once when wakes may have been
-// missed, until ctx is done. It returns when no cursor is left open.
+// Run polls all followed logs with one query per interval until ctx is done, and immediately when wake-ups may have
+// been missed. It returns when all cursors are closed.
 func (f *Follower) Run(ctx context.Context) error {
 	timer := time.NewTimer(f.poll)
 	defer timer.Stop()
@@ -157,7 +157,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		switch ok := f.pollAll(ctx, missed); {
 		case ok:
 			missed = false
-		case missed: // it is still to be found
+		case missed: // try again soon
 			failures++
 			wait = min(wait, retryPolicy.Delay(failures, nil))
 		}
@@ -165,7 +165,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// miss has all followed tasks looked for at once.
+// miss makes Run poll now.
 func (f *Follower) miss() {
 	select {
 	case f.missed <- struct{}{}:
@@ -173,16 +173,16 @@ func (f *Follower) miss() {
 	}
 }
 
-// pollAll looks for news of all followed tasks, and reports whether it could. Expected news, after
-// wakes may have been missed, does not count as a hit.
+// pollAll polls for new events of all followed tasks, and reports whether it succeeded. Expected events, after
+// wake-ups may have been missed, do not count as a hit.
 func (f *Follower) pollAll(ctx context.Context, expected bool) (ok bool) {
 	f.mu.Lock()
 	ids, seen := make([]a2a.ID, 0, len(f.topics)), make([]int64, 0, len(f.topics))
-	made := make([]*topic, 0, len(f.topics)) // nil: the poll may miss the task because it comes before it
+	made := make([]*topic, 0, len(f.topics)) // nil: the task may not be made yet, so it cannot be gone
 	for id, t := range f.topics {
-		tail, is := t.known()
+		tail, isMade := t.known()
 		ids, seen = append(ids, id), append(seen, tail)
-		if !is {
+		if !isMade {
 			t = nil
 		}
 		made = append(made, t)
@@ -193,7 +193,7 @@ func (f *Follower) pollAll(ctx context.Context, expected bool) (ok bool) {
 	}
 	ahead, gone, err := f.log.Ahead(ctx, ids, seen)
 	if err != nil {
-		f.logger.WarnContext(ctx, "poll of followed tasks", "err", err)
+		f.logger.WarnContext(ctx, "poll followed tasks", "err", err)
 		return false
 	}
 	f.mu.Lock()
@@ -203,7 +203,7 @@ func (f *Follower) pollAll(ctx context.Context, expected bool) (ok bool) {
 			if !expected {
 				f.hits.Add(1)
 			}
-			t.look()
+			t.wake()
 		}
 	}
 	if len(gone) == 0 {
@@ -215,15 +215,14 @@ func (f *Follower) pollAll(ctx context.Context, expected bool) (ok bool) {
 	}
 	for i, id := range ids {
 		if made[i] != nil && lost[id] {
-			made[i].vanish()
+			made[i].markGone()
 		}
 	}
 	return true
 }
 
-// Offer hands over events that this process has just committed, so that cursors here need
-// not read them. It reports whether no cursor here needs to look for them: there is none, or
-// it has them now.
+// Offer hands over events that this process has just committed, so that its cursors need not read them. It reports
+// whether no cursor of this process must read them: there is none, or it has them now.
 func (f *Follower) Offer(task a2a.ID, entries []a2a.Entry) bool {
 	f.mu.Lock()
 	t := f.topics[task]
@@ -231,9 +230,9 @@ func (f *Follower) Offer(task a2a.ID, entries []a2a.Entry) bool {
 	return t == nil || t.offer(entries)
 }
 
-// Follow returns a cursor behind seq after. contextID is that of the task, to be put into
-// its events. head is the newest seq the caller knows of: a cursor far behind it reads the
-// log by itself first. The cursor must be closed.
+// Follow returns a cursor for the events after seq after. contextID is the task's, which is put into its events. head
+// is the newest seq that the caller knows: a cursor that starts long before it first reads the log by itself. The
+// cursor must be closed.
 func (f *Follower) Follow(task a2a.ID, contextID string, after, head int64) *Cursor {
 	c := &Cursor{f: f, task: task, contextID: contextID, after: after}
 	if head-after <= ringItems {
@@ -242,8 +241,8 @@ func (f *Follower) Follow(task a2a.ID, contextID string, after, head int64) *Cur
 	return c
 }
 
-// FollowNew is Follow for a task that is about to be made, behind its first event: nothing
-// needs to be read before the first wake. Made says that it is.
+// FollowNew is Follow for a task that is about to be made, for the events after its first one: nothing needs to be read
+// before the first wake-up. The caller calls Made when the task is made.
 func (f *Follower) FollowNew(task a2a.ID, contextID string) *Cursor {
 	return &Cursor{f: f, task: task, contextID: contextID, after: 1, topic: f.join(task, contextID, 1, true)}
 }
@@ -255,12 +254,11 @@ func (f *Follower) join(task a2a.ID, contextID string, after int64, fresh bool) 
 	if t == nil {
 		t = newTopic(f, task, contextID, after, !fresh)
 		f.topics[task] = t
-		f.wg.Add(1) // until it has been left
-		// Wakes come before the first look, and before a task is made that is not looked for:
-		// nothing falls between.
-		t.unwatch = f.hub.WatchKey(wake.Task(task), t.look)
+		f.wg.Add(1) // until the last cursor is closed
+		// The subscription comes before the first read, or before the task is made, so that no event is missed.
+		t.unwatch = f.hub.WatchKey(wake.Task(task), t.wake)
 		if !fresh {
-			t.look()
+			t.wake()
 		}
 	}
 	t.refs++
@@ -272,7 +270,7 @@ func (f *Follower) leave(t *topic) {
 	defer f.mu.Unlock()
 	if t.refs--; t.refs == 0 {
 		delete(f.topics, t.task)
-		t.leave()
+		t.close()
 		f.wg.Done()
 	}
 }
@@ -283,13 +281,13 @@ type Cursor struct {
 	task      a2a.ID
 	contextID string
 	after     int64
-	topic     *topic // nil while the cursor is far behind
+	topic     *topic // nil while the cursor is far from the tail
 }
 
-// Made tells the cursor that its task has been made: from then on it can be gone.
+// Made says that the task has been made: from now on it can be gone.
 func (c *Cursor) Made() {
 	if c.topic != nil {
-		c.topic.exists()
+		c.topic.markMade()
 	}
 }
 
@@ -301,8 +299,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Next returns the next events, at least one, or waits for them until ctx is done. Its error
-// is that of ctx, of a read of a cursor that is behind, or ErrGone.
+// Next returns the next events, at least one, or waits for them until ctx is done. Its error is the cause of ctx, the
+// error of a read, or ErrGone.
 func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 	for {
 		if c.topic == nil {
@@ -318,12 +316,12 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 				return items, nil
 			}
 		}
-		items, behind, gone, changed := c.topic.after(c.after)
+		items, mustRead, gone, changed := c.topic.after(c.after)
 		if len(items) > 0 {
 			c.after = items[len(items)-1].Seq
 			return items, nil
 		}
-		if behind {
+		if mustRead {
 			items, _, err := c.f.read(ctx, c.task, c.contextID, c.after)
 			if err != nil {
 				return nil, err
@@ -344,10 +342,12 @@ func (c *Cursor) Next(ctx context.Context) ([]*Item, error) {
 	}
 }
 
-// read reads a page for a cursor that is behind; cursors at one place share the read.
-func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, after int64) (items []*Item, more bool, err error) {
+// read reads a page for a cursor that is not at the tail. Cursors at the same position share the read.
+func (f *Follower) read(
+	ctx context.Context, task a2a.ID, contextID string, after int64,
+) (items []*Item, more bool, err error) {
 	res := f.flights.DoChan(string(task[:])+strconv.FormatInt(after, 10), func() (any, error) {
-		// The read serves all that wait for it, so it does not end with one of them.
+		// The read serves all cursors that wait for it, so it does not end with one of them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
 		if err := f.reads.Acquire(ctx, 1); err != nil {
@@ -372,7 +372,7 @@ func (f *Follower) read(ctx context.Context, task a2a.ID, contextID string, afte
 	}
 }
 
-// page is what one read has found.
+// page is the result of one read.
 type page struct {
 	items []*Item
 	more  bool // there may be further ones

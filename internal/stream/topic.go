@@ -9,50 +9,52 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// topic is the tail of one log that somebody follows: its newest events. A goroutine reads more
-// when there may be some, and is gone again when it has them: most logs are still, most of the time.
+// topic is the tail of one followed log: its newest events. A goroutine reads more when there may be some, and ends
+// when it has them, because most logs do not change most of the time.
 type topic struct {
 	f         *Follower
 	task      a2a.ID
 	contextID string
-	refs      int             // guarded by f.mu
-	ctx       context.Context // ends when the last cursor has left
+	refs      int             // guarded by f.mu; open cursors
+	ctx       context.Context //nolint:containedctx // ends with the last cursor; wake-ups, which start reads, have none
 	cancel    context.CancelFunc
-	unwatch   func() // ends the wakes
+	unwatch   func() // ends the wake-ups
 
 	mu      sync.Mutex
 	ring    []*Item       // guarded by mu; consecutive, the newest at the end
 	tail    int64         // guarded by mu; seq of the newest event known
 	changed chan struct{} // guarded by mu; closed and replaced when the tail moves
-	made    bool          // guarded by mu; there is, or was, the task
-	gone    bool          // guarded by mu; what comes behind the tail was removed
-	looking bool          // guarded by mu; there is a goroutine that reads
-	again   bool          // guarded by mu; there may be news since it began to
-	left    bool          // guarded by mu; the last cursor has
+	made    bool          // guarded by mu; the task exists, or existed
+	gone    bool          // guarded by mu; the events after the tail were removed
+	reading bool          // guarded by mu; a goroutine reads
+	again   bool          // guarded by mu; there may be new events since its read began
+	closed  bool          // guarded by mu; the last cursor is closed
 	kept    int           // guarded by mu; bytes of ring
 }
 
 func newTopic(f *Follower, task a2a.ID, contextID string, after int64, made bool) *topic {
-	t := &topic{f: f, task: task, contextID: contextID, tail: after, made: made, changed: make(chan struct{})}
+	t := &topic{
+		f: f, task: task, contextID: contextID, tail: after, made: made, changed: make(chan struct{}),
+	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
-// look has the log read now, or once more where that is going on. It does not block.
-func (t *topic) look() {
+// wake makes the log be read now, or once more if a read is in progress. It does not block.
+func (t *topic) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.left:
-	case t.looking:
+	case t.closed:
+	case t.reading:
 		t.again = true
 	default:
-		t.looking = true
+		t.reading = true
 		t.f.wg.Go(t.catchUp)
 	}
 }
 
-// catchUp reads until there is nothing more, or the last cursor has left.
+// catchUp reads until there is nothing more, or the last cursor is closed.
 func (t *topic) catchUp() {
 	for failures := 0; ; {
 		t.mu.Lock()
@@ -64,7 +66,7 @@ func (t *topic) catchUp() {
 			return
 		case err != nil:
 			failures++
-			t.f.logger.WarnContext(t.ctx, "read of a followed task", "task_id", t.task, "err", err)
+			t.f.logger.WarnContext(t.ctx, "read a followed task", "task_id", t.task, "err", err)
 			if !t.pause(retryPolicy.Delay(failures, nil)) {
 				return
 			}
@@ -72,28 +74,28 @@ func (t *topic) catchUp() {
 			failures = 0
 		default:
 			failures = 0
-			if t.rest() {
+			if t.caughtUp() {
 				return
 			}
 		}
 	}
 }
 
-// rest reports whether there is nothing to look for: then the goroutine ends.
-func (t *topic) rest() bool {
+// caughtUp reports whether no wake-up came since the last read began. Then the goroutine ends.
+func (t *topic) caughtUp() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.looking = t.again
-	return !t.looking
+	t.reading = t.again
+	return !t.reading
 }
 
-// leave ends the topic.
-func (t *topic) leave() {
+// close ends the topic.
+func (t *topic) close() {
 	t.cancel()
 	t.unwatch()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.left = true
+	t.closed = true
 	t.f.rings.Add(-int64(t.kept))
 	t.kept, t.ring = 0, nil
 }
@@ -111,27 +113,27 @@ func (t *topic) pause(d time.Duration) bool {
 	}
 }
 
-// read takes a page behind the tail; more says that there may be another one.
+// read reads a page after the tail; more says that there may be another one.
 func (t *topic) read() (more bool, err error) {
-	if err := t.f.looks.Acquire(t.ctx, 1); err != nil {
+	if err := t.f.topical.Acquire(t.ctx, 1); err != nil {
 		return false, err
 	}
-	defer t.f.looks.Release(1)
+	defer t.f.topical.Release(1)
 	tail := t.last()
 	entries, more, err := t.f.log.EventPage(t.ctx, t.task, tail, pageSize, pageBytes)
 	if err != nil {
 		return false, err
 	}
 	if len(entries) > 0 && entries[0].Seq > tail+1 {
-		t.vanish()
+		t.markGone()
 		return false, nil
 	}
 	t.offer(entries)
 	return more, nil
 }
 
-// vanish ends cursors that have read what is known.
-func (t *topic) vanish() {
+// markGone ends cursors that have read all known events.
+func (t *topic) markGone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone = true
@@ -139,7 +141,7 @@ func (t *topic) vanish() {
 	t.changed = make(chan struct{})
 }
 
-func (t *topic) exists() {
+func (t *topic) markMade() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.made = true
@@ -150,22 +152,21 @@ func (t *topic) last() int64 {
 	return tail
 }
 
-// known returns the seq of the newest event known, and whether there is, or was, the task.
+// known returns the seq of the newest known event, and whether the task exists or existed.
 func (t *topic) known() (tail int64, made bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tail, t.made
 }
 
-// offer adds the events that follow the tail. It reports false if it cannot tell that the
-// topic has them all now.
+// offer adds the events that follow the tail. It returns false if the topic may not have all of them now.
 func (t *topic) offer(entries []a2a.Entry) bool {
 	if len(entries) == 0 {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.left {
+	if t.closed {
 		return true
 	}
 	t.made = true
@@ -186,8 +187,8 @@ func (t *topic) offer(entries []a2a.Entry) bool {
 	return true
 }
 
-// trim keeps the newest items: few, not large together, and hardly any where all topics hold too much.
-// What is not kept is read from the log by who needs it.
+// trim keeps the newest items, within limits, and hardly any while all topics together keep too much. Cursors read the
+// others from the log.
 func (t *topic) trim() {
 	keep, size := newest(t.ring, ringBytes)
 	t.f.rings.Add(int64(size - t.kept))
@@ -202,7 +203,7 @@ func (t *topic) trim() {
 	}
 }
 
-// newest returns how many items from the end of ring are few and have no more than limit bytes together.
+// newest returns how many items from the end of ring are within the limits of items and bytes, and their size.
 func newest(ring []*Item, limit int) (n, size int) {
 	for n < len(ring) && n < ringItems {
 		more := ring[len(ring)-1-n].Size()
@@ -215,9 +216,9 @@ func newest(ring []*Item, limit int) (n, size int) {
 	return n, size
 }
 
-// after returns the known events behind seq, or whether they must be read from the log, or can come
-// no more, and what to wait for if there are none.
-func (t *topic) after(seq int64) (items []*Item, behind, gone bool, changed <-chan struct{}) {
+// after returns the known events after seq. Without any, mustRead says that they must be read from the log, gone that
+// no further ones will come, and changed is closed when there are more.
+func (t *topic) after(seq int64) (items []*Item, mustRead, gone bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if seq >= t.tail {
