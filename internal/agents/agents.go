@@ -211,7 +211,7 @@ func reason(err error) error {
 }
 
 // Builtin returns the agents that need no file: echo, which is the default, and script.
-// They take any media type, so that a conformance kit may send what it likes (T-16 in docs/protocol.md).
+// They take any media type, so that a conformance kit may send what it likes (T-16 in docs/reference/protocol.md).
 func Builtin() []File {
 	files := []File{
 		{Path: "built in", Executor: Echo{}, Agent: a2a.Agent{Name: "echo", Default: true, Card: a2a.Card{

@@ -24,7 +24,7 @@ type PushRules struct {
 }
 
 // DefaultPushID is the id of a webhook that its client did not name, so that setting it again
-// replaces it (T-10 in docs/protocol.md).
+// replaces it (T-10 in docs/reference/protocol.md).
 const DefaultPushID = "default"
 
 var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifications are not supported"}

@@ -116,7 +116,7 @@ func (s *Stream) Close() {
 
 // A stream of a message ends when the task does or asks for input; one that was asked for by
 // itself stays for the whole task. A task that waits for authentication may go on without a
-// message, so neither ends there (T-03 in docs/protocol.md).
+// message, so neither ends there (T-03 in docs/reference/protocol.md).
 func endsMessageStream(s a2a.State) bool { return s.Terminal() || s == a2a.StateInputRequired }
 
 func endsSubscription(s a2a.State) bool { return s.Terminal() }
@@ -229,7 +229,7 @@ func hasEnded(state a2a.State) error {
 }
 
 // openSnapshot starts s with the task as it is. If nothing more can come, the task's last
-// status follows as the last event where clients wait for one (T-04 in docs/protocol.md).
+// status follows as the last event where clients wait for one (T-04 in docs/reference/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 	t, err := e.snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {

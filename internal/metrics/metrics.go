@@ -75,7 +75,7 @@ func New(b Build) *Metrics {
 	return m
 }
 
-// lenientRules are those of docs/protocol.md that a server may report.
+// lenientRules are those of docs/reference/protocol.md that a server may report.
 var lenientRules = func() []string {
 	rules := []string{"T-02"}
 	for n := 1; n <= 24; n++ {

@@ -13,17 +13,17 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Check is one thing that must hold for the server to be ready.
+// Check is one condition that must hold for the server to be ready.
 type Check struct {
 	Name string
 	Test func(ctx context.Context) error
 }
 
-// Admin answers operators and their machines, on a listener of its own.
+// Admin answers operators, probes and Prometheus on a listener of its own.
 type Admin struct {
 	Checks  []Check
 	Timeout time.Duration // of all checks together
-	Metrics http.Handler  // nil: there are none
+	Metrics http.Handler  // nil: no metrics are served
 }
 
 var errCheckTimeout = errors.New("checks took too long")
@@ -38,7 +38,7 @@ func (a *Admin) Handler() http.Handler {
 	}
 	p := newProfiles()
 	mux.HandleFunc("/debug/pprof/", p.bounded(true, maxProfileSeconds, pprof.Index))
-	// Of the command line the program alone: a flag may hold the password of the database.
+	// Only the name of the program: a flag may hold the password of the database.
 	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, os.Args[0]) })
 	mux.HandleFunc("/debug/pprof/profile", p.bounded(false, maxProfileSeconds, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
@@ -53,7 +53,7 @@ func (a *Admin) ready(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.Checks {
 		if err := c.Test(ctx); err != nil {
 			status = http.StatusServiceUnavailable
-			text += c.Name + ": " + strings.Join(strings.Fields(a2a.Explain(err)), " ") + "\n" // a line each
+			text += c.Name + ": " + strings.Join(strings.Fields(a2a.Explain(err)), " ") + "\n" // one line for each check
 			continue
 		}
 		text += c.Name + ": ok\n"
@@ -68,7 +68,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Write([]byte(text)) //nolint:errcheck // the client is gone
 }
 
-// ServeAdmin answers h on l until ctx is done. Nothing there is worth waiting for then.
+// ServeAdmin serves h on l until ctx is done. It does not wait for requests in flight.
 func ServeAdmin(ctx context.Context, l net.Listener, h http.Handler) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 120 * time.Second}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })

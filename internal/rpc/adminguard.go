@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// Longest profiles, in seconds. They slow the server down, and what they hold grows.
+// Longest profiles, in seconds. A profile slows the server down, and its memory grows with time.
 const (
 	maxProfileSeconds = 60
 	maxTraceSeconds   = 10
 )
 
-// shielded keeps pages in a browser from the listener for operators, which takes no credentials: those of another
-// origin, and those whose name somebody has pointed at this machine (DNS rebinding). A program may use any name.
+// shielded keeps web pages away from the admin listener, which asks for no credentials. It refuses
+// pages of other origins, and pages whose host name was pointed at this machine (DNS rebinding). A
+// program that is no browser may use any name.
 func shielded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
@@ -33,7 +34,7 @@ func shielded(next http.Handler) http.Handler {
 	})
 }
 
-// byAddress reports whether host is an address or localhost: no name that anybody could point somewhere else.
+// byAddress reports whether host is an IP address or localhost, which nobody else can redirect.
 func byAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -47,24 +48,25 @@ func ownOrigin(origin, host string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-// profiles bounds how many profiles are made at once. One is made that takes its time, and others are refused meanwhile. Those
-// that are made at once, as of the goroutines of a server that hangs, do not wait for that one, but for each other.
+// profiles bounds how many profiles are made at once. Only one timed profile is made at a time, and
+// others are refused. Instant ones, such as the goroutines of a server that hangs, have slots of
+// their own, so they never wait for a timed one.
 type profiles struct {
-	timed, instant chan struct{} // what is made
+	timed, instant chan struct{} // each holds one element for each profile being made
 }
 
-// patience is how long a profile that is made at once waits for others.
+// patience is how long an instant profile waits for a slot.
 const patience = 5 * time.Second
 
 func newProfiles() *profiles {
 	return &profiles{timed: make(chan struct{}, 1), instant: make(chan struct{}, 4)}
 }
 
-// bounded makes a profile when there is room, and none that takes longer than most seconds. instant says that it is made at once
-// where the request names no seconds.
+// bounded makes a profile if a slot is free, of at most most seconds. instant says that the profile
+// is instant if the request names no seconds.
 func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of another could have other seconds
+		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of another method could name other seconds
 			w.Header().Set("Allow", "GET, HEAD")
 			writePlain(w, http.StatusMethodNotAllowed, "profiles are read by GET")
 			return
@@ -88,7 +90,7 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 	}
 }
 
-// taken takes a slot, if there is one before wait is over. It reports whether there was.
+// taken acquires a slot within wait, and reports whether it did.
 func taken(ctx context.Context, slots chan struct{}, wait time.Duration) bool {
 	select {
 	case slots <- struct{}{}:

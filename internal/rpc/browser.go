@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// What pages of other origins may send and read, where they are let in.
+// What pages of allowed origins may send and read.
 const (
 	corsMethods = "GET, POST, DELETE"
 	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, If-Modified-Since, Traceparent"
 	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id, A2AD-Total-Size"
-	corsMaxAge  = "600" // seconds
+	corsMaxAge  = "600" // in seconds
 )
 
-// guarded keeps pages in somebody's browser from using the server behind his back: one of another
-// origin sends nothing that changes something, unless its origin is named, and reads nothing
-// (CORS). A server that takes no credentials also wants browsers to speak to it as localhost or by
-// its public name, since a name that somebody else owns may be pointed at this machine. Programs that
-// are no browsers are not concerned.
+// guarded protects the server from web pages that use a visitor's browser. A page of another origin
+// can change nothing unless its origin is configured, and can read nothing (CORS).
+// A server without credentials also requires browsers to address it as localhost or by its public
+// name, because any other name may have been pointed at this machine (DNS rebinding). Programs that
+// are no browsers are not affected.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,8 +52,8 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// browser reports whether a page may be behind a request: it has what pages cannot keep browsers
-// from sending.
+// browser reports whether a web page may have sent a request: it has a header that pages cannot
+// prevent browsers from sending.
 func browser(h http.Header) bool {
 	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Accept-Language"} {
 		if len(h.Values(name)) > 0 {
@@ -68,8 +68,7 @@ func refuse(w http.ResponseWriter, r *http.Request, why string) {
 	writePlain(w, http.StatusForbidden, why)
 }
 
-// ours reports whether host, as a client names it, is this machine's own name for itself or
-// the public one.
+// ours reports whether host names this machine as localhost, or by its public name.
 func (s *Server) ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -18,19 +18,20 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// card is an agent's card as it is served: rendered once, so that every answer and every
-// replica has the same bytes and the same ETag.
+// card is the card of an agent, rendered once, so that all answers of all replicas have the same
+// bytes and the same ETag.
 type card struct {
 	shown
-	canonical []byte                 // what is signed; nil: nothing is
-	signed    atomic.Pointer[signed] // as it was last served
+	canonical []byte                 // the bytes to sign; nil: the card is not signed
+	signed    atomic.Pointer[signed] // the signed card that was served last
 }
 
-// shown are the bytes of a card, and by what clients tell whether theirs are the same.
+// shown holds the bytes of a card, and the values by which clients check whether theirs are
+// current.
 type shown struct {
 	body     []byte
 	etag     string
-	modified time.Time // in whole seconds, as headers have it
+	modified time.Time // whole seconds, as in HTTP dates
 }
 
 func newCard(body []byte) *card { return &card{shown: newShown(body)} }
@@ -40,15 +41,15 @@ func newShown(body []byte) shown {
 	return shown{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, modified: time.Now().Truncate(time.Second)}
 }
 
-// follow says that these bytes take the place of old ones. They are at least a second younger, so that a date
-// tells the two apart even if both were made within one.
+// follow says that these bytes replace older ones. It makes them at least a second younger, so that
+// their dates differ even if both were made within one second.
 func (s *shown) follow(old time.Time) {
 	if !s.modified.After(old) {
 		s.modified = old.Add(time.Second)
 	}
 }
 
-// have reports whether a client has these bytes already, as its request says: by tag, else by date.
+// have reports whether the client has these bytes already, by ETag or else by date.
 func (s *shown) have(h http.Header) bool {
 	if match := h.Get("If-None-Match"); match != "" {
 		return match == "*" || strings.Contains(match, s.etag)
@@ -66,15 +67,15 @@ func (s *shown) lastModified() string {
 	return at.UTC().Format(http.TimeFormat)
 }
 
-// cards are the views of one card: of each generation, by its version, and of all together for
-// clients that do not say which they speak.
+// cards are the forms of one card: one for each version of the protocol, and a combined one for
+// clients that name no version.
 type cards struct {
 	of  map[string]*card
 	all *card
 }
 
-// keep takes over the views of a card as it was before a reload where they are the same, so that they keep their dates
-// and signatures.
+// keep carries over the cards from before a reload that did not change, with their dates and
+// signatures.
 func (c *cards) keep(old cards) {
 	same := func(now, before *card) *card {
 		if before == nil || now == nil {
@@ -96,7 +97,7 @@ func (c *cards) keep(old cards) {
 	c.all = same(c.all, old.all)
 }
 
-// last returns when the card changed last, be it by a new key alone.
+// last returns when the card changed last. A new signing key counts as a change.
 func (c *card) last() time.Time {
 	if s := c.signed.Load(); s != nil {
 		return s.modified
@@ -104,7 +105,7 @@ func (c *card) last() time.Time {
 	return c.modified
 }
 
-// renderCards fills in what the server knows and the author of the agent does not.
+// renderCards adds to the cards of an agent what the server knows and the agent's author does not.
 func (s *Server) renderCards(sv *served, root bool) error {
 	c := s.complete(sv, root, sv.agent.Card)
 	sv.extensions = c.Extensions
@@ -117,7 +118,7 @@ func (s *Server) renderCards(sv *served, root bool) error {
 	return err
 }
 
-// views renders a card.
+// views renders a card in all versions.
 func (s *Server) views(c *a2a.Card) (cards, error) {
 	if err := checkRequirements(c); err != nil {
 		return cards{}, err
@@ -152,7 +153,7 @@ func (s *Server) views(c *a2a.Card) (cards, error) {
 	return v, nil
 }
 
-// checkRequirements refuses a card that names ways to sign in which the server does not have.
+// checkRequirements refuses a card that names sign-in schemes that the server does not have.
 func checkRequirements(c *a2a.Card) error {
 	var names []string
 	for i := range c.Security {
@@ -170,7 +171,7 @@ func checkRequirements(c *a2a.Card) error {
 	return nil
 }
 
-// complete returns a card of an agent with what the server knows.
+// complete returns the card of an agent with what the server knows.
 func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	base := s.cfg.PublicURL + "/agents/" + sv.agent.Name
 	url := base
@@ -178,7 +179,7 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 		base, url = s.cfg.PublicURL, s.cfg.PublicURL+"/"
 	}
 	c.Interfaces = nil
-	for i := len(s.generations) - 1; i >= 0; i-- { // the newest is preferred
+	for i := len(s.generations) - 1; i >= 0; i-- { // the newest version is preferred
 		v := s.generations[i].Version()
 		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
 		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
@@ -197,8 +198,8 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	return c
 }
 
-// grpcInterfaces returns where an agent answers on gRPC, if it does. Its address is that of the
-// server: 1.0 names an agent by the tenant, and 0.3 has only the one that answers at /.
+// grpcInterfaces returns the gRPC interfaces of an agent. All agents share the address of the
+// server: 1.0 names an agent by the tenant, and 0.3 reaches only the default agent.
 func (s *Server) grpcInterfaces(sv *served, root bool, version string) []a2a.Interface {
 	at := a2a.Interface{URL: s.cfg.GRPCAddress, Binding: "GRPC", Version: version}
 	switch {
@@ -241,8 +242,8 @@ func skillSchemas(skills []a2a.Skill) a2a.Raw {
 	return append(dst, "}}"...)
 }
 
-// serveCard answers a GET or HEAD of an agent's card, which needs no credentials. A version
-// that the server does not speak is told what it does.
+// serveCard answers a GET or HEAD of an agent's card, which needs no credentials. For an unknown
+// version it names the versions that the server speaks.
 func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served) {
 	recordOf(r.Context()).route = "/.well-known/agent-card.json"
 	if agent.removed {
@@ -263,7 +264,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	h.Set("ETag", now.etag)
 	h.Set("Last-Modified", now.lastModified())
 	h.Set("Cache-Control", "public, max-age=300")
-	h.Add("Vary", versionName) // beside Origin: see guarded
+	h.Add("Vary", versionName) // in addition to Origin: see guarded
 	if now.have(r.Header) {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -276,8 +277,8 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	}
 }
 
-// extendedCard answers with the card that signed-in callers see, in the version of the request.
-// It is nobody else's to keep.
+// extendedCard answers with the card for signed-in callers, in the version of the request. Caches
+// must not store it.
 func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
 	if c.agent.extended.of == nil {
 		return a2a.Errorf(op.Undeclared, "there is no extended card")
@@ -291,8 +292,8 @@ func (c *call) extendedCard(op *a2a.GetExtendedCard) error {
 	return nil
 }
 
-// serveJWKS answers with the keys that tokens and signatures of ours verify by. Receivers may
-// keep them for an hour: a key is published for longer than that before it signs.
+// serveJWKS answers with the public keys of our tokens and signatures. Receivers may cache them for
+// an hour, because a key is published for longer than that before it signs.
 func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request) {
 	recordOf(r.Context()).route = "/.well-known/jwks.json"
 	body := s.cfg.JWKS()

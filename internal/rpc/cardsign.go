@@ -10,16 +10,17 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// CardSigner signs the cards of 1.0. Its keys may change at any time.
+// CardSigner signs cards of version 1.0. Its keys may change at any time.
 type CardSigner interface {
-	// CardKey returns the id of the key that signs now.
+	// CardKey returns the id of the current signing key.
 	CardKey() string
-	// SignCard signs the canonical bytes of a card, and says by which key.
+	// SignCard signs the canonical bytes of a card, and says which key it used.
 	SignCard(canonical []byte) (key, protected, signature string, err error)
 }
 
-// signable makes of a card one that can be signed: what is false is left out, and requirements
-// that name no scopes name those that clients need, as an empty list is read in two ways.
+// signable returns a card that can be signed. It leaves out members that are false, and gives
+// requirements without scopes the scopes that clients need, because implementations read an empty
+// list in two ways.
 func signable(c a2a.Card) a2a.Card {
 	c.Sparse = true
 	schemes := make([]a2a.SecurityScheme, len(c.Security))
@@ -32,9 +33,9 @@ func signable(c a2a.Card) a2a.Card {
 	return c
 }
 
-// canonical returns the bytes of a card that are signed. It refuses those about which
-// implementations disagree: some leave out what is empty, false or zero, some do not, and they
-// write other numbers than whole ones, and sort other names than ASCII, in their own ways.
+// canonical returns the bytes of a card to sign. It refuses cards that implementations serialize
+// differently: they disagree about empty, false and zero members, about numbers that are not
+// integers, and about the order of names that are not ASCII.
 func canonical(body []byte) ([]byte, error) {
 	if err := agreed(body, "card"); err != nil {
 		return nil, err
@@ -103,8 +104,7 @@ type signed struct {
 	shown
 }
 
-// current returns a card as it is served. One that is signed is signed anew where the key has
-// changed.
+// current returns a card as it is served. It signs the card anew if the key has changed.
 func (s *Server) current(c *card) (*shown, error) {
 	if c.canonical == nil {
 		return &c.shown, nil

@@ -16,9 +16,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// This file carries out operations for any binding. A binding (JSON-RPC, REST, gRPC) makes a
-// call for each request, signs its client in, has a codec decode the operation, and hands it
-// over; the outcome comes back through its front:
+// This file carries out operations for any binding. A binding (JSON-RPC, REST, gRPC) makes a call
+// for each request, signs the client in, lets a codec decode the operation, and passes it to serve.
+// The result comes back through the front of the binding:
 //
 //	c := &call{s: s, front: f, rec: rec, agent: agent, gen: gen, header: r.Header, reply: w.Header()}
 //	defer c.leave()
@@ -27,30 +27,30 @@ import (
 //	if err != nil { c.fail(ctx, err); return }
 //	c.serve(ctx, op)
 
-// front is how a binding tells its client what came of a call: by one answer, one failure, or
-// a stream.
+// front is how a binding sends the result of a call: one answer, one error, or a stream.
 type front interface {
 	// answer sends the result of an operation, one JSON value as the codec wrote it.
 	answer(result []byte)
-	// fail sends an error that is written for callers. What goes beside it into headers or
-	// metadata is in the reply already.
+	// fail sends an error that is written for callers. Headers or metadata for it are in reply
+	// already.
 	fail(e *a2a.Error)
-	// open begins a stream. Nothing need be sent before its first item.
+	// open begins a stream. It need not send anything before the first item.
 	open() (items, error)
 }
 
-// items is an open stream towards a client. An error of one of its methods ends it: the
-// client is gone, or too slow.
+// items is an open stream to a client. An error of a method ends it: the client disconnected, or
+// reads too slowly.
 type items interface {
-	// item sends one item, as the generation packs it, under the id that the client can resume behind.
+	// item sends one item, as the generation packs it, under the id after which the client can
+	// resume.
 	item(id string, result []byte) error
-	// gap says that events are missing in front of the next item.
+	// gap says that events before the next item are missing.
 	gap() error
-	// ping is a sign of life.
+	// ping keeps the connection alive.
 	ping() error
-	// end is called once: with nil after the last item, with engine.ErrDraining if the client is to
-	// come back later, with an *auth.Error if it may come back with other credentials, and else with
-	// what went wrong.
+	// end is called once. why is nil after the last item, engine.ErrDraining if the client should
+	// come back later, and an *auth.Error if it may come back with other credentials. Otherwise it
+	// is the error that ended the stream.
 	end(why error) error
 }
 
@@ -62,17 +62,18 @@ type call struct {
 	agent  *served
 	gen    *generation
 	header http.Header // of the request; for gRPC its metadata
-	reply  http.Header // of the answer
+	reply  http.Header // header of the answer
 
 	principal auth.Principal
 	caller    store.Caller
 	session   *auth.Session // ends with the credential
-	mem       *budget.Lease // what the request holds of the memory budget, once it is known who sent it
+	mem       *budget.Lease // memory that the request holds; nil until the client is signed in
 }
 
-// SignIn returns who sends a request. It counts and reports bad credentials, and refuses to look at
-// more of them from an address that has sent too many: everything that takes credentials goes through it.
-// Besides the errors of an auth.Authenticator there is then one with a2a.CodeRateLimited, whose SetHeader says when to come back.
+// SignIn authenticates a request. It counts and reports bad credentials, and bounds how many of
+// them are checked per address, so everything that takes credentials must use it. In addition to
+// the errors of an auth.Authenticator it returns one with a2a.CodeRateLimited, whose SetHeader says
+// when to come back.
 func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
 	p, err := s.throttle.SignIn(s.cfg.Authenticator, r)
 	var refused *auth.Error
@@ -87,7 +88,7 @@ func (s *Server) SignIn(r *http.Request) (auth.Principal, error) {
 	return p, err
 }
 
-// signIn finds out who is calling.
+// signIn authenticates the client of a call.
 func (c *call) signIn(r *http.Request) error {
 	p, err := c.s.SignIn(r)
 	if err != nil {
@@ -105,24 +106,26 @@ func (c *call) signIn(r *http.Request) error {
 	return nil
 }
 
-// leave is called at the end of a call, whether its client was signed in or not.
-// Then the answer has been written, and nothing that the request held is needed any more.
+// leave ends a call, whether its client was signed in or not. The answer has been written by then,
+// so the call gives back the memory that it held.
 func (c *call) leave() {
 	c.session.Leave()
 	c.mem.Release()
 }
 
-// workShare is how many times its own size a request takes while it is decoded, stored and answered.
+// workShare is how much memory decoding, storing and answering a request takes, in multiples of its
+// size.
 const workShare = 4
 
-// work draws for what comes of a body that is complete.
+// work draws the memory for handling a complete body.
 func (c *call) work(ctx context.Context, body []byte) error {
 	return c.mem.Grow(ctx, workShare*int64(len(body)))
 }
 
-// serve carries out an operation, if the caller may, and answers. A stream is followed from here, when
-// all that opened it has returned: what is deeper makes the stack of every idle stream twice as large.
-// All of it ends with the credential: there is no operation that could outlive it by waiting.
+// serve carries out an operation, if the caller may, and answers. It follows a stream only after
+// everything that opened the stream has returned: deeper frames would double the stack of every
+// idle stream. All of this ends with the credential, so no operation can outlive the credential by
+// waiting.
 func (c *call) serve(ctx context.Context, op a2a.Op) {
 	ctx, stop := c.session.Context(ctx)
 	defer stop()
@@ -140,9 +143,9 @@ func (c *call) serve(ctx context.Context, op a2a.Op) {
 	c.fail(ctx, err)
 }
 
-// admit carries out an operation, if the caller may.
+// admit carries out an operation if the caller may and no limit is reached.
 func (c *call) admit(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
-	if err := ctx.Err(); err != nil { // while the request was read
+	if err := ctx.Err(); err != nil { // the client disconnected while the request was read
 		return nil, err
 	}
 	if err := c.permit(op); err != nil {
@@ -154,7 +157,7 @@ func (c *call) admit(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	return c.do(ctx, op)
 }
 
-// chooseAgent takes the agent of that name in place of the one that the path names.
+// chooseAgent replaces the agent that the path names by the one of that name.
 func (c *call) chooseAgent(name string) error {
 	named := c.s.agent(name)
 	if named == nil {
@@ -164,8 +167,8 @@ func (c *call) chooseAgent(name string) error {
 	return nil
 }
 
-// permit refuses an operation for which the caller has no scope or whose agent the credentials
-// are not for, and one that does without an extension that the agent requires.
+// permit refuses an operation if the caller lacks a scope, if the credentials are not for the
+// agent, or if the request lacks an extension that the agent requires.
 func (c *call) permit(op a2a.Op) error {
 	for _, scope := range scopesOf(op) {
 		if !c.principal.Has(scope) {
@@ -179,8 +182,8 @@ func (c *call) permit(op a2a.Op) error {
 	return c.agreeExtensions()
 }
 
-// scopesOf says what a caller must be allowed to for an operation. A message that brings a webhook
-// along sets one.
+// scopesOf returns the scopes that an operation needs. A message that contains a webhook also sets
+// one.
 func scopesOf(op a2a.Op) []auth.Scope {
 	switch op := op.(type) {
 	case *a2a.SendMessage:
@@ -196,7 +199,7 @@ func scopesOf(op a2a.Op) []auth.Scope {
 	return []auth.Scope{auth.ScopeTasksRead}
 }
 
-// do carries out the operation. It answers, or returns a stream that is to be followed.
+// do carries out the operation. It answers, or returns a stream to follow.
 func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	ctx = budget.With(ctx, c.mem)
 	e, agent := c.s.cfg.Engine, c.agent.agent
@@ -227,7 +230,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 		if err != nil {
 			return nil, err
 		}
-		if page.Estimated { // totalSize is required, and nothing beside it says how good it is
+		if page.Estimated { // totalSize is required, and the schema has no member that says how exact it is
 			c.reply.Set("A2AD-Total-Size", "estimate")
 		}
 		return nil, c.answerPage(ctx, page, op.IncludeArtifacts)
@@ -260,7 +263,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	return nil, fmt.Errorf("operation %T is not carried out", op)
 }
 
-// idempotency takes the headers that make a send repeatable.
+// idempotency reads the headers that make a send repeatable.
 func (c *call) idempotency(op *a2a.SendMessage) error {
 	keys := c.header.Values("Idempotency-Key")
 	if len(keys) == 0 {
@@ -273,7 +276,7 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 	return nil
 }
 
-// traceparent reads where the request stands in a trace. What is not valid counts as absent.
+// traceparent reads the position of the request in a trace. It ignores an invalid header.
 func traceparent(h http.Header) a2a.Traceparent {
 	lines := h.Values("Traceparent")
 	if len(lines) != 1 {
@@ -326,7 +329,7 @@ func (c *call) answerPage(ctx context.Context, p *a2a.Page, artifacts bool) erro
 	return nil
 }
 
-// inFrames says that the answer is a stream, of which each item is made whole.
+// inFrames says that the answer is a stream, whose items are built whole one at a time.
 func (c *call) inFrames() { c.mem.SetWhole(max(c.mem.Whole(), 1)) }
 
 func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
@@ -337,7 +340,8 @@ func (c *call) answerPush(taskID string, cfg *a2a.PushConfig, err error) error {
 	return nil
 }
 
-// fail tells the client of an error. What is not written for callers stays here, in the log.
+// fail sends an error to the client. An error that was not written for callers only goes to the
+// log.
 func (c *call) fail(ctx context.Context, err error) {
 	c.rec.err, c.rec.failed = err, true
 	var e *a2a.Error

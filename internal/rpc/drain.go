@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// idleTimeout is how long a connection may stay without a request when the server stops.
+// idleTimeout is how long a connection may stay without a request once the server stops.
 const idleTimeout = time.Second
 
-// fresh holds the connections that have been accepted and have brought nothing yet. A server
-// that shuts down would drop the request of one unanswered, or wait seconds for one that
-// brings none, such as clients keep ready.
+// idleConns holds the accepted connections that have sent nothing yet. At shutdown net/http would
+// drop the first request of such a connection, or wait seconds for one that never comes, as with
+// the spare connections of clients.
 type idleConns struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // guarded by mu
 	empty chan struct{}         // guarded by mu; made by wait, closed when no connection is left
 }
 
-// track is told of every change of a connection.
+// track receives every change of state of a connection.
 func (c *idleConns) track(conn net.Conn, s http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +37,8 @@ func (c *idleConns) track(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// settle returns when each connection has brought a request. No more may be accepted. Those
-// that bring none are closed after a while.
+// wait returns when each connection has sent a request. No more connections may be accepted by
+// then. It closes those that send nothing within limit.
 func (c *idleConns) wait(limit time.Duration) {
 	c.mu.Lock()
 	if len(c.conns) == 0 {

@@ -8,15 +8,15 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// This file alone knows the router, so that another can take its place.
+// Only this file knows the router, so that another one can replace it.
 
-// routes registers the handlers but for those of HTTP+JSON, whose paths end in verbs behind a
-// colon and in ids of any form, which is beyond the router. A path with a slash at its end is the same place as one
-// without: conformance kits post to both, and a redirect would lose the body.
+// routes registers the handlers, except those of HTTP+JSON: their paths contain verbs after a colon
+// and ids of any form, which the router cannot match. A trailing slash makes no difference to a
+// path. Conformance kits post to both forms, and a redirect would lose the body.
 func (s *Server) routes() http.Handler {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	// The peer is who is connected: headers that claim otherwise are not believed.
+	// The client is the peer of the connection. Headers that claim otherwise are not believed.
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = func(err error, c echo.Context) {
 		code := http.StatusInternalServerError
@@ -42,7 +42,7 @@ func (s *Server) routes() http.Handler {
 		e.POST(path, root(s.serveRPC))
 		e.POST("/agents/:agent"+path, named(s.serveRPC))
 	}
-	// The URL of an agent is that of its card too: some clients look for it nowhere else.
+	// The URL of an agent also serves its card, because some clients look for it only there.
 	for _, file := range []string{"/.well-known/agent-card.json", "/.well-known/agent.json", "", "/"} {
 		e.GET(file, root(s.serveCard))
 		e.HEAD(file, root(s.serveCard))
@@ -58,7 +58,7 @@ func (s *Server) routes() http.Handler {
 	return s.observed(s.guarded(s.orREST(e)))
 }
 
-// serveWorker hands a request to the API of workers, whose own router says what it was about.
+// serveWorker passes a request to the worker API, whose own router names the route.
 func (s *Server) serveWorker(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Workers.ServeHTTP(w, r)
 	rec := recordOf(r.Context())

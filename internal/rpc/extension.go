@@ -8,19 +8,19 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// ResumeExtension is the URI of the extension by which streams can be resumed: events have
-// ids, Last-Event-ID is honoured, and a gap is marked in the metadata of the Task.
+// ResumeExtension is the URI of the extension that makes streams resumable: events have ids, the
+// server honors Last-Event-ID, and the metadata of the Task marks a gap.
 const ResumeExtension = "https://a2ad.dev/extensions/resume/v1"
 
-// SchemaExtension is the URI of the extension by which a card publishes the JSON Schemas of its
-// skills (L-18 in docs/protocol.md). It is data only: there is nothing to activate.
+// SchemaExtension is the URI of the extension with which a card publishes the JSON Schemas of its
+// skills (L-18 in docs/reference/protocol.md). It is only data: there is nothing to activate.
 const SchemaExtension = "https://a2ad.dev/extensions/skill-schemas/v1"
 
-// extensionHeaders are the names by which clients ask for extensions: that of 1.0, and that
-// of 0.3. Either is taken in any version, and answered by the same name.
+// extensionHeaders are the headers in which clients ask for extensions, in 1.0 and in 0.3. Both
+// work in any version, and the answer uses the same name.
 var extensionHeaders = [...]string{"A2A-Extensions", "X-A2A-Extensions"}
 
-// maxExtensions is how many names of a header line are looked at: more than anybody needs.
+// maxExtensions bounds how many names of a header are checked. No real client sends as many.
 const maxExtensions = 64
 
 // wants reports whether a header of the given name asks for an extension.
@@ -45,8 +45,8 @@ func wantsExtension(h http.Header, uri string) bool {
 	return false
 }
 
-// agreeExtensions refuses a request that does not ask for what the agent requires, and else
-// tells the client which of the extensions it asked for are active. Others are ignored.
+// agreeExtensions refuses a request without an extension that the agent requires. Otherwise it
+// tells the client which of the requested extensions are active, and ignores unknown ones.
 func (c *call) agreeExtensions() error {
 	declared := c.agent.extensions
 	for _, e := range declared {
@@ -71,8 +71,8 @@ func (c *call) agreeExtensions() error {
 	return nil
 }
 
-// activated returns the extensions of the agent itself that the request asks for. Those of the
-// server are none of the agent's business.
+// activated returns the requested extensions that the agent itself declares. It leaves out those of
+// the server, which do not concern the agent.
 func (c *call) activated() (uris []string) {
 	for _, e := range c.agent.agent.Card.Extensions {
 		if wantsExtension(c.header, e.URI) {
@@ -82,7 +82,7 @@ func (c *call) activated() (uris []string) {
 	return uris
 }
 
-// markGap says in a Task that events before it are missing from the stream.
+// markGap marks in a Task that events before it are missing from the stream.
 func markGap(t *a2a.Task) {
 	mark := append(rawjson.AppendString(nil, ResumeExtension), `:{"gap":true}`...)
 	if len(t.Metadata) == 0 {

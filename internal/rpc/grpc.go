@@ -21,7 +21,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/transcode"
 )
 
-const foreignCallTime = time.Second // for calls that are not of ours, such as of the health service, when the server stops
+const foreignCallTime = time.Second // for calls of other services, such as health, when the server stops
 
 // GRPC is the gRPC binding of a Server. Use NewGRPC.
 type GRPC struct {
@@ -30,11 +30,11 @@ type GRPC struct {
 	health    *health.Server
 	calls     *inFlight
 	accepting atomic.Bool
-	services  []string // of A2A, by their full names
+	services  []string // full names of the A2A services
 }
 
-// NewGRPC returns the gRPC binding of s, with the services of the generations of codecs, which
-// write ProtoJSON. It listens nowhere yet.
+// NewGRPC returns the gRPC binding of s, with one service for each codec. The codecs must write
+// ProtoJSON. It does not listen yet.
 func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	b := &GRPC{s: s, health: health.NewServer(), calls: newInFlight()}
 	b.server = grpc.NewServer(
@@ -54,14 +54,15 @@ func (s *Server) NewGRPC(codecs ...wire.Codec) *GRPC {
 	return b
 }
 
-// register adds the service of one generation. Its methods are all alike, so that the
-// generated handlers are not needed.
+// register adds the service of one generation. All methods are handled alike, so the generated
+// handlers are not needed.
 func (b *GRPC) register(service *transcode.Service, gen *generation) {
 	desc := grpc.ServiceDesc{ServiceName: service.Name, HandlerType: (*any)(nil), Metadata: service.File}
 	for i := range service.Methods {
 		m := &service.Methods[i]
-		// Those with one answer are streams too, which is the same on the wire: gRPC reads the request of any other
-		// method before its handler knows who sends it, and without a bound of ours.
+		// Methods with a single answer are registered as streams too, which is the same on the
+		// wire. For any other kind gRPC would read the request, without our memory limit, before
+		// the handler knows the caller.
 		desc.Streams = append(desc.Streams, grpc.StreamDesc{
 			StreamName: m.Name, ServerStreams: m.Stream,
 			Handler: func(_ any, stream grpc.ServerStream) error {
@@ -76,8 +77,7 @@ func (b *GRPC) register(service *transcode.Service, gen *generation) {
 	b.health.SetServingStatus(service.Name, grpc_health_v1.HealthCheckResponse_SERVING)
 }
 
-// observe runs one call, with an id and one line in the log, and survives what its handler
-// does not.
+// observe runs one call. It gives the call an id and one log line, and recovers from a panic.
 func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read func(any) error) {
 	defer b.calls.enter()()
 	start := time.Now()
@@ -96,7 +96,7 @@ func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read 
 	f.serve(ctx, rec, gen, header, read)
 }
 
-// logCall writes the one line of a call.
+// logCall writes the one log line of a call.
 func (s *Server) logCall(ctx context.Context, rec *record, code codes.Code, took time.Duration) {
 	level := slog.LevelInfo
 	if code == codes.Internal || code == codes.Unknown {
@@ -109,7 +109,7 @@ func (s *Server) logCall(ctx context.Context, rec *record, code codes.Code, took
 	s.cfg.Logger.LogAttrs(ctx, level, "call", append(attrs, rec.attrs()...)...)
 }
 
-// Accepting reports whether Serve runs.
+// Accepting reports whether Serve is running.
 func (b *GRPC) Accepting() bool { return b.accepting.Load() }
 
 // inFlight counts calls.
@@ -140,8 +140,7 @@ func (f *inFlight) enter() (leave func()) {
 	}
 }
 
-// idle returns a channel that is closed when the calls that are now in flight have ended, and
-// those that came while they were.
+// idle returns a channel that is closed once no calls are in flight.
 func (f *inFlight) idle() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,10 +30,10 @@ type grpcFront struct {
 	m      *transcode.Method
 	stream grpc.ServerStream
 
-	err error // a status, if there is no answer
+	err error // a status; nil if the call was answered
 }
 
-// serve finds out who asks for what, and carries it out.
+// serve reads the operation of a call and carries it out.
 func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, header http.Header, read func(any) error) {
 	f.c = &call{
 		s: f.b.s, front: f, rec: rec, agent: f.b.s.root(), gen: gen,
@@ -47,7 +47,7 @@ func (f *grpcFront) serve(ctx context.Context, rec *record, gen *generation, hea
 	}
 }
 
-// headerOf returns the metadata of a call as a header: its names are the same.
+// headerOf returns the metadata of a call as a header with the same names.
 func headerOf(ctx context.Context) http.Header {
 	md, _ := metadata.FromIncomingContext(ctx)
 	h := make(http.Header, len(md))
@@ -59,7 +59,7 @@ func headerOf(ctx context.Context) http.Header {
 	return h
 }
 
-// requestOf returns what a call says of its client, as a request would.
+// requestOf returns an HTTP request with what identifies the client of a call.
 func requestOf(ctx context.Context, header http.Header) *http.Request {
 	r := &http.Request{Header: header}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -82,7 +82,7 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	if unspoken != nil {
 		return nil, unspoken
 	}
-	// The package of the service says which version the call is of; nothing else need.
+	// The package of the gRPC service says which version the call uses, so no header need.
 	if asked != nil && asked.Version() != c.gen.Version() {
 		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is that of A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
 	}
@@ -115,14 +115,14 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	return op, err
 }
 
-// unread is a request as it came.
+// unread is a request as raw bytes.
 type unread []byte
 
-// packed is a message as it is sent. It is shared by streams.
+// packed is an encoded message, which streams may share.
 type packed []byte
 
-// grpcCodec is that of protobuf, but leaves requests unread: gRPC would call one that is no
-// message an internal error. And it sends what is packed already.
+// grpcCodec is the protobuf codec, except that it leaves requests unread and passes packed messages
+// through. gRPC itself would answer a malformed request with an internal error.
 type grpcCodec struct{ encoding.CodecV2 }
 
 func (c grpcCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -140,7 +140,7 @@ func (c grpcCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// reply returns what goes beside the answer.
+// reply returns the metadata of the answer.
 func (f *grpcFront) reply() metadata.MD {
 	md := make(metadata.MD, len(f.c.reply))
 	for name, values := range f.c.reply {
@@ -149,7 +149,7 @@ func (f *grpcFront) reply() metadata.MD {
 	return md
 }
 
-// answer sends the only message of a call, be it one that could have had more.
+// answer sends the only message of a call, even if its method could send more.
 func (f *grpcFront) answer(result []byte) {
 	out, err := f.m.Result(result)
 	if err == nil {
@@ -163,11 +163,11 @@ func (f *grpcFront) answer(result []byte) {
 
 func (f *grpcFront) fail(e *a2a.Error) {
 	if err := f.stream.Context().Err(); err != nil && e.Code == a2a.CodeInternal {
-		f.err = status.FromContextError(err).Err() // the client is gone, or had waited long enough
+		f.err = status.FromContextError(err).Err() // the client disconnected, or its deadline passed
 		return
 	}
 	reply := f.reply()
-	if challenges := reply["www-authenticate"]; challenges != nil { // net/http sends it in no trailer
+	if challenges := reply["www-authenticate"]; challenges != nil { // net/http does not send this header in a trailer
 		f.stream.SetHeader(metadata.MD{"www-authenticate": challenges}) //nolint:errcheck // the client is gone
 	}
 	f.stream.SetTrailer(reply)
@@ -184,11 +184,11 @@ func (f *grpcFront) open() (items, error) {
 // grpcItems is a stream of messages.
 type grpcItems struct {
 	*grpcFront
-	marked bool   // the client has activated the extension by which streams are resumed
-	last   string // the id of the newest item
+	marked bool   // the client has activated ResumeExtension
+	last   string // id of the newest item
 }
 
-// eventIDTrailer names the id of the last item that was sent, for clients that resume.
+// eventIDTrailer is the trailer with the id of the last item sent, for clients that resume.
 const eventIDTrailer = "last-event-id"
 
 func (s *grpcItems) item(id string, result []byte) error {
@@ -213,13 +213,13 @@ func (s *grpcItems) item(id string, result []byte) error {
 
 var errNoMessage = errors.New("an item of a stream has no form in protobuf")
 
-// gap does nothing: the mark of our extension, which clients that resume activate, says it.
+// gap does nothing: clients that resume activate our extension, which marks the gap in the task.
 func (s *grpcItems) gap() error { return nil }
 
-// ping does nothing: gRPC looks after its connections itself.
+// ping does nothing: gRPC checks its connections itself.
 func (s *grpcItems) ping() error { return nil }
 
-// end tells a client whose stream ends before its last item that it may come back.
+// end tells the client of a stream that ended early that it may come back.
 func (s *grpcItems) end(why error) error {
 	md := metadata.MD{}
 	if s.last != "" {
@@ -243,8 +243,8 @@ func (s *grpcItems) end(why error) error {
 	return nil
 }
 
-// markEvent puts the id of an event into the metadata of the item that carries it: gRPC has
-// no other place for it.
+// markEvent puts the id of an event into the metadata of its item, because a gRPC message has no
+// other member for it.
 func markEvent(m proto.Message, id string) {
 	r := m.ProtoReflect()
 	payload := r.WhichOneof(r.Descriptor().Oneofs().ByName("payload"))
@@ -256,7 +256,7 @@ func markEvent(m proto.Message, id string) {
 	if md.Fields == nil {
 		md.Fields = make(map[string]*structpb.Value, 1)
 	}
-	mark := md.Fields[ResumeExtension].GetStructValue() // of a gap
+	mark := md.Fields[ResumeExtension].GetStructValue() // set if there is a gap
 	if mark == nil {
 		mark = &structpb.Struct{Fields: make(map[string]*structpb.Value, 1)}
 	}

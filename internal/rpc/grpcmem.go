@@ -9,10 +9,11 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// This file is how requests and answers over gRPC draw from the memory budget: requests as they come (see callBody),
-// answers and items of streams until they have been written.
+// This file draws memory for gRPC calls: for requests as they arrive (see callBody), and for
+// answers and stream items until they have been written.
 
-// grpcShare is how many times what is read an answer takes: ProtoJSON, a message, and its bytes, one made of the other.
+// grpcShare is how much memory an answer takes, in multiples of what was read for it: ProtoJSON, a
+// message and its bytes are each made from the one before.
 const grpcShare = 4
 
 // arrive reads the request.
@@ -28,7 +29,7 @@ func (f *grpcFront) arrive(read func(any) error, body *unread) error {
 	case refused != nil:
 		return refused
 	case err != nil:
-		return a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err) // gRPC has told the client already, if it can
+		return a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err) // gRPC has told the client already, if it could
 	}
 	lease.ShrinkTo(int64(len(*body)))
 	return nil
@@ -45,8 +46,8 @@ func (f *grpcFront) deliver(out proto.Message) error {
 
 var errSlowReader = errors.New("the client reads too slowly")
 
-// send sends a message and returns when it has been written: until then the call holds it. That takes no longer than
-// limit, after which the stream of the call is reset.
+// send sends a message, and returns once it has been written, because the call holds its memory
+// until then. If that takes longer than limit the stream of the call is reset.
 func (f *grpcFront) send(m any, limit time.Duration) error {
 	out := wireOf(f.stream.Context()).out
 	written := out.await(limit)

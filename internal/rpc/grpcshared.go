@@ -11,12 +11,12 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 )
 
-// This file is how calls are served: on the port of the API, where a call is told from other requests by its content
-// type, or on one of their own (decision 49). The HTTP server owns the connections either way, so its limits, certificates
-// and shutdown hold for calls too.
+// This file serves gRPC calls, either on the port of the API, where the content type tells them
+// from other requests, or on a port of their own (decision 49). The HTTP server owns the
+// connections in both cases, so its limits, certificates and shutdown apply to calls too.
 
-// Share has Serve answer calls to b too: over TLS where the client chooses HTTP/2, and without TLS to clients that speak
-// HTTP/2 from the start. It must come before Serve, and b must not be served elsewhere.
+// Share makes Serve answer calls to b too: over TLS if the client chooses HTTP/2, and without TLS
+// if the client speaks HTTP/2 from the start. Call it before Serve. b must not be served elsewhere.
 func (s *Server) Share(b *GRPC) {
 	s.shared = b
 	own, calls := s.handler, b.handler()
@@ -29,8 +29,8 @@ func (s *Server) Share(b *GRPC) {
 	})
 }
 
-// The buffers of one connection over HTTP/2 for what has come and was not read yet. Nobody pays for them, so they are small: a
-// connection itself takes a third of that.
+// Sizes of the receive buffers of one HTTP/2 connection. The memory budget does not count them, so
+// they are small. A connection itself takes a third of that.
 const (
 	connBuffer   = 256 << 10
 	streamBuffer = 128 << 10
@@ -39,8 +39,8 @@ const (
 // handler answers calls.
 func (b *GRPC) handler() http.Handler { return b.s.guarded(http.HandlerFunc(b.serveCall)) }
 
-// Serve answers on l, where there is nothing but calls, until ctx is done. Then it takes no new ones, lets those in flight
-// be answered, for up to grace, and returns. Streams end by themselves when Drain does.
+// Serve answers calls on l until ctx is done. Then it accepts no new connections, lets the calls in
+// flight finish for up to grace, and returns. Streams end by themselves when Drain does.
 func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	calls := b.handler()
 	only := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) e
 	return b.s.serve(ctx, l, grace, endpoint{only, b, maxCallStreams, &b.accepting})
 }
 
-// enableHTTP2 has a server take calls, at most so many at once on a connection.
+// enableHTTP2 makes a server accept HTTP/2, with a limit on the streams of one connection.
 func (s *Server) enableHTTP2(srv *http.Server, streams int) {
 	srv.Protocols = new(http.Protocols)
 	srv.Protocols.SetHTTP1(true)
@@ -61,42 +61,42 @@ func (s *Server) enableHTTP2(srv *http.Server, streams int) {
 	srv.Protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	srv.HTTP2 = &http.HTTP2Config{
 		MaxConcurrentStreams: streams, MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: streamBuffer,
-		// What pings are for event streams: a connection whose client is gone without a word is found out and ended.
+		// Like the pings of event streams, these find connections whose client vanished.
 		SendPingTimeout: s.cfg.SSEPing, PingTimeout: s.cfg.SSEWriteTimeout,
-		WriteByteTimeout: s.cfg.WriteTimeout, // a client that does not read its connection can be told of no stream that was reset
+		WriteByteTimeout: s.cfg.WriteTimeout, // a client that does not read its connection cannot be told that a stream was reset
 	}
 }
 
-// Requests and calls that may be in flight on one connection over HTTP/2.
+// Requests and calls in flight on one HTTP/2 connection.
 const (
 	maxSharedStreams = 250
-	maxCallStreams   = 1000 // on a port of gRPC's own: a proxy may bring the calls of many clients on one connection
+	maxCallStreams   = 1000 // on a port for gRPC only, where a proxy may send the calls of many clients over one connection
 )
 
-// isCall reports whether a request is a call of gRPC.
+// isCall reports whether a request is a gRPC call.
 func isCall(r *http.Request) bool {
 	const kind = "application/grpc"
 	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), kind)
 	return ok && r.ProtoMajor == 2 && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// serveCall answers a call that came as a request of the HTTP server.
+// serveCall answers a call that arrived as a request of the HTTP server.
 func (b *GRPC) serveCall(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
-	if err := rc.SetWriteDeadline(time.Time{}); err != nil { // that of an answer, which a stream outlives
+	if err := rc.SetWriteDeadline(time.Time{}); err != nil { // the deadline is for an answer, and a stream lasts longer
 		b.s.writePlainError(w, http.StatusInternalServerError)
 		return
 	}
 	wire := callWire{
 		in: newCallBody(r, b.s.cfg.MaxBody, func() {
-			rc.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // then the read timeout ends it
+			rc.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // otherwise the read timeout ends the read
 		}),
 		out: &callWriter{ResponseWriter: w, rc: rc, limit: b.s.cfg.SSEWriteTimeout},
 	}
-	if !b.ours(r.URL.Path) { // health and reflection, which need no credentials, and what there is not
+	if !b.ours(r.URL.Path) { // health and reflection, which need no credentials, and unknown paths
 		lease := b.s.cfg.Budget.Open(budget.Owner{})
 		defer lease.Release()
-		defer wire.in.finish() //nolint:errcheck // its refusal ended the call
+		defer wire.in.finish() //nolint:errcheck // the refusal has ended the call already
 		wire.in.several, wire.in.most = true, max(b.s.cfg.MaxBody, budget.Small)
 		wire.in.pay(lease)
 	}
@@ -105,22 +105,22 @@ func (b *GRPC) serveCall(w http.ResponseWriter, r *http.Request) {
 	b.server.ServeHTTP(wire.out, r)
 }
 
-// ours reports whether a path is that of a method of A2A.
+// ours reports whether a path names a method of A2A.
 func (b *GRPC) ours(path string) bool {
 	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return slices.Contains(b.services, service)
 }
 
-// end lets the calls in flight be answered, and ends those that are not of ours. The HTTP server takes no new ones
-// meanwhile, and closes idle when it has no connection any more.
+// end waits for the calls in flight, and then ends all others. The HTTP server accepts no new ones
+// meanwhile, and closes closed when no connection is left.
 func (b *GRPC) end(end context.Context, closed <-chan struct{}) {
 	b.health.Shutdown()
 	b.waitForCalls(end, closed)
 	b.server.Stop()
 }
 
-// settle waits until the calls in flight have ended, or until stopped or the end. Calls that are not of ours, such as those
-// who watch the health, end by themselves never, and have a moment.
+// waitForCalls waits until the calls in flight have finished, closed is closed or end ends. Calls
+// of other services, such as a health watch, never end by themselves, so they only get a moment.
 func (b *GRPC) waitForCalls(end context.Context, closed <-chan struct{}) {
 	select {
 	case <-closed:

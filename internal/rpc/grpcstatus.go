@@ -13,17 +13,17 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// The tables that errors are answered by.
+// The tables of error codes to choose from.
 const (
 	Profile101 = "1.0.1"
 	Profile100 = "1.0.0"
 )
 
-// errorDomain is whose reasons those of errors are.
+// errorDomain is the domain of the reasons in ErrorInfo.
 const errorDomain = "a2a-protocol.org"
 
-// grpcCode returns the status code of an error in a version of the protocol. profile says by
-// which table of 1.0: they differ in what a server does not do.
+// grpcCode returns the status code of an error in a version of the protocol. profile selects the
+// table for 1.0: the tables differ in the codes for operations that a server does not support.
 func grpcCode(code a2a.ErrorCode, version, profile string) codes.Code {
 	old, unsupported := version == "0.3", codes.FailedPrecondition
 	if old || profile == Profile100 {
@@ -42,7 +42,7 @@ func grpcCode(code a2a.ErrorCode, version, profile string) codes.Code {
 		return unsupported
 	case a2a.CodeTaskTerminal:
 		if old {
-			return codes.InvalidArgument // T-12 in docs/protocol.md
+			return codes.InvalidArgument // T-12 in docs/reference/protocol.md
 		}
 		return unsupported
 	case a2a.CodeExtensionRequired:
@@ -69,8 +69,8 @@ func grpcCode(code a2a.ErrorCode, version, profile string) codes.Code {
 	return codes.Internal
 }
 
-// statusOf returns an error as gRPC tells it: with an ErrorInfo, which has the reason, and what
-// else there is to say of the request.
+// statusOf returns an error as a gRPC status, with its reason in an ErrorInfo and further details
+// if there are any.
 func statusOf(e *a2a.Error, version, profile, requestID string) *status.Status {
 	message, field, internal := encode.Visible(e)
 	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{Reason: e.Code.Reason(), Domain: errorDomain})}
@@ -88,7 +88,7 @@ func statusOf(e *a2a.Error, version, profile, requestID string) *status.Status {
 	return withDetails(status.New(grpcCode(e.Code, version, profile), message), details...)
 }
 
-// interrupted is the status of a stream that the client may take up again.
+// interrupted is the status of a stream that the client may resume.
 func interrupted(message string, retry time.Duration) *status.Status {
 	return withDetails(status.New(codes.Unavailable, message),
 		protoadapt.MessageV1Of(&errdetails.ErrorInfo{Reason: a2a.CodeUnavailable.Reason(), Domain: errorDomain}),
@@ -99,5 +99,5 @@ func withDetails(s *status.Status, details ...protoadapt.MessageV1) *status.Stat
 	if detailed, err := s.WithDetails(details...); err == nil {
 		return detailed
 	}
-	return s // without details rather than not at all
+	return s // without details rather than no status
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// TestGRPCCodes is the table of docs/protocol.md.
+// TestGRPCCodes is the table of docs/reference/protocol.md.
 func TestGRPCCodes(t *testing.T) {
 	t.Parallel()
 	type row struct{ v03, v1, v100 codes.Code }

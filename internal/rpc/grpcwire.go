@@ -12,12 +12,12 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 )
 
-// This file is what a call comes and goes by. gRPC's handler for HTTP reads ahead of what a method takes, keeps all of it,
-// and neither bounds its writes nor tells of their end. So what it reads from and writes to are ours: nothing is read
-// before it is known whose memory it takes, every piece is drawn before it is read, and every message has a deadline by
-// which it must have been written.
+// This file controls how a call reads and writes. gRPC's HTTP handler reads ahead of what a method
+// needs and keeps all of it. It neither limits its writes nor reports when they are done. So its
+// body and its writer are ours: nothing is read before it is known whose memory it takes, every
+// piece draws memory before it is read, and every message has a write deadline.
 
-// callWire is both ways of one call.
+// callWire is the body and the writer of one call.
 type callWire struct {
 	in  *callBody
 	out *callWriter
@@ -30,7 +30,7 @@ func wireOf(ctx context.Context) callWire {
 	return w
 }
 
-// messagePrefix is what stands before each message: whether it is compressed, and its length.
+// messagePrefix is the size of the header of each message: a compression flag and a length.
 const messagePrefix = 5
 
 var (
@@ -38,30 +38,31 @@ var (
 	errCallOver     = errors.New("the call takes no more")
 )
 
-// callBody is what a client sends in a call: one message, or several in calls that are not of ours. gRPC takes each piece
-// into a buffer of the same size, whatever has come, so a piece is passed on when it is full or the message complete.
+// callBody is the body of a call: one message, or several in calls of other services. gRPC
+// allocates a buffer for each piece whatever its size, so a piece is passed on only when it is full
+// or the message is complete.
 type callBody struct {
 	io.ReadCloser
-	most    int64 // bytes that the message may have; of several messages, bytes of the buffers that take them
+	most    int64 // size limit of the message; for several messages, of all buffers together
 	several bool
 
 	ctx    context.Context //nolint:containedctx // ends with the body; Read, an io.Reader, has no parameter for it
 	cancel context.CancelCauseFunc
 	paid   chan struct{} // closed when lease is set
 	lease  *budget.Lease // set once, before paid is closed
-	evict  func()        // makes reads fail; the server's own, which may not be used after Close
+	evict  func()        // makes reads fail; belongs to the server, and must not be called after Close
 
-	ending sync.Mutex // held for moments, and not while the budget is called
+	ending sync.Mutex // held only briefly, and never during a call of the budget
 	closed bool       // guarded by ending
 
 	mu      sync.Mutex
-	over    bool  // guarded by mu; nothing is drawn any more
-	refused error // guarded by mu; a draw failed
+	over    bool  // guarded by mu; no more memory may be drawn
+	refused error // guarded by mu; why a draw failed
 
-	// Of the goroutine that reads.
+	// Used by the reading goroutine only.
 	head [messagePrefix]byte
-	seen int   // bytes of head
-	left int64 // of the message, once head is known
+	seen int   // bytes of head that were read
+	left int64 // bytes of the message to read, once head is complete
 	end  bool  // the message is complete
 }
 
@@ -70,13 +71,13 @@ func newCallBody(r *http.Request, most int64, evict func()) *callBody {
 	return &callBody{ReadCloser: r.Body, most: most, evict: evict, ctx: ctx, cancel: cancel, paid: make(chan struct{})}
 }
 
-// pay has the body read, into what the lease holds. It is called once.
+// pay allows the body to be read, with memory of the lease. Call it once.
 func (b *callBody) pay(lease *budget.Lease) {
 	b.lease = lease
 	close(b.paid)
 }
 
-// Read draws for p and reads.
+// Read draws memory for p and then reads.
 func (b *callBody) Read(p []byte) (int, error) {
 	select {
 	case <-b.paid:
@@ -84,7 +85,7 @@ func (b *callBody) Read(p []byte) (int, error) {
 		return 0, context.Cause(b.ctx)
 	}
 	if b.end {
-		return 0, io.EOF // what a client sends after its message stays with its connection, whose window bounds it
+		return 0, io.EOF // what a client sends after its message stays in the connection, whose window bounds it
 	}
 	if err := b.draw(int64(len(p))); err != nil {
 		return 0, err
@@ -97,7 +98,7 @@ func (b *callBody) Read(p []byte) (int, error) {
 	return b.fill(p)
 }
 
-// fill reads until p is full or the message complete.
+// fill reads until p is full or the message is complete.
 func (b *callBody) fill(p []byte) (n int, err error) {
 	for n < len(p) && !b.end && err == nil {
 		var m int
@@ -112,12 +113,12 @@ func (b *callBody) fill(p []byte) (n int, err error) {
 		if n += m; m > 0 {
 			b.lease.Touch()
 		}
-		b.end = b.seen == messagePrefix && (b.left == 0 || b.left > b.most) // what is too large is refused by its head
+		b.end = b.seen == messagePrefix && (b.left == 0 || b.left > b.most) // the header is enough to refuse a message that is too large
 	}
 	return n, err
 }
 
-// draw takes what a piece of n bytes needs: of the only message of a call each piece is copied once.
+// draw draws memory for a piece of n bytes. gRPC copies each piece of a single message once.
 func (b *callBody) draw(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,16 +138,18 @@ func (b *callBody) draw(n int64) error {
 	return b.refused
 }
 
-// finish ends the draws, so that the lease is the caller's alone, and returns why one failed.
+// finish ends the draws, so that only the caller uses the lease from now on. It returns why a draw
+// failed.
 func (b *callBody) finish() error {
-	b.cancel(errCallOver) // of a draw that waits
+	b.cancel(errCallOver) // wakes a draw that waits
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
 	return b.refused
 }
 
-// makeRoom makes reads fail, unless the body is closed: the request ends then, which a call whose client is gone outlives.
+// makeRoom makes reads fail, unless the body is closed. The request ends at Close, but a call whose
+// client disconnected may live longer.
 func (b *callBody) makeRoom() {
 	b.ending.Lock()
 	defer b.ending.Unlock()
@@ -155,7 +158,7 @@ func (b *callBody) makeRoom() {
 	}
 }
 
-// Close ends the body, and reads that wait to be paid for.
+// Close ends the body, and reads that wait for pay.
 func (b *callBody) Close() error {
 	b.cancel(errCallOver)
 	b.ending.Lock()
@@ -164,20 +167,21 @@ func (b *callBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// callWriter ends a call whose client does not read, be it one answer or a stream: what is written holds memory until
-// the client has taken it.
+// callWriter ends a call whose client does not read, whether it sends one answer or a stream: what
+// is written holds memory until the client has received it.
 type callWriter struct {
 	http.ResponseWriter
 	rc    *http.ResponseController
-	limit time.Duration // for a message
+	limit time.Duration // how long one message may take
 
-	// Of whoever sends, and, while gRPC has a message, of the goroutine that writes it.
-	deadline time.Time     // of the message that is being written; zero: none
-	slow     bool          // a client did not read in time
-	written  chan struct{} // closed when the next message has been written, or cannot be; nil: nobody waits
+	// Used by the sending goroutine and, while gRPC has a message, by the one that writes it.
+	deadline time.Time     // of the message being written; zero: none
+	slow     bool          // the client did not read in time
+	written  chan struct{} // closed when the next message was written or cannot be; nil: nothing waits for it
 }
 
-// await says how long the next message may take, and returns what is closed when gRPC is done with it.
+// await sets how long the next message may take, and returns a channel that is closed when gRPC is
+// done with it.
 func (w *callWriter) await(limit time.Duration) <-chan struct{} {
 	w.limit, w.written = limit, make(chan struct{})
 	return w.written

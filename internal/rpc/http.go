@@ -16,8 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-// exchange is a request over HTTP and what is written in answer to it: what the bindings on
-// HTTP have in common.
+// exchange is an HTTP request and its answer: what the bindings over HTTP have in common.
 type exchange struct {
 	s   *Server
 	w   http.ResponseWriter
@@ -25,7 +24,8 @@ type exchange struct {
 	rec *record
 }
 
-// write sends an answer that is no stream, within the time for that. What the request took before does not count.
+// write sends an answer that is no stream. The write timeout starts now, however long the request
+// took.
 func (x *exchange) write(status int, kind string, body []byte) {
 	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
 		x.rec.err = err // the client is gone
@@ -39,7 +39,7 @@ func (x *exchange) write(status int, kind string, body []byte) {
 	}
 }
 
-// writePieces is write for an answer that comes in pieces. Those after a failed one are not asked for.
+// writePieces sends an answer that is made in pieces. After a failed write it makes no more.
 func (x *exchange) writePieces(status int, kind string, pieces iter.Seq[[]byte]) {
 	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
 		x.rec.err = err // the client is gone
@@ -49,7 +49,7 @@ func (x *exchange) writePieces(status int, kind string, pieces iter.Seq[[]byte])
 	for p := range pieces {
 		if _, err := x.w.Write(p); err != nil {
 			if x.rec.err == nil {
-				x.rec.err = err // the client is gone, and net/http ends the connection
+				x.rec.err = err // the client is gone, and net/http closes the connection
 			}
 			return
 		}
@@ -61,9 +61,10 @@ type splicing interface {
 	splice(result iter.Seq[[]byte])
 }
 
-// stream begins an event stream, whose items stand between prefix and suffix. refusal writes an error as an event of it.
+// stream begins an event stream. Each item stands between prefix and suffix, and refusal writes an
+// error as an event.
 func (x *exchange) stream(prefix, suffix []byte, refusal func(*a2a.Error) []byte) (items, error) {
-	// The request has been read; from here on only writes have a deadline, each its own.
+	// The request has been read. From here on only writes have deadlines, each its own.
 	if err := http.NewResponseController(x.w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, err
 	}
@@ -86,9 +87,9 @@ func (s *eventStream) gap() error { return s.out.Comment("gap") }
 
 func (s *eventStream) ping() error { return s.out.Comment("ping") }
 
-// end tells the client of a server that drains when to come back. That there is no last event
-// tells it to, whatever went wrong, but for credentials that are no longer good: with those it
-// would come back in vain.
+// end tells the client of a draining server when to come back. For other reasons the missing last
+// event tells the client to reconnect, except after bad credentials, which get an error event:
+// reconnecting with them would be useless.
 func (s *eventStream) end(why error) error {
 	var refused *auth.Error
 	if errors.As(why, &refused) {
@@ -103,7 +104,7 @@ func (s *eventStream) end(why error) error {
 	return s.out.Comment("draining")
 }
 
-// asRefusal returns what the client is told of credentials.
+// asRefusal returns the error to show for bad credentials.
 func asRefusal(refused *auth.Error) *a2a.Error {
 	var e *a2a.Error
 	errors.As(refused, &e)
@@ -128,9 +129,9 @@ func (x *exchange) readBody() ([]byte, error) {
 	return httpbody.Read(x.w, x.r, x.rec.mem, x.s.cfg.MaxBody)
 }
 
-// wantsStream reports whether the client asks for an event stream by name, and not for JSON. The official clients of 0.3 do so
-// where they expect one (that of Python adds */*), and an error that comes as plain JSON is then lost on them: it seems an empty
-// stream, or a broken one.
+// wantsStream reports whether the client accepts an event stream by name, and not JSON. The
+// official 0.3 clients do so where they expect a stream (the Python one adds */*). They cannot read
+// an error in plain JSON then, and report an empty or broken stream.
 func wantsStream(r *http.Request) bool {
 	stream := false
 	for _, line := range r.Header.Values("Accept") {
@@ -147,12 +148,12 @@ func wantsStream(r *http.Request) bool {
 	return stream
 }
 
-// writePlainError answers what is no request of any binding.
+// writePlainError answers a request that belongs to no binding.
 func (s *Server) writePlainError(w http.ResponseWriter, status int) {
 	writePlain(w, status, http.StatusText(status))
 }
 
-// writePlain is writePlainError with another message, which needs no escapes.
+// writePlain is writePlainError with a message, which must need no escapes.
 func writePlain(w http.ResponseWriter, status int, message string) {
 	body := `{"error":{"code":` + strconv.Itoa(status) + `,"message":"` + message + `"}}`
 	h := w.Header()

@@ -15,10 +15,10 @@ import (
 type rpcFront struct {
 	exchange
 	c  *call
-	id []byte // of the request, as sent; nil goes out as null
+	id []byte // of the request, as sent; nil is written as null
 }
 
-// serveRPC answers a POST. The caller is known before anything of the body is looked at.
+// serveRPC answers a POST. It authenticates the caller before it reads the body.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served) {
 	rec := recordOf(r.Context())
 	if rec.route = routeRPC; len(r.URL.Path) > 1 {
@@ -35,7 +35,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, agent *served)
 	}
 }
 
-// read finds out who asks for what.
+// read authenticates the caller and decodes the operation.
 func (f *rpcFront) read() (a2a.Op, error) {
 	c := f.c
 	asked, unspoken := f.s.asked(f.r.Header, f.r.URL.RawQuery)
@@ -76,7 +76,7 @@ func (f *rpcFront) read() (a2a.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The params may name the agent, as the tenant of 1.0 does, where the path does not.
+	// Where the path names no agent the params may, as the tenant of 1.0 does.
 	if strings.Trim(f.r.URL.Path, "/") == "" {
 		if name := c.gen.Tenant(req.Params); name != "" {
 			err = c.chooseAgent(name)
@@ -109,7 +109,7 @@ func (f *rpcFront) open() (items, error) {
 	})
 }
 
-// fail answers with an error object. Its HTTP status is 200 unless it is of HTTP itself.
+// fail answers with an error object. The HTTP status is 200, except for errors of HTTP itself.
 func (f *rpcFront) fail(e *a2a.Error) {
 	status := http.StatusOK
 	switch e.Code {

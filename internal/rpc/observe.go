@@ -18,24 +18,24 @@ import (
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
-// record is what the one log line of a request says; handlers fill it in.
+// record holds what the one log line of a request says. Handlers fill it in.
 type record struct {
 	id        string
 	method    string
-	route     string // the path without what is in it; empty: none of ours
+	route     string // the path with placeholders; empty: an unknown path
 	version   string
 	task      string
 	principal *auth.Principal
-	agent     string // whose tasks the request is about
+	agent     string // agent of the tasks that the request is about
 	context   string // of the task
 	err       error
-	gone      bool // the client had gone before the end
-	failed    bool // err was told to the client
+	gone      bool // the client disconnected before the end
+	failed    bool // err was sent to the client
 	events    int
-	opened    time.Time       // when a stream began, if the answer is one
-	trace     a2a.Traceparent // where what the request brings about stands in a trace
+	opened    time.Time       // when the stream began, if the answer is one
+	trace     a2a.Traceparent // position in a trace of what the request causes
 	span      *tracing.Span
-	mem       *budget.Lease // what the request holds of the memory budget
+	mem       *budget.Lease // memory that the request holds
 }
 
 type recordKey struct{}
@@ -47,8 +47,7 @@ func recordOf(ctx context.Context) *record {
 	return &record{}
 }
 
-// observed gives each request an id and one line in the log, and survives what its handler
-// does not.
+// observed gives each request an id and one log line, and recovers from panics.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -101,7 +100,7 @@ func (s *Server) logRequest(r *http.Request, rec *record, status int, took time.
 	s.cfg.Logger.LogAttrs(r.Context(), level, "request", append(attrs, rec.attrs()...)...)
 }
 
-// attrs returns what is known of a request, whatever it came by.
+// attrs returns what is known of a request over any binding.
 func (rec *record) attrs() (attrs []slog.Attr) {
 	if rec.route != "" {
 		attrs = append(attrs, slog.String("route", rec.route))
@@ -129,12 +128,12 @@ func (rec *record) attrs() (attrs []slog.Attr) {
 	}
 	var refused *auth.Error
 	if errors.As(rec.err, &refused) {
-		attrs = append(attrs, slog.Any("refused", refused)) // why, which the client is not told
+		attrs = append(attrs, slog.Any("refused", refused)) // the reason, which the client does not learn
 	}
 	return attrs
 }
 
-// clip bounds what a client can put into the log.
+// clip bounds how much text a client can put into the log.
 func clip(s string) string { return clipTo(256, s) }
 
 func clipTo(n int, s string) string {
@@ -150,7 +149,7 @@ type statusWriter struct {
 	status int
 }
 
-// WriteHeader notes the status and passes it on.
+// WriteHeader remembers the status and passes it on.
 func (w *statusWriter) WriteHeader(code int) {
 	if w.status == 0 {
 		w.status = code

@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// orREST answers what is at a path of the HTTP+JSON binding, and leaves all else to next.
+// orREST answers the paths of the HTTP+JSON binding, and passes all other requests to next.
 func (s *Server) orREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.Path) > 1 {
@@ -32,11 +32,11 @@ type restFront struct {
 	exchange
 	c      *call
 	kind   string // media type of the answer
-	status int    // of an error of HTTP itself; 0: that of its code
+	status int    // of an error of HTTP itself; 0: the code decides
 }
 
-// serveREST answers a request at a path of the binding. The caller is known before anything of
-// the query or the body is looked at.
+// serveREST answers a request for a path of the binding. It authenticates the caller before it
+// reads the query or the body.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request, p *restPath) {
 	rec := recordOf(r.Context())
 	rec.route, rec.version = p.route, p.gen.Version()
@@ -55,7 +55,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request, p *restPath) 
 	}
 }
 
-// read finds out who asks for what.
+// read authenticates the caller and decodes the operation.
 func (f *restFront) read(p *restPath) (a2a.Op, error) {
 	c := f.c
 	action := p.actions[f.r.Method]
@@ -105,7 +105,7 @@ func (f *restFront) read(p *restPath) (a2a.Op, error) {
 	return op, err
 }
 
-// document reads the body as one JSON value, without white space around it.
+// document reads the body as one JSON value, without surrounding white space.
 func (f *restFront) document(optional bool) ([]byte, error) {
 	if optional && f.r.ContentLength == 0 {
 		return nil, nil
@@ -152,7 +152,7 @@ func (f *restFront) open() (items, error) {
 
 func (f *restFront) splice(result iter.Seq[[]byte]) { f.writePieces(http.StatusOK, f.kind, result) }
 
-// fail answers with the error's HTTP status.
+// fail answers with the HTTP status of the error.
 func (f *restFront) fail(e *a2a.Error) {
 	status := f.status
 	if status == 0 {
@@ -161,9 +161,9 @@ func (f *restFront) fail(e *a2a.Error) {
 	f.write(status, f.kind, f.c.gen.AppendStatus(nil, status, e, f.rec.id))
 }
 
-// answerType returns the media type of an answer: JSON, unless the request itself is of A2A's
-// own type, or asks for that and not for JSON. It is empty if the client takes nothing that
-// could be sent.
+// answerType returns the media type of the answer. It is JSON, unless the request has A2A's own
+// media type, or asks for that and not for JSON. It is empty if the client accepts none of the
+// supported types.
 func answerType(h http.Header) string {
 	plain, own, other, given := false, false, false, false
 	for _, line := range h.Values("Accept") {
@@ -174,7 +174,7 @@ func answerType(h http.Header) string {
 			given = true
 			kind, params, err := mime.ParseMediaType(item)
 			if err != nil {
-				other = true // nobody knows what was meant
+				other = true // unreadable, so it may have meant anything
 				continue
 			}
 			if q, err := strconv.ParseFloat(params["q"], 64); err == nil && q == 0 {

@@ -8,17 +8,17 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// restPath is a path of the HTTP+JSON binding, taken apart.
+// restPath is a parsed path of the HTTP+JSON binding.
 type restPath struct {
 	gen      *generation
-	agent    *served // nil: the request may name it, and does not in the path
-	route    string  // the path without what is in it, for people
+	agent    *served // nil: the path does not name it, but the request may
+	route    string  // the path with placeholders, for people
 	taskID   string
 	configID string
 	actions  actions
 }
 
-// actions are what may be done at a path, by HTTP method.
+// actions maps the HTTP methods of a path to what they do.
 type actions map[string]wire.Action
 
 var (
@@ -33,7 +33,7 @@ var (
 	cardActions      = actions{http.MethodGet: wire.ActionExtendedCard}
 )
 
-// allow returns the value of the header that says so.
+// allow returns the value of the Allow header.
 func (a actions) allow() string {
 	var methods []string
 	for _, m := range [...]string{http.MethodGet, http.MethodPost, http.MethodDelete} {
@@ -44,8 +44,8 @@ func (a actions) allow() string {
 	return strings.Join(methods, ", ")
 }
 
-// restPath takes a path apart, with its escapes: one that is escaped is part of an id, not of
-// the path's structure. Slashes at either end say nothing. It returns nil for any other path.
+// restPath parses a path with its escapes: an escaped slash is part of an id, not of the structure
+// of the path. It ignores slashes at either end, and returns nil for paths of no binding.
 func (s *Server) restPath(escaped string) *restPath {
 	segments := strings.Split(strings.Trim(escaped, "/"), "/")
 	p := &restPath{}
@@ -69,7 +69,7 @@ func (s *Server) restPath(escaped string) *restPath {
 		if p.resource(rest, route, card) {
 			return p
 		}
-		// Where paths have no prefix they may have a tenant there, which is an agent.
+		// Where paths have no prefix they may begin with a tenant, which names an agent.
 		if prefix == "" && p.agent == nil && p.resource(rest[1:], "/{tenant}", card) {
 			p.agent = s.agent(unescape(rest[0]))
 			if p.agent != nil {
@@ -81,7 +81,7 @@ func (s *Server) restPath(escaped string) *restPath {
 	return nil
 }
 
-// resource reads the segments behind the prefix.
+// resource parses the segments after the prefix.
 func (p *restPath) resource(segments []string, route, card string) bool {
 	if len(segments) == 0 || len(segments) > 4 {
 		return false

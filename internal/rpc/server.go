@@ -1,7 +1,7 @@
-// Package rpc is the HTTP server: it reads requests, signs callers in, has a codec decode
-// the operation and the engine carry it out, and writes the answer, one at once or many as
-// a stream. It knows bindings, not tasks. Handlers are plain http.Handlers; one file knows
-// the router.
+// Package rpc is the HTTP and gRPC server for A2A clients. It reads requests, signs callers in,
+// lets a codec decode the operation and the engine carry it out, and writes the answer or a stream.
+//
+// It knows bindings, not tasks. Handlers are plain http.Handlers, and one file knows the router.
 package rpc
 
 import (
@@ -26,52 +26,53 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// Config sets a Server up. Zero durations and sizes take the defaults of docs/configuration.md.
+// Config configures a Server. Zero durations and sizes take the defaults of
+// docs/reference/configuration.md.
 type Config struct {
 	Engine        *engine.Engine
 	Authenticator auth.Authenticator
-	Sessions      *auth.Sessions // ends what is under way with a credential that is no longer good; nil: nothing does
+	Sessions      *auth.Sessions // ends requests whose credential expires or is revoked; nil: nothing does
 	V03           wire.Codec
-	V1            wire.Codec                               // nil: 0.3 alone is spoken
-	CardSigner    CardSigner                               // signs cards of versions that say how; nil: none are signed
-	TLS           *tls.Config                              // of the listeners; nil: they have none
-	Refused       func(remoteAddr string, err *auth.Error) // told of sign-ins that failed; may be nil
-	Open          bool                                     // there are no credentials: see guarded
-	Origins       []string                                 // of pages that may use the server: scheme://host[:port]
-	Shared        bool                                     // the owners of a tenant see each other's tasks
-	Agents        []*a2a.Agent                             // one of them has Default set
-	PublicURL     string                                   // base of the URLs in cards, without a slash at the end
-	GRPCAddress   string                                   // host:port or URL where cards say that gRPC is; empty: nowhere
-	JWKS          func() []byte                            // the keys that receivers of webhooks verify us by; nil: none
-	Workers       http.Handler                             // answers below /worker/v1; nil: nothing does
+	V1            wire.Codec                               // nil: the server speaks 0.3 only
+	CardSigner    CardSigner                               // signs cards, in versions that define how; nil: no card is signed
+	TLS           *tls.Config                              // of the listeners; nil: no TLS
+	Refused       func(remoteAddr string, err *auth.Error) // is told of failed sign-ins; may be nil
+	Open          bool                                     // callers need no credentials: see guarded
+	Origins       []string                                 // web pages of these origins may use the server: scheme://host[:port]
+	Shared        bool                                     // owners of a tenant see each other's tasks
+	Agents        []*a2a.Agent                             // exactly one has Default set
+	PublicURL     string                                   // base of the URLs in cards, without a trailing slash
+	GRPCAddress   string                                   // host:port or URL of gRPC for cards; empty: cards do not mention gRPC
+	JWKS          func() []byte                            // public keys with which receivers of webhooks verify us; nil: none
+	Workers       http.Handler                             // serves /worker/v1; nil: nothing does
 
 	Limits         throttle.Limits
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	TrustedProxies []netip.Prefix // their X-Forwarded-For is believed
 
-	LenientVersion bool   // a method of 1.0 needs no A2A-Version
-	PureCard       bool   // the card for clients that name no version is that of the newest alone
-	ErrorProfile   string // the table that errors are answered by: Profile101, also if empty, or Profile100
+	LenientVersion bool   // methods of 1.0 need no A2A-Version
+	PureCard       bool   // clients that name no version get the card of the newest version only
+	ErrorProfile   string // table of error codes: Profile101 (also if empty) or Profile100
 
 	MaxBody      int64
 	MaxHeader    int
 	MaxDepth     int
-	BlockingWait time.Duration // of the engine: the answer's deadline lies behind it
+	BlockingWait time.Duration // longest blocking send of the engine; an answer may take that much longer
 
 	ReadHeaderTimeout time.Duration
-	ReadTimeout       time.Duration // of a body
+	ReadTimeout       time.Duration // to receive a body
 	WriteTimeout      time.Duration // to send an answer that is no stream
 	IdleTimeout       time.Duration
 	SSEPing           time.Duration
 	SSEWriteTimeout   time.Duration
-	SSERetry          time.Duration // what a stream that the server ends tells its client to wait
+	SSERetry          time.Duration // how long clients wait to reconnect after the server has ended their stream
 
-	// Drain ends when the server is about to stop: streams then say goodbye. It is a signal,
-	// not the context of any work.
+	// Drain ends when the server is about to stop. Streams then end with a hint to reconnect. It is
+	// a signal, not the context of any work.
 	Drain  context.Context
 	Logger *slog.Logger
 	Watch  Watch           // for metrics
-	Tracer *tracing.Tracer // nil: there are no traces
-	Budget *budget.Budget  // of memory; nil: it is not bounded
+	Tracer *tracing.Tracer // nil: no traces
+	Budget *budget.Budget  // of memory; nil: no limit
 }
 
 func (c *Config) setDefaults() {
@@ -107,31 +108,31 @@ func (c *Config) setDefaults() {
 // Server answers A2A clients. Use New.
 type Server struct {
 	cfg         Config
-	generations []*generation // the oldest first: it is what a request without a version is of
+	generations []*generation // the oldest first: requests that name no version use it
 	directory   atomic.Pointer[directory]
 	handler     http.Handler
 	throttle    *throttle.Throttle
 	accepting   atomic.Bool
-	shared      *GRPC // answers calls on the same port; nil: nothing does
+	shared      *GRPC // answers gRPC calls on the same port; nil: nothing does
 }
 
-// directory is who is served. It is replaced as a whole and never changed, so that a request
-// deals with the agents of one moment.
+// directory is the set of served agents. It is replaced as a whole and never changed, so a request
+// sees the agents of one moment.
 type directory struct {
 	agents map[string]*served
-	root   *served // answers at /
+	root   *served // the default agent, which answers at /
 }
 
-// served is one agent with what is made of it once.
+// served is one agent, with what is computed from it once.
 type served struct {
 	agent      *a2a.Agent
 	extensions []a2a.Extension
 	cards      cards
-	extended   cards // empty if signed-in callers see the same
-	removed    bool  // its tasks can be read and canceled, and that is all
+	extended   cards // empty if signed-in callers see the public card
+	removed    bool  // its tasks can be read and canceled, and nothing else
 }
 
-// New returns a Server that listens nowhere yet.
+// New returns a Server that does not listen yet.
 func New(cfg Config) (*Server, error) {
 	cfg.setDefaults()
 	s := &Server{cfg: cfg, throttle: throttle.New(cfg.Limits, cfg.TrustedProxies)}
@@ -147,10 +148,11 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// SetAgents has the server answer for these agents from the next request on; one of them has Default
-// set. What is under way goes on with the agents it began with. An agent that is no longer there has no
-// card and takes no messages, but its tasks can be read, followed and canceled at its own path, until
-// this process ends: their clients have no other place to ask. It is not for concurrent use.
+// SetAgents replaces the agents from the next request on. One of them has Default set. Requests in
+// flight continue with the agents that they started with.
+// A removed agent has no card and accepts no messages. Its tasks can still be read, followed and
+// canceled at its own path until this process ends, because clients have no other address to ask.
+// SetAgents is not safe for concurrent use.
 func (s *Server) SetAgents(list []*a2a.Agent) error {
 	next := &directory{agents: make(map[string]*served, len(list))}
 	for _, a := range list {
@@ -184,19 +186,20 @@ func (s *Server) SetAgents(list []*a2a.Agent) error {
 // agent returns the agent of that name, or nil.
 func (s *Server) agent(name string) *served { return s.directory.Load().agents[name] }
 
-// root returns the agent that answers at /.
+// root returns the default agent, which answers at /.
 func (s *Server) root() *served { return s.directory.Load().root }
 
 // Handler returns the whole API as one handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Accepting reports whether Serve runs.
+// Accepting reports whether Serve is running.
 func (s *Server) Accepting() bool { return s.accepting.Load() }
 
 var errShutdownTimeout = errors.New("requests took too long to end")
 
-// Serve answers on l until ctx is done. Then it takes no new connections, lets the requests
-// in flight be answered, for up to grace, and returns. Streams end by themselves when Drain does.
+// Serve answers requests on l until ctx is done. Then it accepts no new connections, lets the
+// requests in flight finish for up to grace, and returns. Streams end by themselves when Drain
+// does.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	return s.serve(ctx, l, grace, endpoint{s.handler, s.shared, maxSharedStreams, &s.accepting})
 }
@@ -242,7 +245,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration,
 	case <-ctx.Done():
 	}
 	l.Close()
-	for range failed { // Serve has returned: every connection that was accepted is known
+	for range failed { // Serve has returned, so all accepted connections are known
 	}
 	end, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), grace, errShutdownTimeout)
 	defer cancel()

@@ -12,22 +12,23 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// This file writes large answers in pieces. The codec writes the answer with a mark in place of each
-// large value, and the values are put in while the answer is on its way: it is never there whole.
+// This file writes large answers in pieces. The codec writes a short form of the answer, with a
+// mark for each large value. The values are put in while the answer is sent, so it is never in
+// memory as a whole.
 
-// Sizes of what is written in pieces.
+// Sizes for writing in pieces.
 const (
-	spliceFrom  = 128 << 10 // answers from this size on are written in pieces
-	spliceValue = 4 << 10   // values from this size on are left out at first
-	spliceChunk = 64 << 10  // of one piece
+	spliceFrom  = 128 << 10 // answers of at least this size are written in pieces
+	spliceValue = 4 << 10   // values of at least this size are replaced by marks
+	spliceChunk = 64 << 10  // size of one piece
 )
 
 // splice is an answer without its large values.
 type splice struct {
 	mark   []byte
-	values []splicedValue // in the order of their marks' numbers
-	whole  int            // bytes of large values that had to stay
-	files  bool           // the codec writes files as they are
+	values []splicedValue // in the order of their marks
+	whole  int            // bytes of large values that have no mark
+	files  bool           // the codec writes files unchanged
 }
 
 const markDigits = 8
@@ -35,31 +36,32 @@ const markDigits = 8
 // splicedValue is a value that the short form of an answer leaves out.
 type splicedValue struct {
 	part   *a2a.Part
-	before int // bytes of the short form in front of the mark that stand for the value too
-	after  int // the same after the mark
+	before int // bytes before the mark that the value replaces
+	after  int // bytes after the mark that the value replaces
 }
 
-// How much of the short form stands for data. Text stands in quotes of its own, which stay.
+// Text around the marks of data, which the value replaces too. Text parts keep their quotes.
 const (
 	markString = `"`    // around the mark of data that is no object
 	markOpen   = `{"`   // in front of the mark of an object
 	markClose  = `":0}` // after the mark of an object
 )
 
-// newSplice returns a splice for answers of a codec. A mark is nothing that a client could have sent.
+// newSplice returns a splice for answers of a codec. A mark is random, so no client can have sent
+// it.
 func newSplice(codec wire.Codec) *splice {
 	form := codec.Form()
 	return &splice{mark: []byte(rand.Text()), files: form != wire.FormV03Proto && form != wire.FormV03Parts}
 }
 
-// leaveOut returns the mark of a value, between what stands around it in the short form.
+// leaveOut returns the mark of a value, with before and after around it.
 func (s *splice) leaveOut(p *a2a.Part, before, after string) string {
 	n := strconv.Itoa(len(s.values))
 	s.values = append(s.values, splicedValue{p, len(before), len(after)})
 	return before + string(s.mark) + "00000000"[len(n):] + n + after
 }
 
-// task returns t with marks in place of its large values. t stays as it is.
+// task returns a copy of t with marks for its large values.
 func (s *splice) task(t *a2a.Task) *a2a.Task {
 	short := *t
 	short.History = slices.Clone(t.History)
@@ -104,7 +106,7 @@ func (s *splice) parts(parts []a2a.Part) []a2a.Part {
 	return short
 }
 
-// pieces yields the answer whose short form is given, with the values in their places.
+// pieces yields the answer with the given short form, with the values in place of the marks.
 func (s *splice) pieces(short []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for {
@@ -115,7 +117,7 @@ func (s *splice) pieces(short []byte) iter.Seq[[]byte] {
 			}
 			end := i + len(s.mark) + markDigits
 			n, err := strconv.Atoi(string(short[end-markDigits : end]))
-			if err != nil || n >= len(s.values) { // no mark of ours has such a number
+			if err != nil || n >= len(s.values) { // no mark has such a number
 				panic("rpc: a mark without a value")
 			}
 			v := s.values[n]
@@ -127,14 +129,14 @@ func (s *splice) pieces(short []byte) iter.Seq[[]byte] {
 	}
 }
 
-// value yields a value as it stands in the answer.
+// value yields a value as it appears in the answer.
 func value(p *a2a.Part, yield func([]byte) bool) bool {
 	if p.Kind == a2a.PartData {
 		return yield(p.Data)
 	}
 	var buf []byte
 	for text := p.Text; len(text) > 0; {
-		n := min(spliceChunk, len(text)) // it may cut a character: what is escaped are single bytes
+		n := min(spliceChunk, len(text)) // this may split a character: only single bytes are escaped
 		buf = rawjson.AppendString(buf[:0], text[:n])
 		if !yield(buf[1 : len(buf)-1]) {
 			return false

@@ -2,7 +2,7 @@ package rpc
 
 import "net/http"
 
-// Starting answers in the place of a server that cannot serve yet: everybody is told to come again.
+// Starting answers for a server that cannot serve yet: it tells every client to come back.
 func Starting() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -17,9 +17,9 @@ var (
 	errClosed = errors.New("stream was read to its end")
 )
 
-// stream sends frames until the last one, the client is gone or too slow, or the server
-// drains. An end without a last event tells the client to come back. It returns an error only
-// if the stream did not begin.
+// stream sends frames until the last one, until the client disconnects or reads too slowly, or
+// until the server drains. A stream without a last event tells the client to reconnect. It returns
+// an error only if the stream did not begin.
 func (c *call) stream(ctx context.Context, st *engine.Stream) error {
 	defer st.Close()
 	c.rec.task = st.TaskID.String()
@@ -44,7 +44,7 @@ func (c *call) untilDrain(ctx context.Context) (drained context.Context, stop fu
 	}
 }
 
-// ended tells the client why the stream ends, and the record.
+// ended tells the client and the record why the stream ends.
 func (c *call) ended(out items, err error) {
 	c.cut(err)
 	var refused *auth.Error
@@ -56,11 +56,11 @@ func (c *call) ended(out items, err error) {
 	c.rec.err = errors.Join(err, failed)
 }
 
-// frames sends what comes, up to the last frame.
+// frames sends all frames, up to the last one.
 func (c *call) frames(ctx context.Context, st *engine.Stream, out items) error {
 	for {
 		f, err := next(ctx, st, c.s.cfg.SSEPing)
-		ended := auth.Ended(ctx) // asked even if there is a frame: one who is always behind never waits
+		ended := auth.Ended(ctx) // checked even if there is a frame: a client that is always late never waits
 		switch {
 		case ended != nil:
 			return ended
@@ -90,7 +90,7 @@ func next(ctx context.Context, st *engine.Stream, ping time.Duration) (engine.Fr
 	return st.Next(wait)
 }
 
-// frame sends one frame. The encoding of an event is shared by all streams of its form.
+// frame sends one frame. All streams of the same form share the encoding of an event.
 func (c *call) frame(out items, f *engine.Frame) error {
 	seq, uid := f.Seq()
 	var result []byte

@@ -11,22 +11,22 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// generation is one version of the protocol as a binding of the server speaks it.
+// generation is one version of the protocol as a binding speaks it.
 type generation struct {
 	wire.Codec
-	// pack makes of an item of a stream, as the codec wrote it, what the binding sends, so that
-	// all streams share that. nil: it is sent as it is.
+	// pack turns an item of a stream from the codec's form into the binding's, so that streams can
+	// share the result. nil: the item is sent unchanged.
 	pack func(item []byte) []byte
 }
 
-// formV1Packed is how gRPC writes what is of FormV1. It alone writes FormV03Parts.
+// formV1Packed is the form in which gRPC writes items of FormV1. Only gRPC writes FormV03Parts.
 const formV1Packed = wire.Forms
 
-// A stream.Item has a slot for every encoding.
+// A stream.Item must have a slot for every encoding.
 var _ [stream.Encodings - 2*(formV1Packed+1)]struct{}
 
-// slot returns the place of an encoding in a stream.Item: each form has two, of events and of
-// those that end a stream.
+// slot returns the index of an encoding in a stream.Item. Each form has two: one for events, and
+// one for events that end the stream.
 func (g *generation) slot(last bool) int {
 	form := int(g.Form())
 	if g.pack != nil && g.Form() == wire.FormV1 {
@@ -38,7 +38,7 @@ func (g *generation) slot(last bool) int {
 	return 2 * form
 }
 
-// packed returns an item as the binding sends it.
+// packed returns an item in the form of the binding.
 func (g *generation) packed(item []byte) []byte {
 	if g.pack == nil {
 		return item
@@ -46,15 +46,15 @@ func (g *generation) packed(item []byte) []byte {
 	return g.pack(item)
 }
 
-// versionName is that of a header, and of a parameter in the query.
+// versionName is the name of the header and of the query parameter.
 const versionName = "A2A-Version"
 
-// asked returns the generation that a request names, or nil if it names none. It is an error
-// to name one that the server does not speak, or two.
+// asked returns the generation that a request names, or nil if it names none. Naming an unknown
+// version, or two, is an error.
 func (s *Server) asked(header http.Header, query string) (*generation, error) {
 	versions := header.Values(versionName)
 	if query != "" {
-		parameters, _ := url.ParseQuery(query) // of a malformed query what can be read counts
+		parameters, _ := url.ParseQuery(query) // the readable part of a malformed query counts
 		versions = append(versions[:len(versions):len(versions)], parameters[versionName]...)
 	}
 	var found *generation
@@ -72,7 +72,7 @@ func (s *Server) asked(header http.Header, query string) (*generation, error) {
 	return found, nil
 }
 
-// speaks returns the generation of a version, whose patch number says nothing.
+// speaks returns the generation of a version, whatever its patch number.
 func (s *Server) speaks(version string) *generation {
 	for _, g := range s.generations {
 		patch, ok := strings.CutPrefix(version, g.Version())
@@ -96,8 +96,8 @@ func (s *Server) versions() string {
 	return strings.Join(names, " and ")
 }
 
-// route returns the generation that a request is of, which is also that of an answer that
-// refuses it: the one that has its method, and no other may be asked for.
+// route returns the generation that has the method of a request. The answer uses that generation
+// too, even if it refuses the request because it asks for another one.
 func (s *Server) route(asked *generation, method string) (*generation, error) {
 	for _, g := range s.generations {
 		if !g.Has(method) {
@@ -114,11 +114,11 @@ func (s *Server) route(asked *generation, method string) (*generation, error) {
 	if asked == nil {
 		return s.generations[0], nil
 	}
-	return asked, nil // the codec knows how to say that there is no such method
+	return asked, nil // the codec reports the unknown method
 }
 
-// agree refuses a request for something of generation g, a method or a path, that asks for
-// another one. A request that asks for none is of the oldest (T-02 in docs/protocol.md).
+// agree refuses a request for a method or a path of generation g that asks for another version. A
+// request that names no version uses the oldest (T-02 in docs/reference/protocol.md).
 func (s *Server) agree(asked, g *generation, what string) error {
 	oldest := s.generations[0]
 	switch {

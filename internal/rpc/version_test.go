@@ -71,7 +71,7 @@ const (
 	newMethod = "GetExtendedAgentCard"               // -32004
 )
 
-// TestVersion is Versions in docs/protocol.md. An error is in the form of 1.0, with a list
+// TestVersion is Versions in docs/reference/protocol.md. An error is in the form of 1.0, with a list
 // of details, if the method or the version is of 1.0.
 func TestVersion(t *testing.T) {
 	t.Parallel()

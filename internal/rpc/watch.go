@@ -13,54 +13,53 @@ import (
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
-// Watch is told what happens, for metrics. Functions that are nil are not; the others are
-// called by many at once and must not block.
+// Watch has the hooks for metrics. A hook that is nil is not called. The others are called
+// concurrently and must not block.
 type Watch struct {
-	// Request is told of each request and call when it has been answered.
+	// Request is called when a request or call has been answered.
 	Request func(Request)
-	// Sent is told that a stream has sent an event so long after its commit, by the clocks of
-	// the database and of this process. Those from before the stream began do not count.
+	// Sent is called when a stream has sent an event, with the time since its commit, by the clocks
+	// of the database and of this process. Events from before the stream began do not count.
 	Sent func(behind time.Duration)
-	// SlowReader is told that a stream was cut off because its client read too slowly.
+	// SlowReader is called when a stream was cut off because its client read too slowly.
 	SlowReader func()
-	// Lenient is told that the rule T-02 was needed.
+	// Lenient is called when rule T-02 was needed.
 	Lenient func(rule string)
 }
 
-// Request is one request or call of a client. None of its words is the client's: what is not
-// known is "other".
+// Request is one request or call. It contains no text of the client: an unknown value is "other".
 type Request struct {
-	Route   string        // the path without what is in it, or "grpc"
-	Method  string        // of A2A, by its name in 1.0; "none" if it was not a request of A2A, or was refused before
-	Version string        // of A2A; "none" likewise
-	Code    string        // HTTP status, 499 if the client had gone, or the name of the gRPC status
-	Reason  string        // of an error of A2A, or CLIENT_GONE; empty if there was none
-	Took    time.Duration // up to the answer, or to the beginning of a stream
+	Route   string        // the path with placeholders, or "grpc"
+	Method  string        // A2A method by its name in 1.0; "none" for other requests, and for those refused earlier
+	Version string        // A2A version; "none" likewise
+	Code    string        // HTTP status, 499 if the client disconnected, or the name of the gRPC status
+	Reason  string        // of an A2A error, or CLIENT_GONE; empty without an error
+	Took    time.Duration // until the answer, or the start of a stream
 }
 
-// Routes beside those of HTTP+JSON, which are in rest_path.go.
+// Routes other than those of HTTP+JSON, which are in rest_path.go.
 const (
 	routeRPC    = "/"
 	routeNamed  = "/agents/{agent}"
 	routeGRPC   = "grpc"
 	routeWorker = "/worker/v1/*"
-	clientGone  = "499" // as proxies have it: nobody was there to be answered
+	clientGone  = "499" // as proxies log it: the client disconnected before the answer
 	other       = "other"
 	none        = "none"
 )
 
-// methodNames has the names of operations in both generations, and what they are called in 1.0.
+// methodNames maps the operation names of both generations to those of 1.0.
 var methodNames = inBoth(map[string]string{
 	"message/send": "SendMessage", "message/stream": "SendStreamingMessage", "tasks/get": "GetTask", "tasks/list": "ListTasks",
 	"tasks/cancel": "CancelTask", "tasks/resubscribe": "SubscribeToTask",
 	"tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
 	"tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
 	"agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
-	// gRPC's of 0.3, where they differ from 1.0
+	// Names of gRPC in 0.3 that differ from 1.0.
 	"TaskSubscription": "SubscribeToTask", "ListTaskPushNotificationConfig": "ListTaskPushNotificationConfigs", "GetAgentCard": "GetExtendedAgentCard",
 })
 
-// inBoth adds the names of 1.0, which are their own.
+// inBoth adds the names of 1.0, which map to themselves.
 func inBoth(names map[string]string) map[string]string {
 	all := maps.Clone(names)
 	for _, name := range names {
@@ -80,7 +79,7 @@ func (rec *record) label() string {
 	return other
 }
 
-// begin starts the span of a request, if there are any, and notes the trace that it is part of.
+// begin starts the span of a request, if there are traces, and records the trace it belongs to.
 func (s *Server) begin(ctx context.Context, rec *record, h http.Header) context.Context {
 	rec.trace = traceparent(h)
 	if s.cfg.Tracer == nil {
@@ -91,7 +90,7 @@ func (s *Server) begin(ctx context.Context, rec *record, h http.Header) context.
 	return ctx
 }
 
-// streaming ends what is measured of a request whose answer is a stream: that may last for hours.
+// streaming ends the measurement of a request whose answer is a stream, which may last for hours.
 func (rec *record) streaming() {
 	rec.opened = time.Now()
 	if rec.span != nil {
@@ -101,7 +100,7 @@ func (rec *record) streaming() {
 	}
 }
 
-// about returns what a span says of a request.
+// about returns the attributes of the span of a request.
 func (rec *record) about() []tracing.Attribute {
 	attrs := []tracing.Attribute{tracing.Method(rec.label()), tracing.Binding(rec.binding())}
 	if rec.route != "" {
@@ -132,8 +131,8 @@ func (rec *record) binding() string {
 	return "HTTP+JSON"
 }
 
-// answered tells metrics and traces of an answer over HTTP, or of a gRPC call if status is 0:
-// then code is the name of its own.
+// answered reports an answer to metrics and traces: over HTTP, or a gRPC call if status is 0. code
+// is the name of the gRPC status.
 func (s *Server) answered(rec *record, status int, code string, start time.Time) {
 	failed := status >= 500 && !rec.gone || code == "Internal" || code == "Unknown"
 	if rec.span != nil {
@@ -177,7 +176,7 @@ func (s *Server) answered(rec *record, status int, code string, start time.Time)
 	s.cfg.Watch.Request(r)
 }
 
-// reason is the word for the error that the client was told of, or "".
+// reason is the reason of the error that the client received, or "".
 func (rec *record) reason() string {
 	if rec.err == nil || !rec.failed {
 		return ""
@@ -188,14 +187,14 @@ func (rec *record) reason() string {
 	return a2a.CodeOf(rec.err).Reason()
 }
 
-// sent notes that a stream has sent an event.
+// sent records that a stream has sent an event.
 func (c *call) sent(at, opened time.Time) {
 	if c.s.cfg.Watch.Sent != nil && !at.Before(opened) {
 		c.s.cfg.Watch.Sent(max(time.Since(at), 0))
 	}
 }
 
-// cut notes why a stream ended early.
+// cut records why a stream ended early.
 func (c *call) cut(err error) {
 	if c.s.cfg.Watch.SlowReader != nil && (errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errSlowReader)) {
 		c.s.cfg.Watch.SlowReader()

@@ -127,7 +127,7 @@ type Limits struct {
 	TokenSize int // push token or credentials
 }
 
-// DefaultLimits are those of docs/configuration.md.
+// DefaultLimits are those of docs/reference/configuration.md.
 var DefaultLimits = Limits{Parts: 100, PartBytes: 1 << 20, IDBytes: 256, URLBytes: 2 << 10, TokenSize: 4 << 10}
 
 // OrDefault returns l with the default for every limit that is zero.

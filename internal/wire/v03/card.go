@@ -56,7 +56,7 @@ func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
 }
 
 // appendWorkshop appends what workshop material asks of a card, and 0.3 does not know (L-15 to
-// L-18 in docs/protocol.md): its schema lets a card have members of any name.
+// L-18 in docs/reference/protocol.md): its schema lets a card have members of any name.
 func appendWorkshop(dst []byte, c *a2a.Card, body []byte) []byte {
 	dst = append(dst, `{"capabilities":{"stateManagement":true},"authentication":{"type":`...)
 	switch kind, name := firstScheme(c.Security); kind {

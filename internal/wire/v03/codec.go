@@ -2,7 +2,7 @@
 // shapes of the 0.3.0 schema.
 //
 // What it writes always validates against that schema. What it reads may also be one
-// of the dialects that docs/protocol.md lists, if Lenient is set. Values keep their
+// of the dialects that docs/reference/protocol.md lists, if Lenient is set. Values keep their
 // bytes: ids, numbers, metadata and data come back as they were sent.
 package v03
 
@@ -15,8 +15,8 @@ import (
 // Codec is the 0.3 generation. The zero value is strict and has the default limits.
 type Codec struct {
 	Limits  wire.Limits
-	Lenient bool // accept the dialects of docs/protocol.md
-	// WorkshopCard adds to cards what workshop material has in them (L-15 to L-18 in docs/protocol.md).
+	Lenient bool // accept the dialects of docs/reference/protocol.md
+	// WorkshopCard adds to cards what workshop material has in them (L-15 to L-18 in docs/reference/protocol.md).
 	WorkshopCard bool
 	OnLenient    func(rule string) // told "L-nn" each time a rule is used; may be nil; concurrent
 }

@@ -12,7 +12,7 @@ import (
 func number(code a2a.ErrorCode) int {
 	switch code {
 	case a2a.CodeTaskTerminal:
-		return -32602 // T-12 in docs/protocol.md
+		return -32602 // T-12 in docs/reference/protocol.md
 	case a2a.CodeExtensionRequired:
 		return -32600 // 0.3 has no code for it
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// This file is the lenient stage: the rules of docs/protocol.md. It stands between
+// This file is the lenient stage: the rules of docs/reference/protocol.md. It stands between
 // finding the members of an object and judging them, and moves what a dialect puts
 // elsewhere to where 0.3.0 has it; the strict reader then judges as if the client had
 // sent it so, and names members as 0.3.0 does. A rule applies only to what has no

@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// This file is 0.3 over HTTP+JSON, which is spoken in two dialects (T-13 in docs/protocol.md):
+// This file is 0.3 over HTTP+JSON, which is spoken in two dialects (T-13 in docs/reference/protocol.md):
 // the JSON of 0.3.0's schema and the ProtoJSON of a2a.v1. Who sends a body in one of them is
 // answered in it, all others in the second, which is that of the official clients.
 
