@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -144,5 +145,36 @@ func TestHangupOfTheTerminalStopsTheServer(t *testing.T) {
 	hangups <- syscall.SIGHUP
 	if err := r.followFiles(ctx); err != nil || !stopped || ctx.Err() != nil {
 		t.Errorf("stopped %t, %v, %v", stopped, err, ctx.Err())
+	}
+}
+
+func TestAgentCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"words.yaml": "name: words\ndescription: Counts words.\nexecutor:\n  exec: {command: [wc, -w], input: text, output: text}\n",
+		"bad.yaml":   "name: bad/name\nexecutor: {}\nlimits: {deadline: soon}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var i invocation
+	i.run(t, "agent", "check", filepath.Join(dir, "words.yaml"))
+	if want := filepath.Join(dir, "words.yaml") + ": ok, agent words\n"; i.code != exitOK || i.stdout != want {
+		t.Errorf("exit code %d, %q, want %q", i.code, i.stdout, want)
+	}
+	i.run(t, "agent", "check", dir)
+	if i.code != exitFailure || !strings.Contains(i.stdout, "bad.yaml:1: fault: ") || strings.Count(i.stdout, ": fault: ") < 2 {
+		t.Errorf("exit code %d\n%s", i.code, i.stdout)
+	}
+	i.run(t, "agent", "check", dir, "-o", "json")
+	var line checkedLine
+	if err := json.Unmarshal([]byte(strings.SplitAfter(i.stdout, "\n")[1]), &line); err != nil || line.Level != "fault" || line.Line == 0 {
+		t.Errorf("%v: %s", err, i.stdout)
+	}
+	i.run(t, "agent", "check", filepath.Join(dir, "none"))
+	if i.code != exitFailure || !strings.Contains(i.stdout, "no such file") {
+		t.Errorf("exit code %d\n%s", i.code, i.stdout)
 	}
 }

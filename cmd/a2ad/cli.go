@@ -65,6 +65,7 @@ func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
 		kong.ExplicitGroups(allGroups()),
 		kong.NamedMapper("setting", settingMapper{flags}),
+		helpVars(),
 		kong.Bind(app),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
@@ -164,4 +165,19 @@ func allGroups() []kong.Group {
 		all = append(all, kong.Group{Key: g.Key, Title: g.Title})
 	}
 	return all
+}
+
+// helpVars are the lists of words that tags of flags refer to.
+func helpVars() kong.Vars {
+	var states []string
+	for _, s := range stateOrder {
+		states = append(states, s.String())
+	}
+	return kong.Vars{
+		"states":            strings.Join(states, ","),
+		"states_and":        strings.Join(states, ", "),
+		"webhook_states":    "active,done,dead,disabled",
+		"webhook_states_or": "active, done, dead or disabled",
+		"scopes_help":       scopesHelp,
+	}
 }

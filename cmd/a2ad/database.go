@@ -55,15 +55,3 @@ func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx conte
 	}
 	return do(ctx, url)
 }
-
-// withOperator is withDatabase for the commands that read and write tasks and keys.
-func (d *Database) withOperator(ctx context.Context, app *App, do func(operator) error) error {
-	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		op, err := app.openOperator(ctx, url)
-		if err != nil {
-			return err
-		}
-		defer op.Close()
-		return do(op)
-	})
-}

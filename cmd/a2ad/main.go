@@ -67,8 +67,7 @@ type App struct {
 	term.Console
 	Environ []string // of the process, for the commands that agents run; without our secrets
 
-	openOperator func(ctx context.Context, url string) (operator, error)
-	hangups      func() (signals <-chan os.Signal, stop func())
+	hangups func() (signals <-chan os.Signal, stop func())
 
 	settings []config.Value // of the selected command, for `a2ad config`
 	faults   []config.Fault // of a command that reports them itself
@@ -82,8 +81,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		Console: term.Open(stdin, stdout, stderr, plain),
 		Environ: env.WithoutSecrets(environ),
 
-		openOperator: openOperator,
-		hangups:      hangups,
+		hangups: hangups,
 	}
 	return finish(ctx, app, runCommand(ctx, app, args, env))
 }

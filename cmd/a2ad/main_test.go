@@ -56,7 +56,7 @@ func (i *invocation) run(t *testing.T, args ...string) {
 func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, args ...string) string {
 	t.Helper()
 	var both bytes.Buffer
-	app := &App{openOperator: openOperator, Console: term.Console{
+	app := &App{Console: term.Console{
 		Stdin: strings.NewReader(""), Stdout: &both, Stderr: &both, Terminal: true,
 	}}
 	if set != nil {

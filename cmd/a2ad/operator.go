@@ -2,157 +2,125 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"iter"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// operator is what the operator's commands ask of the database: the tasks and keys of
-// every tenant. Ids are as the person typed them; one that does not exist, or is none,
-// is an error that says so and names it.
-type operator interface {
-	// Tasks returns tasks, newest first.
-	Tasks(ctx context.Context, f taskFilter) ([]taskRow, error)
-	Task(ctx context.Context, id string) (taskDetail, error)
-	// Watch yields the task as it is, unless after is positive, and then its events
-	// behind that, until the task has ended.
-	Watch(ctx context.Context, id string, after int64) iter.Seq2[watched, error]
-	// Cancel ends a task and returns it; a finished one is an error that says so.
-	Cancel(ctx context.Context, id string) (taskRow, error)
-	// Retry makes a new task of the input of one that did not end well, and returns it.
-	Retry(ctx context.Context, id string) (retriedTask, error)
-	// CountPurge returns how many tasks Purge would remove, and Purge how many it has.
-	CountPurge(ctx context.Context, f purgeFilter) (int64, error)
-	Purge(ctx context.Context, f purgeFilter) (int, error)
+const (
+	operatorName  = "operator"
+	operatorConns = 4
+)
 
-	Overview(ctx context.Context) (*store.Overview, error)
-	// Actions returns what was done, newest first.
-	Actions(ctx context.Context, f actionFilter) ([]actionRow, error)
-
-	CreateKey(ctx context.Context, k keySpec) (createdKey, error)
-	Keys(ctx context.Context, tenant string) ([]keyRow, error)
-	RevokeKey(ctx context.Context, id string) (keyRow, error)
-
-	// Pushes returns webhooks, newest first; empty filters select all.
-	Pushes(ctx context.Context, f pushFilter) ([]pushRow, error)
-	PushAttempts(ctx context.Context, id string, limit int) ([]pushTryRow, error)
-	// ReplayPush delivers again what follows an event; a negative one means what is not settled.
-	ReplayPush(ctx context.Context, id string, after int64) error
-	EnableDestination(ctx context.Context, tenant, origin string) (bool, error)
-	// Rewrap seals what is stored with the first key of the ring, and returns how much that was:
-	// of what it could do too, when it fails at the rest.
-	Rewrap(ctx context.Context, ring seal.Ring) (int, error)
-	// SealedWith counts the sealed secrets by key.
-	SealedWith(ctx context.Context) ([]store.Sealed, error)
-
-	Close()
+// withStore calls do with the store of an operator's command. The store tells running servers what the
+// command changes.
+func (d *Database) withStore(ctx context.Context, app *App, do func(*store.Store) error) error {
+	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
+		s, err := openStore(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return do(s)
+	})
 }
 
-// taskFilter selects tasks; zero values select all.
-type taskFilter struct {
-	Tenant, Owner, Agent, ContextID string
-	States                          []a2a.State
-	Prefix                          string // of the id
-	Since, Until                    time.Time
-	Before                          string // id: only older tasks
-	Limit                           int
+func openStore(ctx context.Context, url string) (*store.Store, error) {
+	var s *store.Store
+	publish := func(keys ...string) {
+		// One payload per key, in the form of notify.Publisher. Servers poll, so a lost one costs only time.
+		for _, k := range keys {
+			s.Notify(context.WithoutCancel(ctx), []string{operatorName + " " + k}) //nolint:errcheck // servers poll
+		}
+	}
+	s, err := store.Open(ctx, store.Config{
+		URL: url, Replica: operatorName, PoolSize: operatorConns, Wake: publish, Actor: actor(),
+		Committed: func(task a2a.ID, _ []a2a.Entry) { publish(wake.Task(task)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CheckSchema(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
-// purgeFilter says what to remove: a task, or what an owner has, or has in a context.
-type purgeFilter struct {
-	ID, Tenant, Owner, ContextID string
+// actor names the person at the terminal in the audit log.
+func actor() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return operatorName + " " + name + "@" + host
 }
 
-// retriedTask is a new task and the one that it was made of.
-type retriedTask struct {
-	ID        string `json:"id"`
-	Of        string `json:"of"`
-	ContextID string `json:"contextId"`
-	State     string `json:"state"`
+func parseTaskID(id string) (a2a.ID, error) {
+	t, err := a2a.ParseID(id)
+	if err != nil {
+		return t, fmt.Errorf("task %s: not a task id", id)
+	}
+	return t, nil
 }
 
-// taskRow is one task in a list. The JSON is for programs and does not change silently.
-type taskRow struct {
-	ID         string     `json:"id"`
-	State      string     `json:"state"`
-	Agent      string     `json:"agent"`
-	Tenant     string     `json:"tenant"`
-	Owner      string     `json:"owner"`
-	ContextID  string     `json:"contextId"`
-	CreatedAt  time.Time  `json:"createdAt"`
-	UpdatedAt  time.Time  `json:"updatedAt"` // of the state
-	Events     int64      `json:"events"`    // seq of the last one
-	Attempt    int        `json:"attempt"`
-	Epoch      int64      `json:"epoch"`
-	Worker     string     `json:"worker,omitempty"`     // who runs it
-	LeaseUntil *time.Time `json:"leaseUntil,omitempty"` // nil: nobody does
-	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it does not wait for a worker
+// optionalTaskID is parseTaskID, and the zero id for "".
+func optionalTaskID(id string) (a2a.ID, error) {
+	if id == "" {
+		return a2a.ID{}, nil
+	}
+	return parseTaskID(id)
 }
 
-// attemptRow is one run of a task.
-type attemptRow struct {
-	Epoch     int64      `json:"epoch"`
-	Attempt   int        `json:"attempt"`
-	Worker    string     `json:"worker"`
-	ClaimedAt time.Time  `json:"claimedAt"`
-	EndedAt   *time.Time `json:"endedAt,omitempty"`
-	Outcome   string     `json:"outcome,omitempty"`
-	Error     string     `json:"error,omitempty"`
+func parseWebhookID(id string) (a2a.ID, error) {
+	p, err := a2a.ParseID(id)
+	if err != nil {
+		return p, fmt.Errorf("webhook %s: not the id of a webhook", id)
+	}
+	return p, nil
 }
 
-// taskDetail is everything about one task.
-type taskDetail struct {
-	taskRow
-	Attempts []attemptRow    `json:"attempts"`
-	Timeline []timelineRow   `json:"timeline"`
-	Raw      json.RawMessage `json:"task"` // as A2A 0.3 shows it
-	Task     a2a.Task        `json:"-"`
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
-// watched is one thing that Watch shows: a snapshot or an event of the log.
-type watched struct {
-	ID       string // of the event, as SSE names it
-	Raw      json.RawMessage
-	Snapshot *a2a.Task  // or nil
-	Entry    *a2a.Entry // or nil
+// checkLimit bounds what is read at once.
+func checkLimit(n int) error {
+	if n < 1 || n > 10_000 {
+		return errors.New("--limit must be from 1 to 10000")
+	}
+	return nil
 }
 
-// keySpec is a key to make.
-type keySpec struct {
-	Tenant, Owner, Name string
-	Scopes              []string
-	Agents              []string      // nil: all
-	ExpiresIn           time.Duration // 0: never
-	Env                 string        // what the key says it is for
-}
-
-// keyRow is an API key without its secret.
-type keyRow struct {
-	ID         string     `json:"id"`
-	Tenant     string     `json:"tenant"`
-	Owner      string     `json:"owner"`
-	Name       string     `json:"name,omitempty"`
-	Scopes     []string   `json:"scopes"`
-	Agents     []string   `json:"agents,omitempty"` // nil: all
-	CreatedAt  time.Time  `json:"createdAt"`
-	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
-	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
-}
-
-// createdKey is a key at the only moment at which its secret is known.
-type createdKey struct {
-	ID        string     `json:"id"`
-	Key       string     `json:"key"`
-	Tenant    string     `json:"tenant"`
-	Owner     string     `json:"owner"`
-	Name      string     `json:"name,omitempty"`
-	Scopes    []string   `json:"scopes"`
-	Agents    []string   `json:"agents,omitempty"` // nil: all
-	CreatedAt time.Time  `json:"createdAt"`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+// each calls do with every id, prints what failed, and fails in the end if anything did. It stops when
+// ctx ends.
+func each(ctx context.Context, app *App, ids []string, do func(id string) error) error {
+	failed := false
+	for _, id := range ids {
+		err := do(id)
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			app.Note("a2ad: " + a2a.Explain(err))
+			failed = true
+		}
+	}
+	if failed {
+		return &exitError{code: exitFailure}
+	}
+	return nil
 }

@@ -13,51 +13,35 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// timelineRow is one thing that happened to a task. The JSON is for programs and does not change silently.
+// timelineRow is one thing that happened to a task. Its JSON does not change silently.
 type timelineRow struct {
-	At    *time.Time `json:"at,omitempty"` // nil: it is there, and shows with the next event
-	Ms    *int64     `json:"ms,omitempty"` // how long it took: a state until the next one, a run until its end; nil: it goes on, or is a moment
+	At    *time.Time `json:"at,omitempty"` // nil: a message that shows with the next event
+	Ms    *int64     `json:"ms,omitempty"` // how long it took; nil: it continues, or is a moment
 	Kind  string     `json:"kind"`         // state, message, artifact, attempt, delivery or action
 	Actor string     `json:"actor"`
 	Seq   int64      `json:"seq,omitempty"` // of the event, if it is one
 	Text  string     `json:"text"`
-	rank  int        // among what has the same time
+	order int        // among rows of the same time
 }
+
+// Rows of the same time are in this order: what causes something comes first.
+const (
+	orderMessage = iota - 1
+	orderFirst   // the first event
+	orderAction
+	orderAttempt
+	orderEvent
+	orderDelivery
+)
 
 // newTimeline puts everything that happened to a task of owner into one order.
 func newTimeline(owner string, t *store.Timeline) []timelineRow {
-	rows := eventRows(owner, t.Events)
-	rows = append(rows, messageRows(owner, t)...)
-	for _, a := range t.Attempts {
-		text := fmt.Sprintf("attempt %d, epoch %d", a.Attempt, a.Epoch)
-		if a.Outcome != "" {
-			text += ": " + a.Outcome
-		}
-		if a.Error != "" {
-			text += ", " + a.Error
-		}
-		row := timelineRow{At: at(a.ClaimedAt), Kind: "attempt", Actor: a.Worker, Text: text, rank: 2}
-		if !a.EndedAt.IsZero() {
-			row.Ms = since(a.ClaimedAt, a.EndedAt)
-		}
-		rows = append(rows, row)
-	}
-	for _, d := range t.Tries {
-		actor, ms := "server", d.Took.Milliseconds()
-		if d.Trigger == store.TriggerManual {
-			actor = "operator"
-		}
-		text := fmt.Sprintf("try %d: %s", d.Attempt, d.Outcome)
-		if d.Reason != "" {
-			text += ", " + d.Reason
-		} else if d.Status != 0 {
-			text += fmt.Sprintf(", %d", d.Status)
-		}
-		text += fmt.Sprintf(", %s to %s, %s", eventRange(d.From+1, d.Seq), d.URL, d.ConfigID)
-		rows = append(rows, timelineRow{At: at(d.StartedAt), Ms: &ms, Kind: "delivery", Actor: actor, Text: text, rank: 4})
-	}
+	rows := slices.Concat(
+		eventRows(owner, t.Events), messageRows(owner, t), attemptRows(t.Attempts), deliveryRows(t.Tries),
+	)
 	for _, a := range t.Actions {
-		rows = append(rows, timelineRow{At: at(a.At), Kind: "action", Actor: a.Actor, Text: strings.TrimSuffix(a.Name+" "+string(a.Detail), " {}"), rank: 1})
+		text := strings.TrimSuffix(a.Name+" "+string(a.Detail), " {}")
+		rows = append(rows, timelineRow{At: at(a.At), Kind: "action", Actor: a.Actor, Text: text, order: orderAction})
 	}
 	slices.SortStableFunc(rows, func(a, b timelineRow) int {
 		switch {
@@ -68,19 +52,12 @@ func newTimeline(owner string, t *store.Timeline) []timelineRow {
 		case b.At == nil:
 			return -1
 		}
-		return cmp.Or(a.At.Compare(*b.At), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(a.At.Compare(*b.At), cmp.Compare(a.order, b.order))
 	})
 	return rows
 }
 
-func eventRange(from, to int64) string {
-	if from == to {
-		return fmt.Sprintf("event %d", to)
-	}
-	return fmt.Sprintf("events %d-%d", from, to)
-}
-
-// at is a time as events have it: to the millisecond, so that what happens in one sorts by rank.
+// at is a time to the millisecond, as events have it, so that rows of one millisecond sort by order.
 func at(t time.Time) *time.Time {
 	t = t.Truncate(time.Millisecond)
 	return &t
@@ -91,59 +68,125 @@ func since(from, to time.Time) *int64 {
 	return &ms
 }
 
-// eventRows shows each state until the next one, and the chunks of an artifact that come one
-// after the other as one.
-func eventRows(owner string, events []store.Logged) []timelineRow {
-	var rows []timelineRow
-	state, chunks := -1, 0 // the row of the last state; how many events the last artifact row is
-	var size int64
-	artifact := ""
-	for _, e := range events {
-		actor := map[int16]string{store.SourceWorker: e.Worker, store.SourceCaller: owner, store.SourceServer: "server"}[e.Source]
-		switch ev := e.Event.(type) {
-		case *a2a.StatusUpdate:
-			if state >= 0 {
-				rows[state].Ms = since(*rows[state].At, e.At)
-			}
-			text := ev.Status.State.String()
-			if said := client.Text(messageParts(ev.Status.Message)); said != "" {
-				text += ": " + said
-			} else if why := term.DescribeAttempt(ev.Metadata); why != "" && !ev.Status.State.EndsTurn() {
-				text += ": " + why
-			}
-			state, artifact = len(rows), ""
-			row := timelineRow{At: at(e.At), Kind: "state", Actor: actor, Seq: e.Seq, Text: text, rank: 3}
-			if e.Seq == 1 {
-				row.rank = 0 // whatever has the same time came of it
-			}
-			rows = append(rows, row)
-		case *a2a.ArtifactUpdate:
-			if artifact != ev.Artifact.ID || artifact == "" {
-				artifact, chunks, size = ev.Artifact.ID, 0, 0
-				rows = append(rows, timelineRow{At: at(e.At), Kind: "artifact", Actor: actor, rank: 3})
-			}
-			chunks++
-			size += e.Bytes
-			row := &rows[len(rows)-1]
-			row.Seq = e.Seq
-			row.Text = fmt.Sprintf("%s, %s", term.ArtifactName(client.Artifact{ID: ev.Artifact.ID, Name: ev.Artifact.Name}), term.Size(size))
-			if chunks > 1 {
-				row.Ms = since(*row.At, e.At)
-				row.Text += fmt.Sprintf(" in %d chunks", chunks)
-			}
+func attemptRows(attempts []store.Attempt) (rows []timelineRow) {
+	for _, a := range attempts {
+		text := fmt.Sprintf("attempt %d, epoch %d", a.Attempt, a.Epoch)
+		if a.Outcome != "" {
+			text += ": " + a.Outcome
 		}
+		if a.Error != "" {
+			text += ", " + a.Error
+		}
+		row := timelineRow{At: at(a.ClaimedAt), Kind: "attempt", Actor: a.Worker, Text: text, order: orderAttempt}
+		if !a.EndedAt.IsZero() {
+			row.Ms = since(a.ClaimedAt, a.EndedAt)
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }
 
-// messageRows shows what the client said at the event that it brought about, or that came next.
-func messageRows(owner string, t *store.Timeline) []timelineRow {
-	var rows []timelineRow
+func deliveryRows(tries []store.Tried) (rows []timelineRow) {
+	for _, d := range tries {
+		actor, ms := "server", d.Took.Milliseconds()
+		if d.Trigger == store.TriggerManual {
+			actor = "operator"
+		}
+		text := fmt.Sprintf("attempt %d: %s", d.Attempt, d.Outcome)
+		switch {
+		case d.Reason != "":
+			text += ", " + d.Reason
+		case d.Status != 0:
+			text += fmt.Sprintf(", %d", d.Status)
+		}
+		text += fmt.Sprintf(", %s to %s, %s", eventRange(d.From+1, d.Seq), d.URL, d.ConfigID)
+		rows = append(rows, timelineRow{
+			At: at(d.StartedAt), Ms: &ms, Kind: "delivery", Actor: actor, Text: text, order: orderDelivery,
+		})
+	}
+	return rows
+}
+
+func eventRange(from, to int64) string {
+	if from == to {
+		return fmt.Sprintf("event %d", to)
+	}
+	return fmt.Sprintf("events %d-%d", from, to)
+}
+
+// eventLog makes rows of events: a state lasts until the next one, and the chunks of an artifact that
+// follow each other are one row.
+type eventLog struct {
+	rows     []timelineRow
+	state    int    // row of the last state, or -1
+	artifact string // id of the artifact in the last row, or ""
+	chunks   int    // of that artifact
+	size     int64  // of these chunks
+}
+
+func eventRows(owner string, events []store.Logged) []timelineRow {
+	l := eventLog{state: -1}
+	for _, e := range events {
+		actor := "server"
+		switch e.Source {
+		case store.SourceWorker:
+			actor = e.Worker
+		case store.SourceCaller:
+			actor = owner
+		}
+		switch ev := e.Event.(type) {
+		case *a2a.StatusUpdate:
+			l.addStatus(actor, e, ev)
+		case *a2a.ArtifactUpdate:
+			l.addChunk(actor, e, ev)
+		}
+	}
+	return l.rows
+}
+
+func (l *eventLog) addStatus(actor string, e store.Logged, ev *a2a.StatusUpdate) {
+	if l.state >= 0 {
+		l.rows[l.state].Ms = since(*l.rows[l.state].At, e.At)
+	}
+	text := ev.Status.State.String()
+	if message := client.Text(messageParts(ev.Status.Message)); message != "" {
+		text += ": " + message
+	} else if why := term.DescribeAttempt(ev.Metadata); why != "" && !ev.Status.State.EndsTurn() {
+		text += ": " + why
+	}
+	l.state, l.artifact = len(l.rows), ""
+	row := timelineRow{At: at(e.At), Kind: "state", Actor: actor, Seq: e.Seq, Text: text, order: orderEvent}
+	if e.Seq == 1 {
+		row.order = orderFirst
+	}
+	l.rows = append(l.rows, row)
+}
+
+func (l *eventLog) addChunk(actor string, e store.Logged, ev *a2a.ArtifactUpdate) {
+	if l.artifact != ev.Artifact.ID || l.artifact == "" {
+		l.artifact, l.chunks, l.size = ev.Artifact.ID, 0, 0
+		l.rows = append(l.rows, timelineRow{At: at(e.At), Kind: "artifact", Actor: actor, order: orderEvent})
+	}
+	l.chunks++
+	l.size += e.Bytes
+	row := &l.rows[len(l.rows)-1]
+	row.Seq = e.Seq
+	name := term.ArtifactName(client.Artifact{ID: ev.Artifact.ID, Name: ev.Artifact.Name})
+	row.Text = fmt.Sprintf("%s, %s", name, term.Size(l.size))
+	if l.chunks > 1 {
+		row.Ms = since(*row.At, e.At)
+		row.Text += fmt.Sprintf(" in %d chunks", l.chunks)
+	}
+}
+
+// messageRows shows each message of the client at the event that it caused, or at the next one.
+func messageRows(owner string, t *store.Timeline) (rows []timelineRow) {
 	for _, m := range t.Messages {
 		if m.Message.Role != a2a.RoleUser {
-			continue // the agent's are in its states
+			continue // messages of the agent are in its states
 		}
-		row := timelineRow{rank: -1, Kind: "message", Actor: owner, Text: strings.TrimSpace(term.DescribeParts(m.Message.Parts))}
+		text := strings.TrimSpace(term.DescribeParts(m.Message.Parts))
+		row := timelineRow{order: orderMessage, Kind: "message", Actor: owner, Text: text}
 		for _, e := range t.Events {
 			if e.Seq >= m.AtSeq {
 				row.At = at(e.At)
@@ -167,6 +210,7 @@ func showTimeline(app *App, rows []timelineRow) error {
 		if r.Ms != nil {
 			took = term.Duration(time.Duration(*r.Ms) * time.Millisecond)
 		}
-		return []string{when, took, r.Kind, term.Cell(r.Actor), term.Shorten(strings.Join(strings.Fields(term.Cell(r.Text)), " "), timelineWidth)}
+		text := strings.Join(strings.Fields(term.Cell(r.Text)), " ")
+		return []string{when, took, r.Kind, term.Cell(r.Actor), term.Shorten(text, timelineWidth)}
 	})
 }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
+)
+
+// The screens in this file are made from values, so that every column and every case is in them. What
+// the commands read from the database is tested in operator_test.go.
+
+var someTime = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+const pushID = "019a9d40-0000-7000-8000-0000000000a1"
+
+func someTasks() []taskRow {
+	lease := someTime.Add(30 * time.Second)
+	return []taskRow{
+		{
+			ID: taskID, State: "working", Agent: "words", Tenant: "acme", Owner: "alice", ContextID: "c1",
+			CreatedAt: someTime, UpdatedAt: someTime.Add(time.Second), Events: 12, Attempt: 2, Epoch: 3,
+			Worker: "replica-1", LeaseUntil: &lease,
+		},
+		{
+			ID: oldTask, State: "completed", Agent: "echo", Tenant: "acme", Owner: "bob\tthe\x1b[31mbuilder",
+			ContextID: "c2", CreatedAt: someTime, UpdatedAt: someTime, Events: 3, Epoch: 1,
+		},
+	}
+}
+
+func someSnapshot() *a2a.Task {
+	id, _ := a2a.ParseID(taskID)
+	text := func(s string) []a2a.Part { return []a2a.Part{{Kind: a2a.PartText, Text: s}} }
+	file := a2a.Part{Kind: a2a.PartFile, Filename: "a.txt", MediaType: "text/plain"}
+	return &a2a.Task{
+		ID: id, Agent: "words", ContextID: "c1",
+		Status:  a2a.Status{State: a2a.StateWorking, Message: &a2a.Message{Role: a2a.RoleAgent, Parts: text("counting")}},
+		History: []a2a.Message{{Role: a2a.RoleUser, Parts: append(text("count\nthese"), file)}},
+		Artifacts: []a2a.Artifact{
+			{ID: "count", Parts: text("2\n")},
+			{ID: "x", Name: "list", Parts: []a2a.Part{{Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1}`)}}},
+		},
+	}
+}
+
+func someTimeline() *store.Timeline {
+	end, status := someTime.Add(time.Second), func(s a2a.State, text string) a2a.Event {
+		u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
+		if text != "" {
+			u.Status.Message = &a2a.Message{Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}
+		}
+		return u
+	}
+	chunk := &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "count"}}
+	later := func(ms int) time.Time { return someTime.Add(time.Duration(ms) * time.Millisecond) }
+	return &store.Timeline{
+		Events: []store.Logged{
+			{Seq: 1, At: someTime, Source: store.SourceCaller, Event: status(a2a.StateSubmitted, "")},
+			{Seq: 2, At: later(3), Source: store.SourceWorker, Worker: "replica-0", Epoch: 1, Event: status(a2a.StateWorking, "")},
+			{Seq: 3, At: later(900), Source: store.SourceServer, Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
+			{Seq: 4, At: later(1100), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 2000},
+			{Seq: 5, At: later(1200), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 200},
+			{Seq: 6, At: later(1300), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
+		},
+		Messages: []store.Said{
+			{Seq: 1, AtSeq: 1, Message: a2a.Message{Role: a2a.RoleUser, Parts: someSnapshot().History[0].Parts}},
+			{Seq: 2, AtSeq: 6, Message: a2a.Message{Role: a2a.RoleAgent}},
+			{Seq: 3, AtSeq: 7, Message: a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and these"}}}},
+		},
+		Attempts: []store.Attempt{
+			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: later(3), EndedAt: end, Outcome: "expired", Error: "no sign of life"},
+			{Epoch: 3, Attempt: 2, Worker: "replica-1", ClaimedAt: end},
+		},
+		Tries: []store.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a", PushTry: store.PushTry{
+			From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: store.TriggerManual, StartedAt: later(1150), Try: store.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
+		}}},
+		Actions: []store.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: store.ActionPushReplay, Detail: json.RawMessage(`{"after":1}`)}},
+	}
+}
+
+func someOverview() *store.Overview {
+	return &store.Overview{
+		Tasks: []store.TaskCount{
+			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
+			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
+		},
+		Queues:  []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
+		Workers: []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
+		Runs: []store.RunSeen{
+			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute, LastSeq: 41, Silent: 19 * time.Minute},
+			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second, LastSeq: 2, Silent: 200 * time.Millisecond},
+		},
+		Replicas: []store.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
+		Push:     store.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
+		Down: []store.DestinationDown{
+			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime, LastError: "connect: connection refused"}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
+		},
+		Bytes:        5 << 30,
+		Tables:       []store.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
+		Transactions: []store.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
+		Hidden:       2,
+	}
+}
+
+func someKeys() []keyRow {
+	expires := someTime.Add(time.Hour)
+	return []keyRow{
+		{
+			ID: "k1", Tenant: "acme", Owner: "alice", Name: "laptop", Scopes: []string{"tasks:read", "tasks:write"},
+			CreatedAt: someTime, LastUsedAt: &someTime,
+		},
+		{
+			ID: "k2", Tenant: "acme", Owner: "worker", Scopes: []string{"worker"}, Agents: []string{"a", "b"},
+			CreatedAt: someTime, RevokedAt: &someTime,
+		},
+		{ID: "k3", Tenant: "acme", Owner: "ci", Scopes: []string{"tasks:read"}, CreatedAt: someTime, ExpiresAt: &expires},
+	}
+}
+
+func somePushes() []pushRow {
+	return []pushRow{
+		{
+			ID: pushID, TaskID: taskID, ConfigID: "default", Tenant: "acme", Owner: "ann", URL: "https://hooks.example/a2a",
+			Origin: "https://hooks.example:443", State: "dead", Reason: "11 attempts failed, the last one with: 500",
+			Cursor: 3, Head: 7, Attempt: 11, CreatedAt: someTime,
+		},
+		{
+			ID: "019a9d40-0000-7000-8000-0000000000a2", TaskID: taskID, ConfigID: "b", Tenant: "acme", Owner: "ann",
+			URL: "https://b.example/", Origin: "https://b.example:443", State: "done", Cursor: 7, Head: 7, CreatedAt: someTime,
+		},
+	}
+}
+
+func somePushAttempts() []pushAttemptRow {
+	return []pushAttemptRow{{
+		From: 3, Seq: 7, Outcome: "failed", Attempt: 11, Trigger: "manual", StartedAt: someTime, Ms: 12,
+		RemoteIP: "192.0.2.1", Status: 500, Class: "server_error", Reason: "500 Internal Server Error",
+	}}
+}
+
+func someActions() []actionRow {
+	return []actionRow{
+		{
+			ID: 9, At: someTime, Actor: "operator ann@host", Action: "task.retry", Tenant: "acme", Owner: "alice",
+			TaskID: taskID, Detail: json.RawMessage(`{"new":"019a9d40-0000-7000-8000-0000000000b1"}`),
+		},
+		{
+			ID: 8, At: someTime, Actor: "replica r1", Action: "push.disable", Tenant: "acme",
+			Detail: json.RawMessage(`{"destination":"https://hooks.example:443"}`),
+		},
+		{ID: 7, At: someTime, Actor: "address 192.0.2.1", Action: "signin.failed", Detail: json.RawMessage(`{}`)},
+	}
+}
+
+func someNewKey() *createdKey {
+	expires := someTime.Add(12 * time.Hour)
+	return &createdKey{
+		ID: "k1", Key: "a2ad_live_k1_secret", Tenant: "acme", Owner: "ci", Scopes: []string{"tasks:read", "worker"},
+		Agents: []string{"echo", "words"}, CreatedAt: someTime, ExpiresAt: &expires,
+	}
+}
+
+// TestScreens shows what a person, or a program with -o json, sees.
+func TestScreens(t *testing.T) {
+	t.Parallel()
+	detail := newTaskDetail(someTasks()[0], someSnapshot(), someTimeline())
+	for name, print := range map[string]func(app *App) error{
+		"task-ls":            func(app *App) error { return printTasks(&app.Console, false, someTasks()) },
+		"task-ls-json":       func(app *App) error { return printTasks(&app.Console, true, someTasks()) },
+		"task-show":          func(app *App) error { return showTask(app, detail) },
+		"task-show-json":     func(app *App) error { return term.JSON(app.Stdout, detail) },
+		"stats":              func(app *App) error { return showStats(app, someOverview()) },
+		"stats-json":         func(app *App) error { return term.JSON(app.Stdout, newStats(someOverview())) },
+		"actions":            func(app *App) error { return printActions(app, false, someActions()) },
+		"actions-json":       func(app *App) error { return printActions(app, true, someActions()) },
+		"apikey-create":      func(app *App) error { return someNewKey().print(app) },
+		"apikey-create-json": func(app *App) error { return term.JSON(app.Stdout, someNewKey()) },
+		"apikey-ls":          func(app *App) error { return printKeys(app, false, someKeys()) },
+		"apikey-ls-json":     func(app *App) error { return printKeys(app, true, someKeys()) },
+		"push-ls":            func(app *App) error { return printPushes(app, false, somePushes()) },
+		"push-ls-json":       func(app *App) error { return printPushes(app, true, somePushes()) },
+		"push-attempts":      func(app *App) error { return printPushAttempts(app, false, somePushAttempts()) },
+		"push-attempts-json": func(app *App) error { return printPushAttempts(app, true, somePushAttempts()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if err := print(&App{Console: term.Console{Stdout: &out, Stderr: &out, Terminal: true}}); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, out.String())
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
+)
+
+// TaskPurgeCmd is `a2ad task purge`.
+type TaskPurgeCmd struct {
+	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of the tasks."`
+	Tenant   string   `placeholder:"T" help:"With --owner, instead of ids: all tasks of an owner of this tenant."`
+	Owner    string   `placeholder:"O" help:"The owner."`
+	Context  string   `placeholder:"ID" help:"Of these, only the tasks of this conversation."`
+	Yes      bool     `short:"y" help:"Do not ask."`
+	Database `group:"database"`
+	Output
+}
+
+// Help is shown below the usage line.
+func (*TaskPurgeCmd) Help() string {
+	return `Removes tasks for ever, with their messages, artifacts, events, attempts and webhooks. Running tasks are ` +
+		`canceled first. After the command no webhook of theirs is called. The audit log keeps a record of the purge, ` +
+		`and nothing else. It asks first; a script passes --yes.`
+}
+
+// Validate is called by the parser.
+func (c *TaskPurgeCmd) Validate() error {
+	byOwner := c.Tenant != "" || c.Owner != "" || c.Context != ""
+	switch {
+	case len(c.IDs) > 0 && byOwner:
+		return errors.New("name tasks, or a tenant and an owner, and not both")
+	case len(c.IDs) == 0 && (c.Tenant == "" || c.Owner == ""):
+		return errors.New("name tasks, or a --tenant and an --owner")
+	}
+	return nil
+}
+
+// purged is the result for programs.
+type purged struct {
+	ID     string `json:"id,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Purged int    `json:"purged"`
+}
+
+var (
+	errNotPurged = errors.New("nothing was removed")
+	errCannotAsk = errors.New(`stdin is not a terminal: check the list with "a2ad task ls", then pass --yes`)
+)
+
+// Run removes tasks after a confirmation.
+func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
+	if !c.Yes && !app.CanAsk {
+		return &exitError{exitUsage, errCannotAsk}
+	}
+	return c.withStore(ctx, app, func(s *store.Store) error {
+		if !c.Yes {
+			if err := c.confirm(ctx, app, s); err != nil {
+				return err
+			}
+		}
+		if len(c.IDs) == 0 {
+			return c.purgeOwner(ctx, app, s)
+		}
+		return each(ctx, app, c.IDs, func(id string) error { return c.purgeTask(ctx, app, s, id) })
+	})
+}
+
+func (c *TaskPurgeCmd) ownerFilter() store.PurgeFilter {
+	return store.PurgeFilter{Tenant: c.Tenant, Owner: c.Owner, ContextID: c.Context}
+}
+
+func (c *TaskPurgeCmd) purgeOwner(ctx context.Context, app *App, s *store.Store) error {
+	n, err := s.Purge(ctx, c.ownerFilter())
+	if err != nil && ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		app.Note("a2ad: " + a2a.Explain(err))
+	}
+	if printErr := c.printPurged(app, n); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return &exitError{code: exitFailure}
+	}
+	return nil
+}
+
+func (c *TaskPurgeCmd) printPurged(app *App, n int) error {
+	if c.json() {
+		return term.JSON(app.Stdout, purged{Tenant: c.Tenant, Owner: c.Owner, Purged: n})
+	}
+	_, err := fmt.Fprintf(app.Stdout, "%s purged\n", term.Count(n, "task"))
+	return err
+}
+
+func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, s *store.Store, text string) error {
+	id, err := parseTaskID(text)
+	n := 0
+	if err == nil {
+		n, err = s.Purge(ctx, store.PurgeFilter{Task: id})
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("task %s: %w", text, a2a.ErrTaskNotFound)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case c.json():
+		err = errors.Join(err, term.JSON(app.Stdout, purged{ID: text, Purged: n}))
+	case n > 0:
+		fmt.Fprintf(app.Stdout, "%s purged\n", text)
+	}
+	return err
+}
+
+// count returns how many tasks there are to remove.
+func (c *TaskPurgeCmd) count(ctx context.Context, s *store.Store) (total int64, err error) {
+	if len(c.IDs) == 0 {
+		return s.CountPurge(ctx, c.ownerFilter())
+	}
+	for _, text := range c.IDs {
+		id, err := parseTaskID(text)
+		if err != nil {
+			return 0, err
+		}
+		n, err := s.CountPurge(ctx, store.PurgeFilter{Task: id})
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// confirm says how much there is to remove, and fails unless the person agrees.
+func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, s *store.Store) error {
+	total, err := c.count(ctx, s)
+	if err != nil || total == 0 { // without tasks, Run says so
+		return err
+	}
+	tasks, them := term.Count(int(total), "task"), "them"
+	if total == 1 {
+		them = "it"
+	}
+	if c.Owner != "" {
+		tasks += " of " + term.Printable(c.Tenant+"/"+c.Owner)
+	}
+	question := fmt.Sprintf("This removes %s and everything about %s, for ever. Continue?", tasks, them)
+	sure, err := app.Confirm(ctx, question)
+	switch {
+	case err != nil:
+		return &exitError{exitInterrupted, errNotPurged}
+	case !sure:
+		return errNotPurged
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/client"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/term"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
+)
+
+// TaskShowCmd is `a2ad task show`.
+type TaskShowCmd struct {
+	ID       string `arg:"" help:"Id of the task."`
+	Database `group:"database"`
+	Output
+}
+
+// attemptRow is one attempt at a task.
+type attemptRow struct {
+	Epoch     int64      `json:"epoch"`
+	Attempt   int        `json:"attempt"`
+	Worker    string     `json:"worker"`
+	ClaimedAt time.Time  `json:"claimedAt"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	Outcome   string     `json:"outcome,omitempty"`
+	Error     string     `json:"error,omitempty"`
+}
+
+// taskDetail is everything about one task.
+type taskDetail struct {
+	taskRow
+	Attempts []attemptRow    `json:"attempts"`
+	Timeline []timelineRow   `json:"timeline"`
+	Raw      json.RawMessage `json:"task"` // as A2A 0.3 shows it
+	Task     a2a.Task        `json:"-"`
+}
+
+// Run shows.
+func (c *TaskShowCmd) Run(ctx context.Context, app *App) error {
+	return c.withStore(ctx, app, func(s *store.Store) error {
+		d, err := readTask(ctx, s, c.ID)
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			return term.JSON(app.Stdout, d)
+		}
+		return showTask(app, d)
+	})
+}
+
+func readTask(ctx context.Context, s *store.Store, text string) (*taskDetail, error) {
+	id, err := parseTaskID(text)
+	if err != nil {
+		return nil, err
+	}
+	row, err := findTask(ctx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	task, err := s.SnapshotOfAny(ctx, id, store.Want{Artifacts: true})
+	if err != nil {
+		return nil, err
+	}
+	happened, err := s.Timeline(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return newTaskDetail(row, task, happened), nil
+}
+
+func newTaskDetail(row taskRow, task *a2a.Task, happened *store.Timeline) *taskDetail {
+	d := &taskDetail{
+		taskRow: row, Attempts: []attemptRow{}, Timeline: newTimeline(row.Tenant+"/"+row.Owner, happened),
+		Raw: v03.Codec{}.AppendTask(nil, task), Task: *task,
+	}
+	for _, a := range happened.Attempts {
+		d.Attempts = append(d.Attempts, attemptRow{
+			Epoch: a.Epoch, Attempt: a.Attempt, Worker: a.Worker, ClaimedAt: a.ClaimedAt, EndedAt: orNil(a.EndedAt),
+			Outcome: a.Outcome, Error: a.Error,
+		})
+	}
+	return d
+}
+
+func showTask(app *App, d *taskDetail) error {
+	tw := tabwriter.NewWriter(app.Stdout, 0, 8, 2, ' ', 0)
+	line := func(name, value string) { fmt.Fprintf(tw, "%s\t%s\n", name, value) }
+	line("task", d.ID)
+	line("state", d.State+" since "+term.Moment(d.UpdatedAt))
+	line("agent", term.Cell(d.Agent))
+	line("context", term.Cell(d.ContextID))
+	line("caller", term.Cell(d.Tenant+"/"+d.Owner))
+	line("created", term.Moment(d.CreatedAt))
+	line("events", strconv.FormatInt(d.Events, 10))
+	switch {
+	case d.LeaseUntil != nil:
+		line("lease", fmt.Sprintf("of %s until %s, epoch %d", term.Cell(d.Worker), term.Moment(*d.LeaseUntil), d.Epoch))
+	case d.ReadyAt != nil:
+		line("queued", "since "+term.Moment(*d.ReadyAt))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if len(d.Timeline) > 0 {
+		fmt.Fprintln(app.Stdout, "\n"+app.Paint().Bold("Timeline"))
+		if err := showTimeline(app, d.Timeline); err != nil {
+			return err
+		}
+	}
+	showContent(app, &d.Task)
+	return nil
+}
+
+// showContent writes the messages and artifacts of a task.
+func showContent(app *App, t *a2a.Task) {
+	w, paint := app.Stdout, app.Paint()
+	history := t.History
+	if m := t.Status.Message; m != nil {
+		history = append(history[:len(history):len(history)], *m)
+	}
+	if len(history) > 0 {
+		fmt.Fprintln(w, "\n"+paint.Bold("Messages"))
+	}
+	for _, m := range history {
+		role := "user"
+		if m.Role == a2a.RoleAgent {
+			role = "agent"
+		}
+		fmt.Fprintf(w, "%s:%s\n", role, term.DescribeParts(m.Parts))
+	}
+	if len(t.Artifacts) > 0 {
+		fmt.Fprintln(w, "\n"+paint.Bold("Artifacts"))
+	}
+	for _, a := range t.Artifacts {
+		name := term.ArtifactName(client.Artifact{ID: a.ID, Name: a.Name})
+		fmt.Fprintf(w, "%s:%s\n", term.Cell(name), term.DescribeParts(a.Parts))
+	}
+}
