@@ -17,14 +17,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Requests that wait, and those that never say what they want, in the starvation experiment.
+// Waiting requests and slow clients of the starvation experiment.
 const (
 	starveStreams = 1000
 	starveSends   = 300
 	starveSlow    = 50
 )
 
-// starve measures reads on a server with a small pool, beside many who wait and some who never say what they want.
+// starve measures reads on a server with a small pool while many requests wait and slow clients never finish theirs.
 func (b *bench) starve(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -106,8 +106,8 @@ func (b *bench) starve(ctx context.Context) error {
 
 const readsPerSecond = 100
 
-// reads asks for the same at each multiple of 1/readsPerSecond and returns how long each answer took from when it
-// was to be asked for, in order.
+// reads sends the same request at each multiple of 1/readsPerSecond. It returns, sorted, the time from each intended
+// start to its answer.
 func reads(ctx context.Context, s *server, key string, body []byte, span time.Duration) ([]time.Duration, error) {
 	c, err := dial(ctx, s.addr(), "/agents/script", key, 4096)
 	if err != nil {
@@ -134,9 +134,9 @@ func reads(ctx context.Context, s *server, key string, body []byte, span time.Du
 	return took, nil
 }
 
-// timing asks, as another owner, for tasks that somebody has and for tasks that nobody has, in pairs, and looks for a
-// difference in how long the answers take. Beside them it asks for two that nobody has: where those differ, it is the
-// measuring that is wrong.
+// timing asks, as another owner, for pairs of one existing and one unknown task, and tests whether the response times
+// differ. As a control it also asks for pairs of two unknown tasks: a difference there means that the measurement is
+// wrong.
 func (b *bench) timing(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func (b *bench) timing(ctx context.Context) error {
 			ids: contexts},
 		{name: "control, get", request: `"method":"tasks/get","params":{"id":"%s"}`, control: true},
 	}
-	for range 500 { // to warm up
+	for range 500 { // warm up
 		for _, p := range probes {
 			if _, err := p.ask(c, unknownBeside(tasks[0])); err != nil {
 				return err
@@ -226,20 +226,20 @@ func (b *bench) contexts(ctx context.Context, url string, tasks []string) ([]str
 // timingRounds is how often each task is asked for by each probe.
 const timingRounds = 10
 
-// probe is one kind of request for what is not the caller's.
+// probe is one kind of request for objects of another owner.
 type probe struct {
 	name    string
-	request string   // but for the envelope, with a place for the id
-	ids     []string // what it asks for, beside each task; nil: the task
-	nothing string   // how the answer says that there is nothing; empty: that it is not found
-	control bool     // nothing of a pair is there
-	want    []byte   // the answer, always
+	request string   // without the envelope, with a %s for the id
+	ids     []string // what to request for each task; nil: the task id
+	nothing string   // how an empty answer looks; empty: "not found"
+	control bool     // neither id of a pair exists
+	want    []byte   // the answer that every request must get
 
-	differences []float64 // of the pairs, in seconds: what is there less what is not
+	differences []float64 // of the pairs, in seconds: existing minus unknown
 	took        []time.Duration
 }
 
-// pair asks for what is somebody else's and for what nobody has, in any order.
+// pair requests one id of another owner and one unknown id, in random order.
 func (p *probe) pair(c *httpConn, id string) error {
 	ids := [2]string{id, unknownBeside(id)}
 	if p.control {
@@ -258,7 +258,7 @@ func (p *probe) pair(c *httpConn, id string) error {
 	return nil
 }
 
-// ask sends a request and returns how long its answer took, which must be that of the others.
+// ask sends a request and returns the response time. The answer must equal the earlier ones.
 func (p *probe) ask(c *httpConn, id string) (time.Duration, error) {
 	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,`+p.request+`}`, id)
 	start := time.Now()
@@ -274,20 +274,20 @@ func (p *probe) ask(c *httpConn, id string) (time.Duration, error) {
 	return took, err
 }
 
-// unknownBeside returns an id that nobody has, whose place in every index is beside that of another: the same pages
-// are read for both.
+// unknownBeside returns an unused id that is next to another id in every index, so that both lookups read the same
+// pages.
 func unknownBeside(id string) string {
 	u := uuid.MustParse(id)
 	binary.BigEndian.PutUint64(u[8:], 0x8000000000000000|rand.Uint64()>>2)
 	return u.String()
 }
 
-const signalFrom = 3.3 // standard deviations: by chance once in a thousand
+const signalFrom = 3.3 // standard deviations: happens by chance once in a thousand runs
 
 func (p *probe) figure() figure {
 	z := wilcoxon(p.differences)
 	slices.Sort(p.took)
-	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; would show from %s µs on",
+	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; detects differences of at least %s µs",
 		len(p.differences),
 		number(median(p.differences)*1e6), number(quantile(p.took, 0.5).Seconds()*1e6),
 		number(shown(p.differences)*1e6))
@@ -298,8 +298,8 @@ func (p *probe) figure() figure {
 	return figure{Name: name, Value: math.Abs(z), Unit: "σ", Target: atMost(signalFrom), Detail: detail}
 }
 
-// shown returns how small a difference these pairs would have told of: what has to be added to each, once they are
-// freed of what they tell, until it is a signal.
+// shown returns the smallest difference that these pairs would have detected: the constant that, added to each
+// centered pair, makes a signal.
 func shown(differences []float64) float64 {
 	m := median(differences)
 	d := make([]float64, len(differences))
@@ -318,8 +318,8 @@ func shown(differences []float64) float64 {
 	return high
 }
 
-// wilcoxon returns by how many standard deviations the signed ranks of paired differences are off what chance would
-// have: their signs are weighed by their size, and a few large ones, which a busy machine makes, count for little.
+// wilcoxon returns the deviation of the signed ranks of paired differences from chance, in standard deviations. Ranks
+// limit the effect of the few large differences that a busy machine causes.
 func wilcoxon(differences []float64) float64 {
 	d := slices.DeleteFunc(slices.Clone(differences), func(v float64) bool { return v == 0 })
 	slices.SortFunc(d, func(a, b float64) int {
@@ -337,7 +337,7 @@ func wilcoxon(differences []float64) float64 {
 		for j < len(d) && math.Abs(d[j]) == math.Abs(d[i]) {
 			j++
 		}
-		rank := float64(i+j+1) / 2 // those that are equal share their ranks
+		rank := float64(i+j+1) / 2 // equal values share their ranks
 		for ; i < j; i++ {
 			w += math.Copysign(rank, d[i])
 		}

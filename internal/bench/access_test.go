@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestSignalIsFoundWhereThereIsOne(t *testing.T) {
+func TestWilcoxonFindsADifference(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	noise := func(shift float64) []float64 {
@@ -15,27 +15,27 @@ func TestSignalIsFoundWhereThereIsOne(t *testing.T) {
 		for i := range d {
 			d[i] = r.NormFloat64()*200 + shift
 			if r.IntN(50) == 0 {
-				d[i] += r.NormFloat64() * 20000 // the machine was busy
+				d[i] += r.NormFloat64() * 20000 // outliers, as on a busy machine
 			}
 		}
 		return d
 	}
 	if z := wilcoxon(noise(0)); z > 3 || z < -3 {
-		t.Errorf("nothing is a signal of %.1f", z)
+		t.Errorf("noise without a difference is a signal of %.1f", z)
 	}
 	if z := wilcoxon(noise(30)); z < 4 {
 		t.Errorf("a seventh of the noise is a signal of %.1f", z)
 	}
 	if z := wilcoxon(noise(-30)); z > -4 {
-		t.Errorf("the other way round it is one of %.1f", z)
+		t.Errorf("the opposite sign gives a signal of %.1f", z)
 	}
 	if wilcoxon(nil) != 0 || wilcoxon([]float64{0, 0}) != 0 {
-		t.Error("no differences are a signal")
+		t.Error("zero differences are a signal")
 	}
 }
 
-// What a run says it would have shown is what it shows when it is there.
-func TestARunSaysWhatItWouldHaveShown(t *testing.T) {
+// A difference of the reported detection limit must be detected.
+func TestDetectionLimitIsDetected(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	d := make([]float64, 4000)
@@ -44,7 +44,7 @@ func TestARunSaysWhatItWouldHaveShown(t *testing.T) {
 	}
 	least := shown(d)
 	if least < 5e-6 || least > 20e-6 {
-		t.Errorf("of noise of 200 µs in 4000 pairs it is %.1f µs", least*1e6)
+		t.Errorf("the limit for 4000 pairs with noise of 200 µs is %.1f µs", least*1e6)
 	}
 	m := median(d)
 	planted := func(shift float64) []float64 {
@@ -55,14 +55,14 @@ func TestARunSaysWhatItWouldHaveShown(t *testing.T) {
 		return moved
 	}
 	if z := wilcoxon(planted(least * 1.01)); z < signalFrom {
-		t.Errorf("it is there and makes %.2f", z)
+		t.Errorf("a difference of the limit gives %.2f", z)
 	}
 	if z := wilcoxon(planted(least * 0.99)); z > signalFrom {
-		t.Errorf("less than it makes %.2f", z)
+		t.Errorf("a smaller difference gives %.2f", z)
 	}
 }
 
-func TestAnUnknownIDStandsBesideAKnownOne(t *testing.T) {
+func TestUnknownIDIsNextToAKnownOne(t *testing.T) {
 	t.Parallel()
 	const id = "019a0000-0500-7abc-8000-000000000000"
 	a, b := unknownBeside(id), unknownBeside(id)

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// agents measures a server with very many agents: what it asks of the database at rest, and how soon a task is picked
-// up that another replica has taken in.
+// agents measures a server with a thousand agents: its transactions at rest, and the delay until a task that another
+// replica accepted is claimed.
 func (b *bench) agents(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -98,10 +98,10 @@ func (b *bench) agents(ctx context.Context) error {
 	return b.settled(ctx, url)
 }
 
-// transactions returns how many transactions a second a database saw over a while.
+// transactions returns the transactions per second of a database over a span.
 func (b *bench) transactions(ctx context.Context, url string, span time.Duration) (float64, error) {
 	const count = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-	// idle sessions report what they did after 10 s: the start is counted by then
+	// idle sessions report statistics within 10 s, so this wait leaves the start out
 	if err := pause(ctx, 12*time.Second); err != nil {
 		return 0, err
 	}

@@ -29,7 +29,7 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// The shape of what is measured; internal/interop/peerbench has the same.
+// The shape of the measured task; internal/interop/peerbench has the same.
 const (
 	answerParts       = 18
 	answerArtifacts   = 2
@@ -37,8 +37,8 @@ const (
 	answerSubscribers = 50
 )
 
-// answerRig is a server within this process, without a socket and without a worker: what is left is what answers
-// cost. Its CPU time is that of the process.
+// answerRig is a server within this process, without sockets and workers, so that only the cost of answers remains.
+// Its CPU time is that of the process.
 type answerRig struct {
 	handler http.Handler
 	engine  *engine.Engine
@@ -47,7 +47,7 @@ type answerRig struct {
 	caller  store.Caller
 }
 
-// answer measures what it costs to answer with a task and to stream one, beside the official Go server in the same
+// answer measures the cost of answering with a task and of streaming one, next to the official Go server in the same
 // run.
 func (b *bench) answer(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
@@ -65,7 +65,7 @@ func (b *bench) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// One processor for both sides: idle ones look for work, and what they burn says nothing.
+	// One processor for both sides: idle ones spin while they search for work, which would distort the CPU time.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	rounds := b.number(15, 5)
 	get, stream := map[string][]float64{}, map[string][]float64{}
@@ -158,7 +158,7 @@ func (b *bench) newAnswerRig(ctx context.Context, url string) (_ *answerRig, sto
 	return r, func() { cancel(); wg.Wait(); r.store.Close() }, nil
 }
 
-// exact is ms without rounding.
+// exact returns milliseconds without rounding.
 func exact(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 func answerProse(n int) string {
@@ -166,7 +166,7 @@ func answerProse(n int) string {
 	return strings.Repeat(line, n/len(line)+1)[:n]
 }
 
-// task submits a message of so many parts and claims the task.
+// task submits a message of the given number of parts and claims the task.
 func (r *answerRig) task(ctx context.Context, parts int) (*store.Lease, error) {
 	op := &a2a.SendMessage{Message: a2a.Message{ID: store.NewUID().String(), Role: a2a.RoleUser}}
 	for range parts {
@@ -200,7 +200,7 @@ func (r *answerRig) bigTask(ctx context.Context) (string, error) {
 	return l.TaskID.String(), err
 }
 
-// perGet returns the CPU time of one of many.
+// perGet returns the CPU time of one call, averaged over many.
 func (r *answerRig) perGet(once func() (int, error)) (time.Duration, error) {
 	const n = 500
 	before := ownCPU()
@@ -233,7 +233,7 @@ func (r *answerRig) get(version, id string) (int, error) {
 	return s.bytes, nil
 }
 
-// follow returns the CPU time that a task with so many events takes while n follow it.
+// follow returns the CPU time of a task with answerEvents events while n subscribers follow it.
 func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Duration, error) {
 	l, err := r.task(ctx, 1)
 	if err != nil {
@@ -250,7 +250,7 @@ func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Dur
 	}
 	begun.Wait()
 	before := ownCPU()
-	for i := 0; i < answerEvents; i += 50 { // as a worker gathers them
+	for i := 0; i < answerEvents; i += 50 { // in batches, as a worker appends them
 		var events []a2a.Event
 		for k := range 50 {
 			events = append(events, &a2a.ArtifactUpdate{
@@ -284,11 +284,11 @@ func answerRequest(version, method, id string) *http.Request {
 	return r
 }
 
-// answerSink takes an answer and says when it has begun.
+// answerSink receives an answer and signals its start.
 type answerSink struct {
 	header http.Header
 	begun  func()
-	head   []byte // of the answer
+	head   []byte // start of the answer
 	bytes  int
 }
 
@@ -316,13 +316,13 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peerFigures are of the official Go server.
+// peerFigures are the figures of the official Go server.
 type peerFigures struct {
 	Get    time.Duration `json:"get_ns"`
 	Stream time.Duration `json:"stream_ns"`
 }
 
-// peer measures it in a process and a module of its own: a2ad does not depend on it.
+// peer measures it in a process and a module of its own, because a2ad does not depend on it.
 func (b *bench) peer(ctx context.Context) (f peerFigures, err error) {
 	binary := filepath.Join(b.dir, "peerbench")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./peerbench")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// auth measures what it costs to know who is calling: blocking sends with an API key against the same without
-// authentication, in turns. Row policies are in force in both.
+// auth measures the cost of authentication: blocking sends with an API key and without authentication, in turns. Row
+// policies are in force in both.
 func (b *bench) auth(ctx context.Context) error {
 	var servers [2]*server
 	var keys [2]string
@@ -32,24 +32,24 @@ func (b *bench) auth(ctx context.Context) error {
 	var last [2]float64
 	for round := range b.number(9, 3) + 1 {
 		for turn := range 2 {
-			i := (round + turn) % 2 // who is first has it colder
+			i := (round + turn) % 2 // the first one runs with colder caches
 			var err error
 			if last[i], err = b.sendCost(ctx, servers[i], keys[i], span); err != nil {
 				return err
 			}
 		}
-		if round > 0 { // the first one warms up
+		if round > 0 { // the first round warms up
 			ratios = append(ratios, last[0]/last[1])
 		}
 	}
 	f := figure{Name: "blocking send: CPU per task, with an API key / A2AD_AUTH=none", Unit: "×",
 		Target: atMost(1.15)}.series(ratios)
-	f.Detail = fmt.Sprintf("at last %s and %s ms per task", number(last[0]), number(last[1]))
+	f.Detail = fmt.Sprintf("in the last round %s and %s ms per task", number(last[0]), number(last[1]))
 	b.report.add(f)
 	return nil
 }
 
-// sendCost returns the CPU of a server and PostgreSQL, in ms per task, while senders send.
+// sendCost returns the CPU time of a server and PostgreSQL, in ms per task, while clients send.
 func (b *bench) sendCost(ctx context.Context, s *server, key string, span time.Duration) (float64, error) {
 	load := &echoLoad{addr: s.addr(), key: key, prefix: "a"}
 	running, stop := context.WithCancelCause(ctx)

@@ -19,20 +19,20 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// bench is what the experiments stand on.
+// bench holds what all experiments use.
 type bench struct {
 	opts   options
 	log    *slog.Logger
 	pg     *devpg.Server
 	pgDir  string
 	dir    string // binaries, agent files and logs
-	root   string // of the module
-	a2ad   string // the server's binary, once it is built
+	root   string // root directory of the module
+	a2ad   string // path of the server's binary, once it is built
 	report *report
-	count  int // databases made
+	count  int // number of databases created
 }
 
-// settings make room for a bench on a small machine. None of them loosens durability.
+// settings fit PostgreSQL to a small machine. None of them weakens durability.
 var settings = map[string]string{
 	"shared_buffers":   "512MB",
 	"max_wal_size":     "4GB",
@@ -43,7 +43,7 @@ var settings = map[string]string{
 
 const template = "a2ad_bench"
 
-// open starts PostgreSQL and makes the database that those of the experiments are copied from.
+// open starts PostgreSQL and creates the template database of the experiments.
 func open(ctx context.Context, o options) (_ *bench, err error) {
 	b := &bench{opts: o, log: newLogger()}
 	defer func() {
@@ -54,7 +54,7 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	if b.root, err = moduleRoot(ctx); err != nil {
 		return nil, err
 	}
-	// /var/tmp is on a disk where /tmp may be memory, which has no flush to measure.
+	// /tmp may be in memory, where there is no flush to measure; /var/tmp is on a disk.
 	for _, d := range []*string{&b.dir, &b.pgDir} {
 		if *d, err = os.MkdirTemp("/var/tmp", "a2ad-bench-"); err != nil {
 			return nil, err
@@ -89,8 +89,8 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	return b, err
 }
 
-// ageWAL gives the new cluster what one that has worked for an hour has: segments of the write-ahead log that are
-// used again. A first use costs the making of 16 MB, and would be measured in place of commits.
+// ageWAL gives a new cluster recycled segments of the write-ahead log, as it has after an hour of work. Otherwise
+// commits would pay for the creation of 16 MB files.
 func (b *bench) ageWAL(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, b.pg.URL("postgres"))
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// keepLog copies PostgreSQL's log to where -pglog says.
+// keepLog copies PostgreSQL's log to the file named by -pglog.
 func (b *bench) keepLog() error {
 	if b.opts.pglog == "" {
 		return nil
@@ -147,7 +147,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// database makes a fresh database and returns its URL and what removes it.
+// database creates a database and returns its URL and a function that drops it.
 func (b *bench) database(ctx context.Context) (url string, drop func(), err error) {
 	b.count++
 	name := fmt.Sprintf("bench_%d", b.count)
@@ -165,7 +165,7 @@ func (b *bench) database(ctx context.Context) (url string, drop func(), err erro
 	return b.pg.URL(name), drop, nil
 }
 
-// showStatements logs what the database spent its time on. The times hold waits too.
+// showStatements logs the statements that took most time. Their times include waits.
 func (b *bench) showStatements(ctx context.Context, database string) {
 	if !b.opts.sql {
 		return
@@ -220,7 +220,7 @@ func (b *bench) admin(ctx context.Context, statement string) error {
 	return b.exec(ctx, b.pg.URL("postgres"), statement)
 }
 
-// exec runs one statement on a connection of its own.
+// exec runs one statement on a new connection.
 func (b *bench) exec(ctx context.Context, url, statement string, args ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -231,7 +231,7 @@ func (b *bench) exec(ctx context.Context, url, statement string, args ...any) er
 	return err
 }
 
-// queryInt runs a query for one number.
+// queryInt runs a query that returns one number.
 func (b *bench) queryInt(ctx context.Context, url, query string, args ...any) (n int64, err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -242,12 +242,12 @@ func (b *bench) queryInt(ctx context.Context, url, query string, args ...any) (n
 	return n, err
 }
 
-// store opens a store on a database, as a replica of its own.
+// store opens a store on a database, as a separate replica.
 func (b *bench) store(ctx context.Context, url string) (*store.Store, error) {
 	return store.Open(ctx, store.Config{URL: url, Replica: "bench"})
 }
 
-// withParams adds run-time parameters for every connection that is made with the URL.
+// withParams adds run-time parameters for every connection that uses the URL.
 func withParams(base string, params map[string]string) string {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -261,7 +261,7 @@ func withParams(base string, params map[string]string) string {
 	return u.String()
 }
 
-// span returns how long something is measured, or for -quick.
+// span returns the duration of a measurement: full, or quick with -quick.
 func (b *bench) span(full, quick time.Duration) time.Duration {
 	if b.opts.quick {
 		return quick
@@ -276,7 +276,7 @@ func (b *bench) number(full, quick int) int {
 	return full
 }
 
-// pause waits, since time has to pass where a state of rest is measured.
+// pause waits: measuring a server at rest takes time.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

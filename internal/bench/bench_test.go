@@ -11,8 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// The baseline of the submit figure is only one as long as it writes the same rows.
-func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
+// The comparison of the submit figures holds only while both sides write the same rows.
+func TestPlainSubmitWritesTheSameRows(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	pool := db.Pool(t)
@@ -28,7 +28,7 @@ func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
 	if err := plainSubmit(t.Context(), pool, 1); err != nil {
 		t.Fatal(err)
 	}
-	// Ids, times and digests differ; everything else must not.
+	// Ids, times and digests differ; everything else must be equal.
 	const shape = `
 		SELECT to_jsonb(r) - ARRAY['id', 'task_id', 'context_id', 'message_id', 'event_uid', 'digest', 'xid', 'ctid',
 			'status_at', 'last_at', 'ready_at', 'created_at', 'committed_at', 'run_at', 'made_at'] - CASE
@@ -36,7 +36,7 @@ func TestPlainSubmitWritesWhatSubmitWrites(t *testing.T) {
 		FROM %s r WHERE (r.%s = $1) = $2`
 	for _, table := range []struct {
 		name, id string
-		ownBody  bool // with ids in it
+		ownBody  bool // contains ids
 	}{{"a2a.tasks", "id", false}, {"a2a.messages", "task_id", true}, {"a2a.task_events", "task_id", false},
 		{"a2a.task_ready", "task_id", false}} {
 		rows := func(grouped bool) []map[string]any {

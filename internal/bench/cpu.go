@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// ticks is what /proc counts CPU time in: USER_HZ, 100 on every Linux that Go runs on.
+// ticks is the unit of CPU time in /proc: USER_HZ, 100 on every Linux that Go supports.
 const ticks = time.Second / 100
 
-// usage is CPU time used since processes began.
+// usage is the CPU time used since the processes began.
 type usage struct{ server, postgres, own time.Duration }
 
 func (u usage) minus(v usage) usage {
 	return usage{u.server - v.server, u.postgres - v.postgres, u.own - v.own}
 }
 
-// usage reads the CPU time of servers, of PostgreSQL with all its processes, and of this one.
+// usage reads the CPU time of servers, of all PostgreSQL processes and of this process.
 func (b *bench) usage(servers ...*server) (u usage, err error) {
 	for _, s := range servers {
 		p, err := procStat(s.pid())
@@ -43,16 +43,16 @@ func (b *bench) usage(servers ...*server) (u usage, err error) {
 type proc struct {
 	parent   int
 	cpu      time.Duration // of the process
-	children time.Duration // of those of its children that ended
+	children time.Duration // of its children that ended
 }
 
-// procStat reads /proc/PID/stat: fields 4, 14 to 17.
+// procStat reads fields 4 and 14 to 17 of /proc/PID/stat.
 func procStat(pid int) (p proc, err error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return p, err
 	}
-	// The name of the program, in brackets, may hold anything.
+	// The program's name, in parentheses, may contain anything.
 	end := strings.LastIndexByte(string(text), ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) < 15 {
@@ -68,7 +68,7 @@ func procStat(pid int) (p proc, err error) {
 	return p, nil
 }
 
-// treeCPU adds up a process, its children and those that have ended.
+// treeCPU adds the CPU time of a process, its children and its ended children.
 func treeCPU(pid int) (time.Duration, error) {
 	root, err := procStat(pid)
 	if err != nil {
@@ -91,7 +91,7 @@ func treeCPU(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// residentKB reads how much memory a process holds.
+// residentKB returns the resident memory of a process.
 func residentKB(pid int) (int64, error) {
 	value := procField(filepath.Join("/proc", strconv.Itoa(pid), "status"), "VmRSS")
 	n, _, _ := strings.Cut(value, " ")

@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// Sizes of a drain: one claimer, and what a replica has whose A2AD_WORKERS is what River's bench has, 2,000. It
-// claims as many at once, and while the end of runs is being written it has up to four times as many (settling, in
+// Sizes of a drain: one claimer, and the limits of a replica with A2AD_WORKERS=2000, like River's bench. It claims as
+// many at once. While final events are written it may have up to four times as many runs (see settling in
 // internal/worker).
 const (
 	claimBatch = 2000
@@ -24,7 +24,7 @@ const (
 	claimPushes = 64 // webhooks
 )
 
-// drain empties a queue of tasks and compares that with River's own bench.
+// drain empties a queue of tasks and compares the rate with River's own bench.
 func (b *bench) drain(ctx context.Context) error {
 	tasks := b.number(200_000, 40_000)
 	rival, err := b.buildRiver(ctx)
@@ -55,7 +55,7 @@ func (b *bench) drain(ctx context.Context) error {
 	b.report.add(f)
 	if rival == nil {
 		b.report.add(figure{Name: "drain / river bench", Unit: "×",
-			Detail: "not taken: River's bench could not be built: " + err.Error()})
+			Detail: "not measured: River's bench could not be built: " + err.Error()})
 		return nil
 	}
 	f = figure{Name: "drain / river bench", Unit: "×", Target: atLeast(0.9)}.series(ratios)
@@ -65,7 +65,7 @@ func (b *bench) drain(ctx context.Context) error {
 	return nil
 }
 
-// drainOnce fills a queue and measures how fast it empties.
+// drainOnce fills a queue and measures how fast it is drained.
 func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg float64, err error) {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg fl
 		float64(u.postgres.Microseconds()) / float64(n), b.settled(ctx, url)
 }
 
-// fill submits so many tasks, many at once.
+// fill submits the given number of tasks concurrently.
 func fill(ctx context.Context, s *store.Store, tasks int) error {
 	const callers = 512
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -121,11 +121,11 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 	return context.Cause(ctx)
 }
 
-// completion is what a run of these experiments reports: its end.
+// completion is the final batch of a run in these experiments.
 var completion = store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}
 
-// drainStore claims and finishes tasks, as a replica with many workers does, until none waits. It returns how many
-// there were.
+// drainStore claims and finishes tasks, as a replica with many workers does, until the queue is empty. It returns
+// their number.
 func drainStore(ctx context.Context, s *store.Store) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,7 +162,7 @@ func drainStore(ctx context.Context, s *store.Store) (int, error) {
 	return finished, context.Cause(ctx)
 }
 
-// claim measures a claim while very many tasks wait against one while few do.
+// claim compares a claim from a queue of many tasks with one from a short queue.
 func (b *bench) claim(ctx context.Context) error {
 	const few, slots = 1_000, 16
 	many := b.number(1_000_000, 100_000)
@@ -219,16 +219,17 @@ func (b *bench) claim(ctx context.Context) error {
 	return nil
 }
 
-// snapshot measures how a held snapshot, as of a forgotten transaction or a dump, slows the queue down, and webhooks.
+// snapshot measures how much a held snapshot (a forgotten transaction, a dump) slows down the queue and webhooks.
 func (b *bench) snapshot(ctx context.Context) error {
 	return errors.Join(
 		b.heldSnapshot(ctx, figure{Name: "rate", Target: atLeast(0.75), Baseline: "submitted, claimed and finished"},
 			false),
-		b.heldSnapshot(ctx, figure{Name: "rate with webhooks", Baseline: "and their webhooks claimed and settled"},
+		b.heldSnapshot(ctx, figure{Name: "rate with webhooks", Baseline: "and their webhooks claimed and delivered"},
 			true))
 }
 
-// heldSnapshot compares the rate at the end of a snapshot with that before it, of tasks with webhooks or without.
+// heldSnapshot compares the rate at the end of a snapshot with the rate before it, for tasks with or without
+// webhooks.
 func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -283,8 +284,8 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error
 	return nil
 }
 
-// churn submits, claims and finishes for a time, delivers the webhooks where there are any, and returns the tasks
-// finished per second.
+// churn submits, claims and finishes tasks for a time and delivers their webhooks, if any. It returns the finished
+// tasks per second.
 func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks bool) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -330,7 +331,7 @@ func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks boo
 	return float64(finished) / time.Since(start).Seconds(), nil
 }
 
-// deliverAll claims webhooks and settles them, as if each request had gone well, until none is due.
+// deliverAll claims webhooks and records each as delivered, until none is due.
 func deliverAll(ctx context.Context, s *store.Store) error {
 	for {
 		due, err := s.ClaimPushes(ctx, claimPushes, claimPushes, leaseTTL)
@@ -349,7 +350,7 @@ func deliverAll(ctx context.Context, s *store.Store) error {
 	}
 }
 
-// flush compares grouped submits with those on a disk whose flush takes a millisecond more.
+// flush compares grouped submits with the same on a disk whose flush takes 1 ms longer.
 func (b *bench) flush(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const listPage = 50
 
-// list measures pages of the list of an owner with very many tasks, at all depths.
+// list measures pages of the list of an owner with many tasks, at all depths.
 func (b *bench) list(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -64,24 +64,24 @@ func (b *bench) list(ctx context.Context) error {
 	size := fmt.Sprintf("list of %dk tasks, page of %d", tasks/1000, listPage)
 	b.report.add(figure{
 		Name: size + ": p99", Value: ms(quantile(all, 0.99)), Unit: "ms", Target: atMost(20).onQuiet(),
-		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all, %s ms",
+		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all tasks, %s ms",
 			len(all), len(took), number(ms(all[len(all)-1])), number(counted)),
 	})
 	b.report.add(figure{
 		Name: size + ": deepest / first", Value: medians[deepest] / medians[0], Unit: "×", Target: atMost(1.2),
 		Baseline: fmt.Sprintf("first: %s ms", number(medians[0])),
-		Detail:   fmt.Sprintf("deepest: behind %d tasks; medians, in turns", tasks*deepest/len(medians)),
+		Detail:   fmt.Sprintf("deepest: after %d tasks; medians, in turns", tasks*deepest/len(medians)),
 	})
 	return b.listShared(ctx, url, tasks)
 }
 
-// fillEnded makes tasks that have ended, over the last day, each with what a page shows of it.
+// fillEnded creates finished tasks that ended during the last day, each with what a page shows.
 func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {
 		return err
 	}
-	model, err := s.Submit(ctx, submission(0)) // for a message as the store writes it
+	model, err := s.Submit(ctx, submission(0)) // the template of a message in the store's format
 	s.Close()
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 	return nil
 }
 
-// listTasks reads one page and returns the token of the next one.
+// listTasks reads one page and returns the token of the next.
 func listTasks(conn *httpConn, token string, size, total int) (next string, err error) {
 	answer,
 		err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"pageSize":` +
@@ -138,7 +138,7 @@ func listTasks(conn *httpConn, token string, size, total int) (next string, err 
 	return got.Result.NextPageToken, nil
 }
 
-// listDepths walks over the whole list and returns tokens for pages at ten depths.
+// listDepths walks the whole list and returns page tokens at ten depths.
 func listDepths(ctx context.Context, conn *httpConn, tasks int) (tokens []string, err error) {
 	const size = 100
 	token := ""
@@ -154,7 +154,7 @@ func listDepths(ctx context.Context, conn *httpConn, tasks int) (tokens []string
 		}
 	}
 	if token != "" {
-		return nil, errors.New("the list goes on behind its last task")
+		return nil, errors.New("the list has pages after its last task")
 	}
 	return tokens, nil
 }
@@ -179,7 +179,7 @@ func (b *bench) listTimes(ctx context.Context, conn *httpConn, tokens []string, 
 	return took, nil
 }
 
-// listShared measures the first page of a whole tenant, for which there is no index.
+// listShared measures the first page of a whole tenant, which has no index.
 func (b *bench) listShared(ctx context.Context, url string, tasks int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// httpConn is one keep-alive connection to a server. It does by hand what net/http's client does, for a fifth of the
-// CPU time: the load runs on the cores that are measured.
+// httpConn is one keep-alive connection to a server. It uses a fifth of the CPU time of net/http's client, which
+// matters because the load runs on the measured cores.
 type httpConn struct {
 	conn   net.Conn
 	br     *bufio.Reader
-	header []byte // of every request, up to its length
+	header []byte // the header of every request, up to its length
 	out    []byte
 	in     []byte
 }
@@ -37,7 +37,7 @@ func dial(ctx context.Context, addr, path, key string, readBuffer int) (*httpCon
 
 func (c *httpConn) close() { c.conn.Close() }
 
-// send writes one request. extra are header lines.
+// send writes one request. extra is header lines.
 func (c *httpConn) send(body []byte, extra string) error {
 	c.out = append(append(c.out[:0], c.header...), extra...)
 	c.out = strconv.AppendInt(append(c.out, "Content-Length: "...), int64(len(body)), 10)
@@ -48,7 +48,7 @@ func (c *httpConn) send(body []byte, extra string) error {
 
 const ioLimit = 60 * time.Second
 
-// do sends one request and reads its answer, which is valid until the next call.
+// do sends one request and returns its answer, which is valid until the next call.
 func (c *httpConn) do(body []byte) ([]byte, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(ioLimit)); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (c *httpConn) do(body []byte) ([]byte, error) {
 
 var contentLength = []byte("Content-Length: ")
 
-// readHeader reads up to the body; length is -1 if it is not named.
+// readHeader reads up to the body. length is -1 if the header names none.
 func (c *httpConn) readHeader() (status, length int, err error) {
 	length = -1
 	for first := true; ; first = false {
@@ -101,8 +101,8 @@ func (c *httpConn) readHeader() (status, length int, err error) {
 	}
 }
 
-// stream sends one request and returns the body of its answer, which must be a stream. It must be read to its end
-// before the connection is used again.
+// stream sends one request and returns the body of its answer, which must be a stream. Read it to its end before you
+// use the connection again.
 func (c *httpConn) stream(body []byte, extra string) (io.ReadCloser, error) {
 	if err := c.send(body, "Accept: text/event-stream\r\n"+extra); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (c *httpConn) stream(body []byte, extra string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// sendRequest is a message/send with one text, or with a script.
+// sendRequest returns a message/send with one part, a text or a script.
 func sendRequest(method, id, part, more string) []byte {
 	return []byte(`{"jsonrpc":"2.0","id":"` + id + `","method":"` + method +
 		`","params":{"message":{"kind":"message","messageId":"` + id +
@@ -148,15 +148,15 @@ func (l *echoLoad) one(c *httpConn) error {
 	if err != nil {
 		return err
 	}
-	// The text is in the history and must be in the artifact.
+	// The text must be in both the history and the artifact.
 	if !bytes.Contains(answer, completed) || bytes.Count(answer, []byte(text)) < 2 {
-		return fmt.Errorf("not what was asked for: %.600s", answer)
+		return fmt.Errorf("unexpected answer: %.600s", answer)
 	}
 	l.done.Add(1)
 	return nil
 }
 
-// closed keeps n requests under way until ctx ends.
+// closed keeps n requests in flight until ctx ends.
 func (l *echoLoad) closed(ctx context.Context, n int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -185,8 +185,8 @@ func (l *echoLoad) closed(ctx context.Context, n int) error {
 
 var errEnough = errors.New("measured enough")
 
-// open starts a request at each multiple of 1/perSecond, whatever became of those before. Latencies count from the
-// intended start. late says how many starts were more than 1 ms behind.
+// open starts a request at each multiple of 1/perSecond, whether or not earlier ones have ended. Latencies count from
+// the intended start. late is the number of starts that were more than 1 ms late.
 func (l *echoLoad) open(ctx context.Context, perSecond int, span time.Duration, senders int) (latencies []time.Duration,
 	late int, err error) {
 	total := int64(span.Seconds() * float64(perSecond))

@@ -14,10 +14,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// longTask is how many events a long task has.
+// longTask is the number of events of a long task.
 const longTask = 10_000
 
-// chunk compares an append to a task that has 10,000 chunks with one to a task that has ten.
+// chunk compares an append to a task with 10,000 chunks with an append to a task with ten.
 func (b *bench) chunk(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *bench) chunk(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			for n := range 20 { // the 6th to the 15th count
+			for n := range 20 { // chunks 6 to 15 count
 				took, err := timed(short, n)
 				if err != nil {
 					return err
@@ -88,7 +88,7 @@ func (b *bench) chunk(ctx context.Context) error {
 	return nil
 }
 
-// lease makes a task and claims it.
+// lease submits a task and claims it.
 func lease(ctx context.Context, s *store.Store) (*store.Lease, error) {
 	if _, err := s.Submit(ctx, submission(0)); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func lease(ctx context.Context, s *store.Store) (*store.Lease, error) {
 	return &leases[0], nil
 }
 
-// replay measures a client that comes back for everything behind the first event.
+// replay measures a client that resumes a stream after the first event.
 func (b *bench) replay(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -145,20 +145,20 @@ func (b *bench) replay(ctx context.Context) error {
 		}
 	}
 	f := figure{Name: "replay of 10,000 events over HTTP", Unit: "s", Target: atMost(0.7)}.series(took)
-	f.Detail = fmt.Sprintf("%d events of 200 B behind Last-Event-ID %s, %s kB/event on the wire", made.events-1,
+	f.Detail = fmt.Sprintf("%d events of 200 B after Last-Event-ID %s, %s kB/event on the wire", made.events-1,
 		made.first, number(float64(made.bytes)/float64(made.events)/1000))
 	b.report.add(f)
 	return nil
 }
 
-// streamed is what came out of a stream.
+// streamed is the content of a stream.
 type streamed struct {
 	task, first string // ids of the task and of the first event
 	events      int
 	bytes       int
 }
 
-// readStream sends a request and reads its stream to the end. Events must be numbered without a gap.
+// readStream sends a request and reads its stream to the end. Event numbers must have no gap.
 func readStream(c *httpConn, request []byte, header string) (got streamed, err error) {
 	body, err := c.stream(request, header)
 	if err != nil {
@@ -177,7 +177,7 @@ func readStream(c *httpConn, request []byte, header string) (got streamed, err e
 	return got, err
 }
 
-// stringAfter finds the value of n bytes behind the last place where a marker stands.
+// stringAfter returns the n bytes after the last occurrence of marker.
 func stringAfter(data []byte, marker string, n int) string {
 	for rest := data; ; {
 		i := bytes.Index(rest, []byte(marker))
@@ -193,7 +193,7 @@ func stringAfter(data []byte, marker string, n int) string {
 
 var errGap = errors.New("void: a stream has a gap")
 
-// eachEvent reads the events of a stream to its end.
+// eachEvent calls f for each event of a stream.
 func eachEvent(body io.Reader, f func(seq int64, id string, data []byte) error) error {
 	r := sse.NewReader(body, sse.ReaderOptions{})
 	var last int64

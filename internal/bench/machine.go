@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// machine is where figures come from: without it a rate means nothing.
+// machine describes where figures come from; a rate has no meaning without it.
 type machine struct {
 	Cores      int               `json:"cores"`
 	CPU        string            `json:"cpu"`
@@ -59,7 +59,7 @@ func (b *bench) machine(ctx context.Context) (machine, error) {
 	}
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		if m.Settings[name] != "on" {
-			return m, fmt.Errorf("%s is %s: figures are taken with everything durable", name, m.Settings[name])
+			return m, fmt.Errorf("%s is %s: figures need full durability", name, m.Settings[name])
 		}
 	}
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&m.PostgreSQL); err != nil {
@@ -69,7 +69,7 @@ func (b *bench) machine(ctx context.Context) (machine, error) {
 	return m, err
 }
 
-// flushTime is how long the disk below dir takes to make 8 KiB durable.
+// flushTime returns the time in which the disk of dir makes 8 KiB durable.
 func flushTime(dir string) (time.Duration, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "flush"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -123,7 +123,7 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(text))
 }
 
-// loadAverage is that of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -1,10 +1,9 @@
 // Bench measures a2ad on the machine it runs on and prints each figure beside its baseline and its target: `make
 // bench`.
 //
-// It starts a PostgreSQL of its own with everything durable, builds the server and runs it as separate processes,
-// makes the load itself, checks every answer, and stops what it started. What is compared is run in turns, A B A B,
-// so that a busy machine disturbs both sides; what is not comparable is given as CPU time per task. A rate alone says
-// little.
+// It starts a private PostgreSQL with full durability, builds the server and runs it as separate processes. It makes
+// the load itself, checks every answer, and stops what it started. Compared sides run in turns (A B A B), so that a
+// busy machine disturbs both. Other figures are CPU time per task, because a rate without a comparison says little.
 package main
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// experiment measures one or more figures on a database of its own.
+// experiment measures one or more figures on its own database.
 type experiment struct {
 	name string
 	what string
@@ -48,16 +47,16 @@ func experiments() []experiment {
 		{"push", "webhooks: how many, how soon, and beside ones that hang", (*bench).push},
 		{"parked", "claims of webhooks beside many of a destination that is down", (*bench).pushDead},
 		{"plugs", "agents over HTTP against one in process, and one that floods", (*bench).plugs},
-		{"pull", "workers that claim over HTTP: how many runs, how soon, and what they cost at rest", (*bench).pull},
+		{"pull", "remote workers that claim over HTTP: rate, delay, and their cost at rest", (*bench).pull},
 		{"agents", "a thousand agents: transactions at rest, and how soon tasks are picked up", (*bench).agents},
-		{"auth", "blocking sends with an API key against those of nobody", (*bench).auth},
+		{"auth", "blocking sends with an API key against sends without authentication", (*bench).auth},
 		{"answer", "what answers cost, against the official Go server", (*bench).answer},
-		{"starve", "reads beside many who wait, on a small pool", (*bench).starve},
-		{"timing", "whether the time of a refusal tells what there is", (*bench).timing},
+		{"starve", "reads while many requests wait, on a small pool", (*bench).starve},
+		{"timing", "whether response times of refusals reveal which tasks exist", (*bench).timing},
 		{"observe", "what metrics and the log cost", (*bench).observe},
 		{"list", "pages of the list of an owner with very many tasks", (*bench).list},
-		{"retire", "retention, and what sends feel of it", (*bench).retire},
-		{"memory", "memory of a replica under attack, and reads of another owner meanwhile", (*bench).memory},
+		{"retire", "retention, and its effect on sends", (*bench).retire},
+		{"memory", "memory of a replica under attack, and response times of another owner meanwhile", (*bench).memory},
 		{"idle", "memory and connections of idle streams", (*bench).idle},
 	}
 }
@@ -79,20 +78,20 @@ type options struct {
 }
 
 func main() {
-	ballast := make([]byte, 32<<20) // as cmd/a2ad has it
+	ballast := make([]byte, 32<<20) // as in cmd/a2ad
 	defer runtime.KeepAlive(ballast)
 	var o options
 	flag.StringVar(&o.run, "run", "", "only experiments whose name matches this `regexp`")
-	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a look, not for the record")
+	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a quick look, not for the record")
 	flag.StringVar(&o.format, "o", "text", "`format` of the result: text or json")
-	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, docs/explanation/performance.md say")
+	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, for example docs/explanation/performance.md")
 	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
-	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it beside ours")
-	flag.IntVar(&o.streams, "streams", 4000, "idle streams to hold")
+	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it for comparison")
+	flag.IntVar(&o.streams, "streams", 4000, "number of idle streams")
 	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "give up after this long")
 	flag.StringVar(&o.pglog, "pglog", "", "copy what PostgreSQL logs to this `file`, for auto_explain")
 	flag.StringVar(&o.server, "server", "",
-		"run this a2ad `binary`, an older one say, and not one built from here; its schema must be ours")
+		"run this a2ad `binary` (for example an older one) instead of one built from this tree; its schema must match")
 	flag.BoolVar(&o.sql, "statements", false,
 		"show the statements that took longest, by pg_stat_statements (which costs some time itself)")
 	flag.Var(&o.set, "set", "`A2AD_NAME=value` setting for the server, repeatable")
@@ -119,7 +118,7 @@ func main() {
 
 var errLimit = errors.New("took longer than -limit")
 
-// measure runs the selected experiments. missed says that a target was.
+// measure runs the selected experiments. missed reports whether a target was missed.
 func measure(ctx context.Context, o options, w io.Writer) (missed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, errLimit)
 	defer cancel()
@@ -171,7 +170,7 @@ type paramFlag map[string]string
 
 func (p *paramFlag) String() string { return "" }
 
-// Set takes one pair.
+// Set adds one pair.
 func (p *paramFlag) Set(s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok {
@@ -188,7 +187,7 @@ func newLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// cause is what an error for callers does not show.
+// cause returns the inner error that the message for clients hides.
 func cause(err error) string {
 	var e *a2a.Error
 	if errors.As(err, &e) && e.Unwrap() != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/attack"
 )
 
-// heldMemory is what a replica under attack is told to do with.
+// heldMemory is the memory limit of a replica under attack.
 const heldMemory = "GOMEMLIMIT=220MiB"
 
-// memory measures what hostile clients make a replica hold, each attack against a replica of its own and then all of
-// them at once, and how soon another owner's reads are answered meanwhile.
+// memory measures how much memory hostile clients make a replica hold. Each attack runs against a replica of its own,
+// then all of them at once; meanwhile another owner's reads are timed.
 func (b *bench) memory(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -44,31 +44,31 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	get := attack.Request("tasks/get", `{"id":"`+vast+`"}`)
 	attacks := []hostile{
-		{"600 bodies that are announced",
+		{"600 bodies announced and not sent",
 			func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(600, 4<<20, 1, "", s) }},
-		{"400 bodies that lack a byte",
+		{"400 bodies without their last byte",
 			func(t *attack.Target, s *attack.Statuses) func() { return t.Bodies(400, 4<<20, 4<<20-1, "", s) }},
-		{"20 reads of 57 MB that nobody reads",
+		{"20 unread answers of 57 MB",
 			func(t *attack.Target, s *attack.Statuses) func() { return t.Unread(20, get, s) }},
-		{"20 streams of 57 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+		{"20 unread streams of 57 MB", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Unread(20, attack.Request("tasks/resubscribe", `{"id":"`+vast+`"}`), s)
 		}},
 		{"lists of tasks of 4 MB, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Flood(4, attack.Request("tasks/list", `{"pageSize":100}`), s)
 		}},
-		{"400 calls that are announced", func(t *attack.Target, s *attack.Statuses) func() {
+		{"400 gRPC calls announced and not sent", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Calls(t.Addr, 2, 200, s).Stalled("SendMessage", 4<<20, 1)
 		}},
-		{"200 calls that lack a byte", func(t *attack.Target, s *attack.Statuses) func() {
+		{"200 gRPC calls without their last byte", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Calls(t.Addr, 4, 50, s).Stalled("SendMessage", 4<<20, 4<<20-1)
 		}},
-		{"20 calls for 4 MB that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+		{"20 unread gRPC answers of 4 MB", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Calls(t.Addr, 2, 10, s).Unread("GetTask", t.TaskMessage(large))
 		}},
-		{"20 streams of 4 MB by call that nobody reads", func(t *attack.Target, s *attack.Statuses) func() {
+		{"20 unread gRPC streams of 4 MB", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Calls(t.Addr, 2, 10, s).Unread("SubscribeToTask", t.TaskMessage(large))
 		}},
-		{"lists of tasks of 4 MB by call, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
+		{"lists of tasks of 4 MB over gRPC, 4 at once", func(t *attack.Target, s *attack.Statuses) func() {
 			return t.Calls(t.Addr, 1, 4, s).Flood("ListTasks", t.ListMessage(100, ""))
 		}},
 	}
@@ -107,8 +107,8 @@ func (b *bench) memory(ctx context.Context) error {
 
 var taskIn = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)
 
-// largeTasks makes what the attacks are about: one task of 57 MB, 24 of 4 MB, of which the last is open for streams
-// to follow, and a small one of another owner.
+// largeTasks creates the targets of the attacks: one task of 57 MB, 24 of 4 MB (the last stays open, so that streams
+// can follow it), and a small one of another owner.
 func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, large, small string, err error) {
 	s, err := b.serve(ctx, "bench-builds", url)
 	if err != nil {
@@ -142,7 +142,7 @@ func (b *bench) largeTasks(ctx context.Context, url, eve, ann string) (vast, lar
 
 var errEnded = errors.New("the replica ended")
 
-// underAttack returns the most memory that a replica held, and how long reads of another owner took.
+// underAttack returns the peak resident memory of a replica, and the response times of another owner's reads.
 func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string,
 	start func(t *attack.Target) func()) (most int64, took []time.Duration, err error) {
 	s, err := b.serve(ctx, "bench-held", url, heldMemory, "A2AD_GRPC_LISTEN=same")
@@ -163,7 +163,7 @@ func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string,
 			return 0, nil, fmt.Errorf("a read of another owner: %w", err)
 		}
 		if status != http.StatusOK {
-			return 0, nil, fmt.Errorf("a read of another owner is answered with %d %s", status, answer)
+			return 0, nil, fmt.Errorf("a read of another owner got %d %s", status, answer)
 		}
 		took = append(took, time.Since(begin))
 		if err := pause(ctx, 5*time.Millisecond); err != nil {

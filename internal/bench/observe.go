@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// observe measures what metrics and the log cost: the same load goes in turns to a server with the defaults, which is
-// scraped, and to one without metrics that logs errors alone.
+// observe measures the cost of metrics and the log. The same load goes in turns to a server with default settings,
+// which is scraped, and to one without metrics that logs only errors.
 func (b *bench) observe(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	plugBytes  = 100
 )
 
-// plugs measures agents that are web servers: what the way to one costs, and whether one that floods slows others
-// down. The agents are in this process.
+// plugs measures agents behind web servers: the cost of the HTTP hop, and whether an agent that floods slows others
+// down. The agents run in this process.
 func (b *bench) plugs(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *bench) plugs(ctx context.Context) error {
 	return b.plugFlood(ctx, s, key, &flooding, url)
 }
 
-// webAgents starts a web server that is two agents, and returns the directory of their files and those of echo and
+// webAgents starts a web server with two agents, and returns a directory with their agent files and those of echo and
 // script.
 func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir string, stop func(), err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -86,8 +86,8 @@ func (b *bench) webAgents(ctx context.Context, flooding *atomic.Bool) (dir strin
 	return dir, stop, nil
 }
 
-// webAgent reports what the script agent does for a chunk op of the same size, each event as soon as it is there; or
-// it floods, as long as flooding is set.
+// webAgent reports what the script agent does for a chunk op of the same size, one event at a time. While flooding is
+// set, it floods.
 func webAgent(flooding *atomic.Bool) http.HandlerFunc {
 	drops := []byte(strings.Repeat(`{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"`+
 		strings.Repeat("x", 600)+`"}]},"append":true}}`+"\n", 64))
@@ -124,7 +124,7 @@ func reportChunks(w http.ResponseWriter) {
 	}
 }
 
-// plugStream compares a task of many chunks with the same one of the agent in the box, in turns.
+// plugStream compares a task of many chunks of an HTTP agent with the same task of the built-in agent, in turns.
 func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 	script := sendRequest("message/send", "s",
 		scriptPart(fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"bytes":%d},{"op":"complete"}`, plugChunks, plugBytes)),
@@ -145,7 +145,7 @@ func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 		answer, err := c.do(body)
 		if err == nil && (!strings.Contains(string(answer), string(completed)) ||
 			!strings.Contains(string(answer), string(last))) {
-			err = fmt.Errorf("void: not what was asked for: %.300s", answer)
+			err = fmt.Errorf("void: unexpected answer: %.300s", answer)
 		}
 		return time.Since(start), err
 	}
@@ -180,7 +180,7 @@ func (b *bench) plugStream(ctx context.Context, s *server, key string) error {
 	return nil
 }
 
-// plugFlood compares sends to echo alone with sends beside an agent that reports without end, in turns.
+// plugFlood compares sends to echo with the same sends while another agent reports without end, in turns.
 func (b *bench) plugFlood(ctx context.Context, s *server, key string, flooding *atomic.Bool, url string) error {
 	const perSecond = 50
 	span := b.span(10*time.Second, 4*time.Second)
@@ -223,7 +223,7 @@ func (b *bench) plugFlood(ctx context.Context, s *server, key string, flooding *
 	return nil
 }
 
-// flood gives the flooding agent enough tasks, one after another, for a while.
+// flood keeps the flooding agent busy with one task after another.
 func (b *bench) flood(ctx context.Context, s *server, key string) error {
 	c, err := dial(ctx, s.addr(), "/agents/flood", key, 64<<10)
 	if err != nil {

@@ -22,20 +22,20 @@ import (
 
 const pullAgent = "far"
 
-// pull measures workers that claim over HTTP: how many runs a second, how soon one that waits has a task, and what a
-// hundred cost that wait for nothing.
+// pull measures remote workers that claim over HTTP: the rate of runs, the delay until a waiting worker gets a task,
+// and the cost of a hundred idle workers.
 func (b *bench) pull(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return err
 	}
 	defer drop()
-	if _, err := b.key(ctx, url); err != nil { // builds
+	if _, err := b.key(ctx, url); err != nil { // builds the binary
 		return err
 	}
 	file := filepath.Join(b.dir, "agents", "far.yaml")
 	if err := os.WriteFile(file,
-		[]byte("name: "+pullAgent+"\ndescription: Is worked for from afar.\nexecutor: {pull: {}}\n"),
+		[]byte("name: "+pullAgent+"\ndescription: Has remote workers.\nexecutor: {pull: {}}\n"),
 		0o644); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (b *bench) workerKey(ctx context.Context, database string) (string, error) 
 	return key.Key, err
 }
 
-// puller is a fleet of workers.
+// puller is a set of remote workers.
 type puller struct {
 	url, key string
 	client   *http.Client
@@ -129,7 +129,7 @@ func (p *puller) claim(ctx context.Context, worker, limit, wait int) (pulled, er
 const pullEnd = `{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"text":"done"}]},` +
 	`"lastChunk":true}},{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}]}`
 
-// pullRate empties a queue with 16 workers that claim 8 at a time.
+// pullRate drains a queue with 16 workers that claim 8 tasks at a time.
 func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *puller) error {
 	const workers, each = 16, 8
 	tasks := b.number(20_000, 4_000)
@@ -193,7 +193,7 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 	return nil
 }
 
-// fillFor is fill for another agent, as of many owners.
+// fillFor is fill for another agent, with tasks of many owners.
 func fillFor(ctx context.Context, st *store.Store, agent string, tasks int) error {
 	const callers = 256
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -214,7 +214,7 @@ func fillFor(ctx context.Context, st *store.Store, agent string, tasks int) erro
 	return context.Cause(ctx)
 }
 
-// pullIdle measures what a hundred waiting workers cost.
+// pullIdle measures the cost of a hundred idle workers.
 func (b *bench) pullIdle(ctx context.Context, srv *server, p *puller) error {
 	const workers = 100
 	span := b.span(30*time.Second, 10*time.Second)
@@ -253,7 +253,7 @@ func (b *bench) pullIdle(ctx context.Context, srv *server, p *puller) error {
 	return nil
 }
 
-// pullCost returns the CPU time of server and PostgreSQL over a while, in percent of one core.
+// pullCost returns the CPU time of server and PostgreSQL over a span, in percent of one core.
 func (b *bench) pullCost(ctx context.Context, srv *server, span time.Duration) (float64, error) {
 	before, err := b.usage(srv)
 	if err != nil {
@@ -271,7 +271,7 @@ func (b *bench) pullCost(ctx context.Context, srv *server, span time.Duration) (
 	return 100 * (u.server + u.postgres).Seconds() / time.Since(start).Seconds(), nil
 }
 
-// pullPickup measures from the request of a client to the moment at which a worker that waits has the run.
+// pullPickup measures the time from a client's request until a waiting worker has the run.
 func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url string) error {
 	key, err := b.key(ctx, url)
 	if err != nil {

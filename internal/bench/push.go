@@ -23,13 +23,13 @@ import (
 // pushSettings let the server call the sinks.
 var pushSettings = []string{"A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8"}
 
-// pushSink is a receiver of webhooks that answers at once, or one that hangs.
+// pushSink is a receiver of webhooks that answers at once, or hangs.
 type pushSink struct {
 	*httptest.Server
 	hang bool
 
 	mu   sync.Mutex
-	came map[string]time.Time // guarded by mu; webhook-id to when it came first
+	came map[string]time.Time // guarded by mu; webhook-id to its first arrival
 }
 
 func newPushSink(hang bool) *pushSink {
@@ -37,7 +37,7 @@ func newPushSink(hang bool) *pushSink {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		now := time.Now()
 		if s.hang {
-			_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when its client leaves
+			_, _ = io.Copy(io.Discard, r.Body) // so that the server notices when its client disconnects
 			<-r.Context().Done()
 			return
 		}
@@ -61,7 +61,7 @@ func (s *pushSink) count() int {
 	return len(s.came)
 }
 
-// await waits until n notifications have come.
+// await waits until n notifications have arrived.
 func (s *pushSink) await(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errUndelivered)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *pushSink) await(ctx context.Context, n int) error {
 
 var errUndelivered = errors.New("webhooks were not delivered in time")
 
-// push measures webhooks: how many a second, how soon, and how soon while others hang.
+// push measures webhooks: their rate, their delay, and their delay while other destinations hang.
 func (b *bench) push(ctx context.Context) error {
 	var rates []float64
 	for range b.number(3, 1) {
@@ -94,8 +94,7 @@ func (b *bench) push(ctx context.Context) error {
 	return b.pushFree(ctx)
 }
 
-// pushFree compares the life of a task without webhooks where there are many of other tasks with the same where there
-// are none.
+// pushFree compares the life of a task without webhooks among many tasks with webhooks and among none.
 func (b *bench) pushFree(ctx context.Context) error {
 	var life [2]func(ctx context.Context, n int64) error
 	for i, webhooks := range []int{b.number(20_000, 2000), 0} {
@@ -112,7 +111,7 @@ func (b *bench) pushFree(ctx context.Context) error {
 		if err := fillPush(ctx, s, webhooks, "http://127.0.0.1:1"); err != nil {
 			return err
 		}
-		// They wait for their receiver, and their tasks for nobody.
+		// Only the webhooks are due; no task may wait for a worker.
 		for _, statement := range []string{"DELETE FROM a2a.task_ready", "VACUUM ANALYZE"} {
 			if err := b.exec(ctx, url, statement); err != nil {
 				return err
@@ -127,7 +126,7 @@ func (b *bench) pushFree(ctx context.Context) error {
 		var took [2][]float64
 		for n := range lives {
 			for k := range life {
-				i := (k + n) % 2 // who goes second pays for what the first one left
+				i := (k + n) % 2 // the second one pays for leftovers of the first
 				start := time.Now()
 				if err := life[i](ctx, int64(n)); err != nil {
 					return err
@@ -148,7 +147,7 @@ func (b *bench) pushFree(ctx context.Context) error {
 	return nil
 }
 
-// liveWithout takes a task without webhooks through its life, of five events.
+// liveWithout runs a task without webhooks through its life of five events.
 func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n int64) error {
 	if _, err := s.Submit(ctx, submission(n)); err != nil {
 		return err
@@ -172,7 +171,7 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 	return nil
 }
 
-// webhook is one without secrets at a sink, whose URL has a port and no path.
+// webhook returns a webhook of a sink, without secrets. The sink's URL has a port and no path.
 func webhook(sink string) *store.NewPush {
 	return &store.NewPush{
 		ConfigID: "default", URL: sink + "/hook", Origin: sink, Version: a2a.PushV03,
@@ -197,7 +196,7 @@ func fillPush(ctx context.Context, s *store.Store, tasks int, sink string) error
 	return errors.Join(errs...)
 }
 
-// pushRate fills a queue of webhooks and lets a server without other work deliver it.
+// pushRate fills a queue of webhooks and measures how fast an otherwise idle server delivers it.
 func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err error) {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -230,7 +229,8 @@ func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err
 	return float64(tasks-from) / took.Seconds(), <-profiled
 }
 
-// pushDelay measures from the commit of an event to its arrival: alone, and while ten other destinations hang.
+// pushDelay measures the time from the commit of an event to its arrival, first on an idle server and then while ten
+// other destinations hang.
 func (b *bench) pushDelay(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (b *bench) pushDelay(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	if _, err := b.paced(ctx, s, url, key, 2*time.Second); err != nil { // warm
+	if _, err := b.paced(ctx, s, url, key, 2*time.Second); err != nil { // warm up
 		return err
 	}
 	span := b.span(20*time.Second, 5*time.Second)
@@ -306,8 +306,8 @@ func post(ctx context.Context, s *server, key, hook string) error {
 	return err
 }
 
-// paced sends messages with a webhook for a time and returns how long after the commit of its event each one came,
-// sorted.
+// paced sends messages with a webhook for a time. It returns, sorted, the time from the commit of each event to its
+// arrival.
 func (b *bench) paced(ctx context.Context, s *server, url, key string, span time.Duration) ([]time.Duration, error) {
 	sink := newPushSink(false)
 	defer sink.close()
@@ -346,7 +346,7 @@ func (b *bench) paced(ctx context.Context, s *server, url, key string, span time
 		}
 		came, ok := sink.came["msg_"+id+"_"+strconv.FormatInt(seq, 10)]
 		if !ok {
-			return nil, fmt.Errorf("void: event %d of webhook %s did not come", seq, id)
+			return nil, fmt.Errorf("void: event %d of webhook %s did not arrive", seq, id)
 		}
 		delays = append(delays, came.Sub(at))
 	}

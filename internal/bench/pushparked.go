@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// deadHooks are webhooks that are due at a destination, and tasks that they are of; some were deleted.
+// deadHooks inserts tasks with webhooks that are due at a destination.
 const deadHooks = `WITH t AS (
 	INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq,
 	last_user_seq, created_at, has_push, list_key)
@@ -21,7 +21,7 @@ from_seq, cursor_seq, head_seq, next_attempt_at)
 SELECT gen_random_uuid(), t.id, 'default', 'bench', 'bench', 'words', $2 || '/x', $2, '{}', 3, 0, 0, 1,
 clock_timestamp() - interval '1 hour' - random() * interval '1 hour' FROM t`
 
-// pushDead measures a claim beside many webhooks of a destination whose breaker is open.
+// pushDead measures a claim among many webhooks of a destination with an open circuit breaker.
 func (b *bench) pushDead(ctx context.Context) error {
 	sizes := []struct {
 		count  int
@@ -98,7 +98,7 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 	return nil
 }
 
-// claimAlive has some webhooks of a destination that works come due, and claims them.
+// claimAlive makes some webhooks of a working destination due, and claims them.
 func (b *bench) claimAlive(ctx context.Context, url string, s *store.Store, origin string, n int) (float64, error) {
 	const due = `UPDATE a2a.push_configs SET next_attempt_at = clock_timestamp()
 		WHERE id = ANY (ARRAY(SELECT id FROM a2a.push_configs WHERE origin = $1 AND lease_until IS NULL

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// figure is one number beside what it is compared with.
+// figure is one number and its comparison.
 type figure struct {
 	Experiment string  `json:"experiment"`
 	Name       string  `json:"name"`
 	Value      float64 `json:"value"`
-	Min        float64 `json:"min,omitempty"` // of several runs, of which Value is the median
+	Min        float64 `json:"min,omitempty"` // of several runs; Value is their median
 	Max        float64 `json:"max,omitempty"`
 	Unit       string  `json:"unit"`
 	Baseline   string  `json:"baseline,omitempty"`
-	Target     *target `json:"target,omitempty"` // nil: there is none
+	Target     *target `json:"target,omitempty"` // nil: none
 	Detail     string  `json:"detail,omitempty"`
-	Load       float64 `json:"load"` // of the machine, when it was taken
+	Load       float64 `json:"load"` // load average of the machine during the measurement
 }
 
 type target struct {
 	AtLeast float64 `json:"at_least,omitempty"`
 	AtMost  float64 `json:"at_most,omitempty"`
-	Quiet   bool    `json:"quiet,omitempty"` // holds on a quiet machine only
+	Quiet   bool    `json:"quiet,omitempty"` // valid only on a quiet machine
 }
 
 func atLeast(v float64) *target { return &target{AtLeast: v} }
@@ -71,7 +71,7 @@ type report struct {
 	Figures []figure `json:"figures"`
 
 	experiment string
-	to         io.Writer // nil: print nothing as it comes
+	to         io.Writer // nil: print nothing before the end
 }
 
 func (r *report) begin(experiment string) { r.experiment = experiment }
@@ -133,17 +133,17 @@ func (r *report) tail(w io.Writer) {
 			missed++
 		}
 	}
-	fmt.Fprintf(w, "\n%d targets held, %d missed; load %.1f before, %.1f after\n", passed, missed, r.Machine.LoadBefore,
+	fmt.Fprintf(w, "\n%d targets met, %d missed; load %.1f before, %.1f after\n", passed, missed, r.Machine.LoadBefore,
 		r.Machine.LoadAfter)
 }
 
-// The part of the document that is made of figures stands between these lines.
+// The generated part of the document is between these lines.
 const (
 	figuresBegin = "<!-- figures: written by make bench ARGS=-write=docs/explanation/performance.md -->"
 	figuresEnd   = "<!-- end of figures -->"
 )
 
-// rewrite puts the figures into the document at path, whose prose stays.
+// rewrite replaces the figures in the document at path and keeps its prose.
 func (r *report) rewrite(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *report) rewrite(path string) error {
 	before, rest, ok := bytes.Cut(text, []byte(figuresBegin))
 	_, after, ok2 := bytes.Cut(rest, []byte(figuresEnd))
 	if !ok || !ok2 {
-		return fmt.Errorf("%s does not hold the lines %q and %q", path, figuresBegin, figuresEnd)
+		return fmt.Errorf("%s lacks the lines %q and %q", path, figuresBegin, figuresEnd)
 	}
 	var out bytes.Buffer
 	out.Write(before)
@@ -196,7 +196,7 @@ func (b *bench) commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// number prints three digits or so, and never an exponent.
+// number prints about three digits, and never an exponent.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 100:

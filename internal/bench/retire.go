@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// retire measures how fast retention deletes, and what sends feel of it, in turns with none.
+// retire measures how fast retention deletes, and compares sends with and without it, in turns.
 func (b *bench) retire(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *bench) retire(ctx context.Context) error {
 	return nil
 }
 
-// fillDrained makes tasks and has them worked on to their end.
+// fillDrained submits tasks and runs them to their end.
 func (b *bench) fillDrained(ctx context.Context, url string, tasks int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {
@@ -107,8 +107,8 @@ func (b *bench) fillDrained(ctx context.Context, url string, tasks int) error {
 	return b.exec(ctx, url, "CHECKPOINT")
 }
 
-// whileRetiring has another replica delete what ended a second ago, measures meanwhile, and returns how many tasks it
-// deleted in a second.
+// whileRetiring runs measure while another replica deletes tasks that ended at least a second ago. It returns the
+// rate of deletions.
 func (b *bench) whileRetiring(ctx context.Context, url string, measure func() (float64, error)) (rate, measured float64,
 	err error) {
 	last, err := b.queryInt(ctx, url, `SELECT coalesce(max(id), 0) FROM audit.action`)
@@ -135,7 +135,7 @@ func (b *bench) whileRetiring(ctx context.Context, url string, measure func() (f
 		WHERE a.id > $1) - interval '2 s')
 		FROM audit.action a WHERE a.id > $1 AND a.action = 'task.retire'`, last).Scan(&rate, &old)
 	if err == nil && (old == 0 || rate == 0) {
-		err = errors.New("void: there was not enough to delete for as long as sends were measured")
+		err = errors.New("void: retention ran out of tasks while sends were measured")
 	}
 	return rate, measured, err
 }
@@ -147,7 +147,7 @@ func (b *bench) retireCost(ctx context.Context, url string, atLeast int) (cpu, w
 		return 0, 0, 0, err
 	}
 	defer s.Close()
-	if err := b.exec(ctx, url, "CHECKPOINT"); err != nil { // what others have written is not to be counted
+	if err := b.exec(ctx, url, "CHECKPOINT"); err != nil { // leaves out what other statements have written
 		return 0, 0, 0, err
 	}
 	before, err := b.usage()

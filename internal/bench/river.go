@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The bench of River's command line is a package of its own. The newest of it that the module proxy has is older than
-// River itself; it drives the newest River.
+// The bench of River's command line is a separate package. Its newest version on the module proxy is older than River
+// itself; it drives the newest River.
 const (
 	riverVersion      = "v0.51.0"
 	riverBenchVersion = "v0.25.0"
@@ -68,7 +68,7 @@ func main() {
 // river is River's bench, built.
 type river struct{ path, what string }
 
-// buildRiver makes it in a module of its own, apart from ours.
+// buildRiver builds it in a separate module.
 func (b *bench) buildRiver(ctx context.Context) (*river, error) {
 	if !b.opts.river {
 		return nil, fmt.Errorf("left out by -river=false")
@@ -102,14 +102,14 @@ func (b *bench) buildRiver(ctx context.Context) (*river, error) {
 
 var riverResult = regexp.MustCompile(`total jobs worked \[\s*(\d+) \].*overall job/sec \[\s*([\d.]+) \]`)
 
-// run burns a queue down and returns jobs per second, as River counts them.
+// run drains a queue and returns jobs per second, as River counts them.
 func (r *river) run(ctx context.Context, b *bench, jobs int) (float64, error) {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer drop()
-	// Four connections did best for it.
+	// Four connections gave River its best result.
 	url = withParams(url, map[string]string{"pool_max_conns": "4"})
 	out, err := exec.CommandContext(ctx, r.path, url, strconv.Itoa(jobs)).CombinedOutput()
 	if err != nil {

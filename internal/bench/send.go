@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// send measures blocking sends to echo over HTTP: what a task costs, how many there can be, and how long one takes
-// when there is room.
+// send measures blocking sends to echo over HTTP: the cost of a task, the highest rate, and the latency at a moderate
+// rate.
 func (b *bench) send(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *bench) sendClosed(ctx context.Context, s *server, url, key string) erro
 	return nil
 }
 
-// tooBusy is the share of the cores above which the generator measures itself.
+// tooBusy is the share of the cores above which the load generator distorts the result.
 const tooBusy = 0.35
 
 func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
@@ -159,7 +159,7 @@ func (b *bench) sendOpen(ctx context.Context, s *server, key string) error {
 	return nil
 }
 
-// settled checks what the load left behind: every task ended, every log whole.
+// settled checks the database after the load: every task has ended and every log is whole.
 func (b *bench) settled(ctx context.Context, url string) error {
 	bad, err := b.queryInt(ctx, url, `SELECT count(*) FROM a2a.tasks t
 		WHERE t.state < 100 OR (SELECT count(*) FROM a2a.task_events e WHERE e.task_id = t.id) <> t.last_seq

@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// server is one replica, run as a process of its own the way an operator would run it.
+// server is one replica, run as a separate process like an operator would run it.
 type server struct {
 	name   string
-	url    string // of the default agent
+	url    string // URL of the default agent
 	admin  string
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process has ended
@@ -31,7 +31,7 @@ type server struct {
 
 func (s *server) pid() int { return s.cmd.Process.Pid }
 
-// addr is where the API listens.
+// addr returns the address of the API.
 func (s *server) addr() string { return strings.TrimPrefix(s.url, "http://") }
 
 // build makes the server's binary, once.
@@ -72,7 +72,7 @@ func (b *bench) agentFiles() error {
 	return nil
 }
 
-// environ is that of the server: nothing of the caller's settings.
+// environ returns the server's environment. It contains nothing of the caller's settings.
 func (b *bench) environ(database string, extra ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -81,7 +81,7 @@ func (b *bench) environ(database string, extra ...string) []string {
 		}
 	}
 	env = append(env, "A2AD_DATABASE_URL="+database, "A2AD_AGENTS="+filepath.Join(b.dir, "agents"))
-	// One owner is the whole load.
+	// One owner makes the whole load.
 	env = append(env, "A2AD_RATE_READS=off", "A2AD_RATE_SENDS=off", "A2AD_RATE_STREAMS=off",
 		"A2AD_RATE_PUSH_WRITES=off")
 	env = append(env, extra...)
@@ -91,7 +91,7 @@ func (b *bench) environ(database string, extra ...string) []string {
 	return env
 }
 
-// key makes an API key, so that requests are signed in as they are in production.
+// key creates an API key, so that requests are authenticated as in production.
 func (b *bench) key(ctx context.Context, database string) (string, error) {
 	return b.keyOf(ctx, database, benchOwner)
 }
@@ -121,7 +121,7 @@ func stderrOf(err error) string {
 	return ""
 }
 
-// noAdmin is the setting without which a replica has a listener for operators.
+// noAdmin turns the listener for operators off.
 const noAdmin = "A2AD_ADMIN_LISTEN=off"
 
 // serve starts a replica and returns when it is ready.
@@ -155,14 +155,14 @@ func (b *bench) serve(ctx context.Context, name, database string, extra ...strin
 	s.cmd.Stderr = log
 	started := make(chan error, 1)
 	go func() {
-		// The kernel takes the end of the thread that forked for the end of the parent.
+		// The kernel treats the end of the forking thread as the end of the parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(s.exited)
 		err := s.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = s.cmd.Wait() // its log says why it ended
+			_ = s.cmd.Wait() // the log says why it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -181,7 +181,7 @@ var (
 	errUnready = errors.New("it was not ready in time")
 )
 
-// await asks for readiness until it is given.
+// await polls until the replica is ready.
 func (s *server) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 20*time.Second, errUnready)
 	defer cancel()
@@ -201,7 +201,7 @@ func (s *server) await(ctx context.Context) error {
 	}
 }
 
-// ready asks a replica whether it serves.
+// ready reports whether a replica serves.
 func (s *server) ready(ctx context.Context) error {
 	if s.admin == "" {
 		return fetch(ctx, s.url+"/.well-known/agent-card.json", io.Discard)
@@ -209,7 +209,7 @@ func (s *server) ready(ctx context.Context) error {
 	return s.get(ctx, "/readyz", io.Discard)
 }
 
-// get reads something from the admin listener.
+// get reads a path of the admin listener.
 func (s *server) get(ctx context.Context, path string, w io.Writer) error {
 	return fetch(ctx, s.admin+path, w)
 }
@@ -231,7 +231,7 @@ func fetch(ctx context.Context, url string, w io.Writer) error {
 	return err
 }
 
-// profile takes a CPU profile of the server for a time, where -profile says.
+// profile takes a CPU profile of the server if -profile is set.
 func (b *bench) profile(ctx context.Context, s *server, name string, d time.Duration) error {
 	if b.opts.profile == "" {
 		return nil
@@ -246,7 +246,7 @@ func (b *bench) profile(ctx context.Context, s *server, name string, d time.Dura
 	return os.WriteFile(filepath.Join(b.opts.profile, name+".pprof"), buf.Bytes(), 0o644)
 }
 
-// stop ends the process as an operator would, and if that takes too long by force.
+// stop ends the process as an operator would, and kills it if that takes too long.
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	limit := time.NewTimer(stopLimit)
@@ -259,7 +259,7 @@ func (s *server) stop() {
 	}
 }
 
-// freeAddr finds a port that is free now.
+// freeAddr returns an address whose port is free at the moment.
 func freeAddr(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

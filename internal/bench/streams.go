@@ -17,11 +17,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// noStreamLimit lets one owner have the streams of a whole bench.
+// noStreamLimit lets one owner open all streams of a benchmark.
 const noStreamLimit = "A2AD_MAX_STREAMS_PER_OWNER=100000"
 
-// crossing measures the way of an event from its commit on one replica to a client that streams from another, which
-// runs no agents.
+// crossing measures the time from an event's commit on one replica to a client that streams from another, which runs
+// no agents.
 func (b *bench) crossing(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -77,18 +77,18 @@ func (b *bench) crossing(ctx context.Context) error {
 	return nil
 }
 
-// share is the part of all cores that so much CPU time in so long is, in percent.
+// share returns CPU time as a percentage of all cores.
 func share(cpu, took time.Duration) float64 {
 	return 100 * cpu.Seconds() / took.Seconds() / float64(runtime.NumCPU())
 }
 
-// arrivals is when the events of one task arrived, by their seq.
+// arrivals records when each event of one task arrived, by seq.
 type arrivals struct {
 	task string
 	at   map[int64]time.Time
 }
 
-// follow starts a stream of a new task at each multiple of 1/perSecond and notes when what arrives.
+// follow starts a stream of a new task at each multiple of 1/perSecond and records the arrivals.
 func (b *bench) follow(ctx context.Context, addr, key, prefix string, perSecond int, span time.Duration) ([]arrivals,
 	error) {
 	total := int64(span.Seconds() * float64(perSecond))
@@ -145,8 +145,8 @@ func (a *arrivals) read(c *httpConn, id string) error {
 	return err
 }
 
-// delays compares arrivals with the commit times of the log, which is on the same clock. The first event of a task is
-// left out: it is committed where it is read.
+// delays compares arrivals with the commit times of the log, which come from the same clock. It leaves out the first
+// event of a task, which is committed on the replica that streams it.
 func (b *bench) delays(ctx context.Context, url string, seen []arrivals) ([]time.Duration, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -230,7 +230,7 @@ func (b *bench) fanoutOnce(ctx context.Context, s *server, key string, subscribe
 		return 0, u, 0, err
 	}
 	defer c.close()
-	// The script waits for a message while the subscribers gather.
+	// The script waits for a message while the subscribers connect.
 	answer,
 		err := c.do(sendRequest("message/send", "f",
 		scriptPart(fmt.Sprintf(`{"op":"input"},{"op":"chunk","id":"a","n":%d,"bytes":100},{"op":"complete"}`, chunks)),
@@ -272,7 +272,7 @@ func (b *bench) fanoutOnce(ctx context.Context, s *server, key string, subscribe
 	return float64(n) / took.Seconds(), after.minus(before), float64(n), nil
 }
 
-// gathering is many subscribers of one task, that read as cheaply as they can.
+// gathering is many subscribers of one task that read with little CPU time.
 type gathering struct {
 	task  string
 	ctx   context.Context //nolint:containedctx // of one round
@@ -314,7 +314,7 @@ func (g *gathering) join(addr, key string) error {
 	return nil
 }
 
-// read counts the events of a stream, which must follow each other.
+// read counts the events of a stream, which must have consecutive numbers.
 func (g *gathering) read(r *bufio.Reader, seq int64) error {
 	for {
 		next, err := nextID(r)
@@ -332,7 +332,7 @@ func (g *gathering) read(r *bufio.Reader, seq int64) error {
 	}
 }
 
-// nextID reads up to the next id line of a stream and returns the number in it.
+// nextID reads up to the next id line of a stream and returns its number.
 func nextID(r *bufio.Reader) (int64, error) {
 	for {
 		line, err := r.ReadSlice('\n')
@@ -351,7 +351,7 @@ func nextID(r *bufio.Reader) (int64, error) {
 	}
 }
 
-// wait returns how many events were read when all streams have ended.
+// wait returns the number of events read, once all streams have ended.
 func (g *gathering) wait() (int64, error) {
 	g.wg.Wait()
 	g.mu.Lock()
@@ -368,7 +368,7 @@ func (g *gathering) close() {
 	g.wg.Wait()
 }
 
-// idle measures what a stream costs on which nothing happens, each of another task.
+// idle measures the cost of streams on which nothing happens, each of another task.
 func (b *bench) idle(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -437,14 +437,14 @@ func (b *bench) idle(ctx context.Context) error {
 			share(u.postgres, rested)),
 	})
 	b.report.add(figure{
-		Name:  fmt.Sprintf("%d idle streams: database connections more", n),
+		Name:  fmt.Sprintf("%d idle streams: additional database connections", n),
 		Value: float64(after.backends - first.backends), Target: atMost(0.5),
 		Detail: fmt.Sprintf("%d before, %d with them", first.backends, after.backends),
 	})
 	return nil
 }
 
-// rest is what a server holds while nothing happens.
+// rest is the memory and connections of a server at rest.
 type rest struct {
 	memory   int64 // kB
 	backends int64
@@ -464,7 +464,7 @@ func (b *bench) atRest(ctx context.Context, s *server, url string) (r rest, err 
 	return r, err
 }
 
-// waitingTasks makes tasks that wait for their client.
+// waitingTasks creates tasks that wait for their client.
 func waitingTasks(ctx context.Context, s *server, key string, n int) ([]string, error) {
 	tasks := make([]string, n)
 	ctx, cancel := context.WithCancelCause(ctx)

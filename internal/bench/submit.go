@@ -21,7 +21,7 @@ const (
 	benchOwner  = "bench"
 )
 
-// submission is what every submit of the store-level experiments writes.
+// submission returns the submission that every store-level experiment writes.
 func submission(n int64) store.Submission {
 	id := store.NewUID()
 	return store.Submission{
@@ -31,7 +31,7 @@ func submission(n int64) store.Submission {
 	}
 }
 
-// submit compares Store.Submit with the same rows written as one plain transaction each.
+// submit compares Store.Submit with the same rows written in one plain transaction each.
 func (b *bench) submit(ctx context.Context) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func plainPool(ctx context.Context, url string, size int) (*pgxpool.Pool, error)
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
-// plainSubmit writes the rows of a submit the way a program without groups would.
+// plainSubmit writes the rows of a submit the way a program without group commit would.
 func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 	in := submission(n)
 	id, err := uuid.NewV7()
@@ -142,7 +142,7 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 			return fmt.Errorf("%s: %w", c.names[1], err)
 		}
 		if pair == 0 {
-			continue // plans, caches and connections warm up
+			continue // the first round warms up plans, caches and connections
 		}
 		ratios, as, bs = append(ratios, rateA/rateB), append(as, rateA), append(bs, rateB)
 		cpuA, cpuB = append(cpuA, usA), append(cpuB, usB)
@@ -156,8 +156,8 @@ func (b *bench) compare(ctx context.Context, c comparison) error {
 	return nil
 }
 
-// rate calls f from so many goroutines for a time. It returns calls per second and the CPU time of one, of this
-// process and PostgreSQL, in microseconds.
+// rate calls f from the given number of goroutines for a time. It returns calls per second, and the CPU time of one
+// call (this process and PostgreSQL) in microseconds.
 func (b *bench) rate(ctx context.Context, callers int, span time.Duration,
 	f func(ctx context.Context, n int64) error) (perSecond, cpu float64, err error) {
 	before, err := b.usage()

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// TestWhoLeavesLeavesNothing has a thousand clients leave while they wait, a thousand leave their streams, and a
-// thousand webhooks go to a receiver that never answers.
-func TestWhoLeavesLeavesNothing(t *testing.T) {
+// A thousand clients disconnect while they wait, a thousand disconnect from their streams, and a thousand webhooks go
+// to a receiver that never answers. Afterwards the replica holds nothing of theirs.
+func TestDisconnectedClientsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	const many, pool = 1000, 8
 	c := newCluster(t)
@@ -63,7 +63,7 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 				req.Header.Set("Content-Type", "application/json")
 				resp, err := flood.Do(req)
 				if err != nil {
-					return // it has left
+					return // it has disconnected
 				}
 				defer resp.Body.Close()
 				if resp.StatusCode != http.StatusOK {
@@ -73,7 +73,7 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 			})
 		}
 		if round.what == "sends" {
-			until(t, "all sends are taken",
+			until(t, "all sends are accepted",
 				func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == many+1 })
 		} else {
 			until(t, "all streams are open", func() bool { return c.footprint(a).files >= before.files+many })
@@ -86,7 +86,7 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 		t.Errorf("%d connections to the database", during.connections)
 	}
 	g.open()
-	c.settle()
+	c.awaitRest()
 	until(t, "every webhook has been tried", func() bool { return hooks.Load() >= many })
 	until(t, "the replica is as it was before", func() bool {
 		now := c.footprint(a)
@@ -96,8 +96,8 @@ func TestWhoLeavesLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestWhatAgentsWriteIsData has an agent write what would do harm if somebody looked into it.
-func TestWhatAgentsWriteIsData(t *testing.T) {
+// An agent writes text that would do harm if the server interpreted it.
+func TestAgentOutputIsNeverInterpreted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var fetched atomic.Int64
@@ -140,7 +140,7 @@ func TestWhatAgentsWriteIsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(have) != fmt.Sprint(want) || task.Task.Artifacts[0].ArtifactID != "a\r\nX: y" {
-		t.Errorf("it is read as\n%v %q\nwant\n%v", have, task.Task.Artifacts[0].ArtifactID, want)
+		t.Errorf("the client reads\n%v %q\nwant\n%v", have, task.Task.Artifacts[0].ArtifactID, want)
 	}
 	if got.header.Get("Set-Cookie") != "" || got.header.Get("X") != "" ||
 		got.header.Get("Content-Type") != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {

@@ -20,7 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 )
 
-// must runs a command of the operator that has to succeed.
+// must runs an operator's command that has to succeed.
 func (c *cluster) must(args ...string) {
 	c.t.Helper()
 	if out, notes, code := c.operate(nil, args...); code != 0 {
@@ -28,8 +28,7 @@ func (c *cluster) must(args ...string) {
 	}
 }
 
-// TestRevokedKeyIsRefusedByEveryReplicaAtOnce: all of them remember the key, and forget it long before they would
-// have by themselves.
+// Every replica has cached the key. It must drop the key long before the cached entry expires.
 func TestRevokedKeyIsRefusedByEveryReplicaAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -53,12 +52,12 @@ func TestRevokedKeyIsRefusedByEveryReplicaAtOnce(t *testing.T) {
 		until(t, r.name+" refuses the key", func() bool { return ask(r) == http.StatusUnauthorized })
 	}
 	if took := time.Since(start); took > auth.MaxKeyTTL/2 {
-		t.Errorf("the replicas took %v to hear of it", took)
+		t.Errorf("the replicas took %v to refuse the key", took)
 	}
 }
 
-// TestTenantSharesWhereThatIsSet: the audit log says who of the tenant it was.
-func TestTenantSharesWhereThatIsSet(t *testing.T) {
+// Owners of one tenant share tasks where the setting says so. The audit log names the owner.
+func TestSharedTenantOwnersSeeEachOthersTasks(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_SHARING=tenant")
@@ -85,8 +84,8 @@ func TestTenantSharesWhereThatIsSet(t *testing.T) {
 	c.key = ann
 }
 
-// TestTokensOfAnIdentityProviderSignIn at a server that finds the provider by itself, and while it is away.
-func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
+// The server discovers the identity provider, and accepts tokens while the provider is unreachable.
+func TestTokensOfAnIdentityProviderAreAccepted(t *testing.T) {
 	t.Parallel()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -156,8 +155,9 @@ func TestTokensOfAnIdentityProviderSignIn(t *testing.T) {
 	}
 }
 
-// TestIssuerThatIsAwayRefusesNobody: who cannot be told is asked to come back, and the log says what is wrong.
-func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
+// While the issuer is unreachable, callers whose token cannot be checked are asked to retry, and the log says what is
+// wrong.
+func TestUnreachableIssuerRefusesOnlyItsTokens(t *testing.T) {
 	t.Parallel()
 	idp := httptest.NewServer(http.NotFoundHandler())
 	idp.Close()
@@ -191,15 +191,14 @@ func TestIssuerThatIsAwayRefusesNobody(t *testing.T) {
 			return l.str("path") == path && strings.Contains(l.str("err"), "keys of the issuer: discover issuer: ")
 		})
 	}
-	// Nobody else is held up.
+	// Other callers are served.
 	if got := c.do(a, http.MethodGet, "/v1/tasks", nil, "X-API-Key",
 		c.apiKey("acme", "ann", "tasks:read")); got.status != http.StatusOK {
 		t.Errorf("a key meanwhile: %d %s", got.status, got.body)
 	}
 }
 
-// TestFailedSignInsAreRecordedTogether: one row for each address and reason, with a count, at the end of the server
-// too.
+// The audit log has one row for each address and reason, with a count, also after the server stops.
 func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -212,7 +211,7 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 		{"/agents/echo", unknown.Reveal(), "", "unknown key"},
 		{"/worker/v1/claim", unknown.Reveal(), "", "unknown key"},
 		{"/worker/v1/runs/x/1/heartbeat", "nonsense", "", "malformed key"},
-		// which is no try to sign in
+		// not an attempt to sign in
 		{"/tasks", "", "Bearer nonsense", "credential of no kind that is taken"},
 		{"/agents/echo", "", "", "no credential"},
 	} {
@@ -224,7 +223,7 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 			t.Errorf("%s: %d %v %s", try.path, got.status, got.header, got.body)
 		}
 		if strings.Contains(string(got.body), try.reason) {
-			t.Errorf("the caller is told %s", got.body)
+			t.Errorf("the caller gets %s", got.body)
 		}
 		a.awaitLog("request", func(l logLine) bool {
 			why, _ := l["refused"].(map[string]any)
@@ -244,9 +243,8 @@ func TestFailedSignInsAreRecordedTogether(t *testing.T) {
 	}
 }
 
-// TestBadKeysAreNotUsed: what is wrong with a key is in the log and in the audit log, and a key is used by those alone
-// who have its secret.
-func TestBadKeysAreNotUsed(t *testing.T) {
+// The log and the audit log say what is wrong with a key. Only a caller with the secret marks a key as used.
+func TestBadKeysDoNotCountAsUsed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required")
@@ -284,9 +282,9 @@ func TestBadKeysAreNotUsed(t *testing.T) {
 	}
 }
 
-// TestBadCredentialsCountAtEveryDoor: after too many bad credentials at any endpoint, every endpoint answers further
+// TestBadCredentialsCountAtEveryEndpoint: after too many bad credentials at any endpoint, every endpoint answers further
 // bad ones from that address with 429. A good credential is accepted all the same, even if it was never used before.
-func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
+func TestBadCredentialsCountAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=0.001,3")
@@ -320,8 +318,8 @@ func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 	}{
 		"/tasks":                        {"tasks:read", 200},
 		"/agents/echo":                  {"tasks:read", 200},
-		"/worker/v1/claim":              {"worker", 404}, // no such agent
-		"/worker/v1/runs/x/1/heartbeat": {"worker", 400}, // that body is not for it
+		"/worker/v1/claim":              {"worker", 404}, // unknown agent
+		"/worker/v1/runs/x/1/heartbeat": {"worker", 400}, // the body is not valid here
 		"/worker/v1/runs/x/1/events":    {"worker", 400},
 		"/worker/v1/runs/x/1/finish":    {"worker", 400},
 	} {
@@ -331,7 +329,7 @@ func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 			}
 		}
 		good, other := c.apiKey("acme", "ann", want.scope), c.apiKey("acme", "ann", "push:write")
-		for range 2 { // at first, and when it is known to be good
+		for range 2 { // for the first time, and again when it is cached
 			if got := at(path, good); got.status != want.status {
 				t.Errorf("%s, a good key after the limit: %d %s, want %d", path, got.status, got.body, want.status)
 			}
@@ -352,13 +350,13 @@ func TestBadCredentialsCountAtEveryDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.must("apikey", "revoke", id)
-	until(t, "a key that is good no more counts as a bad one",
+	until(t, "a revoked key counts as a bad one",
 		func() bool { return throttled(at("/worker/v1/claim", works)) })
 }
 
-// TestEveryDoorIsShut to who is not signed in, to who signs in badly and to who may do something else, but for what
-// is there for everybody.
-func TestEveryDoorIsShut(t *testing.T) {
+// Every endpoint except the public ones refuses callers without credentials, with bad credentials or without the
+// scope.
+func TestEveryEndpointRequiresCredentials(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_AUTH=required", "A2AD_RATE_SIGN_INS=off")
@@ -411,9 +409,9 @@ func TestEveryDoorIsShut(t *testing.T) {
 			texts[string(got.body)] = true
 		}
 		if len(texts) != 1 {
-			t.Errorf("%s tells what was wrong: %v", door, texts)
+			t.Errorf("%s reveals what was wrong: %v", door, texts)
 		}
-		if slices.Contains(workers, door) || slices.Contains(doors[:3], door) { // what JSON-RPC asks for is in its body
+		if slices.Contains(workers, door) || slices.Contains(doors[:3], door) { // the body says what JSON-RPC asks for
 			continue
 		}
 		if got := knock(door, "X-API-Key", worker); got.status != http.StatusForbidden {
@@ -424,7 +422,7 @@ func TestEveryDoorIsShut(t *testing.T) {
 	for _, door := range workers {
 		if got := knock(door, "X-API-Key", reader); got.status != http.StatusForbidden ||
 			!strings.Contains(got.header.Get("WWW-Authenticate"), `scope="worker"`) {
-			t.Errorf("%s by who is no worker: %d %s", door, got.status, got.body)
+			t.Errorf("%s without the worker scope: %d %s", door, got.status, got.body)
 		}
 	}
 	if after := c.rows(); after != before {
@@ -447,9 +445,9 @@ func TestEveryDoorIsShut(t *testing.T) {
 	}
 }
 
-// TestAuthRequiredGrantsNothing: a task that waits for credentials goes on by a message that is signed in and
-// permitted by itself, and by no other; the agent gets none of the request's credentials.
-func TestAuthRequiredGrantsNothing(t *testing.T) {
+// A task that waits for credentials continues only after a message that is itself authenticated and permitted. The
+// agent gets none of the request's credentials.
+func TestAuthRequiredTaskGrantsNoAccess(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const dump = "name: dump\ndescription: Says what it is given.\nexecutor: {exec: {command: [sh, -c, 'cat; env'], " +
@@ -466,15 +464,15 @@ func TestAuthRequiredGrantsNothing(t *testing.T) {
 		t.Fatalf("got %s", asked.Raw)
 	}
 	before := c.rows()
-	for who, key := range map[string]string{"nobody": "", "who may only read": reader, "another owner": bob} {
+	for who, key := range map[string]string{"nobody": "", "a key with the read scope only": reader, "another owner": bob} {
 		m := message(`,"taskId":"` + asked.TaskID + `","metadata":{"Authorization":"Bearer ` + ann + `"}`)
 		got := c.post(a, "/agents/script", m, "X-API-Key", key)
 		if got.status == http.StatusOK && got.code != taskNotFound {
-			t.Errorf("%s goes on with the task: %s", who, got.body)
+			t.Errorf("%s continues the task: %s", who, got.body)
 		}
 	}
 	if after := c.rows(); after != before {
-		t.Errorf("those who may not left %d rows", after-before)
+		t.Errorf("refused callers left %d rows", after-before)
 	}
 	if end := send(t, cl, reply(asked.TaskID, "I have")); end.State != a2a.StateCompleted {
 		t.Errorf("got %s", end.Raw)
@@ -483,6 +481,6 @@ func TestAuthRequiredGrantsNothing(t *testing.T) {
 	other.APIKey = ann
 	if got := send(t, other, say("hello")); len(got.Artifacts) != 1 || strings.Contains(string(got.Raw), ann) ||
 		strings.Contains(string(got.Raw), c.url) {
-		t.Errorf("the agent is given %s", got.Raw)
+		t.Errorf("the agent gets %s", got.Raw)
 	}
 }

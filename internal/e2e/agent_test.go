@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// The agents outside the process are this test binary, started as a command or as a web server. A message "N MS" has
-// them report N chunks of artifact a, MS milliseconds apart, each with a checkpoint; "flood" has them report for
-// ever. Whatever they do stands in their book.
+// The agents outside the process are this test binary, started as a command or as a web server. A message "N MS"
+// makes them report N chunks of artifact a, MS milliseconds apart, each with a checkpoint. "flood" makes them report
+// without end. They record what they do in a journal file.
 const (
-	agentMode = "A2AD_TEST_AGENT" // exec or http
-	agentBook = "A2AD_TEST_BOOK"
-	agentAddr = "A2AD_TEST_ADDR"
+	agentMode    = "A2AD_TEST_AGENT" // exec or http
+	agentJournal = "A2AD_TEST_JOURNAL"
+	agentAddr    = "A2AD_TEST_ADDR"
 )
 
-// deed is a line of the book.
-type deed struct {
-	What    string // run, gone, cancel
+// action is a line of the journal.
+type action struct {
+	What    string // run, gone or cancel
 	Task    string
 	Epoch   int64
 	Attempt int
@@ -70,7 +70,7 @@ func agentMain(mode string) int {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/cancel" {
-			enter(deed{What: "cancel", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, Reason: run.Reason})
+			enter(action{What: "cancel", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, Reason: run.Reason})
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
@@ -81,20 +81,20 @@ func agentMain(mode string) int {
 			}
 			return flush()
 		}); err != nil {
-			enter(deed{What: "gone", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt})
+			enter(action{What: "gone", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt})
 		}
 	}))
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }
 
-// enter writes a line into the book: one write, so that those of several processes do not mix.
-func enter(d deed) {
+// enter writes a line into the journal. It is one write, so that lines of several processes do not mix.
+func enter(d action) {
 	line, err := json.Marshal(d)
 	if err != nil {
 		panic(err)
 	}
-	f, err := os.OpenFile(os.Getenv(agentBook), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(os.Getenv(agentJournal), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		panic(err)
 	}
@@ -105,7 +105,7 @@ func enter(d deed) {
 }
 
 func (run *agentRun) perform(w io.Writer, flush func() error) error {
-	enter(deed{What: "run", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, From: run.Checkpoint.N,
+	enter(action{What: "run", Task: run.TaskID, Epoch: run.Epoch, Attempt: run.Attempt, From: run.Checkpoint.N,
 		PID: os.Getpid()})
 	if run.Messages[0].Parts[0].Text == "flood" {
 		return flood(w)
@@ -145,16 +145,16 @@ func flood(w io.Writer) error {
 	}
 }
 
-// far is an agent outside the process, on the side of the test.
-type far struct {
-	t    *testing.T
-	book string
-	addr string
-	cmd  *exec.Cmd // of the web server that runs now
+// outsideAgents is the test's side of the agents outside the process.
+type outsideAgents struct {
+	t       *testing.T
+	journal string
+	addr    string
+	cmd     *exec.Cmd // the web server that is running
 }
 
-// outside gives a cluster the agents "web" and "command", and starts the web server.
-func (c *cluster) outside() *far {
+// outside adds the agents "web" and "command" to a cluster, and starts the web server.
+func (c *cluster) outside() *outsideAgents {
 	c.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -164,12 +164,12 @@ func (c *cluster) outside() *far {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	f := &far{t: c.t, book: filepath.Join(c.t.TempDir(), "book"), addr: l.Addr().String()}
+	f := &outsideAgents{t: c.t, journal: filepath.Join(c.t.TempDir(), "journal"), addr: l.Addr().String()}
 	l.Close()
 	const more = "limits: {max_attempts: 30, backoff: {base: 50ms, max: 200ms}}\n"
 	for name, executor := range map[string]string{
 		"web":     fmt.Sprintf("http: {url: http://%s/run, cancel_url: http://%s/cancel}", f.addr, f.addr),
-		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentBook, f.book),
+		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentJournal, f.journal),
 	} {
 		c.agent(name, fmt.Sprintf("name: %s\ndescription: Counts.\nexecutor: {%s}\n%s", name, executor, more))
 	}
@@ -178,16 +178,16 @@ func (c *cluster) outside() *far {
 	return f
 }
 
-func (f *far) start() {
+func (f *outsideAgents) start() {
 	f.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.cmd = exec.Command(self)
-	f.cmd.Env = append(os.Environ(), agentMode+"=http", agentBook+"="+f.book, agentAddr+"="+f.addr)
+	f.cmd.Env = append(os.Environ(), agentMode+"=http", agentJournal+"="+f.journal, agentAddr+"="+f.addr)
 	f.cmd.Stderr = os.Stderr
-	if _, err := f.cmd.StdinPipe(); err != nil { // it ends with whoever holds the other end
+	if _, err := f.cmd.StdinPipe(); err != nil { // the agent ends when this end of the pipe closes
 		f.t.Fatal(err)
 	}
 	if err := f.cmd.Start(); err != nil {
@@ -202,22 +202,22 @@ func (f *far) start() {
 	})
 }
 
-func (f *far) kill() {
+func (f *outsideAgents) kill() {
 	if f.cmd.ProcessState == nil {
 		_ = f.cmd.Process.Kill()
 		_ = f.cmd.Wait()
 	}
 }
 
-// deeds returns what was done for a task.
-func (f *far) deeds(what, task string) (list []deed) {
+// actions returns what the agents did for a task.
+func (f *outsideAgents) actions(what, task string) (list []action) {
 	f.t.Helper()
-	text, err := os.ReadFile(f.book)
+	text, err := os.ReadFile(f.journal)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		var d deed
+		var d action
 		if err := json.Unmarshal([]byte(line), &d); err != nil {
 			f.t.Fatal(err)
 		}
@@ -228,12 +228,12 @@ func (f *far) deeds(what, task string) (list []deed) {
 	return list
 }
 
-// checkRuns holds the executions of a task against the record of attempts: each is explained by one, and each began
-// where the record of its predecessors ended.
-func (c *cluster) checkRuns(f *far, task string) []deed {
+// checkRuns compares the executions of a task with the recorded attempts. Each execution belongs to one attempt, and
+// each starts where the record of its predecessors ended.
+func (c *cluster) checkRuns(f *outsideAgents, task string) []action {
 	c.t.Helper()
 	epochs := column[int64](c, `SELECT token FROM audit.attempt WHERE task_id::text = $1 ORDER BY token`, task)
-	runs := f.deeds("run", task)
+	runs := f.actions("run", task)
 	from := 0
 	for i, d := range runs {
 		place := -1
@@ -252,7 +252,7 @@ func (c *cluster) checkRuns(f *far, task string) []deed {
 		from = d.From
 	}
 	if n := one[int](c, `SELECT count(*) FROM a2a.task_checkpoints WHERE task_id::text = $1`, task); n != 0 {
-		c.t.Errorf("task %s has ended and its checkpoint is still there", task)
+		c.t.Errorf("task %s has ended and its checkpoint still exists", task)
 	}
 	return runs
 }

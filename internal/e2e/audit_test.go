@@ -16,7 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// answers asks the database what docs/how-to/audit-queries.md asks below a question, and returns the rows.
+// answers runs the query that docs/how-to/audit-queries.md gives for a question, and returns the rows.
 func (c *cluster) answers(question string) []map[string]any {
 	c.t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "audit-queries.md"))
@@ -48,16 +48,16 @@ func (c *cluster) answers(question string) []map[string]any {
 	return list
 }
 
-// TestAuditQueriesAnswerRight compares answers of docs/how-to/audit-queries.md with what was done: a webhook that
-// follows another one under its id, one that takes three tries, a task that fails once.
-func TestAuditQueriesAnswerRight(t *testing.T) {
+// The answers of docs/how-to/audit-queries.md must match what happened: a webhook that replaces another one under its id,
+// one that needs three attempts, and a task that fails once.
+func TestAuditQueriesMatchWhatHappened(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var refused atomic.Int32
 	sink := newHookSink(t, func(_ int, r *http.Request) bool { return r.URL.Path == "/second" && refused.Add(1) <= 2 })
 	a := c.start("a", hooking(seal.Generate("k1"))...)
 	task := c.sendHooked(a, `{"url":"`+sink.URL+`/first"}`, `{"op":"input","text":"?"}`, `{"op":"complete"}`)
-	c.hooksSettled()
+	c.awaitDelivered()
 	for _, call := range []struct{ method, params string }{
 		{"tasks/pushNotificationConfig/delete", `{"id":"` + task + `","pushNotificationConfigId":"default"}`},
 		{"tasks/pushNotificationConfig/set", `{"taskId":"` + task + `","pushNotificationConfig":{"url":"` + sink.URL +
@@ -72,7 +72,7 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 	}
 	fails := submit(t, c.client(a, "script"), play(`{"op":"error","text":"out of luck"}`))
 	c.awaitState(fails, "COMPLETED")
-	c.hooksSettled()
+	c.awaitDelivered()
 
 	delivered := map[string]float64{}
 	for _, row := range c.answers("What was delivered to whom?") {
@@ -93,7 +93,7 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 		late[strings.TrimPrefix(row["url"].(string), sink.URL)] = row["events"].(float64)
 	}
 	if diff := cmp.Diff(want, late); diff != "" {
-		t.Errorf("events that were waited for (-want +got):\n%s", diff)
+		t.Errorf("events that had to be delivered (-want +got):\n%s", diff)
 	}
 	if rows := c.answers("What does each agent cost?"); len(rows) != 1 || rows[0]["agent"] != "script" ||
 		rows[0]["tasks"] != 2.0 || rows[0]["attempts"] != 4.0 {
@@ -105,7 +105,7 @@ func TestAuditQueriesAnswerRight(t *testing.T) {
 	}
 	for _, row := range c.answers("Which tasks took longest,") {
 		if strings.HasPrefix(row["waited"].(string), "-") {
-			t.Errorf("a task has waited for less than nothing: %v", row)
+			t.Errorf("a task has waited for a negative time: %v", row)
 		}
 	}
 }

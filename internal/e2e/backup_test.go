@@ -13,10 +13,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestRestoredBackupGoesOn dumps a database while clients, agents and webhooks are at work, restores it on another
-// server and serves it: what had been acknowledged before is there, what was running runs again, webhooks arrive, and
-// a reader who had seen more than the backup holds is told of the gap.
-func TestRestoredBackupGoesOn(t *testing.T) {
+// A database is dumped while clients, agents and webhooks are busy, then restored on another server and served.
+// Everything acknowledged before the dump exists, running tasks run again, webhooks arrive, and a reader that saw
+// more than the backup holds gets a gap.
+func TestRestoredBackupContinuesTasks(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_dump", "pg_dumpall", "pg_restore", "psql")
 	keys := seal.Generate("k1")
@@ -61,7 +61,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	shell(t, commands[0], dir, nil, "ADMIN_URL="+from.URL("postgres"),
 		"BACKUP_URL="+strings.Replace(c.url, name.ConnConfig.User+"@", "a2ad_backup@", 1))
 
-	g.open() // what runs goes on behind the backup
+	g.open() // tasks continue after the backup
 	l.progress(5)
 	l.finish()
 	task := waiting[0]
@@ -78,7 +78,7 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 	for key, task := range acked {
 		if got := one[int](restored, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`,
 			key, task); got != 1 {
-			t.Errorf("%s was acknowledged before the backup as task %s and is there %d times", key, task, got)
+			t.Errorf("%s was acknowledged before the backup as task %s and exists %d times", key, task, got)
 		}
 	}
 	for _, task := range waiting {
@@ -95,18 +95,18 @@ func TestRestoredBackupGoesOn(t *testing.T) {
 			t.Errorf("task %s is %s, and was completed before the backup", task, got)
 		}
 	}
-	// A reader from before, who has seen events that the backup does not hold.
+	// This reader saw events that the backup does not hold.
 	last := seen[len(seen)-1]
 	again := follow(t, (&client.Client{URL: r.base + "/agents/script", Retry: c.retry}).Resubscribe(bounded(t), task,
 		client.StreamOptions{LastEventID: last.ID}), nil)
 	if len(again) == 0 || !again[0].Gap {
-		t.Errorf("a resume behind %s, which is not in the backup, is not told of the gap: %v", last.ID, again)
+		t.Errorf("a resume after %s, which is not in the backup, does not report the gap: %v", last.ID, again)
 	}
 	if got, err := restored.client(r, "script").Send(bounded(t),
 		client.SendParams{Message: reply(asks, "yes")}); err != nil || got.State != a2a.StateCompleted {
 		t.Errorf("the answer to a question from before: %s, %v", got.Raw, err)
 	}
-	restored.hooksSettled()
+	restored.awaitDelivered()
 	if n := one[int](restored,
 		`SELECT count(*) FROM audit.delivery WHERE task_id::text = ANY($1) AND state = 'delivered'`, waiting); n == 0 {
 		t.Error("no webhook of the restored tasks was delivered")

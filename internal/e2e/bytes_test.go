@@ -14,19 +14,19 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// odd is free-form JSON that every careless step on the way changes: key order, numbers that no float holds, escapes,
-// empty things, text that looks like something else.
+// odd is free-form JSON that careless code changes: key order, numbers that no float represents, escapes, empty
+// values, and text that resembles other types.
 const odd = `{"z":1,"a":{"b":[],"A":{}},"big":12345678901234567890,"tiny":1e-400,"huge":1e400,"exp":1E+2,"minus":-0,` +
 	`"one":1.0,"frac":0.10,` +
 	`"safe":9007199254740993,"long":1e131071,"null":null,"true":true,"empty":"","esc":"\u00e9\/\b\t\"\\",` +
 	`"pair":"\ud83d\ude00","raw":"é😀` + "\u202e\u200f\ufffe\u2028\u2029" + `",` +
 	`"final":"\"final\":true","html":"<script>&</script>","zalgo":"ą́̂","":"empty key","é":"key"}`
 
-// tame is odd without the numbers that a careless step stumbles over, and would pass on as they are.
+// tame is odd without the numbers that careless code would reject rather than change.
 var tame = strings.NewReplacer(`"tiny":1e-400,"huge":1e400,`, "", `"long":1e131071,`, "").Replace(odd)
 
-// TestFreeFormValuesComeBackAsTheyWere sends such values in every place that takes them, and reads them in every way.
-func TestFreeFormValuesComeBackAsTheyWere(t *testing.T) {
+// Such values are sent wherever free-form values are accepted, and read back in every way.
+func TestFreeFormValuesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -52,7 +52,8 @@ func (c *cluster) comesBack(a, b *replica, value string) {
 	}
 	streamed := c.post(a, "/agents/echo", `{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{"message":`+
 		message("m-2")+`}}`)
-	// In the history: the message's metadata, a part's, data, another part's; and in the artifact all but the first.
+	// The history holds the message's metadata, a part's metadata, a data part and another part's metadata; the
+	// artifact holds all but the first.
 	for what, got := range map[string]struct {
 		answer httpAnswer
 		times  int
@@ -65,14 +66,14 @@ func (c *cluster) comesBack(a, b *replica, value string) {
 			14},
 		"resubscribe": {c.post(b, "/agents/echo",
 			`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+task.ID+`"}}`), 7},
-		"stream": {streamed, 7}, // the Task has the history, the artifact comes by itself
+		"stream": {streamed, 7}, // the Task contains the history; the artifact arrives separately
 	} {
 		if n := bytes.Count(got.answer.body, []byte(value)); n != got.times {
-			t.Errorf("%s: the values are there %d times as they were, want %d: %s", what, n, got.times, got.answer.body)
+			t.Errorf("%s: the unchanged values occur %d times, want %d: %s", what, n, got.times, got.answer.body)
 		}
 	}
 	if n := bytes.Count(sent.body, []byte(`"messageId":"m-1 é😀"`)); n != 1 {
-		t.Errorf("the message id is there %d times, want once: %s", n, sent.body)
+		t.Errorf("the message id occurs %d times, want once: %s", n, sent.body)
 	}
 }
 
@@ -100,7 +101,7 @@ func TestRequestIDsAreEchoed(t *testing.T) {
 	}
 }
 
-// definitions are the parts of the 0.3.0 schema that answers are held against, compiled once.
+// definitions are the parts of the 0.3.0 schema that validate answers, compiled once.
 var definitions = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {
 	text, err := os.ReadFile("../wire/v03/testdata/a2a-0.3.0.schema.json")
 	if err != nil {
@@ -124,10 +125,10 @@ var definitions = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) 
 	return all, nil
 })
 
-// validated is how many answers and events of a test are held against the schema.
+// validated is how many answers and events of a test are validated.
 const validated = 200
 
-// checkSchema holds what clients were sent against the schema.
+// checkSchema validates what clients received.
 func (c *cluster) checkSchema() {
 	schemas, err := definitions()
 	if err != nil {
@@ -154,7 +155,7 @@ func (c *cluster) checkSchema() {
 		switch schema := schemas[o.Kind]; {
 		case err != nil:
 		case schema == nil:
-			c.t.Errorf("something of kind %q was sent: %s", o.Kind, docs[i])
+			c.t.Errorf("a client received something of kind %q: %s", o.Kind, docs[i])
 		default:
 			err = schema.Validate(v)
 		}
@@ -165,7 +166,7 @@ func (c *cluster) checkSchema() {
 	}
 }
 
-// TestIdleStreamsHoldNoConnection opens streams on a task that waits for its client.
+// Streams are open on a task that waits for its client.
 func TestIdleStreamsHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	const streams = 200

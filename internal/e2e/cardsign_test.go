@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// TestSignedCardsVerify by the key set that their header names, at whichever replica that is asked for.
+// Card signatures verify with the key set that their header names, from any replica.
 func TestSignedCardsVerify(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -56,7 +56,7 @@ func TestSignedCardsVerify(t *testing.T) {
 			var set jose.JSONWebKeySet
 			if got := c.do(r, http.MethodGet, at, nil); json.Unmarshal(got.body, &set) != nil ||
 				len(set.Key(header.KeyID)) != 1 {
-				t.Fatalf("%s has at %s no key %s: %d %s", r.name, at, header.KeyID, got.status, got.body)
+				t.Fatalf("%s lacks at %s the key %s: %d %s", r.name, at, header.KeyID, got.status, got.body)
 			}
 			if _, err := jws.Verify(set.Key(header.KeyID)[0]); err != nil {
 				t.Errorf("by the key of %s: %v: %s", r.name, err, card.body)

@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// chaosVerdict is what came of one seed.
+// chaosVerdict is the result of one seed.
 type chaosVerdict struct {
 	seed                                uint64
 	faults                              map[string]int
@@ -27,10 +27,10 @@ type chaosVerdict struct {
 	notes                               []string
 }
 
-// Classes of what a soak may find, in the order of the report.
+// chaosClasses are the classes of findings, in the order of the report.
 var chaosClasses = []string{"lost", "phantom", "orphan", "gap", "exit", "other"}
 
-// classOf tells what the violation of an invariant means to whoever uses a2ad.
+// classOf returns what the violation of an invariant means to a user of a2ad.
 func classOf(v check.Violation) string {
 	name, _, _ := strings.Cut(v.Name, " ")
 	switch {
@@ -46,7 +46,7 @@ func classOf(v check.Violation) string {
 	return "other"
 }
 
-// judgeAll holds everything against everything.
+// judgeAll runs all checkers.
 func (c *chaos) judgeAll() chaosVerdict {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
@@ -69,10 +69,10 @@ func (c *chaos) judgeAll() chaosVerdict {
 	add(check.Clients(streams, c.log.Answers()), nil)
 	for _, x := range all {
 		if x.Name == check.Ending && strings.Contains(x.Detail, "without a last event") {
-			continue // a stream may be cut, and is taken up again
+			continue // a stream may be cut and resumed
 		}
 		if strings.HasPrefix(x.Name, "I5b ") {
-			continue // it goes by the clock, which jumps: see judgeHooks
+			continue // it depends on the clock, which jumps: see judgeHooks
 		}
 		v.found[classOf(x)] = append(v.found[classOf(x)], oneLine(x.String()))
 	}
@@ -110,7 +110,7 @@ func playChaos(t *testing.T, seed uint64, duration time.Duration) chaosVerdict {
 	return c.judgeAll()
 }
 
-// chaosPlan is what the variables of make chaos ask for; without them it is a short run of one seed.
+// chaosPlan is what the variables of make chaos request; the default is a short run of one seed.
 type chaosPlan struct {
 	seeds    []uint64
 	duration time.Duration
@@ -128,7 +128,7 @@ func planChaos(t *testing.T) chaosPlan {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			t.Fatalf("%s=%s is no number above 0", name, text)
+			t.Fatalf("%s=%s is not a number above 0", name, text)
 		}
 		set(n)
 	}
@@ -150,10 +150,10 @@ func planChaos(t *testing.T) chaosPlan {
 	return p
 }
 
-// TestChaos plays seeds of faults: replicas, backends and PostgreSQL are killed, stopped and terminated, commits are
-// lost before and after they take effect, connections fall silent, and the clock of the database jumps. Meanwhile
-// clients send, follow, answer and cancel. In the end nothing is lost, nothing is told of that there is not, nothing
-// is left over, no log and no stream has a gap, and no replica has ended by itself.
+// TestChaos plays seeds of faults. Replicas, backends and PostgreSQL are killed, stopped and terminated; commits are
+// lost before and after they take effect; connections fall silent; the database's clock jumps. Meanwhile clients
+// send, follow, answer and cancel. At the end nothing acknowledged is lost, nothing refers to a missing task, nothing
+// is left over, no log or stream has a gap, and no replica has ended by itself.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	plan := planChaos(t)
@@ -182,7 +182,7 @@ func TestChaos(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				verdicts = append(verdicts, v)
-				plan.write(t, verdicts) // what there is, should the rest be cut short
+				plan.write(t, verdicts) // partial results, in case the rest is cut short
 			})
 		}
 	})
@@ -198,8 +198,8 @@ func (p *chaosPlan) write(t *testing.T, verdicts []chaosVerdict) {
 	}
 }
 
-// TestChaosFindsWhatIsPlanted has the checkers of the soak find one fault of each class, and nothing before.
-func TestChaosFindsWhatIsPlanted(t *testing.T) {
+// The checkers of the soak find one planted fault of each class, and none before.
+func TestChaosFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
 	c := newChaos(t, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -212,7 +212,7 @@ func TestChaosFindsWhatIsPlanted(t *testing.T) {
 	if err := c.slots[0].at().cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the exit is seen", func() bool {
+	until(t, "the exit is recorded", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.exits) == 1
@@ -223,7 +223,7 @@ func TestChaosFindsWhatIsPlanted(t *testing.T) {
 	c.stopAll()
 	for class, list := range c.judgeAll().found {
 		if class != "exit" && len(list) > 0 {
-			t.Errorf("before anything is planted there is %s: %v", class, list)
+			t.Errorf("before any fault is planted there is %s: %v", class, list)
 		}
 	}
 	for _, sql := range []string{
@@ -243,12 +243,12 @@ func TestChaosFindsWhatIsPlanted(t *testing.T) {
 	found := c.judgeAll().found
 	for _, class := range []string{"lost", "phantom", "orphan", "gap", "exit"} {
 		if len(found[class]) == 0 {
-			t.Errorf("%s was planted, and is not found: %v", class, found)
+			t.Errorf("%s was planted and not found: %v", class, found)
 		}
 	}
 }
 
-// chaosReport is a table with a row for each seed, and what was found.
+// chaosReport returns a table with a row for each seed, and the findings.
 func chaosReport(verdicts []chaosVerdict, plan chaosPlan) string {
 	slices.SortFunc(verdicts, func(a, b chaosVerdict) int { return cmp.Compare(a.seed, b.seed) })
 	var b strings.Builder

@@ -14,23 +14,23 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// chaosWorld is what is outside of a2ad: an agent behind a URL and a receiver of webhooks. Both keep what they were
-// given.
+// chaosWorld is what is outside a2ad: an agent behind a URL and a receiver of webhooks. Both record what they
+// receive.
 type chaosWorld struct {
 	agent, hooks *httptest.Server
 
 	mu         sync.Mutex
 	executions []check.Execution // guarded by mu
 	delivered  []string          // guarded by mu; tasks
-	hooked     []hooked          // guarded by mu; the same, as it came
-	odd        []string          // guarded by mu; what could not be understood
+	hooked     []hooked          // guarded by mu; the same, as received
+	odd        []string          // guarded by mu; requests that could not be parsed
 }
 
 func newChaosWorld(t *testing.T) *chaosWorld {
 	t.Helper()
 	w := &chaosWorld{}
 	w.agent = httptest.NewServer(http.HandlerFunc(w.run))
-	w.hooks = httptest.NewServer(http.HandlerFunc(w.take))
+	w.hooks = httptest.NewServer(http.HandlerFunc(w.receive))
 	t.Cleanup(func() {
 		w.agent.CloseClientConnections()
 		w.agent.Close()
@@ -40,7 +40,7 @@ func newChaosWorld(t *testing.T) *chaosWorld {
 	return w
 }
 
-// run is the agent. "N MS" has it report N chunks, MS milliseconds apart, each with a checkpoint.
+// run is the agent. "N MS" makes it report N chunks, MS milliseconds apart, each with a checkpoint.
 func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 	var run agentRun
 	if err := json.NewDecoder(r.Body).Decode(&run); err != nil {
@@ -70,8 +70,8 @@ func (w *chaosWorld) run(out http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(out, `{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED"}}}`)
 }
 
-// take is the receiver of webhooks. One in eight is to come again.
-func (w *chaosWorld) take(out http.ResponseWriter, r *http.Request) {
+// receive is the receiver of webhooks. It refuses one in eight.
+func (w *chaosWorld) receive(out http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // its sender was killed
@@ -96,15 +96,14 @@ func (w *chaosWorld) note(format string, args ...any) {
 	w.odd = append(w.odd, fmt.Sprintf(format, args...))
 }
 
-// chaosLimits let tasks be tried as often as there are faults, and over the clock that is set ahead by an hour, which
-// ends deadlines.
+// chaosLimits allow as many attempts as there are faults, and deadlines that a clock jump of one hour does not end.
 const chaosLimits = "limits: {max_attempts: 1000, deadline: 24h, backoff: {base: 50ms, max: 200ms}}\n"
 
-// agentFile makes the agent one of a cluster.
+// agentFile is the agent file of the agent in a cluster.
 func (w *chaosWorld) agentFile() string {
 	return "name: counts\ndescription: Counts.\nskills: [{id: c, name: C, description: Counts, tags: [test]}]\n" +
 		fmt.Sprintf("executor: {http: {url: %q}}\n", w.agent.URL+"/run") + chaosLimits
 }
 
-// oneLine is text in one line.
+// oneLine joins the lines of text.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -16,22 +16,22 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// How long a client goes on with one thing before it counts as stuck: more than any fault lasts, and than what
-// repairs it takes.
+// chaosPatience is how long a client tries one thing before it counts as stuck: longer than any fault and its
+// recovery.
 const chaosPatience = 90 * time.Second
 
-// chaosClient does one thing after the other, each to its end, and keeps what was acknowledged.
+// chaosClient does one thing after the other, each to its end, and records what was acknowledged.
 type chaosClient struct {
-	c    *chaos
-	n    int
-	draw *rand.Rand
-	key  string
-	ctx  context.Context
-	cl   *client.Client // of agent script
-	far  *client.Client // of agent counts
+	c      *chaos
+	n      int
+	draw   *rand.Rand
+	key    string
+	ctx    context.Context
+	cl     *client.Client // client of agent script
+	counts *client.Client // client of agent counts
 }
 
-// clients starts n clients, which stop when ctx ends, after what each is at.
+// clients starts n clients. When ctx ends they finish their current action and stop.
 func (c *chaos) clients(ctx context.Context, n int) {
 	for i := range n {
 		draw := rand.New(rand.NewPCG(c.seed, uint64(1000+i)))
@@ -40,8 +40,8 @@ func (c *chaos) clients(ctx context.Context, n int) {
 				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaosPatience)
 				u := &chaosClient{c: c, n: i, draw: draw, key: fmt.Sprintf("client %d, request %d", i, k), ctx: limit}
 				pick := func(n int) *replica { return c.slots[(i+n)%len(c.slots)].at() }
-				u.cl, u.far = c.roamer("script", pick), c.roamer("counts", pick)
-				u.cl.Tries, u.far.Tries = 3, 3
+				u.cl, u.counts = c.roamer("script", pick), c.roamer("counts", pick)
+				u.cl.Tries, u.counts.Tries = 3, 3
 				if err := u.act(); err != nil {
 					c.stuck("%s: %v", u.key, err)
 				}
@@ -72,7 +72,7 @@ func (u *chaosClient) chunks() string {
 	return fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"every_ms":%d}`, 1+u.draw.IntN(6), u.draw.IntN(60))
 }
 
-// story is what the database has of a task, for a client that is stuck with it.
+// story returns what the database has of a task, for a client that is stuck.
 func (c *chaos) story(task string) string {
 	text, err := query[string](c.cluster, `SELECT concat_ws('; ', now()::text || ' by a clock that is off by ' ||
 		extract(epoch FROM chaos_jump()),
@@ -88,12 +88,12 @@ func (c *chaos) story(task string) string {
 	return text
 }
 
-// patiently repeats what a fault may have broken.
+// patiently repeats a call that a fault may have broken.
 func (u *chaosClient) patiently(f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var longest time.Duration // try
-	why := map[string]int{}   // how often each error came
+	var longest time.Duration // attempt
+	why := map[string]int{}   // how often each error occurred
 	for tries := 1; ; tries++ {
 		begin := time.Now()
 		err := f()
@@ -112,7 +112,7 @@ func (u *chaosClient) patiently(f func() error) error {
 	}
 }
 
-// send sends a message under a key until it is acknowledged.
+// send sends a message with a key until it is acknowledged.
 func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait bool) (got client.Result, err error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = client.NewMessageID()
@@ -126,7 +126,7 @@ func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait 
 	return got, err
 }
 
-// until follows a task until its state is one that is wanted.
+// until follows a task until it reaches a wanted state.
 func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State) bool) (state a2a.State, err error) {
 	err = u.patiently(func() error {
 		events, err := collect(cl.Resubscribe(u.ctx, task, client.StreamOptions{}),
@@ -136,7 +136,7 @@ func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State)
 			return nil
 		}
 		if err == nil {
-			err = errors.New("the stream ended before")
+			err = errors.New("the stream ended too early")
 		}
 		return err
 	})
@@ -151,7 +151,7 @@ func (u *chaosClient) completed(cl *client.Client, task string) error {
 	return err
 }
 
-// converse answers a question, or answers it before it is asked.
+// converse answers a question, before or after it is asked.
 func (u *chaosClient) converse() error {
 	asked, err := u.send(u.cl, play(u.chunks()+`,{"op":"input","text":"?"},`+u.chunks()+`,{"op":"complete"}`), u.key,
 		u.draw.IntN(2) == 0)
@@ -173,7 +173,7 @@ func (u *chaosClient) converse() error {
 	return u.completed(u.cl, asked.TaskID)
 }
 
-// cancel ends a task sooner or later; if it has ended before, that is no error.
+// cancel cancels a task after a random time. A task that has already ended is no error.
 func (u *chaosClient) cancel() error {
 	got, err := u.send(u.cl, play(u.chunks()+`,`+u.chunks()), u.key, true)
 	if err != nil {
@@ -186,7 +186,7 @@ func (u *chaosClient) cancel() error {
 	}
 	err = u.patiently(func() error {
 		canceled, err := u.cl.Cancel(u.ctx, got.TaskID)
-		if refused(err, -32002) { // it has ended, or this is not the first try
+		if refused(err, -32002) { // it has ended, or an earlier attempt succeeded
 			return nil
 		}
 		if err == nil {
@@ -201,7 +201,7 @@ func (u *chaosClient) cancel() error {
 	return err
 }
 
-// follow is a stream that its client leaves now and then, and takes up again.
+// follow follows a stream with random disconnects and resumes.
 func (u *chaosClient) follow() error {
 	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
 		IdempotencyKey: u.key}
@@ -246,24 +246,24 @@ func (u *chaosClient) follow() error {
 	return nil
 }
 
-// plain sends a message without a key, once: if there is no answer, nobody knows. It waits for the answer or for the
-// end.
+// plain sends a message once, without a key: without an answer its outcome is unknown. It waits for the answer or for
+// the end.
 func (u *chaosClient) plain() error {
 	p := client.SendParams{Message: say(u.counting()), NoWait: u.draw.IntN(2) == 0}
 	p.Message.ID = client.NewMessageID()
-	got, err := u.far.Send(u.ctx, p)
+	got, err := u.counts.Send(u.ctx, p)
 	if err != nil {
 		return nil //nolint:nilerr // it may have been done or not
 	}
 	u.c.acknowledged(check.Acknowledged{Task: got.TaskID, MessageID: p.Message.ID})
-	return u.completed(u.far, got.TaskID)
+	return u.completed(u.counts, got.TaskID)
 }
 
 func (u *chaosClient) counting() string {
 	return fmt.Sprintf("%d %d", 1+u.draw.IntN(5), u.draw.IntN(60))
 }
 
-// hooked sends a message with a webhook, with a key or without one.
+// hooked sends a message with a webhook, with or without a key.
 func (u *chaosClient) hooked(key string) error {
 	id := client.NewMessageID()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message",`+
@@ -277,18 +277,18 @@ func (u *chaosClient) hooked(key string) error {
 	}
 	if key == "" {
 		if once() != nil {
-			return nil // it may have been done or not
+			return nil // the outcome is unknown
 		}
 	} else if err := u.patiently(once); err != nil {
 		return err
 	}
 	u.c.acknowledged(check.Acknowledged{Task: task, Key: key, MessageID: id})
-	return u.completed(u.far, task)
+	return u.completed(u.counts, task)
 }
 
-// post sends a request to the next replica and returns the task that it is answered with.
+// post sends a request to the next replica and returns the task of the answer.
 func (u *chaosClient) post(body, key string) (string, error) {
-	req, err := http.NewRequestWithContext(u.ctx, http.MethodPost, u.far.URL, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(u.ctx, http.MethodPost, u.counts.URL, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -296,7 +296,7 @@ func (u *chaosClient) post(body, key string) (string, error) {
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	resp, err := u.far.HTTP.Do(req)
+	resp, err := u.counts.HTTP.Do(req)
 	if err != nil {
 		return "", err
 	}

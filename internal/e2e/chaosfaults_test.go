@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// chaosFault does one thing to what runs, and heals it; a fault of replicas heals by itself later. It reports whether
-// it happened.
+// chaosFault injects one fault and heals it; a fault of a replica heals later by itself. It reports whether the fault
+// happened.
 type chaosFault struct {
 	name string
 	do   func(c *chaos) bool
@@ -19,13 +19,13 @@ type chaosFault struct {
 
 var chaosFaults = []chaosFault{
 	{"replica killed", func(c *chaos) bool {
-		// if it has ended that is an exit, and is seen
-		return c.slot().leave(func(r *replica) { _ = r.cmd.Process.Kill() })
+		// a replica that has already ended is recorded as an exit
+		return c.slot().end(func(r *replica) { _ = r.cmd.Process.Kill() })
 	}},
 	{"replica stopped",
 		func(c *chaos) bool { return c.slot().pause(c, c.between(300*time.Millisecond, 6*time.Second)) }},
 	{"replica terminated", func(c *chaos) bool {
-		return c.slot().leave(func(r *replica) { _ = r.cmd.Process.Signal(syscall.SIGTERM) })
+		return c.slot().end(func(r *replica) { _ = r.cmd.Process.Signal(syscall.SIGTERM) })
 	}},
 	{"backend killed", func(c *chaos) bool {
 		pid, ok := c.backend()
@@ -66,14 +66,14 @@ func (c *chaos) between(from, to time.Duration) time.Duration {
 
 func (c *chaos) slot() *chaosSlot { return c.slots[c.draw.IntN(len(c.slots))] }
 
-// rest lets time pass: what is tested goes on in it.
+// rest lets time pass while the load continues.
 func (c *chaos) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// backend returns one that works for a replica.
+// backend returns a backend that serves a replica.
 func (c *chaos) backend() (int, bool) {
 	pid,
 		err := query[int](c.cluster,
@@ -82,8 +82,8 @@ func (c *chaos) backend() (int, bool) {
 	return pid, err == nil
 }
 
-// bounce ends PostgreSQL and starts it again after a while. One that is asked to end in the middle of its recovery
-// may never do so: then it is killed.
+// bounce stops PostgreSQL and starts it again after a while. PostgreSQL may never stop if it is asked during
+// recovery: then it is killed.
 func (c *chaos) bounce(sig syscall.Signal) bool {
 	pid, exited := c.srv.Pid(), c.srv.Exited()
 	for _, sig := range []syscall.Signal{sig, syscall.SIGQUIT, syscall.SIGKILL} {
@@ -96,7 +96,7 @@ func (c *chaos) bounce(sig syscall.Signal) bool {
 		}
 	}
 	c.rest(c.between(0, 3*time.Second))
-	for range 5 { // it refuses to start as long as a process of the one before is left
+	for range 5 { // it refuses to start while a process of its predecessor is left
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := c.srv.Restart(ctx)
 		cancel()
@@ -119,7 +119,7 @@ func within10s(done <-chan struct{}) bool {
 	}
 }
 
-// pausePostgres stops all processes of PostgreSQL for a while.
+// pausePostgres stops all PostgreSQL processes with SIGSTOP for a while.
 func (c *chaos) pausePostgres() bool {
 	postmaster := c.srv.Pid()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", postmaster, postmaster))
@@ -139,7 +139,7 @@ func (c *chaos) pausePostgres() bool {
 	return true
 }
 
-// drop loses some commits, or statements by themselves, and waits for them.
+// drop loses some commits or other statements, and waits until that has happened.
 func (c *chaos) drop(d chaosDrop) bool {
 	n := 1 + c.draw.IntN(4)
 	c.proxy.drop(n, d)
@@ -149,7 +149,7 @@ func (c *chaos) drop(d chaosDrop) bool {
 	return c.proxy.dropped() > 0
 }
 
-// awaitDatabase returns when PostgreSQL answers. Its connections of before are gone.
+// awaitDatabase returns when PostgreSQL answers. The earlier connections are closed by then.
 func (c *chaos) awaitDatabase() bool {
 	for end := time.Now().Add(patience); time.Now().Before(end); c.rest(50 * time.Millisecond) {
 		c.db.Reset()
@@ -157,12 +157,12 @@ func (c *chaos) awaitDatabase() bool {
 			return true
 		}
 	}
-	c.note("PostgreSQL does not come back")
+	c.note("PostgreSQL does not answer again")
 	return false
 }
 
-// The clock of the database jumps for all that asks it by SQL, which is all that a2ad goes by: its functions give the
-// time and an offset, which stands in the server's configuration. Timeouts inside PostgreSQL go on as they were.
+// chaosClock makes the database's clock jump for everything that reads it through SQL, as a2ad does. Its functions
+// return the time plus an offset from the server's configuration. Timeouts inside PostgreSQL do not change.
 const chaosClock = `
 	CREATE FUNCTION pg_catalog.chaos_clock_timestamp() RETURNS timestamptz LANGUAGE internal VOLATILE STRICT AS
 	'clock_timestamp';
@@ -180,7 +180,7 @@ const chaosClock = `
 	  $$SELECT pg_catalog.chaos_now() OPERATOR(pg_catalog.+) pg_catalog.chaos_jump()$$;
 `
 
-// jump sets the clock of the database forward or back, by seconds or by hours.
+// jump moves the database's clock forward or back, by seconds or by hours.
 func (c *chaos) jump() bool {
 	steps := []time.Duration{-2 * time.Hour, -time.Hour, -30 * time.Second, -3 * time.Second, 0, 3 * time.Second,
 		30 * time.Second, time.Hour}
@@ -195,7 +195,7 @@ func (c *chaos) setClock(offset time.Duration) bool {
 		return false
 	}
 	defer conn.Release()
-	// The first of these makes the setting known to the session, without which it cannot be stored.
+	// The first statement declares the setting in the session; without it the setting cannot be stored.
 	for _, sql := range []string{`SET "chaos.jump" = '0'`,
 		fmt.Sprintf(`ALTER SYSTEM SET "chaos.jump" = '%d'`, int(offset.Seconds())), `RESET "chaos.jump"`,
 		`SELECT pg_reload_conf()`} {

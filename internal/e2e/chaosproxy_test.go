@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// chaosProxy stands between the replicas and PostgreSQL. It loses commits, and what passes through connections that
-// it freezes.
+// chaosProxy stands between the replicas and PostgreSQL. It loses commits, and everything on connections that it
+// freezes.
 type chaosProxy struct {
 	network, target string // address of PostgreSQL
 	ln              net.Listener
@@ -20,38 +20,38 @@ type chaosProxy struct {
 
 	mu    sync.Mutex
 	links map[*chaosLink]struct{} // guarded by mu
-	drops []*chaosDrop            // guarded by mu; each happens to the next request that it matches
+	drops []*chaosDrop            // guarded by mu; each applies to the next request that matches
 	trap  *chaosTrap              // guarded by mu; nil: none
-	lost  int                     // guarded by mu; requests and answers that were dropped
+	lost  int                     // guarded by mu; requests and answers dropped
 }
 
 // chaosLink is a connection through the proxy.
 type chaosLink struct {
 	client, server net.Conn
-	name           string // guarded by the proxy's mu; the application_name that it began with
-	frozen         bool   // guarded by the proxy's mu; whatever arrives is dropped in silence
-	// guarded by the proxy's mu; the next answer of PostgreSQL is lost, and with it the connection
+	name           string // guarded by the proxy's mu; the connection's application_name
+	frozen         bool   // guarded by the proxy's mu; what arrives is dropped silently
+	// guarded by the proxy's mu; the next answer of PostgreSQL is lost, with the connection
 	mute bool
 }
 
-// chaosDrop is what happens to a request.
+// chaosDrop says what happens to a request.
 type chaosDrop struct {
 	match    func(request []byte) bool
-	answered bool // PostgreSQL gets it, and its answer is lost
+	answered bool // PostgreSQL receives it, but its answer is lost
 }
 
-// chaosTrap freezes all connections at the next statement of some of them.
+// chaosTrap freezes all connections at the next statement of a matching one.
 type chaosTrap struct {
-	suffix   string // of the application_name of those connections
-	answered bool   // PostgreSQL gets the statement, and its answer is lost
+	suffix   string // of the matching connections' application_name
+	answered bool   // PostgreSQL receives the statement, but its answer is lost
 	sprung   func()
 }
 
-// What a request is, by its first message: the driver sends it in one piece.
+// The first message of a request identifies it: the driver sends a request in one piece.
 func isCommit(request []byte) bool    { return bytes.Contains(request, []byte("commit\x00")) }
 func isStatement(request []byte) bool { return request[0] == 'B' }
 
-// newChaosProxy returns a proxy in front of the database at a URL, and the URL of the database behind it.
+// newChaosProxy returns a proxy in front of the database at a URL, and the URL of the database through the proxy.
 func newChaosProxy(t *testing.T, database string) (p *chaosProxy, behind string) {
 	t.Helper()
 	cfg, err := pgconn.ParseConfig(database)
@@ -92,8 +92,8 @@ func (p *chaosProxy) each(f func(*chaosLink)) (n int) {
 	return len(p.links)
 }
 
-// freeze makes the connections that there are pass nothing on, and returns how many. New ones work. With cut
-// PostgreSQL sees them end, as if the machine of the replicas had been cut off; else it waits as the replicas do.
+// freeze makes the existing connections pass nothing on, and returns their number. New ones work. With cut,
+// PostgreSQL sees them end, as if the replicas' machine had been cut off; otherwise it waits like the replicas.
 func (p *chaosProxy) freeze(cut bool) int {
 	return p.each(func(l *chaosLink) {
 		l.frozen = true
@@ -103,9 +103,8 @@ func (p *chaosProxy) freeze(cut bool) int {
 	})
 }
 
-// freezeAt freezes the connections that there are as soon as one whose application_name has this suffix asks for
-// something, and calls then. With answered PostgreSQL does what it is asked, and goes on as if nobody were cut off;
-// else its sessions end.
+// freezeAt freezes the existing connections at the next request of one whose application_name has the suffix, and
+// calls then. With answered, PostgreSQL executes the request and keeps its sessions; otherwise they end.
 func (p *chaosProxy) freezeAt(suffix string, answered bool, then func()) (sprung <-chan struct{}) {
 	done := make(chan struct{})
 	p.mu.Lock()
@@ -126,7 +125,7 @@ func (p *chaosProxy) spring(trap *chaosTrap) {
 	trap.sprung()
 }
 
-// drop loses the next n requests that match, and their connections.
+// drop loses the next n matching requests, and their connections.
 func (p *chaosProxy) drop(n int, d chaosDrop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +134,7 @@ func (p *chaosProxy) drop(n int, d chaosDrop) {
 	}
 }
 
-// dropped forgets what was to be dropped, and returns how much was since the last call.
+// dropped cancels pending drops, and returns how many happened since the last call.
 func (p *chaosProxy) dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +163,7 @@ func (p *chaosProxy) accept() {
 	}
 }
 
-// pump carries bytes until either side ends, where pass lets it.
+// pump copies bytes until either side ends, as long as pass allows it.
 func (p *chaosProxy) pump(l *chaosLink, from, to net.Conn, pass func(l *chaosLink, data []byte) (on, over bool)) {
 	buf := make([]byte, 1<<17)
 	for {
@@ -182,7 +181,7 @@ func (p *chaosProxy) pump(l *chaosLink, from, to net.Conn, pass func(l *chaosLin
 		}
 		if err != nil {
 			if p.isFrozen(l) && from == l.server {
-				return // the replica is not told
+				return // the replica sees nothing
 			}
 			break
 		}

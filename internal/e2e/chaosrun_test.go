@@ -21,24 +21,24 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// chaos is one seed: replicas, clients and what is done to them.
+// chaos is one seed: replicas, clients and faults.
 type chaos struct {
 	*cluster
 	seed  uint64
-	draw  *rand.Rand // of the faults
+	draw  *rand.Rand // source of the faults
 	srv   *devpg.Server
 	proxy *chaosProxy
 	world *chaosWorld
 	slots []*chaosSlot
 	wg    sync.WaitGroup // clients, and faults of replicas that heal later
-	over  atomic.Bool    // replicas may end
+	over  atomic.Bool    // replicas may end from now on
 
 	mu     sync.Mutex
 	acks   []check.Acknowledged // guarded by mu
 	stucks []string             // guarded by mu
 	exits  []string             // guarded by mu
-	notes  []string             // guarded by mu; what went wrong with the soak itself
-	done   map[string]int       // guarded by mu; faults
+	notes  []string             // guarded by mu; problems of the soak itself
+	done   map[string]int       // guarded by mu; number of faults by name
 }
 
 func (c *chaos) acknowledged(a check.Acknowledged) {
@@ -57,7 +57,7 @@ func (c *chaos) keep(list *[]string, format string, args ...any) {
 	*list = append(*list, oneLine(fmt.Sprintf(format, args...)))
 }
 
-// newChaos starts PostgreSQL, what is outside, and three replicas.
+// newChaos starts PostgreSQL, the agent, the webhook receiver and three replicas.
 func newChaos(t *testing.T, seed uint64) *chaos {
 	t.Helper()
 	host, port, err := net.SplitHostPort(freePort(t))
@@ -94,16 +94,16 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// chaosSlot is where one replica after the other runs, at one address.
+// chaosSlot is one address at which replicas run one after the other.
 type chaosSlot struct {
 	c            *chaos
 	name, listen string
 	env          []string
-	busy         sync.Mutex // held while a fault is at it
+	busy         sync.Mutex // held during a fault of this slot
 
 	mu    sync.Mutex
 	r     *replica      // guarded by mu
-	meant *atomic.Bool  // guarded by mu; the end of r is ours
+	meant *atomic.Bool  // guarded by mu; a fault ends r
 	back  chan struct{} // guarded by mu; closed when the next replica runs
 }
 
@@ -113,7 +113,7 @@ func (s *chaosSlot) at() *replica {
 	return s.r
 }
 
-// spawn starts a replica, and another one when it has ended.
+// spawn starts a replica, and another one when it ends.
 func (s *chaosSlot) spawn() {
 	r := spawn(s.c.t, s.name, s.env)
 	r.base = "http://" + s.listen
@@ -140,8 +140,8 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], " | ")
 }
 
-// leave ends the replica as a fault, unless another fault is at it.
-func (s *chaosSlot) leave(end func(*replica)) bool {
+// end ends the replica as a fault, unless another fault is in progress.
+func (s *chaosSlot) end(stop func(*replica)) bool {
 	if !s.busy.TryLock() {
 		return false
 	}
@@ -149,7 +149,7 @@ func (s *chaosSlot) leave(end func(*replica)) bool {
 	r, back := s.r, s.back
 	s.meant.Store(true)
 	s.mu.Unlock()
-	end(r)
+	stop(r)
 	s.c.wg.Go(func() {
 		defer s.busy.Unlock()
 		timer := time.NewTimer(2 * patience)
@@ -165,7 +165,7 @@ func (s *chaosSlot) leave(end func(*replica)) bool {
 	return true
 }
 
-// pause stops the replica for a while.
+// pause stops the replica with SIGSTOP for a while.
 func (s *chaosSlot) pause(c *chaos, d time.Duration) bool {
 	if !s.busy.TryLock() {
 		return false
@@ -183,13 +183,13 @@ func (s *chaosSlot) pause(c *chaos, d time.Duration) bool {
 	return true
 }
 
-// play does faults for a while, heals everything and lets all come to rest.
+// play injects faults for the given time, heals everything and waits until all work is done.
 func (c *chaos) play(duration time.Duration) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	c.clients(ctx, 10)
 	end := time.Now().Add(duration)
-	order := c.draw.Perm(len(chaosFaults)) // each kind once before any comes again
+	order := c.draw.Perm(len(chaosFaults)) // each kind once before any repeats
 	for i := 0; time.Now().Before(end); i++ {
 		if i%len(order) == 0 {
 			order = c.draw.Perm(len(chaosFaults))
@@ -208,7 +208,7 @@ func (c *chaos) play(duration time.Duration) {
 	c.wg.Wait()
 }
 
-// atRest waits until nothing is left to do, for so long; what is left the checkers find.
+// atRest waits until no work is left, at most for limit; the checkers find what remains.
 func (c *chaos) atRest(limit time.Duration) {
 	for end := time.Now().Add(limit); time.Now().Before(end); c.rest(200 * time.Millisecond) {
 		n, err := query[int](c.cluster, `SELECT (SELECT count(*) FROM audit.task
@@ -228,7 +228,7 @@ func (c *chaos) atRest(limit time.Duration) {
 	c.note("not at rest after %s: %s %v", limit, left, err)
 }
 
-// stopAll ends the replicas in an orderly way.
+// stopAll shuts the replicas down.
 func (c *chaos) stopAll() {
 	c.over.Store(true)
 	for _, s := range c.slots {

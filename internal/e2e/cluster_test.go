@@ -22,10 +22,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// leaseTTL is short, for tests.
+// leaseTTL is short, so that tests need not wait for long.
 const leaseTTL = 3 * time.Second
 
-// timings make a replica notice in seconds what takes minutes in production.
+// timings let a replica notice in seconds what takes minutes in production.
 var timings = []string{
 	"A2AD_LEASE_TTL=" + leaseTTL.String(), "A2AD_POLL_INTERVAL=500ms", "A2AD_WAKE_INTERVAL=5ms", "A2AD_SSE_PING=1s",
 	"A2AD_LISTENER_PING=2s",
@@ -36,7 +36,7 @@ var timings = []string{
 	"A2AD_BLOCKING_MAX_WAIT=20s",
 }
 
-// agentFiles are the agents that every replica has.
+// agentFiles are the agents of every replica.
 var agentFiles = map[string]string{
 	"echo.yaml": "name: echo\ndescription: Says what it was told.\ndefault: true\nskills: [{id: echo, name: " +
 		"Echo, description: Echoes, tags: [test]}]\nexecutor: {echo: {}}\n",
@@ -58,7 +58,7 @@ func scriptAgent(name, more string) string {
 		"tags: [test]}]\nexecutor: {script: {}}\n%s", name, more)
 }
 
-// cluster is some replicas on one database, and what their clients saw.
+// cluster is a set of replicas on one database, and what their clients saw.
 type cluster struct {
 	t        *testing.T
 	url      string // of the database
@@ -69,14 +69,14 @@ type cluster struct {
 	http     *http.Transport
 	readers  atomic.Int64
 	retry    backoff.Policy // of clients
-	cutOK    bool           // streams may end without a word
+	cutOK    bool           // streams may end without a last event
 	vast     bool           // the log is too large to be checked in time
-	key      string         // API key by which tasks are read again at the end; empty: none
-	mixed    bool           // tasks are of several owners, and no key reads all of them
+	key      string         // API key that reads the tasks again at the end; empty: none
+	mixed    bool           // the tasks have several owners, and no key reads all of them
 }
 
-// newCluster returns one without replicas on a new database. When the test ends, it must be at rest: then the
-// invariants are checked, and the replicas that are left are stopped.
+// newCluster returns a cluster without replicas on a new database. At the end of the test it must be at rest: then
+// the invariants are checked, and the remaining replicas are stopped.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	return clusterOn(t, storetest.New(t))
@@ -96,7 +96,7 @@ func clusterOn(t *testing.T, db *storetest.DB) *cluster {
 	return c
 }
 
-// agent writes an agent file, for replicas that start later or are told to read again.
+// agent writes an agent file, for replicas that start or reload later.
 func (c *cluster) agent(name, text string) {
 	c.t.Helper()
 	if err := os.WriteFile(filepath.Join(c.agents, name+".yaml"), []byte(text), 0o600); err != nil {
@@ -104,13 +104,13 @@ func (c *cluster) agent(name, text string) {
 	}
 }
 
-// start adds a replica. env overrides the settings of tests.
+// start adds a replica. env overrides the settings for tests.
 func (c *cluster) start(name string, env ...string) *replica {
 	c.t.Helper()
 	return c.add(spawn(c.t, name, c.env(name, env...)))
 }
 
-// startBinary is start with another build.
+// startBinary is start with another binary.
 func (c *cluster) startBinary(binary, name string, env ...string) *replica {
 	c.t.Helper()
 	return c.add(spawnBinary(c.t, binary, name, c.env(name, env...)))
@@ -128,19 +128,19 @@ func (c *cluster) env(name string, env ...string) []string {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
 		"A2AD_DATABASE_URL=" + c.url, "A2AD_AGENTS=" + c.agents, "A2AD_AUTH=none", "A2AD_LISTEN=127.0.0.1:0",
 		"A2AD_ADMIN_LISTEN=off",
-		// scripts wait at gates there
+		// scripts call gates on the loopback address
 		"A2AD_REPLICA=" + name, "A2AD_MAX_STREAMS_PER_OWNER=2000", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8",
 	}
 	return append(append(all, timings...), env...)
 }
 
-// restart starts a replica that has ended again, under its name and with its settings.
+// restart starts an ended replica again, with its name and settings.
 func (c *cluster) restart(old *replica) *replica {
 	c.t.Helper()
 	return c.add(spawnBinary(c.t, old.binary, old.name, old.env))
 }
 
-// alive returns the replicas that run.
+// alive returns the running replicas.
 func (c *cluster) alive() []*replica {
 	var list []*replica
 	for _, r := range c.replicas {
@@ -151,12 +151,12 @@ func (c *cluster) alive() []*replica {
 	return list
 }
 
-// client returns a client of an agent on one replica. What it sees is logged as one reader's.
+// client returns a client of an agent on one replica. The log records it as one reader.
 func (c *cluster) client(r *replica, agent string) *client.Client {
 	return c.roamer(agent, func(int) *replica { return r })
 }
 
-// roamer returns a client whose n-th request, from 0, goes to the replica that pick chooses.
+// roamer returns a client that sends its n-th request, from 0, to the replica that pick returns.
 func (c *cluster) roamer(agent string, pick func(n int) *replica) *client.Client {
 	rec := &recorder{log: c.log, next: c.http, pick: pick, name: fmt.Sprintf("reader %d", c.readers.Add(1))}
 	return &client.Client{URL: "http://replica/agents/" + agent, HTTP: &http.Client{Transport: rec}, Retry: c.retry}
@@ -195,7 +195,7 @@ func column[T any](c *cluster, sql string, args ...any) []T {
 	return list
 }
 
-// attempts returns how a task was tried: worker and outcome of each claim, in their order.
+// attempts returns worker and outcome of each attempt at a task, in order.
 func (c *cluster) attempts(task string) []string {
 	c.t.Helper()
 	return column[string](c,
@@ -203,20 +203,20 @@ func (c *cluster) attempts(task string) []string {
 		task)
 }
 
-// state returns the state of a task as the database has it.
+// state returns the state of a task in the database.
 func (c *cluster) state(task string) string {
 	c.t.Helper()
 	return one[string](c, `SELECT state FROM audit.task WHERE id::text = $1`, task)
 }
 
-// awaitState waits until the database has a task in a state.
+// awaitState waits until a task has a state in the database.
 func (c *cluster) awaitState(task, state string) {
 	c.t.Helper()
 	until(c.t, "task "+task+" is "+state, func() bool { return c.state(task) == state })
 }
 
-// settle waits until nothing is left to do.
-func (c *cluster) settle() {
+// awaitRest waits until no work is left.
+func (c *cluster) awaitRest() {
 	c.t.Helper()
 	until(c.t, "all tasks have ended or wait for their clients", func() bool {
 		n, err := query[int](c, `SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')`)
@@ -224,10 +224,10 @@ func (c *cluster) settle() {
 	})
 }
 
-// sampled is of how many tasks the events are read again at the end.
+// sampled is the number of tasks whose events are read again at the end.
 const sampled = 30
 
-// finish holds the invariants against everything that the test has left.
+// finish checks the invariants on everything that the test has left.
 func (c *cluster) finish() {
 	defer c.http.CloseIdleConnections()
 	defer func() {
@@ -238,7 +238,7 @@ func (c *cluster) finish() {
 	if c.t.Failed() {
 		return
 	}
-	c.settle()
+	c.awaitRest()
 	if !c.vast {
 		if !c.mixed {
 			c.readAgain()
@@ -252,10 +252,10 @@ func (c *cluster) finish() {
 	c.noDeadlocks()
 }
 
-// noDeadlocks wants that PostgreSQL has had to end no wait. A backend has reported what it counted when it is gone;
-// those that a pooler keeps are of another login.
+// noDeadlocks checks that PostgreSQL resolved no deadlock. Backends report their statistics when they end; those that
+// a pooler keeps use another login.
 func (c *cluster) noDeadlocks() {
-	until(c.t, "the connections of the servers are gone", func() bool {
+	until(c.t, "the connections of the servers are closed", func() bool {
 		n,
 			err := query[int](c,
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -295,8 +295,8 @@ func (c *cluster) judge() {
 	}
 }
 
-// readAgain reads tasks and their whole logs from each replica, so that the checkers can hold what everybody saw
-// against what is there now.
+// readAgain reads tasks and their whole logs from each replica, so that the checkers can compare what clients saw
+// with what exists.
 func (c *cluster) readAgain() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -12,10 +12,10 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// thirtyChunks takes some seconds, so that there is a middle to be killed in.
+// thirtyChunks takes some seconds, so that a kill hits it in the middle.
 const thirtyChunks = `{"op":"chunk","id":"a","n":30,"bytes":64,"every_ms":120}`
 
-// padded is what a chunk of 64 bytes says.
+// padded returns the text of a chunk of 64 bytes.
 func padded(id string, n int) []string {
 	texts := chunkTexts(id, n)
 	for i := range texts {
@@ -24,11 +24,11 @@ func padded(id string, n int) []string {
 	return texts
 }
 
-// runner returns which replica runs a task, once one does, and the others.
+// runner returns the replica that runs a task, once there is one, and the others.
 func (c *cluster) runner(task string) (runs *replica, others []*replica) {
 	c.t.Helper()
 	var worker string
-	until(c.t, "somebody runs task "+task, func() bool {
+	until(c.t, "a replica runs task "+task, func() bool {
 		worker = one[string](c, `SELECT coalesce(lease_worker, '') FROM audit.task WHERE id::text = $1`, task)
 		return worker != ""
 	})
@@ -40,12 +40,12 @@ func (c *cluster) runner(task string) (runs *replica, others []*replica) {
 		}
 	}
 	if runs == nil {
-		c.t.Fatalf("task %s is run by %s, which is none of ours", task, worker)
+		c.t.Fatalf("task %s is run by %s, which is not in the cluster", task, worker)
 	}
 	return runs, others
 }
 
-// retries returns the working statuses that tell of a further attempt.
+// retries returns the working statuses that announce a further attempt.
 func retries(events []client.Event) (list []string) {
 	for _, ev := range events {
 		if ev.State == a2a.StateWorking && strings.Contains(string(ev.Raw), `"a2ad/attempt"`) {
@@ -101,11 +101,11 @@ func TestKilledReplicaIsReplacedByAnother(t *testing.T) {
 	}
 	again, err := c.client(heir, "script").Send(bounded(t), once)
 	if err != nil || again.TaskID != task {
-		t.Errorf("the same Idempotency-Key gives task %s, %v, want %s", again.TaskID, err, task)
+		t.Errorf("the same Idempotency-Key returns task %s, %v, want %s", again.TaskID, err, task)
 	}
 }
 
-func TestKilledReplicaGoesOnWhenRestarted(t *testing.T) {
+func TestKilledReplicaContinuesAfterRestart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var at atomic.Pointer[replica]
@@ -140,23 +140,22 @@ func TestKilledReplicaGoesOnWhenRestarted(t *testing.T) {
 	}
 }
 
-// TestZombieWritesNothing freezes the replica that runs a task for longer than its lease, as a long pause of its
-// machine would.
-func TestZombieWritesNothing(t *testing.T) {
+// The replica that runs a task is frozen for longer than its lease, like a long pause of its machine.
+func TestFrozenReplicaWritesNothingAfterItsLease(t *testing.T) {
 	t.Parallel()
 	t.Run("beside its successor", func(t *testing.T) {
 		t.Parallel()
 		thaw := func(ev client.Event) bool { return len(retries([]client.Event{ev})) > 0 }
 		zombieWakes(t, thaw)
 	})
-	t.Run("behind the end", func(t *testing.T) {
+	t.Run("after the end", func(t *testing.T) {
 		t.Parallel()
 		thaw := func(ev client.Event) bool { return ev.Final }
 		zombieWakes(t, thaw)
 	})
 }
 
-// zombieWakes lets the frozen replica go on at the first event of its successor for which thaw holds.
+// zombieWakes resumes the frozen replica at the first event of its successor that thaw accepts.
 func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	t.Helper()
 	c := newCluster(t)
@@ -165,7 +164,7 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	task := submit(t, c.client(a, "script"), play(thirtyChunks))
 	zombie, others := c.runner(task)
 	heir := others[0]
-	zombie.log.expectErrors() // what it was doing when it froze
+	zombie.log.expectErrors() // writes that were in flight when it froze
 
 	type outcome struct {
 		events []client.Event
@@ -204,7 +203,7 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	}
 	line := zombie.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task })
 	if line.str("outcome") != "lost" {
-		t.Errorf("the zombie says %v, want the outcome lost", line)
+		t.Errorf("the zombie records %v, want the outcome lost", line)
 	}
 	seen := <-onZombie
 	if seen.err != nil {
@@ -225,9 +224,9 @@ func zombieWakes(t *testing.T, thaw func(client.Event) bool) {
 	}
 }
 
-// TestEffectsOutsideFollowTheRecord counts what an agent did outside, over a crash: what the record holds is not done
-// again, and what it does not hold is done once by each attempt.
-func TestEffectsOutsideFollowTheRecord(t *testing.T) {
+// The effects of an agent are counted over a crash. A recorded effect is not repeated; an unrecorded one happens once
+// in each attempt.
+func TestRecordedEffectsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
@@ -245,11 +244,11 @@ func TestEffectsOutsideFollowTheRecord(t *testing.T) {
 	events := follow(t, c.client(b, "script").Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
 	endsWith(t, events, a2a.StateCompleted)
 	if got := done.seen(); len(got) != 1 || got[0].Step != 0 || got[0].Task != task {
-		t.Errorf("the effect that is on record was done as %+v, want once", got)
+		t.Errorf("the recorded effect happened as %+v, want once", got)
 	}
 	got := held.seen()
 	if len(got) != 2 || got[0].Epoch >= got[1].Epoch || got[0].Attempt != 1 || got[1].Attempt != 2 ||
 		got[0].Step != 2 || got[1].Step != 2 {
-		t.Errorf("the effect that was cut off was done as %+v, want once by each of two attempts", got)
+		t.Errorf("the interrupted effect happened as %+v, want once by each of two attempts", got)
 	}
 }

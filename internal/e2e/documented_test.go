@@ -11,8 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/devpg"
 )
 
-// documented returns the blocks of a page in docs/how-to that this test runs, as their marks say, in their order.
-// SQL is what a block pastes into psql; commands are all other blocks.
+// documented returns the blocks of a page that this test runs, according to their marks, in order. SQL is what a
+// block pastes into psql; commands are all other blocks.
 func documented(t *testing.T, page string) (statements, commands []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", page))
@@ -31,7 +31,7 @@ func documented(t *testing.T, page string) (statements, commands []string) {
 	return statements, commands
 }
 
-// shell runs such a block: in dir, as somebody, with the programs of PostgreSQL in the path and env.
+// shell runs such a block in dir, as the given user, with PostgreSQL's programs in the path and env.
 func shell(t *testing.T, block, dir string, as *syscall.Credential, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(bounded(t), "bash", "-euo", "pipefail", "-c", block)

@@ -16,15 +16,15 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestDrainUnderLoad stops a replica that runs agents, streams their events, has clients that wait for an answer and
-// takes new requests all the time.
+// The stopped replica runs agents, streams their events, has clients that wait for an answer, and gets new requests
+// all the time.
 func TestDrainUnderLoad(t *testing.T) {
 	t.Parallel()
 	const drain = 4 * time.Second
 	c := newCluster(t)
 	a := c.start("a", "A2AD_DRAIN_TIMEOUT="+drain.String())
 	ctx := bounded(t)
-	// More than the drain lasts, and a run that ends within it.
+	// Three runs that are longer than the drain, and one that ends within it.
 	lengths := []int{80, 80, 80, 10}
 	script := func(n int) string { return fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"every_ms":100}`, n) }
 	tasks := make([]string, len(lengths))
@@ -37,7 +37,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	var wg sync.WaitGroup
 	var draining atomic.Bool
 	streams := make([][]client.Event, len(tasks))
-	var following sync.WaitGroup // until each stream has shown something
+	var following sync.WaitGroup // until each stream has shown an event
 	for i, task := range tasks {
 		following.Add(1)
 		reader := c.roamer("script", func(n int) *replica { return []*replica{a, b}[min(n, 1)] })
@@ -51,7 +51,7 @@ func TestDrainUnderLoad(t *testing.T) {
 				return false
 			})
 			if err != nil {
-				t.Errorf("stream of task %s behind %d events: %v", task, len(events), err)
+				t.Errorf("stream of task %s after %d events: %v", task, len(events), err)
 			}
 			streams[i] = events
 		})
@@ -70,10 +70,10 @@ func TestDrainUnderLoad(t *testing.T) {
 		}
 	})
 	<-sent
-	until(t, "the blocking send is there",
+	until(t, "the blocking send has arrived",
 		func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == len(tasks)+1 })
 
-	// Requests all the time, each on a connection of its own: the replica closes idle ones.
+	// Each request has its own connection, because the replica closes idle ones.
 	alone := &http.Transport{DisableKeepAlives: true}
 	var answered atomic.Int64
 	stopLoad := make(chan struct{})
@@ -112,7 +112,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	wg.Wait()
 
 	if waited.TaskID == "" || waited.State.Terminal() {
-		t.Errorf("the send that was waiting was answered with %s, want the task as it was", waited.Raw)
+		t.Errorf("the waiting send was answered with %s, want the task as it was", waited.Raw)
 	}
 	for i, task := range tasks {
 		endsWith(t, streams[i], a2a.StateCompleted)
@@ -129,10 +129,10 @@ func TestDrainUnderLoad(t *testing.T) {
 		c.checkScript(b, "script", task, 5, "["+script(lengths[i])+"]")
 	}
 	if n := one[int](c, `SELECT count(*) FROM audit.attempt WHERE outcome = 'expired'`); n != 0 {
-		t.Errorf("%d leases ran out, want them handed back", n)
+		t.Errorf("%d leases expired, want them released", n)
 	}
 	if n := one[int](c, `SELECT count(*) FROM audit.attempt WHERE attempt > 1`); n != 0 {
-		t.Errorf("%d attempts were counted, want none", n)
+		t.Errorf("%d attempts were charged, want none", n)
 	}
 	gap := one[float64](c, `
 		SELECT coalesce(max(extract(epoch FROM n.claimed_at - r.ended_at)), 0)::float8
@@ -145,13 +145,12 @@ func TestDrainUnderLoad(t *testing.T) {
 			retried++
 		}
 	}
-	if retried < 3 { // the short run may have ended before
-		t.Errorf("%d streams of the drained replica ended with a retry hint, want those of 3 long runs", retried)
+	if retried < 3 { // the short run may already have ended
+		t.Errorf("%d streams of the drained replica ended with a retry hint, want the 3 of the long runs", retried)
 	}
 }
 
-// refusedByDrain reports whether a request came too late for a replica that stops, and was not taken: it is never cut
-// off in the middle.
+// refusedByDrain reports whether a stopping replica refused a request. It never cuts one off in the middle.
 func refusedByDrain(err error) bool {
 	var refused *client.Error
 	if errors.As(err, &refused) {

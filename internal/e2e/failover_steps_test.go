@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// three are a primary and two standbys, made as docs/how-to/fail-over.md says.
+// three are a primary and two standbys, created as the documentation of failover says.
 type three struct {
 	t        *testing.T
 	make     string // the block that copies a server
@@ -26,14 +26,14 @@ type three struct {
 	ports    map[string]string
 }
 
-// conninfo is how a standby reaches a server, as the document writes it but for the password.
+// conninfo is how a standby connects to a server, as in the document but for the password.
 func (s *three) conninfo(name string) string {
 	return "host=127.0.0.1 port=" + s.ports[name] + " user=" + s.user
 }
 
 func (s *three) url(name string) string { return s.servers[name].URL(s.db) }
 
-// number asks one server.
+// number runs a query on one server.
 func (s *three) number(name, sql string) (n int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(bounded(s.t), s.url(name))
@@ -73,9 +73,9 @@ func (s *three) add(name, of string) {
 	s.servers[name], s.ports[name] = srv, port
 }
 
-// TestFailoverStepByStep: whoever follows docs/how-to/fail-over.md has a primary whose standbys are synchronous,
-// promotes the one that has all that was acknowledged when the primary dies, and ends with three synchronous servers
-// again. Replicas go on by themselves, and nothing is lost.
+// An operator who follows the documentation has a primary with synchronous standbys, promotes the one that has
+// everything acknowledged when the primary dies, and ends with three synchronous servers again. Replicas continue by
+// themselves, and nothing is lost.
 func TestFailoverStepByStep(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
@@ -102,7 +102,7 @@ func TestFailoverStepByStep(t *testing.T) {
 	c := clusterOn(t,
 		&storetest.DB{URL: fmt.Sprintf("postgres://%s@127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s/%s?"+
 			"target_session_attrs=read-write", s.user, s.ports["s1"], s.ports["s2"], s.ports["s3"], s.db)})
-	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
+	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
 	bothSynchronous := func() {
 		t.Helper()
 		until(t, "both standbys are synchronous", func() bool {
@@ -117,7 +117,7 @@ func TestFailoverStepByStep(t *testing.T) {
 	a, b := c.start("a"), c.start("b")
 	l := c.startLoad(4, a, b)
 	l.progress(20)
-	// From here on it is s3 alone that has what is acknowledged.
+	// From here on only s3 has everything acknowledged.
 	sender := one[int32](c, `SELECT pid FROM pg_stat_replication WHERE application_name = 's2'`)
 	if err := syscall.Kill(int(sender), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -150,6 +150,6 @@ func TestFailoverStepByStep(t *testing.T) {
 	l.progress(20)
 	l.finish()
 	if got := one[string](c, `SELECT current_setting('port')`); got != s.ports["s3"] {
-		t.Errorf("the database is at port %s, not at that of s3, %s", got, s.ports["s3"])
+		t.Errorf("the database is at port %s, want %s, the port of s3", got, s.ports["s3"])
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// primary starts a PostgreSQL that others can copy, and returns where it listens.
+// primary starts a PostgreSQL that others can copy, and returns its address.
 func primary(t *testing.T, params map[string]string) (srv *devpg.Server, host, port string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(freePort(t))
@@ -44,7 +44,7 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the temporary directory: no harm if it stays
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the temporary directory: leftovers do no harm
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func standby(t *testing.T, of *devpg.Server, conninfo, port string) *devpg.Serve
 	return srv
 }
 
-// copyRunning makes data a standby of a running server by the functions of the low-level backup API. It does the work
-// of pg_basebackup, which many packages of PostgreSQL lack.
+// copyRunning makes data a standby of a running server, with the functions of the low-level backup API. It does the
+// work of pg_basebackup, which many PostgreSQL packages lack.
 func copyRunning(t *testing.T, of *devpg.Server, conninfo, data string) {
 	t.Helper()
 	ctx := bounded(t)
@@ -117,8 +117,8 @@ func copyRunning(t *testing.T, of *devpg.Server, conninfo, data string) {
 	}
 }
 
-// copyData copies the directory of a running server. The standby streams the WAL, so the copy leaves it out. Files may
-// vanish meanwhile; the WAL brings back what mattered in them.
+// copyData copies the directory of a running server, without the WAL, which the standby streams. Files may vanish
+// meanwhile; the WAL restores what matters in them.
 func copyData(t *testing.T, from, to string) {
 	t.Helper()
 	source := os.DirFS(from)
@@ -146,7 +146,7 @@ func copyData(t *testing.T, from, to string) {
 	}
 }
 
-// pair is a primary and its standby, at one URL.
+// pair is a primary and its standby, behind one URL.
 type pair struct {
 	t             *testing.T
 	first, second *devpg.Server
@@ -190,13 +190,13 @@ func (p *pair) failOver() {
 	}
 }
 
-// TestFailoverToASynchronousStandbyLosesNothing kills the primary while clients are at work, and promotes its
-// standby: all that was acknowledged is there, with the same event ids, and the same processes go on.
+// The primary is killed while clients are busy, and its standby is promoted. Everything acknowledged exists, with the
+// same event ids, and the same replicas continue.
 func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
-	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
+	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
 	for _, statement := range []string{`ALTER SYSTEM SET synchronous_standby_names = 's2'`, `SELECT pg_reload_conf()`} {
 		if _, err := c.db.Exec(bounded(t), statement); err != nil {
 			t.Fatal(err)
@@ -225,15 +225,14 @@ func TestFailoverToASynchronousStandbyLosesNothing(t *testing.T) {
 	}
 }
 
-// TestFailoverThatLosesEventsSaysSo has a standby that lags behind when the primary dies. What it has not got is
-// lost; who has seen it and resumes is told of the gap, and never gets other events under the numbers that it has
-// seen.
-func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
+// The standby lags when the primary dies, and what it has not received is lost. A client that has seen it and resumes
+// gets a gap, and never gets other events under numbers it has seen.
+func TestFailoverThatLosesEventsReportsAGap(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	c := clusterOn(t, &storetest.DB{URL: p.url})
 	a, b := c.start("a"), c.start("b")
-	// Not those of the cluster: what they see is lost, which its checkers do not forgive.
+	// Not a client of the cluster: what it sees is lost, which the checkers do not accept.
 	reader := func(r *replica) *client.Client {
 		return &client.Client{URL: r.base + "/agents/script", HTTP: &http.Client{Transport: c.http}, Retry: c.retry}
 	}
@@ -243,7 +242,7 @@ func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
 	follow(t, reader(a).Resubscribe(bounded(t), task, client.StreamOptions{}),
 		func(ev client.Event) bool { return atLast(ev, "a", 2) })
 	now := one[string](c, `SELECT pg_current_wal_lsn()::text`)
-	until(t, "the standby has what there is so far", func() bool {
+	until(t, "the standby has received everything so far", func() bool {
 		return one[bool](c, `SELECT coalesce(bool_and(replay_lsn >= $1::pg_lsn), false) FROM pg_stat_replication`, now)
 	})
 	sender := one[int32](c, `SELECT pid FROM pg_stat_replication`)
@@ -271,7 +270,7 @@ func TestFailoverThatLosesEventsSaysSo(t *testing.T) {
 		events := follow(t, reader(r).Resubscribe(bounded(t), task,
 			client.StreamOptions{LastEventID: lost[len(lost)-1].ID}), nil)
 		if len(events) == 0 || !events[0].Gap {
-			t.Errorf("%s continues behind %s, which is lost, without a word: %+v", r.name, lost[len(lost)-1].ID, events)
+			t.Errorf("%s continues after %s, which is lost, without a gap: %+v", r.name, lost[len(lost)-1].ID, events)
 			continue
 		}
 		endsWith(t, events, a2a.StateCompleted)

@@ -13,9 +13,9 @@ import (
 
 const forwardedHeader = "X-Forwarded-Client-Cert"
 
-// TestForwardedCertificatesSignIn who comes through a proxy that has been named, over every binding and as the
-// certificate itself would. The same words from another address are refused.
-func TestForwardedCertificatesSignIn(t *testing.T) {
+// A certificate forwarded by a named proxy authenticates its owner over every binding, like the certificate itself.
+// The same header from another address is refused.
+func TestForwardedCertificatesAuthenticate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.mixed = true
@@ -41,23 +41,22 @@ func TestForwardedCertificatesSignIn(t *testing.T) {
 	}
 	elsewhere := ann
 	elsewhere.from = "127.0.0.2"
-	holdsApart(t, a, task.ID, ann, map[string]badge{"an owner of the tenant": bob, "one of another tenant": eve},
+	checkIsolation(t, a, task.ID, ann, map[string]badge{"an owner of the tenant": bob, "one of another tenant": eve},
 		map[string]badge{
-			"who says nothing":    {from: "127.0.0.1"},
-			"who is elsewhere":    elsewhere,
-			"who was elsewhere":   elsewhere.with("X-Forwarded-For", "127.0.0.1"),
-			"who comes twice":     says(ann.header.Get(forwardedHeader) + "," + ann.header.Get(forwardedHeader)),
-			"who has a name only": says(`Subject="CN=ann,O=acme"`),
-			"whose has expired": cert(func(x *x509.Certificate) {
-				of("ann",
-					"acme")(x)
+			"no certificate":           {from: "127.0.0.1"},
+			"another address":          elsewhere,
+			"a forged X-Forwarded-For": elsewhere.with("X-Forwarded-For", "127.0.0.1"),
+			"two certificates":         says(ann.header.Get(forwardedHeader) + "," + ann.header.Get(forwardedHeader)),
+			"a name only":              says(`Subject="CN=ann,O=acme"`),
+			"an expired certificate": cert(func(x *x509.Certificate) {
+				of("ann", "acme")(x)
 				x.NotAfter = time.Now().Add(-time.Minute)
 			}),
-			"who has no tenant":     says("URI=spiffe://acme/ann"),
-			"who writes as he will": says(ann.header.Get(forwardedHeader) + ";"),
+			"a certificate without a tenant": says("URI=spiffe://acme/ann"),
+			"a header of the client's own":   says(ann.header.Get(forwardedHeader) + ";"),
 		})
 	key := c.apiKey("acme", "ann", "tasks:read")
-	for who, b := range map[string]badge{"elsewhere": elsewhere, "as bob": bob, "with what cannot be read": says("?")} {
+	for who, b := range map[string]badge{"elsewhere": elsewhere, "as bob": bob, "an unreadable header": says("?")} {
 		if found, _, words := bindings["1.0 gRPC"](t, a, b.with("X-API-Key", key), task.ID); !found {
 			t.Errorf("ann's key %s: %s", who, words)
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// gate is the far side of the script agent's effect op: a script waits at it until the test opens it, and what comes
-// by is the outside record of executions.
+// gate is the server that the script agent's effect op calls. A script waits at it until the test opens it. The calls
+// are an independent record of executions.
 type gate struct {
 	t      *testing.T
 	url    string
@@ -19,7 +19,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	effects []effect      // guarded by mu
-	changed chan struct{} // guarded by mu; closed and replaced when one comes
+	changed chan struct{} // guarded by mu; closed and replaced at each effect
 }
 
 type effect struct {
@@ -30,7 +30,7 @@ type effect struct {
 	Key     string
 }
 
-// newGate returns a closed gate. It ends with the test.
+// newGate returns a closed gate, which ends with the test.
 func newGate(t *testing.T) *gate {
 	t.Helper()
 	g := &gate{t: t, opened: make(chan struct{}), changed: make(chan struct{})}
@@ -63,13 +63,13 @@ func (g *gate) add(e effect) {
 	g.changed = make(chan struct{})
 }
 
-// op is the op that waits here. An agent waits for some seconds only and then tries again.
+// op returns the op that waits here. An agent waits for some seconds and then tries again.
 func (g *gate) op() string { return `{"op":"effect","url":"` + g.url + `"}` }
 
-// open lets everybody through, from now on.
+// open lets all scripts pass, from now on.
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
 
-// await returns the n-th effect, from 0, once it is there.
+// await waits for the n-th effect, from 0, and returns it.
 func (g *gate) await(n int) effect {
 	g.t.Helper()
 	timer := time.NewTimer(patience)
@@ -84,7 +84,7 @@ func (g *gate) await(n int) effect {
 		select {
 		case <-changed:
 		case <-timer.C:
-			g.t.Fatalf("%d agents came to the gate, want more than %d", len(list), n)
+			g.t.Fatalf("%d agents called the gate, want more than %d", len(list), n)
 		}
 	}
 }

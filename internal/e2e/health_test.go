@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// health asks a replica for its health and returns the status and the text.
+// health asks a replica for its health and returns status and text.
 func (r *replica) health(path string) (int, string) {
 	resp, err := http.Get(r.admin + path)
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *replica) health(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestReadinessFollowsTheDatabaseAndTheDrain asks as a load balancer does.
+// A load balancer asks for readiness while the database stops and the replica drains.
 func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -65,8 +65,7 @@ func TestReadinessFollowsTheDatabaseAndTheDrain(t *testing.T) {
 	c.start("b")
 }
 
-// TestStopIsAnnouncedBeforeItHappens: a proxy that asks /readyz has A2AD_DRAIN_DELAY to notice, and requests are
-// answered meanwhile.
+// A proxy that polls /readyz has A2AD_DRAIN_DELAY to notice; requests are answered meanwhile.
 func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -75,7 +74,7 @@ func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_DRAIN_DELAY="+delay.String())
 	start := time.Now()
 	a.signal(syscall.SIGTERM)
-	until(t, "readiness says that it stops", func() bool {
+	until(t, "readiness announces the stop", func() bool {
 		status, text := a.health("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "drain: ")
 	})
@@ -83,7 +82,7 @@ func TestStopIsAnnouncedBeforeItHappens(t *testing.T) {
 	task := send(t, c.client(a, "echo"), say("still there")).TaskID
 	a.awaitExit()
 	if took := time.Since(start); took < delay {
-		t.Errorf("it stopped after %s, before anybody could notice", took)
+		t.Errorf("it stopped after %s, before a proxy could notice", took)
 	}
 	if got := c.attempts(task); len(got) != 1 || got[0] != "a completed" {
 		t.Errorf("attempts %v, want one that ended", got)

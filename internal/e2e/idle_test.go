@@ -14,11 +14,11 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// idleLine is a statement in PostgreSQL's log: whose, in which transaction, and its name or its beginning.
+// idleLine is a statement in PostgreSQL's log: its application, its transaction, and its name or beginning.
 var idleLine = regexp.MustCompile(`(?m)^(a2ad-idle-\w+) (\d+/\d+) .*(?:execute [^:]*: -- name: (\w+) |statement: (.*))`)
 
-// idleTransactions returns the transactions of a replica in a piece of PostgreSQL's log: how many there are, and how
-// many statements of each name. Statements of one transaction share its number.
+// idleTransactions returns the number of a replica's transactions in a part of PostgreSQL's log, and the number of
+// statements by name. Statements of one transaction share its number.
 func idleTransactions(log string) (transactions int, names map[string]int) {
 	seen := map[string]bool{}
 	names = map[string]int{}
@@ -29,8 +29,8 @@ func idleTransactions(log string) (transactions int, names map[string]int) {
 	return len(seen), names
 }
 
-// A replica at rest makes at most 5 transactions a second with the default settings, however many agents it serves.
-// On a slow machine it makes fewer.
+// An idle replica makes at most 5 transactions a second with the default settings, however many agents it serves. On
+// a slow machine it makes fewer.
 func TestIdleReplicaMakesFewTransactions(t *testing.T) {
 	t.Parallel()
 	defaults := []string{"A2AD_POLL_INTERVAL=1s", "A2AD_PUSH_POLL=1s", "A2AD_RESCUE_INTERVAL=1s",
@@ -59,7 +59,7 @@ func TestIdleReplicaMakesFewTransactions(t *testing.T) {
 				})
 				return log
 			}
-			from := len(await(0, 3)) // what the start asks is over
+			from := len(await(0, 3)) // the statements of the start are over
 			began := time.Now()
 			log := await(from, 10)
 			took := time.Since(began)
@@ -71,7 +71,7 @@ func TestIdleReplicaMakesFewTransactions(t *testing.T) {
 				}
 			}
 			if n < 20 || names["a2ad-idle-worker PushPoll"] == 0 || names["a2ad-idle-worker LeaseRescue"] == 0 {
-				t.Errorf("the log was not understood: %d transactions, %v", n, names)
+				t.Errorf("the log could not be parsed: %d transactions, %v", n, names)
 			}
 		})
 	}

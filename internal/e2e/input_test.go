@@ -24,23 +24,23 @@ const (
 	badVersion     = -32009
 )
 
-// request is a call of a method.
+// request returns a JSON-RPC request.
 func request(method, params string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
 }
 
-// message is a message/send with more members, after a comma, in its message.
+// message returns a message/send whose message has further members, which begin with a comma.
 func message(more string) string {
 	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]`+
 		more+`}}`)
 }
 
-// withPart is a message/send of one part.
+// withPart returns a message/send of one part.
 func withPart(part string) string {
 	return request("message/send", `{"message":{"messageId":"m","role":"user","parts":[`+part+`]}}`)
 }
 
-// rows counts everything that a request can leave behind.
+// rows counts everything that a request can leave in the database.
 func (c *cluster) rows() int {
 	c.t.Helper()
 	return one[int](c, `
@@ -52,15 +52,15 @@ func (c *cluster) rows() int {
 
 type badInput struct {
 	name, body string
-	codes      []int    // any of them
-	id         string   // of the answer; empty: null
-	field      string   // that the error names
+	codes      []int    // any of these
+	id         string   // expected in the answer; empty: null
+	field      string   // the field that the error names
 	header     []string // of the request
 	status     int      // 0: 200
 }
 
-// TestBadInput sends bad input, as far as that is a body or a header.
-func TestBadInput(t *testing.T) {
+// Bad input in a body or a header is refused and leaves nothing.
+func TestBadInputIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_MAX_BODY=64KiB", "A2AD_MAX_PART=48KiB")
@@ -87,11 +87,11 @@ func (c *cluster) refusal(in badInput, got httpAnswer) {
 	case got.status != status:
 		c.t.Errorf("%s: status %d, want %d: %s", in.name, got.status, status, got.body)
 	case !slices.Contains(in.codes, got.code):
-		c.t.Errorf("%s: %.300s, want a code of %v", in.name, got.body, in.codes)
+		c.t.Errorf("%s: %.300s, want one of the codes %v", in.name, got.body, in.codes)
 	case got.id != id:
 		c.t.Errorf("%s: the answer has the id %s, want %s: %.300s", in.name, got.id, id, got.body)
 	case got.data.Field != in.field && in.field != "":
-		c.t.Errorf("%s: the answer blames %q, want %q: %.300s", in.name, got.data.Field, in.field, got.body)
+		c.t.Errorf("%s: the answer names the field %q, want %q: %.300s", in.name, got.data.Field, in.field, got.body)
 	case !utf8.Valid(got.body) || len(got.body) > 4096:
 		c.t.Errorf("%s: the answer has %d bytes, UTF-8: %t", in.name, len(got.body), utf8.Valid(got.body))
 	}
@@ -164,7 +164,7 @@ func envelopes() []badInput {
 	return list
 }
 
-// encodings are S-05 and S-06: what no PostgreSQL text can hold is refused before it gets there.
+// encodings are S-05 and S-06: text that PostgreSQL cannot store is refused before it gets there.
 func encodings() []badInput {
 	var list []badInput
 	for name, text := range map[string]string{
@@ -198,7 +198,7 @@ func encodings() []badInput {
 	return list
 }
 
-// numbers are S-15: what is no value of a field, for fields of every method.
+// numbers are S-15: values that a field does not allow, for every method.
 func numbers() []badInput {
 	var list []badInput
 	bad := func(field, body string) {
@@ -282,7 +282,7 @@ func numbers() []badInput {
 	return list
 }
 
-// headers are S-10 and S-11, as far as they are about one whole request.
+// headers are S-10 and S-11, for one whole request.
 func headers() []badInput {
 	large := message(`,"metadata":{"x":"` + strings.Repeat("x", 65<<10) + `"}`)
 	var zipped bytes.Buffer
@@ -323,8 +323,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestGoodInputThatLooksBad is what must not be refused.
-func TestGoodInputThatLooksBad(t *testing.T) {
+// Unusual but valid input is accepted.
+func TestUnusualInputIsAccepted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_MAX_BODY=64KiB", "A2AD_MAX_PART=60KiB")
@@ -348,12 +348,12 @@ func TestGoodInputThatLooksBad(t *testing.T) {
 		"version 0.3.0":     {body: message(""), header: []string{"A2A-Version", "0.3.0"}},
 		"a thousand wishes": {body: message(""),
 			header: []string{"X-A2A-Extensions", strings.Repeat("https://x.example/e,", 1000)}},
-		"NUL in text":         {body: withPart(`{"kind":"text","text":"a\u0000b"}`)},
-		"NUL in metadata":     {body: message(`,"metadata":{"a\u0000":"b\u0000"}`)},
-		"a number no one has": {body: message(`,"metadata":{"n":` + strings.Repeat("9", 10_000) + `}`)},
+		"NUL in text":       {body: withPart(`{"kind":"text","text":"a\u0000b"}`)},
+		"NUL in metadata":   {body: message(`,"metadata":{"a\u0000":"b\u0000"}`)},
+		"an unusual number": {body: message(`,"metadata":{"n":` + strings.Repeat("9", 10_000) + `}`)},
 	} {
 		got := c.post(a, "/", in.body, in.header...)
-		// NUL may be refused, if that is said.
+		// NUL may be refused if the error says so.
 		if strings.HasPrefix(name, "NUL") && got.status == http.StatusOK && got.code == invalidParams &&
 			got.data.Field != "" {
 			continue
@@ -364,8 +364,8 @@ func TestGoodInputThatLooksBad(t *testing.T) {
 	}
 }
 
-// TestPathsThatAreNone is S-16: odd paths and methods reach nothing.
-func TestPathsThatAreNone(t *testing.T) {
+// Unknown paths and methods (S-16) reach nothing.
+func TestUnknownPathsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
@@ -382,11 +382,11 @@ func TestPathsThatAreNone(t *testing.T) {
 			t.Errorf("POST %.60s: %d %.200s", path, got.status, got.body)
 		}
 	}
-	// GET answers with the card; TestCardAtTheAgentsURL is about that.
+	// GET answers with the card; see TestCardAtTheAgentsURL.
 	for _, method := range []string{"PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "FOO"} {
 		for _, path := range []string{"/", "/agents/echo"} {
 			got := c.do(a, method, path, strings.NewReader(message("")), "X-HTTP-Method-Override", "POST")
-			told := method == "OPTIONS" && got.status == http.StatusNoContent // what is allowed here
+			told := method == "OPTIONS" && got.status == http.StatusNoContent // the allowed methods
 			if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed && !told {
 				t.Errorf("%s %s: %d %.200s", method, path, got.status, got.body)
 			}
@@ -397,8 +397,8 @@ func TestPathsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestConnectionsThatMisbehave is S-10, S-12 and S-13: what is no proper HTTP is cut off.
-func TestConnectionsThatMisbehave(t *testing.T) {
+// Connections that do not speak proper HTTP (S-10, S-12, S-13) are closed.
+func TestMisbehavingConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_READ_HEADER_TIMEOUT=500ms", "A2AD_READ_TIMEOUT=1s", "A2AD_HTTP_IDLE_TIMEOUT=500ms",
@@ -411,9 +411,9 @@ func TestConnectionsThatMisbehave(t *testing.T) {
 		name, text string
 		status     []string // empty: the connection is closed without an answer
 	}{
-		// truncated JSON; the rest is no request
-		{"body longer than said", start + length(len(good)-5) + "\r\n" + good, []string{"200 OK"}},
-		{"body shorter than said", start + length(len(good)+5) + "\r\n" + good,
+		// truncated JSON; the rest is not a request
+		{"body longer than announced", start + length(len(good)-5) + "\r\n" + good, []string{"200 OK"}},
+		{"body shorter than announced", start + length(len(good)+5) + "\r\n" + good,
 			[]string{"200 OK", "400 Bad Request", "408 Request Timeout", ""}},
 		{"two lengths", start + length(5) + length(6) + "\r\n" + good, []string{"400 Bad Request"}},
 		{"length and chunks", start + length(len(good)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -458,7 +458,7 @@ func TestConnectionsThatMisbehave(t *testing.T) {
 	}
 }
 
-// TestTextCannotBreakOutOfItsLine is S-17 and S-18: streams and logs.
+// S-17 and S-18: text cannot break out of its line in streams and logs.
 func TestTextCannotBreakOutOfItsLine(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -480,7 +480,7 @@ func TestTextCannotBreakOutOfItsLine(t *testing.T) {
 	}
 	for _, ev := range stream.Frames {
 		if !strings.Contains(string(ev.Result), "9-00000000") {
-			t.Errorf("the text is not there: %s", ev.Result)
+			t.Errorf("the text is missing: %s", ev.Result)
 		}
 	}
 
@@ -493,11 +493,11 @@ func TestTextCannotBreakOutOfItsLine(t *testing.T) {
 	if _, err := c.client(a, "script").Get(bounded(t), "x\r\n\x1b[31m", -1); !refused(err, taskNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	c.settle()
+	c.awaitRest()
 	a.log.checkLines(t)
 }
 
-// checkLines fails for lines of a log that are not JSON, or too long to be read.
+// checkLines fails for log lines that are not JSON or too long to be read.
 func (b *logbook) checkLines(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()

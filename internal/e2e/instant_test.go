@@ -9,8 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestStreamsOfInstantAgentsAreComplete has agents that are done before anybody can look. Half of the streams are on
-// the replica that runs them, half on one that runs nothing.
+// The agents finish at once. Half of the streams are on the replica that runs them, half on one that runs none.
 func TestStreamsOfInstantAgentsAreComplete(t *testing.T) {
 	t.Parallel()
 	const total, clients = 1000, 20
@@ -23,12 +22,12 @@ func TestStreamsOfInstantAgentsAreComplete(t *testing.T) {
 		wg.Go(func() {
 			for n := range total / clients {
 				cl := c.client(at, "echo")
-				cl.Tries = -1 // a stream that needs to be resumed is not complete
+				cl.Tries = -1 // a stream that needs a resume is not complete
 				text := fmt.Sprintf("%d of client %d", n, i)
 				events, err := collect(cl.Stream(ctx, client.SendParams{Message: say(text)}, client.StreamOptions{}),
 					nil)
 				if err != nil {
-					t.Errorf("%s on %s, behind %d events: %v", text, at.name, len(events), err)
+					t.Errorf("%s on %s, after %d events: %v", text, at.name, len(events), err)
 					return
 				}
 				checkEcho(t, events, text)
@@ -44,7 +43,7 @@ func TestStreamsOfInstantAgentsAreComplete(t *testing.T) {
 	}
 }
 
-// checkEcho holds a whole stream of the echo agent against what it must be.
+// checkEcho compares a whole stream of the echo agent with its expected events.
 func checkEcho(t *testing.T, events []client.Event, text string) {
 	t.Helper()
 	want := []struct {

@@ -16,7 +16,7 @@ func refused(err error, code int) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// sendCopies sends the same at once, in turn to each of the replicas, and returns the tasks.
+// sendCopies sends n copies at once, to the replicas in turn, and returns the tasks.
 func (c *cluster) sendCopies(n int, agent string, p client.SendParams, at ...*replica) map[string]int {
 	c.t.Helper()
 	ctx := bounded(c.t)
@@ -93,8 +93,8 @@ func TestCopiesWithOneKeyMakeOneTask(t *testing.T) {
 	}
 }
 
-// TestKeyedMessageToATaskIsTakenOnce sends the answer to a question more than once.
-func TestKeyedMessageToATaskIsTakenOnce(t *testing.T) {
+// The answer to a question is sent more than once.
+func TestKeyedMessageToATaskIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -107,10 +107,10 @@ func TestKeyedMessageToATaskIsTakenOnce(t *testing.T) {
 	answer.TaskID, answer.ID = asked.TaskID, "answer"
 	p := client.SendParams{Message: answer, IdempotencyKey: "k"}
 	if tasks := c.sendCopies(8, "script", p, a, b); len(tasks) != 1 || tasks[asked.TaskID] != 8 {
-		t.Errorf("tasks %v, want %s alone", tasks, asked.TaskID)
+		t.Errorf("tasks %v, want only %s", tasks, asked.TaskID)
 	}
 	if n := one[int](c, `SELECT count(*) FROM audit.message WHERE message_id = 'answer'`); n != 1 {
-		t.Errorf("the answer is there %d times, want once", n)
+		t.Errorf("the answer occurs %d times, want once", n)
 	}
 	if state := c.state(asked.TaskID); state != "INPUT_REQUIRED" {
 		t.Errorf("the task is %s, want it to ask its second question", state)
@@ -131,7 +131,7 @@ func TestReplayedStreamResumes(t *testing.T) {
 
 	rest := follow(t, c.client(b, "script").Stream(bounded(t), p, client.StreamOptions{LastEventID: last.ID}), nil)
 	if rest[0].Seq != last.Seq+1 || rest[0].Gap {
-		t.Errorf("the replay goes on with seq %d (gap %t), want %d", rest[0].Seq, rest[0].Gap, last.Seq+1)
+		t.Errorf("the replay continues with seq %d (gap %t), want %d", rest[0].Seq, rest[0].Gap, last.Seq+1)
 	}
 	endsWith(t, rest, a2a.StateCompleted)
 
@@ -145,7 +145,7 @@ func TestReplayedStreamResumes(t *testing.T) {
 	}
 }
 
-// TestLastEventIDOfAnotherLogIsAGap resumes behind events that this task does not have.
+// A client resumes after events that this task does not have.
 func TestLastEventIDOfAnotherLogIsAGap(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -167,13 +167,13 @@ func TestLastEventIDOfAnotherLogIsAGap(t *testing.T) {
 		events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{LastEventID: id}),
 			func(client.Event) bool { return true })
 		if events[0].Kind != client.KindTask || !events[0].Gap || events[0].ID != last {
-			t.Errorf("behind %s: %s %s (gap %t), want the Task %s marked as a gap", id, events[0].Kind, events[0].ID,
+			t.Errorf("after %s: %s %s (gap %t), want the Task %s marked as a gap", id, events[0].Kind, events[0].ID,
 				events[0].Gap, last)
 		}
 	}
 	if got := c.post(a, "/agents/script", request("tasks/resubscribe", `{"id":"`+task+`"}`), "Last-Event-ID",
 		strings.Repeat("1", 40<<10)); got.status != 431 {
-		t.Errorf("an id that is longer than a header may be: %d %s", got.status, got.body)
+		t.Errorf("an id longer than a header may be: %d %s", got.status, got.body)
 	}
 	g.open()
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestReaderThatStopsIsCutOff has a client that opens a stream and reads nothing of it.
-func TestReaderThatStopsIsCutOff(t *testing.T) {
+// A client opens a stream and reads nothing of it.
+func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_SSE_WRITE_TIMEOUT=1s")
-	// More than the buffers between the two hold.
+	// More than the buffers between client and server hold.
 	const ops = `{"op":"chunk","id":"a","n":30,"bytes":200000}`
 	conn := a.dial()
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
@@ -36,29 +36,29 @@ func TestReaderThatStopsIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	var task string
-	until(t, "the task is there", func() bool {
+	until(t, "the task exists", func() bool {
 		tasks := column[string](c, `SELECT id::text FROM audit.task`)
 		if len(tasks) == 1 {
 			task = tasks[0]
 		}
 		return task != ""
 	})
-	beside := &client.Client{URL: a.base + "/agents/script"} // not logged: so much is read once at the end, and no more
+	beside := &client.Client{URL: a.base + "/agents/script"} // not logged: a log this large is read once at the end, and no more
 	events := follow(t, beside.Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
 	endsWith(t, events, a2a.StateCompleted)
 	if got := len(chunks(events, "a")); got != 30 {
-		t.Errorf("the reader beside it has %d chunks, want 30", got)
+		t.Errorf("another reader has %d chunks, want 30", got)
 	}
 	cut := a.awaitLog("request", func(l logLine) bool { return l.str("method") == "message/stream" })
 	if !strings.Contains(cut.str("err"), "timeout") {
-		t.Errorf("the stream that nobody reads ended with %q, want a timeout", cut.str("err"))
+		t.Errorf("the unread stream ended with %q, want a timeout", cut.str("err"))
 	}
 	within(t, "the cut", time.Duration(cut.num("ms"))*time.Millisecond, 15*time.Second)
 }
 
-// TestAnswerThatNobodyReadsIsCutOff asks for a large task and does not read it: how long a blocking send may
-// wait is not added to the time.
-func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
+// A client asks for a large task and does not read the answer. The time limit must not include the time that a
+// blocking send may wait.
+func TestUnreadAnswerIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_WRITE_TIMEOUT=1s", "A2AD_BLOCKING_MAX_WAIT=60s")
@@ -84,9 +84,8 @@ func TestAnswerThatNobodyReadsIsCutOff(t *testing.T) {
 	}
 }
 
-// TestDatabaseThatIsHeldUp: who asks meanwhile is told within the time that is set, and by the error that the limit
-// has.
-func TestDatabaseThatIsHeldUp(t *testing.T) {
+// Requests to a blocked database are refused within the configured time, with the error of that limit.
+func TestBlockedDatabaseEndsRequestsInTime(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const long = "25s"
@@ -151,10 +150,10 @@ func TestDatabaseThatIsHeldUp(t *testing.T) {
 			return rpc.code == 0 && rpc.status == http.StatusOK && rest.status == http.StatusOK
 		})
 	}
-	c.start("b") // for the work
+	c.start("b") // runs the accepted work
 }
 
-// TestStreamsAreBounded opens more streams than an owner and a replica may have.
+// Streams beyond the limit of an owner or a replica are refused.
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -173,7 +172,7 @@ func TestStreamsAreBounded(t *testing.T) {
 			open.Add(1)
 			cl := c.client(at.r, "script")
 			over.Go(func() {
-				// it is left below
+				// the stream ends below
 				_, _ = collect(cl.Resubscribe(ctx, asked.TaskID, client.StreamOptions{}), func(client.Event) bool {
 					open.Done()
 					return false
@@ -207,7 +206,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestIdleStreamShowsSignsOfLife reads the comments of a stream on which nothing happens.
+// A stream on which nothing happens sends comments.
 func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -237,15 +236,15 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	}
 }
 
-// TestCappedWaitAnswersWithTheTaskAsItIs is a blocking send that takes longer than it may.
-func TestCappedWaitAnswersWithTheTaskAsItIs(t *testing.T) {
+// A blocking send that reaches its time limit returns the task as it is.
+func TestCappedWaitReturnsTheTaskAsItIs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_BLOCKING_MAX_WAIT=300ms")
 	g := newGate(t)
 	got := send(t, c.client(a, "script"), play(g.op()))
 	if got.State.Terminal() {
-		t.Errorf("the task is %s, want it to go on", got.State)
+		t.Errorf("the task is %s, want it to continue", got.State)
 	}
 	g.open()
 	c.awaitState(got.TaskID, "COMPLETED")

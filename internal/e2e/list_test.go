@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// fanOut calls f with 0 to n-1 from some goroutines.
+// fanOut calls f with 0 to n-1 from several goroutines.
 func fanOut(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
@@ -28,7 +28,7 @@ func fanOut(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// TestListWalkUnderWrites pages through tasks of which half change their place all the time.
+// Half of the listed tasks change their position all the time.
 func TestListWalkUnderWrites(t *testing.T) {
 	t.Parallel()
 	const still, moving, size = 500, 500, 40
@@ -47,7 +47,7 @@ func TestListWalkUnderWrites(t *testing.T) {
 		}
 		tasks[i] = got.TaskID
 	})
-	c.settle()
+	c.awaitRest()
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	moves := 0
@@ -83,9 +83,9 @@ func TestListWalkUnderWrites(t *testing.T) {
 			if task.ContextID == "still" {
 				seen[task.TaskID]++
 			}
-			// A task that moves between the choice of the page and the read of its tasks is newer than its place.
+			// A task that moves between the choice of the page and the read of its tasks is newer than its position.
 			if task.ContextID == "still" && task.Timestamp > last {
-				t.Errorf("page %d: %s of %s behind one of %s", pages, task.TaskID, task.Timestamp, last)
+				t.Errorf("page %d: %s of %s after one of %s", pages, task.TaskID, task.Timestamp, last)
 			}
 			if task.ContextID == "still" {
 				last = task.Timestamp
@@ -109,11 +109,11 @@ func TestListWalkUnderWrites(t *testing.T) {
 			t.Errorf("task %s was listed %d times, want once", tasks[i], seen[tasks[i]])
 		}
 	}
-	c.settle()
+	c.awaitRest()
 	c.checkFilters(a, still, moving)
 }
 
-// checkFilters lists parts of the tasks, and with tokens that are not for them.
+// checkFilters lists with filters, and with tokens of other lists.
 func (c *cluster) checkFilters(at *replica, still, moving int) {
 	c.t.Helper()
 	ctx := bounded(c.t)

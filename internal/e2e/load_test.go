@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// replicas are the ones that a load may go to.
+// replicas are the ones that the load uses.
 type replicas struct {
 	mu   sync.Mutex
 	list []*replica // guarded by mu
@@ -37,8 +37,8 @@ func (s *replicas) add(more ...*replica) {
 	s.list = append(s.list, more...)
 }
 
-// load is clients that act until they are told to stop. Whatever is acknowledged to them is held against the database
-// at the end.
+// load is clients that act until they are stopped. Everything acknowledged to them is compared with the database at
+// the end.
 type load struct {
 	c     *cluster
 	acked sync.Map // Idempotency-Key -> task id
@@ -47,7 +47,7 @@ type load struct {
 	wg    sync.WaitGroup
 }
 
-// startLoad starts clients that draw from a seed, which a failure shows.
+// startLoad starts clients that draw from a seed, which a failure prints.
 func (c *cluster) startLoad(clients int, list ...*replica) *load {
 	c.t.Helper()
 	return c.startLoadOn(clients, &replicas{list: list})
@@ -65,7 +65,7 @@ func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 			for n := 0; ctx.Err() == nil; n++ {
 				u := &user{load: l, draw: draw, key: fmt.Sprintf("client %d, request %d", i, n),
 					ctx: context.WithoutCancel(ctx)}
-				// Each request goes to the next replica: what one begins another goes on with.
+				// Each request goes to the next replica, so that a replica continues what another one began.
 				u.cl = c.roamer("script", func(n int) *replica { return set.at(i + n) })
 				if err := u.act(); err != nil {
 					c.t.Errorf("%s: %v", u.key, err)
@@ -83,18 +83,18 @@ func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 func (l *load) progress(n int64) time.Duration {
 	l.c.t.Helper()
 	start, from := time.Now(), l.done.Load()
-	until(l.c.t, "the load goes on", func() bool { return l.done.Load() >= from+n || l.c.t.Failed() })
+	until(l.c.t, "the load continues", func() bool { return l.done.Load() >= from+n || l.c.t.Failed() })
 	return time.Since(start)
 }
 
-// retiredTask asks whether retention says that it has deleted a task that is gone.
+// retiredTask tells whether retention recorded the deletion of a task.
 const retiredTask = `
 	SELECT NOT EXISTS (SELECT FROM audit.task t WHERE t.id = $1::text::uuid) AND EXISTS (
 	  SELECT FROM audit.action a
 	  WHERE a.action = 'task.retire' AND $1::text::uuid BETWEEN (a.detail ->> 'from')::uuid
 	AND (a.detail ->> 'to')::uuid)`
 
-// finish lets the clients finish what they have begun, and checks that everything acknowledged is there.
+// finish lets the clients complete what they have begun, and checks that everything acknowledged exists.
 func (l *load) finish() {
 	l.c.t.Helper()
 	l.stop()
@@ -107,14 +107,14 @@ func (l *load) finish() {
 			return true
 		}
 		if got != 1 {
-			l.c.t.Errorf("%s was acknowledged as task %s and is there %d times", key, task, got)
+			l.c.t.Errorf("%s was acknowledged as task %s and exists %d times", key, task, got)
 		}
 		return true
 	})
 	l.c.t.Logf("%d requests acknowledged", n)
 }
 
-// user is one client at one piece of work.
+// user is one client and its current action.
 type user struct {
 	*load
 	cl   *client.Client
@@ -123,7 +123,7 @@ type user struct {
 	ctx  context.Context
 }
 
-// act does one thing to its end. What fails for a while is tried again; what is refused is an error.
+// act does one thing to its end. It retries temporary failures; a refusal is an error.
 func (u *user) act() error {
 	switch u.draw.IntN(5) {
 	case 0:
@@ -141,7 +141,7 @@ func (u *user) chunks() string {
 	return fmt.Sprintf(`{"op":"chunk","id":"a","n":%d,"every_ms":%d}`, 1+u.draw.IntN(6), u.draw.IntN(40))
 }
 
-// send sends a message under a key until it is acknowledged.
+// send sends a message with a key until it is acknowledged.
 func (u *user) send(m a2a.Message, key string, noWait bool) (got client.Result, err error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = client.NewMessageID()
@@ -155,7 +155,7 @@ func (u *user) send(m a2a.Message, key string, noWait bool) (got client.Result, 
 	return got, err
 }
 
-// wait is a blocking send.
+// wait makes a blocking send.
 func (u *user) wait() error {
 	got, err := u.send(play(u.chunks()), u.key, false)
 	if err == nil && got.State != a2a.StateCompleted {
@@ -164,7 +164,7 @@ func (u *user) wait() error {
 	return err
 }
 
-// follow is a stream that its client leaves now and then, and takes up again.
+// follow follows a stream with random disconnects and resumes.
 func (u *user) follow() error {
 	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
 		IdempotencyKey: u.key}
@@ -203,7 +203,7 @@ func (u *user) follow() error {
 	return nil
 }
 
-// converse answers a question, or answers it before it is asked.
+// converse answers a question, before or after it is asked.
 func (u *user) converse() error {
 	early := u.draw.IntN(2) == 0
 	script := u.chunks() + `,{"op":"input","text":"?"},` + u.chunks() + `,{"op":"complete"}`
@@ -212,17 +212,17 @@ func (u *user) converse() error {
 		return err
 	}
 	if !early && asked.State != a2a.StateInputRequired {
-		return fmt.Errorf("the task is %s and does not ask", asked.State)
+		return fmt.Errorf("the task is %s and asks nothing", asked.State)
 	}
 	got, err := u.send(reply(asked.TaskID, "yes"), u.key+", answer", false)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	// An early answer may be read by the run that is on its way, or be the next turn.
+	// The current run may read an early answer, or it becomes the next turn.
 	return u.awaitEnd(got, a2a.StateCompleted)
 }
 
-// cancel ends a task sooner or later; if it has ended before, that is no error.
+// cancel cancels a task after a random time. A task that has already ended is no error.
 func (u *user) cancel() error {
 	got, err := u.send(play(u.chunks()+`,`+u.chunks()), u.key, true)
 	if err != nil {
@@ -241,7 +241,7 @@ func (u *user) cancel() error {
 	err = u.patiently(func() error {
 		canceled, err := u.cl.Cancel(u.ctx, got.TaskID)
 		if refused(err, -32002) {
-			want = a2a.StateNone // it has ended, or this is not the first try
+			want = a2a.StateNone // it has ended, or an earlier attempt succeeded
 			return nil
 		}
 		if err == nil && canceled.State != a2a.StateCanceled {
@@ -255,7 +255,7 @@ func (u *user) cancel() error {
 	return u.awaitEnd(got, want)
 }
 
-// awaitEnd follows a task to its end. Any end will do if want is none.
+// awaitEnd follows a task to its end. Any end is fine if want is none.
 func (u *user) awaitEnd(task client.Result, want a2a.State) error {
 	state := task.State
 	err := u.patiently(func() error {
@@ -274,7 +274,7 @@ func (u *user) awaitEnd(task client.Result, want a2a.State) error {
 	return err
 }
 
-// patiently repeats what a fault may have broken.
+// patiently repeats a call that a fault may have broken.
 func (u *user) patiently(f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -10,9 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestLockedTaskHoldsUpNoOther has somebody sit on the row of one running task, in a transaction that is left open:
-// that task waits, the others do not notice.
-func TestLockedTaskHoldsUpNoOther(t *testing.T) {
+// An open transaction locks the row of one running task: that task waits, the others do not notice.
+func TestLockedTaskDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")

@@ -12,9 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// TestEachBindingLogsAndCountsARequestAlike: who asked for what is in one line and one counter, whether by JSON-RPC,
-// HTTP+JSON or gRPC, and what is secret is in none.
-func TestEachBindingLogsAndCountsARequestAlike(t *testing.T) {
+// A request has one log line and one counter, whether by JSON-RPC, HTTP+JSON or gRPC, and neither contains a secret.
+func TestEachBindingLogsAndCountsRequestsAlike(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_GRPC_LISTEN=127.0.0.1:0", "A2AD_LOG_LEVEL=debug")

@@ -19,13 +19,13 @@ func TestMain(m *testing.M) {
 	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
-			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays
+			_ = os.RemoveAll(buildDir) // in the temporary directory: leftovers do no harm
 		}
 		os.Exit(code)
 	}))
 }
 
-// buildDir holds the binaries. It is written before any test can end.
+// buildDir holds the binaries. It is set before any test can end.
 var buildDir string
 
 var makeBuildDir = sync.OnceValue(func() (err error) {
@@ -33,7 +33,7 @@ var makeBuildDir = sync.OnceValue(func() (err error) {
 	return err
 })
 
-// build makes the program once a run: with the race detector if the tests have it.
+// build builds the program once per run, with the race detector if the tests have it.
 var build = sync.OnceValues(func() (string, error) {
 	if !raceEnabled {
 		return buildWithoutRace()
@@ -41,7 +41,7 @@ var build = sync.OnceValues(func() (string, error) {
 	return buildAs("a2ad-race", "-race")
 })
 
-// buildWithoutRace is for tests of how much memory the program takes: the detector takes several times that.
+// buildWithoutRace is for tests of memory use: the race detector multiplies it.
 var buildWithoutRace = sync.OnceValues(func() (string, error) { return buildAs("a2ad") })
 
 func buildAs(name string, flags ...string) (string, error) {

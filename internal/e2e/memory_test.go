@@ -21,11 +21,11 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/attack"
 )
 
-// memoryLimit is what the replica under attack has.
+// memoryLimit is the memory of the replica under attack.
 const memoryLimit = 256 << 20
 
-// confine holds a process to a limit: by a cgroup where one can be made, else by a watchdog that kills
-// it. It says which it is.
+// confine limits the memory of a process, with a cgroup if possible, otherwise with a watchdog that kills it. It logs
+// which one it uses.
 func confine(t *testing.T, pid int, limit int64) {
 	t.Helper()
 	for _, v := range []struct{ dir, file string }{
@@ -35,14 +35,14 @@ func confine(t *testing.T, pid int, limit int64) {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = os.Remove(dir) }) // empty once the process is gone
+		t.Cleanup(func() { _ = os.Remove(dir) }) // removable once the process has ended
 		if os.WriteFile(filepath.Join(dir, v.file), []byte(strconv.FormatInt(limit, 10)), 0o600) == nil &&
 			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600) == nil {
-			t.Logf("held to %d MiB by the cgroup %s", limit>>20, dir)
+			t.Logf("limited to %d MiB by the cgroup %s", limit>>20, dir)
 			return
 		}
 	}
-	t.Logf("no cgroup can be made here: a watchdog kills the process above %d MiB of resident memory", limit>>20)
+	t.Logf("cannot create a cgroup: a watchdog kills the process above %d MiB of resident memory", limit>>20)
 	over, done := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(over); <-done })
 	go func() {
@@ -62,7 +62,7 @@ func confine(t *testing.T, pid int, limit int64) {
 	}()
 }
 
-// memoryOf reads a figure of a process, in bytes.
+// memoryOf reads a memory figure of a process, in bytes.
 func memoryOf(pid int, what string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -77,11 +77,11 @@ func memoryOf(pid int, what string) int64 {
 	return 0
 }
 
-// answered posts a request until it is answered with 200: the setup may be asked to wait.
+// answered posts a request until the answer is 200: the server may ask the setup to wait.
 func answered(t *testing.T, target *attack.Target, client *http.Client, request string) string {
 	t.Helper()
 	var answer []byte
-	until(t, "a request is taken", func() bool {
+	until(t, "a request is accepted", func() bool {
 		status, a, err := target.Post(client, request)
 		answer = a
 		return err == nil && status == http.StatusOK
@@ -100,10 +100,9 @@ func idIn(t *testing.T, answer string) string {
 	return m[1]
 }
 
-// TestHostileMemoryKillsNothing plays everything at once that made a replica hold many times what was sent, in 256 MiB,
-// over HTTP and over gRPC on either listener. Whoever attacks is told to come back later at worst, and another owner
-// goes on working.
-func TestHostileMemoryKillsNothing(t *testing.T) {
+// All attacks run at once against a replica with 256 MiB, over HTTP and over gRPC on either listener. At worst the
+// attacker is asked to retry later, and another owner continues to work.
+func TestMemoryAttacksDoNotKillTheReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.cutOK, c.mixed = true, true
@@ -127,11 +126,11 @@ type siege struct {
 	cluster            *cluster
 	client             *http.Client
 	binary             string
-	eve, ann           string // keys
-	vast, large, small string // tasks; the large one is open, for streams to follow
+	eve, ann           string // API keys
+	vast, large, small string // tasks; the large one stays open, so that streams can follow it
 }
 
-// makeTasks makes a task of 57 MB and 24 of 4 MB for eve, and a small one for ann.
+// makeTasks creates a task of 57 MB and 24 of 4 MB for eve, and a small one for ann.
 func (s *siege) makeTasks(t *testing.T) {
 	t.Helper()
 	builder := s.cluster.startBinary(s.binary, "builder", "A2AD_AUTH=required")
@@ -150,13 +149,13 @@ func (s *siege) makeTasks(t *testing.T) {
 	builder.stop()
 }
 
-// withstand attacks a replica for a while, which answers calls where listen says.
+// withstand attacks a replica for a while. listen is its gRPC address.
 func (s *siege) withstand(t *testing.T, port, listen string) {
 	t.Helper()
 	r := s.cluster.startBinary(s.binary, "held-"+port, "A2AD_AUTH=required", "GOMEMLIMIT=220MiB",
 		"A2AD_READ_TIMEOUT=20s", "A2AD_WORKERS=4",
 		"A2AD_SSE_WRITE_TIMEOUT=5s", "A2AD_WRITE_TIMEOUT=10s", "A2AD_STATEMENT_TIMEOUT=60s", "A2AD_GRPC_LISTEN="+listen)
-	r.log.expectErrors() // 503 is an answer here
+	r.log.expectErrors() // 503 is a valid answer here
 	defer r.stop()
 	confine(t, r.cmd.Process.Pid, memoryLimit)
 	target := &attack.Target{Addr: strings.TrimPrefix(r.base, "http://"), Key: s.eve, Agent: "script"}
@@ -199,12 +198,12 @@ func (s *siege) withstand(t *testing.T, port, listen string) {
 		http.StatusBadRequest, http.StatusRequestTimeout)
 	judge(t, overGRPC, attack.NoStatus, int(codes.OK), int(codes.ResourceExhausted), int(codes.Unavailable))
 	if all := others.All(); all[http.StatusOK] < len(took)*99/100 {
-		t.Errorf("another owner's reads were answered with %v", all)
+		t.Errorf("another owner's reads got %v", all)
 	}
 	if most := memoryOf(r.cmd.Process.Pid, "VmHWM"); most > memoryLimit {
-		t.Errorf("the replica held %d MiB", most>>20)
+		t.Errorf("the replica used %d MiB", most>>20)
 	}
-	// Nothing is held any more, and the large task can be read.
+	// Memory is free again, and the large task can be read.
 	until(t, "the large task is read", func() bool {
 		status, _, err := target.Post(s.client, attack.Request("tasks/get", `{"id":"`+s.vast+`"}`))
 		return err == nil && status == http.StatusOK
@@ -216,7 +215,7 @@ func (s *siege) withstand(t *testing.T, port, listen string) {
 	})
 }
 
-// judge complains of answers that no client may get.
+// judge reports answers that no client may get.
 func judge(t *testing.T, seen map[string]*attack.Statuses, fine ...int) {
 	t.Helper()
 	for name, s := range seen {
@@ -251,7 +250,7 @@ func (s *siege) requests(target *attack.Target, seen map[string]*attack.Statuses
 	}
 }
 
-// readMeanwhile has ann read her task again and again, and returns how long each read took.
+// readMeanwhile makes ann read her task repeatedly, and returns the response times.
 func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (took []time.Duration,
 	seen *attack.Statuses) {
 	t.Helper()
@@ -272,9 +271,8 @@ func (s *siege) readMeanwhile(t *testing.T, r *replica, mine *attack.Target) (to
 	return took, seen
 }
 
-// TestPagesEndByBytes has all bindings list large tasks: every page is small, and all of them together have every
-// task once.
-func TestPagesEndByBytes(t *testing.T) {
+// In all bindings, pages of large tasks are small, and together they contain every task once.
+func TestPagesAreLimitedByBytes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
@@ -333,7 +331,7 @@ func TestPagesEndByBytes(t *testing.T) {
 			}
 			for _, task := range list.Tasks {
 				if ids[task.ID] {
-					t.Errorf("%s: task %s is there twice", name, task.ID)
+					t.Errorf("%s: task %s is listed twice", name, task.ID)
 				}
 				ids[task.ID] = true
 			}

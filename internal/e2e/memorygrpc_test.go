@@ -35,12 +35,12 @@ func (s *siege) calls(target *attack.Target, addr string, seen map[string]*attac
 	}
 }
 
-// TestPagesOverGRPCEndByBytes is TestPagesEndByBytes for both services.
-func TestPagesOverGRPCEndByBytes(t *testing.T) {
+// Pages over gRPC end by bytes too, in both services.
+func TestPagesOverGRPCAreLimitedByBytes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_GRPC_LISTEN=127.0.0.1:0")
-	// the default agent: 0.3 reaches no other
+	// the default agent, because 0.3 reaches no other
 	target := &attack.Target{Addr: strings.TrimPrefix(a.base, "http://"), Agent: "echo"}
 	client := &http.Client{Timeout: time.Minute}
 	const tasks, most = 6, 5 << 20
@@ -73,7 +73,7 @@ func TestPagesOverGRPCEndByBytes(t *testing.T) {
 			}
 			for _, task := range list.Tasks {
 				if ids[task.ID] {
-					t.Errorf("%s: task %s is there twice", service.Name, task.ID)
+					t.Errorf("%s: task %s is listed twice", service.Name, task.ID)
 				}
 				ids[task.ID] = true
 			}

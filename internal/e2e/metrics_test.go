@@ -24,7 +24,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-var update = flag.Bool("update", false, "write the table of metrics, and the page of them that promcheck reads, anew")
+var update = flag.Bool("update", false, "rewrite the table of metrics, and the page of metrics for promcheck")
 
 // series is one line of a scrape.
 type series struct {
@@ -33,11 +33,11 @@ type series struct {
 	value  float64
 }
 
-// exposition is what a scrape shows.
+// exposition is the content of a scrape.
 type exposition struct {
 	help, kind map[string]string // by metric
 	series     []series
-	text       string // as it is shown
+	text       string // as scraped
 }
 
 var (
@@ -81,7 +81,7 @@ func (r *replica) scrape() *exposition {
 	return e
 }
 
-// sum adds up the series of a metric that have these labels.
+// sum adds the series of a metric that have these labels.
 func (e *exposition) sum(name string, labels ...string) (total float64) {
 next:
 	for _, s := range e.series {
@@ -98,7 +98,7 @@ next:
 	return total
 }
 
-// metric returns the metric that a series is of: histograms have three kinds of them.
+// metric returns the metric of a series: a histogram has three kinds of series.
 func (e *exposition) metric(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(series, suffix); ok && e.kind[base] == "histogram" {
@@ -108,7 +108,7 @@ func (e *exposition) metric(series string) string {
 	return series
 }
 
-// busy brings about at least one of everything that is counted only when it happens.
+// busy causes at least one of every event that is only counted when it happens.
 func (c *cluster) busy(a *replica) {
 	c.t.Helper()
 	sink := newHookSink(c.t, nil)
@@ -119,13 +119,13 @@ func (c *cluster) busy(a *replica) {
 	if got := follow(c.t, events, nil); len(got) < 3 {
 		c.t.Errorf("the stream has %d events", len(got))
 	}
-	c.hooksSettled()
+	c.awaitDelivered()
 }
 
 const metricsStart, metricsEnd = "<!-- metrics -->\n", "<!-- metrics end -->\n"
 
-// TestMetricsAreThoseThatAreDocumented: docs/reference/metrics.md has what a server shows, and nothing else.
-func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
+// docs/reference/metrics.md lists exactly the metrics that a server exposes.
+func TestMetricsMatchTheDocumentation(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
@@ -174,7 +174,7 @@ func TestMetricsAreThoseThatAreDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(table.String(), have); diff != "" {
-		t.Errorf("the table of %s is not what a server shows (-server +table); -update writes it anew:\n%s", path, diff)
+		t.Errorf("the table of %s differs from the server's metrics (-server +table); -update rewrites it:\n%s", path, diff)
 	}
 	checkShipped(t, e)
 }
@@ -184,7 +184,7 @@ var (
 	alert  = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 )
 
-// checkShipped looks whether each metric that the dashboard and the alerts name is shown.
+// checkShipped checks that each metric in the dashboard and the alerts exists.
 func checkShipped(t *testing.T, e *exposition) {
 	t.Helper()
 	shown := map[string]bool{}
@@ -202,14 +202,14 @@ func checkShipped(t *testing.T, e *exposition) {
 		}
 		for _, name := range names {
 			if !shown[name] {
-				t.Errorf("deploy/%s: no server shows %s", file, name)
+				t.Errorf("deploy/%s: no server exposes %s", file, name)
 			}
 		}
 	}
 }
 
-// TestAlertsNameTheirRunbooks: each alert says where to read what to do.
-func TestAlertsNameTheirRunbooks(t *testing.T) {
+// Each alert links to a section of the runbook that says what to do.
+func TestAlertsLinkToRunbooks(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "prometheus", "alerts.yaml"))
 	if err != nil {
@@ -238,13 +238,13 @@ func TestAlertsNameTheirRunbooks(t *testing.T) {
 	}
 }
 
-// TestMetricsCountWhatHappens: what clients and agents do shows in the numbers.
+// The metrics count what clients and agents do.
 func TestMetricsCountWhatHappens(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_ADMIN_LISTEN=127.0.0.1:0")...)
 	c.busy(a)
-	c.rpc(a, "echo", "tasks/list", `{"context_id":"x"}`)         // by rule L-01, with L-24
+	c.rpc(a, "echo", "tasks/list", `{"context_id":"x"}`)         // accepted by rule L-01, with L-24
 	c.rpc(a, "echo", "message/send", `{"message":"no"}`)         // refused
 	c.post(a, "/", "{", "Authorization", "Bearer x")             // before its method is known
 	c.do(a, http.MethodGet, "/tasks", nil, "A2A-Version", "1.0") // over HTTP+JSON
@@ -288,7 +288,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	}
 }
 
-// allowed is what may stand in each label, whatever clients and agents do.
+// allowed are the values that each label may have, whatever clients and agents do.
 var allowed = map[string]*regexp.Regexp{
 	"agent": regexp.MustCompile(`^(other|` + strings.ReplaceAll(strings.Join(slices.Sorted(maps.Keys(agentFiles)), "|"),
 		".yaml", "") + `)$`),
@@ -310,9 +310,8 @@ var allowed = map[string]*regexp.Regexp{
 	"le": regexp.MustCompile(`^([0-9.]+|\+Inf)$`),
 }
 
-// TestMetricsStayFewWhateverClientsAsk: methods, paths, versions and agents that nobody knows make no series of their
-// own.
-func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
+// Unknown methods, paths, versions and agents create no series.
+func TestUnknownNamesCreateNoSeries(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", "A2AD_GRPC_LISTEN=127.0.0.1:0", "A2AD_LENIENT_VERSION=on")
@@ -352,7 +351,7 @@ func TestMetricsStayFewWhateverClientsAsk(t *testing.T) {
 			for l, v := range s.labels {
 				if pattern := allowed[l]; strings.HasPrefix(s.name, "a2ad_") && s.name != "a2ad_build_info" &&
 					(pattern == nil || !pattern.MatchString(v)) {
-					t.Errorf("%s has the label %s=%q, which nobody has thought of", s.name, l, v)
+					t.Errorf("%s has the unexpected label %s=%q", s.name, l, v)
 				}
 				if strings.Contains(strings.ToLower(v), "word") {
 					t.Errorf("%s has the label %s=%q", s.name, l, v)

@@ -17,14 +17,14 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// owned makes a directory that the user who runs a server may use, and returns that user, or nil if it is ours.
+// owned creates a directory for the user that runs a server, and returns that user, or nil if it is this process's.
 func owned(t *testing.T, srv *devpg.Server) (dir string, as *syscall.Credential) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "a2ad-moment-") // t.TempDir is not open to others
+	dir, err := os.MkdirTemp("", "a2ad-moment-") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the temporary directory: no harm if it stays
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the temporary directory: leftovers do no harm
 	info, err := os.Stat(filepath.Join(srv.Dir(), "data"))
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func owned(t *testing.T, srv *devpg.Server) (dir string, as *syscall.Credential)
 	return dir, as
 }
 
-// asAdministrator runs statements of the documents one by one: some may not be part of a transaction.
+// asAdministrator runs statements of the documents one by one, because some may not run in a transaction.
 func asAdministrator(t *testing.T, url, block string) {
 	t.Helper()
 	conn, err := pgx.Connect(bounded(t), url)
@@ -53,13 +53,13 @@ func asAdministrator(t *testing.T, url, block string) {
 	}
 }
 
-// stopped is what a log says of the first transaction behind the moment, which may be one that was rolled back.
+// stopped is the log line about the first transaction after the moment, which may have been rolled back.
 var stopped = regexp.MustCompile(`recovery stopping before (commit|abort) of transaction`)
 
-// TestRestoreToAMoment archives and copies a server under load as docs/how-to/back-up.md says, lets somebody destroy
-// everything, goes back to the moment before as it says too, and serves that: what had been acknowledged is there,
-// what came later is not, and what was running runs again.
-func TestRestoreToAMoment(t *testing.T) {
+// A server under load is archived and copied as the documentation of backups says. Everything is destroyed, then
+// recovered to the moment before, and served. Everything acknowledged before the moment exists, nothing later does,
+// and running tasks run again.
+func TestRestoreToAPointInTime(t *testing.T) {
 	t.Parallel()
 	needPrograms(t, "pg_basebackup", "psql")
 	statements, commands := documented(t, "back-up.md")
@@ -78,7 +78,7 @@ func TestRestoreToAMoment(t *testing.T) {
 
 	var moment time.Time
 	var running string
-	before, after := map[string]string{}, map[string]string{} // what was acknowledged: Idempotency-Key and task
+	before, after := map[string]string{}, map[string]string{} // acknowledged: Idempotency-Key to task
 	g := newGate(t)
 	t.Run("until then", func(t *testing.T) {
 		c := clusterOn(t, db)
@@ -86,7 +86,7 @@ func TestRestoreToAMoment(t *testing.T) {
 		l := c.startLoad(4, a, b)
 		l.progress(10)
 		shell(t, here(commands[0]), dir, as, "REPLICATION_URL="+srv.URL("postgres"))
-		l.progress(20) // in the archive alone
+		l.progress(20) // only in the archive
 		running = submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":3},`+g.op()+`,{"op":"complete"}`))
 		c.runner(running)
 		g.await(0)
@@ -101,7 +101,7 @@ func TestRestoreToAMoment(t *testing.T) {
 		return
 	}
 	asAdministrator(t, db.URL, "TRUNCATE a2a.tasks CASCADE;\nSELECT pg_switch_wal()")
-	if err := srv.Stop(bounded(t)); err != nil { // the archiver has its last word
+	if err := srv.Stop(bounded(t)); err != nil { // the archiver finishes
 		t.Fatal(err)
 	}
 
@@ -122,7 +122,7 @@ func TestRestoreToAMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := clusterOn(t, &storetest.DB{URL: restored.URL(name.Database)})
-	until(t, "it takes writes",
+	until(t, "it accepts writes",
 		func() bool { return !one[bool](c, strings.TrimSuffix(strings.TrimSpace(statements[1]), ";")) })
 	asAdministrator(t, restored.URL(name.Database), statements[2])
 	until(t, "the archive has WAL of the new history", func() bool {
@@ -130,7 +130,7 @@ func TestRestoreToAMoment(t *testing.T) {
 		return err == nil && len(files) > 0
 	})
 	if log, err := srvLog(restored.LogFile()); err != nil || !stopped.MatchString(log) {
-		t.Errorf("the log does not say where it stopped: %v\n%s", err, log)
+		t.Errorf("the log does not say where recovery stopped: %v\n%s", err, log)
 	}
 
 	there := func(key, task string) int {
@@ -138,7 +138,7 @@ func TestRestoreToAMoment(t *testing.T) {
 	}
 	for key, task := range before {
 		if n := there(key, task); n != 1 {
-			t.Errorf("%s was acknowledged as task %s before the moment, and is there %d times", key, task, n)
+			t.Errorf("%s was acknowledged as task %s before the moment, and exists %d times", key, task, n)
 		}
 	}
 	if late := one[int](c, `SELECT count(*) FROM audit.event WHERE committed_at > $1`, moment); late > 0 {
@@ -151,11 +151,11 @@ func TestRestoreToAMoment(t *testing.T) {
 		}
 	}
 	if lost == 0 || len(before) == 0 {
-		t.Errorf("%d were acknowledged before the moment, and %d later ones are not there: the fault did not happen",
+		t.Errorf("%d were acknowledged before the moment, and %d later ones are missing: the fault did not happen",
 			len(before), lost)
 	}
 	if state := c.state(running); state != "WORKING" {
-		t.Errorf("what was running is %s", state)
+		t.Errorf("the running task is %s", state)
 	}
 	r := c.start("r")
 	c.awaitState(running, "COMPLETED")

@@ -15,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// operate runs a command of the operator on the cluster's database, and returns what it printed and its exit code.
+// operate runs an operator's command on the cluster's database, and returns its output and exit code.
 func (c *cluster) operate(env []string, args ...string) (stdout, stderr string, code int) {
 	c.t.Helper()
 	binary, err := build()
@@ -34,12 +34,12 @@ func (c *cluster) operate(env []string, args ...string) (stdout, stderr string, 
 	return out.String(), notes.String(), cmd.ProcessState.ExitCode()
 }
 
-// unlogged is a client whose tasks may be gone in the end.
+// unlogged is a client whose tasks may be gone at the end.
 func (c *cluster) unlogged(r *replica, agent string) *client.Client {
 	return &client.Client{URL: r.base + "/agents/" + agent, HTTP: &http.Client{Transport: c.http}, Retry: c.retry}
 }
 
-// TestOperatorRetriesATask: the task that was canceled stays, a new one does its work.
+// The canceled task stays, and a new one does its work.
 func TestOperatorRetriesATask(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -49,7 +49,7 @@ func TestOperatorRetriesATask(t *testing.T) {
 	old := submit(t, cl, play(g.op(), `{"op":"artifact","id":"a","text":"done"}`))
 	g.await(0)
 	if _, notes, code := c.operate(nil, "task", "retry", old); code != 1 || !strings.Contains(notes, "working") {
-		t.Errorf("of a task that goes on: exit code %d, %s", code, notes)
+		t.Errorf("retry of a running task: exit code %d, %s", code, notes)
 	}
 	if out, notes, code := c.operate(nil, "task", "cancel", old); code != 0 || out != old+" canceled\n" {
 		t.Fatalf("cancel: exit code %d, %s%s", code, out, notes)
@@ -63,7 +63,7 @@ func TestOperatorRetriesATask(t *testing.T) {
 	var got client.Result
 	until(t, "the new task is completed", func() bool {
 		var err error
-		got, err = cl.Get(bounded(t), again, -1) // its owner sees it
+		got, err = cl.Get(bounded(t), again, -1) // visible to the task's owner
 		return err == nil && got.State == a2a.StateCompleted
 	})
 	before, err := cl.Get(bounded(t), old, -1)
@@ -74,7 +74,7 @@ func TestOperatorRetriesATask(t *testing.T) {
 		t.Errorf("the new task does not refer to the old one: %s", got.Raw)
 	}
 	if _, notes, code := c.operate(nil, "task", "retry", again); code != 1 || !strings.Contains(notes, "completed") {
-		t.Errorf("of a completed task: exit code %d, %s", code, notes)
+		t.Errorf("retry of a completed task: exit code %d, %s", code, notes)
 	}
 	show, _, code := c.operate(nil, "task", "show", old)
 	for _, want := range []string{"task.cancel", "task.retry {\"new\":\"" + again, "attempt 1, epoch 1: canceled",
@@ -85,7 +85,7 @@ func TestOperatorRetriesATask(t *testing.T) {
 	}
 }
 
-// TestOperatorPurgesAnOwner removes what runs, waits and has ended, beside a server.
+// A purge removes running, waiting and ended tasks next to a running server.
 func TestOperatorPurgesAnOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -130,8 +130,8 @@ func TestOperatorPurgesAnOwner(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAPurgedTaskIsTold: also where its end was gone before a replica could read it.
-func TestWhoWaitsForAPurgedTaskIsTold(t *testing.T) {
+// Clients that wait for a purged task get an answer, even if a replica could not read its end.
+func TestWaitingClientsLearnOfAPurge(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	front, _ := c.start("front", "A2AD_WORKERS=0", "A2AD_LEASE_TTL=30s"), c.start("worker")
@@ -174,9 +174,9 @@ func (c *cluster) awaitFollower() {
 	})
 }
 
-// TestWatchBehindTheEnd: of a task that has ended it shows how, however far on the place is that somebody names, and
-// of one that runs what comes.
-func TestWatchBehindTheEnd(t *testing.T) {
+// A watch after the last event of an ended task shows the result, whatever number the operator names; for a running
+// task it shows what follows.
+func TestWatchAfterTheLastEvent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
@@ -185,7 +185,7 @@ func TestWatchBehindTheEnd(t *testing.T) {
 	for _, after := range []string{"3", "99"} {
 		if out, notes, code := c.operate(nil, "task", "watch", ended, "--after", after); code != 3 ||
 			out != "out of paper\n" {
-			t.Errorf("behind event %s of 3: exit code %d, %s%s", after, code, out, notes)
+			t.Errorf("after event %s of 3: exit code %d, %s%s", after, code, out, notes)
 		}
 	}
 	g := newGate(t)
@@ -194,7 +194,7 @@ func TestWatchBehindTheEnd(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if out, notes, code := c.operate(nil, "task", "watch", runs, "--after", "99"); code != 0 || out != "done\n" {
-			t.Errorf("of one that runs: exit code %d, %s%s", code, out, notes)
+			t.Errorf("watch of a running task: exit code %d, %s%s", code, out, notes)
 		}
 	})
 	c.awaitFollower()
@@ -202,8 +202,8 @@ func TestWatchBehindTheEnd(t *testing.T) {
 	wg.Wait()
 }
 
-// TestWatchOfATaskThatIsRemoved: its end goes with it, and nobody may have read that.
-func TestWatchOfATaskThatIsRemoved(t *testing.T) {
+// The end of a removed task is removed with it, possibly before any reader saw it.
+func TestWatchOfARemovedTask(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	task := submit(t, c.unlogged(c.start("a", "A2AD_WORKERS=0"), "script"), play(`{"op":"complete"}`))
@@ -215,7 +215,7 @@ func TestWatchOfATaskThatIsRemoved(t *testing.T) {
 		}
 	})
 	c.awaitFollower()
-	// At once: a purge cancels first, and the end may be read before it is gone.
+	// In one statement: a purge cancels first, and a reader may see the end before it is gone.
 	remove := `DO $$ DECLARE name text; BEGIN
 		FOR name IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		AND a.attname = 'task_id' WHERE c.relnamespace = 'a2a'::regnamespace AND c.relkind = 'r' LOOP
@@ -229,8 +229,8 @@ func TestWatchOfATaskThatIsRemoved(t *testing.T) {
 	wg.Wait()
 }
 
-// TestWatchFromBeforeTheHorizon: in place of the events that retention has removed there is the task.
-func TestWatchFromBeforeTheHorizon(t *testing.T) {
+// The task is shown instead of the events that retention has removed.
+func TestWatchOfARetiredLog(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_LOG_RETENTION=100ms", "A2AD_RETIRE_INTERVAL=100ms")
@@ -247,8 +247,8 @@ func TestWatchFromBeforeTheHorizon(t *testing.T) {
 	c.start("calm")
 }
 
-// TestWhatAnOperatorDoesIsRecorded: each command that changes something, with what it was done to.
-func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
+// Each command that changes something is recorded, with its target.
+func TestOperatorActionsAreRecorded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	k1, k2 := seal.Generate("k1"), seal.Generate("k2")
@@ -256,7 +256,7 @@ func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
 	a := c.start("a", append(hooking(k1), "A2AD_PUSH_RETRY=0", "A2AD_PUSH_BREAKER=1,1h,1h")...)
 	hooked := c.sendHooked(a, `{"url":"`+sink.URL+`/x","token":"tok"}`, `{"op":"fail","text":"no"}`)
 	other := submit(t, c.unlogged(a, "script"), play(`{"op":"input","text":"?"}`))
-	c.settle()
+	c.awaitRest()
 	until(t, "the webhook is dead", func() bool {
 		n, err := query[int](c, `SELECT count(*) FROM audit.push_config WHERE state = 'dead'`)
 		return err == nil && n == 1
@@ -298,7 +298,7 @@ func TestWhatAnOperatorDoesIsRecorded(t *testing.T) {
 	}
 }
 
-// TestDoctorOfARunningServer finds it well, from its listeners to its connections.
+// The doctor finds a running server healthy, from its listeners to its connections.
 func TestDoctorOfARunningServer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -315,7 +315,7 @@ func TestDoctorOfARunningServer(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &x); err != nil {
 			t.Fatalf("%v: %s%s", err, out, notes)
 		}
-		// The database of the tests is not one that keeps what it is given, nor is its login modest.
+		// The tests' database is not durable, and its login has too many rights.
 		if x.Level == "fault" && x.Check != "durability" {
 			t.Errorf("%s", line)
 		}
@@ -328,7 +328,7 @@ func TestDoctorOfARunningServer(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out, "connected now: fine") {
-		t.Errorf("it does not see the server:\n%s", out)
+		t.Errorf("the doctor does not see the server:\n%s", out)
 	}
 	stats, _, code := c.operate(nil, "stats", "-o", "json")
 	if code != 0 || !strings.Contains(stats, `"replicas":[{"name":"fine",`) {

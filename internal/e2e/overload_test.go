@@ -17,11 +17,11 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// besidePool is how many connections a replica has beside those of A2AD_DB_POOL: to listen, to watch the database and
-// to renew leases.
+// besidePool is the number of a replica's connections in addition to A2AD_DB_POOL: the listener, the database check
+// and the renewal of leases.
 const besidePool = 4
 
-// footprint is what a replica holds: goroutines, descriptors and connections to the database.
+// footprint is what a replica uses: goroutines, descriptors and database connections.
 type footprint struct{ goroutines, files, connections int }
 
 func (c *cluster) footprint(r *replica) (f footprint) {
@@ -49,19 +49,18 @@ func (c *cluster) footprint(r *replica) (f footprint) {
 	return f
 }
 
-// TestFloodLeavesTasksReadable has a replica with a small pool be asked by many who wait, and by some who never say
-// what they want.
+// A replica with a small pool gets many waiting requests, and slow clients that never finish theirs.
 func TestFloodLeavesTasksReadable(t *testing.T) {
 	t.Parallel()
 	const streams, sends, slow, pool = 1000, 300, 50, 8
 	c := newCluster(t)
-	c.cutOK = true // the streams are left below
+	c.cutOK = true // the streams end below
 	a := c.start("a", "A2AD_ADMIN_LISTEN=127.0.0.1:0", fmt.Sprint("A2AD_DB_POOL=", pool), "A2AD_READ_HEADER_TIMEOUT=2s",
 		"A2AD_READ_TIMEOUT=2s",
 		"A2AD_BLOCKING_MAX_WAIT=2m", "A2AD_POOL_TIMEOUT=20s")
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	get := request("tasks/get", `{"id":"`+asked.TaskID+`"}`)
-	for range 50 { // until all that is made once is there
+	for range 50 { // until everything that is created once exists
 		c.post(a, "/agents/script", get)
 	}
 	before := c.footprint(a)
@@ -93,7 +92,7 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 				t.Errorf("a stream begins with %q, %v", line, err)
 			}
 			open.Done()
-			_, _ = io.Copy(io.Discard, r) // until it is left
+			_, _ = io.Copy(io.Discard, r) // until the stream ends
 		})
 	}
 	open.Wait()
@@ -112,11 +111,11 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 			defer resp.Body.Close()
 			if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK ||
 				!strings.Contains(string(answer), `"completed"`) {
-				t.Errorf("a message that was taken: %s, %v: %.300s", resp.Status, err, answer)
+				t.Errorf("an accepted message: %s, %v: %.300s", resp.Status, err, answer)
 			}
 		})
 	}
-	until(t, "all messages are taken", func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == sends+1 })
+	until(t, "all messages are accepted", func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == sends+1 })
 	lazy := c.lazyClients(a, slow)
 
 	var took []time.Duration
@@ -157,7 +156,7 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 	}
 }
 
-// lazyClients begins n headers and n bodies and goes on with none. What it returns waits until the replica has cut
+// lazyClients begins n headers and n bodies and finishes none. The returned function waits until the replica has cut
 // all of them off.
 func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 	c.t.Helper()
@@ -187,8 +186,8 @@ func (c *cluster) lazyClients(r *replica, n int) (wait func()) {
 	}
 }
 
-// TestMoreThanMayBePendingIsRefusedAtOnce holds up the database.
-func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
+// Requests beyond the limit are refused at once while the database is blocked.
+func TestRequestsOverThePendingLimitAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_MAX_PENDING=1", "A2AD_LOCK_TIMEOUT=25s", "A2AD_STATEMENT_TIMEOUT=25s",
@@ -209,11 +208,11 @@ func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 	for _, body := range []string{get, message} {
 		taken.Go(func() {
 			if got := c.post(a, "/agents/script", body); got.status != http.StatusOK || got.code != 0 {
-				t.Errorf("what was taken on: %d %s", got.status, got.body)
+				t.Errorf("an accepted request: %d %s", got.status, got.body)
 			}
 		})
 	}
-	until(t, "a read and a write are held up", func() bool {
+	until(t, "a read and a write are blocked", func() bool {
 		return one[int](c,
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
 				AND (application_name = 'a2ad-a-api' OR query LIKE '%TaskSubmit%')`) == 2
@@ -236,5 +235,5 @@ func TestMoreThanMayBePendingIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken.Wait()
-	c.start("b") // for the work
+	c.start("b") // runs the accepted work
 }

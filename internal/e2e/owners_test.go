@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// apiKey makes a key with the program itself.
+// apiKey creates a key with the program.
 func (c *cluster) apiKey(tenant, owner, scopes string) string {
 	c.t.Helper()
 	binary, err := build()
@@ -32,9 +32,8 @@ func (c *cluster) apiKey(tenant, owner, scopes string) string {
 	return made.Key
 }
 
-// TestForeignTasksDoNotExist compares, byte for byte, what a caller is told of a task of somebody else with what it
-// is told of one that nobody has.
-func TestForeignTasksDoNotExist(t *testing.T) {
+// What a caller gets for a foreign task equals, byte for byte, what it gets for an unknown task.
+func TestForeignTasksLookUnknown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")
@@ -59,7 +58,7 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 				none := c.post(b, "/agents/script", request(method, `{"id":"`+nobodys+`"}`), header...)
 				if foreign.code != taskNotFound || foreign.status != none.status ||
 					!bytes.Equal(foreign.body, none.body) {
-					t.Errorf("%s of %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
+					t.Errorf("%s of %s gets\n%s\nfor an unknown task\n%s", method, who, foreign.body, none.body)
 				}
 			}
 		}
@@ -70,7 +69,7 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 			}
 			if foreign, none := to(asked.TaskID), to(nobodys); foreign.code != taskNotFound ||
 				!bytes.Equal(foreign.body, none.body) {
-				t.Errorf("%s by %s is told\n%s\nof nobody's\n%s", method, who, foreign.body, none.body)
+				t.Errorf("%s by %s gets\n%s\nfor an unknown task\n%s", method, who, foreign.body, none.body)
 			}
 		}
 		list := c.client(b, "script")
@@ -92,13 +91,13 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 	}
 	reader := c.apiKey("acme", "ann", "tasks:read")
 	if got := c.post(a, "/agents/script", message(""), "X-API-Key", reader); got.status != 403 {
-		t.Errorf("a send by who may only read: %d %s", got.status, got.body)
+		t.Errorf("a send with the read scope only: %d %s", got.status, got.body)
 	}
 	if got := c.post(a, "/agents/script", request("tasks/get", `{"id":"`+asked.TaskID+`"}`), "X-API-Key",
 		reader); got.code != 0 || got.status != 200 {
-		t.Errorf("a read by the owner under another key: %d %s", got.status, got.body)
+		t.Errorf("a read by the owner with another key: %d %s", got.status, got.body)
 	}
-	c.key = ann // what is read again at the end is ann's
+	c.key = ann // the tasks that are read again at the end are ann's
 	end := send(t, mine, reply(asked.TaskID, "done"))
 	if end.State != a2a.StateCompleted {
 		t.Errorf("got %s", end.Raw)
@@ -112,9 +111,9 @@ func TestForeignTasksDoNotExist(t *testing.T) {
 	}
 }
 
-// TestAgentsTellOwnersApart: an agent that keeps its memory by contextKey mixes up no two owners, who may all call
-// their context the same; and one owner's context has the same key in every task and at every replica.
-func TestAgentsTellOwnersApart(t *testing.T) {
+// An agent that keys its memory by contextKey never mixes up two owners, even if they use the same context id. One
+// owner's context has the same key in every task and at every replica.
+func TestAgentsCanDistinguishOwners(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.mixed = true
@@ -141,7 +140,7 @@ func TestAgentsTellOwnersApart(t *testing.T) {
 			}
 			words := strings.Fields(got.Result.Artifacts[0].Parts[0].Text)
 			if len(words) != 3 || words[1] != who[0] || words[2] != who[1] {
-				t.Fatalf("the agent is told %q", words)
+				t.Fatalf("the agent gets %q", words)
 			}
 			if other, ok := seen[words[0]]; ok && other != who[0]+"/"+who[1] {
 				t.Errorf("%v and %s are the same to the agent", who, other)

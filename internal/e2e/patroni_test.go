@@ -20,9 +20,9 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestPatroni pauses the leader of three Patroni nodes, and cuts it off, while clients send. It prints how long which
-// part of the service was away, and fails if that is longer than backWithin after there is a new leader, if a replica
-// says that it is ready though nothing works, or if anything acknowledged is lost. Run it with make patroni.
+// TestPatroni pauses the leader of three Patroni nodes, and cuts it off, while clients send. It prints how long each
+// part of the service was unavailable. It fails if that is longer than backWithin after the election of a new leader,
+// if a replica reports ready while nothing works, or if anything acknowledged is lost. Run it with make patroni.
 func TestPatroni(t *testing.T) {
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	p := newPatroniNodes(t)
@@ -44,11 +44,11 @@ func TestPatroni(t *testing.T) {
 	}
 }
 
-// patroniRun is what was seen in one case.
+// patroniRun is what was observed in one case.
 type patroniRun struct {
 	*cluster
 	mu    sync.Mutex
-	acked map[string]time.Time   // guarded by mu; task -> when its send was answered
+	acked map[string]time.Time   // guarded by mu; task to the time of its answer
 	sends []sendTry              // guarded by mu
 	ready map[string][]readiness // guarded by mu; by replica
 }
@@ -111,11 +111,11 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 	wg.Wait()
 	p.awaitWhole()
 	c.db.Reset()
-	c.settle()
+	c.awaitRest()
 	for task := range c.acked {
 		if n := one[int](c.cluster, `SELECT count(*) FROM audit.task WHERE id::text = $1 AND state = 'COMPLETED'`,
 			task); n != 1 {
-			t.Errorf("task %s was acknowledged and is not there", task)
+			t.Errorf("task %s was acknowledged and does not exist", task)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string) {
 	t.Helper()
 	name := fmt.Sprintf("a2ad_%d", time.Now().UnixNano())
-	untilFor(t, time.Minute, "a database can be made", func() bool {
+	untilFor(t, time.Minute, "a database can be created", func() bool {
 		conn, err := pgx.Connect(bounded(t), patroniURL(where, "postgres"))
 		if err != nil {
 			return false
@@ -133,13 +133,13 @@ func newPatroniDatabase(t *testing.T, p *patroniNodes, where string) (url string
 		return err == nil
 	})
 	url = patroniURL(where, name)
-	untilFor(t, time.Minute, "it is on all nodes, and is migrated",
+	untilFor(t, time.Minute, "the database is on all nodes, and is migrated",
 		func() bool { return store.MigrateUp(bounded(t), url) == nil })
 	return url
 }
 
-// sendOn sends one message after the other. Each is another task, which the front replica takes and the worker has to
-// claim.
+// sendOn sends one message after the other. Each creates a task, which the front replica accepts and the worker has
+// to claim.
 func (c *patroniRun) sendOn(ctx context.Context, to *replica, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		cl := &client.Client{URL: to.base + "/agents/echo", HTTP: &http.Client{Transport: c.http}, Retry: c.retry,
@@ -195,7 +195,7 @@ func (c *patroniRun) readyAfter(t time.Time, r *replica) bool {
 	return len(list) > 0 && list[len(list)-1].ready && list[len(list)-1].at.After(t)
 }
 
-// report prints the figures, and holds them against what is promised. The nodes have the clock of this machine.
+// report prints the figures, and compares them with what is promised. The nodes use this machine's clock.
 func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica) {
 	t.Helper()
 	first := one[time.Time](c.cluster, `SELECT min(claimed_at) FROM audit.attempt WHERE claimed_at > $1`,
@@ -239,8 +239,8 @@ func (c *patroniRun) report(t *testing.T, fell, led time.Time, list ...*replica)
 			}
 		}
 		if no.IsZero() || no.Sub(fell) > backWithin {
-			t.Errorf("%s said that it was ready for %s while nothing worked", r.name, since(no))
+			t.Errorf("%s reported ready for %s while nothing worked", r.name, since(no))
 		}
-		t.Logf("%s: not ready after %s, ready for good after %s", r.name, since(no), since(yes))
+		t.Logf("%s: not ready after %s, ready again after %s", r.name, since(no), since(yes))
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // patroniNodes are three machines with Patroni and PostgreSQL, and one with etcd and the replicas of a2ad, in a
-// network of their own.
+// private network.
 type patroniNodes struct {
 	t   *testing.T
 	dir string
@@ -27,8 +27,8 @@ type patroniNodes struct {
 }
 
 const (
-	patroniHome   = "10.77.0.254" // where etcd, the proxy and a2ad are
-	patroniPeople = "postgres"    // who runs the nodes
+	patroniHome   = "10.77.0.254" // address of etcd, the proxy and a2ad
+	patroniPeople = "postgres"    // user that runs the nodes
 )
 
 func nodeAddr(n int) string { return fmt.Sprintf("10.77.0.%d", n) }
@@ -43,7 +43,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// newPatroniNodes makes the network and starts etcd and the nodes. It is in namespaces that end with the process.
+// newPatroniNodes creates the network, in namespaces that end with the process, and starts etcd and the nodes.
 func newPatroniNodes(t *testing.T) *patroniNodes {
 	t.Helper()
 	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
@@ -58,7 +58,7 @@ func newPatroniNodes(t *testing.T) *patroniNodes {
 		t.Fatal(err)
 	}
 	run(t, "mount", "--make-rprivate", "/")
-	// so that a slow disk of this machine is not measured
+	// keeps a slow disk of this machine out of the measurement
 	run(t, "mount", "-t", "tmpfs", "-o", "mode=0711", "tmpfs", p.dir)
 	run(t, "mount", "-t", "tmpfs", "tmpfs", "/run/netns")
 	p.network()
@@ -71,8 +71,8 @@ func newPatroniNodes(t *testing.T) *patroniNodes {
 	return p
 }
 
-// network joins the nodes by a bridge. They know each other's hardware addresses, as behind a router: who asks for
-// one that is cut off hears nothing, and not that there is none.
+// network joins the nodes by a bridge. They have static neighbor entries, as behind a router: packets to a node that
+// is cut off get no answer, not even an error.
 func (p *patroniNodes) network() {
 	run(p.t, "ip", "link", "set", "lo", "up")
 	run(p.t, "ip", "link", "add", "br0", "address", nodeMAC(254), "type", "bridge")
@@ -96,8 +96,8 @@ func (p *patroniNodes) network() {
 	}
 }
 
-// start runs a program, in the network of a node or in that of the test. It ends with the test, whose processes are
-// its namespace's.
+// start runs a program in the network of a node or of the test. It ends with the test, which owns the process
+// namespace.
 func (p *patroniNodes) start(ns, name string, args ...string) {
 	p.t.Helper()
 	log, err := os.Create(filepath.Join(p.dir, name+ns+".log"))
@@ -125,8 +125,8 @@ func (p *patroniNodes) start(ns, name string, args ...string) {
 	})
 }
 
-// node starts Patroni with the settings that it comes with, and synchronous replication, so that what is acknowledged
-// is on two nodes.
+// node starts Patroni with its default settings and synchronous replication, so that everything acknowledged is on
+// two nodes.
 func (p *patroniNodes) node(n int) {
 	p.t.Helper()
 	name, addr := fmt.Sprintf("n%d", n), nodeAddr(n)
@@ -169,8 +169,8 @@ postgresql:
 	p.start(name, "patroni", path)
 }
 
-// proxy starts HAProxy as Patroni's documents have it: it follows the leader, and ends the connections to one that is
-// none any more.
+// proxy starts HAProxy as Patroni's documentation recommends: it follows the leader, and closes connections to a
+// former leader.
 func (p *patroniNodes) proxy() (addr string) {
 	p.t.Helper()
 	config := `
@@ -201,7 +201,7 @@ listen primary
 
 var patroniClient = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// is asks a node what it is: primary, or sync for the standby that has all that is acknowledged.
+// is asks a node for its role: primary, or sync for the synchronous standby.
 func (p *patroniNodes) is(n int, what string) bool {
 	resp, err := patroniClient.Get("http://" + nodeAddr(n) + ":8008/" + what)
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *patroniNodes) is(n int, what string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// leader returns the node that is primary, other than one that is passed over, or 0.
+// leader returns the primary node, or 0. It skips the node but.
 func (p *patroniNodes) leader(but int) int {
 	for n := 1; n <= 3; n++ {
 		if n != but && p.is(n, "primary") {
@@ -224,7 +224,7 @@ func (p *patroniNodes) leader(but int) int {
 // awaitWhole returns the leader once the two others follow it, one of them synchronously.
 func (p *patroniNodes) awaitWhole() (leader int) {
 	p.t.Helper()
-	untilFor(p.t, 3*time.Minute, "there are a leader, a synchronous standby and another one", func() bool {
+	untilFor(p.t, 3*time.Minute, "there are a leader, a synchronous standby and a third node", func() bool {
 		leader = p.leader(0)
 		if leader == 0 {
 			return false
@@ -243,7 +243,7 @@ func (p *patroniNodes) awaitWhole() (leader int) {
 	return leader
 }
 
-// pids are all processes on a node.
+// pids returns all processes of a node.
 func (p *patroniNodes) pids(n int) (list []int) {
 	for _, field := range strings.Fields(run(p.t, "ip", "netns", "pids", fmt.Sprintf("n%d", n))) {
 		if pid, err := strconv.Atoi(field); err == nil {
@@ -253,7 +253,7 @@ func (p *patroniNodes) pids(n int) (list []int) {
 	return list
 }
 
-// pause stops every process of a node, as a machine that stands still. Its kernel still acknowledges what arrives.
+// pause stops every process of a node, like a machine that stalls. Its kernel still acknowledges packets.
 func (p *patroniNodes) pause(n int) (heal func()) {
 	signal := func(sig syscall.Signal) {
 		for _, pid := range p.pids(n) {
@@ -264,7 +264,7 @@ func (p *patroniNodes) pause(n int) (heal func()) {
 	return func() { signal(syscall.SIGCONT) }
 }
 
-// cut takes a node off the network: packets to it are dropped in silence.
+// cut takes a node off the network: packets to it are dropped silently.
 func (p *patroniNodes) cut(n int) (heal func()) {
 	port := fmt.Sprintf("v%d", n)
 	run(p.t, "ip", "link", "set", port, "nomaster")

@@ -15,8 +15,8 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestKilledAgentGoesOn kills the program that does the work, in the middle of it.
-func TestKilledAgentGoesOn(t *testing.T) {
+// The program that does the work is killed in the middle.
+func TestKilledAgentContinuesFromItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	f := c.outside()
@@ -33,7 +33,7 @@ func TestKilledAgentGoesOn(t *testing.T) {
 					f.start()
 					return false
 				}
-				if err := syscall.Kill(f.deeds("run", ev.TaskID)[0].PID, syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(f.actions("run", ev.TaskID)[0].PID, syscall.SIGKILL); err != nil {
 					t.Error(err)
 				}
 			}
@@ -50,18 +50,17 @@ func TestKilledAgentGoesOn(t *testing.T) {
 		attempts := c.attempts(task)
 		if n := len(attempts); n < 2 || attempts[n-1] != "a completed" ||
 			slices.ContainsFunc(attempts[:n-1], func(s string) bool { return s != "a retry" }) {
-			t.Errorf("%s: attempts %v, want some to be tried again and the last to complete", agent, attempts)
+			t.Errorf("%s: attempts %v, want some to be retried and the last to complete", agent, attempts)
 		}
-		// While nobody listened there were attempts without an execution.
+		// While the web server was down there were attempts without an execution.
 		if runs := c.checkRuns(f, task); len(runs) != 2 || runs[1].From < 10 {
-			t.Errorf("%s: executions %+v, want two, the second behind chunk 10", agent, runs)
+			t.Errorf("%s: executions %+v, want two, the second after chunk 10", agent, runs)
 		}
 	}
 }
 
-// TestKilledReplicaHandsCheckpointOn kills the server in the middle: another one starts the agents again, each behind
-// the last event that is in the log.
-func TestKilledReplicaHandsCheckpointOn(t *testing.T) {
+// The server is killed in the middle. Another one starts the agents again, each after the last event in the log.
+func TestCheckpointSurvivesAKilledReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	f := c.outside()
@@ -86,13 +85,12 @@ func TestKilledReplicaHandsCheckpointOn(t *testing.T) {
 			t.Errorf("%s: attempts (-want +got):\n%s", agent, diff)
 		}
 		if runs := c.checkRuns(f, task); len(runs) != 2 || runs[1].From == 0 {
-			t.Errorf("%s: executions %+v, want two, the second behind the first", agent, runs)
+			t.Errorf("%s: executions %+v, want two, the second after the first", agent, runs)
 		}
 	}
 }
 
-// TestCancelReachesTheAgent has a web server hear of a cancel twice: its connection is closed, and its cancel URL is
-// told.
+// A web server learns of a cancel twice: its connection is closed, and its cancel URL is called.
 func TestCancelReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -107,18 +105,18 @@ func TestCancelReachesTheAgent(t *testing.T) {
 		t.Fatalf("cancel: %s, %v", got.State, err)
 	}
 	until(t, "the agent has noticed", func() bool {
-		return len(f.deeds("gone", task)) == 1 &&
-			len(f.deeds("cancel", task)) == 1
+		return len(f.actions("gone", task)) == 1 &&
+			len(f.actions("cancel", task)) == 1
 	})
-	if d := f.deeds("cancel", task)[0]; d.Reason != "canceled" || d.Epoch != f.deeds("run", task)[0].Epoch {
-		t.Errorf("the agent is told %+v", d)
+	if d := f.actions("cancel", task)[0]; d.Reason != "canceled" || d.Epoch != f.actions("run", task)[0].Epoch {
+		t.Errorf("the agent gets %+v", d)
 	}
 	c.checkRuns(f, task)
 }
 
-// TestCancelReachesAnUpstreamThatWaits: the task waits for its client, so no run is there to pass the cancel on, and
-// the one server that could do so is down.
-func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
+// The task waits for its client, so no run exists that could pass the cancel on, and the only server that could do so
+// is down.
+func TestCancelReachesAWaitingUpstream(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	up := c.start("up")
@@ -135,26 +133,26 @@ func TestCancelReachesAnUpstreamThatWaits(t *testing.T) {
 		t.Fatalf("cancel: %s, %v", got.State, err)
 	}
 	if state := c.state(upstream); state != "INPUT_REQUIRED" {
-		t.Fatalf("the task elsewhere is %s before anybody could say so", state)
+		t.Fatalf("the upstream task is %s before the cancel could arrive", state)
 	}
 	c.restart(a)
 	c.awaitState(upstream, "CANCELED")
-	up.stop() // it cannot show the tasks of the front, whose file came later
+	up.stop() // it cannot list the tasks of the front, whose file was added later
 }
 
-// TestFloodIsBounded has agents report as fast as they can, for ever: their tasks fail, with the reason, and others
-// go on meanwhile.
+// Agents report as fast as they can, without end. Their tasks fail with the reason, and other tasks continue
+// meanwhile.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	floodIsBounded(t, 3000, "the task would have more than 3000 events", "A2AD_MAX_TASK=4MiB", "A2AD_MAX_CHUNKS=3000")
 }
 
-// TestFloodOfFullSizeIsBounded is the same up to the limit that servers have for what an agent says, 64 MiB in some
-// 60,000 events: it leaves the largest tasks there may be.
+// The same up to the default limit of what an agent may report, 64 MiB in about 60,000 events. It creates the largest
+// possible tasks.
 func TestFloodOfFullSizeIsBounded(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
-		t.Skip("too slow under the race detector: TestFloodIsBounded goes the same way")
+		t.Skip("too slow under the race detector: TestFloodIsBounded covers the same path")
 	}
 	floodIsBounded(t, 100_000, "longer than 67108864 bytes")
 }
@@ -207,9 +205,9 @@ func floodIsBounded(t *testing.T, events int, reason string, env ...string) {
 	}
 }
 
-// TestAgentIsToldOfItsExtensions: those of the agent that a request asks for, by either header, and no others, reach
-// the run; clients do not see that they are kept.
-func TestAgentIsToldOfItsExtensions(t *testing.T) {
+// The agent gets exactly those of its extensions that a request names, in either header. Clients do not see that they
+// are stored.
+func TestAgentGetsItsRequestedExtensions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	const own, other = "https://example.com/own/v1", "https://example.com/other/v1"
@@ -235,9 +233,8 @@ func TestAgentIsToldOfItsExtensions(t *testing.T) {
 	}
 }
 
-// TestAgentIsToldOfRequestMetadata: what stands beside the message in a request reaches the run, byte for
-// byte and in either generation, and stays in the store.
-func TestAgentIsToldOfRequestMetadata(t *testing.T) {
+// The metadata of a request reaches the run byte for byte, in either protocol version, and stays in the store.
+func TestAgentGetsRequestMetadata(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	file := "name: tells\ndescription: Says what it is told.\n" +

@@ -26,8 +26,8 @@ const serverLogin = "a2ad_server"
 // pooler is PgBouncer in front of a database.
 type pooler struct{ at string }
 
-// startPooler makes a database, and runs a PgBouncer that offers it in each of its modes, with these settings beside
-// those it comes with.
+// startPooler creates a database, and starts a PgBouncer that offers it in each of its modes, with these settings in
+// addition to the defaults.
 func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
@@ -61,7 +61,7 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 		}
 	}
 	args := []string{"pgbouncer.ini"}
-	if os.Geteuid() == 0 { // it does not run as root
+	if os.Geteuid() == 0 { // PgBouncer does not run as root
 		args = []string{"--user", "nobody", "pgbouncer.ini"}
 	}
 	var log bytes.Buffer
@@ -94,16 +94,16 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 	return c, p
 }
 
-// url is the database by way of the pooler.
+// url is the database's URL through the pooler.
 func (p *pooler) url(mode string) string {
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", serverLogin, p.at, mode)
 }
 
-// set changes a setting of the pooler while it runs.
+// set changes a setting of the running pooler.
 func (p *pooler) set(t *testing.T, name, value string) {
 	t.Helper()
 	ctx := bounded(t)
-	conn, err := pgconn.Connect(ctx, p.url("pgbouncer")) // its console
+	conn, err := pgconn.Connect(ctx, p.url("pgbouncer")) // the pooler's console
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func (p *pooler) set(t *testing.T, name, value string) {
 	}
 }
 
-// doctor returns what it finds at a URL: level and check, and the text.
+// doctor returns the findings of the doctor for a URL: level and check, and the text.
 func (c *cluster) doctor(url string) map[string]string {
 	c.t.Helper()
 	out, notes, _ := c.operate([]string{"A2AD_DATABASE_URL=" + url}, "doctor", "--offline", "-o", "json")
@@ -128,9 +128,9 @@ func (c *cluster) doctor(url string) map[string]string {
 	return found
 }
 
-// TestBehindAPoolerOfSessions: as PgBouncer comes, two replicas work as without one: wakes arrive, connections have
-// their roles and limits.
-func TestBehindAPoolerOfSessions(t *testing.T) {
+// In PgBouncer's default mode two replicas work as without it: wake-ups arrive, and connections have their roles and
+// limits.
+func TestSessionPoolerWorks(t *testing.T) {
 	t.Parallel()
 	c, p := startPooler(t, "default_pool_size = 40") // two replicas
 	env := []string{"A2AD_DATABASE_URL=" + p.url("session"), "A2AD_POLL_INTERVAL=1h", "A2AD_STATEMENT_TIMEOUT=7s"}
@@ -141,7 +141,7 @@ func TestBehindAPoolerOfSessions(t *testing.T) {
 	events := follow(t, c.client(a, "script").Resubscribe(bounded(t), task, client.StreamOptions{}),
 		func(ev client.Event) bool {
 			if atLast(ev, "a", 2) {
-				g.open() // by a wake: nobody polls
+				g.open() // needs the wake-up: the replica does not poll
 			}
 			return false
 		})
@@ -154,10 +154,9 @@ func TestBehindAPoolerOfSessions(t *testing.T) {
 	}
 }
 
-// TestPoolerThatLendsIsRefused: where connections of the server are lent by the transaction or the statement, nothing
-// starts, whatever the pooler makes of prepared statements; all say why, and no connection is left with a role for
-// whoever gets it next.
-func TestPoolerThatLendsIsRefused(t *testing.T) {
+// A pooler that shares connections between transactions or statements is refused, whatever it does with prepared
+// statements. Every command says why, and no connection keeps a role for its next user.
+func TestTransactionPoolerIsRefused(t *testing.T) {
 	t.Parallel()
 	c, p := startPooler(t)
 	for _, url := range []string{p.url("transaction"), p.url("transaction") + "&default_query_exec_mode=exec",
@@ -187,16 +186,16 @@ func TestPoolerThatLendsIsRefused(t *testing.T) {
 	var role, path string
 	if err := conn.QueryRow(bounded(t), "SELECT current_user::text, current_setting('search_path')").Scan(&role,
 		&path); err != nil || role != serverLogin || path == "pg_catalog" {
-		t.Errorf("the next one is %s, with search_path %s: %v", role, path, err)
+		t.Errorf("the next user is %s, with search_path %s: %v", role, path, err)
 	}
 	if n := one[int](c, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); n != 0 {
 		t.Errorf("%d locks are left", n)
 	}
 }
 
-// TestPoolerWithoutRoomIsNamed: a pool of sessions that is too small for one replica. The server waits until the pooler
-// has room, and other commands fail. All of them name the setting of the pooler.
-func TestPoolerWithoutRoomIsNamed(t *testing.T) {
+// The session pool is too small for one replica. The server waits until the pooler has room, and other commands fail.
+// All of them name the pooler's setting.
+func TestFullPoolerIsReported(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	const advice = "default_pool_size"

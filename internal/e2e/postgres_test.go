@@ -19,7 +19,7 @@ func TestPostgresCrashUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := storetest.NewServer(t, nil)
 	c := clusterOn(t, storetest.NewOn(t, srv))
-	c.cutOK = true // a stream whose log cannot be read ends, and is taken up again
+	c.cutOK = true // a stream whose log cannot be read ends, and is resumed
 	a, b := c.start("a"), c.start("b")
 	l := c.startLoad(8, a, b)
 	l.progress(20)
@@ -62,7 +62,7 @@ func (c *cluster) backends(r *replica, role string) []int32 {
 		"a2ad-"+r.name+"-"+role)
 }
 
-// terminate ends a backend and returns when it is gone.
+// terminate ends a backend and returns when it has ended.
 func (c *cluster) terminate(pid int32) {
 	c.t.Helper()
 	if !one[bool](c, `SELECT pg_terminate_backend($1, 10000)`, pid) {
@@ -70,7 +70,7 @@ func (c *cluster) terminate(pid int32) {
 	}
 }
 
-// TestEventsArriveWithoutAListener kills the listener again and again: the poll brings what no wake tells of.
+// The listener is killed repeatedly: the poll finds events without a wake-up.
 func TestEventsArriveWithoutAListener(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -101,8 +101,8 @@ func TestEventsArriveWithoutAListener(t *testing.T) {
 	until(t, "the listener is back", func() bool { return len(c.backends(a, "listener")) == 1 })
 }
 
-// TestListenerComesBack takes the poll away, so that only wakes are left.
-func TestListenerComesBack(t *testing.T) {
+// The poll is turned off, so that only wake-ups remain.
+func TestListenerReconnects(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, _ := c.start("a", "A2AD_WORKERS=0", "A2AD_POLL_INTERVAL=1h"), c.start("b")
@@ -129,14 +129,13 @@ func TestListenerComesBack(t *testing.T) {
 	}
 }
 
-// TestEventsArriveWhenTheWakeIsLost has a writer that is killed after its commits and before any wake for them goes
-// out.
-func TestEventsArriveWhenTheWakeIsLost(t *testing.T) {
+// The writer is killed after its commits and before it sends their wake-ups.
+func TestEventsArriveWhenTheWakeUpIsLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a", "A2AD_WORKERS=0"), c.start("b", "A2AD_WAKE_INTERVAL=1h")
 	wakes := c.listen()
-	// The first wake goes out at once, and the next an hour later.
+	// The first wake-up is sent at once, and the next an hour later.
 	if _, err := c.client(b, "echo").Send(bounded(t), client.SendParams{Message: say("first")}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,27 +160,27 @@ func TestEventsArriveWhenTheWakeIsLost(t *testing.T) {
 			return false
 		})
 	endsWith(t, events, a2a.StateCompleted)
-	within(t, "an event without a wake", slowest, time.Second)
-	if quickest > time.Second { // the poll and half a second, for one of them at least
-		t.Errorf("no event without a wake came before %s", quickest)
+	within(t, "an event without a wake-up", slowest, time.Second)
+	if quickest > time.Second { // the poll interval and half a second, for at least one of them
+		t.Errorf("no event without a wake-up arrived before %s", quickest)
 	}
 	if diff := cmp.Diff(chunkTexts("a", 10), chunks(events, "a")); diff != "" {
 		t.Errorf("chunks (-want +got):\n%s", diff)
 	}
 	for _, w := range wakes() {
 		if strings.HasPrefix(w, "b ") && strings.Contains(w, task) {
-			t.Errorf("the fault did not happen: a wake went out: %s", w)
+			t.Errorf("the fault did not happen: a wake-up was sent: %s", w)
 		}
 	}
 }
 
-// atLast reports whether ev shows chunk k, by itself or in a snapshot.
+// atLast reports whether ev shows chunk k, as an event or in a snapshot.
 func atLast(ev client.Event, id string, k int) bool {
 	texts := chunks([]client.Event{ev}, id)
 	return len(texts) > 0 && strings.HasPrefix(texts[len(texts)-1], chunkText(id, k))
 }
 
-// listen gathers the wakes that go over the database until its result is called.
+// listen collects the wake-ups that pass through the database until the returned function is called.
 func (c *cluster) listen() (wakes func() []string) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(bounded(c.t))
@@ -213,12 +212,12 @@ func (c *cluster) listen() (wakes func() []string) {
 	}
 }
 
-// TestWorkIsFoundWithoutAWake has a replica that takes requests, and whose wakes nobody gets.
-func TestWorkIsFoundWithoutAWake(t *testing.T) {
+// A replica accepts requests, and its wake-ups reach no other replica.
+func TestWorkIsFoundWithoutAWakeUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a", "A2AD_WORKERS=0", "A2AD_WAKE_INTERVAL=1h"), c.start("b")
-	// The first wake goes out at once, and the next an hour later.
+	// The first wake-up is sent at once, and the next an hour later.
 	if _, err := c.client(a, "echo").Send(bounded(t), client.SendParams{Message: say("first")}); err != nil {
 		t.Fatal(err)
 	}
@@ -229,9 +228,9 @@ func TestWorkIsFoundWithoutAWake(t *testing.T) {
 	waits := column[float64](c, `
 		SELECT extract(epoch FROM a.claimed_at - t.created_at)::float8 FROM audit.attempt a JOIN audit.task t
 		ON t.id = a.task_id WHERE t.id::text = ANY($1) ORDER BY 1`, tasks)
-	within(t, "a claim without a wake", time.Duration(waits[len(waits)-1]*float64(time.Second)), time.Second)
+	within(t, "a claim without a wake-up", time.Duration(waits[len(waits)-1]*float64(time.Second)), time.Second)
 	if waits[0] > 1 {
-		t.Errorf("no claim without a wake came before %.1f s", waits[0])
+		t.Errorf("no claim without a wake-up came before %.1f s", waits[0])
 	}
 	task := submit(t, c.client(a, "script"), play(`{"op":"hang"}`))
 	c.runner(task)
@@ -240,5 +239,5 @@ func TestWorkIsFoundWithoutAWake(t *testing.T) {
 	}
 	canceled := time.Now()
 	b.awaitLog("run", func(l logLine) bool { return l.str("task_id") == task && l.str("outcome") == "canceled" })
-	within(t, "the end of an agent that nobody was told to end", time.Since(canceled), leaseTTL/3)
+	within(t, "the end of an agent whose cancel had no wake-up", time.Since(canceled), leaseTTL/3)
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// childAttr has the kernel kill a replica whose test binary was killed.
+// childAttr makes the kernel kill a replica when the test binary is killed.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // procState returns the letter of a process's state: T is stopped.
@@ -16,6 +16,6 @@ func procState(pid int) string {
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := bytes.Cut(stat, []byte(") ")) // behind the name, which may hold anything else
+	_, rest, _ := bytes.Cut(stat, []byte(") ")) // after the name, which may contain anything
 	return string(rest[:1])
 }

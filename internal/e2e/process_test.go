@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait for something that must happen: far above what it takes, since the machine is shared.
+// patience bounds every wait for something that must happen. It is far longer than needed, because the machine is
+// shared.
 const patience = 30 * time.Second
 
 // replica is one process of a2ad.
@@ -24,17 +25,17 @@ type replica struct {
 	t      *testing.T
 	name   string
 	base   string // URL of its API
-	admin  string // URL for operators, if it has one
-	grpc   string // address of its API over gRPC, if it has one
+	admin  string // URL for operators, or empty
+	grpc   string // address of its API over gRPC, or empty
 	binary string
 	env    []string
 	log    *logbook
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended and is reaped
-	err    error         // of the end; read it after exited
+	err    error         // of the end; read it after exited is closed
 }
 
-// spawn starts a2ad serve. Whoever calls it ends it too.
+// spawn starts a2ad serve. The caller ends it.
 func spawn(t *testing.T, name string, env []string) *replica {
 	t.Helper()
 	binary, err := build()
@@ -44,7 +45,7 @@ func spawn(t *testing.T, name string, env []string) *replica {
 	return spawnBinary(t, binary, name, env)
 }
 
-// spawnBinary starts serve of another build.
+// spawnBinary starts serve with another binary.
 func spawnBinary(t *testing.T, binary, name string, env []string) *replica {
 	t.Helper()
 	r := &replica{t: t, name: name, binary: binary, env: env, log: newLogbook(), exited: make(chan struct{})}
@@ -54,8 +55,8 @@ func spawnBinary(t *testing.T, binary, name string, env []string) *replica {
 	r.cmd.SysProcAttr = childAttr()
 	started := make(chan error, 1)
 	go func() {
-		// The kernel takes the end of the forking thread for that of the parent, so it must last as long as the
-		// child.
+		// The kernel treats the end of the forking thread as the end of the parent, so the thread must last as long
+		// as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(r.exited)
@@ -83,14 +84,14 @@ func (r *replica) awaitReady() {
 	r.base, r.admin, r.grpc = scheme+ready.str("api"), "http://"+ready.str("admin"), ready.str("grpc")
 }
 
-// end makes sure that the process is gone, whatever became of the test.
+// end makes sure that the process has ended, whatever the result of the test.
 func (r *replica) end() {
-	_ = r.cmd.Process.Kill() // most have ended before
+	_ = r.cmd.Process.Kill() // usually it has ended already
 	<-r.exited
 	r.log.judge(r.t, r.name)
 }
 
-// awaitLog returns the first line with a message for which match, if there is one, holds.
+// awaitLog returns the first log line with a message that match accepts; a nil match accepts any.
 func (r *replica) awaitLog(msg string, match func(logLine) bool) logLine {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -109,7 +110,7 @@ func (r *replica) signal(sig syscall.Signal) {
 	}
 }
 
-// kill is a crash.
+// kill simulates a crash.
 func (r *replica) kill() {
 	r.t.Helper()
 	r.signal(syscall.SIGKILL)
@@ -119,7 +120,7 @@ func (r *replica) kill() {
 	}
 }
 
-// awaitExit returns how long the process still ran.
+// awaitExit waits for the end of the process and returns how long that took.
 func (r *replica) awaitExit() time.Duration {
 	r.t.Helper()
 	start := time.Now()
@@ -142,7 +143,7 @@ func (r *replica) running() bool {
 	}
 }
 
-// stop ends the replica in an orderly way and checks that it was one.
+// stop shuts the replica down and checks that the shutdown was orderly.
 func (r *replica) stop() {
 	r.t.Helper()
 	r.signal(syscall.SIGTERM)
@@ -152,7 +153,7 @@ func (r *replica) stop() {
 	}
 }
 
-// freeze stops the process as a long pause of its machine would, and thaw lets it go on.
+// freeze stops the process like a long pause of its machine; thaw resumes it.
 func (r *replica) freeze() {
 	r.t.Helper()
 	r.signal(syscall.SIGSTOP)
@@ -164,13 +165,13 @@ func (r *replica) thaw() {
 	r.signal(syscall.SIGCONT)
 }
 
-// until waits for what no event tells of.
+// until polls for a condition that no event announces.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	untilFor(t, patience, what, holds)
 }
 
-// untilFor is until for what takes its time.
+// untilFor is until with another limit.
 func untilFor(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -202,10 +203,10 @@ func (l logLine) num(key string) float64 {
 // logbook is the log of a process so far.
 type logbook struct {
 	mu      sync.Mutex
-	part    []byte        // guarded by mu; a line that has no end yet
+	part    []byte        // guarded by mu; a line without its end
 	lines   []logLine     // guarded by mu
-	plain   []string      // guarded by mu; what is not JSON
-	text    []string      // guarded by mu; the lines as they are, for people
+	plain   []string      // guarded by mu; lines that are not JSON
+	text    []string      // guarded by mu; the raw lines, for failure messages
 	closed  bool          // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced with each write
 	faulty  bool          // guarded by mu; errors are expected
@@ -213,7 +214,7 @@ type logbook struct {
 
 func newLogbook() *logbook { return &logbook{changed: make(chan struct{})} }
 
-// Write takes what the process writes to its stderr.
+// Write receives what the process writes to stderr.
 func (b *logbook) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,7 +253,7 @@ func (b *logbook) close() {
 	b.changed = make(chan struct{})
 }
 
-// await returns the first line that matches, whenever it was written.
+// await returns the first line that matches, including earlier ones.
 func (b *logbook) await(ctx context.Context, match func(logLine) bool) (logLine, bool) {
 	for from := 0; ; {
 		b.mu.Lock()
@@ -275,7 +276,7 @@ func (b *logbook) await(ctx context.Context, match func(logLine) bool) (logLine,
 	}
 }
 
-// count returns how many lines match.
+// count returns the number of matching lines.
 func (b *logbook) count(match func(logLine) bool) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -299,14 +300,14 @@ func (b *logbook) all() string {
 	return fmt.Sprint(b.lines, b.plain)
 }
 
-// expectErrors says that what fails inside the server from now on is the test's doing.
+// expectErrors says that from now on the test causes errors inside the server.
 func (b *logbook) expectErrors() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.faulty = true
 }
 
-// judge fails the test for what no replica may ever log.
+// judge fails the test for lines that no replica may ever log.
 func (b *logbook) judge(t *testing.T, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// nextPort is where freePort looks next: below the ports that the kernel gives to clients.
+// nextPort is the next candidate of freePort, below the ports that the kernel gives to clients.
 var nextPort = struct {
 	sync.Mutex
 	n int
 }{n: 12000 + os.Getpid()%3000*2}
 
-// freePort returns an address that nobody listens on, and that no other call returns.
+// freePort returns an address that is not in use, and that no other call returns.
 func freePort(t *testing.T) string {
 	t.Helper()
 	nextPort.Lock()
@@ -46,7 +46,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// fixed are the listeners of a replica that has to come back at the same place.
+// fixed are the listeners of a replica that has to restart at the same addresses.
 type fixed struct{ api, grpc, admin string }
 
 func (f fixed) env() []string {
@@ -54,14 +54,14 @@ func (f fixed) env() []string {
 		"A2AD_ADMIN_LISTEN=" + f.admin}
 }
 
-// proxied is a proxy, to be called as if it were a replica.
+// proxied is a proxy that tests call like a replica.
 type proxied struct {
 	*replica
 	grpc   string // address
 	health string // URL
 }
 
-// startProxy runs HAProxy with the file that docker-compose.yml gives it, for these two replicas.
+// startProxy starts HAProxy with the file of docker-compose.yml, for these two replicas.
 func startProxy(t *testing.T, at []fixed) *proxied {
 	t.Helper()
 	program, err := exec.LookPath("haproxy")
@@ -109,12 +109,12 @@ func startProxy(t *testing.T, at []fixed) *proxied {
 	return &proxied{&replica{t: t, name: "proxy", base: "http://" + api}, grpc, "http://" + health}
 }
 
-// TestBehindTheProxy runs two replicas behind the proxy of docker-compose.yml: events pass as they come, a killed
-// replica costs nobody an event, and one that is drained nobody an error.
-func TestBehindTheProxy(t *testing.T) {
+// Two replicas run behind the proxy of docker-compose.yml. Events pass without buffering; a killed replica costs no
+// client an event, and a drained one causes no errors.
+func TestProxyHidesReplicaFailures(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.cutOK = true // a stream of a killed replica ends, and is taken up again
+	c.cutOK = true // a stream of a killed replica ends, and is resumed
 	at := []fixed{
 		{freePort(t), freePort(t), freePort(t)},
 		{freePort(t), freePort(t), freePort(t)},
@@ -150,7 +150,7 @@ func TestBehindTheProxy(t *testing.T) {
 	}
 	l.finish()
 
-	// A drain, one after the other, as an upgrade does it: nobody may see an error.
+	// One replica drains after the other, as in an upgrade: no client may see an error.
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -204,7 +204,7 @@ func get(url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// speaksGRPC calls an operation over gRPC with nothing but HTTP/2.
+// speaksGRPC makes a gRPC call with nothing but HTTP/2.
 func speaksGRPC(t *testing.T, address string) {
 	t.Helper()
 	var p http.Protocols

@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// httpAnswer is the answer to a request that no client of ours would send.
+// httpAnswer is the answer to a request that no regular client would send.
 type httpAnswer struct {
 	status int
 	header http.Header
 	body   []byte
-	id     string // of the JSON-RPC response, as it is written
+	id     string // of the JSON-RPC response, as written
 	code   int    // of its error
 	text   string // of its error
 	data   struct{ Field string }
 	result []byte
 }
 
-// post sends a body to the API as it is.
+// post sends a body to the API unchanged.
 func (c *cluster) post(r *replica, path, body string, header ...string) httpAnswer {
 	c.t.Helper()
 	return c.do(r, http.MethodPost, path, strings.NewReader(body), header...)
 }
 
-// do may be called from several goroutines: what goes wrong is an error and an empty answer.
+// do is safe for concurrent use: a failure is a test error and an empty answer.
 func (c *cluster) do(r *replica, method, path string, body io.Reader, header ...string) httpAnswer {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -40,7 +40,7 @@ func (c *cluster) do(r *replica, method, path string, body io.Reader, header ...
 		c.t.Error(err)
 		return httpAnswer{}
 	}
-	req.URL.Opaque = path // as it is, without cleaning
+	req.URL.Opaque = path // unchanged, without cleaning
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(header); i += 2 {
 		if header[i] == "Content-Type" {
@@ -80,13 +80,13 @@ func readAnswer(t *testing.T, resp *http.Response) (a httpAnswer) {
 		a.id, a.result = string(envelope.ID), envelope.Result
 		if e := envelope.Error; e != nil {
 			a.code, a.text = e.Code, e.Message
-			_ = json.Unmarshal(e.Data, &a.data) // not all errors name a field
+			_ = json.Unmarshal(e.Data, &a.data) // some errors name no field
 		}
 	}
 	return a
 }
 
-// dial opens a connection on which a test writes what no HTTP client would. Reads and writes have a deadline.
+// dial opens a connection for raw requests. Reads and writes have a deadline.
 func (r *replica) dial() net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
@@ -100,18 +100,18 @@ func (r *replica) dial() net.Conn {
 	return conn
 }
 
-// exchange writes text on a connection of its own and returns everything that comes back until the server ends it.
+// exchange writes text on a new connection and returns everything until the server closes it.
 func (r *replica) exchange(text string) string {
 	r.t.Helper()
 	conn := r.dial()
 	// The server may answer and close before it has read everything.
 	go io.WriteString(conn, text) //nolint:errcheck // what it answers is what counts
 	var got bytes.Buffer
-	_, _ = io.Copy(&got, conn) // a reset ends it as well
+	_, _ = io.Copy(&got, conn) // a reset ends it too
 	return got.String()
 }
 
-// statusOf returns the status of the first response in what exchange returned.
+// statusOf returns the status of the first response in a result of exchange.
 func statusOf(answer string) string {
 	first, _, _ := strings.Cut(answer, "\r\n")
 	return strings.TrimPrefix(first, "HTTP/1.1 ")

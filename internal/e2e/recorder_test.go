@@ -13,8 +13,8 @@ import (
 	"github.com/a2ad/a2ad/internal/e2e/check"
 )
 
-// recorder is a transport that sends each request to the replica that is chosen for it, and logs what comes back, as
-// it comes over the wire.
+// recorder is a transport that sends each request to the replica chosen for it, and logs the answers as they arrive
+// on the wire.
 type recorder struct {
 	log  *check.Log
 	next http.RoundTripper
@@ -23,7 +23,7 @@ type recorder struct {
 	sent atomic.Int64
 }
 
-// exchange is the part of a request that matters for the log.
+// exchange holds the fields of a request that the log needs.
 type exchange struct {
 	Method string
 	Params struct {
@@ -54,7 +54,7 @@ func (rec *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			s.Reader, s.Replica, s.After, s.Ended = rec.name, to.name, req.Header.Get("Last-Event-ID"), ended
 			s.Message = ex.Method == "message/stream"
 			if s.Message && req.Header.Get("Idempotency-Key") == "" {
-				s.After = "" // it means nothing there
+				s.After = "" // it has no meaning there
 			}
 			rec.log.AddStream(s)
 		}}
@@ -77,7 +77,7 @@ func (rec *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// tee keeps what is read of a stream and hands it over once, at its end.
+// tee records what is read of a stream and passes it on once, at the end.
 type tee struct {
 	io.ReadCloser
 	once sync.Once
@@ -99,8 +99,8 @@ func (t *tee) Close() error {
 	return t.ReadCloser.Close()
 }
 
-// parseStream reads the complete blocks of an event stream. It knows only what a2ad writes, so that anything else
-// shows up as an event that cannot be read.
+// parseStream reads the complete blocks of an event stream. It accepts only a2ad's own format, so that anything else
+// becomes an unreadable event.
 func parseStream(text []byte) (s check.Stream) {
 	blocks := strings.Split(string(text), "\n\n")
 	for _, block := range blocks[:len(blocks)-1] {
@@ -109,14 +109,14 @@ func parseStream(text []byte) (s check.Stream) {
 		case block == ": gap":
 			s.Gap = len(s.Frames) == 0
 		case strings.HasPrefix(block, ": "):
-		// the credentials have ended
+		// the credentials have expired
 		case strings.HasPrefix(block, `data: {"jsonrpc":"2.0","id":`) &&
 			strings.Contains(block, `,"error":{"code":-32041,`):
 		case strings.HasPrefix(block, "retry: "):
 			s.Retry = true
 		case isEvent && strings.HasPrefix(id, "id: "):
 			var envelope struct{ Result json.RawMessage }
-			_ = json.Unmarshal([]byte(data), &envelope) // an empty result cannot be read, which check names
+			_ = json.Unmarshal([]byte(data), &envelope) // check reports an empty result as unreadable
 			s.Frames = append(s.Frames, check.Frame{ID: strings.TrimPrefix(id, "id: "), Result: envelope.Result})
 		default:
 			s.Frames = append(s.Frames, check.Frame{Result: []byte(block)})

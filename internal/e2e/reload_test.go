@@ -15,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// names returns a list of a log line.
+// names returns a list attribute of a log line.
 func (l logLine) names(key string) (list []string) {
 	all, _ := l[key].([]any)
 	for _, v := range all {
@@ -26,8 +26,8 @@ func (l logLine) names(key string) (list []string) {
 	return list
 }
 
-// TestReloadDropsNothing changes, adds and removes agents under streams and runs that are under way.
-func TestReloadDropsNothing(t *testing.T) {
+// Agents are changed, added and removed under running streams and runs.
+func TestReloadKeepsStreamsAndRuns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a")
@@ -58,7 +58,7 @@ func TestReloadDropsNothing(t *testing.T) {
 		t.Errorf("reload says %v", first)
 	}
 
-	// One run each of an agent that stays, one that changes and one that goes; they end when the gate opens.
+	// One run each of an agent that stays, one that changes and one that is removed; they end when the gate opens.
 	gate := newGate(t)
 	agents := []string{"script", "busy", "gone"}
 	seen := make(chan string, len(agents))
@@ -101,7 +101,7 @@ func TestReloadDropsNothing(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{stays, changes, gone},
 		[]string{etag("/agents/script"), etag("/agents/busy"), etag("/agents/gone")}); diff != "" {
-		t.Errorf("files with faults have changed the cards:\n%s", diff)
+		t.Errorf("invalid files have changed the cards:\n%s", diff)
 	}
 
 	write("bad.yaml", "")
@@ -113,14 +113,14 @@ func TestReloadDropsNothing(t *testing.T) {
 		t.Errorf("reload says %v", second)
 	}
 	if etag("/agents/script") != stays || etag("/agents/busy") == changes {
-		t.Error("the card of the agent that stays must be as before, and that of the one that changes must not")
+		t.Error("the card of the unchanged agent must stay the same, and that of the changed agent must not")
 	}
 	if got := c.do(a, http.MethodGet, "/agents/gone"+card, nil); got.status != http.StatusNotFound {
-		t.Errorf("the card of an agent that is gone: %d", got.status)
+		t.Errorf("the card of a removed agent: %d", got.status)
 	}
 	fresh, err := c.client(a, "fresh").Send(ctx, client.SendParams{Message: play(`{"op":"complete"}`)})
 	if err != nil || fresh.State != a2a.StateCompleted {
-		t.Errorf("a task of the agent that is new is %s, %v", fresh.State, err)
+		t.Errorf("a task of the added agent is %s, %v", fresh.State, err)
 	}
 	gate.open()
 	for range agents {
@@ -131,7 +131,7 @@ func TestReloadDropsNothing(t *testing.T) {
 		}
 		endsWith(t, got.events, a2a.StateCompleted)
 		for _, attempt := range c.attempts(got.events[0].TaskID) {
-			// the gate's patience may end
+			// the gate's wait may time out
 			if !strings.HasSuffix(attempt, " completed") && !strings.HasSuffix(attempt, " retry") {
 				t.Errorf("an attempt of %s: %s", got.agent, attempt)
 			}
@@ -140,9 +140,9 @@ func TestReloadDropsNothing(t *testing.T) {
 	a.stop()
 }
 
-// TestReloadOfAgentsThatArePulled: one that is added can be claimed, also by a claim that waits; one that is removed
-// cannot, but who has a run of it ends it.
-func TestReloadOfAgentsThatArePulled(t *testing.T) {
+// Remote workers can claim an added agent's runs, also with a claim that already waits. They cannot claim a removed
+// agent's runs, but can finish the ones they have.
+func TestReloadOfAgentsWithRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	path := filepath.Join(c.agents, "far.yaml")
@@ -162,10 +162,10 @@ func TestReloadOfAgentsThatArePulled(t *testing.T) {
 	added := func(l logLine) bool { return slices.Equal(l.names("added"), []string{"far"}) }
 	removed := func(l logLine) bool { return slices.Equal(l.names("removed"), []string{"far"}) }
 	again := func(l logLine) bool { return slices.Equal(l.names("added"), []string{"beside", "far"}) }
-	far := pulledAgent("far")
+	far := remoteAgent("far")
 	a := c.start("a")
 	if answer := c.claim(a, "far", 0); answer.status != http.StatusNotFound {
-		t.Errorf("a claim for an agent that is not there: %d %s", answer.status, answer.body)
+		t.Errorf("a claim for an unknown agent: %d %s", answer.status, answer.body)
 	}
 	reload(a, added, far)
 	waiting := make(chan httpAnswer, 1)
@@ -178,7 +178,7 @@ func TestReloadOfAgentsThatArePulled(t *testing.T) {
 	second := submit(t, c.client(a, "far"), say("two"))
 	reload(a, removed, "")
 	if answer := c.claim(a, "far", 0); answer.status != http.StatusNotFound {
-		t.Errorf("a claim for an agent that is gone: %d %s", answer.status, answer.body)
+		t.Errorf("a claim for a removed agent: %d %s", answer.status, answer.body)
 	}
 	c.finishRun(a, run, "done")
 	c.awaitState(first, "COMPLETED")

@@ -12,7 +12,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func TestSendOnOneStreamOnTheOtherResumeOnTheFirst(t *testing.T) {
+func TestStreamResumesAcrossReplicas(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -31,7 +31,7 @@ func TestSendOnOneStreamOnTheOtherResumeOnTheFirst(t *testing.T) {
 	middle.open()
 	rest := follow(t, reader.Resubscribe(ctx, task, client.StreamOptions{LastEventID: last.ID}), nil)
 	if rest[0].Seq != last.Seq+1 || rest[0].Gap {
-		t.Errorf("resumed behind seq %d with %s seq %d (gap %t), want the next event", last.Seq, rest[0].Kind,
+		t.Errorf("resumed after seq %d with %s seq %d (gap %t), want the next event", last.Seq, rest[0].Kind,
 			rest[0].Seq, rest[0].Gap)
 	}
 	end := rest[len(rest)-1]

@@ -15,15 +15,15 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// TestRetentionUnderLoad removes logs and tasks within seconds of their end, while clients send, follow, resume and
-// cancel. What runs, what waits for its client and what a webhook has not been told yet stays.
+// Retention removes logs and tasks within seconds of their end, while clients send, follow, resume and cancel.
+// Running tasks, tasks that wait for their client, and events that a webhook has not received stay.
 func TestRetentionUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	keys := seal.Generate("k1")
 	var open atomic.Bool
 	sink := newHookSink(t, func(int, *http.Request) bool { return !open.Load() })
-	// Far longer than a client of the load is away from a task that has ended.
+	// Far longer than a client of the load disconnects from an ended task.
 	env := append(hooking(keys), "A2AD_RETENTION=9s", "A2AD_LOG_RETENTION=5s", "A2AD_RETIRE_INTERVAL=100ms",
 		"A2AD_PUSH_RETRY=0"+strings.Repeat(",250ms", 400))
 	a, b := c.start("a", env...), c.start("b", env...)
@@ -41,12 +41,12 @@ func TestRetentionUnderLoad(t *testing.T) {
 		var err error
 		if followed, err = collect(c.client(a, "script").Resubscribe(bounded(t), long, client.StreamOptions{}),
 			nil); err != nil {
-			t.Errorf("a stream of a task that runs: %v", err)
+			t.Errorf("a stream of a running task: %v", err)
 		}
 	})
 	l := c.startLoad(4, a, b)
 
-	// One that has seen three events comes back when they are gone.
+	// A client that has seen three events resumes after they are removed.
 	left := submit(t, c.client(a, "script"), play(`{"op":"chunk","id":"a","n":4}`))
 	c.awaitState(left, "COMPLETED")
 	third := one[string](c,
@@ -59,8 +59,8 @@ func TestRetentionUnderLoad(t *testing.T) {
 		behind := follow(t, c.client(r, "script").Resubscribe(bounded(t), left,
 			client.StreamOptions{LastEventID: third}), nil)
 		if first := behind[0]; first.Kind != client.KindTask || !first.Gap || first.State != a2a.StateCompleted {
-			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the Task as it is now, "+
-				"behind a gap", r.name, first.Kind, first.State, first.Gap)
+			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the current Task "+
+				"after a gap", r.name, first.Kind, first.State, first.Gap)
 		}
 	}
 	until(t, "the task itself is gone",
@@ -87,7 +87,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 		if n := one[int](c,
 			`SELECT count(*) FROM audit.delivery d JOIN audit.task t ON t.id = d.task_id AND t.first_seq = 1
 				AND t.last_seq = 6 WHERE d.task_id::text = $1 AND d.state = 'pending'`, task); n != 6 {
-			t.Errorf("%d events wait for the webhook of task %s, want all 6: it was not told of any", n, task)
+			t.Errorf("%d events wait for the webhook of task %s, want all 6: none was delivered", n, task)
 		}
 	}
 	got, err := c.client(a, "script").Send(bounded(t), client.SendParams{Message: reply(asks, "yes")})
@@ -107,9 +107,9 @@ func TestRetentionUnderLoad(t *testing.T) {
 		}
 	}
 	if len(last) != len(unsettled) {
-		t.Errorf("%d webhooks were told of the end before their task was deleted, want %d", len(last), len(unsettled))
+		t.Errorf("%d webhooks got the end before their task was deleted, want %d", len(last), len(unsettled))
 	}
-	// At rest, so that what is checked does not go away under the checkers.
+	// At rest, so that no data disappears under the checkers.
 	a.stop()
 	b.stop()
 	c.start("calm")

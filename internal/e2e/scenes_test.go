@@ -24,9 +24,9 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// scenes move metrics, each on a cluster of its own.
+// scenes move metrics, each on its own cluster.
 var scenes = map[string]func(s *stage){
-	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "workers that pull": scenePull,
+	"requests": sceneRequests, "work": sceneWork, "lost leases": sceneLeases, "remote workers": scenePull,
 	"streams": sceneStreams, "slow readers": sceneSlow,
 	"wakes": sceneWakes, "webhooks": sceneWebhooks, "what the database holds": sceneFacts, "connections": scenePools,
 	"readiness": sceneReady, "memory": sceneMemory, "sweeps": sceneSweeps,
@@ -34,7 +34,7 @@ var scenes = map[string]func(s *stage){
 
 const admin = "A2AD_ADMIN_LISTEN=127.0.0.1:0"
 
-// dialects are requests that only a rule of docs/reference/protocol.md lets pass, by the rule.
+// dialects are requests that only a rule of docs/reference/protocol.md accepts, by rule.
 var dialects = map[string][2]string{
 	"L-01": {"tasks/list", `{}`},
 	"L-02": {"message/send",
@@ -59,7 +59,7 @@ func sceneRequests(s *stage) {
 		s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", rule))
 	}
 	before := a.scrape()
-	s.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"none"}}`) // of 1.0, and does not say so
+	s.post(a, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"none"}}`) // of 1.0, without saying so
 	about := []string{"method", "GetTask", "version", "1.0"}
 	s.shows(before, a, grew(1, "a2ad_lenient_uses_total", "rule", "T-02"),
 		grew(1, "a2ad_http_requests_total", append(about, "route", "/", "code", "200")...),
@@ -77,7 +77,7 @@ func sceneWork(s *stage) {
 		send(s.t, s.client(a, "script"), play(`{"op":"`+op+`"}`))
 	}
 	send(s.t, s.client(a, "script"), play(`{"op":"error","times":1}`))
-	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // that is as often as it is tried
+	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // as often as it is attempted
 	hangs, deaf := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)),
 		submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
 	s.shows(before, a, became(2, "a2ad_runs"))
@@ -133,7 +133,7 @@ func sceneLeases(s *stage) {
 }
 
 func scenePull(s *stage) {
-	s.agent("far", pulledAgent("far")+"limits: {max_attempts: 5, backoff: {base: 10ms, max: 10ms}}\n")
+	s.agent("far", remoteAgent("far")+"limits: {max_attempts: 5, backoff: {base: 10ms, max: 10ms}}\n")
 	a := s.start("a", admin)
 	before := a.scrape()
 	submit(s.t, s.client(a, "far"), say("x"))
@@ -151,7 +151,7 @@ func scenePull(s *stage) {
 
 func sceneStreams(s *stage) {
 	a, b := s.start("a", admin, "A2AD_WORKERS=0"), s.start("b", "A2AD_WAKE_INTERVAL=1h")
-	send(s.t, s.client(b, "echo"), say("its first wake goes out at once, and the next an hour later"))
+	send(s.t, s.client(b, "echo"), say("its first wake-up is sent at once, and the next an hour later"))
 	before := a.scrape()
 	g := newGate(s.t)
 	task := submit(s.t, s.client(b, "script"), play(g.op()+`,{"op":"chunk","id":"a","n":10,"every_ms":100}`))
@@ -172,7 +172,7 @@ func sceneStreams(s *stage) {
 		}
 		over <- err
 	}()
-	<-begun // the task as it was before the chunks
+	<-begun // the task before its chunks
 	s.shows(before, a, grew(1, "a2ad_sse_streams"))
 	g.open()
 	if err := <-over; err != nil {
@@ -182,13 +182,13 @@ func sceneStreams(s *stage) {
 		rose("a2ad_sse_lag_seconds_sum"), rose("a2ad_stream_poll_hits_total"))
 }
 
-// Scripts whose events are more than what sockets on the way hold, and more than the window of a call.
+// Scripts whose events exceed the buffers of sockets and the flow-control window of a call.
 const (
 	much  = `{"op":"chunk","id":"a","n":18,"bytes":500000}`
 	aCall = `{"op":"chunk","id":"a","n":6,"bytes":500000}`
 )
 
-// sceneSlow has clients that begin a stream and read nothing of it, over each transport.
+// sceneSlow has clients that begin a stream and never read it, over each transport.
 func sceneSlow(s *stage) {
 	limits := []string{admin, "A2AD_SSE_WRITE_TIMEOUT=500ms"}
 	a := s.start("a", append(limits, "A2AD_GRPC_LISTEN=127.0.0.1:0")...)
@@ -240,8 +240,8 @@ func sceneSlow(s *stage) {
 	}
 	defer resp.Body.Close()
 	s.shows(before, b, grew(1, "a2ad_sse_slow_readers_total"))
-	s.settle()
-	b.stop() // nobody else speaks TLS here
+	s.awaitRest()
+	b.stop() // the other helpers do not speak TLS
 }
 
 func sceneWakes(s *stage) {
@@ -256,7 +256,7 @@ func sceneWakes(s *stage) {
 	s.shows(before, a, rose("a2ad_wakes_received_total", "kind", "all"),
 		grew(1, "a2ad_wakes_received_total", "kind", "unreadable"))
 
-	// A listener that cannot come back, for a while.
+	// The listener cannot reconnect for a while.
 	cfg, err := pgx.ParseConfig(s.url)
 	if err != nil {
 		s.t.Fatal(err)
@@ -325,17 +325,16 @@ func sceneWebhooks(s *stage) {
 		s.sendHooked(a, `{"url":"`+hook+`"}`, `{"op":"complete"}`)
 		s.shows(before, a, rose("a2ad_push_attempts_total", "class", class))
 	}
-	s.hooksSettled()
+	s.awaitDelivered()
 	before := a.scrape()
 	s.sendHooked(a, `{"url":"`+sink.URL+`/held"}`, `{"op":"complete"}`)
 	s.shows(before, a, grew(1, "a2ad_push_in_flight"))
 	open()
 	s.shows(unseen, a, rose("a2ad_push_attempts_total", "class", "delivered"))
-	s.hooksSettled()
+	s.awaitDelivered()
 }
 
-// sceneFacts has what is read of the database be there before a replica reads it first: it does so again after 15 s
-// only.
+// sceneFacts prepares the database before a replica first reads it, because the next read is 15 s later.
 func sceneFacts(s *stage) {
 	a := s.start("a", append(hooking(seal.Generate("k1")), admin, "A2AD_PUSH_RETRY=0,1h",
 		"A2AD_PUSH_BREAKER=1,1h,1h")...)
@@ -354,20 +353,20 @@ func sceneFacts(s *stage) {
 		rests[i] = "http://" + freePort(s.t)
 		hooked[i] = s.sendHooked(a, `{"url":"`+rests[i]+`/"}`, `{"op":"complete"}`)
 	}
-	until(s.t, "two destinations rest", func() bool {
+	until(s.t, "two destinations have an open breaker", func() bool {
 		return one[int](s.cluster,
 			`SELECT count(*) FROM a2a.push_destinations WHERE open_until > clock_timestamp()`) == 2
 	})
 	s.exec(`UPDATE a2a.push_destinations SET disabled_at = clock_timestamp() WHERE origin = $1`, rests[1])
 
-	// Agents whose workers are elsewhere: one that the next replica serves, and one it does not.
+	// Two agents with remote workers: one that the next replica serves, and one that it does not.
 	s.agents = s.t.TempDir()
-	s.agent("far", pulledAgent("far"))
-	s.agent("foreign", pulledAgent("foreign"))
+	s.agent("far", remoteAgent("far"))
+	s.agent("foreign", remoteAgent("foreign"))
 	b := s.start("b", "A2AD_DEFAULT_AGENT=far")
 	waiting := []string{submit(s.t, s.client(b, "far"), say("x")), submit(s.t, s.client(b, "foreign"), say("x"))}
 
-	// A transaction that keeps dead rows, and does not take the notifications that it listens for.
+	// This transaction keeps dead rows, and does not receive the notifications that it listens for.
 	conn, err := pgx.Connect(bounded(s.t), s.url)
 	if err != nil {
 		s.t.Fatal(err)
@@ -384,7 +383,7 @@ func sceneFacts(s *stage) {
 	if err := os.Remove(filepath.Join(s.agents, "foreign.yaml")); err != nil {
 		s.t.Fatal(err)
 	}
-	// What the statistics say is sent when a session ends, at the latest.
+	// Statistics are sent at the latest when a session ends.
 	s.exec(`CREATE TABLE a2a.worn (n int) WITH (autovacuum_enabled = off)`)
 	s.exec(`INSERT INTO a2a.worn SELECT generate_series(1, 1000)`)
 	s.exec(`DELETE FROM a2a.worn WHERE n <= 400`)
@@ -424,7 +423,7 @@ func sceneFacts(s *stage) {
 	}
 }
 
-// scenePools holds up all that reads tasks.
+// scenePools blocks everything that reads tasks.
 func scenePools(s *stage) {
 	a := s.start("a", admin, "A2AD_DB_POOL=5", "A2AD_POOL_TIMEOUT=1s", "A2AD_LOCK_TIMEOUT=20s",
 		"A2AD_STATEMENT_TIMEOUT=20s")
@@ -466,7 +465,7 @@ func sceneReady(s *stage) {
 	a.awaitExit()
 }
 
-// sceneMemory holds the budget with bodies that do not go on, so that others wait for it and are refused.
+// sceneMemory uses up the memory budget with stalled bodies, so that other requests wait and are refused.
 func sceneMemory(s *stage) {
 	a := s.start("a", admin, "A2AD_MEMORY_BUDGET=16MiB")
 	a.log.expectErrors()
@@ -487,7 +486,7 @@ func sceneMemory(s *stage) {
 		rose("a2ad_memory_refused_total"))
 }
 
-// stall sends most of a body and waits until the server gives it up.
+// stall sends most of a body and waits until the server gives up.
 func stall(ctx context.Context, addr string) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -505,7 +504,7 @@ func stall(ctx context.Context, addr string) {
 	}
 }
 
-// sceneSweeps has what ended, and an entry of the audit log, grow old.
+// sceneSweeps lets ended tasks and an entry of the audit log grow old.
 func sceneSweeps(s *stage) {
 	a := s.start("a", admin, "A2AD_RETENTION=1s", "A2AD_RETIRE_INTERVAL=50ms", "A2AD_SWEEP_INTERVAL=50ms")
 	before := a.scrape()

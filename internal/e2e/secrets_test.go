@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// canaries are secrets that must be nowhere but where they belong, by what they are.
+// canaries are secrets that must appear only where they belong, by kind.
 type canaries map[string]string
 
 func (c canaries) new(what string) string {
@@ -27,7 +27,7 @@ func (c canaries) new(what string) string {
 	return c[what]
 }
 
-// in reports the canaries that are in a text, also as hex and in base64, but for those that belong there.
+// in reports the canaries in a text, also as hex and base64, except those that belong there.
 func (c canaries) in(t *testing.T, where, text string, belong ...string) {
 	t.Helper()
 	for what, canary := range c {
@@ -42,17 +42,17 @@ func (c canaries) in(t *testing.T, where, text string, belong ...string) {
 	}
 }
 
-// forms are how a canary may be written, whatever stands in front of it.
+// forms returns the encodings of a canary, at every alignment.
 func forms(canary string) []string {
 	all := []string{canary, fmt.Sprintf("%x", canary), fmt.Sprintf("%X", canary)}
 	for before := range 3 {
 		text := base64.RawStdEncoding.EncodeToString(append(make([]byte, before), canary...))
-		all = append(all, text[(before*8+5)/6:len(text)-1]) // without the digits that others share
+		all = append(all, text[(before*8+5)/6:len(text)-1]) // without the digits shared with neighboring bytes
 	}
 	return all
 }
 
-// TestCanariesAreFound in all their forms.
+// Canaries are found in all their forms.
 func TestCanariesAreFound(t *testing.T) {
 	t.Parallel()
 	const canary = "canaryabcdefgh"
@@ -61,13 +61,13 @@ func TestCanariesAreFound(t *testing.T) {
 		for _, written := range []string{text, hex.EncodeToString([]byte(text)),
 			base64.StdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text))} {
 			if !slices.ContainsFunc(forms(canary), func(form string) bool { return strings.Contains(written, form) }) {
-				t.Errorf("it is not found in %s", written)
+				t.Errorf("not found in %s", written)
 			}
 		}
 	}
 }
 
-// watchDatabase collects what every connection says that it does, and all wakes, until stop is called.
+// watchDatabase collects the queries of all connections and all wake-ups, until stop is called.
 func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,9 +116,9 @@ func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	}
 }
 
-// TestSecretsShowNowhere plays everything that can go wrong with secrets in all places, at the most talkative log
-// level, and looks for them afterwards.
-func TestSecretsShowNowhere(t *testing.T) {
+// Everything that can go wrong with secrets happens, at the most verbose log level. Afterwards no output contains
+// them.
+func TestSecretsAppearInNoOutput(t *testing.T) {
 	t.Parallel()
 	secret := canaries{}
 	c := newCluster(t)
@@ -127,7 +127,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	password, own := at.User.Password()
-	if !own { // whoever may log in without one may do so with any
+	if !own { // a user that may log in without a password may do so with any
 		password = secret.new("password of the database")
 		at.User = url.UserPassword(at.User.Username(), password)
 	} else {
@@ -137,7 +137,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	secret["key for secrets"] = sealing
 	signing := base64.StdEncoding.EncodeToString([]byte(secret.new("key for signatures") + "xx"))
 	secret["key for signatures"] = signing
-	// A receiver that fails at first, and repeats what it got.
+	// A receiver that fails at first, and echoes what it received.
 	tries := make(chan struct{}, 100)
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -164,7 +164,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	text, metadata, token, credentials := secret.new("text of a message"), secret.new("metadata"),
 		secret.new("token of a webhook"), secret.new("credentials of a webhook")
 	query, odd := secret.new("query"), secret.new("header")
-	var told strings.Builder // of what went wrong
+	var told strings.Builder // about what went wrong
 	fails := func(what string, got httpAnswer) {
 		t.Helper()
 		if got.status == http.StatusOK && got.code == 0 {
@@ -254,8 +254,8 @@ func TestSecretsShowNowhere(t *testing.T) {
 	}
 	until(t, "it serves again", func() bool { return send("", signed...).status == http.StatusOK })
 	c.key = key
-	c.settle()
-	// At the doors of others.
+	c.awaitRest()
+	// The worker API refuses too.
 	for _, path := range []string{"/worker/v1/claim", "/worker/v1/runs/x/1/events", "/message:send",
 		"/v1/message:stream"} {
 		fails(path, c.post(a, path+"?key="+query, `{"worker":"`+text+`","message":"`+text+`"}`, "Authorization",
@@ -264,14 +264,14 @@ func TestSecretsShowNowhere(t *testing.T) {
 
 	queries, wakes := stop()
 	for where, text := range map[string]string{"pg_stat_activity": queries, "NOTIFY": wakes,
-		"an answer to what went wrong": told.String()} {
+		"an answer about what went wrong": told.String()} {
 		if text == "" {
-			t.Errorf("nothing was seen of %s", where)
+			t.Errorf("%s was not seen", where)
 		}
 		secret.in(t, where, text)
 	}
 	if !strings.Contains(queries, "TaskSubmit") || !strings.Contains(wakes, "task:") {
-		t.Errorf("nothing was seen of the work: %s\n%s", queries, wakes)
+		t.Errorf("the work was not seen: %s\n%s", queries, wakes)
 	}
 	secret.in(t, "the log", a.log.all())
 	c.pages(a, secret)
@@ -280,7 +280,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 		secret.in(t, name, c.configOf(a, env...))
 	}
 	c.commands(a, secret)
-	a.stop() // what there is of spans is sent
+	a.stop() // sends the remaining spans
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
 	for _, name := range []string{"SendMessage", "TaskSubmit", "run", "webhook"} {
@@ -291,7 +291,7 @@ func TestSecretsShowNowhere(t *testing.T) {
 	secret.in(t, "a trace", string(spans.raw))
 }
 
-// pages looks at what operators are shown over HTTP.
+// pages checks what operators see over HTTP.
 func (c *cluster) pages(r *replica, secret canaries) {
 	c.t.Helper()
 	for page, has := range map[string]string{
@@ -311,11 +311,11 @@ func (c *cluster) pages(r *replica, secret canaries) {
 	}
 }
 
-// said are the relations that hold what clients say, which is what they are for, or what receivers of
-// webhooks answer: that of this test repeats what it was told.
+// said are the relations that hold what clients say, as intended, or what receivers of webhooks answer; this test's
+// receiver echoes what it received.
 var said = []string{"a2a.messages", "a2a.task_events", "audit.message", "audit.event", "a2a.push_attempts"}
 
-// tables looks at every row of every table and view that a migration has made, and at what the database says of them.
+// tables checks every row of every table and view, and what the database says about them.
 func (c *cluster) tables(secret canaries) {
 	c.t.Helper()
 	all := column[string](c, `SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n
@@ -330,21 +330,21 @@ func (c *cluster) tables(secret canaries) {
 		if rows += len(text); slices.Contains(said, name) {
 			secret.in(c.t, name, text, "text of a message", "metadata")
 			if !strings.Contains(text, secret["text of a message"]) && name == "a2a.messages" {
-				c.t.Errorf("%s lacks what it is for", name)
+				c.t.Errorf("%s lacks its intended content", name)
 			}
 			continue
 		}
 		secret.in(c.t, name, text)
 	}
 	if rows == 0 {
-		c.t.Error("nothing is in the tables")
+		c.t.Error("the tables contain nothing")
 	}
 }
 
-// commands looks at what those print that read the database.
+// commands checks the output of commands that read the database.
 func (c *cluster) commands(r *replica, secret canaries) {
 	c.t.Helper()
-	var database string // as the replica has it: what comes last counts
+	var database string // as the replica has it: the last value counts
 	for _, e := range r.env {
 		if strings.HasPrefix(e, "A2AD_DATABASE_URL=") {
 			database = e
@@ -362,23 +362,23 @@ func (c *cluster) commands(r *replica, secret canaries) {
 			c.t.Errorf("%v: exit code %d, %s", args, code, notes)
 		}
 		var belong []string
-		if args[1] == "attempts" { // they show what the receiver has answered
+		if args[1] == "attempts" { // it shows the receiver's answers
 			belong = []string{"text of a message", "metadata"}
 		}
 		secret.in(c.t, "a2ad "+strings.Join(args, " "), out+notes, belong...)
 	}
-	// Those that cannot reach it show no more.
+	// Commands that cannot reach the database show no more.
 	unreachable := "A2AD_DATABASE_URL=postgres://u:" + secret["password of the database"] + "@127.0.0.1:1/x"
 	for _, args := range [][]string{{"task", "ls"}, {"migrate", "up"}, {"doctor"}, {"keys", "rewrap"}} {
 		out, notes, code := c.operate([]string{unreachable}, args...)
 		if code == 0 {
-			c.t.Errorf("%v went well without a database: %s", args, out)
+			c.t.Errorf("%v succeeded without a database: %s", args, out)
 		}
 		secret.in(c.t, "a2ad "+strings.Join(args, " ")+" without a database", out+notes)
 	}
 }
 
-// configOf is what a2ad config prints with the settings of a replica.
+// configOf returns the output of a2ad config with the settings of a replica.
 func (c *cluster) configOf(r *replica, args ...string) string {
 	c.t.Helper()
 	binary, err := build()

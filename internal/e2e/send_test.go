@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/script/model"
 )
 
-// bounded returns a context that ends a call which hangs.
+// bounded returns a context that ends a hanging call.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
@@ -22,7 +22,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// play is a message with a script of these ops.
+// play returns a message with a script of these ops.
 func play(ops ...string) a2a.Message {
 	return a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartData,
 		Data: a2a.Raw(`{"script":[` + strings.Join(ops, ",") + `]}`)}}}
@@ -42,7 +42,7 @@ func submit(t *testing.T, cl *client.Client, m a2a.Message) string {
 	return got.TaskID
 }
 
-// follow reads a stream until it ends or until says so; what it read is returned.
+// follow reads a stream until it ends or until returns true, and returns what it read.
 func follow(t *testing.T, events iter.Seq2[client.Event, error], until func(client.Event) bool) []client.Event {
 	t.Helper()
 	list, err := collect(events, until)
@@ -77,7 +77,7 @@ func endsWith(t *testing.T, events []client.Event, want a2a.State) {
 	}
 }
 
-// chunkText is what chunk k of an artifact says.
+// chunkText returns the text of chunk k of an artifact.
 func chunkText(id string, k int) string { return id + ":" + itoa(k) + ":" }
 
 // atChunk matches the event of a chunk.
@@ -88,7 +88,7 @@ func atChunk(id string, k int) func(client.Event) bool {
 	}
 }
 
-// chunks returns the texts of the chunks of an artifact among events, those in a snapshot included.
+// chunks returns the texts of an artifact's chunks among events, including those in a snapshot.
 func chunks(events []client.Event, id string) []string {
 	var texts []string
 	for _, ev := range events {
@@ -117,8 +117,8 @@ func chunkTexts(id string, n int) []string {
 	return texts
 }
 
-// checkScript holds the log of a task against its scripts: their events, and one working status for each claim. It
-// returns how many claims there were.
+// checkScript compares the log of a task with its scripts: their events, and one working status for each claim. It
+// returns the number of claims.
 func (c *cluster) checkScript(at *replica, agent, task string, maxAttempts int, scripts ...string) int {
 	c.t.Helper()
 	first := one[string](c,
@@ -156,7 +156,7 @@ func (c *cluster) checkScript(at *replica, agent, task string, maxAttempts int, 
 	return attempts
 }
 
-// within fails if something took longer than a bound of the contract, widened by what a busy machine may add.
+// within fails if took exceeds a bound of the contract plus an allowance for a busy machine.
 func within(t *testing.T, what string, took, bound time.Duration) {
 	t.Helper()
 	t.Logf("%s took %s", what, took.Round(time.Millisecond))

@@ -9,12 +9,12 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// TestStreamsEndWhenTheirKeyIsRevoked at every replica, and so does a claim that waits. The task goes on.
+// When a key is revoked, its streams and waiting claims end at every replica. The task continues.
 func TestStreamsEndWhenTheirKeyIsRevoked(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.cutOK = true // a stream ends with an error, and its client is to sign in anew
-	c.agent("far", pulledAgent("far"))
+	c.cutOK = true // a stream ends with an error, and its client must authenticate again
+	c.agent("far", remoteAgent("far"))
 	replicas := []*replica{c.start("a", "A2AD_AUTH=required"), c.start("b", "A2AD_AUTH=required")}
 	key := c.apiKey("acme", "ann", "tasks:read,tasks:write,worker")
 	id, _, err := auth.ParseKey(key)
@@ -52,7 +52,7 @@ func TestStreamsEndWhenTheirKeyIsRevoked(t *testing.T) {
 		}
 	}
 	if got := <-claimed; got.status != http.StatusUnauthorized {
-		t.Errorf("a claim that waited: %d %s", got.status, got.body)
+		t.Errorf("a waiting claim: %d %s", got.status, got.body)
 	}
 	c.key = c.apiKey("acme", "ann", "tasks:read,tasks:write")
 	cl.APIKey = c.key

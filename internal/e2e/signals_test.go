@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// moved says of a series, or of those that have these labels together, what is to become of it.
+// moved says how a series, or the sum of those with these labels, must change.
 type moved struct {
 	series string
 	labels []string
-	by     float64  // 0: any rise
-	to     *float64 // nil: it is a rise
+	by     float64  // 0: any increase
+	to     *float64 // nil: an increase
 }
 
-// rose is more than before, grew is that by so much, became is so much and was not before.
+// rose wants an increase, grew an increase by a number, and became a new value.
 func rose(series string, labels ...string) moved { return moved{series: series, labels: labels} }
 
 func grew(by float64, series string, labels ...string) moved {
@@ -42,16 +42,16 @@ func (m *moved) holds(was, is float64) bool {
 	return is > was
 }
 
-// unseen is how a series is that nobody has looked at.
+// unseen stands for the scrape of a replica that was not scraped before.
 var unseen = &exposition{kind: map[string]string{}}
 
-// stage is a cluster on which something is brought about, and the metrics that were seen to move.
+// stage is a cluster for one scene, and the metrics that were seen to move.
 type stage struct {
 	*cluster
 	seen *sync.Map
 }
 
-// shows waits until a replica shows that all of this has moved since a scrape.
+// shows waits until all these metrics have moved since a scrape.
 func (s *stage) shows(before *exposition, r *replica, all ...moved) {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -72,13 +72,13 @@ func (s *stage) shows(before *exposition, r *replica, all ...moved) {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s shows something else than what happened:\n%s", r.name, strings.Join(still, "\n"))
+			s.t.Fatalf("the metrics of %s differ from what happened:\n%s", r.name, strings.Join(still, "\n"))
 		}
 		<-tick.C
 	}
 }
 
-// TestEveryMetricMoves brings about what each metric of docs/reference/metrics.md is there to show.
+// The scenes move every metric of docs/reference/metrics.md.
 func TestEveryMetricMoves(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map
@@ -91,7 +91,7 @@ func TestEveryMetricMoves(t *testing.T) {
 		}
 	})
 	if !played || regexp.MustCompile(`EveryMetricMoves\$?/`).MatchString(flagRun()) {
-		return // not all of it was
+		return // not all scenes ran
 	}
 	for _, name := range documentedMetrics(t) {
 		if _, ok := seen.Load(name); !ok {
@@ -100,7 +100,7 @@ func TestEveryMetricMoves(t *testing.T) {
 	}
 }
 
-// documentedMetrics returns the metrics that docs/reference/metrics.md promises.
+// documentedMetrics returns the metrics in docs/reference/metrics.md.
 func documentedMetrics(t *testing.T) (names []string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
@@ -118,7 +118,7 @@ func documentedMetrics(t *testing.T) (names []string) {
 	return names
 }
 
-// flagRun is the pattern by which tests are chosen, if there is one.
+// flagRun returns the pattern of -run, or an empty string.
 func flagRun() string {
 	if f := flag.Lookup("test.run"); f != nil {
 		return f.Value.String()

@@ -22,11 +22,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// backWithin is how long a replica with the settings it comes with may take to serve again after its connections fell
-// silent.
+// backWithin is how long a replica with default settings may take to serve again after its connections fell silent.
 const backWithin = 12 * time.Second
 
-// defaults are the settings without which a replica cannot be tested on this machine; all others are as they come.
+// defaults are the settings that a test on this machine needs; all others keep their default.
 func (c *cluster) defaults(name string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(),
@@ -37,27 +36,27 @@ func (c *cluster) defaults(name string) []string {
 	}
 }
 
-// A primary that lost its power closes no connection, and its name moves: new connections work. With the settings as
-// they come, everything works again within backWithin, whichever connection waited for an answer; runs that were
-// under way go on, and nothing acknowledged is lost.
-func TestServiceIsBackAfterConnectionsFellSilent(t *testing.T) {
+// A primary that loses power closes no connection, and its name moves: new connections work. With default settings
+// everything works again within backWithin, whichever connection waited for an answer. Runs in progress continue, and
+// nothing acknowledged is lost.
+func TestServiceRecoversFromSilentConnections(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		conns    string // whose statement is on its way
-		answered bool   // PostgreSQL gets it, and the sessions there go on
+		conns    string // connections whose statement is in flight
+		answered bool   // PostgreSQL receives it, and its sessions continue
 		run      time.Duration
 	}{
-		"a read":               {"-api", false, 12 * time.Second},
-		"a write":              {"-worker", false, 12 * time.Second},
-		"a write that is done": {"-worker", true, 12 * time.Second},
-		"a claim":              {"-claim", false, 12 * time.Second},
-		// the first one is after a third of A2AD_LEASE_TTL, 30 s
+		"a read":                    {"-api", false, 12 * time.Second},
+		"a write":                   {"-worker", false, 12 * time.Second},
+		"a write that takes effect": {"-worker", true, 12 * time.Second},
+		"a claim":                   {"-claim", false, 12 * time.Second},
+		// the first one is due after a third of A2AD_LEASE_TTL, 30 s
 		"a renewal of leases": {"-renew", false, 25 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSilence(t)
-			events := s.hold(tt.run)
+			events := s.longRun(tt.run)
 			s.probe()
 			s.fall(tt.conns, tt.answered)
 			s.awaitBack()
@@ -68,7 +67,7 @@ func TestServiceIsBackAfterConnectionsFellSilent(t *testing.T) {
 				t.Errorf("chunks after the silence (-want +got):\n%s", diff)
 			}
 			if got := s.attempts(got[0].TaskID); len(got) != 1 || got[0] != "a completed" {
-				t.Errorf("attempts of the run that was under way: %v", got)
+				t.Errorf("attempts of the run in progress: %v", got)
 			}
 			s.checkAcknowledged()
 		})
@@ -88,13 +87,13 @@ type silence struct {
 
 	mu    sync.Mutex
 	fell  time.Time                // guarded by mu; zero: not yet
-	begun map[string]int           // guarded by mu; what worked before, by kind
-	back  map[string]time.Duration // guarded by mu; how long after the silence a kind worked that was begun after it
+	begun map[string]int           // guarded by mu; number of successes before the silence, by kind
+	back  map[string]time.Duration // guarded by mu; time from the silence to the first success of a kind that began after it
 	acked []check.Acknowledged     // guarded by mu
 	said  []readiness              // guarded by mu
 }
 
-// readiness is what the replica said of its readiness.
+// readiness is an answer of the replica about its readiness.
 type readiness struct {
 	at    time.Time
 	ready bool
@@ -108,14 +107,14 @@ func newSilence(t *testing.T) *silence {
 	s := &silence{begun: make(map[string]int), back: make(map[string]time.Duration)}
 	proxy, behind := newChaosProxy(t, db.URL) // ends after the cluster
 	s.cluster, s.proxy = clusterOn(t, db), proxy
-	s.url, s.cutOK = behind, true // a stream whose log cannot be read ends, and is taken up again
+	s.url, s.cutOK = behind, true // a stream whose log cannot be read ends, and is resumed
 	s.sink = newHookSink(t, nil)
 	s.a = s.add(spawn(t, "a", s.defaults("a")))
 	return s
 }
 
-// hold starts a run that takes so long, and follows it over the silence.
-func (s *silence) hold(d time.Duration) (events <-chan []client.Event) {
+// longRun starts a long run, and follows it through the silence.
+func (s *silence) longRun(d time.Duration) (events <-chan []client.Event) {
 	s.t.Helper()
 	pause := fmt.Sprintf(`{"op":"sleep","ms":%d}`, d.Milliseconds())
 	task := submit(s.t, s.client(s.a, "script"),
@@ -131,7 +130,7 @@ func (s *silence) hold(d time.Duration) (events <-chan []client.Event) {
 				last = list[len(list)-1].ID
 			}
 			if s.t.Context().Err() != nil {
-				s.t.Errorf("the stream over the silence: %v", err)
+				s.t.Errorf("the stream through the silence: %v", err)
 				break
 			}
 		}
@@ -140,7 +139,7 @@ func (s *silence) hold(d time.Duration) (events <-chan []client.Event) {
 	return done
 }
 
-// silenceKinds are what clients do again and again. Each returns nil when it has worked.
+// silenceKinds are what clients do repeatedly. Each returns nil on success.
 var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) error{
 	"send": func(s *silence, ctx context.Context, key string) error {
 		got, err := s.send(ctx, "echo", say("hello"), key, false)
@@ -172,11 +171,11 @@ var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) 
 		}
 		_, err = s.client(s.a, "script").Cancel(ctx, got.TaskID)
 		if refused(err, -32002) {
-			err = nil // a try before has done it
+			err = nil // an earlier attempt did it
 		}
 		return err
 	},
-	// The second task has to wait for the first, so it is not begun by the statement that makes it.
+	// The second task has to wait for the first, so the statement that creates it does not claim it.
 	"claim": func(s *silence, ctx context.Context, key string) error {
 		var tasks []string
 		for _, more := range []string{" first", " second"} {
@@ -238,7 +237,7 @@ func (s *silence) await(ctx context.Context, ok func() (bool, error)) error {
 	}
 }
 
-// send is one try.
+// send makes one attempt.
 func (s *silence) send(ctx context.Context, agent string, m a2a.Message, key string, noWait bool) (client.Result,
 	error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
@@ -258,8 +257,8 @@ func (s *silence) acknowledged(a check.Acknowledged) {
 	s.acked = append(s.acked, a)
 }
 
-// probe has one client of each kind, and a load balancer that asks whether the replica is ready. It returns when each
-// has worked once.
+// probe starts one client of each kind, and a load balancer that asks for readiness. It returns when each has
+// succeeded once.
 func (s *silence) probe() {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -283,8 +282,8 @@ func (s *silence) probe() {
 	})
 }
 
-// clients starts a client of each kind. Each try is another piece of work: what was on its way when the connections
-// fell silent may have to wait until its lease has ended.
+// clients starts a client of each kind. Each attempt is a new piece of work: what was in flight when the connections
+// fell silent may have to wait until its lease expires.
 func (s *silence) clients(ctx context.Context) {
 	for kind, try := range silenceKinds {
 		s.wg.Go(func() {
@@ -319,7 +318,7 @@ func (s *silence) worked(kind string, begin time.Time) {
 	}
 }
 
-// fall makes all connections fall silent when one of these asks for something.
+// fall makes all connections fall silent at the next request of one of these.
 func (s *silence) fall(conns string, answered bool) {
 	s.t.Helper()
 	s.a.log.expectErrors()
@@ -333,12 +332,12 @@ func (s *silence) fall(conns string, answered bool) {
 	select {
 	case <-sprung:
 	case <-timer.C:
-		s.t.Fatalf("no %s connection asked for anything", conns)
+		s.t.Fatalf("no %s connection sent a request", conns)
 	}
-	s.clients(s.ctx) // those that there are may wait for what was on its way
+	s.clients(s.ctx) // the earlier ones may wait for what was in flight
 }
 
-// awaitBack returns when everything works that was begun after the silence.
+// awaitBack returns when every kind has succeeded with work that began after the silence.
 func (s *silence) awaitBack() {
 	s.t.Helper()
 	until(s.t, "everything works again", func() bool {
@@ -353,7 +352,7 @@ func (s *silence) awaitBack() {
 	}
 }
 
-// checkReadiness wants that the replica was not ready as long as claims got no answer, and is ready now.
+// checkReadiness checks that the replica was not ready while claims got no answer, and is ready now.
 func (s *silence) checkReadiness(unready bool) {
 	s.t.Helper()
 	until(s.t, "the replica is ready",
@@ -375,7 +374,7 @@ func (s *silence) checkReadiness(unready bool) {
 	}
 }
 
-// checkAcknowledged ends the clients, and wants everything that was acknowledged to them in the database, once.
+// checkAcknowledged stops the clients, and checks that the database has everything acknowledged to them, once.
 func (s *silence) checkAcknowledged() {
 	s.t.Helper()
 	s.stop()
@@ -390,7 +389,7 @@ func (s *silence) checkAcknowledged() {
 	s.t.Logf("%d acknowledgements", len(s.acked))
 	for _, a := range s.acked {
 		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1`, a.Key); n != 1 {
-			s.t.Errorf("%s was acknowledged as task %s and is there %d times", a.Key, a.Task, n)
+			s.t.Errorf("%s was acknowledged as task %s and exists %d times", a.Key, a.Task, n)
 		}
 		if n := one[int](s.cluster, `SELECT count(*) FROM audit.message WHERE idem_key = $1 AND task_id::text = $2`,
 			a.Key, a.Task); n != 1 {

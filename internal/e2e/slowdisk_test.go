@@ -12,10 +12,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// Each commit waits 100 ms for the disk: commit_delay has PostgreSQL wait just before it flushes its log. 2,000
-// messages to running tasks then keep every connection for requests and work busy for long, and the runs go on: their
-// leases are renewed meanwhile, and no attempt is charged.
-func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
+// Each commit waits 100 ms for the disk: with commit_delay PostgreSQL waits before it flushes its log. 2,000 messages
+// to running tasks keep every connection for requests and work busy for long. The runs continue: their leases are
+// renewed, and no attempt is charged.
+func TestRunsContinueWhileTheDiskIsSlow(t *testing.T) {
 	t.Parallel()
 	const runs, clients = 16, 64
 	messages := 2000
@@ -25,7 +25,7 @@ func TestRunsGoOnWhileTheDiskIsSlow(t *testing.T) {
 	srv := storetest.NewServer(t, map[string]string{"fsync": "on", "synchronous_commit": "on", "commit_delay": "100000",
 		"commit_siblings": "0"})
 	c := clusterOn(t, storetest.NewOn(t, srv))
-	const ttl = 6 * time.Second // a fifth of what it comes with; the messages take several of it
+	const ttl = 6 * time.Second // a fifth of the default; the messages take several times as long
 	a := c.start("a", "A2AD_LEASE_TTL="+ttl.String(), "A2AD_STATEMENT_TIMEOUT=8s", "A2AD_POOL_TIMEOUT=5s",
 		"A2AD_DB_POOL=16")
 	cl := c.client(a, "script")

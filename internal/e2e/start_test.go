@@ -17,14 +17,14 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// awaitWaiting returns when the replica waits for its database and says why.
+// awaitWaiting returns when the replica waits for its database and logs why.
 func (r *replica) awaitWaiting(why string) {
 	r.t.Helper()
 	line := r.awaitLog("waiting for the database", func(l logLine) bool { return strings.Contains(l.str("err"), why) })
 	r.base, r.admin = "http://"+line.str("api"), "http://"+line.str("admin")
 }
 
-// checkWaiting looks at what a replica that waits for its database answers.
+// checkWaiting checks the answers of a replica that waits for its database.
 func (r *replica) checkWaiting(why string) {
 	r.t.Helper()
 	if status, text := r.health("/livez"); status != http.StatusOK {
@@ -37,17 +37,17 @@ func (r *replica) checkWaiting(why string) {
 	resp, err := http.Post(r.base+"/agents/echo", "application/json",
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`))
 	if err != nil {
-		r.t.Errorf("the API while the database is away: %v", err)
+		r.t.Errorf("the API while the database is unreachable: %v", err)
 		return
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
-		r.t.Errorf("the API answers %s while the database is away", resp.Status)
+		r.t.Errorf("the API answers %s while the database is unreachable", resp.Status)
 	}
 }
 
-// TestServeStartsWhileItsDatabaseIsAway: it waits, says so, and serves as soon as it can, on the same addresses.
-func TestServeStartsWhileItsDatabaseIsAway(t *testing.T) {
+// The server waits, says so, and serves as soon as it can, on the same addresses.
+func TestServeStartsWhileTheDatabaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	srv := storetest.NewServer(t, nil)
@@ -73,8 +73,8 @@ func TestServeStartsWhileItsDatabaseIsAway(t *testing.T) {
 	r.stop()
 }
 
-// TestServeThatWaitsForItsDatabaseStops when it is told to, and not before.
-func TestServeThatWaitsForItsDatabaseStops(t *testing.T) {
+// A server that waits for its database stops when it is told to, and not before.
+func TestServeStopsWhileItWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	c := newCluster(t)
@@ -89,7 +89,7 @@ func TestServeThatWaitsForItsDatabaseStops(t *testing.T) {
 	r.stop()
 }
 
-// TestServeWaitsForASchema that is for it: an operator migrates meanwhile.
+// The server waits for a schema that fits while an operator migrates.
 func TestServeWaitsForASchema(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -121,7 +121,7 @@ func TestServeWaitsForASchema(t *testing.T) {
 	}
 }
 
-// resetter passes connections on to PostgreSQL, and resets one of them when so many requests have gone through it.
+// resetter forwards connections to PostgreSQL, and resets one of them after a number of requests.
 type resetter struct {
 	network, addr string
 	conn, after   int
@@ -167,15 +167,15 @@ func (p *resetter) pass(client *net.TCPConn, resets bool) {
 	}
 }
 
-// TestServeStartsThoughAConnectionIsReset, whichever of those it starts with.
-func TestServeStartsThoughAConnectionIsReset(t *testing.T) {
+// Any of the first connections may be reset.
+func TestServeStartsDespiteConnectionResets(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	to, err := pgconn.ParseConfig(c.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := make(chan struct{}, 3) // processes at once
+	limit := make(chan struct{}, 3) // concurrent processes
 	for conn := 1; conn <= 7; conn++ {
 		for after := range 4 {
 			t.Run(fmt.Sprintf("connection %d after %d requests", conn, after), func(t *testing.T) {

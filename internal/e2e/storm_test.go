@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestKilledBackendResetsPostgres kills one backend, upon which PostgreSQL drops all and recovers.
+// One backend is killed; PostgreSQL then drops all connections and recovers.
 func TestKilledBackendResetsPostgres(t *testing.T) {
 	t.Parallel()
 	srv := storetest.NewServer(t, nil)
@@ -28,13 +28,13 @@ func TestKilledBackendResetsPostgres(t *testing.T) {
 	if err := syscall.Kill(int(pids[0]), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// How long PostgreSQL takes to end its processes and to recover is its own affair.
+	// The time that PostgreSQL takes to end its processes and to recover is not a2ad's.
 	until(t, "PostgreSQL notices", func() bool {
 		log, err := srvLog(srv.LogFile())
 		return err == nil && strings.Contains(log, "was terminated by signal 9")
 	})
 	c.db.Reset()
-	until(t, "PostgreSQL is back", func() bool {
+	until(t, "PostgreSQL answers again", func() bool {
 		_, err := query[int](c, `SELECT 1`)
 		return err == nil
 	})
@@ -43,7 +43,7 @@ func TestKilledBackendResetsPostgres(t *testing.T) {
 	l.finish()
 }
 
-// TestBackendsKilledUnderLoad ends connections of the replicas all the time.
+// Connections of the replicas are terminated all the time.
 func TestBackendsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -67,7 +67,7 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 	if kills < 20 {
 		t.Fatalf("%d connections were ended, want about 40", kills)
 	}
-	within(t, "answers behind the storm", l.progress(8), 2*time.Second)
+	within(t, "answers after the storm", l.progress(8), 2*time.Second)
 	l.finish()
 	failed, all := 0, 0
 	for _, r := range []*replica{a, b} {
@@ -78,13 +78,13 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 		})
 	}
 	t.Logf("%d kills, %d requests, %d of them failed", kills, all, failed)
-	// What is safe to repeat is repeated inside.
+	// The replicas repeat what is safe to repeat.
 	if failed > 1+all/100 {
-		t.Errorf("%d of %d requests failed, want about 1 in 100 at most", failed, all)
+		t.Errorf("%d of %d requests failed, want at most about 1 in 100", failed, all)
 	}
 }
 
-// TestReplicasKilledUnderLoad kills one replica or the other at any moment, and starts it again.
+// The replicas are killed at random moments and started again.
 func TestReplicasKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -34,7 +34,7 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// trust is the files of listeners with TLS, and the authorities behind them.
+// trust holds the TLS files of listeners, and their authorities.
 type trust struct {
 	t                *testing.T
 	servers, clients *authtest.Authority
@@ -57,7 +57,7 @@ func (tr *trust) serve(cert tls.Certificate) {
 	tr.cert, tr.key = authtest.Write(tr.t, tr.dir, cert)
 }
 
-// letIn changes whose certificates sign clients in.
+// letIn changes the authorities whose certificates authenticate clients.
 func (tr *trust) letIn(a *authtest.Authority) {
 	tr.t.Helper()
 	if err := os.WriteFile(tr.ca, a.PEM(), 0o600); err != nil {
@@ -65,7 +65,7 @@ func (tr *trust) letIn(a *authtest.Authority) {
 	}
 }
 
-// disguise gives the files one size and one time, whatever is in them.
+// disguise gives the files one size and one time, whatever they contain.
 func (tr *trust) disguise() {
 	tr.t.Helper()
 	for _, path := range []string{tr.cert, tr.key, tr.ca} {
@@ -82,20 +82,21 @@ func (tr *trust) disguise() {
 	}
 }
 
-// env are the settings of a replica with these files, and more.
+// env returns the settings of a replica with these files, and more.
 func (tr *trust) env(more ...string) []string {
 	return append([]string{"A2AD_AUTH=required", "A2AD_DB_POOL=4", "A2AD_TLS_CERT=" + tr.cert, "A2AD_TLS_KEY=" + tr.key,
 		"A2AD_TLS_CLIENT_CA=" + tr.ca}, more...)
 }
 
-// badge is how a client shows who it is.
+// badge is how a client proves its identity.
 type badge struct {
-	secure *tls.Config // nil: without TLS
+	secure *tls.Config // nil: no TLS
 	header http.Header
-	from   string // the address that it comes from; empty: any
+	from   string // the client's address; empty: any
 }
 
-// shows is a client with a certificate, which it shows whomever it is asked for; or without.
+// shows returns a client that presents a certificate whatever authorities the server asks for, or none if cert is
+// nil.
 func (tr *trust) shows(cert *tls.Certificate) badge { return shows(tr.servers, cert) }
 
 func shows(servers *authtest.Authority, cert *tls.Certificate) badge {
@@ -106,7 +107,7 @@ func shows(servers *authtest.Authority, cert *tls.Certificate) badge {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }}}
 }
 
-// of returns what changes a certificate to one of an owner, perhaps of an organization and with URIs.
+// of returns a function that makes a certificate one of an owner, with an optional organization and URIs.
 func of(owner, organization string, uris ...*url.URL) func(*x509.Certificate) {
 	return func(c *x509.Certificate) {
 		if c.Subject = (pkix.Name{CommonName: owner}); organization != "" {
@@ -133,13 +134,13 @@ func (b badge) dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// transport is for connections of its own.
+// transport returns a transport with its own connections.
 func (b badge) transport() *http.Transport {
 	return &http.Transport{TLSClientConfig: b.secure, ForceAttemptHTTP2: true,
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return b.dial(ctx, address) }}
 }
 
-// ask sends a request over a new connection.
+// ask sends a request on a new connection.
 func (b badge) ask(t *testing.T, r *replica, method, path, body string, header ...string) (httpAnswer, error) {
 	t.Helper()
 	next := b.transport()
@@ -163,7 +164,7 @@ func (b badge) ask(t *testing.T, r *replica, method, path, body string, header .
 	return readAnswer(t, resp), nil
 }
 
-// list asks for the client's tasks.
+// list requests the client's tasks.
 func (b badge) list(t *testing.T, r *replica) (httpAnswer, error) {
 	t.Helper()
 	return b.ask(t, r, http.MethodPost, "/", request("tasks/list", `{}`))
@@ -190,8 +191,7 @@ func (b badge) call(t *testing.T, r *replica, call func(context.Context, *grpc.C
 	return got, status.Convert(err)
 }
 
-// bindings say what a client is told of a task: whether it is there for it, and the words, in which the id is left
-// out.
+// bindings return whether a client can see a task, and the text of the answer without the id.
 var bindings = map[string]func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string){
 	"0.3 JSON-RPC": func(t *testing.T, r *replica, b badge, task string) (found, signedIn bool, words string) {
 		return b.read(t, r, task, http.MethodPost, "/", request("tasks/get", `{"id":"`+task+`"}`), "0.3")
@@ -251,18 +251,18 @@ func (b badge) told(t *testing.T, r *replica, task string,
 // nobodysTask is the id of no task.
 const nobodysTask = "01890a5d-ac96-774b-bcce-b302099a8057"
 
-// holdsApart has a task of ann's asked for over every binding, by her and by those who may not see it.
-func holdsApart(t *testing.T, r *replica, task string, ann badge, others, strangers map[string]badge) {
+// checkIsolation requests ann's task over every binding, as ann and as callers who may not see it.
+func checkIsolation(t *testing.T, r *replica, task string, ann badge, others, strangers map[string]badge) {
 	t.Helper()
 	for name, ask := range bindings {
 		if found, _, words := ask(t, r, ann, task); !found {
-			t.Errorf("%s: the owner is told %s", name, words)
+			t.Errorf("%s: the owner gets %s", name, words)
 		}
 		for who, b := range others {
 			found, signedIn, foreign := ask(t, r, b, task)
 			if _, _, none := ask(t, r, b, nobodysTask); found || !signedIn || foreign != none ||
 				foreign == "no connection" {
-				t.Errorf("%s: %s is told %sof nobody's %s", name, who, foreign, none)
+				t.Errorf("%s: %s gets %sfor an unknown task %s", name, who, foreign, none)
 			}
 		}
 		for who, b := range strangers {
@@ -273,9 +273,9 @@ func holdsApart(t *testing.T, r *replica, task string, ann badge, others, strang
 	}
 }
 
-// TestClientCertificatesSignIn over every binding, with the tenant from where the settings say; others get no
-// connection.
-func TestClientCertificatesSignIn(t *testing.T) {
+// A client certificate authenticates over every binding, with the tenant from the configured field. Other
+// certificates get no connection.
+func TestClientCertificatesAuthenticate(t *testing.T) {
 	t.Parallel()
 	c, tr := newCluster(t), newTrust(t)
 	c.http.TLSClientConfig, c.mixed = tr.shows(nil).secure, true
@@ -294,7 +294,7 @@ func TestClientCertificatesSignIn(t *testing.T) {
 			t.Fatalf("%s: %v", r.name, err)
 		}
 		var task struct{ ID string }
-		_ = json.Unmarshal(a.result, &task) // there is none where it is refused
+		_ = json.Unmarshal(a.result, &task) // a refusal has none
 		return task.ID, a
 	}
 	for _, tc := range []struct {
@@ -331,7 +331,7 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	})
 	other := authtest.New(t, "clients").Issue(of("ann", "acme"))
-	own := tr.servers.Issue(of("ann", "acme")) // by an authority that is trusted for another purpose
+	own := tr.servers.Issue(of("ann", "acme")) // from an authority that is trusted for another purpose
 	bad := map[string]badge{"an expired one": tr.shows(&expired), "one for servers": tr.shows(&server),
 		"one of another authority": tr.shows(&other), "one of the server's authority": tr.shows(&own)}
 	for who, b := range bad {
@@ -342,7 +342,7 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		}
 	}
 	bad["nobody"] = tr.shows(nil)
-	holdsApart(t, organization, task, tr.shows(&ann),
+	checkIsolation(t, organization, task, tr.shows(&ann),
 		map[string]badge{"an owner of the tenant": tr.shows(&bob), "one of another tenant": tr.shows(&eve),
 			"one with a URI": tr.shows(&words)}, bad)
 	if a, err := tr.shows(nil).list(t, organization); err != nil || a.status != http.StatusUnauthorized ||
@@ -357,20 +357,20 @@ func TestClientCertificatesSignIn(t *testing.T) {
 		t.Errorf("without a trust domain: %v, %d", err, a.status)
 	}
 
-	// Over TLS a key needs no certificate, and decides where there is one.
+	// Over TLS an API key needs no certificate, and wins over one.
 	key, bobs := c.apiKey("acme", "ann", "tasks:read,tasks:write"), c.apiKey("acme", "bob", "tasks:read,tasks:write")
 	for name, tc := range map[string]struct {
 		b    badge
 		key  string
 		want bool
 	}{
-		"a key":                     {tr.shows(nil), key, true},
-		"bob's key and no more":     {tr.shows(nil), bobs, false},
-		"bob's key over ann's":      {tr.shows(&ann), bobs, false},
-		"a bad key over ann's":      {tr.shows(&ann), "a2ad_live_x", false},
-		"ann's key over bob's":      {tr.shows(&bob), key, true},
-		"a key over a bad":          {bad["an expired one"], key, false},
-		"a key over one of another": {bad["one of another authority"], key, false},
+		"a key":                                         {tr.shows(nil), key, true},
+		"bob's key only":                                {tr.shows(nil), bobs, false},
+		"bob's key with ann's certificate":              {tr.shows(&ann), bobs, false},
+		"a bad key with ann's certificate":              {tr.shows(&ann), "a2ad_live_x", false},
+		"ann's key with bob's certificate":              {tr.shows(&bob), key, true},
+		"a key with a bad certificate":                  {bad["an expired one"], key, false},
+		"a key with a certificate of another authority": {bad["one of another authority"], key, false},
 	} {
 		if found, _, words := bindings["1.0 JSON-RPC"](t, organization, tc.b.with("X-API-Key", tc.key),
 			task); found != tc.want {
@@ -393,9 +393,9 @@ func TestClientCertificatesSignIn(t *testing.T) {
 	}
 }
 
-// TestFilesOfTLSAreReadAgain when they change, and on SIGHUP whether or not it can be seen that they have. A file
-// that cannot be used changes nothing, and what is connected stays so.
-func TestFilesOfTLSAreReadAgain(t *testing.T) {
+// TLS files are read again when they change, and on SIGHUP even if the change is invisible. An unusable file changes
+// nothing, and connections stay open.
+func TestTLSFilesAreReloaded(t *testing.T) {
 	t.Parallel()
 	c, tr := newCluster(t), newTrust(t)
 	ann := tr.clients.Issue(of("ann", ""))
@@ -403,7 +403,7 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	c.http.TLSClientConfig = shows(firsts, nil).secure
 	a := c.start("a", tr.env()...)
 
-	// A stream on a connection that ann's certificate has signed in, and one more connection that is kept.
+	// A stream on a connection that ann's certificate has authenticated, and one more connection that stays open.
 	over := shows(firsts, &ann).transport()
 	defer over.CloseIdleConnections()
 	live := &client.Client{URL: "https://replica/agents/script", Tries: -1,
@@ -443,7 +443,7 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 		answer, err := shows(by, cert).list(t, a)
 		return err == nil && answer.status == http.StatusOK
 	}
-	const unusable = "the certificate of the listeners is used as it was"
+	const unusable = "the certificate of the listeners is used unchanged"
 	told := func() int { return a.log.count(func(l logLine) bool { return l.str("msg") == unusable }) }
 
 	// Another certificate.
@@ -454,12 +454,12 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 		t.Error("the old certificate is served as well")
 	}
 
-	// A key that is none.
+	// A file without a key.
 	before := told()
 	if err := os.WriteFile(tr.key, []byte("no key at all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log tells of the broken key", func() bool { return served(seconds) && told() > before })
+	until(t, "the log reports the broken key", func() bool { return served(seconds) && told() > before })
 	line := a.awaitLog(unusable,
 		func(l logLine) bool { return strings.Contains(l.str("err"), "failed to find any PEM data") })
 	if line.str("level") != "ERROR" {
@@ -468,43 +468,43 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	before = told()
 	for range 5 {
 		if !served(seconds) || !signsIn(seconds, &ann) {
-			t.Error("a broken key changes who is served")
+			t.Error("a broken key changes the certificate that is served")
 		}
 	}
 	if n := told() - before; n != 0 {
-		t.Errorf("the same fault is told %d times more", n)
+		t.Errorf("the same fault is logged %d more times", n)
 	}
 	a.signal(syscall.SIGHUP)
-	until(t, "the log tells of the broken key on SIGHUP", func() bool { return told() == before+1 })
+	until(t, "the log reports the broken key on SIGHUP", func() bool { return told() == before+1 })
 	if !served(seconds) {
 		t.Error("a broken key changes what is served on SIGHUP")
 	}
 
-	// Authorities in which there is none, then others.
+	// A file without authorities, then other authorities.
 	tr.serve(seconds.Issue(nil))
 	if err := os.WriteFile(tr.ca, []byte("nobody"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the log tells of the authorities", func() bool {
+	until(t, "the log reports the authorities", func() bool {
 		return served(seconds) && a.log.count(func(l logLine) bool {
 			return l.str("msg") == unusable && strings.Contains(l.str("err"), "there is no certificate in it")
 		}) > 0
 	})
 	if !signsIn(seconds, &ann) {
-		t.Error("authorities that cannot be read let nobody in")
+		t.Error("an unreadable file of authorities lets no client in")
 	}
 	others := authtest.New(t, "clients")
 	bob := others.Issue(of("bob", ""))
 	if _, err := shows(seconds, &bob).list(t, a); err == nil {
-		t.Error("a certificate of an authority that is not there yet is let in")
+		t.Error("a certificate of an authority that is not yet configured is accepted")
 	}
 	tr.letIn(others)
-	until(t, "the new authority lets in", func() bool { return signsIn(seconds, &bob) })
+	until(t, "the new authority's certificates are accepted", func() bool { return signsIn(seconds, &bob) })
 	if _, err := shows(seconds, &ann).list(t, a); err == nil {
-		t.Error("the old authority lets in as well")
+		t.Error("the old authority's certificates are still accepted")
 	}
 
-	// A change that cannot be seen: of the same size and time.
+	// An invisible change: same size and time.
 	thirds, fourths := authtest.New(t, "servers"), authtest.New(t, "servers")
 	tr.serve(thirds.Issue(nil))
 	tr.disguise()
@@ -513,14 +513,14 @@ func TestFilesOfTLSAreReadAgain(t *testing.T) {
 	tr.disguise()
 	reloads := a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" })
 	a.signal(syscall.SIGHUP)
-	until(t, "SIGHUP is heard", func() bool {
+	until(t, "SIGHUP is handled", func() bool {
 		return a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" }) > reloads
 	})
 	if !served(fourths) || !signsIn(fourths, &bob) {
 		t.Error("on SIGHUP the files are not read again")
 	}
 
-	// The stream has seen nothing of all this.
+	// The stream was not affected.
 	c.http.TLSClientConfig = shows(fourths, nil).secure
 	c.http.CloseIdleConnections()
 	c.key = c.apiKey("default", "ann", "tasks:read,tasks:write")

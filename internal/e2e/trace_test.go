@@ -20,19 +20,19 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// span is one that a collector has received.
+// span is a span that a collector has received.
 type span struct {
 	trace, id, parent, name string
 	attrs                   map[string]string
 	millis                  int64
 }
 
-// collector takes spans as an OpenTelemetry collector does.
+// collector receives spans as an OpenTelemetry collector does.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
 	spans []span // guarded by mu
-	raw   []byte // guarded by mu; all that came
+	raw   []byte // guarded by mu; everything received
 }
 
 func newCollector(t *testing.T) *collector {
@@ -80,7 +80,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// await waits for a span of a trace that matches.
+// await waits for a span of a trace that match accepts.
 func (c *collector) await(t *testing.T, trace, name string, match func(span) bool) (found span) {
 	t.Helper()
 	until(t, "the collector has "+name+" of trace "+trace, func() bool {
@@ -102,9 +102,8 @@ const (
 	clientSpan  = "b7ad6b7169203331"
 )
 
-// TestATraceGoesFromTheRequestToTheWebhook follows one over two replicas: one takes the request, the other has the
-// agent at work and tells the webhook.
-func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
+// A trace spans two replicas: one accepts the request, the other runs the agent and delivers the webhook.
+func TestTraceSpansRequestToWebhook(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
@@ -123,8 +122,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	task := sent.ID
 	worker := c.start("worker", append(hooking(keys), "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL,
 		"OTEL_BSP_SCHEDULE_DELAY=50")...)
-	c.settle()
-	c.hooksSettled()
+	c.awaitRest()
+	c.awaitDelivered()
 	if got := c.state(task); got != "COMPLETED" {
 		t.Errorf("the task is %s", got)
 	}
@@ -158,7 +157,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	if a := run.attrs; a["a2a.task.state"] != "completed" || a["a2ad.outcome"] != "finished" {
 		t.Errorf("the run has the attributes %v", a)
 	}
-	// The agent, the receiver and the row have what they are below of.
+	// The agent, the receiver and the row have their parent span.
 	if said := one[string](c,
 		`SELECT string_agg(coalesce(e.parts::text, '') || e.body::text, ' ') FROM a2a.task_events e
 			WHERE e.task_id::text = $1`, task); !strings.Contains(said, "00-"+clientTrace+"-"+execute.id+"-01") {
@@ -185,7 +184,7 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 		t.Errorf("the request logs %v", line)
 	}
 	// either replica may have sent it
-	until(t, "a webhook is logged with its trace, its agent and whose it is", func() bool {
+	until(t, "a webhook is logged with its trace, agent and owner", func() bool {
 		ours := func(l logLine) bool {
 			owner, _ := l["principal"].(map[string]any)
 			return l.str("msg") == "webhook" && l.str("task_id") == task && l.str("trace_id") == clientTrace &&
@@ -200,8 +199,8 @@ func TestATraceGoesFromTheRequestToTheWebhook(t *testing.T) {
 	}
 }
 
-// TestTheSpanOfAStreamEndsWhereItBegins: it is exported while the stream goes on.
-func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
+// The span of a stream is exported while the stream is still open.
+func TestStreamSpanIsExportedBeforeTheStreamEnds(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
@@ -227,9 +226,9 @@ func TestTheSpanOfAStreamEndsWhereItBegins(t *testing.T) {
 	}
 }
 
-// TestAWebhookLogsTheTraceThatItsReceiverIsTold: also if nothing is exported, and where a trace begins with the
-// webhook.
-func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
+// The trace in the log of a webhook is the one its receiver gets, also without an exporter and for a trace that
+// begins with the webhook.
+func TestWebhookLogsTheTraceItSends(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
@@ -246,11 +245,11 @@ func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 		}
 		return sent.ID
 	}
-	// check reads the last delivery of a task, by a replica, and returns its trace.
+	// check reads the last delivery of a task by a replica, and returns its trace.
 	check := func(r *replica, task string) string {
 		t.Helper()
-		c.settle()
-		c.hooksSettled()
+		c.awaitRest()
+		c.awaitDelivered()
 		seq := one[int64](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task)
 		line := r.awaitLog("webhook", func(l logLine) bool {
 			return l.str("task_id") == task &&
@@ -264,12 +263,12 @@ func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 					trace = parts[1]
 				}
 				if line.str("trace_id") != trace {
-					t.Errorf("the receiver is told of trace %q, and the log has %v", trace, line)
+					t.Errorf("the receiver gets trace %q, and the log has %v", trace, line)
 				}
 				return trace
 			}
 		}
-		t.Fatalf("the sink has not got %s", id)
+		t.Fatalf("the sink has not received %s", id)
 		return ""
 	}
 	plain := c.start("plain", keys...)
@@ -284,16 +283,16 @@ func TestAWebhookLogsTheTraceThatItsReceiverIsTold(t *testing.T) {
 	task := submit(front)
 	front.stop()
 	if got := check(c.start("traced", append(keys, "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL)...), task); got == "" {
-		t.Error("what a replica with traces tells has none")
+		t.Error("the webhook of a replica with tracing has no trace")
 	}
 }
 
-// TestAClaimOfAWorkerThatPullsIsASpan: below the request, and the worker's own are to be below it.
-func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
+// The claim of a remote worker is a span below the request, and the worker's spans are to be below it.
+func TestClaimOfARemoteWorkerIsASpan(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	col := newCollector(t)
-	c.agent("far", pulledAgent("far"))
+	c.agent("far", remoteAgent("far"))
 	a := c.start("a", "OTEL_EXPORTER_OTLP_ENDPOINT="+col.URL, "OTEL_BSP_SCHEDULE_DELAY=50")
 	got := c.rpc(a, "far", "message/send",
 		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},`+
@@ -308,7 +307,7 @@ func TestAClaimOfAWorkerThatPullsIsASpan(t *testing.T) {
 		claim := col.await(t, clientTrace, "claim",
 			func(s span) bool { return s.attrs["a2ad.attempt"] == strconv.Itoa(attempt+1) })
 		if want := "00-" + clientTrace + "-" + claim.id + "-01"; run.Traceparent != want || claim.parent != request.id {
-			t.Errorf("the worker is told %s below %s, want %s below %s", run.Traceparent, claim.parent, want,
+			t.Errorf("the worker gets %s below %s, want %s below %s", run.Traceparent, claim.parent, want,
 				request.id)
 		}
 		if at := claim.attrs; at["a2a.task.id"] != run.TaskID || at["gen_ai.agent.name"] != "far" ||

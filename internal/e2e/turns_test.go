@@ -11,14 +11,14 @@ import (
 	"github.com/a2ad/a2ad/internal/client"
 )
 
-// reply is a message to a task.
+// reply returns a message to a task.
 func reply(task, text string) a2a.Message {
 	m := say(text)
 	m.TaskID = task
 	return m
 }
 
-// send is a blocking send that must be answered with a task.
+// send makes a blocking send that must return a task.
 func send(t *testing.T, cl *client.Client, m a2a.Message) client.Result {
 	t.Helper()
 	got, err := cl.Send(bounded(t), client.SendParams{Message: m})
@@ -28,7 +28,7 @@ func send(t *testing.T, cl *client.Client, m a2a.Message) client.Result {
 	return got
 }
 
-// TestTurnsOutliveEveryReplica answers a question after all servers were stopped and others started.
+// A question is answered after all servers were stopped and others started.
 func TestTurnsOutliveEveryReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -44,7 +44,7 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 	b.stop()
 	d := c.start("d")
 
-	// A client that only watches stays over the turns.
+	// A client that only watches stays connected over the turns.
 	ctx := bounded(t)
 	watched := make(chan []client.Event, 1)
 	began := make(chan struct{})
@@ -98,7 +98,7 @@ func TestTurnsOutliveEveryReplica(t *testing.T) {
 	}
 }
 
-// TestMessageToAWorkingTaskIsItsNextTurn sends the answer before the question is asked, from the other replica.
+// The answer is sent before the question is asked, from the other replica.
 func TestMessageToAWorkingTaskIsItsNextTurn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -117,7 +117,7 @@ func TestMessageToAWorkingTaskIsItsNextTurn(t *testing.T) {
 	endsWith(t, events, a2a.StateCompleted)
 	for _, ev := range events {
 		if ev.State == a2a.StateInputRequired {
-			t.Errorf("the task asks what was answered before: %s", ev.Raw)
+			t.Errorf("the task asks for what was already answered: %s", ev.Raw)
 		}
 	}
 }
@@ -144,11 +144,11 @@ func TestBusyAgentRefusesMessages(t *testing.T) {
 	}
 }
 
-// TestCancelFromTheOtherReplica ends work that waits, work that runs, and work that does not want to end.
+// A cancel ends queued work, running work, and work that does not want to end.
 func TestCancelFromTheOtherReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	// Leases are renewed each 20 s, so that only the wake is in time.
+	// Leases are renewed every 20 s, so that only the wake-up is in time.
 	a := c.start("a", "A2AD_LEASE_TTL=60s")
 	b := c.start("b", "A2AD_WORKERS=0")
 	onB := c.client(b, "script")
@@ -178,7 +178,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 			t.Errorf("a second cancel: %v, want -32002", err)
 		}
 		if _, err := c.client(a, "script").Send(ctx, client.SendParams{Message: reply(task, "go on")}); err == nil {
-			t.Error("a canceled task takes messages")
+			t.Error("a canceled task accepts messages")
 		}
 	})
 
@@ -186,7 +186,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 		task := submit(t, onB,
 			play(`{"op":"chunk","id":"a","n":2},{"op":"ignore_cancel","ms":1500},{"op":"chunk","id":"late","n":5},`+
 				`{"op":"complete"}`))
-		until(t, "the agent is at it",
+		until(t, "the agent is running",
 			func() bool { return one[int](c, `SELECT last_seq FROM audit.task WHERE id::text = $1`, task) >= 4 })
 		if _, err := onB.Cancel(ctx, task); err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 		if n := one[int](c,
 			`SELECT count(*) FROM audit.event WHERE task_id::text = $1 AND seq > (SELECT seq FROM audit.event
 				WHERE task_id::text = $1 AND state = 'CANCELED')`, task); n != 0 {
-			t.Errorf("%d events behind the cancel", n)
+			t.Errorf("%d events after the cancel", n)
 		}
 	})
 
@@ -205,7 +205,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 		g := newGate(t)
 		held := submit(t, c.client(b, "single"), play(g.op()))
 		g.await(0)
-		task := submit(t, c.client(b, "single"), play(`{"op":"complete"}`)) // behind the other one
+		task := submit(t, c.client(b, "single"), play(`{"op":"complete"}`)) // queued after the other one
 		got, err := c.client(b, "single").Cancel(ctx, task)
 		if err != nil || got.State != a2a.StateCanceled {
 			t.Errorf("cancel: %s, %v", got.State, err)
@@ -213,10 +213,10 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 		g.open()
 		c.awaitState(held, "COMPLETED")
 		if got := send(t, c.client(b, "single"), play(`{"op":"complete"}`)); got.State != a2a.StateCompleted {
-			t.Errorf("the agent is %s behind a canceled task", got.State)
+			t.Errorf("the agent is %s after a canceled task", got.State)
 		}
 		if got := c.attempts(task); len(got) != 0 {
-			t.Errorf("a task that was canceled in the queue was tried: %v", got)
+			t.Errorf("a task that was canceled in the queue was attempted: %v", got)
 		}
 	})
 
@@ -229,7 +229,7 @@ func TestCancelFromTheOtherReplica(t *testing.T) {
 	})
 }
 
-// TestCancelRacesWithTheEnd cancels tasks at the moment they complete: one of the two wins.
+// Tasks are canceled at the moment they complete: exactly one of the two wins.
 func TestCancelRacesWithTheEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -255,9 +255,8 @@ func statusText(t *testing.T, r client.Result) string {
 	return client.Text(r.Parts)
 }
 
-// TestRunsThatGoWrong has agents that take too long, say nothing, panic or fail: each ends failed, with a reason, and
-// gives its slot back.
-func TestRunsThatGoWrong(t *testing.T) {
+// Agents time out, say nothing, panic or fail. Each task ends failed with a reason, and frees its slot.
+func TestFailedRunsEndWithAReasonAndFreeTheirSlot(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_WORKERS=2")
@@ -290,13 +289,13 @@ func TestRunsThatGoWrong(t *testing.T) {
 	}
 	for range 4 { // more than there are slots
 		if got := send(t, c.client(a, "script"), play(`{"op":"complete"}`)); got.State != a2a.StateCompleted {
-			t.Errorf("an agent behind the bad ones is %s", got.State)
+			t.Errorf("an agent after the failed ones is %s", got.State)
 		}
 	}
 }
 
-// TestErrorsAreTriedAgainWithBackoff has an agent that recovers.
-func TestErrorsAreTriedAgainWithBackoff(t *testing.T) {
+// The agent recovers after some errors.
+func TestErrorsAreRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", "A2AD_RETRY_BACKOFF_BASE=200ms", "A2AD_RETRY_BACKOFF_MAX=2s")
@@ -316,17 +315,17 @@ func TestErrorsAreTriedAgainWithBackoff(t *testing.T) {
 	gaps := column[float64](c, `
 		SELECT extract(epoch FROM claimed_at - lag(ended_at) OVER (ORDER BY token))::float8 AS gap FROM audit.attempt
 		ORDER BY token OFFSET 1`)
-	// Full jitter is from nothing; it is the sum that grows.
+	// Full jitter starts at zero; only the sum grows reliably.
 	if len(gaps) != 3 {
 		t.Fatalf("%d waits, want 3", len(gaps))
 	}
 	t.Logf("waits before the attempts: %v s", gaps)
 	if sum := gaps[0] + gaps[1] + gaps[2]; sum < 0.1 {
-		t.Errorf("three attempts behind each other after %.3f s, want a backoff", sum)
+		t.Errorf("three attempts in a row after %.3f s, want a backoff", sum)
 	}
 }
 
-// TestLostLeaseAsksTheClient has an agent that must not silently run twice.
+// The agent must not silently run twice.
 func TestLostLeaseAsksTheClient(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

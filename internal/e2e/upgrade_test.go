@@ -20,9 +20,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestUpgradeUnderLoad migrates a database while replicas of the version before work on it, has those of this version
-// join them, and stops the old ones. Nothing that was acknowledged is lost, and nobody sees anything but what the
-// invariants allow.
+// A database is migrated while replicas of the previous version use it. Replicas of this version join, and the old
+// ones stop. Nothing acknowledged is lost, and clients see nothing that the invariants forbid.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
@@ -49,7 +48,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	l := c.startLoadOn(8, set)
 	l.progress(40)
 	hook(olds[0])
-	const chunks = `{"op":"chunk","id":"a","n":100,"every_ms":100}` // the migration and the new version find it at work
+	const chunks = `{"op":"chunk","id":"a","n":100,"every_ms":100}` // long enough for the migration and the new version
 	long := submit(t, c.client(olds[0], "script"), play(chunks))
 	c.runner(long)
 
@@ -78,7 +77,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 			t.Errorf("no replica of the %s version has worked on the new schema", name)
 		}
 	}
-	// What the old version makes the new one reads, and the other way round.
+	// The new version reads what the old one writes, and vice versa.
 	for i, r := range append(append([]*replica(nil), olds...), news...) {
 		task := submit(t, c.client(r, "script"), play(`{"op":"chunk","id":"a","n":2}`))
 		c.awaitState(task, "COMPLETED")
@@ -89,14 +88,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	set.replace(0, news[0])
 	set.replace(1, news[1])
 	l.progress(20)
-	for _, r := range olds { // what still runs there is handed over
+	for _, r := range olds { // hands over what is still running there
 		r.stop()
 	}
 	l.progress(40)
 	l.finish()
 	c.awaitState(long, "COMPLETED")
 	c.checkScript(news[1], "script", long, 5, "["+chunks+"]")
-	c.hooksSettled()
+	c.awaitDelivered()
 	sink.judge()
 }
 
@@ -109,8 +108,8 @@ func migrate(t *testing.T, binary, url string) {
 	}
 }
 
-// versionBefore builds the version before the newest migration: what the main line was when that came to it. It is
-// made from an archive of the commit, so that a test that is killed leaves no worktree behind in the repository.
+// versionBefore builds the version before the newest migration: the state of the main line when the migration was
+// merged. It builds from an archive of the commit, so that a killed test leaves no worktree in the repository.
 func versionBefore(t *testing.T) (binary string) {
 	t.Helper()
 	files, err := filepath.Glob("../../migrations/0*.sql")
@@ -146,8 +145,8 @@ func versionBefore(t *testing.T) (binary string) {
 	return binary
 }
 
-// commitBefore returns the newest commit of the main line that lacks the newest of the migrations, and from which the
-// others come in the order of their numbers: while several are in the making, a later one may have come first.
+// commitBefore returns the newest commit of the main line that lacks the newest migration and from which the others
+// follow in the order of their numbers. A later migration may have been merged first.
 func commitBefore(files []string) (string, error) {
 	commit := "HEAD" // where the newest one is not committed yet
 	for i := len(files) - 1; i >= 0; i-- {
@@ -179,7 +178,7 @@ func containsAny(list string, files []string) bool {
 	return slices.ContainsFunc(files, func(f string) bool { return strings.Contains(list, filepath.Base(f)) })
 }
 
-// git runs in the root of the repository, whoever owns that.
+// git runs in the root of the repository, whoever owns the files.
 func git(args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -31,7 +31,7 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// hookSink is the receiver of webhooks. What it took is the outside record of deliveries.
+// hookSink is a receiver of webhooks. What it received is an independent record of deliveries.
 type hookSink struct {
 	*httptest.Server
 	t *testing.T
@@ -79,7 +79,7 @@ func (s *hookSink) all() []hooked {
 	return append([]hooked(nil), s.got...)
 }
 
-// judge holds what arrived against I5.
+// judge checks what arrived against I5.
 func (s *hookSink) judge() (duplicates int) {
 	s.t.Helper()
 	duplicates, wrong := judgeHooks(s.all())
@@ -89,8 +89,8 @@ func (s *hookSink) judge() (duplicates int) {
 	return duplicates
 }
 
-// judgeHooks holds what a receiver got against I5: for each webhook the first deliveries are in order,
-// and what came twice is the same. It returns what is not so.
+// judgeHooks checks what a receiver got against I5: for each webhook the first deliveries are in order, and repeated
+// ones are identical. It returns the violations.
 func judgeHooks(got []hooked) (duplicates int, wrong []string) {
 	last := map[string]int64{}
 	bodies := map[string]string{}
@@ -115,7 +115,7 @@ func judgeHooks(got []hooked) (duplicates int, wrong []string) {
 		}
 		taken[h.id] = true
 		if seq < last[hook] {
-			wrong = append(wrong, fmt.Sprintf("%s was delivered first behind event %d", h.id, last[hook]))
+			wrong = append(wrong, fmt.Sprintf("%s was first delivered after event %d", h.id, last[hook]))
 		}
 		last[hook] = seq
 	}
@@ -130,7 +130,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// hooking are the settings of replicas that deliver to this machine, and soon again.
+// hooking returns the settings of replicas that deliver webhooks to this machine with short retries.
 func hooking(keys string) []string {
 	return []string{
 		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s",
@@ -159,17 +159,17 @@ func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
 	return task.ID
 }
 
-// hooksSettled waits until all tasks have come to rest and every webhook has delivered what there is.
-func (c *cluster) hooksSettled() {
+// awaitDelivered waits until all tasks are at rest and every webhook has delivered everything.
+func (c *cluster) awaitDelivered() {
 	c.t.Helper()
-	c.settle()
+	c.awaitRest()
 	until(c.t, "all webhooks are delivered", func() bool {
 		n, err := query[int](c, `SELECT count(*) FROM audit.delivery WHERE state = 'pending'`)
 		return err == nil && n == 0
 	})
 }
 
-// TestKilledBetweenAnswerAndRecord: the sink has taken it, nobody has written that down.
+// The sink has received the webhook, but the replica is killed before it records that.
 func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -191,7 +191,7 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	}
 	c.start("b", hooking(keys)...)
 	c.awaitState(task, "COMPLETED")
-	c.hooksSettled()
+	c.awaitDelivered()
 	if n := sink.judge(); n != 1 {
 		t.Errorf("%d duplicates, want the one that was not recorded", n)
 	}
@@ -201,8 +201,8 @@ func TestKilledBetweenAnswerAndRecord(t *testing.T) {
 	}
 }
 
-// TestWebhooksSurviveKills: tasks of 8 events with three webhooks each, while the replicas that work and deliver are
-// killed at any moment, to the very end, and the receiver refuses every tenth.
+// Tasks of 8 events have three webhooks each. The replicas that work and deliver are killed at random moments to the
+// very end, and the receiver refuses every tenth request.
 func TestWebhooksSurviveKills(t *testing.T) {
 	t.Parallel()
 	tasks := 200
@@ -216,7 +216,7 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	keys := seal.Generate("k1")
 	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%10 == 9 })
 	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "A2AD_PUSH_PER_DESTINATION=64")...)
-	many := append(hooking(keys), "A2AD_PUSH_PER_DESTINATION=64") // all go to one, and requests should be many
+	many := append(hooking(keys), "A2AD_PUSH_PER_DESTINATION=64") // all go to one receiver, and there should be many requests
 	list := []*replica{c.start("a", many...), c.start("b", many...)}
 	kills := 0
 	kill := func() {
@@ -253,7 +253,7 @@ func TestWebhooksSurviveKills(t *testing.T) {
 		until(t, "some more are delivered, or all", func() bool { return len(sink.all()) >= next || !pending() })
 		kill()
 	}
-	c.hooksSettled()
+	c.awaitDelivered()
 	if n := one[int](c, `SELECT count(*) FROM audit.delivery WHERE state <> 'delivered'`); n != 0 {
 		t.Errorf("%d events are given up", n)
 	}
@@ -267,18 +267,17 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	}
 	hit := one[int](c, `SELECT count(*) FROM audit.attempt WHERE outcome = 'expired'`)
 	if hit == 0 {
-		t.Errorf("%d kills hit %d runs: nothing was withstood", kills, hit)
+		t.Errorf("%d kills hit %d runs: the test proves nothing", kills, hit)
 	}
 	duplicates := sink.judge()
 	t.Logf("%d kills hit %d runs; %d requests, %d duplicates", kills, hit, len(sink.all()), duplicates)
-	if duplicates > 64*kills { // what was under way, and no more
-		t.Errorf("%d duplicates come of %d kills", duplicates, kills)
+	if duplicates > 64*kills { // what was in flight, and no more
+		t.Errorf("%d duplicates after %d kills", duplicates, kills)
 	}
 }
 
-// TestFrozenReplicaSendsNothingBehindADelete: it is stopped in the handshake before its request, and goes on when a
-// delete by another replica has been answered.
-func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
+// The replica is frozen in the handshake before its request, and resumes when another replica has answered a delete.
+func TestFrozenReplicaSendsNothingAfterADelete(t *testing.T) {
 	t.Parallel()
 	entered, opened := make(chan struct{}), make(chan struct{})
 	first, open := sync.OnceFunc(func() { close(entered) }), sync.OnceFunc(func() { close(opened) })
@@ -313,12 +312,12 @@ func TestFrozenReplicaSendsNothingBehindADelete(t *testing.T) {
 	}
 	open()
 	a.thaw()
-	until(t, "the frozen replica gives the webhook back", func() bool {
+	until(t, "the frozen replica releases the webhook", func() bool {
 		free, err := query[bool](c, `SELECT lease_until IS NULL FROM a2a.push_configs WHERE task_id = $1`, task)
 		return err == nil && free
 	})
 	if n := came.Load(); n != 0 {
-		t.Errorf("%d requests came behind the delete", n)
+		t.Errorf("%d requests came after the delete", n)
 	}
 }
 
@@ -376,7 +375,7 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		t.Errorf("delete: %s", got.body)
 	}
 	if got := call("get", `{"id":"`+task+`","pushNotificationConfigId":"x"}`); got.code != -32001 {
-		t.Errorf("get what is deleted: %s", got.body)
+		t.Errorf("get of a deleted webhook: %s", got.body)
 	}
 
 	none := "00000000-0000-7000-8000-000000000000"
@@ -408,7 +407,7 @@ func TestWebhooksOverTheWire(t *testing.T) {
 			t.Errorf("%s: %s, want %d", what, got.body, tt.code)
 		}
 	}
-	// A message whose webhook is refused makes no task.
+	// A message whose webhook is refused creates no task.
 	before := one[int](c, `SELECT count(*) FROM audit.task`)
 	if got := c.rpc(a, "script", "message/send", `{
 		"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
@@ -416,7 +415,7 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		t.Errorf("send with a bad webhook: %s", got.body)
 	}
 	if after := one[int](c, `SELECT count(*) FROM audit.task`); after != before {
-		t.Errorf("it made %d tasks", after-before)
+		t.Errorf("it created %d tasks", after-before)
 	}
 	if got := c.rpc(a, "hookless", "tasks/pushNotificationConfig/list", `{"id":"`+task+`"}`); got.code != -32003 {
 		t.Errorf("an agent without webhooks: %s", got.body)
@@ -429,11 +428,11 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		call("set", config(task, `{"id":"n`+itoa(i)+`","url":"`+sink.URL+`/many"}`))
 	}
 	if got := call("set", config(task, `{"id":"one more","url":"`+sink.URL+`/many"}`)); got.code != -32602 {
-		t.Errorf("one more than ten: %s", got.body)
+		t.Errorf("an eleventh webhook: %s", got.body)
 	}
 	g.open()
 	c.awaitState(task, "COMPLETED")
-	c.hooksSettled()
+	c.awaitDelivered()
 	sink.judge()
 	if got := call("set", config(task, `{"id":"n1","url":"`+sink.URL+`/late"}`)); got.code != 0 {
 		t.Errorf("set on a finished task: %s", got.body)
@@ -447,7 +446,7 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		one[int](c,
 			`SELECT count(*) FROM a2a.push_configs p WHERE p::text LIKE '%canary%'
 				OR position('canary'::bytea IN token) > 0 OR position('canary'::bytea IN credentials) > 0`); n != 0 {
-		t.Errorf("%d rows hold secrets in clear", n)
+		t.Errorf("%d rows hold secrets in plain text", n)
 	}
 	a.log.mu.Lock()
 	defer a.log.mu.Unlock()
@@ -458,8 +457,8 @@ func TestWebhooksOverTheWire(t *testing.T) {
 	}
 }
 
-// TestTraceOfTheClientGoesOn: to the agent as it is, and to the webhook as a step of its own.
-func TestTraceOfTheClientGoesOn(t *testing.T) {
+// The client's trace context reaches the agent unchanged, and the webhook as a span of its own.
+func TestClientTraceReachesAgentAndWebhook(t *testing.T) {
 	t.Parallel()
 	const trace, parent = "00-0af7651916cd43dd8448eb211c80319c-", "b7ad6b7169203331"
 	c := newCluster(t)
@@ -499,7 +498,7 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 			!strings.Contains(string(got.body), "<"+tt.want+">") {
 			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
 		}
-		c.hooksSettled()
+		c.awaitDelivered()
 		came := 0
 		for _, h := range sink.all() {
 			if h.path != path {
@@ -516,14 +515,14 @@ func TestTraceOfTheClientGoesOn(t *testing.T) {
 			}
 		}
 		if came == 0 {
-			t.Errorf("%v: no webhook came", tt.header)
+			t.Errorf("%v: no webhook arrived", tt.header)
 		}
 	}
 }
 
-// TestReceiversVerifyWhatArrives: by the library of Standard Webhooks with a secret, and with the keys that the
-// server publishes.
-func TestReceiversVerifyWhatArrives(t *testing.T) {
+// Receivers verify webhooks with a secret by the library of Standard Webhooks, and with the keys that the server
+// publishes.
+func TestReceiversVerifyWebhooks(t *testing.T) {
 	t.Parallel()
 	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
 		"whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
@@ -531,7 +530,7 @@ func TestReceiversVerifyWhatArrives(t *testing.T) {
 	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_PUSH_SIGNING_SECRETS="+current+","+old)...)
 	sink := newHookSink(t, nil)
 	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","authentication":{"schemes":["Bearer"]}}`, `{"op":"complete"}`)
-	c.hooksSettled()
+	c.awaitDelivered()
 	got := sink.all()
 	if len(got) == 0 {
 		t.Fatal("nothing was delivered")
@@ -541,7 +540,7 @@ func TestReceiversVerifyWhatArrives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range got {
-		for _, secret := range []string{current, old} { // each receiver has one of them while they change
+		for _, secret := range []string{current, old} { // during a rotation each receiver has one of them
 			hook, err := standardwebhooks.NewWebhook(secret)
 			if err != nil {
 				t.Fatal(err)
@@ -585,7 +584,7 @@ func TestReceiversVerifyWhatArrives(t *testing.T) {
 	}
 }
 
-func TestServerWithoutKeysTakesNoSecrets(t *testing.T) {
+func TestServerWithoutKeysRefusesSecrets(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a := c.start("a", hooking("")...)
@@ -601,7 +600,7 @@ func TestServerWithoutKeysTakesNoSecrets(t *testing.T) {
 	if got := send(`{"url":"` + sink.URL + `"}`); got.code != 0 {
 		t.Errorf("without secrets: %s", got.body)
 	}
-	c.hooksSettled()
+	c.awaitDelivered()
 	if len(sink.all()) == 0 {
 		t.Error("nothing was delivered")
 	}

@@ -117,7 +117,7 @@ func TestThePageIsOfToday(t *testing.T) {
 		for _, label := range strings.Fields(row[3]) {
 			if label = strings.Trim(label, "`"); !shown[name][label] {
 				t.Errorf("testdata/metrics.txt has no %s with the label %s: "+
-					"TestMetricsAreThose of internal/e2e with -update writes it anew", name, label)
+					"TestMetricsMatch of internal/e2e with -update writes it anew", name, label)
 			}
 		}
 	}

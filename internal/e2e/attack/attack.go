@@ -1,7 +1,7 @@
-// Package attack plays what a hostile client can do to the memory of a server: bodies that are announced
-// and do not come, bodies that lack their end, answers that nobody reads, and pages of large tasks.
+// Package attack does what a hostile client can do to the memory of a server: bodies that are announced and not sent,
+// bodies without their end, unread answers, and pages of large tasks.
 //
-// It promises only to send what it says, for tests that watch the server and for the benchmark.
+// It promises only to send what it says. Tests that watch the server and the benchmark use it.
 package attack
 
 import (
@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Target is the server and who attacks it.
+// Target is the server and the attacker's credentials.
 type Target struct {
 	Addr  string // host:port of its API
 	Key   string // API key of the attacker; empty: none
-	Agent string // name
+	Agent string // the agent's name
 }
 
-// Statuses counts the answers to an attack by their HTTP status; 0 counts connections that ended without one.
+// Statuses counts the answers to an attack by HTTP status; 0 counts connections that ended without an answer.
 type Statuses struct {
 	mu sync.Mutex
 	n  map[int]int // guarded by mu
@@ -39,7 +39,7 @@ func (s *Statuses) Add(status int) {
 	s.n[status]++
 }
 
-// All returns what was counted.
+// All returns the counts.
 func (s *Statuses) All() map[int]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (t *Target) head(path string, length int) string {
 
 func (t *Target) agentPath() string { return "/agents/" + t.Agent }
 
-// Bodies opens n connections, each with a request of size bytes of which only sent come. It returns once
-// all have been tried, with what ends them. Answers that come are counted.
+// Bodies opens n connections and sends on each a request of size bytes, of which only the first sent bytes follow. It
+// returns once all have been tried, with a function that ends them. It counts the answers that arrive.
 func (t *Target) Bodies(n, size, sent int, path string, seen *Statuses) (stop func()) {
 	if path == "" {
 		path = t.agentPath()
@@ -70,21 +70,21 @@ func (t *Target) Bodies(n, size, sent int, path string, seen *Statuses) (stop fu
 	body := strings.Repeat(" ", sent)
 	return t.each(n, seen, func(c net.Conn) {
 		_, _ = io.WriteString(c, t.head(path, size))
-		_, _ = io.WriteString(c, body) // refused bodies end early
+		_, _ = io.WriteString(c, body) // the server may refuse the body before its end
 	})
 }
 
-// Unread asks for something n times and reads nothing of the answers but their beginning.
+// Unread makes a request n times and reads only the start of each answer.
 func (t *Target) Unread(n int, request string, seen *Statuses) (stop func()) {
 	return t.each(n, seen, func(c net.Conn) {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetReadBuffer(4 << 10) // then less of the answer hides in the kernel
+			_ = tcp.SetReadBuffer(4 << 10) // so that less of the answer fits into kernel buffers
 		}
 		_, _ = io.WriteString(c, t.head(t.agentPath(), len(request))+request)
 	})
 }
 
-// each opens n connections, has play use each, and counts what is answered.
+// each opens n connections, calls play with each, and counts the answers.
 func (t *Target) each(n int, seen *Statuses, play func(c net.Conn)) (stop func()) {
 	var playing, reading sync.WaitGroup
 	var mu sync.Mutex
@@ -132,7 +132,7 @@ func (t *Target) each(n int, seen *Statuses, play func(c net.Conn)) (stop func()
 	}
 }
 
-// Flood sends a request again and again from n clients that read the answers, until it is stopped.
+// Flood repeats a request from n clients that read the answers, until it is stopped.
 func (t *Target) Flood(n int, request string, seen *Statuses) (stop func()) {
 	var over atomic.Bool
 	var wg sync.WaitGroup
@@ -155,7 +155,7 @@ func (t *Target) Flood(n int, request string, seen *Statuses) (stop func()) {
 	}
 }
 
-// Post sends one request of JSON-RPC and reads the answer; what of it is larger than 64 KiB is left out.
+// Post sends one JSON-RPC request and reads at most 64 KiB of the answer.
 func (t *Target) Post(client *http.Client, request string) (status int, answer []byte, err error) {
 	req, err := http.NewRequest(http.MethodPost, "http://"+t.Addr+t.agentPath(),
 		strings.NewReader(request)) //nolint:noctx // the client has a timeout
@@ -178,8 +178,8 @@ func (t *Target) Post(client *http.Client, request string) (status int, answer [
 	return resp.StatusCode, answer, err
 }
 
-// Large is a message of about size bytes for the script agent, which asks for input, and so goes on when the next one
-// comes. task is empty for a new task.
+// Large returns a message of about size bytes for the script agent. The script asks for input, so that it continues
+// with the next message. task is empty for a new task.
 func Large(id, task string, size int, end bool) string {
 	var parts strings.Builder
 	const part = 900 << 10
@@ -197,7 +197,7 @@ func Large(id, task string, size int, end bool) string {
 		`{"kind":"data","data":{"script":[`+script+`]}}]},"configuration":{"blocking":true,"historyLength":0}}`)
 }
 
-// Request is a request of JSON-RPC.
+// Request returns a JSON-RPC request.
 func Request(method, params string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
 }

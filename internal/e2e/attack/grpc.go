@@ -11,29 +11,29 @@ import (
 	"sync"
 )
 
-// Calls is an attack over gRPC, which is plain HTTP/2 here: a client of gRPC would neither stop reading nor
-// stop in the middle of a message.
+// Calls is an attack over gRPC as plain HTTP/2: a gRPC client can neither stop reading nor stop in the middle of a
+// message.
 type Calls struct {
 	Target
-	Addr   string // host:port where calls are answered
+	Addr   string // host:port of the gRPC listener
 	Conns  int    // connections
-	Number int    // calls at once on each
+	Number int    // concurrent calls on each
 	seen   *Statuses
 }
 
-// NoStatus is what is counted for a call that ends without a status: its stream or its connection is reset.
+// NoStatus counts calls whose stream or connection was reset.
 const NoStatus = -1
 
-// Calls returns an attack by number calls at once on each of conns connections. Its answers are counted by the codes
-// of gRPC.
+// Calls returns an attack with number concurrent calls on each of conns connections. Answers are counted by gRPC
+// code.
 func (t *Target) Calls(addr string, conns, number int, seen *Statuses) *Calls {
 	return &Calls{Target: *t, Addr: addr, Conns: conns, Number: number, seen: seen}
 }
 
-// smallWindow is how much of an answer a client takes that does not read.
+// smallWindow is the flow-control window of a client that does not read.
 const smallWindow = 4 << 10
 
-// Unread makes calls and reads nothing of their answers but the beginning. It returns at once, with what ends them.
+// Unread makes calls and reads only the start of their answers. It returns at once, with a function that ends them.
 func (c *Calls) Unread(method string, message []byte) (stop func()) {
 	return c.each(func(ctx context.Context, client *http.Client) {
 		resp, err := c.call(ctx, client, method, strings.NewReader(framed(message, len(message))))
@@ -51,7 +51,7 @@ func (c *Calls) Unread(method string, message []byte) (stop func()) {
 	})
 }
 
-// Stalled makes calls that announce a message of size bytes, of which only sent come.
+// Stalled makes calls that announce a message of size bytes and send only the first sent bytes.
 func (c *Calls) Stalled(method string, size, sent int) (stop func()) {
 	begun := framed(make([]byte, sent), size)
 	return c.each(func(ctx context.Context, client *http.Client) {
@@ -66,7 +66,7 @@ func (c *Calls) Stalled(method string, size, sent int) (stop func()) {
 	})
 }
 
-// Flood makes calls again and again, and reads their answers.
+// Flood repeats calls and reads their answers.
 func (c *Calls) Flood(method string, message []byte) (stop func()) {
 	return c.each(func(ctx context.Context, client *http.Client) {
 		for ctx.Err() == nil {
@@ -78,7 +78,7 @@ func (c *Calls) Flood(method string, message []byte) (stop func()) {
 	})
 }
 
-// Once makes a single call and reads its answer.
+// Once makes one call and reads its answer.
 func (c *Calls) Once(method string, message []byte) {
 	stop := c.each(func(_ context.Context, client *http.Client) {
 		code, _ := c.once(context.Background(), client, method, message)
@@ -97,7 +97,7 @@ func (c *Calls) once(ctx context.Context, client *http.Client, method string, me
 	return statusOf(resp, err), err
 }
 
-// pending is a part of a body that never comes.
+// pending is the part of a body that never arrives.
 type pending struct{ ctx context.Context }
 
 func (p pending) Read([]byte) (int, error) {
@@ -105,7 +105,7 @@ func (p pending) Read([]byte) (int, error) {
 	return 0, context.Cause(p.ctx)
 }
 
-// each has play use every call, and returns at once.
+// each calls play for every call, and returns at once.
 func (c *Calls) each(play func(ctx context.Context, client *http.Client)) (stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var playing sync.WaitGroup
@@ -142,10 +142,10 @@ func (c *Calls) call(ctx context.Context, client *http.Client, method string, bo
 	return client.Do(req)
 }
 
-// prefix is how many bytes stand before each message: whether it is compressed, and its length.
+// prefix is the length of the header of a gRPC message: a flag for compression and the message's length.
 const prefix = 5
 
-// framed returns a message as it is sent, under a length that need not be its own.
+// framed returns a message with its header, whose length may be wrong.
 func framed(message []byte, size int) string {
 	head := binary.BigEndian.AppendUint32(make([]byte, 1, prefix+len(message)), uint32(size))
 	return string(append(head, message...))

@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// given is a Task that a client was given, read.
+// given is a parsed Task that a client received.
 type given struct {
 	*Answer
 	object *object
 }
 
-// answers checks the Tasks that clients were given, by themselves and against what streams showed.
-func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, all map[place]seen) {
+// answers checks the Tasks that clients received, by themselves and against their streams.
+func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, all map[eventKey]seen) {
 	whole := make(map[string][]given) // by task, in the order of the log
 	sent := make(map[string][]json.RawMessage)
 	for i := range answers {
 		a := &answers[i]
 		o, ok := f.read(a.Task)
 		if !ok || o.Kind != "task" {
-			f.add(Unreadable, "", "an answer is no Task: %s", a.Task)
+			f.add(Unreadable, "", "an answer is not a Task: %s", a.Task)
 			return
 		}
 		if a.Message != nil {
@@ -39,7 +39,7 @@ func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, al
 				given{&Answer{Replica: streams[i].Replica, Task: streams[i].Frames[0].Result}, o})
 		}
 	}
-	last := make(map[string]int64) // seq of the end of each task
+	last := make(map[string]int64) // seq of the last event of each task
 	for at, e := range all {
 		if e.result != nil && terminal(e.object.Status.State) {
 			last[at.task] = at.seq
@@ -53,9 +53,9 @@ func (f *faults) answers(answers []Answer, streams []Stream, read [][]object, al
 	}
 }
 
-// ended checks that all Tasks of one that has ended are the same bytes, and what its events add up to, if they are
-// known.
-func (f *faults) ended(tasks []given, last int64, all map[place]seen) {
+// ended checks that all Tasks of an ended task are the same bytes, and equal what its events add up to, if all events
+// are known.
+func (f *faults) ended(tasks []given, last int64, all map[eventKey]seen) {
 	tasks = slices.DeleteFunc(slices.Clone(tasks), func(g given) bool { return !terminal(g.object.Status.State) })
 	for i, g := range tasks {
 		if i == 0 {
@@ -71,7 +71,7 @@ func (f *faults) ended(tasks []given, last int64, all map[place]seen) {
 	}
 }
 
-// kept checks that every replica has every message at the end. A task that nobody read then is not looked at.
+// kept checks that every replica has every message at the end. It skips a task that was not read then.
 func (f *faults) kept(id string, messages []json.RawMessage, tasks []given) {
 	for _, g := range tasks {
 		if !g.AtEnd {
@@ -85,8 +85,8 @@ func (f *faults) kept(id string, messages []json.RawMessage, tasks []given) {
 	}
 }
 
-// sameMessage compares what a client sent with what the history holds, which names the task and the context too, and
-// the kinds that a client may leave out.
+// sameMessage compares a sent message with the one in the history, which also names the task, the context, and the
+// kinds that a client may omit.
 func sameMessage(history, sent []byte) bool {
 	h, s := decodeExact(history), decodeExact(sent)
 	for k, v := range s {
@@ -97,11 +97,11 @@ func sameMessage(history, sent []byte) bool {
 	return h["messageId"] != nil && h["role"] == "user"
 }
 
-// decodeExact keeps numbers as they are written.
+// decodeExact decodes JSON and keeps numbers as written.
 func decodeExact(doc []byte) map[string]any {
 	var m map[string]any
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
-	_ = d.Decode(&m) // what cannot be read is equal to nothing
+	_ = d.Decode(&m) // an unreadable document equals none
 	return m
 }

@@ -19,8 +19,8 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Database returns what is wrong in a database at quiescence. grace is how long a task may have waited for a worker:
-// more than a lease lasts.
+// Database returns the violations in a database at quiescence. grace is how long a task may have waited for a worker:
+// longer than a lease.
 func Database(ctx context.Context, db Querier, grace time.Duration) ([]Violation, error) {
 	var found faults
 	for name, query := range Invariants() {
@@ -53,7 +53,8 @@ func Database(ctx context.Context, db Querier, grace time.Duration) ([]Violation
 
 const heading = "-- invariant: "
 
-// Invariants yields the names of the invariants and the queries for their violations. A name may have several.
+// Invariants yields the names of the invariants and the queries that find violations. A name may have several
+// queries.
 func Invariants() iter.Seq2[string, string] {
 	return func(yield func(name, query string) bool) {
 		_, rest, _ := strings.Cut(invariants, heading)

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 
 const grace = 5 * time.Second
 
-// fill leaves the tasks of a healthy server: three that have ended, one of them behind a second attempt, and one that
-// waits for its client. Their ids are returned.
+// fill creates the tasks of a healthy server and returns their ids: three ended ones, one of them after a second
+// attempt, and one that waits for its client.
 func fill(t *testing.T, url string) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -74,8 +74,8 @@ func claim(t *testing.T, s *store.Store) *store.Lease {
 	return &leases[0]
 }
 
-// webhooks gives each ended task a webhook that got everything. Tables take the place of the views: how deliveries
-// are kept is not what is tested.
+// webhooks gives each ended task a webhook that received everything. Tables replace the views, because the storage of
+// deliveries is not under test.
 const webhooks = `
 	DROP VIEW audit.delivery, audit.push_config CASCADE;
 	CREATE TABLE audit.push_config (id text, task_id uuid, from_seq bigint, deleted_after_seq bigint);
@@ -86,16 +86,16 @@ const webhooks = `
 	SELECT p.id, e.task_id, e.seq, 'delivered', 1, NULL, now() + e.seq * interval '1 ms'
 	FROM audit.push_config p JOIN a2a.task_events e ON e.task_id = p.task_id;`
 
-// mutation plants one violation; $T is the id of a task that has ended.
+// mutation plants one violation; $T is the id of an ended task.
 type mutation struct {
 	name, sql string
-	want      []string // beginnings of the names of the invariants; none: it is legal
+	want      []string // prefixes of the names of the violated invariants; none: it is legal
 }
 
 const (
 	noKeyOfEvents   = `ALTER TABLE a2a.task_events DROP CONSTRAINT task_events_pkey; `
 	noKeyOfAttempts = `ALTER TABLE a2a.task_attempts DROP CONSTRAINT task_attempts_pkey; `
-	// another writes one more event of task $T. The table's constraints are not what is tested.
+	// another writes one more event of task $T. The table's constraints are not under test.
 	more = `INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, source, epoch, worker, committed_at,
 		artifact_id, body)
 		SELECT task_id, %s, gen_random_uuid(), 2, 1, epoch, worker, %s, 'a', '{}' FROM a2a.task_events
@@ -107,13 +107,13 @@ var mutations = []mutation{
 	{"clean", `SELECT 1`, nil},
 	{"a task never claimed", `UPDATE a2a.task_events SET state = 1 WHERE task_id = $T AND seq = 2`,
 		[]string{"I2a", "I4d"}},
-	{"a question behind a question",
+	{"a question after a question",
 		`UPDATE a2a.task_events SET state = 3 WHERE task_id = $T AND seq = 2; UPDATE a2a.task_events
 			SET state = 4, kind = 1, artifact_id = NULL WHERE task_id = $T AND seq = 3`, []string{"I2a", "I4d"}},
 	{"no submission", `UPDATE a2a.task_events SET state = 2 WHERE task_id = $T AND seq = 1`, []string{"I2a"}},
-	{"an event behind the end", fmt.Sprintf(more, "5", "committed_at") +
+	{"an event after the end", fmt.Sprintf(more, "5", "committed_at") +
 		`UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I2b", "I5a"}},
-	{"a status behind the end", `DROP INDEX a2a.task_events_terminal; ` + fmt.Sprintf(more, "5", "committed_at") + `
+	{"a status after the end", `DROP INDEX a2a.task_events_terminal; ` + fmt.Sprintf(more, "5", "committed_at") + `
 		UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T; UPDATE a2a.task_events
 		SET kind = 1, state = 100, artifact_id = NULL WHERE task_id = $T AND seq = 5`, []string{"I2b", "I5a"}},
 	{"a state without an event", `UPDATE a2a.tasks SET state = 101 WHERE id = $T`, []string{"I2c"}},
@@ -125,7 +125,7 @@ var mutations = []mutation{
 	{"a number twice", noKeyOfEvents + fmt.Sprintf(more, "3", "committed_at"), []string{"I3a"}},
 	{"an end that is missing", `UPDATE a2a.tasks SET last_seq = 5 WHERE id = $T`, []string{"I3a"}},
 	{"a log without a task", `DELETE FROM a2a.tasks WHERE id = $T`, []string{"I3a", "I7b"}},
-	{"time that runs backwards",
+	{"time that goes backwards",
 		`UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T AND seq = 3`,
 		[]string{"I3b"}},
 	{"a zombie that writes", `INSERT INTO a2a.task_attempts
@@ -135,10 +135,10 @@ var mutations = []mutation{
 		noKeyOfAttempts +
 			`INSERT INTO a2a.task_attempts SELECT task_id, epoch, attempt, 'w2', claimed_at, ended_at, outcome
 				FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4b"}},
-	{"a ghost that writes", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`,
+	{"a writer without an attempt", `UPDATE a2a.task_events SET worker = 'ghost' WHERE task_id = $T AND seq = 3`,
 		[]string{"I4c"}},
 	{"a write without a claim", `UPDATE a2a.task_events SET epoch = 7 WHERE task_id = $T AND seq = 4`, []string{"I4c"}},
-	{"a claim that nobody saw",
+	{"a claim without an event",
 		`INSERT INTO a2a.task_attempts SELECT task_id, 2, 2, 'w2', claimed_at, ended_at, 'expired'
 			FROM a2a.task_attempts WHERE task_id = $T`, []string{"I4d"}},
 	{"a claim that never ended", `UPDATE a2a.task_attempts SET ended_at = NULL, outcome = NULL WHERE task_id = $T`,
@@ -175,7 +175,7 @@ var mutations = []mutation{
 		orphan +
 			`INSERT INTO a2a.task_leases VALUES ($T, 1, 'w1', now() - interval '1 min'); UPDATE a2a.task_attempts
 				SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, []string{"I8"}},
-	{"work that nobody took", orphan, []string{"I8"}},
+	{"work that was never claimed", orphan, []string{"I8"}},
 
 	{"legal: a log that was retired",
 		`UPDATE a2a.tasks SET first_seq = 4 WHERE id = $T; DELETE FROM a2a.task_events WHERE task_id = $T AND seq < 4`,
@@ -196,15 +196,15 @@ var mutations = []mutation{
 				SET ended_at = NULL, outcome = NULL WHERE task_id = $T`, nil},
 }
 
-// orphan takes the end of a task away, an hour ago.
+// orphan removes the end of a task, an hour ago.
 const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELETE FROM a2a.task_events
 	WHERE task_id = $T AND seq = 4;
 	UPDATE a2a.task_events SET committed_at = committed_at - interval '1 h' WHERE task_id = $T;
 	UPDATE a2a.tasks SET state = 2, last_seq = 3, last_at = last_at - interval '1 h',
 	status_at = status_at - interval '1 h' WHERE id = $T; `
 
-// TestDatabaseFindsEachMutation plants each violation in a healthy database: a checker that has not caught its own
-// mutation does not count.
+// Each violation is planted in a healthy database and must be found: a checker that misses its own mutation does not
+// count.
 func TestDatabaseFindsEachMutation(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -226,12 +226,12 @@ func TestDatabaseFindsEachMutation(t *testing.T) {
 	}
 	for name := range check.Invariants() {
 		if !caught[name] {
-			t.Errorf("no mutation is caught by %q", name)
+			t.Errorf("no mutation violates %q", name)
 		}
 	}
 }
 
-// mutate returns the full names of what is found.
+// mutate applies a mutation and returns the names of the violations found.
 func mutate(t *testing.T, conn *pgx.Conn, m mutation, task string) (names []string) {
 	t.Helper()
 	ctx := t.Context()

@@ -1,17 +1,17 @@
-// Package check holds the invariants of a2ad against what a database keeps and what clients saw: no loss, legal
-// states, one log without a gap for all who read it, fencing, idempotency.
+// Package check tests the invariants of a2ad on a database and on what clients saw: no loss, legal states, one log
+// without a gap for all readers, fencing, idempotency.
 //
-// It reads the views of schema audit and nothing else of the database, and shares no code with the server, so that
-// tests, soaks and people who doubt can all use it. Run it at quiescence: load off, faults healed, agents done.
+// It reads only the views of schema audit and shares no code with the server, so that tests, soaks and skeptical
+// users can rely on it. Run it at quiescence: load off, faults healed, agents done.
 package check
 
 import "fmt"
 
-// Violation is one place where an invariant does not hold. Name is that of the invariant, as in the headings of
+// Violation is one case in which an invariant does not hold. Name is the invariant's, as in the headings of
 // invariants.sql and in the comments of this package.
 type Violation struct {
 	Name   string
-	Task   string // empty: not of one task
+	Task   string // empty: not about one task
 	Detail string
 }
 

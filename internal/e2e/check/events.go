@@ -16,15 +16,15 @@ var eventIDs string
 //go:embed retired.sql
 var retired string
 
-// Shown returns what streams showed and the log of the database does not hold under the same number and uid, but for
-// what was removed from it and noted as removed.
+// Shown returns the events that streams showed and that the log lacks under the same number and uid. It skips events
+// that retention has removed and recorded.
 func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, error) {
 	shown := make(map[string]map[string]bool) // ids by task
 	for i := range streams {
 		for _, f := range streams[i].Frames {
 			var o struct{ ID, TaskID string }
-			_ = json.Unmarshal(f.Result, &o) // Clients names what cannot be read
-			task := o.TaskID + o.ID          // one of the two
+			_ = json.Unmarshal(f.Result, &o) // Clients reports what cannot be parsed
+			task := o.TaskID + o.ID          // exactly one of them is set
 			if shown[task] == nil {
 				shown[task] = make(map[string]bool)
 			}
@@ -63,7 +63,7 @@ func Shown(ctx context.Context, db Querier, streams []Stream) ([]Violation, erro
 	return found, nil
 }
 
-// firstSeqs returns where the logs of tasks begin that have been shortened or removed.
+// firstSeqs returns the start of each log that retention has shortened or removed.
 func firstSeqs(ctx context.Context, db Querier, tasks []string) (map[string]int64, error) {
 	rows, err := db.Query(ctx, retired, tasks)
 	if err != nil {

@@ -7,69 +7,69 @@ import (
 	"sync"
 )
 
-// Log is what clients saw of a server. It is safe for concurrent use.
+// Log collects what clients saw of a server. It is safe for concurrent use.
 type Log struct {
 	mu      sync.Mutex
 	streams []Stream // guarded by mu
 	answers []Answer // guarded by mu
 }
 
-// Stream is one connection on which a client followed a task, as it came over the wire.
+// Stream is one connection on which a client followed a task, as it arrived on the wire.
 type Stream struct {
-	Reader  string // connections of one reader are one view of the task, in their order
+	Reader  string // connections of one reader form one view of the task, in order
 	Replica string
-	Message bool    // asked for with a message; else by itself
+	Message bool    // opened by a message; otherwise by a subscription
 	After   string  // the Last-Event-ID that was sent, or empty
-	Frames  []Frame // in their order
-	Gap     bool    // the server said that events are missing before the first frame
-	Retry   bool    // the server asked to come back later
-	Ended   bool    // the server ended the stream in an orderly way
+	Frames  []Frame // in order
+	Gap     bool    // the server reported missing events before the first frame
+	Retry   bool    // the server asked the client to reconnect later
+	Ended   bool    // the server ended the stream regularly
 }
 
-// Frame is one event of a stream: its id, and the result that its data holds.
+// Frame is one event of a stream: its id, and the result in its data.
 type Frame struct {
 	ID     string
 	Result []byte
 }
 
-// Answer is a Task that a server answered with, and the message that was sent to get it.
+// Answer is a Task that a server returned, and the message that asked for it.
 type Answer struct {
 	Replica string
 	Task    []byte
 	Whole   bool   // with all artifacts and the whole history
 	AtEnd   bool   // read at quiescence
-	Message []byte // nil: none was sent
+	Message []byte // nil: no message was sent
 }
 
-// AddStream notes a connection that is over.
+// AddStream records a connection that has ended.
 func (l *Log) AddStream(s Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = append(l.streams, s)
 }
 
-// AddAnswer notes a Task.
+// AddAnswer records a Task.
 func (l *Log) AddAnswer(a Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answers = append(l.answers, a)
 }
 
-// Streams returns the connections noted so far.
+// Streams returns the connections recorded so far.
 func (l *Log) Streams() []Stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Stream(nil), l.streams...)
 }
 
-// Answers returns the Tasks noted so far.
+// Answers returns the Tasks recorded so far.
 func (l *Log) Answers() []Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Answer(nil), l.answers...)
 }
 
-// object is a Task, a status-update or an artifact-update, as far as it is looked at.
+// object holds the checked fields of a Task, a status-update or an artifact-update.
 type object struct {
 	Kind      string            `json:"kind"`
 	ID        string            `json:"id"`
@@ -111,7 +111,7 @@ func terminal(state string) bool {
 	return false
 }
 
-// parseID reads the id of an event; -1 is none.
+// parseID parses the id of an event; seq is -1 without an id.
 func parseID(id string) (seq int64, uid string) {
 	number, uid, ok := strings.Cut(id, "-")
 	seq, err := strconv.ParseInt(number, 10, 64)

@@ -43,7 +43,7 @@ const (
 	said  = `{"kind":"message","messageId":"s","role":"agent","parts":[{"kind":"text","text":"begun"}]}`
 )
 
-// snapshot is the Task with some chunks of its artifact.
+// snapshot returns the Task with some chunks of its artifact.
 func snapshot(state string, seq, chunks int, history string) string {
 	artifacts := ""
 	if chunks > 0 {
@@ -61,8 +61,8 @@ func snapshot(state string, seq, chunks int, history string) string {
 		statusAt(state, seq, message), artifacts, history)
 }
 
-// healthy is what clients of a good server saw of one task: a reader that sent the message and was cut twice, one
-// that came in the middle, one that came at the end, and two who asked.
+// healthy returns what clients of a correct server saw of one task: a reader that sent the message and was cut off
+// twice, one that joined in the middle, one that joined at the end, and two that asked for the task.
 func healthy() ([]check.Stream, []check.Answer) {
 	events := []check.Frame{
 		frame(1, snapshot("submitted", 1, 0, asked)), statusUpdate("working", 2, said), chunk(0, 3), chunk(1, 4),
@@ -72,7 +72,7 @@ func healthy() ([]check.Stream, []check.Answer) {
 	return []check.Stream{
 			{Reader: "sender", Replica: "a", Message: true, Frames: events[:3]},
 			{Reader: "sender", Replica: "b", After: events[2].ID, Frames: events[3:5], Retry: true, Ended: true},
-			// it had not taken the last one
+			// the reader had not processed the last one
 			{Reader: "sender", Replica: "a", After: events[3].ID, Frames: events[4:], Ended: true},
 			{Reader: "late", Replica: "b",
 				Frames: slices.Concat([]check.Frame{frame(4, snapshot("working", 2, 2, asked))}, events[4:]),
@@ -91,8 +91,8 @@ func edit(f *check.Frame, old, fresh string) {
 	f.Result = bytes.Replace(f.Result, []byte(old), []byte(fresh), 1)
 }
 
-// TestLogMutants breaks one thing in a good log and expects the name of the invariant.
-func TestLogMutants(t *testing.T) {
+// Each mutation breaks one thing in a good log and must be reported under the invariant's name.
+func TestClientsFindEachMutation(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		name string
@@ -126,14 +126,14 @@ func TestLogMutants(t *testing.T) {
 			s[2].Frames = slices.Clone(s[2].Frames)
 			s[2].Frames[1].ID = ""
 		}, check.Contiguity},
-		{"a gap that is not marked", func(s []check.Stream, _ []check.Answer) { s[5].Gap = false }, check.Contiguity},
+		{"an unmarked gap", func(s []check.Stream, _ []check.Answer) { s[5].Gap = false }, check.Contiguity},
 		{"no JSON", func(s []check.Stream, _ []check.Answer) {
 			s[2].Frames = slices.Clone(s[2].Frames)
 			s[2].Frames[1].Result = []byte("{")
 		}, check.Unreadable},
 		{"drop the end", func(s []check.Stream, _ []check.Answer) { s[2].Frames = s[2].Frames[:2] }, check.Ending},
-		{"an end without a word", func(s []check.Stream, _ []check.Answer) { s[1].Retry = false }, check.Ending},
-		{"an end that does not say so", func(s []check.Stream, _ []check.Answer) {
+		{"an end without a last event", func(s []check.Stream, _ []check.Answer) { s[1].Retry = false }, check.Ending},
+		{"a last event that is not marked final", func(s []check.Stream, _ []check.Answer) {
 			s[2].Frames = slices.Clone(s[2].Frames)
 			edit(&s[2].Frames[2], `"final":true`, `"final":false`)
 		}, check.Ending},
@@ -141,13 +141,13 @@ func TestLogMutants(t *testing.T) {
 			s[0].Frames = slices.Clone(s[0].Frames)
 			edit(&s[0].Frames[1], `"final":false`, `"final":true`)
 		}, check.Ending},
-		{"a goodbye behind the end", func(s []check.Stream, _ []check.Answer) { s[2].Retry = true }, check.Ending},
+		{"a retry hint after the end", func(s []check.Stream, _ []check.Answer) { s[2].Retry = true }, check.Ending},
 		{"drop a connection", func(s []check.Stream, _ []check.Answer) { s[1] = check.Stream{Reader: "nobody"} },
 			check.Resume},
-		{"a resume that is answered with the start", func(s []check.Stream, _ []check.Answer) {
+		{"a resume that starts from the beginning", func(s []check.Stream, _ []check.Answer) {
 			s[1].Frames = slices.Insert(slices.Clone(s[1].Frames), 0, s[0].Frames[2])
 		}, check.Contiguity},
-		{"a gap that is none", func(s []check.Stream, _ []check.Answer) {
+		{"a gap without missing events", func(s []check.Stream, _ []check.Answer) {
 			s[2].Gap, s[2].Frames = true, s[4].Frames
 		}, check.Resume},
 		{"edit an event", func(s []check.Stream, _ []check.Answer) {
@@ -200,8 +200,8 @@ func TestLogMutants(t *testing.T) {
 	}
 }
 
-// TestShownIsHeldAgainstTheLog shows events that are in no log.
-func TestShownIsHeldAgainstTheLog(t *testing.T) {
+// Events that are in no log must be reported.
+func TestShownFindsEventsMissingInTheLog(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	ids := fill(t, db.URL)
@@ -222,8 +222,8 @@ func TestShownIsHeldAgainstTheLog(t *testing.T) {
 	}
 }
 
-// TestShownMayBeRetired: what was shown may be gone, if the server has noted that it removed it.
-func TestShownMayBeRetired(t *testing.T) {
+// Shown events may be gone if the server recorded their removal.
+func TestShownAcceptsRetiredEvents(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	ids := fill(t, db.URL)

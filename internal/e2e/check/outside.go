@@ -8,21 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What happened outside of a database because of it is held against what it keeps.
+// Invariants about what happened outside the database.
 const (
-	Phantom = "I0 what was answered, executed or delivered is of a task that there is"
+	Phantom = "I0 what was answered, executed or delivered belongs to an existing task"
 	Lost    = "I1 what was acknowledged is stored"
 )
 
-// Acknowledged is what a client was told was done.
+// Acknowledged is what a server acknowledged to a client.
 type Acknowledged struct {
 	Task      string
 	Key       string // Idempotency-Key of the message; may be empty
 	MessageID string // of the message; may be empty
-	Canceled  bool   // the client was told that it has canceled the task
+	Canceled  bool   // the server acknowledged a cancel
 }
 
-// Execution is one run of an agent, as the agent knows it.
+// Execution is one run of an agent, as the agent recorded it.
 type Execution struct {
 	Task  string
 	Token int64 // of the claim
@@ -32,7 +32,7 @@ type Execution struct {
 type Outside struct {
 	Acknowledged []Acknowledged
 	Executions   []Execution
-	Delivered    []string // tasks that receivers of webhooks were sent
+	Delivered    []string // tasks whose webhooks were received
 }
 
 //go:embed phantoms.sql
@@ -41,7 +41,7 @@ var phantoms string
 //go:embed lost.sql
 var lost string
 
-// Told returns what clients, agents and receivers of webhooks know that the database does not. Nothing of it may have
+// Told returns what clients, agents and receivers of webhooks know and the database does not. Nothing of it may have
 // been retired or purged.
 func Told(ctx context.Context, db Querier, o Outside) ([]Violation, error) {
 	var found faults

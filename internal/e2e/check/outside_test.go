@@ -7,8 +7,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestToldFindsWhatIsPlanted holds records against a database that does not have what they say.
-func TestToldFindsWhatIsPlanted(t *testing.T) {
+// Records that contradict the database must be reported.
+func TestToldFindsPlantedContradictions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	ids := fill(t, db.URL)
@@ -22,9 +22,9 @@ func TestToldFindsWhatIsPlanted(t *testing.T) {
 	tests := []struct {
 		name string
 		told check.Outside
-		want string // the invariant; empty: nothing is wrong
+		want string // the invariant; empty: no violation
 	}{
-		{"all is there", check.Outside{
+		{"no contradiction", check.Outside{
 			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}},
 			Executions:   []check.Execution{{Task: ids[0], Token: 1}}, Delivered: ids,
 		}, ""},
@@ -34,14 +34,14 @@ func TestToldFindsWhatIsPlanted(t *testing.T) {
 		{"an execution without its claim", check.Outside{Executions: []check.Execution{{Task: ids[0], Token: 7}}},
 			check.Phantom},
 		{"a webhook without a task", check.Outside{Delivered: []string{nobody}}, check.Phantom},
-		{"a message that is not there",
+		{"a missing message",
 			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], MessageID: "m9"}}}, check.Lost},
-		{"a key that is not there", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}},
+		{"a missing key", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}},
 			check.Lost},
 		{"a key of another task", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k1"}}},
 			check.Lost},
 		{"a message twice", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[2], Key: "k2"}}}, check.Lost},
-		{"a cancel that was not done",
+		{"a cancel that did not happen",
 			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Canceled: true}}}, check.Lost},
 	}
 	for _, tt := range tests {

@@ -8,21 +8,21 @@ import (
 	"strconv"
 )
 
-// Names of what Clients finds, and Shown.
+// Names of what Clients and Shown find.
 const (
-	Contiguity  = "I3b a stream begins with the task, or behind what its client has, and misses and repeats nothing"
-	Ending      = "I3b a stream ends with its last event, or says when to come back"
+	Contiguity  = "I3b a stream begins with the task, or after what its client has, and misses and repeats nothing"
+	Ending      = "I3b a stream ends with its last event, or says when to reconnect"
 	Resume      = "I3c over all its connections a reader sees every event once"
-	SameBytes   = "I3d an event is the same for all"
+	SameBytes   = "I3d an event is the same for all readers"
 	Fold        = "I3f a snapshot is what the events before it add up to"
-	Unreadable  = "I3 what a stream carries can be read"
+	Unreadable  = "I3 a stream can be parsed"
 	InLog       = "I3e what was shown is in the log"
 	Immutable   = "I2d what has ended does not change"
-	Kept        = "I1 what was acknowledged is there"
-	eventsStart = 2 // event 1, the submission, is never sent by itself: the first Task includes it
+	Kept        = "I1 what was acknowledged exists"
+	eventsStart = 2 // event 1, the submission, is never sent separately: the first Task includes it
 )
 
-// Clients returns what is wrong with what clients saw, on streams and in answers.
+// Clients returns the violations in what clients saw, on streams and in answers.
 func Clients(streams []Stream, answers []Answer) []Violation {
 	var found faults
 	read := make([][]object, len(streams))
@@ -30,7 +30,7 @@ func Clients(streams []Stream, answers []Answer) []Violation {
 		for _, f := range streams[i].Frames {
 			o, ok := found.read(f.Result)
 			if !ok || o.task() == "" {
-				found.add(Unreadable, "", "a stream has an event of no task: %s", f.Result)
+				found.add(Unreadable, "", "a stream has an event without a task: %s", f.Result)
 				return found
 			}
 			read[i] = append(read[i], o)
@@ -67,13 +67,13 @@ func (f *faults) connection(s *Stream, read []object) {
 		case i > 0 && o.Kind == "task":
 			f.add(Contiguity, task, "a Task (seq %d) in the middle of a stream", seq)
 		case i > 0 && seq != seqOf(s.Frames[i-1])+1 && !repeatsEnd(s, read, i):
-			f.add(Contiguity, task, "seq %d behind seq %d", seq, seqOf(s.Frames[i-1]))
+			f.add(Contiguity, task, "seq %d after seq %d", seq, seqOf(s.Frames[i-1]))
 		case i == 0 && s.After == "" && o.Kind != "task":
 			f.add(Contiguity, task, "a stream begins with a %s (seq %d)", o.Kind, seq)
 		case i == 0 && s.After != "" && o.Kind != "task" && seq != after+1:
-			f.add(Contiguity, task, "seq %d behind the Last-Event-ID %s", seq, s.After)
+			f.add(Contiguity, task, "seq %d after the Last-Event-ID %s", seq, s.After)
 		case i == 0 && s.After != "" && o.Kind == "task" && !s.Gap && seq != after:
-			f.add(Contiguity, task, "a Task of seq %d without a gap behind the Last-Event-ID %s", seq, s.After)
+			f.add(Contiguity, task, "a Task of seq %d without a gap after the Last-Event-ID %s", seq, s.After)
 		}
 		f.ending(s, read, i)
 	}
@@ -82,18 +82,18 @@ func (f *faults) connection(s *Stream, read []object) {
 		if len(read) > 0 {
 			task, last = read[0].task(), seqOf(s.Frames[len(read)-1])
 		}
-		f.add(Ending, task, "a stream ended behind seq %d without a last event", last)
+		f.add(Ending, task, "a stream ended after seq %d without a last event", last)
 	}
 }
 
-// repeatsEnd reports whether frame i is the last status of a task whose snapshot was all the stream had to show: it
-// has the number of that snapshot.
+// repeatsEnd reports whether frame i is the final status of a task after its snapshot, when the snapshot already was
+// all there was to show. The status then repeats the snapshot's number.
 func repeatsEnd(s *Stream, read []object, i int) bool {
 	return i == 1 && len(read) == 2 && read[0].Kind == "task" && read[1].Final &&
 		s.Frames[0].ID == s.Frames[1].ID && read[0].Status.State == read[1].Status.State
 }
 
-// ending checks that the last event says so, and no other does.
+// ending checks that the last event, and no other, is marked as final.
 func (f *faults) ending(s *Stream, read []object, i int) {
 	o := &read[i]
 	if o.Kind == "task" {
@@ -104,14 +104,14 @@ func (f *faults) ending(s *Stream, read []object, i int) {
 	case o.Final != ends:
 		f.add(Ending, o.task(), "seq %d (%s) has final %t", seqOf(s.Frames[i]), o.Status.State, o.Final)
 	case o.Final && i < len(read)-1:
-		f.add(Ending, o.task(), "seq %d is final and has others behind it", seqOf(s.Frames[i]))
+		f.add(Ending, o.task(), "seq %d is final and other events follow it", seqOf(s.Frames[i]))
 	case o.Final && s.Retry:
-		f.add(Ending, o.task(), "a stream that has ended asks its client to come back")
+		f.add(Ending, o.task(), "a stream that has ended asks its client to reconnect")
 	}
 }
 
-// readers checks the views that go over several connections. What a client had not taken when it resumed does not
-// count: it asked for it again.
+// readers checks the views over several connections. Events that a client had not processed when it resumed do not
+// count, because it asked for them again.
 func (f *faults) readers(streams []Stream, read [][]object) {
 	byReader := make(map[string][]int)
 	for i := range streams {
@@ -126,7 +126,7 @@ func (f *faults) readers(streams []Stream, read [][]object) {
 }
 
 func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
-	last := int64(0) // what the reader has
+	last := int64(0) // the last event that the reader has
 	for n, i := range mine {
 		s, task := &streams[i], read[i][0].task()
 		taken := int64(1 << 62)
@@ -138,11 +138,11 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 		after, _ := parseID(s.After)
 		switch {
 		case s.After == "":
-			last = 0 // it wants to see the task anew
+			last = 0 // the reader wants to see the task from the start
 		case n > 0 && after != last:
-			f.add(Resume, task, "a reader that has seq %d resumes behind %s", last, s.After)
+			f.add(Resume, task, "a reader that has seq %d resumes after %s", last, s.After)
 		case n > 0 && s.Gap:
-			f.add(Resume, task, "a reader that has seq %d is told of a gap behind %s", last, s.After)
+			f.add(Resume, task, "a reader that has seq %d gets a gap after %s", last, s.After)
 		}
 		for k, frame := range s.Frames {
 			seq := seqOf(frame)
@@ -151,34 +151,34 @@ func (f *faults) reader(streams []Stream, read [][]object, mine []int) {
 				continue
 			case k == 0 && read[i][0].Kind == "task", repeatsEnd(s, read[i], k):
 			case last > 0 && seq != last+1:
-				f.add(Resume, task, "a reader that has seq %d is shown seq %d", last, seq)
+				f.add(Resume, task, "a reader that has seq %d gets seq %d", last, seq)
 			}
 			last = max(last, seq)
 		}
 	}
 }
 
-// place is one event of one task.
-type place struct {
+// eventKey identifies one event of one task.
+type eventKey struct {
 	task string
 	seq  int64
 }
 
-// seen is an event as the first who saw it did.
+// seen is an event as its first reader saw it.
 type seen struct {
 	id     string
 	result []byte
 	object *object
 }
 
-// events gathers what all streams showed, and checks that they agree.
-func (f *faults) events(streams []Stream, read [][]object) map[place]seen {
-	all := make(map[place]seen)
+// events collects what all streams showed, and checks that they agree.
+func (f *faults) events(streams []Stream, read [][]object) map[eventKey]seen {
+	all := make(map[eventKey]seen)
 	for i := range streams {
 		for k, frame := range streams[i].Frames {
 			o := &read[i][k]
-			at := place{o.task(), seqOf(frame)}
-			// Whether an event is the last one depends on who asks (T-03 in docs/protocol.md).
+			at := eventKey{o.task(), seqOf(frame)}
+			// Whether an event is the last one depends on the request (T-03 in docs/reference/protocol.md).
 			bytesOf := bytes.Replace(frame.Result, []byte(`"final":true`), []byte(`"final":false`), 1)
 			if o.Kind == "task" {
 				bytesOf = nil
@@ -204,7 +204,7 @@ func (f *faults) events(streams []Stream, read [][]object) map[place]seen {
 }
 
 // folds checks each Task of a stream whose events are all known.
-func (f *faults) folds(streams []Stream, read [][]object, all map[place]seen) {
+func (f *faults) folds(streams []Stream, read [][]object, all map[eventKey]seen) {
 	for i := range streams {
 		if len(read[i]) == 0 || read[i][0].Kind != "task" {
 			continue
@@ -217,10 +217,10 @@ func (f *faults) folds(streams []Stream, read [][]object, all map[place]seen) {
 }
 
 // fold adds up the events of a task; ok is false if one is missing.
-func fold(all map[place]seen, task string, upto int64) (t *object, ok bool) {
+func fold(all map[eventKey]seen, task string, upto int64) (t *object, ok bool) {
 	t = &object{Kind: "task", ID: task, Status: status{State: "submitted"}}
 	for seq := int64(eventsStart); seq <= upto; seq++ {
-		e := all[place{task, seq}]
+		e := all[eventKey{task, seq}]
 		if e.result == nil {
 			return nil, false
 		}
@@ -249,8 +249,8 @@ func (o *object) apply(e *object) {
 	}
 }
 
-// compare holds a snapshot against what it should be. The time of the first status and the messages of the client are
-// in no event.
+// compare compares a snapshot with its expected value. The time of the first status and the client's messages are in
+// no event.
 func (f *faults) compare(want, got *object, what string) {
 	if got.Status.State != want.Status.State || want.Status.Timestamp != "" &&
 		got.Status.Timestamp != want.Status.Timestamp ||
@@ -289,7 +289,7 @@ func outline(list []artifact) string {
 
 func role(message []byte) string {
 	var m struct{ Role string }
-	_ = json.Unmarshal(message, &m) // what cannot be read has no role
+	_ = json.Unmarshal(message, &m) // an unreadable message has no role
 	return m.Role
 }
 
