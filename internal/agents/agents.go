@@ -1,11 +1,11 @@
-// Package agents reads agent files: what an agent is called, how its card describes it,
-// and which program does its work. It checks everything that a file alone can show, in
-// all files, before it says anything, and it starts nothing.
+// Package agents reads agent files: the name of an agent, its card, and the program that does its
+// work. It checks everything that the files themselves can show, and reports the errors of all
+// files together. It starts nothing.
 //
 // # Form
 //
-// YAML, or JSON where the name ends in .json; one agent per file. Anchors, aliases and
-// tags are not part of the form.
+// YAML, or JSON if the name ends in .json, with one agent per file. Anchors, aliases and tags are
+// not part of the form.
 //
 //	name: words                  # path segment under /agents/; required
 //	description: Counts words.   # required
@@ -42,11 +42,11 @@
 //	tls: {ca: ca.pem, cert: client.pem, key: client.key, server_name: words.internal}
 //	connect_timeout: 5s
 //
-// Paths, and so a command with a slash, are taken from the directory of the file.
+// Paths, and commands with a slash, are relative to the directory of the file.
 //
-// What describes the agent may also stand under card, in the member names of an A2A 1.0
-// AgentCard (documentationUrl, defaultInputModes, …), but each thing in one place only.
-// There name is what the card shows; at the top it is the path segment.
+// The description of the agent may also be under card, with the member names of an A2A 1.0
+// AgentCard (documentationUrl, defaultInputModes, …), but each member only once. Under card, name is
+// what the card shows; at the top it is the path segment.
 package agents
 
 import (
@@ -62,19 +62,19 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// File is one agent file, read and found good.
+// File is one agent file that was read.
 type File struct {
 	Path     string
 	Agent    a2a.Agent
 	Executor Spec
-	Faults   []Fault // of a file that cannot be used; Load returns none such
-	Warnings []Fault // what is allowed but probably not meant
+	Faults   []Fault // of a file that cannot be used; empty in the files of Load
+	Warnings []Fault // allowed but probably a mistake
 }
 
-// Fault is one thing that is wrong with an agent file, and what to do about it.
+// Fault is one error in an agent file, and how to fix it.
 type Fault struct {
 	Path string
-	Line int // 0: the file as a whole
+	Line int // 0: the whole file
 	Text string
 }
 
@@ -85,7 +85,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text)
 }
 
-// Faults is the error of Load: everything that is wrong in all files.
+// Faults is the error of Load: all errors in all files.
 type Faults []Fault
 
 func (fs Faults) Error() string {
@@ -96,8 +96,8 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Load reads agent files, and of directories every *.yaml, *.yml and *.json in the order of their
-// names, hidden files left out. The error is of type Faults.
+// Load reads agent files. Of a directory it reads every *.yaml, *.yml and *.json that is not
+// hidden, in the order of their names. The error is of type Faults.
 func Load(paths ...string) ([]File, error) {
 	files := Check(paths...)
 	var all Faults
@@ -110,7 +110,8 @@ func Load(paths ...string) ([]File, error) {
 	return files, nil
 }
 
-// Check is Load, but returns all files, those with faults too. What cannot be read is a file with a fault.
+// Check reads like Load, but returns all files, including those with faults. An unreadable path is
+// a file with a fault.
 func Check(paths ...string) []File {
 	var files []File
 	names, defaults := map[string]string{}, ""
@@ -126,7 +127,8 @@ func Check(paths ...string) []File {
 	return files
 }
 
-// check reads one file. names and defaults say what files before it have taken, and where.
+// check reads one file. names and defaults say which names and defaults earlier files have, and
+// where.
 func check(path string, names map[string]string, defaults *string) File {
 	data, err := read(path)
 	if err != nil {
@@ -183,7 +185,7 @@ func list(path string) ([]string, error) {
 	return paths, nil
 }
 
-// maxFile bounds what a parser is given; agent files are a page long.
+// maxFile limits the input of the parsers. Agent files are a page long.
 const maxFile = 256 << 10
 
 func read(path string) ([]byte, error) {
@@ -201,7 +203,7 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// reason leaves out the path of a file system error, which the fault names anyway.
+// reason removes the path from a file system error, because the fault names it already.
 func reason(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -210,8 +212,9 @@ func reason(err error) error {
 	return err
 }
 
-// Builtin returns the agents that need no file: echo, which is the default, and script.
-// They take any media type, so that a conformance kit may send what it likes (T-16 in docs/reference/protocol.md).
+// Builtin returns the agents that need no file: echo, which is the default, and script. They accept
+// any media type, so that conformance kits may send what they like (T-16 in
+// docs/reference/protocol.md).
 func Builtin() []File {
 	files := []File{
 		{Path: "built in", Executor: Echo{}, Agent: a2a.Agent{Name: "echo", Default: true, Card: a2a.Card{

@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// byServer are members of a card that only the running server knows.
+// byServer are members of a card that only the running server can fill in.
 var byServer = func() map[string]string {
 	all := map[string]string{}
 	for _, key := range []string{
@@ -102,8 +102,8 @@ func (d *decoder) skill(n node) a2a.Skill {
 	return s
 }
 
-// security reads the ways to sign in that a skill asks for: any one of the list is enough, and of
-// one all schemes are needed.
+// security reads the sign-in requirements of a skill. One element of the list is enough, and it
+// needs all of its schemes.
 func (d *decoder) security(n node, dst *[]a2a.Requirement) {
 	const example = "security must be a list of mappings from schemes to scopes; write [{oidc: [reports]}, {apiKey: []}]"
 	if n.kind != kindList || len(n.list) == 0 {
@@ -125,8 +125,8 @@ func (d *decoder) security(n node, dst *[]a2a.Requirement) {
 	}
 }
 
-// extended reads the card for signed-in callers: what it says takes the place of what the public
-// one says, and its skills come behind those of that.
+// extended reads the card for signed-in callers. Its members override those of the public card, and
+// its skills come after the public ones.
 func (d *decoder) extended(n node, x *a2a.Card) {
 	fields := append([]field{{name: "name", read: d.text("extended_card.name", &x.Name)}}, d.card(x)...)
 	fields = slices.DeleteFunc(fields, func(f field) bool { return f.name == "extensions" })
@@ -135,7 +135,7 @@ func (d *decoder) extended(n node, x *a2a.Card) {
 	d.mapping(n, "extended_card", fields, gone)
 }
 
-// extend completes the card for signed-in callers by the public one.
+// extend completes the card for signed-in callers from the public one.
 func (d *decoder) extend(name string, public, x *a2a.Card, line int) *a2a.Card {
 	c := *public
 	for _, t := range []struct{ dst, src *string }{
@@ -168,7 +168,7 @@ var (
 	anything    = []string{"*/*"}
 )
 
-// fill puts in what the author left out, so that every card is complete.
+// fill sets what the author left out, so that every card is complete.
 func fill(f *File) {
 	c := &f.Agent.Card
 	if c.Name == "" {
@@ -219,5 +219,5 @@ func modes(s Spec) (in, out []string) {
 	case HTTP, Pull:
 		return textAndJSON, textAndJSON
 	}
-	return anything, textAndJSON // the built-in ones take what they get, and an agent elsewhere decides itself
+	return anything, textAndJSON // the built-in agents accept anything, and a remote agent decides itself
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// decoder reads one file and goes on after a fault, so that all of them are found.
+// decoder reads one file. It continues after a fault, so that it finds all of them.
 type decoder struct {
 	path        string
 	faults      []Fault
@@ -22,7 +22,7 @@ type decoder struct {
 
 	extendedLine int
 	inputs       map[string]a2a.Schema             // of skills, by id
-	note         func(what string, fields []field) // of each mapping that is read; for tests
+	note         func(what string, fields []field) // called for each mapping that is read; for tests
 }
 
 func (d *decoder) fault(line int, format string, args ...any) {
@@ -33,15 +33,15 @@ func (d *decoder) warn(line int, format string, args ...any) {
 	d.warnings = append(d.warnings, Fault{Path: d.path, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// field is one key that a mapping may have; alias is its name in a 1.0 card, if that differs.
+// field is one key that a mapping may have. alias is its name in a 1.0 card, if that differs.
 type field struct {
 	name  string
 	alias string
 	read  func(node)
 }
 
-// mapping reads a mapping by its fields and refuses every other key. gone says of keys
-// that people may expect why they are not taken.
+// mapping reads a mapping by its fields and refuses all other keys. gone explains why keys that
+// people may expect are refused.
 func (d *decoder) mapping(n node, what string, fields []field, gone map[string]string) (lines map[string]int) {
 	lines = map[string]int{}
 	if d.note != nil {
@@ -124,7 +124,7 @@ func (d *decoder) root(root node, f *File) {
 	describe := d.card(&a.Card)
 	fields := append([]field{
 		{name: "name", read: d.name(&a.Name)},
-		{name: "$schema", read: d.text("$schema", new(string))}, // editors look at it
+		{name: "$schema", read: d.text("$schema", new(string))}, // for editors
 		{name: "default", read: d.truth("default", &a.Default)},
 		{name: "card", read: func(n node) { card = n }},
 		{name: "extended_card", read: func(n node) { a.Extended = &a2a.Card{}; d.extended(n, a.Extended) }},
@@ -169,7 +169,7 @@ var samples = map[string]string{
 
 var plainVersion = regexp.MustCompile(`^\d+\.\d+\.\d+$`)
 
-// twice returns the members of card that the top of the file has too.
+// twice returns the members of card that are also at the top of the file.
 func (d *decoder) twice(card node, fields []field, top map[string]int) []member {
 	var both []member
 	for _, m := range card.members {
@@ -184,7 +184,7 @@ func (d *decoder) twice(card node, fields []field, top map[string]int) []member 
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// taken are the paths of the server's own, which an agent's name would hide.
+// taken are paths of the server that an agent of the same name would hide.
 var taken = []string{"v1", "tasks", "agents", "worker", "extendedAgentCard"}
 
 func (d *decoder) name(dst *string) func(node) {
@@ -204,7 +204,7 @@ func (d *decoder) name(dst *string) func(node) {
 	}
 }
 
-// retention reads how long what has ended is kept: one duration for every end, or one for each.
+// retention reads how long ended tasks are kept: one duration for every end, or one for each.
 func (d *decoder) retention(n node, r *a2a.Retention) {
 	if n.kind != kindMap {
 		var all time.Duration
@@ -221,7 +221,7 @@ func (d *decoder) retention(n node, r *a2a.Retention) {
 	}, nil)
 }
 
-// keep reads a duration or never, which is negative.
+// keep reads a duration, or never, which becomes negative.
 func (d *decoder) keep(what string, dst *time.Duration) func(node) {
 	return func(n node) {
 		if n.kind == kindString && n.text == "never" {

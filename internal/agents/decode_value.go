@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// text reads a text that must not be empty into dst.
+// text reads a non-empty text into dst.
 func (d *decoder) text(what string, dst *string) func(node) {
 	return func(n node) {
 		switch {
@@ -127,7 +127,7 @@ func (d *decoder) size(what string, most int, dst *int) func(node) {
 	}
 }
 
-// choice reads one of some words; set is called with its index.
+// choice reads one of several words, and calls set with its index.
 func (d *decoder) choice(what string, words []string, set func(int)) func(node) {
 	return func(n node) {
 		i := slices.Index(words, n.text)
@@ -139,7 +139,7 @@ func (d *decoder) choice(what string, words []string, set func(int)) func(node) 
 	}
 }
 
-// word reads one of some words into dst. One that looks like a number is taken without quotes too.
+// word reads one of several words into dst. A word that looks like a number needs no quotes.
 func (d *decoder) word(what string, words []string, dst *string) func(node) {
 	return func(n node) {
 		if n.kind == kindNumber {

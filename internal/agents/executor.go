@@ -54,7 +54,7 @@ func (d *decoder) executor(n node) Spec {
 	return nil
 }
 
-// maxOutput is the most that a file may allow the stdout of a run.
+// maxOutput is the largest limit that a file may set for the stdout of a run.
 const maxOutput = 1 << 30
 
 func (d *decoder) exec(n node) Spec {
@@ -91,14 +91,14 @@ func (d *decoder) command(n node, dst *[]string) {
 		case e.kind == kindString && strings.ContainsRune(e.text, 0):
 			d.fault(e.line, "an argument of command must not hold a zero byte")
 		case e.kind == kindString && (i > 0 || e.text != ""):
-			*dst = append(*dst, e.text) // an empty argument is an argument
+			*dst = append(*dst, e.text) // an empty argument is an argument too
 		default:
 			d.text("each of command", new(string))(e)
 		}
 	}
 }
 
-// file reads a path, which is taken from the directory of the agent file.
+// file reads a path relative to the directory of the agent file.
 func (d *decoder) file(what string, dst *string) func(node) {
 	return func(n node) {
 		var path string
@@ -187,7 +187,7 @@ func (d *decoder) origins(what string, dst *[]string) func(node) {
 	}
 }
 
-// remote returns the keys that say how to reach a program on the far side of a connection.
+// remote returns the keys that say how to reach a program over a connection.
 func (d *decoder) remote(r *Remote) []field {
 	return []field{
 		{name: "headers", read: func(n node) { d.headers(n, &r.Headers) }},
@@ -211,7 +211,7 @@ func (d *decoder) variable(what string, dst *string) func(node) {
 	}
 }
 
-// ownHeaders are set by the executors themselves.
+// ownHeaders are headers that the executors set themselves.
 var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Accept", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Traceparent", "A2a-Version"}
 
 func (d *decoder) headers(n node, dst *map[string]string) {
@@ -242,7 +242,7 @@ func (d *decoder) headers(n node, dst *map[string]string) {
 	*dst = headers
 }
 
-// reference checks what a header's value refers to.
+// reference checks the variables in a header's value.
 func (d *decoder) reference(m member, name string) {
 	refers := false
 	_, err := expand(m.value.text, func(string) (string, bool) {
@@ -271,11 +271,11 @@ func (d *decoder) tls(n node, t *TLS) {
 	}
 }
 
-// target checks an address against what is sent there.
+// target checks whether an address is safe for what is sent to it.
 func (d *decoder) target(key, address string, r *Remote, lines map[string]int) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return // said already, or not given
+		return // reported already, or missing
 	}
 	if u.User != nil {
 		d.fault(lines[key], "%s must hold no user or password; use headers or bearer_env", key)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Missing returns what an agent needs and this machine does not have: a program, a directory, a
-// variable or a key file. lookup has the form of os.LookupEnv.
+// Missing returns what an agent needs and this machine lacks: a program, a directory, a variable or
+// a key file. lookup has the signature of os.LookupEnv.
 func Missing(f File, lookup func(name string) (string, bool)) (warnings []Fault) {
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, Fault{Path: f.Path, Text: fmt.Sprintf(format, args...)})

@@ -1,4 +1,4 @@
 package agents
 
-// ValidName reports whether an agent may be called so.
+// ValidName reports whether a text can be the name of an agent.
 func ValidName(name string) bool { return validName.MatchString(name) }

@@ -15,11 +15,11 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// node is one value of a file, YAML or JSON, with the line it stands on.
+// node is one value of a YAML or JSON file, with its line.
 type node struct {
 	kind    kind
 	line    int
-	text    string // a scalar as written, a string without its quotes
+	text    string // a scalar as written; of a string without its quotes
 	list    []node
 	members []member
 }
@@ -45,10 +45,10 @@ type member struct {
 	value node
 }
 
-// maxDepth bounds nesting; the form needs four levels, and schemas go deeper.
+// maxDepth limits nesting. The form needs four levels, and schemas go deeper.
 const maxDepth = 64
 
-// lineError is what is wrong with a document, and where.
+// lineError is an error in a document, with its line.
 type lineError struct {
 	line int
 	text string
@@ -70,7 +70,7 @@ func parseJSON(data []byte) (node, error) {
 
 func lineAt(data []byte, offset int) int { return 1 + bytes.Count(data[:offset], []byte("\n")) }
 
-// fromJSON relies on v being a part of doc: what is left of the capacity says where v starts.
+// fromJSON requires v to be a part of doc: its remaining capacity says where v starts.
 func fromJSON(doc, v []byte) node {
 	n := node{line: lineAt(doc, cap(doc)-cap(v))}
 	switch rawjson.KindOf(v) {
@@ -128,16 +128,17 @@ func parseYAML(data []byte) (node, error) {
 	return fromYAML(body, 0)
 }
 
-// Bounds of a YAML file, far above any agent file. What the parser takes grows with the square of them.
+// Limits of a YAML file, far above any agent file. The cost of the parser grows with their square.
 const (
 	maxLines  = 4000
-	maxMarks  = 16 << 10 // characters that may mean something
+	maxMarks  = 16 << 10 // characters that may have a meaning
 	maxColons = 6000
 	maxRare   = 2000 // characters of anchors, aliases, tags and directives, which agent files do not use
 )
 
-// tooMuch finds what the parser should not be given: text that is nested deeper than any agent file, or has too
-// much in it. It takes no notice of quotes: no text has so many brackets that are not closed.
+// tooMuch finds text that the parser should not get: nested more deeply than any agent file, or
+// with too many special characters. It ignores quotes, because no text has that many unclosed
+// brackets.
 func tooMuch(data []byte) error {
 	if line := tooDeep(data); line > 0 {
 		return &lineError{line, "nested too deeply"}
@@ -158,11 +159,11 @@ func tooMuch(data []byte) error {
 	return nil
 }
 
-// tooDeep returns the first line on which text may be nested too deeply, or 0.
+// tooDeep returns the first line with text that may be nested too deeply, or 0.
 func tooDeep(data []byte) int {
 	line, flow := 1, 0
 	for text := range bytes.Lines(data) {
-		marks, start := 0, true // of a line that begins with several lists or keys in one another
+		marks, start := 0, true // of a line that begins with several nested lists or keys
 		for i, c := range text {
 			switch c {
 			case '[', '{':
@@ -273,7 +274,7 @@ func nearest(w string, known []string) string {
 	return best
 }
 
-// distance is that of Levenshtein, with letter case, dashes and underscores ignored.
+// distance is the Levenshtein distance, ignoring case, dashes and underscores.
 func distance(a, b string) int {
 	x, y := fold(a), fold(b)
 	row := make([]int, len(y)+1)

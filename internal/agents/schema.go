@@ -19,8 +19,8 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Bounds of a value that is checked: the checker is a library that spends some hundred bytes on each
-// thing that is wrong, and makes a fraction of whole numbers of each number that it compares.
+// Limits of a value that is checked. The library uses some hundred bytes for each mismatch, and an
+// exact fraction for each number that it compares.
 const (
 	maxValues   = 100_000
 	maxDigits   = 400 // of a number, and of its exponent in either direction
@@ -30,17 +30,17 @@ const (
 // schema is a compiled JSON Schema.
 type schema struct{ compiled *jsonschema.Schema }
 
-// remote refuses every document that a schema refers to and does not hold itself.
+// remote refuses every document that a schema refers to but does not contain.
 type remote struct{}
 
 var errRemote = errors.New("a reference to another document")
 
 func (remote) Load(string) (any, error) { return nil, errRemote }
 
-// schemaBase is what relative references are taken from; it leads nowhere.
+// schemaBase resolves relative references. It leads nowhere.
 const schemaBase = "https://schema.invalid/"
 
-// schema reads a JSON Schema, and compiles it so that its own faults are found here.
+// schema reads a JSON Schema and compiles it, which finds its errors.
 func (d *decoder) schema(what string, raw *a2a.Raw, compiled *schema) func(node) {
 	return func(n node) {
 		if n.kind != kindMap {
@@ -69,7 +69,7 @@ func (d *decoder) schema(what string, raw *a2a.Raw, compiled *schema) func(node)
 	}
 }
 
-// schemaFault says what is wrong with a schema, at the line of what is wrong where that is known.
+// schemaFault reports what is wrong with a schema, at its line if that is known.
 func (d *decoder) schemaFault(n node, what string, err error) {
 	var invalid *jsonschema.SchemaValidationError
 	var load *jsonschema.LoadURLError
@@ -107,7 +107,8 @@ func (s schema) Check(v a2a.Raw) (where, mismatch string) {
 	return path(at), text
 }
 
-// plainValue makes of JSON what the checker takes: maps, slices, texts and numbers as written.
+// plainValue turns JSON into what the library accepts: maps, slices, strings, and numbers as
+// written.
 func plainValue(v []byte, left *int) (value any, ok bool) {
 	if *left--; *left < 0 {
 		return nil, false
@@ -159,8 +160,8 @@ func shortNumber(s string) bool {
 
 var english = message.NewPrinter(language.English)
 
-// first returns the first thing that is wrong, by its place in the value, so that the same value gets
-// the same answer. Alternatives count as one thing.
+// first returns the first mismatch by its position in the value, so that equal values get equal
+// answers. Alternatives count as one mismatch.
 func first(e *jsonschema.ValidationError) (at []string, text string) {
 	var all []*jsonschema.ValidationError
 	var walk func(*jsonschema.ValidationError)
@@ -213,7 +214,7 @@ func clip(s string) string {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$]*$`)
 
-// path writes a place in a value as clients do: .a[0]["b c"].
+// path writes a position in a value as clients do: .a[0]["b c"].
 func path(at []string) string {
 	var out strings.Builder
 	for _, step := range at {
@@ -230,7 +231,7 @@ func path(at []string) string {
 	return out.String()
 }
 
-// at returns the node at a place in n, or the last one on the way that is there.
+// at returns the node at a path in n, or the last existing one on the path.
 func (n node) at(steps []string) node {
 	for _, step := range steps {
 		i, err := strconv.Atoi(step)
@@ -254,7 +255,7 @@ func (n node) at(steps []string) node {
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// json writes a value of the file as JSON; ok is false behind a fault.
+// json writes a value of the file as JSON. ok is false after a fault.
 func (d *decoder) json(n node, what string) (text a2a.Raw, ok bool) {
 	before := len(d.faults)
 	text = d.appendJSON(nil, n, what)
@@ -300,7 +301,7 @@ func (d *decoder) appendJSON(dst []byte, n node, what string) []byte {
 	return append(dst, '}')
 }
 
-// extensions reads what the agent declares of extensions that it implements itself.
+// extensions reads the extensions that the agent declares and implements itself.
 func (d *decoder) extensions(n node, c *a2a.Card) {
 	if n.kind != kindList {
 		d.fault(n.line, "extensions must be a list, not %s; write [{uri: \"https://example.com/ext/v1\", description: What it does}]", n.kind)
@@ -336,5 +337,5 @@ func (d *decoder) extensions(n node, c *a2a.Card) {
 	}
 }
 
-// ownExtensions is how the URIs of a2ad's own extensions begin.
+// ownExtensions is the prefix of the URIs of a2ad's own extensions.
 const ownExtensions = "https://a2ad.dev/extensions/"

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Spec says which executor does the agent's work: Echo, Script, Exec, HTTP, A2A or Pull.
+// Spec is the executor that does the agent's work: Echo, Script, Exec, HTTP, A2A or Pull.
 type Spec interface{ spec() }
 
-// Echo is the built-in agent that answers with what it was told.
+// Echo is the built-in agent that repeats its message.
 type Echo struct{}
 
-// Script is the built-in agent that plays what its message says.
+// Script is the built-in agent that follows the script in its message.
 type Script struct{}
 
-// Exec is a command per run.
+// Exec runs a command for each run.
 type Exec struct {
 	Command   []string // program and arguments; no shell is involved
 	Input     string   // "run" or "text"
@@ -30,26 +30,26 @@ type Exec struct {
 	MaxOutput int // bytes of stdout of one run; 0: the executor's default
 }
 
-// HTTP is a program that each run is posted to.
+// HTTP posts each run to a program.
 type HTTP struct {
 	Remote
 	URL              string
-	CancelURL        string        // "": a cancel closes the request, and that is all
-	FirstByteTimeout time.Duration // until the answer's header; 0: the executor's default
+	CancelURL        string        // "": a cancel only closes the request
+	FirstByteTimeout time.Duration // until the header of the answer; 0: the executor's default
 	IdleTimeout      time.Duration // between two reads of the answer; 0: the executor's default
 }
 
-// A2A is an agent elsewhere that speaks the protocol.
+// A2A passes runs to a remote A2A agent.
 type A2A struct {
 	Remote
 	Card         string        // URL of its card
-	AllowOrigins []string      // servers besides that of the card, as https://host:port, that the card may lead to
-	Version      string        // "0.3" or "1.0"; "": the newest that its card offers and a2ad speaks
-	PollInterval time.Duration // where it does not stream; 0: the executor's default
-	OnLostTask   string        // "retry" or "fail": when it has forgotten the task, or may have one of which nothing was heard
+	AllowOrigins []string      // more servers, as https://host:port, that the card may refer to
+	Version      string        // "0.3" or "1.0"; "": the newest that its card offers and a2ad supports
+	PollInterval time.Duration // if the agent does not stream; 0: the executor's default
+	OnLostTask   string        // "retry" or "fail": if the agent lost the task, or it is unknown whether it has it
 }
 
-// Pull leaves the work to programs that come and claim it.
+// Pull leaves the work to remote workers, which claim runs.
 type Pull struct{}
 
 func (Echo) spec()   {}
@@ -59,24 +59,24 @@ func (HTTP) spec()   {}
 func (A2A) spec()    {}
 func (Pull) spec()   {}
 
-// Remote is how a program on the far side of a connection is reached.
+// Remote is how to reach a program over a connection.
 type Remote struct {
-	Headers        map[string]string // values may hold ${NAME}, a variable of the environment: see Header
-	BearerEnv      string            // variable that holds a bearer token; "": none
+	Headers        map[string]string // values may contain ${NAME}, an environment variable: see Header
+	BearerEnv      string            // variable with a bearer token; "": none
 	TLS            TLS
-	ConnectTimeout time.Duration // name, connection and TLS together; 0: the executor's default
+	ConnectTimeout time.Duration // name lookup, connection and TLS together; 0: the executor's default
 }
 
-// TLS names the files of a connection's keys. The zero value trusts what the system trusts.
+// TLS names the key files of a connection. The zero value trusts what the system trusts.
 type TLS struct {
-	CA         string // PEM file of the only authorities that are trusted
-	Cert, Key  string // PEM files of the client's certificate; both or none
+	CA         string // PEM file with the only trusted authorities
+	Cert, Key  string // PEM files of the client certificate; both or none
 	ServerName string // expected in the server's certificate instead of the URL's host
 }
 
-// Header returns the header that every request carries, with the variables filled in. lookup has the
-// form of os.LookupEnv. A variable that is not set, or empty, is an error that names it: without its
-// credentials a request would only fail later.
+// Header returns the headers of every request, with the variables replaced. lookup has the
+// signature of os.LookupEnv. A variable that is unset or empty is an error that names it, because a
+// request without its credentials would only fail later.
 func (r Remote) Header(lookup func(name string) (string, bool)) (http.Header, error) {
 	h := make(http.Header, len(r.Headers)+1)
 	for name, value := range r.Headers {
@@ -123,10 +123,10 @@ func variable(name string, lookup func(string) (string, bool)) (string, error) {
 	return value, nil
 }
 
-// errReference is about the text, not about the environment.
+// errReference is an error in the text, not in the environment.
 var errReference = errors.New("a reference to a variable is written ${NAME}, and a $ that is none $$")
 
-// expand puts variables in the place of ${NAME}, and $ in that of $$.
+// expand replaces ${NAME} by variables, and $$ by $.
 func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {
@@ -157,7 +157,7 @@ func headerValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// TLSConfig reads the files. Without any it returns a config that verifies as the system does.
+// TLSConfig reads the files. Without files it returns a config that verifies as the system does.
 func (r Remote) TLSConfig() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: r.TLS.ServerName}
 	if r.TLS.CA != "" {

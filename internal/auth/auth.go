@@ -1,9 +1,9 @@
 // Package auth turns the credential of a request into a Principal.
 //
-// It promises that a secret never shows in a log, an error or an answer, and that an
-// answer does not tell which part of a credential was wrong. It knows neither where keys
-// are kept (it is given a Lookup) nor what a principal may see: whoever reads or writes
-// compares tenant, owner and scopes.
+// It promises that a secret never appears in a log, an error or an answer, and that an answer does
+// not reveal which part of a credential was wrong. It does not know where keys are stored (it is
+// given a Lookup) or what a principal may see: the code that reads or writes tasks compares tenant,
+// owner and scopes.
 package auth
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Principal is who is calling, and what they may do.
+// Principal is a signed-in caller and what the caller may do.
 type Principal struct {
-	Tenant string // the organisation; never empty
-	Owner  string // whose tasks these are within the tenant; never empty
+	Tenant string // the organization; never empty
+	Owner  string // owner of tasks within the tenant; never empty
 	Kind   Kind
-	Scopes []Scope  // may be shared: not to be changed
-	Agents []string // the only ones that it is for; nil: all. May be shared: not to be changed
+	Scopes []Scope  // may be shared: do not change
+	Agents []string // the only agents that the credential is for; nil: all. May be shared: do not change
 	Method Method
-	KeyID  string // of an API key; it is not secret
-	Name   string // of a token or certificate: its subject; not secret
+	KeyID  string // id of an API key; not secret
+	Name   string // subject of a token or certificate; not secret
 
-	// Until is when the credential ends by itself; zero: never, or not known.
+	// Until is when the credential expires; zero: never, or not known.
 	Until time.Time
 }
 
@@ -39,7 +39,7 @@ func (p Principal) MayUse(agent string) bool {
 	return p.Agents == nil || slices.Contains(p.Agents, agent)
 }
 
-// Actor is who this is to the audit log: "key <id>", "jwt <subject>", "cert <subject>" or
+// Actor is how the audit log names the principal: "key <id>", "jwt <subject>", "cert <subject>" or
 // "anonymous".
 func (p Principal) Actor() string {
 	switch p.Method {
@@ -53,7 +53,7 @@ func (p Principal) Actor() string {
 	return "anonymous"
 }
 
-// LogValue names the principal in logs.
+// LogValue identifies the principal in logs.
 func (p Principal) LogValue() slog.Value {
 	attrs := []slog.Attr{
 		slog.String("tenant", p.Tenant),
@@ -70,7 +70,7 @@ func (p Principal) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Kind is what sort of caller a principal is. The words are stored.
+// Kind is the kind of a caller. The words are stored.
 type Kind string
 
 // The kinds of principal.
@@ -83,7 +83,7 @@ const (
 // Valid reports whether k is one of the kinds.
 func (k Kind) Valid() bool { return k == KindUser || k == KindService || k == KindOperator }
 
-// Method is how a principal proved who it is.
+// Method is how a principal was authenticated.
 type Method string
 
 // The methods.
@@ -94,8 +94,8 @@ const (
 	MethodCert   Method = "mtls"
 )
 
-// Scope is one thing that a credential permits. The words are stored; one that this
-// version does not know permits nothing.
+// Scope is one permission of a credential. The words are stored. A scope that this version does not
+// know permits nothing.
 type Scope string
 
 // The scopes.
@@ -106,7 +106,7 @@ const (
 	ScopeWorker     Scope = "worker"
 )
 
-// Scopes returns every scope there is.
+// Scopes returns all scopes.
 func Scopes() []Scope {
 	return []Scope{ScopeTasksRead, ScopeTasksWrite, ScopePushWrite, ScopeWorker}
 }
@@ -114,27 +114,27 @@ func Scopes() []Scope {
 // Valid reports whether s is one of the scopes.
 func (s Scope) Valid() bool { return slices.Contains(Scopes(), s) }
 
-// Authenticator knows one kind of credential. Implementations are safe for concurrent use.
+// Authenticator authenticates one kind of credential. Implementations are safe for concurrent use.
 type Authenticator interface {
-	// Authenticate returns the principal of r. It returns ErrNoCredential if r carries no
-	// credential of this kind, an *Error if it carries one that is not good, and any other
-	// error if that could not be found out.
+	// Authenticate returns the principal of r. It returns ErrNoCredential if r has no credential of
+	// this kind, an *Error if the credential is bad, and any other error if that could not be
+	// determined.
 	Authenticate(r *http.Request) (Principal, error)
 	// Challenges returns the values of WWW-Authenticate that tell a client what to send.
 	Challenges() []string
-	// Schemes returns how the card of an agent tells a client to sign in; any one is enough.
+	// Schemes returns how cards tell clients to sign in. Any one of the schemes is enough.
 	Schemes() []a2a.SecurityScheme
 }
 
-// ErrNoCredential says that a request carries no credential of the kind asked for.
+// ErrNoCredential says that a request has no credential of the expected kind.
 var ErrNoCredential = errors.New("no credential")
 
-// Chain tries its members in order. The first that finds a credential of its kind
-// decides: a bad API key is refused, whatever else the request carries.
+// Chain tries its members in order. The first that finds a credential of its kind decides: a bad
+// API key is refused, whatever else the request contains.
 type Chain []Authenticator
 
-// Authenticate returns the principal of r, or an *Error with the challenges of all
-// members, or the error of a member that could not tell.
+// Authenticate returns the principal of r, an *Error with the challenges of all members, or the
+// error of a member that could not decide.
 func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	refusal := &Error{reason: noCredential}
 	if r.Header.Get("Authorization") != "" || r.Header.Get("X-Api-Key") != "" {
@@ -153,7 +153,7 @@ func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{}, refusal.with(c.Challenges())
 }
 
-// Challenges returns those of all members, each once.
+// Challenges returns the challenges of all members, each once.
 func (c Chain) Challenges() []string {
 	var all []string
 	for _, a := range c {
@@ -166,7 +166,7 @@ func (c Chain) Challenges() []string {
 	return all
 }
 
-// Schemes returns those of all members.
+// Schemes returns the schemes of all members.
 func (c Chain) Schemes() []a2a.SecurityScheme {
 	var all []a2a.SecurityScheme
 	for _, a := range c {
@@ -175,8 +175,8 @@ func (c Chain) Schemes() []a2a.SecurityScheme {
 	return all
 }
 
-// Anonymous takes every request for the same principal, whatever it carries. It is for
-// A2AD_AUTH=none, which is accepted on loopback listeners only.
+// Anonymous gives every request the same principal. It is for A2AD_AUTH=none, which is accepted on
+// loopback listeners only.
 type Anonymous struct{}
 
 // Authenticate returns owner "anonymous" of tenant "default" with all scopes.
@@ -192,14 +192,14 @@ func (Anonymous) Challenges() []string { return nil }
 // Schemes returns none.
 func (Anonymous) Schemes() []a2a.SecurityScheme { return nil }
 
-// Error refuses a credential: HTTP 401. Its text is for anyone, and is the same whatever
-// was wrong, but for one that was good when the request began; the reason is for logs. In its chain is an *a2a.Error with
-// a2a.CodeUnauthenticated.
+// Error refuses a credential: HTTP 401. Its text is the same whatever was wrong, except for
+// credentials that were good when the request began. The reason is for logs only. It unwraps to an
+// *a2a.Error with a2a.CodeUnauthenticated.
 type Error struct {
 	challenges []string
 	reason     string
 	keyID      string
-	shown      *a2a.Error // to the client; nil: errUnauthenticated
+	shown      *a2a.Error // shown to the client; nil: errUnauthenticated
 }
 
 var errUnauthenticated = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "missing or invalid credentials"}
@@ -209,7 +209,7 @@ const (
 	foreignCredential = "credential of no kind that is taken"
 )
 
-// refuse makes an Error. The reason must not hold any part of a secret.
+// refuse returns an Error. The reason must not contain any part of a secret.
 func refuse(reason, keyID string) *Error { return &Error{reason: reason, keyID: keyID} }
 
 func (e *Error) with(challenges []string) *Error {
@@ -229,14 +229,14 @@ func (e *Error) Unwrap() error {
 // StatusCode returns 401.
 func (e *Error) StatusCode() int { return http.StatusUnauthorized }
 
-// SetHeader adds a WWW-Authenticate line for each scheme that would be accepted.
+// SetHeader adds a WWW-Authenticate line for each accepted scheme.
 func (e *Error) SetHeader(h http.Header) {
 	for _, c := range e.challenges {
 		h.Add("WWW-Authenticate", c)
 	}
 }
 
-// LogValue tells operators what the caller is not told.
+// LogValue contains what only operators may see.
 func (e *Error) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("reason", e.reason)}
 	if e.keyID != "" {

@@ -15,33 +15,33 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// TenantFrom says what of a certificate names the tenant.
+// TenantFrom is the part of a certificate that names the tenant.
 type TenantFrom string
 
-// What may name it.
+// Parts that can name the tenant.
 const (
-	TenantFixed        TenantFrom = "fixed"        // nothing: all certificates are of one tenant
-	TenantOrganization TenantFrom = "organization" // the O of the subject, of which there must be one
-	TenantURIHost      TenantFrom = "uri-host"     // the host of the URI that names the owner: the trust domain of SPIFFE
+	TenantFixed        TenantFrom = "fixed"        // none: all certificates belong to one tenant
+	TenantOrganization TenantFrom = "organization" // the O of the subject, which must occur once
+	TenantURIHost      TenantFrom = "uri-host"     // the host of the URI that names the owner: the SPIFFE trust domain
 )
 
-// Certs authenticates client certificates: those that the listener has verified, and those that a
-// trusted proxy says it has. The owner is the first URI of a certificate, else its common name.
+// Certs authenticates client certificates, verified by the listener or reported by a trusted proxy.
+// The owner is the first URI of a certificate, else its common name.
 type Certs struct {
-	Tenant string // with TenantFixed
+	Tenant string // for TenantFixed
 	From   TenantFrom
 	Scopes []Scope // what every certificate permits
 
-	// Trusts says whether an authority by which the listener verified a certificate is still one, by the chains of that
-	// certificate. A connection may be older than the list of authorities. Nil: it is.
+	// Trusts reports whether the authority of a verified certificate is still trusted. A connection
+	// may be older than the current list of authorities. nil: it is.
 	Trusts func(chains [][]*x509.Certificate) bool
 
-	// Proxies are who is believed in X-Forwarded-Client-Cert, by the address of the connection. A
-	// certificate that one of them shows itself signs nobody in: its requests are those of others.
+	// Proxies are the addresses whose X-Forwarded-Client-Cert is believed. A proxy's own
+	// certificate authenticates nobody, because its requests come from its clients.
 	Proxies []netip.Prefix
 }
 
-// Challenges returns none: a certificate is asked for before any request.
+// Challenges returns none: TLS asks for certificates before any request.
 func (Certs) Challenges() []string { return nil }
 
 // Schemes returns mutual TLS.
@@ -49,20 +49,20 @@ func (Certs) Schemes() []a2a.SecurityScheme {
 	return []a2a.SecurityScheme{{Name: "mtls", Kind: a2a.SecurityMTLS, Description: "A client certificate."}}
 }
 
-// Authenticate returns the principal of the certificate that the client of r has shown, to the listener or
-// to a trusted proxy. See Authenticator for the errors.
+// Authenticate returns the principal of the certificate of r's client. See Authenticator for the
+// errors.
 func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 	h, err := c.shown(r)
 	if err != nil {
 		return Principal{}, err
 	}
-	if !h.current(time.Now()) { // it was good when the connection began
+	if !h.current(time.Now()) { // it was valid when the connection began
 		return Principal{}, refuse("expired certificate", "")
 	}
 	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert, Until: h.until}
 	switch c.From {
 	case TenantOrganization:
-		if p.Tenant = ""; len(h.organizations) == 1 { // several have no order
+		if p.Tenant = ""; len(h.organizations) == 1 { // several organizations have no order
 			p.Tenant = h.organizations[0]
 		}
 	case TenantURIHost:
@@ -80,7 +80,7 @@ func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 	return p, nil
 }
 
-// shown returns the holder of the certificate that the client of r has shown.
+// shown returns the holder of the certificate that the client of r presented.
 func (c Certs) shown(r *http.Request) (holder, error) {
 	lines := r.Header[forwardedHeader]
 	switch proxy := c.fromProxy(r.RemoteAddr); {
@@ -92,7 +92,7 @@ func (c Certs) shown(r *http.Request) (holder, error) {
 			return holder{}, refuse(err.Error(), "")
 		}
 		return h, nil
-	case len(lines) > 0: // not passed over: a proxy that is not known as one would sign all its clients in as itself
+	case len(lines) > 0: // not ignored: an unconfigured proxy would sign in all of its clients as itself
 		return holder{}, refuse("forwarded certificate from an address that is not trusted", "")
 	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
 		return holder{}, ErrNoCredential
@@ -102,39 +102,40 @@ func (c Certs) shown(r *http.Request) (holder, error) {
 	return holderOf(r.TLS.VerifiedChains[0][0]), nil
 }
 
-// certCheck is how often, at most, a listener looks whether its files have changed.
+// certCheck is how often, at most, a listener checks whether its files have changed.
 const certCheck = time.Second
 
-// ServerCert is the certificate of a server, read from files and read again when they change.
-// It is safe for concurrent use.
+// ServerCert is the certificate of a server. It is read from files, and read again when they
+// change. It is safe for concurrent use.
 type ServerCert struct {
 	cert, key, clientCA string
 	failed              func(error)
 
 	mu      sync.Mutex
 	config  *tls.Config         // guarded by mu; replaced, never changed
-	trusted map[string]struct{} // guarded by mu; replaced, never changed; the authorities of config, as in their certificates
-	state   string              // guarded by mu; of the files that config is of
+	trusted map[string]struct{} // guarded by mu; replaced, never changed; the authorities of config, by their raw certificates
+	state   string              // guarded by mu; of the files that config was made from
 	checked time.Time           // guarded by mu
 }
 
-// NewServerCert reads a certificate with its chain and its key. With a file of authorities
-// clients may show certificates of theirs; those who show others are not let in. failed is told when
-// files that have changed cannot be used, and what was there before goes on.
+// NewServerCert reads a certificate with its chain and its key. With a file of authorities, clients
+// may present certificates issued by them, and clients with other certificates are rejected. failed
+// is called when changed files cannot be used; the old ones stay in use then.
 func NewServerCert(cert, key, clientCA string, failed func(error)) (*ServerCert, error) {
 	s := &ServerCert{cert: cert, key: key, clientCA: clientCA, failed: failed}
 	return s, s.Reload()
 }
 
-// Reload reads the files, whether they have changed or not. If they cannot be used, what was there before goes on.
+// Reload reads the files even if they have not changed. If they cannot be used the old ones stay in
+// use.
 func (s *ServerCert) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reload(s.look())
+	return s.reload(s.fileState())
 }
 
-// Config returns what a listener needs. Every handshake uses the files as they are then, or a
-// second before.
+// Config returns the configuration of a listener. Every handshake uses files that are at most a
+// second old.
 func (s *ServerCert) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,
@@ -144,8 +145,8 @@ func (s *ServerCert) Config() *tls.Config {
 
 var protocols = []string{"h2", "http/1.1"}
 
-// Trusts reports whether one of the chains of a certificate, which was verified before, ends in an authority of the file as it is now,
-// or a second before.
+// Trusts reports whether one of the verified chains of a certificate ends in an authority of the
+// current file, as of at most a second ago.
 func (s *ServerCert) Trusts(chains [][]*x509.Certificate) bool {
 	s.current()
 	s.mu.Lock()
@@ -167,9 +168,9 @@ func (s *ServerCert) current() *tls.Config {
 	defer s.mu.Unlock()
 	if now := time.Now(); now.Sub(s.checked) >= certCheck {
 		s.checked = now
-		if state := s.look(); state != s.state {
+		if state := s.fileState(); state != s.state {
 			if err := s.reload(state); err != nil {
-				s.state = state // tell once
+				s.state = state // report the failure once
 				s.failed(err)
 			}
 		}
@@ -177,8 +178,8 @@ func (s *ServerCert) current() *tls.Config {
 	return s.config
 }
 
-// look returns a text that changes with the files.
-func (s *ServerCert) look() string {
+// fileState returns a text that changes with the files.
+func (s *ServerCert) fileState() string {
 	state := ""
 	for _, path := range []string{s.cert, s.key, s.clientCA} {
 		if info, err := os.Stat(path); err == nil {
@@ -190,7 +191,7 @@ func (s *ServerCert) look() string {
 
 var errNoAuthority = errors.New("there is no certificate in it")
 
-// reload reads the files, whose state is known. s.mu is held.
+// reload reads the files in a known state. The caller holds s.mu.
 func (s *ServerCert) reload(state string) error {
 	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 	if err != nil {
@@ -211,7 +212,7 @@ func (s *ServerCert) reload(state string) error {
 			trusted[string(block.Bytes)] = struct{}{}
 		}
 	}
-	// A session is resumed without looking at the authorities again: who is no longer let in would stay.
+	// Resumed sessions do not check the authorities again, so removed clients would keep access.
 	next.SessionTicketsDisabled = s.clientCA != ""
 	s.config, s.trusted, s.state = next, trusted, state
 	return nil

@@ -298,7 +298,7 @@ func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
 	if err := cert.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	sessions.judge(t.Context(), MethodCert)
+	sessions.check(t.Context(), MethodCert)
 	if streams["old"].ctx.Err() == nil {
 		t.Error("what the removed authority signed in goes on")
 	}

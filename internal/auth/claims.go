@@ -8,16 +8,17 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// maxClaimDepth is how deep what issuers write may be nested.
+// maxClaimDepth limits the nesting of documents of issuers.
 const maxClaimDepth = 32
 
 var errNoObject = errors.New("not a JSON object")
 
-// members are those of a JSON object by their exact names. encoding/json would take AUD for aud, and the last of
-// two that have the same name: what another reader, who has checked a token before us, may not do.
+// members are the members of a JSON object, by exact name. encoding/json would accept AUD for aud,
+// and the last of two members with one name. A checker in front of us might read such a token in
+// another way.
 type members map[string][]byte
 
-// readMembers reads an object in which no object, however deep, has a name twice.
+// readMembers reads an object. It refuses an object with duplicate names at any depth.
 func readMembers(doc []byte) (members, error) {
 	if err := rawjson.Check(doc, maxClaimDepth); err != nil {
 		return nil, err
@@ -32,13 +33,13 @@ func readMembers(doc []byte) (members, error) {
 	return m, nil
 }
 
-// text returns a member that is a text, or "".
+// text returns a member that is a string, or "".
 func (m members) text(name string) string {
 	s, _ := rawjson.String(m[name])
 	return s
 }
 
-// texts returns a member that is a text, or a list of nothing but texts.
+// texts returns a member that is a string or a list of strings.
 func (m members) texts(name string) (all []string, ok bool) {
 	value := m[name]
 	if value == nil {
@@ -60,7 +61,7 @@ func (m members) texts(name string) (all []string, ok bool) {
 	return all, true
 }
 
-// seconds returns a member that is a number, as times of tokens are. It is not there, or is not ok.
+// seconds returns a member that is a number, as token times are. Otherwise present or ok is false.
 func (m members) seconds(name string) (s float64, there, ok bool) {
 	value := m[name]
 	if value == nil {

@@ -9,19 +9,19 @@ import (
 
 const (
 	failureEvery = time.Minute
-	maxFailures  = 1000 // rows in a minute
+	maxFailures  = 1000 // rows per minute
 )
 
-// Failure is sign-ins that failed, in one minute, from one address and for one reason.
+// Failure is a group of failed sign-ins within one minute, from one address and for one reason.
 type Failure struct {
-	Address string // empty: of many addresses, more than are told apart
+	Address string // empty: the addresses beyond maxFailures, together
 	Reason  string
-	KeyID   string // the one that all of them named, if they did
+	KeyID   string // the key id, if all of them named the same
 	Count   int
 }
 
-// Failures gathers sign-ins that failed, so that whoever tries without end fills no log. The zero
-// value is not usable: Record is required.
+// Failures groups failed sign-ins, so that endless guessing does not fill the log. The zero value
+// is not usable: Record is required.
 type Failures struct {
 	Record func(ctx context.Context, f Failure)
 
@@ -29,7 +29,7 @@ type Failures struct {
 	all map[Failure]*Failure // guarded by mu; by address and reason
 }
 
-// Note counts a failure, if err is one. A request without credentials is none.
+// Note counts err if it is a failed sign-in. A request without credentials is none.
 func (f *Failures) Note(remoteAddr string, err *Error) {
 	if err.reason == noCredential {
 		return
@@ -58,7 +58,7 @@ func (f *Failures) Note(remoteAddr string, err *Error) {
 	}
 }
 
-// Run records what was gathered, every minute and at the end.
+// Run records the gathered failures every minute, and at the end.
 func (f *Failures) Run(ctx context.Context) error {
 	ticker := time.NewTicker(failureEvery)
 	defer ticker.Stop()

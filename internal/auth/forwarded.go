@@ -12,9 +12,9 @@ import (
 	"unicode"
 )
 
-// This file reads what a proxy that ends TLS says of the certificate that its client has shown, as
-// Envoy writes it. What is said of the client is as good as who says it, so that one address decides:
-// that of the connection.
+// This file reads what a TLS-terminating proxy says about its client's certificate, in Envoy's
+// format. The statement is as trustworthy as its sender, so only the address of the connection
+// decides.
 
 // forwardedHeader is the header, as http.Header names it.
 const forwardedHeader = "X-Forwarded-Client-Cert"
@@ -24,7 +24,7 @@ var (
 	errForwardedByMany = errors.New("forwarded certificates of several proxies")
 )
 
-// fromProxy reports whether who is connected may say of which client a request is.
+// fromProxy reports whether the peer of the connection is a trusted proxy.
 func (c Certs) fromProxy(remoteAddr string) bool {
 	peer, err := netip.ParseAddrPort(remoteAddr)
 	if err != nil {
@@ -34,12 +34,12 @@ func (c Certs) fromProxy(remoteAddr string) bool {
 	return slices.ContainsFunc(c.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// forwarded returns the holder of the certificate that a trusted proxy was shown.
+// forwarded returns the holder of the certificate that a trusted proxy reports.
 //
-// There must be one, of one proxy. A second element comes from another proxy: the last one then
-// is of whoever is connected to ours, which is that other proxy and not the client, and those in
-// front of it are what someone unknown claims. Nor is a name put into two by a certificate whose
-// URI has a comma in it.
+// There must be one element, from one proxy. With a second element another proxy is involved: the
+// last element then describes that proxy and not the client, and the elements before it are
+// unverified claims. This also keeps a certificate whose URI contains a comma from posing as two
+// elements.
 func forwarded(lines []string) (holder, error) {
 	if len(lines) != 1 {
 		return holder{}, errForwardedByMany
@@ -57,7 +57,7 @@ func forwarded(lines []string) (holder, error) {
 	if !e.hasURI {
 		return h, nil
 	}
-	// The first one is that of the certificate, whatever text it has to make further pairs of.
+	// The first URI is that of the certificate, even if its text looks like further pairs.
 	said, err := parseURI(e.uri)
 	if err != nil || e.hasCert && !sameURI(said, h.uri) {
 		return holder{}, errForwarded
@@ -66,7 +66,7 @@ func forwarded(lines []string) (holder, error) {
 	return h, nil
 }
 
-// parseURI reads the name of a certificate; nil is the empty one.
+// parseURI parses the URI of a certificate. An empty one is nil.
 func parseURI(s string) (*url.URL, error) {
 	if s == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func sameURI(a, b *url.URL) bool {
 	return a.String() == b.String()
 }
 
-// holderOfPEM reads a certificate in PEM, escaped as in a URL.
+// holderOfPEM reads a URL-escaped certificate in PEM.
 func holderOfPEM(escaped string) (holder, error) {
 	text, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -102,17 +102,17 @@ func holderOfPEM(escaped string) (holder, error) {
 	return holderOf(cert), nil
 }
 
-// element is what one proxy says, as far as it names somebody.
+// element is what one proxy says about its client.
 type element struct {
 	cert, uri       string
 	hasCert, hasURI bool
 }
 
-// parseForwarded reads a header with one element: pairs of a key, whose case means nothing, and a
-// value, with semicolons between them. A value with a comma, a semicolon or an equals sign is in
-// double quotes, in which a backslash stands before what it escapes. Names of hosts stand last, so that
-// none of them begins a pair that counts: Envoy puts no quotes around them. Of the subject nothing is taken:
-// it is written in forms that can be read in several ways.
+// parseForwarded reads a header with one element: pairs of a case-insensitive key and a value,
+// separated by semicolons. A value with a comma, a semicolon or an equals sign is in double quotes,
+// in which a backslash escapes the next character.
+// Host names come last, because Envoy does not quote them: so none can start a pair that counts.
+// The subject is ignored, because its format is ambiguous.
 func parseForwarded(text string) (e element, err error) {
 	for hosts := false; ; {
 		key, rest, ok := strings.Cut(text, "=")
@@ -136,7 +136,7 @@ func parseForwarded(text string) (e element, err error) {
 			}
 			e.cert, e.hasCert = value, true
 		case "uri":
-			if !e.hasURI { // Envoy has a pair for each, and the first names the owner
+			if !e.hasURI { // Envoy writes a pair for each URI, and the first names the owner
 				e.uri, e.hasURI = value, true
 			}
 		}
@@ -159,7 +159,7 @@ func isKey(s string) bool {
 	return s != ""
 }
 
-// cutValue returns a value, without its quotes, and what follows: nothing, or a separator and more.
+// cutValue returns a value without its quotes, and the rest: nothing, or a separator and more.
 func cutValue(s string) (value, rest string, err error) {
 	if quoted, ok := strings.CutPrefix(s, `"`); ok {
 		end := 0
@@ -192,9 +192,9 @@ func cutValue(s string) (value, rest string, err error) {
 	return value, rest, nil
 }
 
-// holder is what a certificate says of who has it.
+// holder is the subject of a certificate.
 type holder struct {
-	uri           *url.URL // the first; nil: none
+	uri           *url.URL // the first one; nil: none
 	name          string   // the common name
 	organizations []string
 	from, until   time.Time // zero: not known
@@ -215,7 +215,7 @@ func (h holder) owner() string {
 	return h.name
 }
 
-// current reports whether now is in the time for which the certificate was issued, as far as that is known.
+// current reports whether now is within the known validity of the certificate.
 func (h holder) current(now time.Time) bool {
 	return h.until.IsZero() || !now.Before(h.from) && !now.After(h.until)
 }

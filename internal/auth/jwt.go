@@ -17,43 +17,44 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// algorithms are those by which tokens may be signed. None of them is symmetric: a published
-// key must never do for a secret.
+// algorithms are the accepted signature algorithms. None is symmetric: a public key must never
+// serve as a secret.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
 const (
-	tokenLeeway = 60 * time.Second // between our clock and that of an issuer
+	tokenLeeway = 60 * time.Second // allowed difference between our clock and the issuer's
 	maxToken    = 16 << 10
-	maxName     = 200 // bytes of a tenant or an owner, as of API keys
+	maxName     = 200 // bytes of a tenant or an owner, as for API keys
 )
 
-// JWTConfig says which tokens are taken and whom they are of. Issuer and Audience are required.
+// JWTConfig says which tokens are accepted and how they map to owners. Issuer and Audience are
+// required.
 type JWTConfig struct {
-	Issuer   string // as tokens have it, to the letter
-	Audience string // one of those of a token
-	JWKSURL  string // where its keys are; empty: found by OpenID Connect discovery
+	Issuer   string // exactly as in tokens
+	Audience string // must be one of a token's audiences
+	JWKSURL  string // where the keys are; empty: OpenID Connect discovery finds them
 
-	TenantClaim string   // names the tenant; empty: all tokens are of Tenant
+	TenantClaim string   // claim with the tenant; empty: all tokens belong to Tenant
 	Tenant      string   // empty: "default"
-	OwnerClaims []string // the first that a token has names the owner; nil: sub, client_id
-	ScopeClaims []string // name scopes, in one text or a list; nil: scope, scp
-	Scopes      []Scope  // what every token permits besides
+	OwnerClaims []string // the first one present names the owner; nil: sub, client_id
+	ScopeClaims []string // claims with scopes, as one string or a list; nil: scope, scp
+	Scopes      []Scope  // granted to every token in addition
 
-	OAuth2 *a2a.OAuth2 // what cards say of how to get tokens; may be nil
+	OAuth2 *a2a.OAuth2 // how cards say to get tokens; may be nil
 
-	Transport http.RoundTripper // to the issuer; nil: http.DefaultTransport
+	Transport http.RoundTripper // for requests to the issuer; nil: http.DefaultTransport
 
-	now func() time.Time // for tests
+	now func() time.Time // replaced by tests
 }
 
-// JWT authenticates tokens of one issuer, sent as `Authorization: Bearer …`. While the issuer
-// is away, tokens are verified with the keys that are known, for up to an hour.
+// JWT authenticates tokens of one issuer, sent as `Authorization: Bearer …`. While the issuer is
+// unreachable it verifies tokens with the known keys, for up to an hour.
 type JWT struct {
 	cfg  JWTConfig
 	keys *keySet
 }
 
-// NewJWT returns an Authenticator of tokens. It asks nobody yet: see Run.
+// NewJWT returns an Authenticator of tokens. It does not contact the issuer yet: see Run.
 func NewJWT(cfg JWTConfig) (*JWT, error) {
 	if cfg.Issuer == "" || cfg.Audience == "" {
 		return nil, errors.New("auth: tokens need an issuer and an audience")
@@ -73,14 +74,14 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 	return &JWT{cfg: cfg, keys: newKeySet(cfg)}, nil
 }
 
-// Run keeps the keys of the issuer up to date until ctx is done.
+// Run keeps the issuer's keys up to date until ctx is done.
 func (j *JWT) Run(ctx context.Context) error { return j.keys.run(ctx) }
 
-// Challenges returns the one for bearer tokens.
+// Challenges returns the challenge for bearer tokens.
 func (j *JWT) Challenges() []string { return []string{bearerChallenge} }
 
-// Schemes returns OpenID Connect where the issuer can be discovered, and else a bearer token; and
-// besides how to get tokens, where that is known.
+// Schemes returns OpenID Connect if the issuer supports discovery, and else a bearer token. It adds
+// OAuth 2.0 if that is configured.
 func (j *JWT) Schemes() []a2a.SecurityScheme {
 	var scopes []string
 	for _, s := range []Scope{ScopeTasksRead, ScopeTasksWrite} {
@@ -101,8 +102,8 @@ func (j *JWT) Schemes() []a2a.SecurityScheme {
 	return all
 }
 
-// Authenticate returns the principal of the token that r carries. See Authenticator for the
-// errors; while no keys of the issuer are known there is one with a2a.CodeUnavailable.
+// Authenticate returns the principal of the token of r. See Authenticator for the errors. While no
+// keys of the issuer are known, the error has a2a.CodeUnavailable.
 func (j *JWT) Authenticate(r *http.Request) (Principal, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) > 1 {
@@ -122,14 +123,14 @@ func (j *JWT) Authenticate(r *http.Request) (Principal, error) {
 	return j.principal(claims)
 }
 
-// verify returns the claims of a token that is good now.
+// verify returns the claims of a token that is valid now.
 func (j *JWT) verify(ctx context.Context, token string) (members, error) {
 	if len(token) > maxToken {
 		return nil, refuse("malformed token", "")
 	}
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
-		return nil, refuse("malformed token", "") // of another algorithm too
+		return nil, refuse("malformed token", "") // also for other algorithms
 	}
 	head, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(head)
@@ -147,7 +148,7 @@ func (j *JWT) verify(ctx context.Context, token string) (members, error) {
 	if err != nil {
 		return nil, refuse("malformed token", "")
 	}
-	if reason := j.check(claims); reason != "" { // before the signature, which costs more
+	if reason := j.check(claims); reason != "" { // before the signature check, which costs more
 		return nil, refuse(reason, "")
 	}
 	if _, err := j.keys.verify(ctx, jws); err != nil {
@@ -156,7 +157,7 @@ func (j *JWT) verify(ctx context.Context, token string) (members, error) {
 	return claims, nil
 }
 
-// check returns what is wrong with what a token says of itself, or "".
+// check returns what is wrong with the claims of a token, or "".
 func (j *JWT) check(claims members) string {
 	audiences, ok := claims.texts("aud")
 	times := make(map[string]float64, 3)
@@ -182,13 +183,14 @@ func (j *JWT) check(claims members) string {
 	return ""
 }
 
-// isTokenType reports whether a typ header is that of tokens: others are signed by the same keys.
+// isTokenType reports whether a typ header is that of access tokens. The same keys sign other
+// documents too.
 func isTokenType(typ string) bool {
 	typ = strings.TrimPrefix(strings.ToLower(typ), "application/")
 	return typ == "jwt" || typ == "at+jwt"
 }
 
-// principal maps the claims of a good token.
+// principal maps the claims of a valid token.
 func (j *JWT) principal(claims members) (Principal, error) {
 	p := Principal{Tenant: j.cfg.Tenant, Kind: KindUser, Method: MethodJWT, Scopes: j.scopes(claims)}
 	if j.cfg.TenantClaim != "" {
@@ -196,7 +198,7 @@ func (j *JWT) principal(claims members) (Principal, error) {
 			return Principal{}, refuse("token without a tenant", "")
 		}
 	}
-	expires, _, _ := claims.seconds("exp") // there, and a number: see check
+	expires, _, _ := claims.seconds("exp") // present, and a number: see check
 	p.Until = time.Unix(int64(expires), 0).Add(tokenLeeway)
 	for _, name := range j.cfg.OwnerClaims {
 		if claims[name] != nil {
@@ -216,8 +218,8 @@ func (j *JWT) principal(claims members) (Principal, error) {
 	return p, nil
 }
 
-// scopes returns those that every token has and those that its claims name. What they name
-// besides is for others.
+// scopes returns the scopes of every token and those in its claims. It ignores unknown scopes,
+// which are for other services.
 func (j *JWT) scopes(claims members) []Scope {
 	p := Principal{Scopes: append([]Scope(nil), j.cfg.Scopes...)}
 	for _, name := range j.cfg.ScopeClaims {
@@ -233,7 +235,7 @@ func (j *JWT) scopes(claims members) []Scope {
 	return p.Scopes
 }
 
-// validName reports whether something can be a tenant or an owner.
+// validName reports whether a text can be a tenant or an owner.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

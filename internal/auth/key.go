@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// A key reads a2ad_<env>_<id>_<secret>_<checksum>: double-clicking selects all of it, the
-// prefix lets scanners find leaked keys, and the checksum lets them, and us, turn down
-// look-alikes without asking anyone.
+// A key has the form a2ad_<env>_<id>_<secret>_<checksum>. A double click selects all of it, the
+// prefix lets scanners find leaked keys, and the checksum lets them and us reject look-alikes
+// without a lookup.
 const (
 	keyPrefix   = "a2ad_"
 	maxEnvLen   = 16
 	keyIDLen    = 12
 	secretLen   = 32 // 190 bits: no slow hash is needed
-	checksumLen = 8  // hex of CRC-32 (IEEE) over all before the last underscore
+	checksumLen = 8  // hex of CRC-32 (IEEE) over the text before the last underscore
 	maxKeyLen   = len(keyPrefix) + maxEnvLen + keyIDLen + secretLen + checksumLen + 3
 )
 
@@ -29,21 +29,21 @@ const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 const redacted = "[redacted]"
 
-// ErrMalformedKey is returned by ParseKey. It says nothing about the text.
+// ErrMalformedKey is returned by ParseKey. It reveals nothing about the text.
 var ErrMalformedKey = errors.New("malformed API key")
 
 var errBadEnv = errors.New("environment of an API key must have 1 to 16 lower-case letters or digits")
 
-// Key is a new API key with its secret. However it is printed, logged or marshalled, it
-// shows as [redacted]; only Reveal tells it, once, to the person it is made for.
+// Key is a new API key with its secret. Printed, logged or marshaled it shows as [redacted]. Only
+// Reveal returns it, to be shown once to its owner.
 type Key struct {
 	id   string
 	hash [sha256.Size]byte
-	text *string // a pointer, since fmt looks into unexported fields of other types
+	text *string // a pointer, because fmt prints unexported fields of other types
 }
 
-// NewKey makes a key for an environment such as "live" or "test", which is part of its
-// text. random is the source of id and secret; nil means crypto/rand.
+// NewKey makes a key for an environment such as "live" or "test", which is part of its text. random
+// is the source of the id and the secret; nil means crypto/rand.
 func NewKey(env string, random io.Reader) (Key, error) {
 	if !ValidEnv(env) {
 		return Key{}, errBadEnv
@@ -61,10 +61,10 @@ func NewKey(env string, random io.Reader) (Key, error) {
 	return Key{id: id, hash: sha256.Sum256([]byte(secret)), text: &text}, nil
 }
 
-// ID returns the part that names the key. It may be shown.
+// ID returns the public id of the key.
 func (k Key) ID() string { return k.id }
 
-// SecretHash returns the SHA-256 of the secret: what is stored.
+// SecretHash returns the SHA-256 of the secret, which is what is stored.
 func (k Key) SecretHash() [sha256.Size]byte { return k.hash }
 
 // Reveal returns the whole key. Show it once, and never log it.
@@ -84,12 +84,12 @@ func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 // LogValue returns "[redacted]".
 func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText returns "[redacted]", for encoding/json and its like.
+// MarshalText returns "[redacted]", for encoding/json and similar packages.
 func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// ParseKey checks the form and the checksum of a key and returns its id and the SHA-256
-// of its secret. It asks nobody, so the key may still be unknown, expired or revoked.
-// It returns ErrMalformedKey for anything else, at bounded cost.
+// ParseKey checks the form and the checksum of a key, and returns its id and the SHA-256 of its
+// secret. It makes no lookup, so the key may be unknown, expired or revoked. It returns
+// ErrMalformedKey for any other text, at bounded cost.
 func ParseKey(s string) (id string, secretHash [sha256.Size]byte, err error) {
 	if len(s) > maxKeyLen {
 		return "", secretHash, ErrMalformedKey
@@ -112,7 +112,7 @@ func checksum(s string) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(s))))
 }
 
-// ValidEnv reports whether NewKey takes an environment: 1 to 16 small letters and digits.
+// ValidEnv reports whether NewKey accepts an environment: 1 to 16 lower-case letters and digits.
 func ValidEnv(env string) bool {
 	if env == "" || len(env) > maxEnvLen {
 		return false
@@ -140,7 +140,7 @@ func isBase62(s string, length int) bool {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 
-// randomBase62 draws characters evenly: bytes from 248 on would favour the first eight.
+// randomBase62 draws characters uniformly. Bytes from 248 on would favor the first eight.
 func randomBase62(random io.Reader, n int) (string, error) {
 	const even = 256 / len(base62) * len(base62)
 	out := make([]byte, 0, n)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// MaxKeyTTL is the longest that a key may be remembered, and so the longest that a
-// revoked one may still be accepted where the wake of its revocation was lost.
+// MaxKeyTTL is the longest that a key may be cached, and so the longest that a revoked key may be
+// accepted if the wake-up of its revocation was lost.
 const MaxKeyTTL = 30 * time.Second
 
-// ErrUnknownKey is returned by a Lookup that finds no key of the id.
+// ErrUnknownKey is returned by a Lookup that finds no key with the id.
 var ErrUnknownKey = errors.New("unknown API key")
 
-// StoredKey is what the database knows of a key.
+// StoredKey is a key as the database has it.
 type StoredKey struct {
 	SecretHash []byte // SHA-256 of the secret
 	Tenant     string
@@ -33,23 +33,22 @@ type StoredKey struct {
 	RevokedAt  time.Time // zero: not revoked
 }
 
-// KeysConfig says how Keys works. Lookup is required.
+// KeysConfig configures Keys. Lookup is required.
 type KeysConfig struct {
-	// Lookup reads a key by its id, or returns ErrUnknownKey. Keys calls it for every
-	// credential that is not remembered, so for each guess too.
+	// Lookup reads a key by its id, or returns ErrUnknownKey. Keys calls it for every credential
+	// that is not cached, so for each guess too.
 	Lookup func(ctx context.Context, keyID string) (StoredKey, error)
 
-	// Used, if set, is told that a key was accepted, once per key and TTL. It must not
-	// block.
+	// Used, if set, is called when a key was accepted, once per key and TTL. It must not block.
 	Used func(keyID string)
 
-	TTL       time.Duration // for which a good key is remembered; 0 means MaxKeyTTL, negative not at all
-	MaxCached int           // keys remembered at once; 0 means 10,000
+	TTL       time.Duration // how long a good key is cached; 0 means MaxKeyTTL, negative not at all
+	MaxCached int           // cached keys; 0 means 10,000
 }
 
-// Keys authenticates API keys, sent as `Authorization: Bearer a2ad_…` or as X-API-Key.
-// Good keys are remembered for a while, bad ones never: an unknown id and a wrong secret
-// both cost one Lookup, and take the same time.
+// Keys authenticates API keys, sent as `Authorization: Bearer a2ad_…` or as X-API-Key. It caches
+// good keys for a while and bad ones never. An unknown id and a wrong secret both cost one Lookup,
+// and take the same time.
 type Keys struct {
 	cfg KeysConfig
 
@@ -63,8 +62,8 @@ type cachedKey struct {
 	until time.Time
 }
 
-// NewKeys returns an Authenticator of API keys. It fails if the config lacks a Lookup or
-// asks for more than MaxKeyTTL.
+// NewKeys returns an Authenticator of API keys. It fails if the config has no Lookup or more than
+// MaxKeyTTL.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Lookup == nil {
 		return nil, errors.New("auth: no Lookup function")
@@ -81,7 +80,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	return &Keys{cfg: cfg, cached: make(map[string]cachedKey)}, nil
 }
 
-// Schemes returns one entry for each way to send a key.
+// Schemes returns one scheme for each way to send a key.
 func (k *Keys) Schemes() []a2a.SecurityScheme {
 	return []a2a.SecurityScheme{
 		{Name: "bearer", Kind: a2a.SecurityBearer, Description: "An API key as bearer token."},
@@ -89,15 +88,15 @@ func (k *Keys) Schemes() []a2a.SecurityScheme {
 	}
 }
 
-// Challenges returns one line for each way to send a key.
+// Challenges returns one challenge for each way to send a key.
 func (k *Keys) Challenges() []string {
 	return []string{bearerChallenge, `ApiKey realm="a2ad", header="X-API-Key"`}
 }
 
 const bearerChallenge = `Bearer realm="a2ad"`
 
-// Forget drops what is remembered of a key, also from a lookup that is under way. Call it
-// when the key was changed or revoked.
+// Forget removes a key from the cache, and keeps a lookup in progress from caching it. Call it when
+// the key was changed or revoked.
 func (k *Keys) Forget(keyID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,8 +104,7 @@ func (k *Keys) Forget(keyID string) {
 	delete(k.cached, keyID)
 }
 
-// ForgetAll drops everything that is remembered, as after a lost connection of the
-// listener.
+// ForgetAll empties the cache, for example after the listener lost its connection.
 func (k *Keys) ForgetAll() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,8 +112,7 @@ func (k *Keys) ForgetAll() {
 	clear(k.cached)
 }
 
-// Authenticate returns the principal of the key that r carries. See Authenticator for
-// the errors.
+// Authenticate returns the principal of the key of r. See Authenticator for the errors.
 func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 	text, err := apiKeyOf(r.Header)
 	if err != nil {
@@ -135,7 +132,7 @@ func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 	}, nil
 }
 
-// find returns the key if the hash is the one of its secret and it is in force.
+// find returns the key if the hash matches its secret and it is in force.
 func (k *Keys) find(ctx context.Context, id string, hash [sha256.Size]byte) (StoredKey, error) {
 	key, epoch, ok := k.recall(id, hash)
 	if ok {
@@ -147,7 +144,7 @@ func (k *Keys) find(ctx context.Context, id string, hash [sha256.Size]byte) (Sto
 		return StoredKey{}, fmt.Errorf("look up API key: %w", err)
 	}
 	if unknown {
-		key.SecretHash = make([]byte, len(hash)) // compared all the same
+		key.SecretHash = make([]byte, len(hash)) // compared all the same, so that both cases take the same time
 	}
 	equal := subtle.ConstantTimeCompare(key.SecretHash, hash[:]) == 1
 	switch {
@@ -167,8 +164,8 @@ func (k *Keys) find(ctx context.Context, id string, hash [sha256.Size]byte) (Sto
 	return key, nil
 }
 
-// check refuses a key that is no longer in force. A key of nobody is a fault in the
-// database and not of the caller; taken as it is, it would own what has no owner.
+// check refuses a key that is not in force. A key without an owner is an error in the database and
+// not of the caller: if accepted it would own all tasks without an owner.
 func check(key StoredKey, id string) error {
 	switch {
 	case !key.RevokedAt.IsZero():
@@ -181,8 +178,8 @@ func check(key StoredKey, id string) error {
 	return nil
 }
 
-// recall returns a remembered key. Another secret than the remembered one is not
-// answered from here: that would be faster than for an unknown id, and so tell them apart.
+// recall returns a cached key. It does not answer for another secret than the cached one: that
+// would be faster than for an unknown id, and so reveal the difference.
 func (k *Keys) recall(id string, hash [sha256.Size]byte) (key StoredKey, epoch uint64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,8 +190,8 @@ func (k *Keys) recall(id string, hash [sha256.Size]byte) (key StoredKey, epoch u
 	return c.StoredKey, k.epoch, true
 }
 
-// remember keeps a good key, unless one was forgotten since epoch: the lookup may have
-// read what was true before.
+// remember caches a good key, unless a key was forgotten since epoch: the lookup may have read
+// outdated data then.
 func (k *Keys) remember(epoch uint64, id string, key StoredKey) {
 	if k.cfg.TTL < 0 {
 		return
@@ -205,7 +202,7 @@ func (k *Keys) remember(epoch uint64, id string, key StoredKey) {
 		return
 	}
 	if _, ok := k.cached[id]; !ok && len(k.cached) >= k.cfg.MaxCached {
-		for victim := range k.cached { // one of them, at random
+		for victim := range k.cached { // a random one
 			delete(k.cached, victim)
 			break
 		}
@@ -214,7 +211,7 @@ func (k *Keys) remember(epoch uint64, id string, key StoredKey) {
 }
 
 // apiKeyOf returns the API key in h. A bearer token without our prefix belongs to another
-// Authenticator. Two keys that differ are refused, since nobody could say who is calling.
+// Authenticator. Two different keys are refused, because it would be unclear who the caller is.
 func apiKeyOf(h http.Header) (string, error) {
 	direct, bearer := h.Values("X-Api-Key"), h.Values("Authorization")
 	if len(direct) > 1 || len(bearer) > 1 {
@@ -238,8 +235,7 @@ func apiKeyOf(h http.Header) (string, error) {
 	return found[0], nil
 }
 
-// bearerToken returns the token of an Authorization header with scheme Bearer, which may
-// be written in any case.
+// bearerToken returns the token of an Authorization header with the scheme Bearer, in any case.
 func bearerToken(header string) (token string, ok bool) {
 	scheme, rest, found := strings.Cut(strings.TrimSpace(header), " ")
 	token = strings.TrimSpace(rest)

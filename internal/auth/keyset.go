@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	keysFresh    = 5 * time.Minute  // after which keys are read again
-	keysStale    = time.Hour        // for which keys are used whose issuer does not answer
-	keysCooldown = 10 * time.Second // between two requests to the issuer, whatever the tokens say
-	kidIgnored   = time.Minute      // for which an unknown key id asks for no new keys
+	keysFresh    = 5 * time.Minute  // age after which keys are read again
+	keysStale    = time.Hour        // age up to which keys are used while the issuer is unreachable
+	keysCooldown = 10 * time.Second // least time between two requests to the issuer, whatever the tokens say
+	kidIgnored   = time.Minute      // how long an unknown key id causes no further request
 	keysTimeout  = 5 * time.Second
 	maxKeysBody  = 512 << 10
-	maxKeySet    = 100 // keys, and unknown ids that are remembered
+	maxKeySet    = 100 // keys, and remembered unknown ids
 	minRSABits   = 2048
 )
 
-// keySet is the public keys of an issuer, as they were last read. An unknown key id has them
-// read anew, but not often: anybody can make up ids.
+// keySet holds the public keys of an issuer as they were last read. An unknown key id causes
+// another read, but not often: anyone can invent ids.
 type keySet struct {
 	issuer, url string
 	client      *http.Client
@@ -38,11 +38,11 @@ type keySet struct {
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey    // guarded by mu
-	read    time.Time            // guarded by mu; when keys were read
-	tried   time.Time            // guarded by mu; when that was last tried
-	err     error                // guarded by mu; of the last try
-	ignored map[string]time.Time // guarded by mu; ids that the issuer did not know then
-	reading chan struct{}        // guarded by mu; closed at the end of a try that is under way
+	read    time.Time            // guarded by mu; when keys was read
+	tried   time.Time            // guarded by mu; when the last attempt to read began
+	err     error                // guarded by mu; of the last attempt
+	ignored map[string]time.Time // guarded by mu; ids that the issuer did not know at that time
+	reading chan struct{}        // guarded by mu; closed at the end of the current attempt
 }
 
 func newKeySet(cfg JWTConfig) *keySet {
@@ -53,7 +53,7 @@ func newKeySet(cfg JWTConfig) *keySet {
 	return k
 }
 
-// run reads the keys, again and again.
+// run reads the keys periodically.
 func (k *keySet) run(ctx context.Context) error {
 	for {
 		k.refresh(ctx)
@@ -71,7 +71,7 @@ func (k *keySet) run(ctx context.Context) error {
 	}
 }
 
-// verify returns the payload of a token that was signed by one of the keys.
+// verify returns the payload of a token signed by one of the keys.
 func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) ([]byte, error) {
 	header := jws.Signatures[0].Protected
 	keys, ok := k.find(header.KeyID)
@@ -104,7 +104,7 @@ func (k *keySet) verify(ctx context.Context, jws *jose.JSONWebSignature) ([]byte
 	return nil, refuse("unknown signing key", "")
 }
 
-// find returns the keys of an id, or all if a token names none. Not ok means that the issuer
+// find returns the keys with an id, or all if the token names none. If ok is false the issuer
 // should be asked.
 func (k *keySet) find(kid string) (found []jose.JSONWebKey, ok bool) {
 	k.mu.Lock()
@@ -120,11 +120,11 @@ func (k *keySet) find(kid string) (found []jose.JSONWebKey, ok bool) {
 	return found, len(found) > 0 || k.now().Before(k.ignored[kid])
 }
 
-// outdated reports whether the keys are too old to be used. k.mu is held.
+// outdated reports whether the keys are too old to use. The caller holds k.mu.
 func (k *keySet) outdated() bool { return k.read.IsZero() || k.now().Sub(k.read) > keysStale }
 
-// refresh reads the keys, unless that was tried a moment ago. Of many at once one does, and
-// the others wait for it.
+// refresh reads the keys, unless an attempt was made a moment ago. Concurrent callers wait for a
+// single attempt.
 func (k *keySet) refresh(ctx context.Context) {
 	k.mu.Lock()
 	if reading := k.reading; reading != nil {
@@ -142,7 +142,7 @@ func (k *keySet) refresh(ctx context.Context) {
 	reading := make(chan struct{})
 	k.reading, k.tried = reading, k.now()
 	k.mu.Unlock()
-	keys, err := k.load(context.WithoutCancel(ctx)) // others wait too; the client has a timeout
+	keys, err := k.load(context.WithoutCancel(ctx)) // other callers wait too; the client has a timeout
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reading, k.err = nil, err
@@ -153,7 +153,7 @@ func (k *keySet) refresh(ctx context.Context) {
 	}
 }
 
-// load asks the issuer where its keys are, unless that is set, and reads them.
+// load finds out where the issuer's keys are, unless that is configured, and reads them.
 func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	at := k.url
 	if at == "" {
@@ -169,7 +169,7 @@ func (k *keySet) load(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeySet(body)
 }
 
-// discover returns where the issuer says that its keys are.
+// discover returns the issuer's URL of its keys.
 func (k *keySet) discover(ctx context.Context) (string, error) {
 	body, err := k.get(ctx, strings.TrimSuffix(k.issuer, "/")+"/.well-known/openid-configuration")
 	if err != nil {
@@ -191,11 +191,11 @@ func (k *keySet) discover(ctx context.Context) (string, error) {
 
 // get reads a document of the issuer.
 func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil) //nolint:gosec // of the operator, or https as the issuer says: see private
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil) //nolint:gosec // configured by the operator, or https as the issuer says: see private
 	if err != nil {
 		return nil, err
 	}
-	resp, err := k.client.Do(req) //nolint:gosec // likewise
+	resp, err := k.client.Do(req) //nolint:gosec // as above
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,8 @@ func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
 	return body, err
 }
 
-// private reports whether nobody on the way can change what comes from a URL: it is one of https, or of this machine.
+// private reports whether nobody on the network can change what a URL returns: it uses https, or
+// names this machine.
 func private(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" {
@@ -217,7 +218,7 @@ func private(text string) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// parseKeySet takes the keys that sign, and leaves out what it does not know.
+// parseKeySet returns the signing keys, and skips keys of unknown kinds.
 func parseKeySet(body []byte) ([]jose.JSONWebKey, error) {
 	set, err := readMembers(body)
 	if err == nil && rawjson.KindOf(set["keys"]) != rawjson.KindArray {
@@ -232,7 +233,7 @@ func parseKeySet(body []byte) ([]jose.JSONWebKey, error) {
 		if key.UnmarshalJSON(raw) != nil || !key.Valid() || key.Use != "" && key.Use != "sig" {
 			continue
 		}
-		if key = key.Public(); !key.Valid() { // a symmetric one has no public half
+		if key = key.Public(); !key.Valid() { // a symmetric key has no public half
 			continue
 		}
 		if r, ok := key.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
@@ -248,7 +249,7 @@ func parseKeySet(body []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// bounded is a transport whose answers end after a while.
+// bounded is a transport that limits how long an answer may take.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip makes a request.

@@ -14,38 +14,38 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// judgeTimeout bounds the look at one credential that is in use.
-const judgeTimeout = 5 * time.Second
+// checkTimeout limits the check of one credential in use.
+const checkTimeout = 5 * time.Second
 
-// errCredentialEnded is what a client is told whose request was under way when its credential stopped being good.
+// errCredentialEnded is for clients whose credential stopped being good during the request.
 var errCredentialEnded = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "the credentials have expired or were revoked"}
 
-// Sessions ends what is under way with a credential that is no longer good: streams, blocking
-// sends, long polls. A credential has one session, however many requests use it, so that ten
-// thousand streams of one key cost one look. Use NewSessions. A nil *Sessions ends nothing.
+// Sessions ends requests whose credential is no longer good: streams, blocking sends, long polls.
+// All requests of one credential share a session, so ten thousand streams of one key cost one
+// check. Use NewSessions. A nil *Sessions ends nothing.
 type Sessions struct {
 	authenticator Authenticator
 	every         time.Duration
-	recheck       chan struct{} // capacity 1: API keys are to be judged now
+	recheck       chan struct{} // capacity 1: check API keys now
 
 	mu   sync.Mutex
 	open map[credential]*Session // guarded by mu
 }
 
-// credential is all of a request that an Authenticator looks at.
+// credential is all that an Authenticator reads of a request.
 type credential struct {
 	authorization, apiKey, forwarded string
-	host                             string            // of who is connected
-	cert                             *x509.Certificate // that the client has shown on this connection
+	host                             string            // of the peer
+	cert                             *x509.Certificate // that the client presented on this connection
 }
 
-// Session is the time for which one credential is in use. A nil *Session does not end.
+// Session is the use of one credential by requests in flight. A nil *Session never ends.
 type Session struct {
 	all       *Sessions
 	key       credential
-	request   *http.Request // with nothing but what signs it in
+	request   *http.Request // with nothing except what authenticates it
 	principal Principal
-	expires   *time.Timer // nil: the credential does not end by itself
+	expires   *time.Timer // nil: the credential does not expire
 
 	ctx context.Context //nolint:containedctx // the life of this value: ends with the credential, with an *Error as cause
 	end context.CancelCauseFunc
@@ -53,12 +53,13 @@ type Session struct {
 	users int // guarded by all.mu
 }
 
-// NewSessions returns Sessions whose credentials are judged again by a, at least every interval while Run runs.
+// NewSessions returns Sessions. While Run runs, a checks each credential in use at least once every
+// interval.
 func NewSessions(a Authenticator, every time.Duration) *Sessions {
 	return &Sessions{authenticator: a, every: every, recheck: make(chan struct{}, 1), open: make(map[credential]*Session)}
 }
 
-// Enter notes that a request, which was signed in as p a moment ago, is under way. The caller leaves the session at its end.
+// Enter adds a request that was just signed in as p. The caller calls Leave at its end.
 func (s *Sessions) Enter(r *http.Request, p Principal) *Session {
 	if s == nil || p.Method == MethodNone {
 		return nil
@@ -79,7 +80,7 @@ func (s *Sessions) Enter(r *http.Request, p Principal) *Session {
 	return e
 }
 
-// Leave ends the use of a session by one request.
+// Leave removes a request from the session.
 func (e *Session) Leave() {
 	if e == nil {
 		return
@@ -92,7 +93,8 @@ func (e *Session) Leave() {
 	}
 }
 
-// forget takes a session off the list: the next request with the credential begins another. all.mu is held.
+// forget removes a session from the list, so the next request with the credential starts another.
+// The caller holds all.mu.
 func (e *Session) forget() {
 	if e.all.open[e.key] == e {
 		delete(e.all.open, e.key)
@@ -102,7 +104,8 @@ func (e *Session) forget() {
 	}
 }
 
-// Context returns a context that ends with ctx, with stop, and with the credential: Ended then says why.
+// Context returns a context that ends with ctx, with stop, and with the credential. Ended tells the
+// last case.
 func (e *Session) Context(ctx context.Context) (_ context.Context, stop func()) {
 	if e == nil {
 		return ctx, func() {}
@@ -115,7 +118,7 @@ func (e *Session) Context(ctx context.Context) (_ context.Context, stop func()) 
 	}
 }
 
-// Ended returns why ctx has ended, if it is that a credential is no longer good, else nil.
+// Ended returns why the credential is no longer good if ctx has ended for that reason, else nil.
 func Ended(ctx context.Context) *Error {
 	var refused *Error
 	if ctx.Err() == nil || !errors.As(context.Cause(ctx), &refused) {
@@ -124,7 +127,7 @@ func Ended(ctx context.Context) *Error {
 	return refused
 }
 
-// close ends a session. The requests that use it are told that they may sign in anew.
+// close ends a session. Its requests learn that they may sign in again.
 func (s *Sessions) close(e *Session, why *Error) {
 	s.mu.Lock()
 	e.forget()
@@ -139,7 +142,7 @@ func (s *Sessions) Open() int {
 	return len(s.open)
 }
 
-// Recheck has API keys judged now and not only when it is their time. Call it when one was revoked.
+// Recheck makes Run check API keys now. Call it when a key was revoked.
 func (s *Sessions) Recheck() {
 	if s == nil {
 		return
@@ -150,7 +153,7 @@ func (s *Sessions) Recheck() {
 	}
 }
 
-// Run judges the credentials that are in use, again and again, until ctx is done.
+// Run checks the credentials in use periodically until ctx is done.
 func (s *Sessions) Run(ctx context.Context) error {
 	if s == nil {
 		<-ctx.Done()
@@ -161,19 +164,19 @@ func (s *Sessions) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
-			s.judge(ctx, MethodAPIKey, MethodJWT, MethodCert)
+			s.check(ctx, MethodAPIKey, MethodJWT, MethodCert)
 		case <-s.recheck:
-			s.judge(ctx, MethodAPIKey)
+			s.check(ctx, MethodAPIKey)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// judge looks again at the credentials of some methods. What cannot be found out changes nothing, and the
-// rest of its method has to wait for the next time: a database that does not answer is not asked once for
-// each credential.
-func (s *Sessions) judge(ctx context.Context, methods ...Method) {
+// check checks the credentials of some methods again. If a check is not possible nothing changes,
+// and the rest of that method waits for the next round: an unreachable database is not asked once
+// for each credential.
+func (s *Sessions) check(ctx context.Context, methods ...Method) {
 	s.mu.Lock()
 	open := make([]*Session, 0, len(s.open))
 	for _, e := range s.open {
@@ -184,7 +187,7 @@ func (s *Sessions) judge(ctx context.Context, methods ...Method) {
 		if ctx.Err() != nil || !slices.Contains(methods, e.principal.Method) || e.ctx.Err() != nil {
 			continue
 		}
-		one, cancel := context.WithTimeout(ctx, judgeTimeout)
+		one, cancel := context.WithTimeout(ctx, checkTimeout)
 		p, err := s.authenticator.Authenticate(e.request.WithContext(one))
 		cancel()
 		var refused *Error
@@ -199,7 +202,7 @@ func (s *Sessions) judge(ctx context.Context, methods ...Method) {
 	}
 }
 
-// permitsAll reports whether p is who was signed in before, and may do all that he could.
+// permitsAll reports whether p is the same owner as before and may do at least as much.
 func (p Principal) permitsAll(before Principal) bool {
 	if p.Tenant != before.Tenant || p.Owner != before.Owner {
 		return false
@@ -230,7 +233,7 @@ func credentialOf(r *http.Request) credential {
 	return c
 }
 
-// signedPart returns what is looked at of a request to sign it in.
+// signedPart returns the parts of a request that authenticate it.
 func signedPart(r *http.Request) *http.Request {
 	part := &http.Request{RemoteAddr: r.RemoteAddr, TLS: r.TLS, Header: make(http.Header, 1)}
 	for _, name := range []string{"Authorization", "X-Api-Key", forwardedHeader} {

@@ -1,14 +1,15 @@
-// Package budget bounds the memory that callers can make the process hold: bodies in arrival,
-// what is read for an answer, and the answer until it has been written.
+// Package budget bounds the memory that callers can make the process hold: arriving bodies, what is
+// read for an answer, and the answer until it has been written.
 //
-// Every byte is drawn under a Lease, which belongs to one request of one owner, and given back
-// when the lease is released. Draws are of two kinds. Arrive is for bytes that a client is still
-// sending; all leases together may hold half of the budget that way, and a lease that does may be
-// evicted. Grow is for the work on a request. A lease that holds bytes for work never waits for
-// more of them, so whatever the process waits for ends by itself or can be evicted: no deadlock.
+// All memory is drawn under a Lease, which belongs to one request of one owner, and is given back
+// when the lease is released. There are two kinds of draws. Arrive is for bytes that a client is
+// still sending: all leases together may hold half of the budget that way, and such a lease may be
+// evicted. Grow is for the work on a request. A lease that holds memory for work never waits for
+// more. So everything the process waits for either ends by itself or can be evicted, and there is
+// no deadlock.
 //
-// Small draws come out of a part that is kept for them, and cost two atomic additions. It knows
-// nothing of what the bytes are.
+// Small draws come from a reserve, and cost two atomic additions. The package does not know what
+// the bytes are.
 package budget
 
 import (
@@ -23,52 +24,52 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Small is the most that one lease draws from the part that is kept for small draws.
+// Small is the most that one lease draws from the reserve for small draws.
 const Small = 64 << 10
 
-// Least is the smallest budget that New takes: the parts of a smaller one would be useless.
+// Least is the smallest budget that New accepts. The parts of a smaller one would be useless.
 const Least = 4 << 20
 
 // Sizes of the parts, and times.
 const (
-	smallPart   = 8    // an eighth of the budget is kept for small draws
-	smallOwners = 4    // of which one owner may hold a quarter
-	knownOwners = 1024 // accounts that are kept while they hold nothing: the next request finds its own
-	maxWaiting  = 64   // draws of one owner that wait; further ones are refused at once
+	smallPart   = 8    // an eighth of the budget is the reserve for small draws
+	smallOwners = 4    // one owner may hold a quarter of the reserve
+	knownOwners = 1024 // accounts kept while they hold nothing, for the owner's next request
+	maxWaiting  = 64   // waiting draws of one owner; further ones are refused at once
 	tick        = 50 * time.Millisecond
 
-	// DefaultWait is how long a draw waits if nothing else is set.
+	// DefaultWait is how long a draw waits by default.
 	DefaultWait = 2 * time.Second
-	// DefaultStall is how long a body may rest before others may have its room, if nothing else is set.
+	// DefaultStall is the default of Config.Stall.
 	DefaultStall = time.Second
 )
 
-// Config sets a Budget up. Zero values take their defaults.
+// Config configures a Budget. Zero values take their defaults.
 type Config struct {
 	Total int64         // bytes; at least Least
 	Wait  time.Duration // longest wait of a draw
-	Stall time.Duration // a body that has not grown for so long may be evicted for others
+	Stall time.Duration // a body that received nothing for this long may be evicted
 }
 
-// Owner is who bytes are held for.
+// Owner is the owner of the requests that hold memory.
 type Owner struct{ Tenant, Name string }
 
-// Budget is safe for concurrent use. A nil Budget, and the nil Leases that it opens, bound nothing.
+// Budget is safe for concurrent use. A nil Budget and the nil Leases that it opens have no limits.
 type Budget struct {
 	cfg   Config
-	small int64 // the part for small draws
+	small int64 // the reserve for small draws
 	main  int64 // the rest
 
 	smallUsed atomic.Int64
 
 	mu       sync.Mutex
-	owners   map[Owner]*account // guarded by mu; of those who have a lease that has drawn something
+	owners   map[Owner]*account // guarded by mu; owners with a lease that has drawn memory
 	used     int64              // guarded by mu; of main
-	arriving int64              // guarded by mu; of used
-	freeing  int64              // guarded by mu; held by leases that were evicted and have not let go yet
-	arrivals map[*Lease]bool    // guarded by mu; leases whose body is not complete, and holds bytes
+	arriving int64              // guarded by mu; part of used
+	freeing  int64              // guarded by mu; held by evicted leases that have not given it back yet
+	arrivals map[*Lease]bool    // guarded by mu; leases that hold memory for an incomplete body
 	waiting  []*draw            // guarded by mu; the oldest first
-	looked   time.Time          // guarded by mu; when bodies in arrival were looked at last
+	sweptAt  time.Time          // guarded by mu; when stalled bodies were last searched for
 	stats    Stats              // guarded by mu
 }
 
@@ -79,36 +80,36 @@ type account struct {
 	leases   int   // guarded by Budget.mu
 	waiting  int   // guarded by Budget.mu; draws
 	held     int64 // guarded by Budget.mu
-	arriving int64 // guarded by Budget.mu; of held
+	arriving int64 // guarded by Budget.mu; part of held
 }
 
-// draw is one that waits.
+// draw is a waiting draw.
 type draw struct {
 	l       *Lease
 	n       int64
 	arrival bool
 	since   time.Time
-	done    chan struct{} // closed when it has been decided
-	err     error         // of the decision; read it after done
+	done    chan struct{} // closed when the draw was decided
+	err     error         // the decision; read it after done
 }
 
-// Stats is what a Budget has counted.
+// Stats are the counters of a Budget.
 type Stats struct {
-	Total, Used, Arriving int64 // bytes: of the budget, held now, and of these in arrival
-	Waiting               int   // draws that wait now
+	Total, Used, Arriving int64 // bytes: total, held now, and held for arriving bodies
+	Waiting               int   // draws waiting now
 	Waits                 int64 // draws that had to wait
 	Refused               map[string]int64
 }
 
-// Why draws are refused, as Stats names it.
+// Reasons for refusing draws, as keys of Stats.Refused.
 const (
 	RefusedFull    = "full"      // the budget stayed full
 	RefusedOwner   = "owner"     // the owner held its share
-	RefusedSize    = "too_large" // the draw is larger than what one owner may hold
-	RefusedEvicted = "evicted"   // a body in arrival made room for others
+	RefusedSize    = "too_large" // the draw exceeds what one owner may hold
+	RefusedEvicted = "evicted"   // an arriving body was evicted for others
 )
 
-// Reasons are all that draws are refused for.
+// Reasons lists all reasons for refusing draws.
 var Reasons = []string{RefusedFull, RefusedOwner, RefusedSize, RefusedEvicted}
 
 var (
@@ -133,10 +134,11 @@ func New(cfg Config) *Budget {
 	}
 }
 
-// Share is the most that one owner may hold beside small draws, and so the largest draw.
+// Share is the most that one owner may hold in addition to small draws, and so the largest possible
+// draw.
 func (b *Budget) Share() int64 { return b.main / 4 * 3 }
 
-// Stats returns what has been counted, and what is held now.
+// Stats returns the counters and what is held now.
 func (b *Budget) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +159,8 @@ func (b *Budget) Open(owner Owner) *Lease {
 	return &Lease{b: b, owner: owner}
 }
 
-// account returns the account of the lease, with a reference that Release gives back. b.mu is not held.
+// account returns the account of an owner, with a reference that Release gives back. The caller
+// does not hold b.mu.
 func (b *Budget) account(owner Owner) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +173,7 @@ func (b *Budget) account(owner Owner) *account {
 	return a
 }
 
-// drawSmall takes n bytes from the part for small draws, if there is room.
+// drawSmall draws n bytes from the reserve, if there is room.
 func (b *Budget) drawSmall(a *account, n int64) bool {
 	if b.smallUsed.Add(n) > b.small {
 		b.smallUsed.Add(-n)
@@ -184,7 +187,7 @@ func (b *Budget) drawSmall(a *account, n int64) bool {
 	return true
 }
 
-// drawMain takes n bytes from the rest. It waits for them, for no longer than cfg.Wait and ctx allow.
+// drawMain draws n bytes from the rest. It waits for at most cfg.Wait, and until ctx ends.
 func (b *Budget) drawMain(ctx context.Context, l *Lease, n int64, arrival bool) error {
 	d, err := b.ask(l, n, arrival)
 	if d == nil || err != nil {
@@ -192,14 +195,14 @@ func (b *Budget) drawMain(ctx context.Context, l *Lease, n int64, arrival bool) 
 	}
 	timer := time.NewTimer(b.cfg.Wait)
 	defer timer.Stop()
-	again := time.NewTicker(tick) // what stalls is seen only by looking
+	again := time.NewTicker(tick) // stalled bodies are only found by searching
 	defer again.Stop()
 	for {
 		select {
 		case <-d.done:
 			return d.err
 		case <-again.C:
-			b.look()
+			b.sweep()
 		case <-timer.C:
 			return b.giveUp(d, nil)
 		case <-ctx.Done():
@@ -208,7 +211,7 @@ func (b *Budget) drawMain(ctx context.Context, l *Lease, n int64, arrival bool) 
 	}
 }
 
-// ask grants a draw at once and returns nil, or refuses it, or has it wait.
+// ask grants a draw at once and returns nil, or refuses it, or lets it wait.
 func (b *Budget) ask(l *Lease, n int64, arrival bool) (*draw, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -227,7 +230,7 @@ func (b *Budget) ask(l *Lease, n int64, arrival bool) (*draw, error) {
 		return nil, d.err
 	default:
 	}
-	// What holds bytes for work may be waited for: it must not wait for others.
+	// Others may wait for a lease that holds memory for work, so it must not wait itself.
 	if !arrival && l.held > l.arriving || l.account.waiting > maxWaiting {
 		b.remove(d)
 		return nil, b.refusal(d)
@@ -236,7 +239,7 @@ func (b *Budget) ask(l *Lease, n int64, arrival bool) (*draw, error) {
 	return d, nil
 }
 
-// giveUp ends the wait of a draw that was not decided yet.
+// giveUp ends the wait of an undecided draw.
 func (b *Budget) giveUp(d *draw, cause error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -257,7 +260,7 @@ func (b *Budget) giveUp(d *draw, cause error) error {
 	return b.refusal(d)
 }
 
-// refusal counts and returns the error of a draw that found no room.
+// refusal counts a refused draw and returns its error.
 func (b *Budget) refusal(d *draw) error {
 	if b.overShare(d) || d.l.account.waiting >= maxWaiting {
 		b.stats.Refused[RefusedOwner]++
@@ -281,5 +284,5 @@ func (b *Budget) remove(d *draw) {
 	}
 }
 
-// Evicted reports whether err says that a body in arrival had to make room.
+// Evicted reports whether err says that an arriving body was evicted.
 func Evicted(err error) bool { return errors.Is(err, errEvicted) }

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// arrivalPart is the most that bodies in arrival may hold, so that there is always room for work
-// on those that are complete.
+// arrivalPart is the most that arriving bodies may hold together, so that there is always room to
+// work on complete ones.
 func (b *Budget) arrivalPart() int64 { return b.main / 2 }
 
-// arrivalShare is the most that one owner's bodies in arrival may hold.
+// arrivalShare is the most that the arriving bodies of one owner may hold.
 func (b *Budget) arrivalShare() int64 { return b.arrivalPart() / 4 * 3 }
 
-// overShare reports whether a draw would give its owner more than its share, whatever others hold.
+// overShare reports whether a draw would exceed its owner's share, whatever others hold.
 func (b *Budget) overShare(d *draw) bool {
 	a := d.l.account
 	return a.held+d.n > b.Share() || d.arrival && a.arriving+d.n > b.arrivalShare()
 }
 
-// lacks returns how many bytes others must let go of before a draw fits.
+// lacks returns how many bytes others must give back before a draw fits.
 func (b *Budget) lacks(d *draw) int64 {
 	short := b.used + d.n - b.main
 	if d.arrival {
@@ -27,9 +27,9 @@ func (b *Budget) lacks(d *draw) int64 {
 	return max(short, 0)
 }
 
-// pump grants what fits: first to the owner who holds least, and of one owner to the oldest. A draw
-// that does not fit is passed by, but after half of its wait only by owners who hold less: a large
-// one would starve.
+// pump grants the draws that fit: first those of the owner who holds least, and the oldest draw of
+// one owner. A draw that does not fit is skipped. After half of its wait only owners who hold less
+// may pass it, so that large draws do not starve.
 func (b *Budget) pump() {
 	now := time.Now()
 	for {
@@ -55,15 +55,16 @@ func (b *Budget) pump() {
 	}
 }
 
-// look also has bodies in arrival make room: what has stalled is found out by looking alone.
-func (b *Budget) look() {
+// sweep grants draws and evicts bodies for them. Stalled bodies are found here, because nothing
+// happens when a body stalls.
+func (b *Budget) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if now.Sub(b.looked) < tick/2 {
-		return // another draw that waits has just done it
+	if now.Sub(b.sweptAt) < tick/2 {
+		return // another waiting draw has just done it
 	}
-	b.looked = now
+	b.sweptAt = now
 	b.pump()
 	for _, d := range slices.Clone(b.waiting) {
 		if d.l.wait == d {
@@ -85,7 +86,7 @@ func (b *Budget) take(d *draw) {
 	}
 }
 
-// put gives bytes of a lease back.
+// put takes back bytes of a lease.
 func (b *Budget) put(l *Lease, n int64, arrival bool) {
 	b.used -= n
 	l.held -= n
@@ -104,8 +105,8 @@ func (b *Budget) put(l *Lease, n int64, arrival bool) {
 	}
 }
 
-// makeRoom evicts bodies in arrival for a draw that waits: those that have stalled, and those that wait
-// for room themselves where nobody else could go on. They are taken from the owner who holds most that way.
+// makeRoom evicts arriving bodies for a waiting draw: stalled ones, and those that wait for memory
+// themselves while no one else could continue. It evicts those of the owner who holds most first.
 func (b *Budget) makeRoom(d *draw, now time.Time) {
 	for {
 		short := b.lacks(d)
@@ -123,7 +124,7 @@ func (b *Budget) makeRoom(d *draw, now time.Time) {
 	}
 }
 
-// victim chooses whom to evict for d, or nil.
+// victim returns the body to evict for d, or nil.
 func (b *Budget) victim(d *draw, now time.Time) *Lease {
 	var best *Lease
 	for l := range b.arrivals {
@@ -138,9 +139,9 @@ func (b *Budget) victim(d *draw, now time.Time) *Lease {
 	return best
 }
 
-// mayEvict reports whether a body may have to go for d: one that has stalled, unless its owner holds
-// less than who asks, and one that waits for room as d does and began to later. Of two that wait for
-// each other the older one goes on.
+// mayEvict reports whether a body may be evicted for d: a stalled one, unless its owner holds less
+// than d's owner, and one that started to wait for memory after d. Of two bodies that wait for each
+// other the older one continues.
 func (b *Budget) mayEvict(l *Lease, d *draw, now time.Time) bool {
 	if l == d.l || b.overShare(d) && l.account != d.l.account {
 		return false // it would not help
@@ -152,7 +153,7 @@ func (b *Budget) mayEvict(l *Lease, d *draw, now time.Time) bool {
 	return now.Sub(l.movedAt()) >= b.cfg.Stall && l.account.held >= d.l.account.held
 }
 
-// evict has a lease let go of what it holds in arrival.
+// evict makes a lease give back what it holds for an arriving body.
 func (b *Budget) evict(l *Lease) {
 	l.evicted = true
 	b.freeing += l.arriving

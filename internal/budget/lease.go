@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Lease is what one request holds. All of it is for one goroutine at a time, but for Release, which
-// may be called while nothing else is. A nil Lease bounds nothing.
+// Lease is what one request holds. Only one goroutine may use it at a time. A nil Lease has no
+// limits.
 type Lease struct {
 	b       *Budget
 	owner   Owner
 	whole   int64    // see SetWhole
-	account *account // nil until something is drawn; then set under b.mu or by the only goroutine
-	small   int64    // drawn from the part for small draws
+	account *account // nil until the first draw; then set under b.mu or by the only goroutine
+	small   int64    // drawn from the reserve
 
-	held     int64        // guarded by b.mu; from the rest
-	arriving int64        // guarded by b.mu; of held
+	held     int64        // guarded by b.mu; drawn from the rest
+	arriving int64        // guarded by b.mu; part of held
 	evicted  bool         // guarded by b.mu
 	onEvict  func()       // guarded by b.mu; must neither block nor call the budget
-	wait     *draw        // guarded by b.mu; the draw that waits, if one does
-	moved    atomic.Int64 // when bytes came last, in Unix nanoseconds
+	wait     *draw        // guarded by b.mu; the waiting draw, if any
+	moved    atomic.Int64 // when bytes last arrived, in Unix nanoseconds
 }
 
 func (l *Lease) movedAt() time.Time { return time.Unix(0, l.moved.Load()) }
 
-// Grow draws n bytes for work. Where there is no room it waits, unless the lease holds bytes for work
-// already. Its error is for callers, an *a2a.Error, unless ctx has ended: then it is the cause.
+// Grow draws n bytes for work. If there is no room it waits, unless the lease holds memory for work
+// already. Its error is an *a2a.Error for callers or, if ctx has ended, the cause.
 func (l *Lease) Grow(ctx context.Context, n int64) error { return l.draw(ctx, n, false) }
 
-// Arrive draws n bytes for what a client is still sending. The lease may be evicted from then on.
+// Arrive draws n bytes for what a client is still sending. From then on the lease may be evicted.
 func (l *Lease) Arrive(ctx context.Context, n int64) error { return l.draw(ctx, n, true) }
 
 func (l *Lease) draw(ctx context.Context, n int64, arrival bool) error {
@@ -48,8 +48,8 @@ func (l *Lease) draw(ctx context.Context, n int64, arrival bool) error {
 	return l.b.drawMain(ctx, l, n, arrival)
 }
 
-// Shrink gives n bytes back that are no longer there: those in arrival first, then the small ones,
-// then those for work.
+// Shrink gives n bytes back: first those for arriving bytes, then those for work, then the small
+// ones.
 func (l *Lease) Shrink(n int64) {
 	if l == nil || n <= 0 || l.account == nil {
 		return
@@ -71,7 +71,8 @@ func (l *Lease) Shrink(n int64) {
 	}
 }
 
-// Arrived says that the body is complete: the lease is evicted no more. Its error is that it was before.
+// Arrived says that the body is complete, so the lease is no longer evicted. It returns an error if
+// the lease was evicted before.
 func (l *Lease) Arrived() error {
 	if l == nil || l.account == nil {
 		return nil
@@ -122,12 +123,12 @@ func (l *Lease) Release() {
 	l.account, l.evicted = nil, false
 }
 
-// firstRead is what a body is given before anything of it has come.
+// firstRead is the size of the buffer before anything has arrived.
 const firstRead = 4 << 10
 
-// ReadAll reads r to its end into memory that grows with what has come: it is never more than twice
-// that, and 4 KiB. hint is how many bytes are said to come, or less than 0. stop is called from another
-// goroutine when the body has to make room for others: it must make reads of r fail, without a wait.
+// ReadAll reads r to its end. Its memory grows with what has arrived: to at most twice that, and 4
+// KiB. hint is the announced size, or negative. ReadAll calls stop from another goroutine when the
+// body is evicted: stop must make reads of r fail at once.
 func ReadAll(ctx context.Context, l *Lease, r io.Reader, hint int64, stop func()) ([]byte, error) {
 	size := int64(firstRead)
 	if hint >= 0 {
@@ -168,8 +169,8 @@ func ReadAll(ctx context.Context, l *Lease, r io.Reader, hint int64, stop func()
 	}
 }
 
-// Watch has stop called when what the lease holds in arrival has to make room for others. It must neither block nor
-// call the budget.
+// Watch sets the function to call when the lease is evicted. It must neither block nor call the
+// budget.
 func (l *Lease) Watch(stop func()) {
 	if l == nil {
 		return
@@ -180,7 +181,7 @@ func (l *Lease) Watch(stop func()) {
 	l.onEvict = stop
 }
 
-// Touch says that bytes have come: a body that rests may be evicted.
+// Touch says that bytes have arrived: a body without progress may be evicted.
 func (l *Lease) Touch() {
 	if l != nil {
 		l.moved.Store(time.Now().UnixNano())
@@ -189,7 +190,7 @@ func (l *Lease) Touch() {
 
 type key struct{}
 
-// With returns a context that carries the lease of a request.
+// With returns a context with the lease of a request.
 func With(ctx context.Context, l *Lease) context.Context {
 	if l == nil {
 		return ctx
@@ -197,21 +198,21 @@ func With(ctx context.Context, l *Lease) context.Context {
 	return context.WithValue(ctx, key{}, l)
 }
 
-// From returns the lease that ctx carries, or nil.
+// From returns the lease in ctx, or nil.
 func From(ctx context.Context) *Lease {
 	l, _ := ctx.Value(key{}).(*Lease)
 	return l
 }
 
-// SetWhole says that an answer to the request is made whole, and takes n times what was read for it, be it
-// because of its binding. Else it is written in pieces.
+// SetWhole says that the answer to the request is built whole, and takes n times the memory of what
+// was read for it. Otherwise the answer is written in pieces.
 func (l *Lease) SetWhole(n int64) {
 	if l != nil {
 		l.whole = n
 	}
 }
 
-// Whole returns what SetWhole was told.
+// Whole returns the value of SetWhole.
 func (l *Lease) Whole() int64 {
 	if l == nil {
 		return 0
@@ -222,7 +223,7 @@ func (l *Lease) Whole() int64 {
 // ShrinkTo gives back what the lease holds beyond n bytes.
 func (l *Lease) ShrinkTo(n int64) { l.Shrink(l.Held() - n) }
 
-// Most returns the most that Grow could ever draw; 0 for a nil lease.
+// Most returns the largest possible draw of Grow, or 0 for a nil lease.
 func (l *Lease) Most() int64 {
 	if l == nil {
 		return 0

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Machine is how much memory the process may use, and who says so.
+// Machine is how much memory the process may use, and what says so.
 type Machine struct {
 	Bytes int64
 	From  string // GOMEMLIMIT, cgroup, machine or unknown
 }
 
-// unknownMachine is taken where nothing says how much memory there is.
+// unknownMachine is assumed where the amount of memory cannot be determined.
 const unknownMachine = 2 << 30
 
-// Available finds out how much memory the process may use: what GOMEMLIMIT, the cgroup of the
-// process (version 2 or 1, with those above it) or else the machine says. root is the file system's.
+// Available returns how much memory the process may use, according to GOMEMLIMIT, the cgroups of
+// the process (version 2 or 1) or else the machine. root is the root of the file system.
 func Available(root fs.FS) Machine {
 	m := Machine{unknownMachine, "unknown"}
 	if n, ok := memTotal(root); ok {
@@ -34,8 +34,8 @@ func Available(root fs.FS) Machine {
 	return m
 }
 
-// Default is the budget of a process that may use so much: half of what is its own, and a quarter
-// of a machine that it shares.
+// Default is the default budget: half of memory that is reserved for the process, and a quarter of
+// a shared machine.
 func (m Machine) Default() int64 {
 	if m.From == "machine" || m.From == "unknown" {
 		return max(m.Bytes/4, Least)
@@ -43,8 +43,8 @@ func (m Machine) Default() int64 {
 	return max(m.Bytes/2, Least)
 }
 
-// HoldTo has the garbage collector keep the heap below the limit of the cgroup, where GOMEMLIMIT does
-// not say something else. Without it the heap may grow to twice of what is in use.
+// HoldTo makes the garbage collector keep the heap below the limit of the cgroup, unless GOMEMLIMIT
+// is set. Otherwise the heap could grow to twice what is in use.
 func (m Machine) HoldTo() {
 	if m.From == "cgroup" {
 		debug.SetMemoryLimit(m.Bytes / 10 * 9)
@@ -65,8 +65,9 @@ func memTotal(root fs.FS) (int64, bool) {
 	return 0, false
 }
 
-// cgroupLimit returns the lowest limit of the process's cgroup and those above it. Inside a container
-// the path that /proc names may not be there: then the root of the mount is the container's own.
+// cgroupLimit returns the lowest limit of the cgroup of the process and those above it. Inside a
+// container the path in /proc may not exist: then the root of the mount is the container's own
+// cgroup.
 func cgroupLimit(root fs.FS) (int64, bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -108,7 +109,7 @@ func containsController(list, name string) bool {
 	return false
 }
 
-// limitIn reads one limit; one that is larger than any machine is none.
+// limitIn reads one limit. A limit larger than any machine counts as none.
 func limitIn(root fs.FS, name string) (int64, bool) {
 	text, err := fs.ReadFile(root, name)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package client is a client of A2A agents, of 1.0 and of 0.3, over JSON-RPC: for `a2ad send`, for our
-// tests and for our benchmarks.
+// Package client is a client of A2A agents, of 1.0 and of 0.3, over JSON-RPC. It serves `a2ad
+// send`, the tests and the benchmarks.
 //
-// It keeps what the server says as raw JSON and decodes only what a terminal or a test
-// looks at. A stream that is cut goes on by itself where it was cut, without an event
-// missing or twice, if the server names its events as a2ad does. It never sends a
-// message twice unless the caller gave it an idempotency key.
+// It keeps answers as raw JSON and decodes only what a terminal or a test needs. A stream that was
+// cut resumes by itself, without a missing or repeated event, if the server gives its events ids as
+// a2ad does. It never sends a message twice unless the caller gave it an idempotency key.
 package client
 
 import (
@@ -26,46 +25,47 @@ import (
 )
 
 const (
-	// DefaultMaxBytes is the largest answer or event that is read: one Task of the largest size that a2ad keeps.
+	// DefaultMaxBytes is the largest answer or event that is read: the largest Task that a2ad
+	// stores.
 	DefaultMaxBytes = 65 << 20
-	// DefaultTries is how often in a row a stream is resumed without getting any further.
+	// DefaultTries is how often in a row a stream is resumed without progress.
 	DefaultTries = 30
 
 	maxDepth     = 128
 	maxErrorBody = 16 << 10
 )
 
-// DefaultRetry is how long a resume waits when the server has named no time.
+// DefaultRetry is how long a resume waits if the server named no time.
 var DefaultRetry = backoff.Policy{Base: 200 * time.Millisecond, Max: 5 * time.Second}
 
-// Client speaks to one agent. Fields must not change once it is in use; its methods may
-// be called from several goroutines at once.
+// Client talks to one agent. Its fields must not change once it is in use. Its methods are safe for
+// concurrent use.
 type Client struct {
-	URL      string       // of the agent: that of the server, or that and /agents/<name>
-	Version  Version      // of the protocol; Negotiate finds out
+	URL      string       // of the agent: the server's URL, or that with /agents/<name>
+	Version  Version      // of the protocol; Negotiate sets it
 	APIKey   string       // sent as a bearer token; empty: none
-	HTTP     *http.Client // nil: http.DefaultClient. It must have no timeout of its own
+	HTTP     *http.Client // nil: http.DefaultClient. It must not have a timeout
 	MaxBytes int          // 0: DefaultMaxBytes
 	Tries    int          // 0: DefaultTries; negative: never resume
 	Retry    backoff.Policy
 
 	lastID atomic.Int64
-	sleep  func(context.Context, time.Duration) error // nil: a timer; for tests
+	sleep  func(context.Context, time.Duration) error // waits between connections; nil: a timer. Replaced by tests
 }
 
-// SendParams is what Send and Stream send.
+// SendParams are the params of Send and Stream.
 type SendParams struct {
-	Message        a2a.Message // an empty ID is filled in; Role is always user
+	Message        a2a.Message // Role is always user; an empty ID is filled in
 	NoWait         bool        // Send only: answer as soon as the task exists
 	HistoryLength  *int
 	AcceptedModes  []string
 	Metadata       a2a.Raw
-	IdempotencyKey string // makes it safe to send again; empty: none
+	IdempotencyKey string // makes it safe to repeat the send; empty: none
 }
 
-// Send sends a message and returns what the server answers: the task once it has ended,
-// waits for its client or has taken longer than the server lets a request wait; or a
-// Message, which has a Kind of its own. Errors of the server are an *Error.
+// Send sends a message and returns the server's answer: a Message, or the task once it has ended,
+// waits for its client, or took longer than the server lets a request wait. Errors of the server
+// are an *Error.
 func (c *Client) Send(ctx context.Context, p SendParams) (Result, error) {
 	if p.Message.ID == "" {
 		p.Message.ID = NewMessageID()
@@ -77,7 +77,7 @@ func (c *Client) Send(ctx context.Context, p SendParams) (Result, error) {
 	return decodeResult(raw)
 }
 
-// Get reads a task; a negative history asks for all of it.
+// Get reads a task. A negative history reads all of it.
 func (c *Client) Get(ctx context.Context, taskID string, history int) (Result, error) {
 	params := appendMember([]byte{'{'}, "id", taskID)
 	if history >= 0 {
@@ -99,7 +99,7 @@ func (c *Client) Cancel(ctx context.Context, taskID string) (Result, error) {
 	return decodeResult(raw)
 }
 
-// ListParams selects and pages through tasks. Zero values ask for nothing.
+// ListParams selects a page of tasks. Zero values select nothing.
 type ListParams struct {
 	ContextID        string
 	State            a2a.State
@@ -210,7 +210,7 @@ func (c *Client) call(ctx context.Context, o op, params []byte, header http.Head
 		return nil, err
 	}
 	defer closeBody(resp)
-	if resp.StatusCode != http.StatusOK || !isJSON(resp) {
+	if resp.StatusCode != http.StatusOK || !c.isJSON(resp) {
 		return nil, httpError(resp)
 	}
 	body, err := c.readJSON(resp.Body)
@@ -220,8 +220,8 @@ func (c *Client) call(ctx context.Context, o op, params []byte, header http.Head
 	return open(body, id)
 }
 
-// post sends one JSON-RPC request; id is what the answer must carry. sent says that
-// there was a connection, so that the server may have seen the request.
+// post sends one JSON-RPC request. id is what the answer must carry. sent says that there was a
+// connection, so the server may have received the request.
 func (c *Client) post(ctx context.Context, o op, params []byte, header http.Header, accept string) (resp *http.Response, id int64, sent bool, err error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
@@ -281,7 +281,7 @@ func (c *Client) maxBytes() int {
 	return DefaultMaxBytes
 }
 
-// open takes the result out of a checked response, or its error.
+// open returns the result of a checked response, or its error.
 func open(body []byte, id int64) ([]byte, error) {
 	if object := rawjson.Get(body, "error"); object != nil {
 		return nil, rpcError(object)
@@ -296,7 +296,7 @@ func open(body []byte, id int64) ([]byte, error) {
 	return result, nil
 }
 
-// closeBody reads what little is left, so that the connection can be used again.
+// closeBody reads the small rest of a body, so that the connection can be reused.
 func closeBody(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
 	_ = resp.Body.Close()

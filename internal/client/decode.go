@@ -9,10 +9,10 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-// Kind is what a result or an event is, in the words of 0.3.
+// Kind is the kind of a result or an event, by its name in 0.3.
 type Kind string
 
-// The kinds that a server may answer.
+// The kinds that a server may send.
 const (
 	KindTask     Kind = "task"
 	KindMessage  Kind = "message"
@@ -20,7 +20,7 @@ const (
 	KindArtifact Kind = "artifact-update"
 )
 
-// Result is a Task or a Message: its JSON as it came, and what people look at.
+// Result is a Task or a Message: its JSON as received, and the parts that people read.
 type Result struct {
 	Raw       []byte
 	Kind      Kind
@@ -42,10 +42,10 @@ type Artifact struct {
 // Event is one item of a stream.
 type Event struct {
 	ID  string // names the event on the server; empty if the server gives no ids
-	Seq int64  // the number in ID, or 0
-	Gap bool   // a Task that stands for events that could not be had any more
+	Seq int64  // from ID, or 0
+	Gap bool   // a Task that replaces missing events
 	Result
-	Artifact  Artifact // of an artifact-update: the chunk
+	Artifact  Artifact // the chunk of an artifact-update
 	Append    bool
 	LastChunk bool
 	Final     bool
@@ -120,7 +120,7 @@ func (r *Result) decodeStatus(status []byte) error {
 	return nil
 }
 
-// kindOf falls back on the members that only one kind has: some servers leave "kind" out.
+// kindOf uses members that only one kind has if "kind" is missing, as some servers leave it out.
 func kindOf(raw []byte) Kind {
 	if k := str(raw, "kind"); k != "" {
 		return Kind(k)
@@ -147,7 +147,7 @@ func decodeParts(list []byte) []a2a.Part {
 	for raw := range rawjson.Elements(list) {
 		file := rawjson.Get(raw, "file")
 		p := a2a.Part{MediaType: str(file, "mimeType"), Filename: str(file, "name")}
-		if file == nil { // as 1.0 has it
+		if file == nil { // as in 1.0
 			p.MediaType, p.Filename = str(raw, "mediaType"), str(raw, "filename")
 		}
 		switch {

@@ -1,7 +1,7 @@
 package client
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +18,13 @@ import (
 // Error is a refusal by the server: a JSON-RPC error, an HTTP status, or both.
 type Error struct {
 	Status     int           // HTTP status if it was not 200
-	Code       int           // of JSON-RPC; 0 if the answer was not JSON-RPC
+	Code       int           // of JSON-RPC; 0 if the answer was no JSON-RPC
 	Message    string        // as the server wrote it
 	Data       []byte        // raw JSON; nil if there is none
 	RetryAfter time.Duration // what the server asked for; 0 if it did not
 }
 
-// Error says what happened in words for the one who runs the client.
+// Error describes the refusal for the person who runs the client.
 func (e *Error) Error() string {
 	said := ""
 	if e.Message != "" {
@@ -54,12 +54,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the server answered %d %s%s", e.Status, http.StatusText(e.Status), said)
 }
 
-// Reason returns the stable word of the error, such as TASK_NOT_FOUND, or "".
+// Reason returns the stable reason of the error, such as TASK_NOT_FOUND, or "".
 func (e *Error) Reason() string {
 	if s, ok := rawjson.String(rawjson.Get(e.Data, "reason")); ok {
 		return s
 	}
-	for detail := range rawjson.Elements(e.Data) { // as 1.0 has it
+	for detail := range rawjson.Elements(e.Data) { // as in 1.0
 		if s := str(detail, "reason"); s != "" {
 			return s
 		}
@@ -72,15 +72,15 @@ func (e *Error) Temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= 500 && e.Status != http.StatusNotImplemented
 }
 
-// ErrUnknown is returned when the connection broke before the server had named the
-// task: the message may have been taken or not.
+// ErrUnknown is returned when the connection broke before the server named the task: the server may
+// have accepted the message or not.
 var ErrUnknown = errors.New("the connection broke before the server answered: the message may have been taken or not")
 
-// unknown marks an error after which nobody can say whether the server has the message.
+// unknown marks an error after which it is not known whether the server has the message.
 func unknown(err error) error { return fmt.Errorf("%w (%w)", ErrUnknown, err) }
 
-// temporary reports whether trying again may help: after a cut, a failure of the
-// network or a server that asks for it.
+// temporary reports whether another try may help: after a cut, a network failure, or if the server
+// asks for it.
 func temporary(err error) bool {
 	var refused *Error
 	if errors.As(err, &refused) {
@@ -90,8 +90,8 @@ func temporary(err error) bool {
 	return errors.Is(err, errCut) || errors.As(err, &network)
 }
 
-// turnedAway reports whether the server has said that it did not take the request; of
-// other errors from 500 on nobody knows who said them.
+// turnedAway reports whether the server has said that it did not accept the request. Other errors
+// from 500 on may come from a proxy.
 func turnedAway(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
@@ -104,7 +104,7 @@ func rpcError(object []byte) *Error {
 	return &Error{Code: int(code), Message: text, Data: rawjson.Get(object, "data")}
 }
 
-// httpError reads as much of an answer that is no result as it needs to say why.
+// httpError reads enough of an answer without a result to say why.
 func httpError(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil {
@@ -141,7 +141,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// retryAfter reads the seconds form of the header; a2ad sends no other.
+// retryAfter reads the header in seconds. a2ad sends no other form.
 func retryAfter(s string) time.Duration {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > 24*3600 {
@@ -150,15 +150,15 @@ func retryAfter(s string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// isJSON reports whether an answer is JSON: by its type or, where that is what servers send that
-// name none (that of a2a-go 0.3 is one), by its first byte.
-func isJSON(resp *http.Response) bool {
+// isJSON reports whether an answer is JSON. The media type decides. Servers that set none, such as
+// a2a-go 0.3, send text/plain, so a body of that type is JSON if it parses.
+func (c *Client) isJSON(resp *http.Response) bool {
 	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil && t == "text/plain" {
-		body := bufio.NewReader(resp.Body)
-		first, _ := body.Peek(1)
-		resp.Body = readCloser{body, resp.Body}
-		return string(first) == "{"
+		limit := c.maxBytes()
+		body, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+		resp.Body = readCloser{io.MultiReader(bytes.NewReader(body), resp.Body), resp.Body}
+		return err != nil || len(body) > limit || rawjson.Check(body, maxDepth) == nil // readJSON reports the first two
 	}
 	return err == nil && (t == "application/json" || strings.HasSuffix(t, "+json"))
 }

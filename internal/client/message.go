@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// NewMessageID returns an id that no other message has.
+// NewMessageID returns a unique id of a message.
 func NewMessageID() string { return "msg-" + rand.Text() }
 
 func (p *SendParams) header() http.Header {
@@ -20,8 +20,8 @@ func (p *SendParams) header() http.Header {
 	return h
 }
 
-// append writes the params of a send or a stream. Without a wish the configuration is left
-// out, and the server waits.
+// append writes the params of a send or a stream. It leaves out an empty configuration, and the
+// server waits then.
 func (p *SendParams) append(dst []byte, v Version, noWait bool) []byte {
 	dst = appendMessage(append(dst, `{"message":`...), v, &p.Message)
 	var conf []byte

@@ -16,25 +16,25 @@ import (
 	"github.com/a2ad/a2ad/internal/sse"
 )
 
-// errBadStream is a server that does not speak the protocol.
+// errBadStream says that the server does not follow the protocol.
 var errBadStream = errors.New("the stream is not A2A")
 
 // StreamOptions says how to follow a task. The zero value works.
 type StreamOptions struct {
-	// LastEventID is the id of the last event that the caller has. Resubscribe goes on
-	// behind it instead of beginning with the Task; Stream uses it with an idempotency
-	// key only, since no other stream can have begun before.
+	// LastEventID is the id of the last event that the caller has. Resubscribe continues after it
+	// instead of starting with the Task. Stream uses it only with an idempotency key, because no
+	// other stream can have started before.
 	LastEventID string
-	// OnCut is told before each wait why the stream broke and when it is taken up again.
+	// OnCut is called before each wait with why the stream broke and when it resumes.
 	OnCut func(err error, wait time.Duration)
 }
 
-// Stream sends a message and yields what happens, until the task ends or waits for its
-// client. A cut is mended by a subscription; only an error that ends the stream is
-// yielded, as the last item. The task goes on when the caller stops reading.
+// Stream sends a message and yields the events until the task ends or waits for its client. It
+// resumes a cut stream by a subscription, and yields only the error that ends the stream, as the
+// last item. The task continues if the caller stops reading.
 func (c *Client) Stream(ctx context.Context, p SendParams, o StreamOptions) iter.Seq2[Event, error] {
 	if p.Message.ID == "" {
-		p.Message.ID = NewMessageID() // once: a repeated send is the same message
+		p.Message.ID = NewMessageID() // once: a repeated send must be the same message
 	}
 	return func(yield func(Event, error) bool) {
 		f := &follower{c: c, opts: o, turn: true}
@@ -46,8 +46,8 @@ func (c *Client) Stream(ctx context.Context, p SendParams, o StreamOptions) iter
 	}
 }
 
-// Resubscribe follows a task that exists, until it ends. Unlike Stream it stays when
-// the task waits for its client.
+// Resubscribe follows an existing task until it ends. Unlike Stream it continues when the task
+// waits for its client.
 func (c *Client) Resubscribe(ctx context.Context, taskID string, o StreamOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := &follower{c: c, opts: o, taskID: taskID}
@@ -60,24 +60,24 @@ type request struct {
 	op         op
 	params     []byte
 	header     http.Header
-	repeatable bool // the server takes it once, however often it is sent
+	repeatable bool // the server accepts it once, however often it is sent
 }
 
 // follower is one stream over all its connections.
 type follower struct {
 	c     *Client
 	opts  StreamOptions
-	begin *request // how to start; nil once the task is known
-	turn  bool     // ends with the turn: at input-required
+	begin *request // the first request; nil once the task is known
+	turn  bool     // ends with the turn, at input-required
 
 	taskID  string
-	lastID  string // of the last event yielded that had one
+	lastID  string // of the last yielded event with an id
 	lastSeq int64
-	sent    bool // a request got as far as a connection
+	sent    bool // a request reached a connection
 	yielded bool // any event, on any connection
 	ended   bool // an event said that no other follows
 	retry   time.Duration
-	stopped bool // the caller has had enough
+	stopped bool // the caller stopped reading
 }
 
 func (f *follower) resumeAfter(id string) {
@@ -85,7 +85,7 @@ func (f *follower) resumeAfter(id string) {
 	f.lastSeq, _, _ = sse.ParseID(id)
 }
 
-// run connects until the task has ended, the caller stops or trying is pointless.
+// run connects until the task has ended, the caller stops, or trying is pointless.
 func (f *follower) run(ctx context.Context, yield func(Event, error) bool) {
 	for try := 0; ; try++ {
 		progress, err := f.connect(ctx, yield, try > 0)
@@ -110,8 +110,8 @@ func (f *follower) mendable(ctx context.Context, err error, try int) error {
 	}
 	switch {
 	case ctx.Err() != nil || !temporary(err) || !f.sent:
-		// A first request that found no server is an error in the address, or a server
-		// that is down; a cut is what comes later.
+		// If the first request finds no server, the address is wrong or the server is down. Later
+		// failures are cuts.
 		return err
 	case f.begin != nil && !f.begin.repeatable && turnedAway(err):
 		return err
@@ -127,8 +127,8 @@ func (f *follower) mendable(ctx context.Context, err error, try int) error {
 	return f.c.pause(ctx, wait)
 }
 
-// wait is what the server asked for and a backoff with jitter, which keeps clients
-// that were cut together from coming back together.
+// wait returns the delay that the server asked for plus a backoff with jitter, so that clients that
+// were cut together do not come back together.
 func (f *follower) wait(err error, try int) time.Duration {
 	policy := f.c.Retry
 	if policy == (backoff.Policy{}) {
@@ -142,7 +142,7 @@ func (f *follower) wait(err error, try int) time.Duration {
 	return min(asked, maxAsked) + policy.Delay(try, nil)
 }
 
-// maxAsked keeps a server from sending its clients away for good.
+// maxAsked limits how long a server can make its clients wait.
 const maxAsked = time.Minute
 
 func (c *Client) pause(ctx context.Context, d time.Duration) error {
@@ -159,13 +159,13 @@ func (c *Client) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errCut is a stream that had begun and stopped without an end.
+// errCut says that a stream stopped without an end.
 var errCut = errors.New("the stream was cut")
 
-// connect reads one connection to its end. progress says that it brought an event.
+// connect reads one connection to its end. progress says that it received an event.
 func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, resumed bool) (progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the connection of a stream that is left before its end
+	defer cancel() // closes the connection of a stream that is not read to its end
 	req := f.begin
 	if req == nil {
 		req = &request{op: opSubscribe, params: append(appendMember([]byte{'{'}, "id", f.taskID), '}')}
@@ -183,7 +183,7 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, r
 		return false, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK && isJSON(resp) {
+	if resp.StatusCode == http.StatusOK && f.c.isJSON(resp) {
 		progress, err = f.single(resp, id, yield)
 	} else if !isEventStream(resp) || resp.StatusCode != http.StatusOK {
 		return false, httpError(resp)
@@ -196,7 +196,7 @@ func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, r
 	return progress, err
 }
 
-// codeEnded is what 1.0 says to a subscription to a task that has ended.
+// codeEnded is the error of 1.0 for a subscription to a task that has ended.
 const codeEnded = -32004
 
 func hasEnded(err error) bool {
@@ -204,7 +204,7 @@ func hasEnded(err error) bool {
 	return errors.As(err, &refused) && refused.Code == codeEnded
 }
 
-// last yields a task that has ended where it cannot be followed: 1.0 has no stream for it.
+// last yields a task that has ended and so cannot be followed: 1.0 has no stream for it.
 func (f *follower) last(ctx context.Context, yield func(Event, error) bool) (bool, error) {
 	res, err := f.c.Get(ctx, f.taskID, -1)
 	if err != nil {
@@ -220,7 +220,7 @@ func (f *follower) last(ctx context.Context, yield func(Event, error) bool) (boo
 
 var errNotFollowed = errors.New("the server follows no tasks")
 
-// single takes an answer that is no stream: an error, or one event.
+// single reads an answer that is no stream: an error, or one event.
 func (f *follower) single(resp *http.Response, id int64, yield func(Event, error) bool) (bool, error) {
 	body, err := f.c.readJSON(resp.Body)
 	if err != nil {
@@ -239,7 +239,7 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 	limit := f.c.maxBytes()
 	r := sse.NewReader(body, sse.ReaderOptions{MaxLine: limit, MaxEvent: limit, Comments: true})
 	gap := false
-	var end *Event // the Task that the caller has already, when nothing may come after it
+	var end *Event // the Task that the caller has already, when nothing may follow it
 	for {
 		item, err := r.Next()
 		if d, ok := r.Retry(); ok {
@@ -258,7 +258,7 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 			return progress, fmt.Errorf("%w (%w)", errCut, err)
 		case item.Comment:
 			gap = gap || string(item.Data) == "gap"
-			end = nil // a stream that is kept open, or drained, has not ended
+			end = nil // a stream that stays open, or drains, has not ended
 			continue
 		}
 		ev, err := decodeItem(item, id)
@@ -267,18 +267,19 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 		}
 		end = nil
 		if ev.Kind == KindTask && !gap && ev.ID != "" && ev.ID == f.lastID {
-			// 1.0 begins with the Task as of the event that the caller has, and at the end there is only that.
+			// A stream of 1.0 begins with the Task as of the caller's last event, and if the task
+			// has ended nothing else comes.
 			if ev.State.Terminal() || f.turn && ev.State == a2a.StateInputRequired {
 				end = &ev
 			}
 			continue
 		}
-		// On a resumed connection a Task stands in for events that the server no longer
-		// has, whether it says so or does not know Last-Event-ID at all.
+		// On a resumed connection a Task replaces events that the server no longer has, even if the
+		// server does not say so or ignores Last-Event-ID.
 		ev.Gap = ev.Kind == KindTask && (gap || resumed)
 		gap = false
 		if ev.Seq > 0 && ev.Seq <= f.lastSeq && !ev.Gap && !ev.Final {
-			continue // seen before the cut; an end is told again, or the caller would wait for it
+			continue // seen before the cut; an end is yielded again, or the caller would wait for it
 		}
 		progress = true
 		if !f.take(ev, yield) {
@@ -302,7 +303,7 @@ func decodeItem(item sse.Event, id int64) (Event, error) {
 	return ev, nil
 }
 
-// take notes where the stream is, yields, and reports whether to read on.
+// take records the position in the stream, yields, and reports whether to read on.
 func (f *follower) take(ev Event, yield func(Event, error) bool) bool {
 	first := !f.yielded
 	f.yielded = true
@@ -316,13 +317,14 @@ func (f *follower) take(ev Event, yield func(Event, error) bool) bool {
 	case ev.Final, ev.Kind == KindMessage, ev.State.Terminal():
 		f.ended = true
 	case f.turn && ev.State == a2a.StateInputRequired:
-		// The first snapshot may be of the moment before the message arrived.
+		// The first snapshot may be from before the message arrived.
 		f.ended = f.ended || ev.Kind == KindStatus || !first
 	}
 	if !yield(ev, nil) {
 		f.stopped = true
 		return false
 	}
-	// A finished Task is followed by its last status; else what ends a stream is its last item.
+	// After a finished Task comes its last status. Otherwise the event that ends a stream is its
+	// last item.
 	return !f.ended || ev.Kind == KindTask && ev.State.Terminal()
 }

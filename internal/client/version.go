@@ -18,7 +18,7 @@ const (
 	V10
 )
 
-// op is what the client asks for, in the words of 0.3.
+// op is what the client asks for, by its name in 0.3.
 type op string
 
 const (
@@ -42,9 +42,9 @@ func (v Version) method(o op) string {
 	return string(o)
 }
 
-// Negotiate reads the agent's card and sets Version and URL to what the agent offers best over
-// JSON-RPC: 1.0, else 0.3. An agent without a card that can be read is taken for one of 0.3 at
-// the URL: what is wrong with it, the request says. It goes before any other use of the client.
+// Negotiate reads the agent's card, and sets Version and URL to the best JSON-RPC interface: 1.0,
+// else 0.3. Without a readable card it assumes 0.3 at the URL, and the next request reports what is
+// wrong. Call it before any other use of the client.
 func (c *Client) Negotiate(ctx context.Context) error {
 	card, err := c.Card(ctx)
 	if err != nil && (ctx.Err() != nil || temporary(err)) {
@@ -73,8 +73,8 @@ func majorMinor(v string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// sameServer returns the place of an interface if it is on the server that was asked: the
-// credentials are for that one, whatever a card says.
+// sameServer returns the address of an interface if it is on the server that was asked. The
+// credentials are for that server only, whatever a card says.
 func sameServer(asked, named string) string {
 	a, err := url.Parse(asked)
 	if err != nil {
@@ -128,8 +128,8 @@ var wrappers = []struct {
 	kind Kind
 }{{"task", KindTask}, {"message", KindMessage}, {"statusUpdate", KindStatus}, {"artifactUpdate", KindArtifact}}
 
-// unwrap returns what a result of either generation is, and where it is. A status update has a
-// status with a message; only a wrapper has it as an object at the top beside nothing else.
+// unwrap returns the kind of a result of either generation, and the value itself. A status update
+// contains a status with a message, but only a wrapper has one as its only member.
 func unwrap(raw []byte) (inner []byte, kind Kind) {
 	for _, w := range wrappers {
 		if v := rawjson.Get(raw, w.key); rawjson.KindOf(v) == rawjson.KindObject {

@@ -1,7 +1,9 @@
-// Package engine carries out the operations of the protocol, free of its versions and
-// bindings: it decides who may see a task, where a stream starts and ends, and how long a
-// blocking send waits. It runs no agent and keeps nothing: tasks are in the store, and what
-// happens to them arrives through the stream of their events.
+// Package engine carries out the operations of the protocol, independent of its versions and
+// bindings. It decides who may see a task, where a stream starts and ends, and how long a blocking
+// send waits.
+//
+// It runs no agent and stores nothing: tasks are in the store, and their progress arrives as a
+// stream of events.
 package engine
 
 import (
@@ -17,24 +19,24 @@ import (
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
-// Config bounds what callers may ask for. Zero values mean no limit, but for PageKey, which
-// must be 32 bytes that all replicas share.
+// Config limits what callers may ask for. Zero values mean no limit, except for PageKey, which must
+// be 32 bytes that all replicas share.
 type Config struct {
-	BlockingMaxWait    time.Duration // cap of a blocking send; at it the task is returned as it is
+	BlockingMaxWait    time.Duration // longest blocking send, which then returns the task as it is
 	MaxMessageBytes    int64
 	MaxTaskBytes       int64
 	MaxHistory         int64
-	MaxInFlight        int // tasks of one owner that an agent has yet to finish with
-	MaxPending         int // reads, and as many writes, of this process that are at the database or wait for it
+	MaxInFlight        int // unfinished tasks of one owner
+	MaxPending         int // reads, and as many writes, of this process that use or wait for the database
 	MaxStreams         int // open streams of this process
 	MaxStreamsPerOwner int
 	PageKey            []byte
 	MaxPageToken       int // bytes; 0: 1 KiB
 	Push               PushRules
-	// Drain ends when the server is about to stop: waiting sends then answer with the task as
-	// it is. It is a signal, not the context of any work.
+	// Drain ends when the server is about to stop. Blocking sends then return the task as it is. It
+	// is a signal, not the context of any work.
 	Drain  context.Context
-	Tracer *tracing.Tracer // nil: there are no traces
+	Tracer *tracing.Tracer // nil: no traces
 }
 
 // Engine is safe for concurrent use.
@@ -66,9 +68,9 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Send submits a message and returns the task: at once, or when it has ended or waits for
-// its client if op.Blocking. An agent that is asked so, and marked for it, may have replied
-// directly: see a2a.Task.Replied.
+// Send submits a message and returns the task. If op.Blocking it first waits until the task has
+// ended or waits for its client. If op and the agent allow direct replies, the result may be one:
+// see a2a.Task.Replied.
 func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*a2a.Task, error) {
 	in, err := e.submission(c, agent, op)
 	if err != nil {
@@ -77,7 +79,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	in.Undecided = op.Blocking && in.Task.IsZero() && agent.MayReply(&op.Message)
 	var cursor *stream.Cursor
 	if op.Blocking && in.Task.IsZero() {
-		// The cursor is there before the task, so that it need not read what it missed.
+		// The cursor exists before the task, so that it need not read events it missed.
 		in.NewTask = store.NewTaskID()
 		cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 		defer cursor.Close()
@@ -113,7 +115,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	return e.tell(ctx, c, &sub, seen.ended, op)
 }
 
-// submit makes a message durable.
+// submit stores a message.
 func (e *Engine) submit(ctx context.Context, in *store.Submission) (store.Submitted, error) {
 	ctx, span := e.cfg.Tracer.Start(ctx, "submit", tracing.Internal, "")
 	sub, err := e.admitted(ctx, in)
@@ -129,18 +131,18 @@ func (e *Engine) submit(ctx context.Context, in *store.Submission) (store.Submit
 	return sub, err
 }
 
-// tell reads the task for an answer. One of which nobody can know yet is made known first.
+// tell reads the task for an answer. It first reveals a task that clients cannot see yet.
 func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
 		if err := e.store.Reveal(ctx, sub.Task); err != nil {
 			return nil, err
 		}
 	}
-	budget.From(ctx).ShrinkTo(0) // the message is not needed any more
+	budget.From(ctx).ShrinkTo(0) // the message is no longer needed
 	return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
-// admitted hands a message to the store, if there is room for it.
+// admitted passes a message to the store, if the limits allow it.
 func (e *Engine) admitted(ctx context.Context, in *store.Submission) (store.Submitted, error) {
 	leave, err := e.writes.enter()
 	if err != nil {
@@ -155,8 +157,8 @@ func (e *Engine) admitted(ctx context.Context, in *store.Submission) (store.Subm
 	return e.store.Submit(ctx, *in)
 }
 
-// awaitTask waits for a task that an earlier request made. It may have ended its turn before:
-// the cursor starts behind what that request knew, and the state is looked at first.
+// awaitTask waits for a task that an earlier request made. The turn may have ended already, after
+// the event at which the cursor starts, so it checks the state first.
 func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
 	ended := sub.State.EndsTurn()
 	if !ended {
@@ -169,8 +171,8 @@ func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.C
 	return e.tell(ctx, c, sub, ended, op)
 }
 
-// await returns when the turn has ended, the wait has reached its cap, or the server drains:
-// with what it has seen up to there.
+// await returns when the turn has ended, the longest wait is over, or the server drains. It returns
+// what it has seen until then.
 func (e *Engine) await(ctx context.Context, cursor *stream.Cursor) (*seen, error) {
 	if e.cfg.BlockingMaxWait > 0 {
 		var cancel context.CancelFunc
@@ -213,7 +215,7 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// submission turns a decoded message into what the store takes.
+// submission turns a decoded message into a submission for the store.
 func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
 	if err := checkSize(&op.Message, e.cfg.MaxMessageBytes); err != nil {
 		return store.Submission{}, err
@@ -231,7 +233,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
 	}
 	in.Message.RequestMetadata = op.Metadata
-	in.Message.Role = a2a.RoleUser // whatever the client calls itself: that is what reads say
+	in.Message.Role = a2a.RoleUser // reads show this role, whatever the client called itself
 	switch {
 	case op.Idempotency != "":
 		in.Key = "h:" + op.Idempotency
@@ -252,7 +254,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 	return in, nil
 }
 
-// freshTask is a new task as it stands before anybody has seen it: it needs no read.
+// freshTask returns a new task as it is before any event. This saves a read.
 func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Task {
 	t := &a2a.Task{
 		ID: sub.Task, Agent: in.Agent, ContextID: sub.ContextID, Status: a2a.Status{State: a2a.StateSubmitted, Time: sub.At},
@@ -278,7 +280,7 @@ func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *
 	return e.snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
 }
 
-// head checks that the caller may see a task, and that it is one of this agent.
+// head checks that the caller may see a task, and that the task belongs to this agent.
 func (e *Engine) head(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID string) (a2a.ID, store.Head, error) {
 	id, err := a2a.ParseID(taskID)
 	if err != nil {
@@ -316,7 +318,7 @@ const (
 	maxPage     = 100
 )
 
-// List reads a page of the caller's tasks of one agent, newest status first.
+// List reads a page of the caller's tasks of one agent, the newest status first.
 func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListTasks) (*a2a.Page, error) {
 	leave, err := e.reads.enter()
 	if err != nil {

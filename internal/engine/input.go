@@ -9,14 +9,14 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// skillKey is the member of a part's metadata, or else of its message's, that names the skill
-// which the part is for.
+// skillKey is the metadata member that names the skill a part is for, in the part or else in its
+// message.
 const skillKey = "skillId"
 
-// checkInput refuses a message that the agent does not take: content of a type that its card
-// leaves out, and data that does not fit the schema of the skill it is for.
+// checkInput refuses a message that the agent does not accept: content types missing from its card,
+// and data that does not fit the schema of its skill.
 func checkInput(agent *a2a.Agent, m *a2a.Message) error {
-	if len(agent.Inputs) == 0 && takes(agent.Card.InputModes, anyType) {
+	if len(agent.Inputs) == 0 && accepts(agent.Card.InputModes, anyType) {
 		return nil
 	}
 	for i := range m.Parts {
@@ -26,7 +26,7 @@ func checkInput(agent *a2a.Agent, m *a2a.Message) error {
 			return err
 		}
 		modes := inputModes(agent, skill)
-		if kind := mediaType(p); !takes(modes, kind) {
+		if kind := mediaType(p); !accepts(modes, kind) {
 			e := a2a.Errorf(a2a.CodeContentTypeNotSupported, "message.parts[%d]: the agent does not take %s; it takes %s", i, clip(kind), strings.Join(modes, ", "))
 			e.Field = fmt.Sprintf("message.parts[%d]", i)
 			return e
@@ -43,7 +43,8 @@ func checkInput(agent *a2a.Agent, m *a2a.Message) error {
 	return nil
 }
 
-// skillOf returns the skill that a part names, or nil. Where no skill has a schema the name means nothing.
+// skillOf returns the skill that a part names, or nil. If no skill has a schema, the name is
+// ignored.
 func skillOf(agent *a2a.Agent, m *a2a.Message, part int) (*a2a.Skill, error) {
 	if len(agent.Inputs) == 0 {
 		return nil, nil
@@ -66,8 +67,8 @@ func skillOf(agent *a2a.Agent, m *a2a.Message, part int) (*a2a.Skill, error) {
 	return &agent.Skills()[at], nil
 }
 
-// inputModes returns what a part may be: what the skill takes that it is for, if it says so, else what
-// the agent takes or any of its skills.
+// inputModes returns the media types that a part may have: those of its skill if the skill declares
+// any, else those of the agent and all its skills.
 func inputModes(agent *a2a.Agent, skill *a2a.Skill) []string {
 	if skill != nil && len(skill.InputModes) > 0 {
 		return skill.InputModes
@@ -91,8 +92,8 @@ const (
 	anyText = "text/*"
 )
 
-// mediaType returns the type of a part in lower case, without parameters. A text that has none may be
-// any text, and a file any bytes.
+// mediaType returns the media type of a part in lower case, without parameters. Without one, text
+// may be any text, and a file any bytes.
 func mediaType(p *a2a.Part) string {
 	kind, _, _ := strings.Cut(p.MediaType, ";")
 	kind = strings.ToLower(strings.TrimSpace(kind))
@@ -107,8 +108,8 @@ func mediaType(p *a2a.Part) string {
 	return "application/octet-stream"
 }
 
-// takes reports whether one of the modes covers a type. A card without modes leaves nothing out.
-func takes(modes []string, kind string) bool {
+// accepts reports whether one of the modes covers a type. A card without modes accepts everything.
+func accepts(modes []string, kind string) bool {
 	for _, mode := range modes {
 		mode, _, _ = strings.Cut(mode, ";")
 		mode = strings.ToLower(strings.TrimSpace(mode))
@@ -123,7 +124,7 @@ func takes(modes []string, kind string) bool {
 	return len(modes) == 0
 }
 
-// clip keeps what a client calls its things from filling an answer.
+// clip shortens a client's text, so that it does not fill an answer.
 func clip(s string) string {
 	const limit = 100
 	if len(s) > limit {

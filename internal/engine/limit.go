@@ -26,9 +26,9 @@ func messageSize(m *a2a.Message) int64 {
 	return int64(size)
 }
 
-// gate bounds how many operations are at the database or wait for it. Those beyond it are
-// refused before they cost anything: what waits longer than its client does helps nobody, and
-// what was taken on is to be carried out. Those that wait for an agent are not counted.
+// gate limits how many operations use or wait for the database. It refuses further ones before they
+// cost anything: an answer that comes after the client has given up helps nobody, but what was
+// accepted must be carried out. Operations that wait for an agent do not count.
 type gate struct{ room chan struct{} }
 
 func newGate(n int) gate {
@@ -52,10 +52,10 @@ func (g gate) enter() (leave func(), err error) {
 	}
 }
 
-// flights bounds the tasks of each owner that wait for an agent or are with one. They are
-// counted in the database, as all replicas make and end them; to not count for every task,
-// each count gives leave for a part of the room that it found. So the bound is kept to
-// within what other requests and replicas do at the same moment.
+// flights limits the unfinished tasks of each owner. All replicas create and end tasks, so they are
+// counted in the database. To avoid a count for every task, each count admits a part of the free
+// room without another one. So the limit is exact except for what other requests and replicas do at
+// the same time.
 type flights struct {
 	mu     sync.Mutex
 	owners map[owner]*flight // guarded by mu
@@ -63,22 +63,22 @@ type flights struct {
 
 type owner struct{ tenant, owner string }
 
-// flight is what is known of one owner.
+// flight is what is known about one owner.
 type flight struct {
-	turn chan struct{} // capacity 1: holds what the one that may count has put in
-	left int           // guarded by turn; new tasks until the next count
+	turn chan struct{} // capacity 1: a lock that a caller can stop waiting for
+	left int           // guarded by turn; new tasks to admit until the next count
 	full time.Time     // guarded by turn; when a count last found no room
 }
 
 const (
 	knownOwners = 10_000
-	stayFull    = time.Second // without another count
+	stayFull    = time.Second // how long no further count is made
 )
 
 // admit counts one more task of the caller, or refuses it.
 func (f *flights) admit(ctx context.Context, s *store.Store, c store.Caller, most int) error {
 	o := f.of(owner{c.Tenant, c.Owner})
-	select { // no mutex: a count that gets no answer would keep callers that have gone
+	select { // no mutex: a slow count would hold up callers that have disconnected
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -9,22 +9,24 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// This file has every read of tasks draw from the memory budget before it is made. What a task takes
-// is known from its row: first only what is small is read, and of a larger task nothing but that.
+// This file draws memory from the budget before every read of tasks. A read asks for small tasks
+// only at first. For a larger task it gets only the size from the task's row, draws that much, and
+// reads again.
 
 // Sizes of reads.
 const (
 	smallRead = 16 << 10  // tasks up to this size are read at once
-	listRead  = 256 << 10 // those of a page likewise
-	exactFrom = 1 << 20   // tasks from this size on are measured: their row says at most how large they are
-	pageBytes = 4 << 20   // of the tasks of one page, but one
-	pieces    = 256 << 10 // what an answer takes that is written in pieces, besides the tasks
+	listRead  = 256 << 10 // the same for the tasks of a page
+	exactFrom = 1 << 20   // tasks from this size on are measured: their row has only an upper bound
+	pageBytes = 4 << 20   // of the tasks of one page, unless there is only one
+	pieces    = 256 << 10 // extra memory for an answer that is written in pieces
 )
 
-// maxLarge is how many large reads are at the database at once.
+// maxLarge is how many large reads use the database at once.
 const maxLarge = 2
 
-// room is what tasks of so many bytes take until they have been written: themselves, and once again what is encoded.
+// room is the memory that tasks of a size take until they are written: the tasks, and their
+// encoding.
 func room(mem *budget.Lease, bytes int64) int64 {
 	if n := mem.Whole(); n > 0 {
 		return (1 + n) * bytes
@@ -32,7 +34,7 @@ func room(mem *budget.Lease, bytes int64) int64 {
 	return bytes + min(bytes, pieces)
 }
 
-// readTasks runs read with a bound that the budget of the request has room for.
+// readTasks runs read with a size limit for which the budget of the request has room.
 func readTasks[T any](ctx context.Context, large slots, w store.Want, measure func() (int64, error), read func(w store.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
@@ -49,7 +51,7 @@ func readTasks[T any](ctx context.Context, large slots, w store.Want, measure fu
 		return t, err
 	}
 	size := much.Bytes
-	whole := w.History == nil && w.Artifacts && room(mem, size) <= mem.Most() // then it takes about what its row says
+	whole := w.History == nil && w.Artifacts && room(mem, size) <= mem.Most() // the row is about exact then
 	if measure != nil && size > exactFrom && !whole {
 		exact, err := measure()
 		if err != nil {
@@ -57,7 +59,7 @@ func readTasks[T any](ctx context.Context, large slots, w store.Want, measure fu
 		}
 		size = min(size, exact)
 	}
-	mem.Shrink(room(mem, smallRead)) // so that it may wait
+	mem.Shrink(room(mem, smallRead)) // a lease that holds nothing for work may wait
 	if err := mem.Grow(ctx, room(mem, size)); err != nil {
 		return none, err
 	}
@@ -78,7 +80,7 @@ func (e *Engine) snapshot(ctx context.Context, c store.Caller, id a2a.ID, w stor
 	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w store.Want) (*a2a.Task, error) { return e.store.Snapshot(ctx, c, id, w) })
 }
 
-// snapshotAt reads a task as it was.
+// snapshotAt reads a task as it was at an event.
 func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w store.Want) (*a2a.Task, error) {
 	return readTasks(ctx, e.large, w, nil, func(w store.Want) (*a2a.Task, error) { return e.store.SnapshotAt(ctx, id, seq, w) })
 }
@@ -93,7 +95,7 @@ func (e *Engine) measure(ctx context.Context, c store.Caller, id a2a.ID, w store
 	}
 }
 
-// sizes measures tasks, for which PostgreSQL has to unpack them.
+// sizes measures tasks. PostgreSQL has to unpack them for that.
 func (e *Engine) sizes(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) ([]int64, error) {
 	leave, err := e.large.enter(ctx)
 	if err != nil {
@@ -103,8 +105,8 @@ func (e *Engine) sizes(ctx context.Context, c store.Caller, ids []a2a.ID, w stor
 	return e.store.Sizes(ctx, c, ids, w)
 }
 
-// slots bound how many large reads are at the database at once. The others wait without a connection, so
-// that there are some for small reads.
+// slots limits how many large reads use the database at once. The others wait without a connection,
+// which leaves connections for small reads.
 type slots chan struct{}
 
 func (s slots) enter(ctx context.Context) (leave func(), err error) {
@@ -116,8 +118,8 @@ func (s slots) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// tasksOf reads the tasks of a page, in order: all of them, or the first ones if all are too large
-// together. n is how many positions they stand for.
+// tasksOf reads the tasks of a page, in order: all of them, or only the first ones if they are too
+// large together. n is how many positions of the list they cover.
 func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) (tasks []a2a.Task, n int, err error) {
 	mem := budget.From(ctx)
 	if err := mem.Grow(ctx, room(mem, listRead)); err != nil {
@@ -157,11 +159,11 @@ func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w st
 	return tasks, n, err
 }
 
-// keptMessage is the size up to which the message of a send is kept while its caller waits.
+// keptMessage is the largest message that a blocking send keeps in memory while it waits.
 const keptMessage = 64 << 10
 
-// forget gives back what a request holds once its message is durable. A large one is dropped: who needs it
-// reads it again. It reports whether the message is still there.
+// forget gives back memory of a request once its message is stored. It drops a large message, which
+// can be read again. It reports whether the message is still in memory.
 func forget(mem *budget.Lease, in *store.Submission, op *a2a.SendMessage) bool {
 	if mem == nil || messageSize(&op.Message) <= keptMessage {
 		mem.ShrinkTo(2 * keptMessage)

@@ -14,8 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// pageSealer makes page tokens: a position in a list, sealed so that nobody can read or
-// change it, and good only for the caller and the filter it was made for.
+// pageSealer makes page tokens: encrypted positions in a list, valid only for the caller and the
+// filter that they were made for.
 type pageSealer struct {
 	gcm cipher.AEAD
 	max int // bytes of a token
@@ -35,7 +35,7 @@ func newPageSealer(key []byte, limit int) (*pageSealer, error) {
 
 const positionSize = 8 + 16
 
-// bound is what a token is good for. Members are quoted, so that none can pass for two.
+// bound returns what a token is valid for. The members are quoted, so that no two lists look alike.
 func bound(c store.Caller, f *store.Filter) []byte {
 	return []byte(strings.Join([]string{
 		"page", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), strconv.Quote(f.Agent), strconv.Quote(f.ContextID),
@@ -43,7 +43,7 @@ func bound(c store.Caller, f *store.Filter) []byte {
 	}, "|"))
 }
 
-// boundPush is the same for the webhooks of a task.
+// boundPush does the same for the webhooks of a task.
 func boundPush(c store.Caller, task a2a.ID) []byte {
 	return []byte(strings.Join([]string{"push", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), task.String()}, "|"))
 }
@@ -61,7 +61,7 @@ func (p *pageSealer) open(token string, bound []byte) (pos store.Position, err e
 		return pos, errBadToken
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || strings.ContainsAny(token, "\r\n") { // which the decoder skips
+	if err != nil || strings.ContainsAny(token, "\r\n") { // the decoder ignores these
 		return pos, errBadToken
 	}
 	plain, err := p.gcm.Open(nil, nil, sealed, bound)

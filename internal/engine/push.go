@@ -10,21 +10,22 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// PushRules say which webhooks may be set. Without Check none may.
+// PushRules says which webhooks may be set. Without Check none may.
 type PushRules struct {
-	// Check refuses a webhook that could not be delivered to, with an *a2a.Error.
+	// Check refuses a webhook that cannot be delivered to, with an *a2a.Error.
 	Check func(c *a2a.PushConfig) error
-	// Origin is scheme://host:port of a URL that Check let pass.
+	// Origin returns scheme://host:port of a URL that Check accepted.
 	Origin func(url string) string
 	// Seal encrypts the secrets of a webhook for its row.
 	Seal func(row a2a.ID, c *a2a.PushConfig) (token, credentials []byte, err error)
-	// SealURL encrypts the query of a webhook's URL, and returns the URL without it; nil: URLs stay whole.
+	// SealURL encrypts the query of a webhook's URL and returns the URL without it. nil: URLs are
+	// stored as they are.
 	SealURL func(row a2a.ID, url string) (string, []byte, error)
 	Max     int // per task; 0: no limit
 }
 
-// DefaultPushID is the id of a webhook that its client did not name, so that setting it again
-// replaces it (T-10 in docs/reference/protocol.md).
+// DefaultPushID is the id of a webhook without one, so that setting it again replaces it (T-10 in
+// docs/reference/protocol.md).
 const DefaultPushID = "default"
 
 var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifications are not supported"}
@@ -32,7 +33,7 @@ var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifi
 // Pushes reports whether webhooks may be set on tasks of an agent.
 func (e *Engine) Pushes(agent *a2a.Agent) bool { return e.cfg.Push.Check != nil && !agent.PushOff }
 
-// newPush checks a webhook and fills in what its client may leave out. nil stays nil.
+// newPush checks a webhook and fills in what its client left out. It returns nil for nil.
 func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, error) {
 	if c == nil {
 		return nil, nil
@@ -56,8 +57,8 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, e
 	return p, nil
 }
 
-// SetPush adds a webhook to a task of the caller, or replaces the one with its id. It is
-// returned without its secrets.
+// SetPush adds a webhook to a task of the caller, or replaces the one with the same id. The result
+// has no secrets.
 func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SetPushConfig) (*a2a.PushConfig, error) {
 	if !e.Pushes(agent) {
 		return nil, errNoPush
@@ -81,7 +82,7 @@ func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 	return &a2a.PushConfig{ID: push.ConfigID, URL: a2a.RedactURL(push.URL), Schemes: push.Schemes}, nil
 }
 
-// GetPush reads one webhook. Without an id it is the default one, else the oldest.
+// GetPush reads one webhook. Without an id it returns the default one, else the oldest.
 func (e *Engine) GetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
 	_, rows, err := e.pushes(ctx, c, agent, op.TaskID, op.ConfigID)
 	if err != nil {
@@ -102,8 +103,8 @@ func configs(rows []store.Push) []a2a.PushConfig {
 	return list
 }
 
-// ListPushes reads a page of the webhooks of a task, oldest first. They are few: pages are cut
-// from all of them.
+// ListPushes reads a page of the webhooks of a task, oldest first. There are few, so it reads all
+// and returns a part.
 func (e *Engine) ListPushes(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
 	if op.PageSize < 0 {
 		return nil, a2a.InvalidParams("pageSize", "must not be negative")
@@ -147,8 +148,8 @@ func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, t
 	return id, rows, err
 }
 
-// DeletePush ends a webhook: when it returns no request to it starts any more. One that does
-// not exist is deleted already.
+// DeletePush removes a webhook. After it returns no request to the webhook starts. A webhook that
+// does not exist counts as removed.
 func (e *Engine) DeletePush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.DeletePushConfig) error {
 	if !e.Pushes(agent) {
 		return errNoPush

@@ -10,16 +10,16 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
-// undecided is a stream whose agent may still reply directly: then the message is all that it
-// has. Else it starts with a task, and every event that came meanwhile follows.
+// undecided is a stream whose agent may still reply directly. If it does, its message is all of the
+// stream. Otherwise the stream starts with a task and continues with every event since then.
 type undecided struct {
 	engine *Engine
 	first  Frame
-	items  []*stream.Item // since first
-	until  time.Time      // when its client is told of the task in any case; zero: never
+	items  []*stream.Item // events after first
+	until  time.Time      // when the client gets the task in any case; zero: never
 }
 
-// leaveOpen keeps the first frame of s back until it is known what s is the stream of.
+// leaveOpen withholds the first frame of s until it is known whether s streams a task or a reply.
 func (e *Engine) leaveOpen(s *Stream) {
 	s.open = &undecided{engine: e, first: s.ready[0]}
 	s.ready = nil
@@ -28,8 +28,8 @@ func (e *Engine) leaveOpen(s *Stream) {
 	}
 }
 
-// decide waits for the first event that tells something. Where it takes too long, and where
-// the server drains, the client is given the task, which it can come back for.
+// decide waits for the first event that decides this. If it takes too long, or the server drains,
+// the client gets the task and can come back for it.
 func (s *Stream) decide(ctx context.Context) error {
 	u := s.open
 	for {
@@ -64,7 +64,7 @@ func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.
 	return items, err
 }
 
-// resolve makes s the stream of a message or of a task.
+// resolve makes s the stream of a reply or of a task.
 func (s *Stream) resolve(ctx context.Context) error {
 	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, store.Want{History: new(int)})
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
-// seen is what a blocking send has seen of its task: enough to answer without a read, where
-// the task ends here and has not much to it.
+// seen is what a blocking send has seen of its task. It is enough to answer without a read if the
+// task ends soon and stays small.
 type seen struct {
 	items []*stream.Item
 	bytes int
-	many  bool // more than is kept: the task must be read
-	ended bool // the turn
+	many  bool // there was more than is kept, so the task must be read
+	ended bool // the turn has ended
 }
 
-// What is kept for the time of the wait.
+// Limits of what is kept during the wait.
 const (
 	seenItems = 64
 	seenBytes = 64 << 10
@@ -32,9 +32,8 @@ func (s *seen) add(items []*stream.Item) {
 	}
 }
 
-// task puts a new task together from its first message and its events, all of which are
-// known. ok is false if they are not, or if the client has sent more to the task meanwhile:
-// its messages are not in the log, only their number is known.
+// task builds a new task from its first message and all of its events. ok is false if some are
+// missing, or if the client has sent further messages: the log has only their count.
 func (s *seen) task(in *store.Submission, sub *store.Submitted, history *int) (t *a2a.Task, ok bool) {
 	if s.many || len(s.items) == 0 || s.items[0].Seq != 2 {
 		return nil, false

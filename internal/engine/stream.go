@@ -17,8 +17,8 @@ import (
 type Frame struct {
 	Task *a2a.Task
 	Item *stream.Item
-	Last bool // the stream ends with it
-	Gap  bool // a snapshot in place of events that the client asked to resume behind and that are not there
+	Last bool // the stream ends with this frame
+	Gap  bool // a snapshot replaces events that the client asked to resume after, because they are missing
 }
 
 // Seq returns the number and uid of the newest event that the frame includes.
@@ -33,22 +33,22 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 type Stream struct {
 	TaskID  a2a.ID
 	caller  store.Caller
-	mem     *budget.Lease // holds what is pinned of ready and items; nil: nothing bounds it
+	mem     *budget.Lease // memory of ready and items; nil: no limit
 	rules   a2a.StreamRules
-	history *int // of the Task it starts with
-	endedOK bool // there may be nothing to follow
+	history *int // of the task that the stream starts with
+	endedOK bool // the task may have ended before
 
-	ready  []Frame // to be delivered before the cursor is asked
+	ready  []Frame // frames to deliver before the cursor is read
 	items  []*stream.Item
-	cursor *stream.Cursor // nil: nothing comes after ready
-	open   *undecided     // nil: it is the stream of a task
+	cursor *stream.Cursor // nil: nothing follows ready
+	open   *undecided     // nil: it is known to be the stream of a task
 	ends   func(a2a.State) bool
 	done   bool
 	leave  func()
 }
 
-// Next returns the next frame, or waits for it until ctx is done. Behind the last one it
-// returns io.EOF.
+// Next returns the next frame, and waits for it until ctx is done. After the last one it returns
+// io.EOF.
 func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	if s.open != nil {
 		if err := s.decide(ctx); err != nil {
@@ -57,7 +57,7 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	}
 	if len(s.ready) > 0 {
 		f := s.ready[0]
-		s.ready[0] = Frame{} // a stream may wait for days: it does not hold on to what was sent
+		s.ready[0] = Frame{} // a stream may wait for days: it must not keep sent frames in memory
 		s.ready = s.ready[1:]
 		return f, nil
 	}
@@ -80,7 +80,7 @@ func (s *Stream) Next(ctx context.Context) (Frame, error) {
 	return f, nil
 }
 
-// fetch waits for the next events. While it waits, the stream holds nothing: what was sent is not needed any more.
+// fetch waits for the next events. The stream holds no memory while it waits.
 func (s *Stream) fetch(ctx context.Context) ([]*stream.Item, error) {
 	s.mem.Release()
 	items, err := s.cursor.Next(ctx)
@@ -94,16 +94,17 @@ func (s *Stream) fetch(ctx context.Context) ([]*stream.Item, error) {
 	if size <= freeItems {
 		return items, nil
 	}
-	return items, s.mem.Grow(ctx, 2*size) // themselves, and their encoding
+	return items, s.mem.Grow(ctx, 2*size) // the events and their encoding
 }
 
-// freeItems is what a stream may pin of events without a draw: most do not have more between two writes.
+// freeItems is the size of events that a stream may keep without drawing memory. Most have no more
+// between two writes.
 const freeItems = 4 << 10
 
 // Pending reports whether Next would return without waiting.
 func (s *Stream) Pending() bool { return len(s.ready) > 0 || len(s.items) > 0 }
 
-// Close ends the stream. The task goes on.
+// Close ends the stream. The task continues.
 func (s *Stream) Close() {
 	if s.cursor != nil {
 		s.cursor.Close()
@@ -114,15 +115,15 @@ func (s *Stream) Close() {
 	}
 }
 
-// A stream of a message ends when the task does or asks for input; one that was asked for by
-// itself stays for the whole task. A task that waits for authentication may go on without a
-// message, so neither ends there (T-03 in docs/reference/protocol.md).
+// A message stream ends when the task ends or asks for input. A subscription lasts for the whole
+// task. A task that waits for authentication may continue without a message, so neither stream ends
+// there (T-03 in docs/reference/protocol.md).
 func endsMessageStream(s a2a.State) bool { return s.Terminal() || s == a2a.StateInputRequired }
 
 func endsSubscription(s a2a.State) bool { return s.Terminal() }
 
-// Stream submits a message and returns the stream of what it brings about, which starts
-// with the task. A replay (of an Idempotency-Key) follows the task that the key made.
+// Stream submits a message and returns the stream of its results, which starts with the task. A
+// replay of an Idempotency-Key follows the task that the key made.
 func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*Stream, error) {
 	in, err := e.submission(c, agent, op)
 	if err != nil {
@@ -166,7 +167,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 		s.cursor = nil
 	}
 	switch {
-	case sub.Undecided: // and a replay
+	case sub.Undecided: // undecided, and a replay
 		if err := e.openAt(ctx, s, sub.After, sub.After); err != nil {
 			return err
 		}
@@ -175,13 +176,13 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 	case sub.Replay && s.rules.LastEventID != "":
 		return e.resume(ctx, s)
 	case sub.Resumed:
-		// The turn that the message begins is streamed whole, however far the agent is already.
+		// The stream shows the whole turn that the message begins, even if the agent is ahead.
 		return e.openAt(ctx, s, sub.After, sub.After)
 	}
 	return e.openSnapshot(ctx, s, false)
 }
 
-// openAt starts s with the task as it was at event seq. head is the newest one known of.
+// openAt starts s with the task as it was at event seq. head is the newest known event.
 func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
 	t, err := e.snapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
@@ -192,10 +193,10 @@ func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
 	return nil
 }
 
-// Subscribe follows a task of the caller: from its present state, or behind the event that
-// the client saw last.
+// Subscribe follows a task of the caller, from its present state or after the event that the client
+// saw last.
 func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
-	opened, err := e.reads.enter() // till the stream is open: then it waits without a connection
+	opened, err := e.reads.enter() // until the stream is open: it waits without a connection
 	if err != nil {
 		return nil, err
 	}
@@ -228,8 +229,8 @@ func hasEnded(state a2a.State) error {
 	return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is already %s", state)
 }
 
-// openSnapshot starts s with the task as it is. If nothing more can come, the task's last
-// status follows as the last event where clients wait for one (T-04 in docs/reference/protocol.md).
+// openSnapshot starts s with the task as it is. If nothing more can come, the last status of the
+// task follows as the last event, where clients expect one (T-04 in docs/reference/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 	t, err := e.snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
 	if err != nil {
@@ -258,10 +259,10 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 	return nil
 }
 
-// resume starts s behind the event that the client saw last: with the event behind it, or
-// with the Task as of it. If this log does not hold that event under that uid (it was another
-// server's, or a failover lost it), the client gets a snapshot that says so, never other
-// events under numbers it has seen.
+// resume starts s after the event that the client saw last: with the next event, or with the task
+// as of that event. If the log has no such event with that uid, because it is from another server
+// or was lost in a failover, the client gets a snapshot that says so. It never gets other events
+// under numbers that it has seen.
 func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	seq, short, ok := sse.ParseID(s.rules.LastEventID)
 	if ok {
@@ -294,16 +295,16 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if s.rules.ResumeAsTask && seq < t.LastSeq {
 		return e.openAt(ctx, s, seq, t.LastSeq)
 	}
-	if s.rules.ResumeAsTask { // at the head the task as it is says more: the client may have sent messages since
+	if s.rules.ResumeAsTask { // the current task says more: the client may have sent messages since
 		s.ready = []Frame{{Task: t}}
 	}
 	s.cursor = e.follower.Follow(t.ID, t.ContextID, seq, t.LastSeq)
 	return nil
 }
 
-// streamCount bounds the open streams of a process and of each owner.
+// streamCount limits the open streams of a process and of each owner.
 type streamCount struct {
-	total, perOwner int // limits; 0: none
+	total, perOwner int // limits; 0: no limit
 
 	mu     sync.Mutex
 	open   int           // guarded by mu

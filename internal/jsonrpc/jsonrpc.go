@@ -1,9 +1,9 @@
-// Package jsonrpc is the envelope of JSON-RPC 2.0 as a server sees it: one request
-// object in, one response object out.
+// Package jsonrpc is the envelope of JSON-RPC 2.0 for a server: it reads one request object, and
+// writes one response object.
 //
-// It keeps ids and params as the bytes that came in, so that an id goes back exactly
-// as it was sent, and it takes nothing that two readers could understand differently.
-// It knows no method and no error beyond the two that the envelope itself can have.
+// It keeps ids and params as received bytes, so that an id goes back exactly as it was sent. It
+// accepts nothing that two readers could understand differently. It knows no methods, and no errors
+// beyond the two of the envelope itself.
 package jsonrpc
 
 import (
@@ -17,14 +17,14 @@ import (
 // MaxID is how many bytes an id may have, quotes included.
 const MaxID = 256
 
-// Request is one call. ID and Params are parts of the body it was parsed from.
+// Request is one call. ID and Params are parts of the parsed body.
 type Request struct {
 	ID     []byte // a string, a number or null as sent; nil when absent
 	Method string
 	Params []byte // any JSON value; nil when absent or null
 }
 
-// Kind says what is wrong with a body.
+// Kind is what is wrong with a body.
 type Kind uint8
 
 // The two errors of an envelope: -32700 and -32600.
@@ -33,8 +33,8 @@ const (
 	InvalidRequest
 )
 
-// Fault is why a body is not a request. Text is written for the caller. ID is what the
-// answer carries: the id of the request where there is one and it is legal, else nil.
+// Fault says why a body is no request. Text is written for the caller. ID belongs into the answer:
+// the id of the request if it has a valid one, else nil.
 type Fault struct {
 	Kind Kind
 	ID   []byte
@@ -45,14 +45,14 @@ func (f *Fault) Error() string { return f.Text }
 
 // Parse reads the body of one request, nested at most depth levels.
 //
-// What is not JSON is a ParseError, and so are an empty body and a byte order mark.
-// JSON that is not a request is an InvalidRequest: anything but an object, batches
-// included; a key that occurs twice at any level, since readers differ in which they
-// take; a key that is one of ours but for its case. Unknown members are ignored.
+// It returns a ParseError for what is not JSON, including an empty body and a byte order mark. It
+// returns an InvalidRequest for other JSON that is no request: a value that is no object, including
+// batches; a key that occurs twice at any level, because readers differ in which one they use; and
+// a key that differs from one of ours only by case. Unknown members are ignored.
 //
-// Params may be any value: that they must be an object is for the method to say, so
-// that an unknown method is reported before its params. A request without an id is one
-// like any other; it is answered with a null id, as the A2A conformance kits expect.
+// Params may be any value. The method decides whether they must be an object, so that an unknown
+// method is reported before its params. A request without an id is answered with a null id, as the
+// A2A conformance kits expect.
 func Parse(body []byte, depth int) (Request, *Fault) {
 	if err := rawjson.Check(body, depth); err != nil {
 		return Request{}, unreadable(body, err)
@@ -106,7 +106,7 @@ func Parse(body []byte, depth int) (Request, *Fault) {
 	return req, nil
 }
 
-// unreadable turns what rawjson.Check found into a fault.
+// unreadable turns an error of rawjson.Check into a fault.
 func unreadable(body []byte, err error) *Fault {
 	f := &Fault{Kind: ParseError, Text: "the body is not valid JSON: " + err.Error()}
 	var e *rawjson.Error
@@ -131,8 +131,8 @@ func checkID(id []byte) string {
 	return ""
 }
 
-// lookalike returns the member that key equals under Unicode case folding, if any:
-// a reader that matches keys without regard to case would take one for the other.
+// lookalike returns the member that equals key under Unicode case folding, if any. A reader that
+// ignores the case of keys would confuse the two.
 func lookalike(key []byte) string {
 	for _, name := range [...]string{"jsonrpc", "id", "method", "params"} {
 		if strings.EqualFold(string(key), name) {
@@ -142,23 +142,23 @@ func lookalike(key []byte) string {
 	return ""
 }
 
-// ResultSuffix ends what AppendResultPrefix begins.
+// ResultSuffix ends what AppendResultPrefix starts.
 const ResultSuffix = "}"
 
-// AppendResultPrefix appends a response up to its result, so that a stream can send
-// prefix, result and ResultSuffix from three buffers and share the second with others.
-// A nil id is written as null.
+// AppendResultPrefix appends a response up to its result, so that a stream can send prefix, result
+// and ResultSuffix from three buffers and share the result with other streams. A nil id is written
+// as null.
 func AppendResultPrefix(dst, id []byte) []byte {
 	return append(appendID(dst, id), `,"result":`...)
 }
 
-// AppendResult appends a response that carries result, one JSON value.
+// AppendResult appends a response with result, which is one JSON value.
 func AppendResult(dst, id, result []byte) []byte {
 	dst = append(AppendResultPrefix(dst, id), result...)
 	return append(dst, ResultSuffix...)
 }
 
-// AppendError appends a response that carries an error object.
+// AppendError appends a response with an error object.
 func AppendError(dst, id, object []byte) []byte {
 	dst = append(append(appendID(dst, id), `,"error":`...), object...)
 	return append(dst, '}')

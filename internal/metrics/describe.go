@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// describe lists what the sources show.
+// describe lists the metrics of the sources.
 func (s *sources) describe() {
 	s.add("gauge", "a2ad_ready", "1 if this replica is ready, as /readyz says, else 0.", nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
 	s.describeTasks()

@@ -1,8 +1,8 @@
-// Package metrics shows Prometheus what the parts of a server count. It alone knows
-// Prometheus: the parts have counters or call functions that they are given.
+// Package metrics exposes the counters of a server's parts to Prometheus, and is the only package
+// that knows Prometheus. The parts have counters, or call the functions that they are given.
 //
-// Names and labels are a contract, which docs/metrics.md lists and a test compares. No label is
-// what a client chose: what is not known is "other", and there are no ids of tasks, owners or
+// Names and labels are a contract, which docs/reference/metrics.md lists and a test compares. No
+// label is text of a client: an unknown value is "other", and there are no ids of tasks, owners or
 // tenants.
 package metrics
 
@@ -23,7 +23,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// Family is one metric as it is shown, for documents.
+// Family describes one metric, for the documentation.
 type Family struct {
 	Name   string
 	Type   string // counter, gauge or histogram
@@ -31,7 +31,7 @@ type Family struct {
 	Help   string
 }
 
-// Metrics holds what is measured as it happens, and shows it with what the sources count.
+// Metrics holds the metrics of events, and exposes those of the sources too.
 type Metrics struct {
 	registry *prometheus.Registry
 	families []Family
@@ -45,10 +45,10 @@ type Metrics struct {
 	lenient  *prometheus.CounterVec
 
 	known sync.Map     // by seenKey: *seen, so that a request needs one lookup
-	size  atomic.Int64 // of known
+	size  atomic.Int64 // entries of known
 }
 
-// Build says which program it is.
+// Build identifies the program.
 type Build struct{ Version, Commit, Go string }
 
 // New returns metrics without sources.
@@ -75,7 +75,7 @@ func New(b Build) *Metrics {
 	return m
 }
 
-// lenientRules are those of docs/reference/protocol.md that a server may report.
+// lenientRules are the rules of docs/reference/protocol.md that a server may report.
 var lenientRules = func() []string {
 	rules := []string{"T-02"}
 	for n := 1; n <= 24; n++ {
@@ -103,10 +103,10 @@ func (m *Metrics) histogram(name, help string, buckets []float64, labels ...stri
 	return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
 }
 
-// Families are all metrics but those of the Go runtime and of the process.
+// Families are all metrics except those of the Go runtime and of the process.
 func (m *Metrics) Families() []Family { return slices.Clone(m.families) }
 
-// Watch returns what tells the metrics of requests and streams.
+// Watch returns the hooks for requests and streams.
 func (m *Metrics) Watch() rpc.Watch {
 	return rpc.Watch{Request: m.request, Sent: m.sent, SlowReader: m.slow.Inc, Lenient: m.Lenient}
 }
@@ -131,8 +131,8 @@ type seen struct {
 	took     prometheus.Observer
 }
 
-// maxSeen bounds the series of requests, should a label ever be less bounded than it is meant to
-// be. There are some hundreds.
+// maxSeen limits the series of requests, in case a label is less bounded than intended. There are
+// some hundred.
 const maxSeen = 5000
 
 func (m *Metrics) request(r rpc.Request) {
@@ -163,7 +163,7 @@ func (m *Metrics) Handler(logger *slog.Logger) http.Handler {
 
 type scrapeLog struct{ *slog.Logger }
 
-// Println tells of what a scrape could not show.
+// Println logs what a scrape could not expose.
 func (l scrapeLog) Println(v ...any) {
 	l.WarnContext(context.Background(), "metrics", "err", fmt.Sprint(v...))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
-// Sources are the parts that count. All are required.
+// Sources are the parts with counters. All are required.
 type Sources struct {
 	Store     *store.Store
 	Engine    *engine.Engine
@@ -32,12 +32,12 @@ type Sources struct {
 	Listener  *notify.Listener
 	Deliverer *push.Deliverer
 	Budget    *budget.Budget
-	Agents    func() []string                // that are served: what waits for others is of "other"
-	Ready     func(ctx context.Context) bool // whether the server is ready, at the time of the scrape
+	Agents    func() []string                // served agents; the queues of all others are summed up as "other"
+	Ready     func(ctx context.Context) bool // whether the server is ready at the time of the scrape
 	Logger    *slog.Logger
 }
 
-// Attach has the sources shown from now on.
+// Attach exposes the sources from now on.
 func (m *Metrics) Attach(src Sources) {
 	s := &sources{Sources: src}
 	s.gauges = &cached[store.Gauges]{read: src.Store.Gauges, log: src.Logger}
@@ -49,7 +49,7 @@ func (m *Metrics) Attach(src Sources) {
 	m.registry.MustRegister(s)
 }
 
-// sources collects what the parts count when it is asked.
+// sources collects the counters of the parts for each scrape.
 type sources struct {
 	Sources
 	gauges *cached[store.Gauges]
@@ -57,12 +57,12 @@ type sources struct {
 	shown  []*family
 }
 
-// family is a metric that is read when it is asked for.
+// family is a metric that is read for each scrape.
 type family struct {
 	Family
 	desc *prometheus.Desc
 	read func(show func(v float64, labels ...string)) // nil: a histogram
-	size func() store.Groups                          // nil: not a histogram
+	size func() store.Groups                          // nil: no histogram
 }
 
 func (s *sources) add(kind, name, help string, labels []string, read func(show func(v float64, labels ...string))) {
@@ -73,12 +73,12 @@ func (s *sources) groups(name, help string, read func() store.Groups) {
 	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help}, desc: prometheus.NewDesc(name, help, nil, nil), size: read})
 }
 
-// one shows a value without labels.
+// one exposes a value without labels.
 func one(read func() float64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) { show(read()) }
 }
 
-// Describe names what Collect shows.
+// Describe sends the descriptions of what Collect sends.
 func (s *sources) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range s.shown {
 		out <- f.desc
@@ -105,8 +105,8 @@ func (s *sources) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// cached is something that is read of the database at most every 15 s, and if that takes long
-// so seldom that it takes no more than a hundredth of the time.
+// cached is a value from the database that is read at most every 15 s. If a read is slow the pause
+// grows, so that reads take at most a hundredth of the time.
 type cached[T any] struct {
 	read func(ctx context.Context) (T, error)
 	log  *slog.Logger
@@ -116,7 +116,7 @@ type cached[T any] struct {
 	ok      bool      // guarded by mu; value has been read
 	next    time.Time // guarded by mu
 	failed  uint64    // guarded by mu
-	reading bool      // guarded by mu; somebody reads: the others go by what there is
+	reading bool      // guarded by mu; a read is in progress, and other callers use the old value
 }
 
 const (
@@ -125,8 +125,9 @@ const (
 	readLimit = 10 * time.Second
 )
 
-// get returns the newest value; ok says whether there is any. One that could not be read anew
-// is not shown any more. The mutex is not held while it reads: a statement without an answer would keep every scrape waiting.
+// get returns the newest value, and whether there is one. A value that could not be read again is
+// dropped. It does not hold the mutex while it reads, because a hanging statement would block every
+// scrape.
 func (c *cached[T]) get() (value T, ok bool) {
 	c.mu.Lock()
 	if c.reading || time.Now().Before(c.next) {
@@ -164,7 +165,7 @@ func (c *cached[T]) failures() uint64 {
 	return c.failed
 }
 
-// queues shows what waits for each agent that is served; what waits for others is added up.
+// queues exposes a value for the queue of each served agent, and the sum for all others.
 func (s *sources) queues(value func(store.Queue) float64, add func(a, b float64) float64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		g, ok := s.gauges.get()
@@ -189,7 +190,7 @@ func (s *sources) queues(value func(store.Queue) float64, add func(a, b float64)
 	}
 }
 
-// gauge shows one of the values that come from the database.
+// gauge exposes one value of the gauges from the database.
 func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		if g, ok := s.gauges.get(); ok {
@@ -198,7 +199,7 @@ func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v flo
 	}
 }
 
-// tables shows a value of each table.
+// tables exposes a value of each table.
 func (s *sources) tables(read func(t store.TableSize) int64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		if g, ok := s.gauges.get(); ok {

@@ -1,10 +1,9 @@
-// Package rawjson reads and writes JSON as bytes: a strict check of a whole document
-// first, then a walk over it that copies nothing.
+// Package rawjson reads and writes JSON as bytes: first a strict check of a whole document, then a
+// walk over it without copies.
 //
-// encoding/json is not used for what clients send, because it takes the last of two
-// equal keys, matches keys without regard to case, turns invalid UTF-8 into U+FFFD and
-// large numbers into others. Here a value keeps its bytes, and what Check accepts has
-// one meaning for every reader.
+// Client input does not go through encoding/json, which uses the last of two equal keys, ignores
+// the case of keys, replaces invalid UTF-8 by U+FFFD, and changes large numbers. Here a value keeps
+// its bytes, and what Check accepts means the same to every reader.
 package rawjson
 
 import (
@@ -13,17 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// Fault says in what way a document is bad.
+// Fault is the kind of an error in a document.
 type Fault uint8
 
-// The faults that Check tells apart.
+// The faults that Check distinguishes.
 const (
 	FaultSyntax    Fault = iota + 1 // not one JSON document in valid UTF-8
 	FaultDuplicate                  // an object has the same key twice
 	FaultDepth                      // nested deeper than allowed
 )
 
-// Error is what Check returns.
+// Error is the error of Check.
 type Error struct {
 	Fault  Fault
 	Offset int // bytes before the fault
@@ -32,16 +31,15 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s at byte %d", e.Text, e.Offset) }
 
-// Check reports whether data is exactly one JSON document (RFC 8259) in valid UTF-8,
-// without a byte order mark, lone surrogates or an object with the same key twice, and
-// nested at most depth levels. A non-nil error is an *Error. Every other function of
-// this package relies on it and must not be given unchecked bytes.
+// Check reports whether data is exactly one JSON document (RFC 8259) in valid UTF-8, without a byte
+// order mark, lone surrogates or duplicate keys, and nested at most depth levels. A non-nil error
+// is an *Error. All other functions of this package require checked bytes.
 func Check(data []byte, depth int) error {
 	if !utf8.Valid(data) {
 		return &Error{Fault: FaultSyntax, Offset: invalidAt(data), Text: "invalid UTF-8"}
 	}
 	c := checker{data: data, depth: depth}
-	c.keys = make([][]byte, 0, 16) // room for those of most requests
+	c.keys = make([][]byte, 0, 16) // enough for most requests
 	if c.space(); c.err == nil {
 		c.value(0)
 	}
@@ -69,7 +67,7 @@ type checker struct {
 	data  []byte
 	pos   int
 	depth int
-	keys  [][]byte // of the objects that are open, each behind those it is in
+	keys  [][]byte // of the open objects, the outer ones first
 	err   *Error
 }
 
@@ -90,7 +88,7 @@ func (c *checker) space() {
 	}
 }
 
-// next returns the byte at the position, or 0 at the end, which no token starts with.
+// next returns the byte at the position, or 0 at the end. No token starts with 0.
 func (c *checker) next() byte {
 	if c.pos < len(c.data) {
 		return c.data[c.pos]
@@ -186,7 +184,7 @@ func (c *checker) array(level int) {
 	}
 }
 
-// closed takes the end of an object or array, or else a comma and the space behind it.
+// closed reads the end of an object or array, or else a comma and the space after it.
 func (c *checker) closed(end byte) bool {
 	switch c.next() {
 	case end:
@@ -294,8 +292,7 @@ func (c *checker) escape() bool {
 	return false
 }
 
-// keys are those of one object: a part of the checker's list and, when they are many,
-// a set of them.
+// keys are the keys of one object: a part of the checker's list and, if they are many, a set.
 type keys struct {
 	first int
 	set   map[string]struct{}

@@ -12,7 +12,7 @@ import (
 // Kind is the type of a JSON value.
 type Kind uint8
 
-// The kinds of JSON value; KindNone is that of an absent one.
+// The kinds of JSON values. KindNone is the kind of an absent one.
 const (
 	KindNone Kind = iota
 	KindNull
@@ -23,7 +23,8 @@ const (
 	KindObject
 )
 
-// KindOf returns the kind of a checked value, by its first byte.
+// KindOf returns the kind of a checked value. JSON has been parsed by then, so the first byte
+// decides.
 func KindOf(v []byte) Kind {
 	if len(v) == 0 {
 		return KindNone
@@ -43,12 +44,12 @@ func KindOf(v []byte) Kind {
 	return KindNumber
 }
 
-// Trim returns v without white space around it.
+// Trim returns v without surrounding white space.
 func Trim(v []byte) []byte { return bytes.Trim(v, " \t\r\n") }
 
-// Members yields the members of an object in order: the key without quotes and
-// escapes, and the bytes of the value. Of anything but an object it yields nothing.
-// The slices are valid as long as v is; a key with escapes is a copy.
+// Members yields the members of an object in order: the key without quotes and escapes, and the
+// bytes of the value. For other values it yields nothing. The slices are valid as long as v is. A
+// key with escapes is a copy.
 func Members(v []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		if KindOf(v) != KindObject {
@@ -69,7 +70,7 @@ func Members(v []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Elements yields the values of an array in order; of anything else it yields nothing.
+// Elements yields the values of an array in order. For other values it yields nothing.
 func Elements(v []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		if KindOf(v) != KindArray {
@@ -102,15 +103,14 @@ func Empty(v []byte) bool {
 	return len(v) == 0 || v[0] == '{' && v[skipSpace(v, 1)] == '}'
 }
 
-// Without returns obj without the member of the given key; what is left keeps its
-// bytes. Where there is no such member it returns obj itself, else a copy. A member
-// that was put directly behind the brace, with a comma directly behind it, is cut out
-// without a trace.
+// Without returns obj without the member of the given key. The rest keeps its bytes. If there is no
+// such member it returns obj itself, else a copy. A member directly after the brace, with a comma
+// directly after it, is removed without a trace.
 func Without(obj []byte, key string) []byte {
 	if KindOf(obj) != KindObject {
 		return obj
 	}
-	comma := -1 // in front of the member
+	comma := -1 // before the member
 	for i := skipSpace(obj, 1); obj[i] != '}'; {
 		colon := skip(obj, i)
 		end := skip(obj, skipSpace(obj, skipSpace(obj, colon)+1))
@@ -131,7 +131,7 @@ func Without(obj []byte, key string) []byte {
 	return obj
 }
 
-// String returns the text of a string value; ok is false for any other kind.
+// String returns the text of a string value. ok is false for any other kind.
 func String(v []byte) (s string, ok bool) {
 	if KindOf(v) != KindString {
 		return "", false
@@ -139,7 +139,7 @@ func String(v []byte) (s string, ok bool) {
 	return string(unquote(v)), true
 }
 
-// Bool returns a boolean value; ok is false for any other kind.
+// Bool returns a boolean value. ok is false for any other kind.
 func Bool(v []byte) (b, ok bool) {
 	if KindOf(v) != KindBool {
 		return false, false
@@ -147,8 +147,8 @@ func Bool(v []byte) (b, ok bool) {
 	return v[0] == 't', true
 }
 
-// Int returns a number that is an integer and fits 64 bits, also when it is written
-// with a fraction of zeros or an exponent; ok is false for anything else.
+// Int returns a number that is an integer and fits 64 bits, even if it is written with a zero
+// fraction or an exponent. ok is false for anything else.
 func Int(v []byte) (n int64, ok bool) {
 	if KindOf(v) != KindNumber {
 		return 0, false
@@ -196,7 +196,7 @@ func skipSpace(v []byte, i int) int {
 	return i
 }
 
-// skip returns the index behind the value that starts at i.
+// skip returns the index after the value that starts at i.
 func skip(v []byte, i int) int {
 	switch v[i] {
 	case '"':
@@ -238,7 +238,7 @@ func skipString(v []byte, i int) int {
 	}
 }
 
-// unquote returns the text between the quotes; without escapes it is a part of v.
+// unquote returns the text between the quotes. Without escapes it is a part of v.
 func unquote(v []byte) []byte {
 	v = v[1 : len(v)-1]
 	at := bytes.IndexByte(v, '\\')

@@ -1,9 +1,9 @@
-// Package seal keeps secrets that are stored: it encrypts them with one key of a ring and
-// binds them to the place where they are kept, so that a sealed secret opens nowhere else.
+// Package seal encrypts stored secrets with one key of a ring, and binds them to the row and column
+// where they are stored, so that a secret cannot be decrypted anywhere else.
 //
-// It promises that nothing is sealed without a key, that what was tampered with or moved
-// does not open, and that no key is printed. It must not know what is sealed, nor where
-// the text of the ring comes from.
+// It promises that nothing is stored without encryption, that a changed or moved secret does not
+// decrypt, and that no key is printed. It does not know what it encrypts or where the ring's text
+// comes from.
 package seal
 
 import (
@@ -20,28 +20,29 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrNoKeys says that there is no key to seal with. Nothing is ever stored in clear instead.
+	// ErrNoKeys says that the ring has no key. Secrets are never stored unencrypted instead.
 	ErrNoKeys = errors.New("no key to seal secrets with: set A2AD_KEYS")
-	// ErrUnknownKey says that the key with which something was sealed is not in the ring.
+	// ErrUnknownKey says that a secret was encrypted with a key that is not in the ring.
 	ErrUnknownKey = errors.New("sealed with a key that is not in A2AD_KEYS")
-	// ErrBroken says that something is not what was sealed for this place.
+	// ErrBroken says that a secret was changed, or belongs to another cell.
 	ErrBroken = errors.New("not what was sealed for this place")
 )
 
 const (
 	keySize  = 32 // AES-256
 	redacted = "[redacted]"
-	// format is the first byte of everything sealed: one byte of length and the id of the key
-	// follow, then a nonce, the ciphertext and its tag.
+	// format is the first byte of every encrypted secret. After it come one byte with the length of
+	// the key's id, the id, a nonce, the ciphertext and its tag.
 	format = 1
 )
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Cell is where a sealed secret is kept. Two secrets never have the same one.
+// Cell is the row and the column where a secret is stored. No two secrets share one.
 type Cell struct{ Table, Row, Column string }
 
-// aad is what a ciphertext is bound to. Its parts hold no separator: see valid.
+// aad returns the additional data that binds a ciphertext to its cell and key. No part contains the
+// separator: see valid.
 func (p Cell) aad(key string) []byte {
 	return []byte(p.Table + "|" + p.Row + "|" + p.Column + "|" + key)
 }
@@ -55,19 +56,19 @@ func (p Cell) valid() bool {
 	return true
 }
 
-// Ring is a list of keys: the first one seals, all of them open. The zero value has none.
-// A Ring prints its keys' ids and is safe for concurrent use once it is made.
+// Ring is a list of keys: the first one encrypts, and all of them decrypt. The zero value has no
+// keys. A Ring prints as the ids of its keys. It is safe for concurrent use.
 type Ring struct{ keys []*key }
 
-// key holds no key bytes, only what was made of them, and behind a pointer, where fmt does
-// not look.
+// key holds no key bytes but the cipher made from them, behind a pointer, which fmt does not
+// follow.
 type key struct {
 	id   string
 	aead cipher.AEAD
 }
 
-// Parse reads id:base64-of-32-bytes pairs with commas between them. The empty text is a
-// ring without keys. Its errors show no key.
+// Parse reads pairs of id:base64-of-32-bytes, separated by commas. The empty text is a ring without
+// keys. Its errors contain no key.
 func Parse(text string) (Ring, error) {
 	var r Ring
 	if strings.TrimSpace(text) == "" {
@@ -120,10 +121,10 @@ func (r Ring) find(id string) *key {
 	return nil
 }
 
-// Empty reports whether there is no key.
+// Empty reports whether the ring has no keys.
 func (r Ring) Empty() bool { return len(r.keys) == 0 }
 
-// IDs returns the ids of the keys; the first one seals.
+// IDs returns the ids of the keys. The first one encrypts.
 func (r Ring) IDs() []string {
 	out := make([]string, len(r.keys))
 	for i, k := range r.keys {
@@ -132,7 +133,7 @@ func (r Ring) IDs() []string {
 	return out
 }
 
-// Seal encrypts plaintext for one place. It returns ErrNoKeys without a key.
+// Seal encrypts plaintext for one cell. It returns ErrNoKeys without a key.
 func (r Ring) Seal(plaintext []byte, at Cell) ([]byte, error) {
 	if r.Empty() {
 		return nil, ErrNoKeys
@@ -145,8 +146,8 @@ func (r Ring) Seal(plaintext []byte, at Cell) ([]byte, error) {
 	return k.aead.Seal(head, nil, plaintext, at.aad(k.id)), nil
 }
 
-// Open returns what was sealed for a place. Its errors wrap ErrUnknownKey or ErrBroken, and
-// show nothing of what was sealed.
+// Open decrypts a secret of a cell. Its errors wrap ErrUnknownKey or ErrBroken, and contain nothing
+// of the secret.
 func (r Ring) Open(sealed []byte, at Cell) ([]byte, error) {
 	id, box, ok := split(sealed)
 	if !ok || !at.valid() {
@@ -163,14 +164,14 @@ func (r Ring) Open(sealed []byte, at Cell) ([]byte, error) {
 	return plaintext, nil
 }
 
-// NeedsRewrap reports whether something is sealed with another key than the one that seals
-// now: open it and seal it again.
+// NeedsRewrap reports whether a secret should be encrypted again because its key is not the first
+// one.
 func (r Ring) NeedsRewrap(sealed []byte) bool {
 	id, _, ok := split(sealed)
 	return ok && !r.Empty() && id != r.keys[0].id
 }
 
-// KeyID returns the id of the key with which something was sealed.
+// KeyID returns the id of the key that encrypted a secret.
 func KeyID(sealed []byte) (string, bool) {
 	id, _, ok := split(sealed)
 	return id, ok
@@ -187,8 +188,8 @@ func split(sealed []byte) (id string, box []byte, ok bool) {
 	return string(sealed[2:end]), sealed[end:], true
 }
 
-// UnmarshalText is Parse, but a text without a key is an error: a setting that is there
-// was meant.
+// UnmarshalText is Parse, but refuses a text without a key: a setting that is present is meant to
+// have one.
 func (r *Ring) UnmarshalText(text []byte) error {
 	ring, err := Parse(string(text))
 	if err == nil && ring.Empty() {
@@ -212,11 +213,11 @@ func (r Ring) String() string {
 	return b.String()
 }
 
-// MarshalText names the keys.
+// MarshalText returns the ids of the keys.
 func (r Ring) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Format names the keys with every verb of fmt.
+// Format prints the ids of the keys for every verb of fmt.
 func (r Ring) Format(f fmt.State, _ rune) { fmt.Fprint(f, r.String()) }
 
-// LogValue names the keys.
+// LogValue returns the ids of the keys.
 func (r Ring) LogValue() slog.Value { return slog.StringValue(r.String()) }

@@ -10,16 +10,16 @@ const (
 	maxSeq   = 19 // digits of the largest int64
 )
 
-// FormatID returns the id of an event: its seq and the first eight hex digits of its
-// uid. The second part lets a server see that after a failover the number belongs to
-// another event than the one the client saw.
+// FormatID returns the id of an event: its seq and the first eight hex digits of its uid. After a
+// failover the second part shows the server that a number belongs to another event than the one the
+// client saw.
 func FormatID(seq int64, short string) string {
 	return strconv.FormatInt(seq, 10) + "-" + short
 }
 
-// ParseID reads what FormatID wrote, for instance from a Last-Event-ID header. It is
-// strict: ok means that s is exactly the result of FormatID for a seq of zero or more
-// and eight lower-case hex digits. Work is bounded whatever the length of s.
+// ParseID reads an id made by FormatID, for example from a Last-Event-ID header. It is strict: ok
+// means that s is exactly the result of FormatID for a seq of at least zero and eight lower-case
+// hex digits. Its cost is bounded whatever the length of s.
 func ParseID(s string) (seq int64, short string, ok bool) {
 	if len(s) > maxSeq+1+shortLen {
 		return 0, "", false

@@ -9,37 +9,37 @@ import (
 	"time"
 )
 
-// DefaultMaxBytes is the limit of a line and of an event if nothing else is set: a Task
-// of the largest size that our server keeps.
+// DefaultMaxBytes is the default limit of a line and of an event: the largest Task that our server
+// stores.
 const DefaultMaxBytes = 64 << 20
 
-// maxKept is the size above which the buffer of a line is not kept for the next one.
+// maxKept is the largest line buffer that is kept for the next line.
 const maxKept = 1 << 20
 
 // ErrTooLarge is returned by Next for a line or an event above its limit.
 var ErrTooLarge = errors.New("sse: line or event too large")
 
-// Event is what Next returns: an event or, if asked for, a comment.
+// Event is an event or, if requested, a comment.
 type Event struct {
-	ID   string // the last id that the stream has named, so far
-	Type string // "message" if the stream did not say
-	Data []byte // the data lines joined with LF, or the text of a comment; the caller's to keep
+	ID   string // the last id in the stream so far
+	Type string // "message" if the stream names none
+	Data []byte // the data lines joined with LF, or the text of a comment; owned by the caller
 
-	// Comment says that this is a comment: ID and Type are empty.
+	// Comment says that this is a comment. ID and Type are empty then.
 	Comment bool
 }
 
-// ReaderOptions are the limits and wishes of a Reader. The zero value works.
+// ReaderOptions are the options of a Reader. The zero value works.
 type ReaderOptions struct {
 	MaxLine  int  // bytes of one line; 0 means DefaultMaxBytes
 	MaxEvent int  // bytes of one event's data; 0 means DefaultMaxBytes
 	Comments bool // Next returns comments too
 }
 
-// Reader parses an event stream as the HTML standard says: lines end with LF, CRLF or
-// CR, a byte order mark in front is skipped, unknown fields are ignored, an event that
-// is not closed by an empty line is dropped. It returns an event as soon as the byte
-// that ends it has arrived. Bytes that are not UTF-8 are passed on as they are.
+// Reader parses an event stream as the HTML standard defines. Lines end with LF, CRLF or CR, a
+// leading byte order mark is skipped, unknown fields are ignored, and an event without a final
+// empty line is dropped. It returns an event as soon as the byte that ends it has arrived. Bytes
+// that are not UTF-8 are returned unchanged.
 //
 // A Reader is not safe for concurrent use.
 type Reader struct {
@@ -49,15 +49,15 @@ type Reader struct {
 	maxEvent int
 
 	line    []byte // a line that did not fit into br
-	skipLF  bool   // the last line ended with CR: an LF that follows belongs to it
+	skipLF  bool   // the last line ended with CR: a following LF belongs to it
 	begun   bool   // the first line has been read
 	err     error
 	lastID  string // after the last complete block
 	retry   time.Duration
 	retryOK bool
 
-	// The block being read.
-	id      string // survives the block
+	// The current block.
+	id      string // kept after the block
 	typ     string
 	data    []byte
 	hasData bool
@@ -75,9 +75,8 @@ func NewReader(r io.Reader, opts ReaderOptions) *Reader {
 	return rd
 }
 
-// Next returns the next event. It returns io.EOF at the end of the stream, ErrTooLarge
-// at a limit, else the error of the underlying reader; after an error it returns the
-// same one for ever.
+// Next returns the next event. It returns io.EOF at the end of the stream, ErrTooLarge at a limit,
+// else the error of the underlying reader. After an error it always returns the same one.
 func (r *Reader) Next() (Event, error) {
 	for r.err == nil {
 		line, err := r.readLine()
@@ -97,15 +96,14 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, r.err
 }
 
-// LastEventID returns the id to resume from: the one in force after the last complete
-// block. The id of an event that was cut off does not count, since its data is lost.
+// LastEventID returns the id to resume from: the id after the last complete block. The id of an
+// event that was cut off does not count, because its data is lost.
 func (r *Reader) LastEventID() string { return r.lastID }
 
-// Retry returns the reconnection time that the stream last asked for; ok is false if it
-// never did.
+// Retry returns the reconnection time that the stream last asked for. ok is false if it never did.
 func (r *Reader) Retry() (d time.Duration, ok bool) { return r.retry, r.retryOK }
 
-// take handles one line; ok means that ev is to be returned.
+// take handles one line. ok means that ev is complete.
 func (r *Reader) take(line []byte) (ev Event, ok bool, err error) {
 	if len(line) == 0 {
 		ev, ok = r.dispatch()
@@ -144,7 +142,8 @@ func (r *Reader) addData(value []byte) error {
 	return nil
 }
 
-// setRetry ignores, as the standard wants, what is not all digits; and what no Duration can hold.
+// setRetry ignores values that are not all digits, as the standard says, and values that no
+// Duration can hold.
 func (r *Reader) setRetry(value []byte) {
 	if len(value) == 0 || !all(string(value), isDigit) {
 		return
@@ -174,7 +173,7 @@ func (r *Reader) dispatch() (Event, bool) {
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	if cap(r.line) > maxKept {
-		r.line = nil // one huge event must not cost its size for the rest of the stream
+		r.line = nil // one huge event must not use memory for the rest of the stream
 	}
 	for {
 		if _, err := r.br.Peek(1); err != nil {

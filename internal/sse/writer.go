@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// DefaultWriteTimeout is how long one call of a Writer may take if nothing else is set.
+// DefaultWriteTimeout is how long one call of a Writer may take by default.
 const DefaultWriteTimeout = 10 * time.Second
 
-// restTimeout is the deadline in force between calls. It must outlast every pause
-// between two heartbeats, since HTTP/2 resets a stream whose deadline passes while it
-// is idle; and it must exist, since net/http still writes after the handler returned,
-// to a client that may have stopped reading.
+// restTimeout is the deadline between calls. It must be longer than every pause between two
+// heartbeats, because HTTP/2 resets an idle stream whose deadline passes. There must be one,
+// because net/http still writes after the handler has returned, to a client that may have stopped
+// reading.
 const restTimeout = time.Hour
 
 // breaks are the characters that end a line of the stream.
@@ -27,25 +27,24 @@ const breaks = "\r\n"
 // errInvalidID reports an id that would break out of its line.
 var errInvalidID = errors.New("sse: event id with CR, LF or NUL")
 
-// Writer writes one event stream as the response to one request. Nothing is sent
-// before the first call, so that until then the handler may still answer with an
-// ordinary HTTP error. Each call ends with a flush: when it returns nil, the bytes have
-// left the process.
+// Writer writes one event stream as the response to one request. It sends nothing before the first
+// call, so until then the handler may answer with an ordinary HTTP error. Each call ends with a
+// flush: if it returns nil, the bytes have left the process.
 //
-// The first error of the connection is returned by every later call too. A Writer is
-// not safe for concurrent use.
+// After a connection error every later call returns the same error. A Writer is not safe for
+// concurrent use.
 type Writer struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
-	timeout time.Duration // negative: leave deadlines alone
+	timeout time.Duration // negative: do not change deadlines
 	started bool
 	err     error
 }
 
-// NewWriter returns a Writer of the response w. Each call must get its bytes out within
-// timeout, else it fails (over HTTP/1 with os.ErrDeadlineExceeded): a client that reads
-// too slowly is cut off, and resumes from its last id. Zero means DefaultWriteTimeout;
-// a negative timeout leaves the deadlines of the connection as they are.
+// NewWriter returns a Writer of the response w. Each call must send its bytes within timeout, else
+// it fails (over HTTP/1 with os.ErrDeadlineExceeded): a client that reads too slowly is cut off,
+// and resumes from its last id. Zero means DefaultWriteTimeout. A negative timeout leaves the
+// deadlines of the connection unchanged.
 func NewWriter(w http.ResponseWriter, timeout time.Duration) *Writer {
 	if timeout == 0 {
 		timeout = DefaultWriteTimeout
@@ -53,14 +52,14 @@ func NewWriter(w http.ResponseWriter, timeout time.Duration) *Writer {
 	return &Writer{w: w, rc: http.NewResponseController(w), timeout: timeout}
 }
 
-// Started reports whether the headers have been sent. From then on an error can only be
-// told inside the stream.
+// Started reports whether the headers have been sent. After that an error can only be sent inside
+// the stream.
 func (w *Writer) Started() bool { return w.started }
 
-// Event writes one event. An empty id writes none, which leaves the client's last id as
-// it was. The data is the concatenation of the given pieces, always on one line: a CR or
-// LF becomes a blank, which in JSON means the same. The pieces are not kept or changed.
-// An id with a CR, LF or NUL is refused, and nothing is written.
+// Event writes one event. An empty id writes none, so the client keeps its last id. The data is the
+// concatenation of the given pieces, on one line: a CR or LF becomes a blank, which means the same
+// in JSON. The pieces are neither kept nor changed. An id with a CR, LF or NUL is refused, and
+// nothing is written.
 func (w *Writer) Event(id string, data ...[]byte) error {
 	if strings.ContainsAny(id, breaks+"\x00") {
 		return errInvalidID
@@ -81,8 +80,8 @@ func (w *Writer) Event(id string, data ...[]byte) error {
 	return w.end(buf)
 }
 
-// Comment writes a line that clients ignore: a heartbeat, or a hint to people who look
-// at the stream. A CR or LF in text becomes a blank.
+// Comment writes a line that clients ignore: a heartbeat, or a hint for people who read the stream.
+// A CR or LF in text becomes a blank.
 func (w *Writer) Comment(text string) error {
 	buf, err := w.begin()
 	if err != nil {
@@ -109,12 +108,12 @@ func (w *Writer) Retry(d time.Duration) error {
 	return w.end(buf)
 }
 
-// buffers belong to a Writer only during a call: ten thousand idle streams hold none.
-// Pieces larger than a buffer pass by it without being copied.
+// A Writer uses a buffer only during a call, so ten thousand idle streams use none. Pieces larger
+// than a buffer are written without a copy.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
 
-// begin renews the deadline, sends the headers if they are still to be sent, and lends
-// a buffer, which end takes back.
+// begin renews the deadline, sends the headers if necessary, and returns a buffer, which end gives
+// back.
 func (w *Writer) begin() (*bufio.Writer, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -127,7 +126,7 @@ func (w *Writer) begin() (*bufio.Writer, error) {
 		h := w.w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-store, no-transform")
-		h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+		h.Set("X-Accel-Buffering", "no") // nginx would delay events
 		h.Del("Content-Length")
 		w.w.WriteHeader(http.StatusOK)
 	}
@@ -171,7 +170,7 @@ func (w *Writer) fail(doing string, err error) error {
 	return w.err
 }
 
-// writeLine writes p with a blank for each CR and LF. Text without any is written in one piece.
+// writeLine writes p with a blank for each CR and LF. Text without them is written in one piece.
 func writeLine(buf *bufio.Writer, p []byte) {
 	for len(p) > 0 {
 		i := indexBreak(p)
@@ -185,8 +184,8 @@ func writeLine(buf *bufio.Writer, p []byte) {
 	}
 }
 
-// indexBreak returns the index of the first CR or LF in p, or -1. Two searches, because
-// bytes.IndexByte is many times faster than a loop over a long line without breaks.
+// indexBreak returns the index of the first CR or LF in p, or -1. It searches twice, because
+// bytes.IndexByte is many times faster than a loop over a long line.
 func indexBreak(p []byte) int {
 	lf := bytes.IndexByte(p, '\n')
 	if lf >= 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Attribute is a name and a value of a span. This file has all names: there is no released
-// convention for A2A, and these follow what is proposed for one.
+// Attribute is a name and a value of a span. All names are in this file. There is no released
+// convention for A2A, and these follow the proposed one.
 type Attribute = attribute.KeyValue
 
 const (
@@ -28,47 +28,47 @@ const (
 	pushSeq         = attribute.Key("a2ad.push.seq")
 )
 
-// Method is what a request asks for, by its name in A2A 1.0.
+// Method is the operation of a request, by its name in A2A 1.0.
 func Method(name string) Attribute { return methodName.String(name) }
 
-// Version is that of the protocol that a client speaks.
+// Version is the protocol version of a client.
 func Version(v string) Attribute { return protocolVersion.String(v) }
 
-// Binding is the one a request came over: JSONRPC, HTTP+JSON or GRPC.
+// Binding is the binding of a request: JSONRPC, HTTP+JSON or GRPC.
 func Binding(name string) Attribute { return protocolBinding.String(name) }
 
-// Task is the id of the task that a span is about.
+// Task is the id of a task.
 func Task(id string) Attribute { return taskID.String(id) }
 
-// State is the one the task came into.
+// State is the new state of a task.
 func State(s a2a.State) Attribute { return taskState.String(s.String()) }
 
-// Context is the id of the task's context.
+// Context is the id of a task's context.
 func Context(id string) Attribute { return contextID.String(id) }
 
-// Agent is the one whose task it is.
+// Agent is the name of a task's agent.
 func Agent(name string) Attribute { return agentName.String(name) }
 
-// Status is that of an answer over HTTP.
+// Status is the status of an HTTP answer.
 func Status(code int) Attribute { return statusCode.Int(code) }
 
-// RPCStatus is that of an answer over gRPC.
+// RPCStatus is the status of a gRPC answer.
 func RPCStatus(code string) Attribute { return rpcStatus.String(code) }
 
-// Route is the path of a request without what is in it.
+// Route is the path of a request with placeholders.
 func Route(r string) Attribute { return httpRoute.String(r) }
 
-// Attempt is the number of a try.
+// Attempt is the number of an attempt.
 func Attempt(n int) Attribute { return attempt.Int(n) }
 
-// Epoch is that of a lease.
+// Epoch is the epoch of a lease.
 func Epoch(n int64) Attribute { return epoch.Int64(n) }
 
-// Outcome is what became of a run or of a webhook, in the word of the log.
+// Outcome is the outcome of a run or a webhook, as in the log.
 func Outcome(word string) Attribute { return outcome.String(word) }
 
-// Push is the internal id of a webhook, as the log and the ledger have it.
+// Push is the internal id of a webhook, as in the log and the audit views.
 func Push(id string) Attribute { return pushID.String(id) }
 
-// Seq is the event up to which a webhook tells of the task.
+// Seq is the event up to which a webhook reports on the task.
 func Seq(n int64) Attribute { return pushSeq.Int64(n) }

@@ -24,17 +24,16 @@ type Provider struct {
 	sdk *sdktrace.TracerProvider
 }
 
-// Open returns a Provider that exports by OTLP over HTTP, as the variables OTEL_… say, which the
-// library reads itself. version and replica go into the resource. What cannot be exported is told
-// to the log and lost: nothing waits for it. It sets the error handler of the process, and is
-// meant to be called once.
+// Open returns a Provider that exports by OTLP over HTTP, as the OTEL_… variables say, which the
+// library reads itself. version and replica become part of the resource. A failed export is logged
+// and lost, and nothing waits for it. Open sets the error handler of the process, so call it once.
 func Open(ctx context.Context, version, replica string, logger *slog.Logger) (*Provider, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces", "err", err) }))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("export of traces: %w", err)
 	}
-	// What the environment says comes last, and counts.
+	// The environment comes last, so that it takes precedence.
 	about, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "a2ad"), attribute.String("service.version", version), attribute.String("service.instance.id", replica)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -44,15 +43,15 @@ func Open(ctx context.Context, version, replica string, logger *slog.Logger) (*P
 	return &Provider{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
 }
 
-// Tracer returns what makes spans.
+// Tracer returns the Tracer of the provider.
 func (p *Provider) Tracer() *Tracer { return &Tracer{p.sdk.Tracer(scope)} }
 
-// Shutdown exports what is left.
+// Shutdown exports the remaining spans.
 func (p *Provider) Shutdown(ctx context.Context) error { return p.sdk.Shutdown(ctx) }
 
-// Statements returns what makes spans of statements that belong to a span. Those of loops that
-// run for ever, such as claims, belong to none. A span has the name of the statement, and of
-// errors their code alone: what was stored is in neither.
+// Statements returns a tracer of SQL statements that run within a span. Statements of endless
+// loops, such as claims, run within none. A span contains the name of the statement and the code of
+// an error, and so no stored data.
 func (p *Provider) Statements() pgx.QueryTracer {
 	return statements{otelpgx.NewTracer(
 		otelpgx.WithTracerProvider(p.sdk), otelpgx.WithSpanNameFunc(statementName),
@@ -60,7 +59,7 @@ func (p *Provider) Statements() pgx.QueryTracer {
 	)}
 }
 
-// statementName is the one that a query of sqlc begins with, else its first word.
+// statementName returns the name at the start of a sqlc query, else its first word.
 func statementName(sql string) string {
 	if name, ok := strings.CutPrefix(sql, "-- name: "); ok {
 		sql = name
@@ -101,7 +100,7 @@ func (s statements) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.
 
 var errStatement = errors.New("statement failed")
 
-// silent keeps of an error what cannot quote anybody.
+// silent reduces an error to what cannot contain data.
 func silent(err error) error {
 	var pe *pgconn.PgError
 	switch {

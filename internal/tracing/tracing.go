@@ -1,10 +1,8 @@
-// Package tracing makes the spans of what the server does, for OpenTelemetry: a request, its
-// submission, the run of an agent, the work of its executor, a webhook. attributes.go has all
-// names that they bear.
+// Package tracing makes OpenTelemetry spans of what the server does: a request, its submission, the
+// run of an agent, the work of its executor, a webhook. attributes.go has all names of attributes.
 //
-// A nil Tracer is one that is off: it makes nil Spans, which do nothing and cost nothing. Spans
-// have ids, states and words that a2ad chose in them, never what clients or agents wrote. What
-// the tasks are about is not known here.
+// A nil Tracer makes nil Spans, which do nothing and cost nothing. Spans contain ids, states and
+// words of a2ad, never text of clients or agents. The package does not know what tasks are about.
 package tracing
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Kind says on which side of a call a span is.
+// Kind is the side of a call that a span describes.
 type Kind = trace.SpanKind
 
 // The kinds.
@@ -25,18 +23,18 @@ const (
 	Internal = trace.SpanKindInternal
 	Server   = trace.SpanKindServer
 	Client   = trace.SpanKindClient
-	Consumer = trace.SpanKindConsumer // of work that was waiting in the queue
+	Consumer = trace.SpanKindConsumer // of work that waited in the queue
 )
 
-// Tracer makes spans. Use Open; nil makes none. It is safe for concurrent use.
+// Tracer makes spans. Use Open. A nil Tracer makes none. It is safe for concurrent use.
 type Tracer struct{ tracer trace.Tracer }
 
-// Span is one step. All methods of nil do nothing. It may be ended more than once: the first
+// Span is one step. The methods of a nil Span do nothing. If it is ended more than once the first
 // time counts.
 type Span struct{ span trace.Span }
 
-// Start begins a span below parent, or if that is empty below the one of ctx, if it has one.
-// What is begun with the context it returns is below the new span.
+// Start begins a span as a child of parent or, if that is empty, of the span in ctx, if any. Spans
+// started with the returned context are its children.
 func (t *Tracer) Start(ctx context.Context, name string, kind Kind, parent a2a.Traceparent, attrs ...Attribute) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -62,7 +60,7 @@ func (s *Span) Set(attrs ...Attribute) {
 	}
 }
 
-// Fail marks the span as one of a failure, for a reason that is a word of ours.
+// Fail marks the span as failed. The reason is a word of a2ad.
 func (s *Span) Fail(reason string) {
 	if s != nil {
 		s.span.SetStatus(codes.Error, reason)
@@ -76,7 +74,8 @@ func (s *Span) End() {
 	}
 }
 
-// Traceparent is what those are told whose spans are to be below this one. That of nil is empty.
+// Traceparent identifies the span to the parents of child spans elsewhere. It is empty for a nil
+// Span.
 func (s *Span) Traceparent() a2a.Traceparent {
 	if s == nil {
 		return ""

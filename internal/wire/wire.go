@@ -1,8 +1,8 @@
-// Package wire says what a generation of the A2A protocol is to the rest of the
-// server: a codec, bytes to domain values and back.
+// Package wire defines what a generation of the A2A protocol is to the rest of the server: a codec
+// between bytes and domain values.
 //
-// Codecs are pure functions. They decide nothing about tasks; where generations ask
-// for different behaviour the codec says so in the operation it decodes.
+// Codecs are pure functions and decide nothing about tasks. Where generations require different
+// behavior, the codec says so in the operation that it decodes.
 package wire
 
 import (
@@ -12,50 +12,51 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Codec is one generation. All methods are safe for concurrent use. The Append
-// methods append one JSON value to dst and return the extended slice; they never fail.
+// Codec is one generation. All methods are safe for concurrent use. The Append methods append one
+// JSON value to dst and return the extended slice. They never fail.
 type Codec interface {
 	// Version is "0.3" or "1.0".
 	Version() string
 
-	// Form says which of the forms of a stream's items AppendEvent writes: what one codec has
-	// written serves every other of the same form.
+	// Form is the form of stream items that AppendEvent writes. Codecs of the same form share
+	// encoded items.
 	Form() Form
 
-	// Has reports whether method is one of this generation, by its name on the wire.
+	// Has reports whether the generation has a method, by its name on the wire.
 	Has(method string) bool
 
-	// Tenant returns the agent that the params of a JSON-RPC request name, or "". They are
-	// as for Decode, which also says whether they are well-formed.
+	// Tenant returns the agent that the params of a JSON-RPC request name, or "". params are as for
+	// Decode, which also checks their form.
 	Tenant(params []byte) string
 
-	// Decode reads the params of a JSON-RPC request. method is the name on the wire;
-	// params is one trimmed value of any kind that has passed rawjson.Check, or nil when
-	// absent. Free-form values of the operation are parts of params, which must not change
-	// as long as the operation is used. The error is an *a2a.Error: CodeMethodNotFound,
-	// CodeInvalidParams, CodeContentTypeNotSupported.
+	// Decode reads the params of a JSON-RPC request. method is the name on the wire. params is any
+	// trimmed value that has passed rawjson.Check, or nil when absent.
+	// Free-form values of the operation are parts of params, so params must not change while the
+	// operation is used. The error is an *a2a.Error: CodeMethodNotFound, CodeInvalidParams or
+	// CodeContentTypeNotSupported.
 	Decode(method string, params []byte) (a2a.Op, error)
 
-	// Paths returns what the generation has for itself in the paths of HTTP+JSON: the first
-	// segment of them all, or "", and the one that the extended card is at.
+	// Paths returns the first segment of all HTTP+JSON paths of the generation, or "", and the path
+	// segment of the extended card.
 	Paths() (prefix, card string)
-	// REST translates a request over HTTP+JSON into the method and the params of the same
-	// request over JSON-RPC, and says which codec, of this generation, decodes them and writes
-	// the answer. The error is an *a2a.Error with CodeInvalidParams.
+	// REST translates a request over HTTP+JSON into the method and the params of the same request
+	// over JSON-RPC. It also returns the codec of this generation that decodes them and writes the
+	// answer. The error is an *a2a.Error with CodeInvalidParams.
 	REST(r *Resource) (method string, params []byte, as Codec, err error)
 
-	// AppendTask appends a task as GetTask and CancelTask answer it.
+	// AppendTask appends a task as the result of GetTask and CancelTask.
 	AppendTask(dst []byte, t *a2a.Task) []byte
-	// AppendSent appends the task as SendMessage answers it, or what was replied directly.
+	// AppendSent appends a task, or a direct reply, as the result of SendMessage.
 	AppendSent(dst []byte, t *a2a.Task) []byte
-	// AppendReply appends a direct reply as SendMessage answers it.
+	// AppendReply appends a direct reply as the result of SendMessage.
 	AppendReply(dst []byte, m *a2a.Message) []byte
-	// AppendSnapshot appends a task, or what was replied directly, as an item of a stream.
+	// AppendSnapshot appends a task, or a direct reply, as an item of a stream.
 	AppendSnapshot(dst []byte, t *a2a.Task) []byte
-	// AppendEvent appends one event of a log as an item of a stream. last says that the
-	// stream ends with it.
+	// AppendEvent appends one event of a log as an item of a stream. last says that the stream ends
+	// with it.
 	AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte
-	// AppendPage appends the answer to ListTasks. Tasks carry artifacts only if they were asked for.
+	// AppendPage appends the result of ListTasks. Tasks contain artifacts only if these were
+	// requested.
 	AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte
 	// AppendPushConfig appends one webhook of a task, without its secrets.
 	AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte
@@ -63,34 +64,34 @@ type Codec interface {
 	AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte
 	// AppendDeleted appends the answer to DeletePushConfig.
 	AppendDeleted(dst []byte) []byte
-	// AppendError appends the error member of a JSON-RPC response. requestID is put
-	// into its data when the error is CodeInternal and the id is not empty.
+	// AppendError appends the error member of a JSON-RPC response. It adds requestID, if not empty,
+	// to the data of a CodeInternal error.
 	AppendError(dst []byte, err *a2a.Error, requestID string) []byte
-	// Status is the HTTP status that goes with an error over HTTP+JSON.
+	// Status is the HTTP status of an error over HTTP+JSON.
 	Status(code a2a.ErrorCode) int
-	// AppendStatus appends the body of an error over HTTP+JSON, which goes with an HTTP status.
-	// requestID is as for AppendError.
+	// AppendStatus appends the body of an error over HTTP+JSON with an HTTP status. requestID is as
+	// for AppendError.
 	AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte
-	// SignsCards reports whether the version says what of a card is signed.
+	// SignsCards reports whether the version defines what to sign of a card.
 	SignsCards() bool
 	// AppendCard appends the card of an agent.
 	AppendCard(dst []byte, c *a2a.Card) []byte
 }
 
-// Form is how the items of a stream are written.
+// Form is a form of the items of a stream.
 type Form uint8
 
-// The forms there are.
+// The forms.
 const (
 	FormV03      Form = iota // bare objects with a kind
-	FormV03REST              // the same, each wrapped in a member that names it
+	FormV03REST              // as FormV03, each wrapped in a member that names its kind
 	FormV03Proto             // ProtoJSON of a2a.v1
-	FormV03Parts             // the same by its later definitions
+	FormV03Parts             // ProtoJSON of a2a.v1, with the member names of its later definitions
 	FormV1
-	Forms = iota // how many there are
+	Forms = iota // number of forms
 )
 
-// Action is an operation as the HTTP+JSON binding names it: by path and HTTP method.
+// Action is an operation of the HTTP+JSON binding: a path and an HTTP method.
 type Action uint8
 
 // The actions of the binding, in both generations.
@@ -108,8 +109,8 @@ const (
 	ActionExtendedCard
 )
 
-// Resource is a request over HTTP+JSON, taken apart. TaskID and ConfigID are those of the
-// path, without escapes, and valid UTF-8.
+// Resource is a parsed request over HTTP+JSON. TaskID and ConfigID are from the path, without
+// escapes, and valid UTF-8.
 type Resource struct {
 	Action   Action
 	TaskID   string
@@ -118,11 +119,11 @@ type Resource struct {
 	Body     []byte // one trimmed JSON value that has passed rawjson.Check; nil without a body
 }
 
-// Limits bound what a codec takes from a client. Zero means the default.
+// Limits limits the input that a codec accepts. Zero means the default.
 type Limits struct {
 	Parts     int // per message
 	PartBytes int // per part
-	IDBytes   int // message ids, context ids and the like
+	IDBytes   int // message ids, context ids and others
 	URLBytes  int // push URLs
 	TokenSize int // push token or credentials
 }

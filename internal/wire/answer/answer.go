@@ -1,13 +1,14 @@
-// Package answer reads what A2A servers say to their clients: results, items of streams,
-// errors and cards, of 0.3 and of 1.0, as domain values.
+// Package answer reads what A2A servers send to their clients, in 0.3 and in 1.0: results, items of
+// streams, errors and cards.
 //
-// What it reads comes from somebody else's server and is believed in nothing: a value either
-// has the form that the rest of a2ad relies on, or there is an error that names the member to
-// blame. In that form it is lenient, since servers differ: members may be in camelCase or
-// snake_case, unknown ones are ignored, null is absent, a missing kind is inferred, and either
-// generation's spelling of states, roles and parts is taken for the same. Ids of tasks and
-// contexts are the server's: they are told apart from ours by being strings. Free-form values
-// are parts of the document, never copies.
+// It does not trust what it reads. A value either has the form that the rest of a2ad relies on, or
+// there is an error that names the member.
+//
+// Within that form it is lenient, because servers differ. Members may be in camelCase or
+// snake_case, unknown ones are ignored, null counts as absent, a missing kind is inferred, and
+// states, roles and parts may be spelled as in either generation. Ids of tasks and contexts belong
+// to the server, so they are strings, unlike ours. Free-form values are parts of the document,
+// never copies.
 package answer
 
 import (
@@ -23,31 +24,31 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// MaxDepth is how deep a document may be nested: one level for each of the envelope, the
-// stream response and the like, over what a2ad takes from its own clients.
+// MaxDepth is how deep a document may be nested: what a2ad accepts from its own clients, plus
+// levels for the envelope and the stream response.
 const MaxDepth = 96
 
-// MaxID bounds the ids of tasks, contexts, messages and artifacts, in bytes.
+// MaxID limits the ids of tasks, contexts, messages and artifacts, in bytes.
 const MaxID = 1 << 10
 
-// Task is a snapshot as the server has it.
+// Task is a snapshot of a task of the server.
 type Task struct {
 	ID, ContextID string
 	Status        a2a.Status // StateNone: unknown
 	Artifacts     []a2a.Artifact
-	History       []a2a.Message // as the server orders it
+	History       []a2a.Message // in the server's order
 	Metadata      a2a.Raw
 }
 
-// Item is one result of a send or one item of a stream: exactly one of Task, Status, Artifact
-// and Message is set.
+// Item is the result of a send or an item of a stream. Exactly one of Task, Status, Artifact and
+// Message is set.
 type Item struct {
 	Task     *Task
 	Status   *a2a.StatusUpdate
 	Artifact *a2a.ArtifactUpdate
 	Message  *a2a.Message
 
-	TaskID, ContextID string // of the server; TaskID is empty for a Message outside a task
+	TaskID, ContextID string // the server's ids; TaskID is empty for a Message outside a task
 }
 
 // Decode reads the result of a send or an item of a stream. raw has passed rawjson.Check.
@@ -60,7 +61,7 @@ func Decode(raw []byte) (Item, error) {
 	return item, nil
 }
 
-// DecodeTask reads the answer to a get or a cancel. raw has passed rawjson.Check.
+// DecodeTask reads the result of a get or a cancel. raw has passed rawjson.Check.
 func DecodeTask(raw []byte) (Task, error) {
 	var r reader
 	if wrapped := member(raw, "task"); wrapped != nil {
@@ -150,8 +151,8 @@ func (r *reader) item(raw []byte) (item Item) {
 	return item
 }
 
-// kind says what an item is, in the names of 1.0, and returns the item itself. 1.0 wraps it in a
-// member of that name; 0.3 says its kind, or leaves that to be inferred from the members.
+// kind returns what an item is, by its name in 1.0, and the item itself. 1.0 wraps an item in a
+// member of that name. 0.3 says its kind, or leaves it to be inferred.
 func (r *reader) kind(raw []byte) (kind string, v []byte) {
 	if rawjson.KindOf(raw) != rawjson.KindObject {
 		r.fail("the result", "must be an object")
@@ -221,14 +222,15 @@ func (r *reader) status(v []byte, path string) (s a2a.Status) {
 			m := r.message(v, path)
 			s.Message = &m
 		case "timestamp":
-			// Only told apart by it, never stored: what is no time is none.
+			// The time only tells statuses apart and is never stored, so an invalid one counts as
+			// absent.
 			s.Time, _ = time.Parse(time.RFC3339Nano, r.text(v, path))
 		}
 	})
 	return s
 }
 
-// states are those of 1.0, in the order of their numbers.
+// states are the states of 1.0, in the order of their numbers.
 var states = [...]a2a.State{
 	a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
 	a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
@@ -271,7 +273,7 @@ func (r *reader) artifact(v []byte, path string) (a a2a.Artifact) {
 	return a
 }
 
-// message reads a message without the ids of other tasks that it may have: they are not ours.
+// message reads a message without the ids of other tasks in it, which are not ours.
 func (r *reader) message(v []byte, path string) a2a.Message {
 	m := a2a.Message{Role: a2a.RoleAgent}
 	r.members(v, path, func(key, path string, v []byte) {

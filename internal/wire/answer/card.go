@@ -6,23 +6,23 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Card is what a client needs of an agent's card.
+// Card is what a client needs from an agent's card.
 type Card struct {
 	Name       string
 	Streaming  bool
-	Interfaces []Interface // in the order of preference that the card gives; those of 1.0 first
+	Interfaces []Interface // in the card's order of preference; those of 1.0 first
 }
 
-// Interface is one place where the agent answers.
+// Interface is one address of the agent.
 type Interface struct {
 	URL     string
 	Binding string // "JSONRPC", "HTTP+JSON", "GRPC" or another
-	Version string // "0.3", "1.0": without the patch
-	Tenant  string // to be sent with each request of 1.0; "": none
+	Version string // "0.3" or "1.0", without the patch
+	Tenant  string // to send with each request of 1.0; "": none
 }
 
-// DecodeCard reads the card of an agent, be it one of 0.3, of 1.0, or of both at once. It fails
-// only for what is no card.
+// DecodeCard reads the card of an agent, of 0.3, of 1.0 or of both. It fails only if raw is no
+// card.
 func DecodeCard(raw []byte) (Card, error) {
 	var c Card
 	var r reader
@@ -82,7 +82,7 @@ func (r *reader) face(v []byte, path, binding string) (i Interface) {
 	return i
 }
 
-// minor cuts a version down to what decides about the wire: "0.3.0" is "0.3".
+// minor shortens a version to what matters on the wire: "0.3.0" becomes "0.3".
 func minor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {

@@ -45,7 +45,7 @@ func (r *reader) part(v []byte, path string) (p a2a.Part) {
 			p.Metadata = r.object(v, path)
 		}
 	})
-	if contents == 0 && null != nil { // data that is null, unless it stands beside something else
+	if contents == 0 && null != nil { // data that is null, unless there is other content
 		content(a2a.PartData, "")
 		p.Data = slices.Clip(null)
 	}
@@ -72,16 +72,15 @@ func (r *reader) file(v []byte, path string, p *a2a.Part, content func(a2a.PartK
 	})
 }
 
-// Where 0.3 has no member for something, it stands in the metadata of the part: media type and
-// file name of text and data as a2ad writes them, and the mark of data that is no object and so
-// stands in one, as the SDKs write it.
+// What 0.3 has no member for is in the metadata of the part: media type and file name of text and
+// data as a2ad writes them, and the mark of wrapped data as the SDKs write it.
 const (
 	keyMediaType = "a2ad/mediaType"
 	keyFilename  = "a2ad/filename"
 	keyWrapped   = "data_part_compat"
 )
 
-// unwrap takes what stands in the metadata where it belongs.
+// unwrap moves what is in the metadata to where it belongs.
 func (r *reader) unwrap(p *a2a.Part) {
 	if p.Metadata == nil || p.Kind != a2a.PartText && p.Kind != a2a.PartData {
 		return
@@ -110,4 +109,4 @@ func without(metadata a2a.Raw, key string) a2a.Raw {
 	return nil
 }
 
-// base64 takes the four usual forms and returns the standard one with padding.
+// base64 reads the four usual forms and returns the standard one with padding.

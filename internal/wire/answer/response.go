@@ -7,16 +7,16 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Error is an error of JSON-RPC, as the server wrote it.
+// Error is a JSON-RPC error as the server wrote it.
 type Error struct {
 	Code    int
 	Message string
-	Reason  string // of its data, in either generation's form; "" if there is none
+	Reason  string // from its data, in either generation's form; "" if there is none
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("error %d: %.300s", e.Code, e.Message) }
 
-// The codes that clients act on.
+// Error codes that clients act on.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -29,7 +29,7 @@ const (
 	CodeVersion        = -32009
 )
 
-// Response takes the result out of a JSON-RPC response to request id, or its error, which is an
+// Response returns the result of a JSON-RPC response to request id, or its error, which is an
 // *Error. Any other error says why body is no such response. The result is a part of body.
 func Response(body []byte, id int64) (result []byte, err error) {
 	if err := rawjson.Check(body, MaxDepth); err != nil {

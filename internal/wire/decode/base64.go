@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Base64 returns the standard form with padding of a text in the standard or
-// the URL alphabet, with or without padding, and how many bytes it stands for. A text
-// in that form already is returned as it is. The alphabets may not be mixed.
+// Base64 returns the standard form with padding of a base64 text in either alphabet, with or
+// without padding, and its decoded size. A text in that form is returned unchanged. The alphabets
+// must not be mixed.
 func Base64(s string) (text string, size int, ok bool) {
 	body := strings.TrimRight(s, "=")
 	if pad := len(s) - len(body); pad > 2 || pad > 0 && len(s)%4 != 0 {
@@ -57,8 +57,8 @@ var alphabet = func() (class [256]byte) {
 	return class
 }()
 
-// tailIsZero reports whether the bits of the last digit that stand for nothing are
-// zero, as in the one form that every encoder writes.
+// tailIsZero reports whether the unused bits of the last digit are zero, as every encoder writes
+// them.
 func tailIsZero(body string) bool {
 	switch len(body) % 4 {
 	case 2:

@@ -1,9 +1,8 @@
-// Package decode reads the params of requests: what the generations of the protocol have
-// in common.
+// Package decode reads the params of requests: what the generations of the protocol have in common.
 //
-// Whatever a Reader returns fits the columns it is bound for and the limits that were
-// set, or else the Reader has a fault, which names the member to blame. Free-form values
-// are parts of the params, never copies.
+// Whatever a Reader returns fits its database columns and the configured limits. Otherwise the
+// Reader has a fault that names the member with the error. Free-form values are parts of the
+// params, never copies.
 package decode
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// Bounds that wire.Limits does not name.
+// Limits that wire.Limits does not have.
 const (
 	MaxToken   = 1 << 10 // page token
 	MaxName    = 1 << 10 // file name, media type
@@ -26,21 +25,20 @@ const (
 	maxPage    = 100     // tasks of one page
 )
 
-// Reader reads the params of one request. Its first fault sticks, and whatever is read
-// after it is of no use. Objects are read in two steps, members first and their values
-// then, so that a codec can step in between the two.
+// Reader reads the params of one request. It keeps its first fault, and what it returns after that
+// is useless. Objects are read in two steps, first the members and then their values, so that a
+// codec can change members in between.
 type Reader struct {
 	Limits wire.Limits
-	// Proto reads as ProtoJSON does: members have a second name, in snake_case, and an
-	// integer may be written as a string.
+	// Proto reads as ProtoJSON does: members may be in snake_case, and integers may be strings.
 	Proto bool
 
 	err  *a2a.Error
-	path [4]step // of the object being read; push authentication is the deepest
+	path [4]step // to the object being read; push authentication is the deepest
 	deep int
 }
 
-// step is one object on the way from the params: a member, or an element of one.
+// step is one object on the path from the params: a member, or an element of one.
 type step struct {
 	member string
 	index  int // -1: not an element
@@ -57,17 +55,17 @@ func (r *Reader) Err() error {
 // Failed reports whether there was a fault.
 func (r *Reader) Failed() bool { return r.err != nil }
 
-// Enter says that what is read next are members of the given one, up to Leave. An index
-// of -1 is for a member that is no list.
+// Enter says that the following members belong to the given one, until Leave. index is -1 if the
+// member is no list.
 func (r *Reader) Enter(member string, index int) {
 	r.path[r.deep] = step{member, index}
 	r.deep++
 }
 
-// Leave ends what Enter began.
+// Leave ends the last Enter.
 func (r *Reader) Leave() { r.deep-- }
 
-// Fail blames a member of the object being read, or with no member the object itself.
+// Fail records a fault of a member of the current object, or without a member of the object itself.
 func (r *Reader) Fail(member, format string, args ...any) {
 	if r.err != nil {
 		return
@@ -86,11 +84,11 @@ func (r *Reader) Fail(member, format string, args ...any) {
 	r.err = a2a.InvalidParams(path.String()[1:], format, args...)
 }
 
-// Absent reports whether an optional member is not given; null says the same.
+// Absent reports whether an optional member is missing or null.
 func Absent(v []byte) bool { return len(v) == 0 || v[0] == 'n' }
 
-// Key returns the name of a member of obj: key itself, or with Proto its camelCase form
-// if it is written in snake_case. A member that is given under both names is a fault.
+// Key returns the name of a member of obj. With Proto it turns snake_case into camelCase, and a
+// member under both names is a fault.
 func (r *Reader) Key(obj, key []byte) []byte {
 	if !r.Proto || bytes.IndexByte(key, '_') < 0 {
 		return key
@@ -102,7 +100,8 @@ func (r *Reader) Key(obj, key []byte) []byte {
 	return name
 }
 
-// CamelCase returns a snake_case name as ProtoJSON writes it, and any other as it is.
+// CamelCase returns a snake_case name in camelCase, as ProtoJSON writes it. It returns other names
+// unchanged.
 func CamelCase(key []byte) []byte {
 	name := make([]byte, 0, len(key))
 	for i := 0; i < len(key); i++ {
@@ -123,14 +122,14 @@ func CamelCase(key []byte) []byte {
 	return name
 }
 
-// Need fails if a required member is not given.
+// Need fails if a required member is missing.
 func (r *Reader) Need(member string, v []byte) {
 	if Absent(v) {
 		r.Fail(member, "is required")
 	}
 }
 
-// IsObject reports whether v is an object to be read, and fails if it is another value.
+// IsObject reports whether v is an object, and fails if it is another value.
 func (r *Reader) IsObject(member string, v []byte) bool {
 	if Absent(v) {
 		return false
@@ -142,10 +141,10 @@ func (r *Reader) IsObject(member string, v []byte) bool {
 	return true
 }
 
-// Params fails unless the params are an object or absent.
+// Params fails unless the params are an object or missing.
 func (r *Reader) Params(v []byte) { r.IsObject("params", v) }
 
-// Raw reads an object of any content. It is a part of the params, not a copy.
+// Raw reads an object with any content. The result is a part of the params, not a copy.
 func (r *Reader) Raw(member string, v []byte) a2a.Raw {
 	if !r.IsObject(member, v) {
 		return nil
@@ -153,7 +152,7 @@ func (r *Reader) Raw(member string, v []byte) a2a.Raw {
 	return a2a.Raw(v[:len(v):len(v)])
 }
 
-// Text reads a string that ends in a column of type text, which cannot hold U+0000.
+// Text reads a string for a column of type text, which cannot hold U+0000.
 func (r *Reader) Text(member string, v []byte, limit int) string {
 	if Absent(v) {
 		return ""
@@ -172,7 +171,7 @@ func (r *Reader) Text(member string, v []byte, limit int) string {
 	return ""
 }
 
-// Name reads a string that must be given and not be empty.
+// Name reads a required string that must not be empty.
 func (r *Reader) Name(member string, v []byte, limit int) string {
 	r.Need(member, v)
 	s := r.Text(member, v, limit)
@@ -182,7 +181,8 @@ func (r *Reader) Name(member string, v []byte, limit int) string {
 	return s
 }
 
-// Elements yields the values of a list of up to limit, each entered. It stops at a fault.
+// Elements yields the values of a list of up to limit elements, each inside Enter. It stops at a
+// fault.
 func (r *Reader) Elements(member string, v []byte, limit int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if Absent(v) {
@@ -209,7 +209,7 @@ func (r *Reader) Elements(member string, v []byte, limit int) iter.Seq[[]byte] {
 	}
 }
 
-// Strings reads a list of strings bound for text columns.
+// Strings reads a list of strings for text columns.
 func (r *Reader) Strings(member string, v []byte, limit int) []string {
 	var list []string
 	for e := range r.Elements(member, v, maxStrings) {
@@ -245,8 +245,8 @@ func (r *Reader) integer(member string, v []byte) int64 {
 	return n
 }
 
-// Count reads a number that is not negative; without one it returns 0. What is too large
-// to count anything here is as much as there can be.
+// Count reads a number that is not negative, or 0 if it is missing. Numbers too large to count
+// anything here are reduced to the largest one.
 func (r *Reader) Count(member string, v []byte) int {
 	if Absent(v) {
 		return 0
@@ -258,7 +258,7 @@ func (r *Reader) Count(member string, v []byte) int {
 	return int(min(n, math.MaxInt32))
 }
 
-// HistoryLength reads how many messages the caller wants; nil means all.
+// HistoryLength reads how many messages the caller wants. nil means all.
 func (r *Reader) HistoryLength(v []byte) *int {
 	if Absent(v) {
 		return nil
@@ -267,7 +267,7 @@ func (r *Reader) HistoryLength(v []byte) *int {
 	return &n
 }
 
-// PageSize reads how many entries of a list the caller wants; 0 means that it does not say.
+// PageSize reads how many entries of a list the caller wants. 0 means the default.
 func (r *Reader) PageSize(v []byte) int {
 	const member = "pageSize"
 	if Absent(v) {
@@ -281,8 +281,7 @@ func (r *Reader) PageSize(v []byte) int {
 	return int(n)
 }
 
-// Content reads the text of a part, which may be of any content: unlike Text it may hold
-// U+0000.
+// Content reads the text of a part. Unlike Text it may contain U+0000.
 func (r *Reader) Content(member string, v []byte) string {
 	if Absent(v) {
 		return ""
@@ -301,13 +300,14 @@ func (r *Reader) fits(member string, size int) {
 	}
 }
 
-// Data reads any JSON value as the content of a part. It is a part of the params, not a copy.
+// Data reads any JSON value as the content of a part. The result is a part of the params, not a
+// copy.
 func (r *Reader) Data(member string, v []byte) a2a.Raw {
 	r.fits(member, len(v))
 	return a2a.Raw(v[:len(v):len(v)])
 }
 
-// URL reads the address of a file. Whether it is one is for those to say who fetch it.
+// URL reads the address of a file. Those who fetch it check it.
 func (r *Reader) URL(member string, v []byte) string {
 	s := r.Content(member, v)
 	if s == "" {
@@ -319,15 +319,15 @@ func (r *Reader) URL(member string, v []byte) string {
 	return s
 }
 
-// Bytes reads base64 in either alphabet, with or without padding, and returns it in the
-// standard one, with padding.
+// Bytes reads base64 in either alphabet, with or without padding, and returns it in the standard
+// alphabet with padding.
 func (r *Reader) Bytes(member string, v []byte) string {
 	s, ok := rawjson.String(v)
 	if !ok {
 		r.Fail(member, "must be a string")
 		return ""
 	}
-	// Judged by the length of the text first, so that nothing large is decoded in vain.
+	// The length of the text decides first, so that nothing too large is decoded.
 	r.fits(member, len(s)/4*3-2)
 	if r.err != nil {
 		return ""

@@ -7,15 +7,15 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Enum reads a value of an enumeration, given by its name or its number, and returns
-// its number, or -1 for anything else.
+// Enum reads a value of an enumeration by its name or number, and returns its number, or -1 for
+// anything else.
 func Enum(v []byte, names []string) int {
 	if n, ok := rawjson.Int(v); ok && n >= 0 && n < int64(len(names)) {
 		return int(n)
 	}
 	for n, name := range names {
 		if len(v) == len(name)+2 && string(v[1:len(v)-1]) == name {
-			return n // as it is nearly always written: no copy is needed
+			return n // the usual spelling, which needs no copy
 		}
 	}
 	name, ok := rawjson.String(v)
@@ -27,8 +27,8 @@ func Enum(v []byte, names []string) int {
 
 var roleNames = []string{"ROLE_UNSPECIFIED", "ROLE_USER", "ROLE_AGENT"}
 
-// Role reads a role by the names of ProtoJSON. It takes both, as the official servers do: a
-// client may bring along what another agent said.
+// Role reads a role by its ProtoJSON name. It accepts both, as the official servers do: a client
+// may pass on what another agent said.
 func (r *Reader) Role(v []byte) a2a.Role {
 	r.Need("role", v)
 	switch Enum(v, roleNames) {

@@ -8,13 +8,13 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// MessageMembers are the members of a Message that every generation has.
+// MessageMembers are the members of a Message in every generation.
 type MessageMembers struct {
 	ID, Role, Parts, ContextID, TaskID []byte
 	References, Extensions, Metadata   []byte
 }
 
-// Take keeps v if it is one of the members.
+// Take keeps v if key is one of the members.
 func (m *MessageMembers) Take(key, v []byte) {
 	switch string(key) {
 	case "messageId":
@@ -36,7 +36,7 @@ func (m *MessageMembers) Take(key, v []byte) {
 	}
 }
 
-// Message reads a Message but for its role and its parts, which generations write differently.
+// Message reads a Message without its role and parts, which generations write differently.
 func (r *Reader) Message(m *MessageMembers) a2a.Message {
 	return a2a.Message{
 		ID:               r.Name("messageId", m.ID, r.Limits.IDBytes),
@@ -48,7 +48,7 @@ func (r *Reader) Message(m *MessageMembers) a2a.Message {
 	}
 }
 
-// Parts yields the parts of a message, each entered. There must be one at least.
+// Parts yields the parts of a message, each inside Enter. There must be at least one.
 func (r *Reader) Parts(v []byte) iter.Seq[[]byte] {
 	const member = "parts"
 	return func(yield func([]byte) bool) {
@@ -98,7 +98,7 @@ type ListMembers struct {
 	HistoryLength, IncludeArtifacts, StatusTimestampAfter []byte
 }
 
-// Member returns the place of a member, or nil for an unknown one.
+// Member returns where to store a member, or nil for an unknown one.
 func (m *ListMembers) Member(name string) *[]byte {
 	switch name {
 	case "contextId":
@@ -130,7 +130,7 @@ func (r *Reader) ListMembers(params []byte) (m ListMembers) {
 	return m
 }
 
-// ListTasks reads a request for a page of tasks but for the state, which generations write
+// ListTasks reads a request for a page of tasks without the state, which generations write
 // differently. Every member has a default.
 func (r *Reader) ListTasks(m *ListMembers) *a2a.ListTasks {
 	return &a2a.ListTasks{
@@ -143,7 +143,7 @@ func (r *Reader) ListTasks(m *ListMembers) *a2a.ListTasks {
 	}
 }
 
-// Time reads a time of RFC 3339; without one it returns the zero time.
+// Time reads an RFC 3339 time, or the zero time if it is missing.
 func (r *Reader) Time(member string, v []byte) (t time.Time) {
 	s := r.Text(member, v, MaxName)
 	if Absent(v) || r.err != nil {
@@ -155,15 +155,14 @@ func (r *Reader) Time(member string, v []byte) (t time.Time) {
 	return t
 }
 
-// PushMembers are the members of a webhook that generations have in different places.
+// PushMembers are the members of a webhook that generations write in different ways.
 type PushMembers struct {
 	TaskID, Scheme []byte
 	Authentication bool // there is one, so Scheme may be required
 }
 
-// PushConfig reads a webhook but for what it returns beside it. scheme is the name of the
-// member of its authentication that says how to sign in. Whether the URL may be called is
-// not for a codec to say.
+// PushConfig reads a webhook without the members in PushMembers. scheme is the name of the member
+// of its authentication with the scheme. A codec does not check whether the URL may be called.
 func (r *Reader) PushConfig(v []byte, scheme string) (c a2a.PushConfig, m PushMembers) {
 	var url, authentication []byte
 	for key, member := range rawjson.Members(v) {

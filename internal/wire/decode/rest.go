@@ -11,10 +11,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// Params puts the params of a request together from what HTTP+JSON has in the path, the query
-// and the body. The zero value has no members. What is put together is one JSON object that
-// passes rawjson.Check, whatever the client sent; that its values are good is for the codec to
-// say, which reads it like any other params.
+// Params builds the params of a request over HTTP+JSON from its path, query and body. The zero
+// value has no members. The result is one JSON object that passes rawjson.Check, whatever the
+// client sent. The codec checks its values as it checks any params.
 type Params struct {
 	object []byte
 	names  []string
@@ -44,7 +43,7 @@ func (p *Params) Text(name, value string) {
 	p.object = rawjson.AppendString(p.object, value)
 }
 
-// members adds those members of a body that are not there yet, under the names they have.
+// members adds those members of a body that are not there yet.
 func (p *Params) members(body []byte) {
 	set := len(p.names)
 	for key, v := range rawjson.Members(body) {
@@ -56,9 +55,9 @@ func (p *Params) members(body []byte) {
 	}
 }
 
-// Add adds what a request says beside its path: the members of its body, or its query if it has no body. A body of null or
-// without members is no body: clients send any of the three where they have nothing to say. It returns false, and adds
-// nothing, if the body is another value than an object, which no method takes.
+// Add adds the members of the body, or of the query if there is no body. A body that is null or has
+// no members counts as none: clients send any of the three where they have nothing to say. Add
+// returns false and adds nothing if the body is no object, which no method accepts.
 func (p *Params) Add(r *wire.Resource, known func(name string) (as string, kind Kind)) (bool, error) {
 	switch {
 	case Absent(r.Body), rawjson.Empty(r.Body):
@@ -70,10 +69,10 @@ func (p *Params) Add(r *wire.Resource, known func(name string) (as string, kind 
 	return false, nil
 }
 
-// Kind is what a parameter of a query is in JSON.
+// Kind is the JSON type of a query parameter.
 type Kind uint8
 
-// The kinds of parameter. An integer is one that ProtoJSON may write as a string.
+// The kinds of parameters. ProtoJSON may write an integer as a string.
 const (
 	KindText Kind = iota + 1
 	KindInteger
@@ -81,14 +80,14 @@ const (
 	KindEnum
 )
 
-// Query adds those parameters of a query that are known, under their names in camelCase; they
-// may also be written in snake_case. An empty one is an absent one.
+// Query adds the known parameters of a query by their names in camelCase, which may be written in
+// snake_case. An empty parameter counts as absent.
 func (p *Params) Query(query url.Values, known func(name string) (as string, kind Kind)) error {
 	keys := make([]string, 0, len(query))
 	for key := range query {
 		keys = append(keys, key)
 	}
-	slices.Sort(keys) // the same request makes the same params
+	slices.Sort(keys) // equal requests get equal params
 	for _, key := range keys {
 		name, kind := known(string(CamelCase([]byte(key))))
 		if kind == 0 {
@@ -110,8 +109,8 @@ func (p *Params) Query(query url.Values, known func(name string) (as string, kin
 	return nil
 }
 
-// value adds a parameter as JSON has it, and as a string where it is none of its kind, which
-// the codec will not take.
+// value adds a parameter in its JSON type. If it is not valid in that type it is added as a string,
+// which the codec refuses.
 func (p *Params) value(name, value string, kind Kind) {
 	bare := false
 	switch kind {
@@ -129,12 +128,12 @@ func (p *Params) value(name, value string, kind Kind) {
 	p.object = append(p.object, value...)
 }
 
-// ListParameter says what a parameter of a request for a page of tasks is.
+// ListParameter returns the name and the type of a parameter of a request for a page of tasks.
 func ListParameter(name string) (as string, kind Kind) {
 	switch name {
 	case "contextId", "pageToken", "statusTimestampAfter":
 		return name, KindText
-	case "lastUpdatedAfter", "lastUpdatedTime": // what official clients send, and what a2a.v1 calls it
+	case "lastUpdatedAfter", "lastUpdatedTime": // what official clients send, and its name in a2a.v1
 		return "statusTimestampAfter", KindText
 	case "pageSize", "historyLength":
 		return name, KindInteger

@@ -9,9 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Card appends the members of an AgentCard that every generation has and writes the same,
-// behind a comma.
-// requirements writes those of a skill, as a member behind a comma.
+// Card appends a comma and the members of an AgentCard that all generations write alike.
+// requirements writes a comma and the security requirements of a skill.
 func Card(dst []byte, c *a2a.Card, requirements func([]byte, []a2a.Requirement) []byte) []byte {
 	dst = rawjson.AppendString(append(dst, `,"name":`...), c.Name)
 	dst = rawjson.AppendString(append(dst, `,"description":`...), c.Description)
@@ -31,8 +30,8 @@ func Card(dst []byte, c *a2a.Card, requirements func([]byte, []a2a.Requirement) 
 	return append(dst, ']')
 }
 
-// Capabilities appends the members of "capabilities" that every generation has, up to a
-// comma or the brace that the caller appends.
+// Capabilities appends the members of "capabilities" that all generations have. The caller appends
+// what follows.
 func Capabilities(dst []byte, c *a2a.Card) []byte {
 	dst = strconv.AppendBool(append(dst, `,"capabilities":{"streaming":`...), c.Streaming)
 	dst = Flag(dst, `,"pushNotifications":`, c.Push, c.Sparse)
@@ -46,7 +45,7 @@ func Capabilities(dst []byte, c *a2a.Card) []byte {
 	return append(dst, ']')
 }
 
-// Flag appends key and value, unless it is false and the card is to be sparse.
+// Flag appends key and value, unless the value is false and the card is sparse.
 func Flag(dst []byte, key string, v, sparse bool) []byte {
 	if sparse && !v {
 		return dst
@@ -62,8 +61,8 @@ func extension(dst []byte, e *a2a.Extension, sparse bool) []byte {
 	return append(dst, '}')
 }
 
-// skill appends an AgentSkill up to its brace. Tags are required and 1.0 wants at least one, so a skill
-// without any has its id for a tag.
+// skill appends an AgentSkill without its closing brace. Tags are required and 1.0 wants at least
+// one, so a skill without tags gets its id as one.
 func skill(dst []byte, s *a2a.Skill) []byte {
 	dst = rawjson.AppendString(append(dst, `{"id":`...), s.ID)
 	dst = rawjson.AppendString(append(dst, `,"name":`...), s.Name)
@@ -78,8 +77,9 @@ func skill(dst []byte, s *a2a.Skill) []byte {
 	return Strings(dst, `,"outputModes":`, s.OutputModes)
 }
 
-// Security appends the member "securitySchemes", whose values scheme writes, and behind it one
-// requirement for each scheme, as any one of them is enough. A card without schemes has neither.
+// Security appends the member "securitySchemes", whose values scheme writes, and then one
+// requirement for each scheme, because any one of them is enough. A card without schemes has
+// neither.
 func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, requirements func([]byte, []a2a.Requirement) []byte) []byte {
 	if len(schemes) == 0 {
 		return dst
@@ -94,7 +94,7 @@ func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a
 	return requirements(append(dst, '}'), all)
 }
 
-// RequirementForm is how a version of the protocol writes a list of security requirements.
+// RequirementForm is how a generation writes a list of security requirements.
 type RequirementForm struct {
 	Key                     string // of the list
 	Open, Close             string // around the schemes of one requirement
@@ -118,8 +118,8 @@ func (f *RequirementForm) Append(dst []byte, all []a2a.Requirement) []byte {
 	return append(dst, ']')
 }
 
-// OAuth2 appends the members of a scheme that gets tokens by OAuth 2.0. The switch pkce is for
-// generations that have the member.
+// OAuth2 appends the members of an OAuth 2.0 scheme. pkce says whether the generation has that
+// member.
 func OAuth2(dst []byte, o *a2a.OAuth2, pkce bool) []byte {
 	dst = append(append(append(dst, `"flows":{"`...), o.Flow...), `":{`...)
 	switch o.Flow {
@@ -147,8 +147,8 @@ func OAuth2(dst []byte, o *a2a.OAuth2, pkce bool) []byte {
 	return Text(dst, `,"oauth2MetadataUrl":`, o.MetadataURL)
 }
 
-// Union appends an object with the members of two. Where both have one that of the first counts,
-// unless both are objects: then it has the members of both.
+// Union appends an object with the members of two objects. If both have a member the first one
+// counts, unless both values are objects, which are united too.
 func Union(dst, first, second []byte) []byte {
 	dst = append(dst, '{')
 	for key, v := range rawjson.Members(first) {

@@ -1,8 +1,7 @@
-// Package encode writes domain values as JSON: what the generations of the protocol have
-// in common. What they write differently is data, see Form.
+// Package encode writes domain values as JSON: what the generations of the protocol have in common.
+// A Form has the differences as data.
 //
-// Like the codecs it only appends, never fails, and splices free-form values in byte for
-// byte.
+// Like the codecs it only appends and never fails, and it inserts free-form values byte for byte.
 package encode
 
 import (
@@ -16,14 +15,14 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Form is how one generation writes tasks and what they consist of.
+// Form is how one generation writes tasks and their parts.
 type Form struct {
-	Task        string // what opens a Task, up to the quote of its id
-	Message     string // what opens a Message, up to its messageId
-	User, Agent string // the roles, in quotes
+	Task        string // start of a Task, up to the quote of its id
+	Message     string // start of a Message, up to its messageId
+	User, Agent string // the roles, with quotes
 	State       func(a2a.State) string
 	Part        func(dst []byte, p *a2a.Part) []byte
-	Content     string // the name of a Message's parts; empty: parts
+	Content     string // name of the parts of a Message; empty: parts
 }
 
 // Parent is the task and the context that a message or an event belongs to. Where a member is zero,
@@ -33,8 +32,8 @@ type Parent struct {
 	Context string
 }
 
-// Append appends the members taskId and contextId, without which no event is valid, and
-// in front of them whatever opens the event.
+// Append appends open, which starts the event, and the members taskId and contextId, which every
+// event needs.
 func (p Parent) Append(dst []byte, open string) []byte {
 	dst = ID(append(append(dst, open...), `"taskId":"`...), p.Task)
 	return rawjson.AppendString(append(dst, `","contextId":`...), p.Context)
@@ -49,8 +48,8 @@ func ID(dst []byte, id a2a.ID) []byte {
 	return hex.AppendEncode(dst, id[10:])
 }
 
-// Reply returns the message that a task was answered with in place of the task, or nil. Its
-// client knows of no task.
+// Reply returns the direct reply of a task, or nil. It does not name the task, which its client
+// does not know.
 func Reply(t *a2a.Task) *a2a.Message {
 	if !t.Replied || t.Status.Message == nil {
 		return nil
@@ -65,8 +64,8 @@ func (f *Form) AppendTask(dst []byte, t *a2a.Task) []byte {
 	return f.appendTask(dst, t, len(t.Artifacts) > 0)
 }
 
-// AppendPage appends the answer to ListTasks. Tasks have the member artifacts, be it an
-// empty list, if and only if artifacts is set.
+// AppendPage appends the result of ListTasks. Tasks have the member artifacts, even if empty,
+// exactly if artifacts is set.
 func (f *Form) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	dst = append(f.AppendTasks(append(dst, `{"tasks":`...), p, artifacts), `,"totalSize":`...)
 	dst = strconv.AppendInt(dst, int64(p.Total), 10)
@@ -108,7 +107,7 @@ func (f *Form) appendTask(dst []byte, t *a2a.Task, artifacts bool) []byte {
 	return append(dst, '}')
 }
 
-// AppendStatus appends the member "status" of a task or an event, behind a comma.
+// AppendStatus appends a comma and the member "status" of a task or an event.
 func (f *Form) AppendStatus(dst []byte, s *a2a.Status, at Parent) []byte {
 	dst = append(append(dst, `,"status":{"state":"`...), f.State(s.State)...)
 	dst = append(dst, '"')
@@ -125,7 +124,7 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return t.UTC().AppendFormat(dst, `"2006-01-02T15:04:05.000Z"`)
 }
 
-// AppendMessage appends a Message, which belongs to the task and context of at, if any.
+// AppendMessage appends a Message. at is the task and context that it belongs to, if any.
 func (f *Form) AppendMessage(dst []byte, m *a2a.Message, at Parent) []byte {
 	dst = rawjson.AppendString(append(dst, f.Message...), m.ID)
 	if m.Role == a2a.RoleUser {
@@ -146,7 +145,7 @@ func (f *Form) AppendMessage(dst []byte, m *a2a.Message, at Parent) []byte {
 	return append(dst, '}')
 }
 
-// AppendArtifact appends the member "artifact" of an event, behind a comma.
+// AppendArtifact appends a comma and the member "artifact" of an event.
 func (f *Form) AppendArtifact(dst []byte, a *a2a.Artifact) []byte {
 	return f.appendArtifact(append(dst, `,"artifact":`...), a)
 }
@@ -171,7 +170,7 @@ func (f *Form) appendParts(dst []byte, member string, parts []a2a.Part) []byte {
 	return append(dst, ']')
 }
 
-// Text appends key and text unless the text is empty.
+// Text appends key and text, unless the text is empty.
 func Text(dst []byte, key, text string) []byte {
 	if text == "" {
 		return dst
@@ -179,7 +178,7 @@ func Text(dst []byte, key, text string) []byte {
 	return rawjson.AppendString(append(dst, key...), text)
 }
 
-// Raw appends key and value unless the value is absent.
+// Raw appends key and value, unless the value is absent.
 func Raw(dst []byte, key string, v a2a.Raw) []byte {
 	if len(v) == 0 {
 		return dst
@@ -187,7 +186,7 @@ func Raw(dst []byte, key string, v a2a.Raw) []byte {
 	return append(append(dst, key...), v...)
 }
 
-// Strings appends key and list unless the list is empty.
+// Strings appends key and list, unless the list is empty.
 func Strings(dst []byte, key string, list []string) []byte {
 	if len(list) == 0 {
 		return dst
@@ -195,7 +194,7 @@ func Strings(dst []byte, key string, list []string) []byte {
 	return List(append(dst, key...), list)
 }
 
-// List appends a list of strings, be it empty.
+// List appends a list of strings, even if it is empty.
 func List(dst []byte, list []string) []byte {
 	dst = append(dst, '[')
 	for i, s := range list {
@@ -204,7 +203,7 @@ func List(dst []byte, list []string) []byte {
 	return append(dst, ']')
 }
 
-// Comma separates element i from the one before it.
+// Comma appends a comma before all elements except the first.
 func Comma(dst []byte, i int) []byte {
 	if i > 0 {
 		return append(dst, ',')
@@ -212,7 +211,7 @@ func Comma(dst []byte, i int) []byte {
 	return dst
 }
 
-// PushConfigs appends a page of webhooks as ProtoJSON has it. one appends one of them.
+// PushConfigs appends a page of webhooks in ProtoJSON. one appends one of them.
 func PushConfigs(dst []byte, taskID string, p *a2a.PushPage, one func(dst []byte, taskID string, c *a2a.PushConfig) []byte) []byte {
 	dst = append(dst, `{"configs":[`...)
 	for i := range p.Configs {

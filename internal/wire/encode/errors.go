@@ -2,15 +2,14 @@ package encode
 
 import "github.com/a2ad/a2ad/internal/a2a"
 
-// Numbers of our own, from the range that JSON-RPC leaves to servers and outside the
-// one that A2A uses.
+// Our own error codes, from the range that JSON-RPC leaves to servers and that A2A does not use.
 const (
 	numberUnauthenticated = -32041
 	numberForbidden       = -32043
 )
 
-// Number returns the JSON-RPC error code of a domain error, as A2A 1.0 has it. What no
-// code of the protocol means goes under the nearest one and is told apart by its reason.
+// Number returns the JSON-RPC error code of a domain error in A2A 1.0. An error without a code in
+// the protocol uses the nearest one, and its reason tells them apart.
 func Number(code a2a.ErrorCode) int {
 	switch code {
 	case a2a.CodeParse:
@@ -49,8 +48,8 @@ func Number(code a2a.ErrorCode) int {
 	return -32603
 }
 
-// Visible returns what a caller may know of an error: the text of an internal one, and of
-// any whose code is not known, never goes out.
+// Visible returns what a caller may see of an error. The text of an internal error, or of one with
+// an unknown code, is never sent.
 func Visible(err *a2a.Error) (message, field string, internal bool) {
 	if err.Code.Reason() == a2a.CodeInternal.Reason() {
 		return "Internal error", "", true

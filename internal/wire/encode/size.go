@@ -2,10 +2,10 @@ package encode
 
 import "github.com/a2ad/a2ad/internal/a2a"
 
-// The sizes here are estimates: they let the large outputs be written into one
-// allocation. Text that needs many escapes makes it a second one.
+// These sizes are estimates, so that large outputs need one allocation. Text with many escapes
+// needs a second one.
 
-// EventSize estimates what an event takes on the wire.
+// EventSize estimates the encoded size of an event.
 func EventSize(e *a2a.Entry) int {
 	n := 256 + len(e.ContextID)
 	switch ev := e.Event.(type) {
@@ -19,7 +19,7 @@ func EventSize(e *a2a.Entry) int {
 	return n
 }
 
-// TaskSize estimates what a task takes on the wire.
+// TaskSize estimates the encoded size of a task.
 func TaskSize(t *a2a.Task, artifacts bool) int {
 	n := 256 + len(t.ContextID) + len(t.Metadata) + statusSize(&t.Status)
 	for i := range t.History {

@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// Status returns the HTTP status of a domain error and the name of its google.rpc.Code, as
-// A2A 1.0.1 has them.
+// Status returns the HTTP status of a domain error and the name of its google.rpc.Code, as in A2A
+// 1.0.1.
 func Status(code a2a.ErrorCode) (status int, name string) {
 	switch code {
 	case a2a.CodeParse, a2a.CodeInvalidRequest, a2a.CodeInvalidParams, a2a.CodeContentTypeNotSupported:
@@ -39,8 +39,8 @@ func Status(code a2a.ErrorCode) (status int, name string) {
 	return http.StatusInternalServerError, "INTERNAL"
 }
 
-// RPCStatus appends the members of a google.rpc.Status as Google's HTTP APIs write it, for
-// those of a member "error".
+// RPCStatus appends the members of a google.rpc.Status in the form of Google's HTTP APIs, for a
+// member "error".
 func RPCStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte {
 	message, _, _ := Visible(err)
 	_, name := Status(err.Code)
@@ -50,9 +50,8 @@ func RPCStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte 
 	return append(Details(append(dst, `,"details":`...), err, requestID), '}')
 }
 
-// Details appends what there is to say of an error as a list of google.rpc messages: an
-// ErrorInfo with the reason, the member to blame, and with an internal error the id of the
-// request, if any.
+// Details appends the details of an error as a list of google.rpc messages: an ErrorInfo with the
+// reason, the member with the error, and for an internal error the request id.
 func Details(dst []byte, err *a2a.Error, requestID string) []byte {
 	message, field, internal := Visible(err)
 	dst = append(dst, `[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":`...)

@@ -2,13 +2,13 @@ package transcode
 
 import "github.com/a2ad/a2ad/internal/rawjson"
 
-// schemes03 has the members that hold a security scheme, by its type.
+// schemes03 maps the type of a security scheme to its member.
 var schemes03 = map[string]string{
 	"apiKey": "apiKeySecurityScheme", "http": "httpAuthSecurityScheme", "oauth2": "oauth2SecurityScheme",
 	"openIdConnect": "openIdConnectSecurityScheme", "mutualTLS": "mtlsSecurityScheme",
 }
 
-// card rewrites the ways to sign in, those of skills too; the rest of a card is the same.
+// card rewrites the sign-in schemes of a card and of its skills. The rest of a card is the same.
 func card(v []byte) []byte {
 	out := []byte{'{'}
 	for key, member := range rawjson.Members(v) {
@@ -48,7 +48,7 @@ func card(v []byte) []byte {
 	return closeObject(out)
 }
 
-// requirements rewrites a list of ways to sign in.
+// requirements rewrites a list of security requirements.
 func requirements(out, list []byte) []byte {
 	out = append(out, '[')
 	for s := range rawjson.Elements(list) {
@@ -74,7 +74,7 @@ func rename(obj []byte, from, to string) []byte {
 	return closeObject(out)
 }
 
-// closeList ends a list whose elements each have a comma behind them.
+// closeList ends a list in which a comma follows each element.
 func closeList(out []byte) []byte {
 	if out[len(out)-1] == ',' {
 		out = out[:len(out)-1]
@@ -82,7 +82,7 @@ func closeList(out []byte) []byte {
 	return append(out, ']')
 }
 
-// closeObject ends an object whose members each have a comma behind them.
+// closeObject ends an object in which a comma follows each member.
 func closeObject(out []byte) []byte {
 	if out[len(out)-1] == ',' {
 		out = out[:len(out)-1]

@@ -1,10 +1,10 @@
-// Package transcode carries requests and answers between the messages of gRPC and the ProtoJSON
-// that codecs read and write, so that gRPC needs no codec of its own.
+// Package transcode converts requests and answers between gRPC messages and the ProtoJSON of
+// codecs, so that gRPC needs no codec of its own.
 //
-// It promises that a request means what the same request in JSON would, and that its JSON has
-// one spelling: equal requests have equal bytes, whatever program made them. It knows neither
-// connections nor errors of the protocol beyond malformed params. What protobuf cannot hold is
-// lost here and nowhere else: numbers of free-form values are doubles.
+// A request means the same as the same request in JSON, and its JSON has one spelling: equal
+// requests have equal bytes. The package knows no connections, and of the protocol's errors only
+// malformed params. What protobuf cannot hold is lost only here: numbers in free-form values become
+// doubles.
 package transcode
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// Service is one generation as gRPC knows it.
+// Service is the gRPC service of one generation.
 type Service struct {
 	Name    string // with its package
-	File    string // that defines it
-	Version string // of the codec that speaks the generation
+	File    string // that defines the service
+	Version string // of the codec for this generation
 	Methods []Method
 
-	items *Method // one that answers with many messages: they all send the same ones
+	items *Method // any method that answers with a stream: all send the same items
 }
 
 // Method is one RPC of a service.
 type Method struct {
-	Name   string // on gRPC
-	Codec  string // as the codec calls it
+	Name   string // in gRPC
+	Codec  string // in the codec
 	Stream bool   // answers with many messages
 
 	in, out protoreflect.MessageType
-	result  func([]byte) []byte // what the codec writes, as ProtoJSON; nil: it is that
+	result  func([]byte) []byte // turns the codec's output into ProtoJSON; nil: it is ProtoJSON
 }
 
 // Request returns an empty request.
@@ -48,8 +48,8 @@ func (m *Method) Request() proto.Message { return m.in.New().Interface() }
 // Answer returns an empty answer.
 func (m *Method) Answer() proto.Message { return m.out.New().Interface() }
 
-// Params returns a request as JSON for the codec, without white space, of which protojson
-// writes more or less by chance. The error is an *a2a.Error: JSON has no form for some value.
+// Params returns a request as JSON for the codec. It removes the white space, which protojson
+// varies at random. The error is an *a2a.Error: some value has no JSON form.
 func (m *Method) Params(req proto.Message) ([]byte, error) {
 	if list, ok := req.(*apb1.ListTasksRequest); ok && list.GetPageSize() == 0 {
 		list.PageSize = nil // the official Go client cannot leave it out
@@ -66,8 +66,8 @@ func (m *Method) Params(req proto.Message) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Result returns what the codec wrote, be it an answer or an item of a stream, as a message.
-// A number too large for a double comes as the text of its digits.
+// Result returns the codec's output, an answer or an item of a stream, as a message. A number too
+// large for a double becomes a string of its digits.
 func (m *Method) Result(result []byte) (proto.Message, error) {
 	if m.result != nil {
 		result = m.result(result)
@@ -80,8 +80,8 @@ func (m *Method) Result(result []byte) (proto.Message, error) {
 	return out, unmarshal.Unmarshal(quoteLargeNumbers(result), out)
 }
 
-// Pack returns an item of a stream, as the codec wrote it, as the bytes of a message. It is nil
-// if the item has no form in protobuf.
+// Pack returns an item of a stream in the codec's form as the bytes of a message, or nil if
+// protobuf has no form for it.
 func (s *Service) Pack(item []byte) []byte {
 	m, err := s.items.Result(item)
 	if err != nil {
@@ -101,7 +101,7 @@ func V1() *Service {
 	return service(apb1.File_a2av1_proto, "1.0", func(m *Method) { m.Codec = m.Name })
 }
 
-// methods03 has the names of the codec for those of the service.
+// methods03 maps the methods of the service to those of the codec.
 var methods03 = map[string]string{
 	"SendMessage": "message/send", "SendStreamingMessage": "message/stream", "GetTask": "tasks/get", "ListTasks": "tasks/list",
 	"CancelTask": "tasks/cancel", "TaskSubscription": "tasks/resubscribe", "GetAgentCard": "agent/getAuthenticatedExtendedCard",
@@ -136,13 +136,13 @@ func service(file protoreflect.FileDescriptor, version string, fill func(*Method
 func typeOf(d protoreflect.MessageDescriptor) protoreflect.MessageType {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	if err != nil {
-		panic(err) // linked in with the service: cannot be
+		panic(err) // linked in with the service, so it cannot fail
 	}
 	return t
 }
 
-// quoteLargeNumbers returns a JSON document in which numbers that are too large for a double
-// are strings: protobuf has no other place for them.
+// quoteLargeNumbers turns numbers that are too large for a double into strings, because protobuf
+// cannot hold them.
 func quoteLargeNumbers(v []byte) []byte {
 	out := make([]byte, 0, len(v)+16)
 	for i := 0; i < len(v); {

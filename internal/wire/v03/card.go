@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// AppendCard appends an AgentCard. The first interface of version 0.3 is the main one;
-// a card without any has an empty url, and should not be served.
+// AppendCard appends an AgentCard. The first interface of version 0.3 is the main one. A card
+// without such an interface has an empty url, and should not be served.
 func (k Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	if k.WorkshopCard {
 		plain := k
@@ -27,8 +27,8 @@ func (k Codec) AppendCard(dst []byte, c *a2a.Card) []byte {
 	return append(dst, '}')
 }
 
-// appendInterfaces appends url, preferredTransport and additionalInterfaces. The last
-// lists the main interface too, as the specification recommends.
+// appendInterfaces appends url, preferredTransport and additionalInterfaces. The last one includes
+// the main interface too, as the specification recommends.
 func appendInterfaces(dst []byte, all []a2a.Interface) []byte {
 	var mine []a2a.Interface
 	for _, i := range all {
@@ -55,8 +55,8 @@ func appendRequirements(dst []byte, all []a2a.Requirement) []byte {
 	return form.Append(dst, all)
 }
 
-// appendWorkshop appends what workshop material asks of a card, and 0.3 does not know (L-15 to
-// L-18 in docs/reference/protocol.md): its schema lets a card have members of any name.
+// appendWorkshop appends members that workshop material expects and 0.3 does not define (L-15 to
+// L-18 in docs/reference/protocol.md). The schema of 0.3 allows members of any name.
 func appendWorkshop(dst []byte, c *a2a.Card, body []byte) []byte {
 	dst = append(dst, `{"capabilities":{"stateManagement":true},"authentication":{"type":`...)
 	switch kind, name := firstScheme(c.Security); kind {
@@ -84,7 +84,7 @@ func appendWorkshop(dst []byte, c *a2a.Card, body []byte) []byte {
 	return append(dst, "]}"...)
 }
 
-// firstScheme returns the first way to sign in that the workshop has a word for.
+// firstScheme returns the first sign-in scheme for which the workshop material has a word.
 func firstScheme(all []a2a.SecurityScheme) (kind a2a.SecurityKind, header string) {
 	for _, s := range all {
 		if s.Kind != a2a.SecurityMTLS {
@@ -97,7 +97,7 @@ func firstScheme(all []a2a.SecurityScheme) (kind a2a.SecurityKind, header string
 func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	kind := s.Kind
 	if kind == a2a.SecurityOAuth2 && s.OAuth2.Flow == "deviceCode" {
-		kind = a2a.SecurityBearer // 0.3 has no such flow, and its clients do not read a scheme without one: they are told what to do with the token
+		kind = a2a.SecurityBearer // 0.3 has no such flow, and its clients do not read a scheme without one, so they are told how to send the token
 	}
 	switch kind {
 	case a2a.SecurityAPIKey:
@@ -116,5 +116,5 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	return append(dst, '}')
 }
 
-// SignsCards returns false: 0.3 has signatures, and does not say over what.
+// SignsCards returns false: 0.3 has signatures but does not define what they sign.
 func (Codec) SignsCards() bool { return false }

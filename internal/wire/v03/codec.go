@@ -1,9 +1,9 @@
-// Package v03 is A2A 0.3.0 on JSON: requests to operations, domain values to the
-// shapes of the 0.3.0 schema.
+// Package v03 is A2A 0.3.0 in JSON: requests to operations, and domain values to the forms of the
+// 0.3.0 schema.
 //
-// What it writes always validates against that schema. What it reads may also be one
-// of the dialects that docs/reference/protocol.md lists, if Lenient is set. Values keep their
-// bytes: ids, numbers, metadata and data come back as they were sent.
+// Its output always validates against that schema. With Lenient, its input may also be in one of
+// the dialects that docs/reference/protocol.md lists. Values keep their bytes: ids, numbers,
+// metadata and data come back as they were sent.
 package v03
 
 import (
@@ -16,9 +16,10 @@ import (
 type Codec struct {
 	Limits  wire.Limits
 	Lenient bool // accept the dialects of docs/reference/protocol.md
-	// WorkshopCard adds to cards what workshop material has in them (L-15 to L-18 in docs/reference/protocol.md).
+	// WorkshopCard adds the members of workshop material to cards (L-15 to L-18 in
+	// docs/reference/protocol.md).
 	WorkshopCard bool
-	OnLenient    func(rule string) // told "L-nn" each time a rule is used; may be nil; concurrent
+	OnLenient    func(rule string) // called with "L-nn" each time a rule is used, concurrently; may be nil
 }
 
 var _ wire.Codec = Codec{}
@@ -29,10 +30,10 @@ func (Codec) Version() string { return "0.3" }
 // Form returns wire.FormV03.
 func (Codec) Form() wire.Form { return wire.FormV03 }
 
-// methodList is not of 0.3.0: only its dialects know it (L-01).
+// methodList is not in 0.3.0: only its dialects have it (L-01).
 const methodList = "tasks/list"
 
-// methods has a reader for the params of each method.
+// methods maps each method to the reader of its params.
 var methods = map[string]func(*decoder, []byte) a2a.Op{
 	"message/send":                        func(d *decoder, params []byte) a2a.Op { return d.send(params, false) },
 	"message/stream":                      func(d *decoder, params []byte) a2a.Op { return d.send(params, true) },
@@ -47,12 +48,12 @@ var methods = map[string]func(*decoder, []byte) a2a.Op{
 	"agent/getAuthenticatedExtendedCard":  (*decoder).extendedCard,
 }
 
-// Has reports whether method is one of the generation's; see wire.Codec.
+// Has reports whether 0.3 has the method; see wire.Codec.
 func (c Codec) Has(method string) bool {
 	return methods[method] != nil && (c.Lenient || method != methodList)
 }
 
-// Tenant returns "": 0.3 has none.
+// Tenant returns "": 0.3 has no tenants.
 func (Codec) Tenant([]byte) string { return "" }
 
 // decoder reads the params of one request.

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// form has a member kind in whatever may stand for something else, and short words.
+// form is the form of 0.3: a member kind tells what a value is, and enumerations are short words.
 var form = encode.Form{
 	Task: `{"kind":"task","id":"`, Message: `{"kind":"message","messageId":`, User: `"user"`, Agent: `"agent"`,
 	State: stateName, Part: appendPart,
@@ -18,10 +18,10 @@ var form = encode.Form{
 // AppendTask appends a bare Task.
 func (Codec) AppendTask(dst []byte, t *a2a.Task) []byte { return form.AppendTask(dst, t) }
 
-// AppendSent appends a bare Task, or the bare Message that was replied.
+// AppendSent appends a bare Task, or the bare Message of a direct reply.
 func (Codec) AppendSent(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
 
-// AppendSnapshot appends a bare Task, or the bare Message that was replied.
+// AppendSnapshot appends a bare Task, or the bare Message of a direct reply.
 func (Codec) AppendSnapshot(dst []byte, t *a2a.Task) []byte { return appendSent(dst, t) }
 
 func appendSent(dst []byte, t *a2a.Task) []byte {
@@ -57,11 +57,12 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	case *a2a.Message:
 		return form.AppendMessage(dst, ev, encode.Parent{Context: e.ContextID})
 	}
-	return append(dst, "null"...) // a checkpoint, which is not on the wire
+	return append(dst, "null"...) // a checkpoint, which is never sent
 }
 
-// AppendPage appends the result of tasks/list (L-01). For clients that know its members in snake case they are there twice (L-24):
-// without its page token such a client would take the first page for all there is.
+// AppendPage appends the result of tasks/list (L-01). The members for paging are written in
+// snake_case too (L-24): some clients know only those, and without the page token they would take
+// the first page for the whole list.
 func (c Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	dst = form.AppendPage(dst, p, artifacts)
 	if !c.Lenient {
@@ -88,7 +89,7 @@ func appendPushConfig(dst []byte, c *a2a.PushConfig) []byte {
 	return append(dst, '}')
 }
 
-// AppendPushConfigs appends a bare array. Its clients ask for no pages.
+// AppendPushConfigs appends a bare array. Clients of 0.3 do not ask for pages.
 func (c Codec) AppendPushConfigs(dst []byte, taskID string, p *a2a.PushPage) []byte {
 	dst = append(dst, '[')
 	for i := range p.Configs {
@@ -140,7 +141,7 @@ func appendPart(dst []byte, p *a2a.Part) []byte {
 	return append(appendPartMetadata(dst, p, wrapped), '}')
 }
 
-// appendData appends an object, in which data that is none is wrapped.
+// appendData appends data as an object, and wraps data that is none.
 func appendData(dst []byte, data a2a.Raw) (_ []byte, wrapped bool) {
 	switch rawjson.KindOf(data) {
 	case rawjson.KindObject:
@@ -151,7 +152,7 @@ func appendData(dst []byte, data a2a.Raw) (_ []byte, wrapped bool) {
 	return append(append(append(dst, `{"value":`...), data...), '}'), true
 }
 
-// appendFile ends the member "file".
+// appendFile appends the rest of the member "file".
 func appendFile(dst []byte, p *a2a.Part) []byte {
 	dst = encode.Text(dst, `,"mimeType":`, p.MediaType)
 	dst = encode.Text(dst, `,"name":`, p.Filename)

@@ -14,13 +14,13 @@ func number(code a2a.ErrorCode) int {
 	case a2a.CodeTaskTerminal:
 		return -32602 // T-12 in docs/reference/protocol.md
 	case a2a.CodeExtensionRequired:
-		return -32600 // 0.3 has no code for it
+		return -32600 // 0.3 has no code for this
 	}
 	return encode.Number(code)
 }
 
-// AppendError appends a JSON-RPC error whose data is an object with the reason, and
-// the field to blame if there is one.
+// AppendError appends a JSON-RPC error. Its data is an object with the reason, and the member with
+// the error if there is one.
 func (Codec) AppendError(dst []byte, err *a2a.Error, requestID string) []byte {
 	message, field, internal := encode.Visible(err)
 	dst = strconv.AppendInt(append(dst, `{"code":`...), int64(number(err.Code)), 10)

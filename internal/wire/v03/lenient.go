@@ -6,14 +6,14 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// This file is the lenient stage: the rules of docs/reference/protocol.md. It stands between
-// finding the members of an object and judging them, and moves what a dialect puts
-// elsewhere to where 0.3.0 has it; the strict reader then judges as if the client had
-// sent it so, and names members as 0.3.0 does. A rule applies only to what has no
-// other meaning in 0.3.0, so that no conformant request is read differently.
+// This file has the lenient rules of docs/reference/protocol.md. They run after the members of an
+// object were found and before they are checked. A rule moves what a dialect puts elsewhere to
+// where 0.3.0 has it, and the strict reader then checks the request as if the client had sent it
+// so. A rule only applies to input that has no other meaning in 0.3.0, so no conforming request is
+// read differently.
 //
-// L-03 and L-08 hold without Codec.Lenient too: the specification's own examples
-// leave the kind out. All others need it.
+// L-03 and L-08 apply even without Codec.Lenient, because examples in the specification leave out
+// the kind. All other rules need Lenient.
 
 // used reports that a rule was needed to read the request.
 func (d *decoder) used(rule string) {
@@ -22,8 +22,9 @@ func (d *decoder) used(rule string) {
 	}
 }
 
-// lenientListMembers takes the members of tasks/list in snake case, as the Go client of a2aproject sends them (L-24): ignored,
-// they would list tasks that were not asked for.
+// lenientListMembers reads members of tasks/list in snake_case, as the Go client of a2aproject
+// sends them (L-24). If they were ignored the list would contain tasks that the client did not ask
+// for.
 func (d *decoder) lenientListMembers(m *decode.ListMembers, params []byte) {
 	used := false
 	for key, v := range rawjson.Members(params) {
@@ -43,7 +44,7 @@ func (d *decoder) lenientListMembers(m *decode.ListMembers, params []byte) {
 	}
 }
 
-// lenientContext takes a contextId beside the message for one inside it (L-02).
+// lenientContext reads a contextId next to the message as one inside it (L-02).
 func (d *decoder) lenientContext(m *messageMembers, beside []byte) {
 	if !d.lenient || rawjson.KindOf(beside) != rawjson.KindString || len(beside) == len(`""`) {
 		return
@@ -86,8 +87,8 @@ func (d *decoder) lenientState(member string, v []byte) a2a.State {
 	return state
 }
 
-// lenientFile takes the content of a file part from where dialects put it: beside
-// "file" if there is none, else in it under other names (L-05, L-06).
+// lenientFile reads the content of a file part from where dialects put it: next to "file" if there
+// is none, else inside it under other names (L-05, L-06).
 func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
 	if !d.lenient || !decode.Absent(f.bytes) || !decode.Absent(f.uri) {
 		return
@@ -104,10 +105,10 @@ func (d *decoder) lenientFile(m *partMembers, f *fileMembers) {
 	}
 	d.used("L-05")
 	*f = found
-	m.file = []byte("{}") // it counts as given
+	m.file = []byte("{}") // counts as given
 }
 
-// oneOf returns the one value that is given.
+// oneOf returns the only value that is given.
 func (d *decoder) oneOf(values ...[]byte) []byte {
 	var found []byte
 	for _, v := range values {
@@ -122,8 +123,8 @@ func (d *decoder) oneOf(values ...[]byte) []byte {
 	return found
 }
 
-// lenientData says whether data may be a value of this kind that is not an object
-// (L-07). An array always may: the 0.3 conformance kit sends one.
+// lenientData reports whether data may be a value of this kind, other than an object (L-07). An
+// array is always allowed, because the 0.3 conformance kit sends one.
 func (d *decoder) lenientData(kind rawjson.Kind) bool {
 	if !d.lenient && kind != rawjson.KindArray {
 		return false
@@ -132,7 +133,7 @@ func (d *decoder) lenientData(kind rawjson.Kind) bool {
 	return true
 }
 
-// lenientMediaType returns the media type of a data part, which 0.3.0 has no member for (L-07).
+// lenientMediaType returns the media type of a data part, for which 0.3.0 has no member (L-07).
 func (d *decoder) lenientMediaType(m *partMembers) string {
 	if !d.lenient || rawjson.KindOf(m.flat.mimeType) != rawjson.KindString {
 		return ""
@@ -141,9 +142,9 @@ func (d *decoder) lenientMediaType(m *partMembers) string {
 	return d.Text("mimeType", m.flat.mimeType, decode.MaxName)
 }
 
-// inferPart returns the kind of a part, which may be left out where exactly one of
-// the three contents is given (L-08). A type that names another content contradicts the
-// part: guessing which of the two was meant would lose what the client sent.
+// inferPart returns the kind of a part, which may be left out if exactly one of the three contents
+// is given (L-08). A type that names another content is an error, because guessing could lose what
+// the client sent.
 func (d *decoder) inferPart(m *partMembers) string {
 	if !decode.Absent(m.kind) {
 		return d.word("kind", m.kind)

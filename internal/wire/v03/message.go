@@ -16,21 +16,21 @@ type messageMembers struct {
 type partMembers struct {
 	kind, text, file, data, metadata []byte
 
-	typ []byte // not of 0.3.0: what early drafts call kind
+	typ []byte // not in 0.3.0: the name of kind in early drafts
 
-	// Not of 0.3.0, see lenientPart: content of files beside "file", and the media
-	// type of files and data.
+	// Not in 0.3.0, see lenientPart: content of files next to "file", and the media type of files
+	// and data.
 	flat fileMembers
 }
 
-// fileMembers are the members of FileWithBytes and FileWithUri, and the names that
-// dialects have for the first two.
+// fileMembers are the members of FileWithBytes and FileWithUri, and other names for the first two
+// in dialects.
 type fileMembers struct {
 	bytes, uri, name, mimeType    []byte
 	data, withBytes, url, withURI []byte
 }
 
-// message reads the message of a send; m also holds what stands beside it.
+// message reads the message of a send. m also holds the members next to it.
 func (d *decoder) message(m *sendMembers) a2a.Message {
 	d.Enter("message", -1)
 	var found messageMembers
@@ -54,7 +54,7 @@ func (d *decoder) message(m *sendMembers) a2a.Message {
 	return msg
 }
 
-// word reads a string that is one of a few. Those that 0.3.0 has need no copy.
+// word reads a string that is one of a few. Known ones need no copy.
 func (d *decoder) word(member string, v []byte) string {
 	switch string(v) {
 	case `"text"`:
@@ -73,8 +73,8 @@ func (d *decoder) word(member string, v []byte) string {
 	return d.Text(member, v, decode.MaxName)
 }
 
-// role takes both roles, as the official servers do: a client may bring along what
-// another agent said.
+// role accepts both roles, as the official servers do: a client may pass on what another agent
+// said.
 func (d *decoder) role(v []byte) a2a.Role {
 	d.Need("role", v)
 	switch d.word("role", v) {

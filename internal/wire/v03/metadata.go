@@ -7,16 +7,15 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// What parts of 1.0 can hold and parts of 0.3 cannot goes into their metadata, and
-// comes back from there. The members are put in front and cut out again, so that the
-// rest keeps its bytes.
+// Members of the metadata for what parts of 1.0 can hold and parts of 0.3 cannot. They are added in
+// front and cut out again, so the rest keeps its bytes.
 const (
 	keyMediaType = "a2ad/mediaType"
 	keyFilename  = "a2ad/filename"
 	keyCompat    = "data_part_compat" // true: data is {"value": x} for x; the SDKs' convention
 )
 
-// lift takes media type and file name of a text or data part out of its metadata.
+// lift moves the media type and the file name of a text or data part out of its metadata.
 func (d *decoder) lift(p *a2a.Part) {
 	if p.Metadata == nil {
 		return
@@ -34,7 +33,7 @@ func (d *decoder) liftText(p *a2a.Part, key string) string {
 	return d.Text(`metadata["`+key+`"]`, v, decode.MaxName)
 }
 
-// unwrap undoes what appendData does to data that is not an object.
+// unwrap undoes what appendData does to data that is no object.
 func (d *decoder) unwrap(p *a2a.Part) {
 	if p.Metadata == nil || rawjson.KindOf(p.Data) != rawjson.KindObject {
 		return
@@ -55,7 +54,7 @@ func (d *decoder) unwrap(p *a2a.Part) {
 	}
 }
 
-// without returns metadata without one member, and nil for an object that is then empty.
+// without returns metadata without one member, and nil if no member is left.
 func without(metadata a2a.Raw, key string) a2a.Raw {
 	rest := rawjson.Without(metadata, key)
 	if rawjson.Empty(rest) {
@@ -64,12 +63,12 @@ func without(metadata a2a.Raw, key string) a2a.Raw {
 	return rest
 }
 
-// appendPartMetadata appends the member "metadata" of a part, if it has any. wrapped
-// says that its data was wrapped.
+// appendPartMetadata appends the member "metadata" of a part, if it has any. wrapped says that its
+// data was wrapped.
 func appendPartMetadata(dst []byte, p *a2a.Part, wrapped bool) []byte {
 	mediaType, filename := p.MediaType, p.Filename
 	if p.Kind == a2a.PartFile || p.Kind == a2a.PartURL {
-		mediaType, filename = "", "" // a file has members for them
+		mediaType, filename = "", "" // files have members for these
 	}
 	if !wrapped && mediaType == "" && filename == "" {
 		return encode.Raw(dst, `,"metadata":`, p.Metadata)

@@ -10,17 +10,17 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// Proto is 0.3 in the other dialect that it has: the ProtoJSON of a2a.v1, which is spoken over
-// HTTP+JSON and is what gRPC is transcoded to. Its methods have the names of JSON-RPC. A
-// request says which task it is about by id, by taskId, or as the definitions do by a name or
-// parent such as tasks/{id}; the body of a request is a message of a2a.v1.
+// Proto is the second dialect of 0.3: the ProtoJSON of a2a.v1, which is used over HTTP+JSON, and
+// which gRPC is transcoded to. Its methods have the names of JSON-RPC. A request names its task by
+// id, by taskId, or as in the definitions by a name or parent such as tasks/{id}. The body of a
+// request is a message of a2a.v1.
 //
-// It differs in what a value means where its definitions cannot tell absent from zero: a
-// configuration without blocking does not wait, and a historyLength of 0 is the whole history.
+// Its definitions cannot tell absent from zero. So a configuration without blocking does not wait,
+// and a historyLength of 0 means the whole history.
 type Proto struct {
 	Codec
-	// Parts says that the content of a Message is written as parts, as it is called in later
-	// versions of the definitions, of which generated code may be. Either name is read.
+	// Parts makes the codec write the content of a Message as parts, as later definitions call it,
+	// from which generated code may come. It reads either name.
 	Parts bool
 }
 
@@ -34,7 +34,7 @@ func (c Proto) Form() wire.Form {
 	return wire.FormV03Proto
 }
 
-// Has reports whether method is one of the generation's; tasks/list is.
+// Has reports whether this dialect has the method, including tasks/list.
 func (Proto) Has(method string) bool { return protoMethods[method] != nil }
 
 var protoMethods = map[string]func(*protoDecoder, []byte) a2a.Op{
@@ -122,7 +122,7 @@ func (d *protoDecoder) configuration(op *a2a.SendMessage, obj []byte) {
 	d.Leave()
 }
 
-// history reads a historyLength, of which 0 is none given.
+// history reads a historyLength. 0 means that there is none.
 func (d *protoDecoder) history(v []byte) *int {
 	n := d.HistoryLength(v)
 	if n != nil && *n == 0 {
@@ -213,7 +213,7 @@ func (d *protoDecoder) data(part *a2a.Part, obj []byte) {
 	d.lift(part)
 }
 
-// resource are the members by which a request says what it is about.
+// resource holds the members that say what a request is about.
 type resource struct {
 	task, config            string
 	historyLength, metadata []byte
@@ -248,8 +248,8 @@ func (d *protoDecoder) resource(params []byte, of int) (r resource) {
 	return r
 }
 
-// splitName reads a name like tasks/{id}/pushNotificationConfigs/{id}, or the first half of
-// it. An id that is there already is one that the request was sent to, and stays.
+// splitName reads a name like tasks/{id}/pushNotificationConfigs/{id}, or its first half. Ids from
+// the path of the request take precedence.
 func (d *protoDecoder) splitName(member string, v []byte, of int, r *resource) {
 	name := d.Text(member, v, 2*d.Limits.IDBytes+64)
 	rest, ok := strings.CutPrefix(name, "tasks/")
@@ -301,7 +301,7 @@ func (d *protoDecoder) list(params []byte) a2a.Op {
 	return op
 }
 
-// state reads a state in the spelling of the definitions, or of the other dialect.
+// state reads a state in the spelling of either dialect.
 func (d *protoDecoder) state(member string, v []byte) a2a.State {
 	if n := decode.Enum(v, protoStates); n >= 0 {
 		return protoStateOrder[n]
@@ -317,7 +317,7 @@ func (d *protoDecoder) state(member string, v []byte) a2a.State {
 	return a2a.StateNone
 }
 
-// pushSet reads a request to add a webhook, whose config may be wrapped in two ways or in none.
+// pushSet reads a request to add a webhook. Its config may be wrapped in two ways, or not at all.
 func (d *protoDecoder) pushSet(params []byte) a2a.Op {
 	var r resource
 	var id string
@@ -386,7 +386,7 @@ func (d *protoDecoder) pushDelete(params []byte) a2a.Op {
 	return &a2a.DeletePushConfig{TaskID: r.task, ConfigID: r.config}
 }
 
-// Enumerations of a2a.v1, in the order of their numbers.
+// Names of the enumerations of a2a.v1, in the order of their numbers.
 var (
 	protoStateOrder = [...]a2a.State{
 		a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,

@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// Forms of ProtoJSON: with the content of a message under its old name and its later one.
+// Forms of ProtoJSON, with the old and with the later name of a message's content.
 var (
 	protoForm = encode.Form{
 		Task: `{"id":"`, Message: `{"messageId":`, User: `"ROLE_USER"`, Agent: `"ROLE_AGENT"`,
@@ -94,7 +94,7 @@ func (c Proto) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 	case *a2a.Message:
 		return append(c.form().AppendMessage(append(dst, `{"message":`...), ev, encode.Parent{Context: e.ContextID}), '}')
 	}
-	return append(dst, "null"...) // a checkpoint, which is not on the wire
+	return append(dst, "null"...) // a checkpoint, which is never sent
 }
 
 // AppendPage appends a ListTasksResponse.

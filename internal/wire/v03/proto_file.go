@@ -37,9 +37,9 @@ func (d *protoDecoder) file(part *a2a.Part, obj []byte) {
 	}
 }
 
-// fileBytes reads the content of a file. The official clients for Go and Python put its base64
-// into the field, not its bytes, so that ProtoJSON has it in base64 twice. They cannot read a
-// task at all in which it is not so.
+// fileBytes reads the content of a file. The official Go and Python clients put base64 text into
+// the bytes field, so ProtoJSON encodes it in base64 twice. They cannot read tasks that do it
+// right.
 func (d *protoDecoder) fileBytes(v []byte, mediaType string) string {
 	const member = "fileWithBytes"
 	limit := d.Limits.PartBytes
@@ -64,10 +64,9 @@ func (d *protoDecoder) fileBytes(v []byte, mediaType string) string {
 	return text
 }
 
-// twice reports whether the content of a file is the base64 of its content, and of how many
-// bytes. It is if it is in the one form that all encoders write; but a text that looks like
-// that (a word of four letters, the hexadecimal digits of a hash) is itself what was meant
-// if what it stands for would be no text.
+// twice reports whether the content of a file is itself base64, and the size of what that decodes
+// to. It is if it has the one form that all encoders write. But text can look like base64 (a word
+// of four letters, the digits of a hash), so a text type is only decoded if the result is text.
 func twice(content []byte, mediaType string) (text string, size int, ok bool) {
 	inner := string(content)
 	if text, size, ok = decode.Base64(inner); !ok || text != inner {
@@ -80,7 +79,7 @@ func twice(content []byte, mediaType string) (text string, size int, ok bool) {
 	return text, size, ok
 }
 
-// isUTF8 reports whether content of a media type is text in UTF-8, as far as the type says.
+// isUTF8 reports whether a media type says that the content is UTF-8 text.
 func isUTF8(mediaType string) bool {
 	kind, parameters, err := mime.ParseMediaType(mediaType)
 	if err != nil {

@@ -80,13 +80,13 @@ func (d *decoder) resubscribe(params []byte) a2a.Op {
 	return &a2a.Subscribe{ID: d.taskID("id", m.ID), EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}
 }
 
-// taskID reads the id of a task. A malformed one is kept: it is one that no task has.
+// taskID reads the id of a task. A malformed id is kept, because no task has it.
 func (d *decoder) taskID(member string, v []byte) string {
 	d.Need(member, v)
 	return d.Text(member, v, d.Limits.IDBytes)
 }
 
-// list reads the params of tasks/list (L-01), which are those of 1.0.
+// list reads the params of tasks/list (L-01), which are the same as in 1.0.
 func (d *decoder) list(params []byte) a2a.Op {
 	d.used("L-01")
 	m := d.ListMembers(params)
@@ -119,7 +119,7 @@ func (d *decoder) pushConfig(v []byte) a2a.PushConfig {
 	d.Enter("pushNotificationConfig", -1)
 	c, m := d.PushConfig(v, "schemes")
 	c.Version = a2a.PushV03
-	if m.Authentication && !d.Proto { // in ProtoJSON a list that is absent is an empty one
+	if m.Authentication && !d.Proto { // in ProtoJSON an absent list is an empty one
 		d.Need("authentication.schemes", m.Scheme)
 	}
 	c.Schemes = d.Strings("authentication.schemes", m.Scheme, d.Limits.IDBytes)
@@ -142,8 +142,8 @@ func (d *decoder) pushDelete(params []byte) a2a.Op {
 	return &a2a.DeletePushConfig{TaskID: taskID, ConfigID: d.Name("pushNotificationConfigId", configID, d.Limits.IDBytes)}
 }
 
-// pushParams reads what the three methods on existing configs have in common. Unlike
-// in tasks/pushNotificationConfig/set the task is called id.
+// pushParams reads the common params of the three methods on existing configs. Unlike in
+// tasks/pushNotificationConfig/set the member with the task is id.
 func (d *decoder) pushParams(params []byte) (taskID string, configID []byte) {
 	d.Params(params)
 	var id []byte
@@ -160,7 +160,7 @@ func (d *decoder) pushParams(params []byte) (taskID string, configID []byte) {
 	return d.taskID("id", id), configID
 }
 
-// extendedCard has no params; members of an object are unknown ones.
+// extendedCard has no params. Members of an object are ignored.
 func (d *decoder) extendedCard(params []byte) a2a.Op {
 	d.Params(params)
 	return &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}

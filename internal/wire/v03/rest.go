@@ -11,11 +11,11 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// This file is 0.3 over HTTP+JSON, which is spoken in two dialects (T-13 in docs/reference/protocol.md):
-// the JSON of 0.3.0's schema and the ProtoJSON of a2a.v1. Who sends a body in one of them is
-// answered in it, all others in the second, which is that of the official clients.
+// This file is 0.3 over HTTP+JSON, which has two dialects (T-13 in docs/reference/protocol.md): the
+// JSON of the 0.3.0 schema, and the ProtoJSON of a2a.v1. A request with a body is answered in the
+// dialect of the body. All others are answered in ProtoJSON, which the official clients use.
 
-// restMethods are the methods of JSON-RPC that do the same as actions of HTTP+JSON.
+// restMethods maps the actions of HTTP+JSON to the methods of JSON-RPC that do the same.
 var restMethods = map[wire.Action]string{
 	wire.ActionSend: "message/send", wire.ActionStream: "message/stream", wire.ActionGet: "tasks/get", wire.ActionList: methodList,
 	wire.ActionCancel: "tasks/cancel", wire.ActionSubscribe: "tasks/resubscribe", wire.ActionSetPush: "tasks/pushNotificationConfig/set",
@@ -23,11 +23,11 @@ var restMethods = map[wire.Action]string{
 	wire.ActionDeletePush: "tasks/pushNotificationConfig/delete", wire.ActionExtendedCard: "agent/getAuthenticatedExtendedCard",
 }
 
-// Paths returns that paths begin with v1: that is what 0.3 calls itself there.
+// Paths returns the prefix v1, which is how 0.3 names itself in paths.
 func (Codec) Paths() (prefix, card string) { return "v1", "card" }
 
-// REST returns the params of a request over HTTP+JSON: its body, with the id of the path in
-// place of what the body says of it, or its query.
+// REST returns the params of a request over HTTP+JSON: its body, or else its query, with the id of
+// the path, which overrides the one in the body.
 func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {
 	method, as = restMethods[r.Action], protoREST{Proto{Codec: c}}
 	var p decode.Params
@@ -53,12 +53,12 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 		return method, r.Body, as, nil
 	}
 	if params = p.Bytes(); r.Action == wire.ActionList && string(params) != "{}" {
-		as = Proto{Codec: c} // a client that knows of pages gets one
+		as = Proto{Codec: c} // a client that asks for pages gets one
 	}
 	return method, params, as, err
 }
 
-// isSchema reports whether a message is in the dialect of the schema.
+// isSchema reports whether a message is in the dialect of the 0.3.0 schema.
 func isSchema(message []byte) bool {
 	role := rawjson.Get(message, "role")
 	if word, ok := rawjson.String(role); ok && !strings.HasPrefix(word, "ROLE_") {
@@ -67,7 +67,7 @@ func isSchema(message []byte) bool {
 	return role == nil && (rawjson.Get(message, "kind") != nil || rawjson.Get(message, "parts") != nil)
 }
 
-// parameter says what the parameters of an action's query are.
+// parameter returns the query parameters of an action.
 func parameter(a wire.Action) func(name string) (string, decode.Kind) {
 	return func(name string) (string, decode.Kind) {
 		switch {
@@ -82,8 +82,8 @@ func parameter(a wire.Action) func(name string) (string, decode.Kind) {
 	}
 }
 
-// Status returns the HTTP status of an error. 0.3.0 has no table of them; these are those of
-// the official server for Python.
+// Status returns the HTTP status of an error. 0.3.0 defines none, so these are those of the
+// official Python server.
 func (Codec) Status(code a2a.ErrorCode) int {
 	switch code {
 	case a2a.CodeInvalidParams, a2a.CodeTaskTerminal:
@@ -103,16 +103,16 @@ func (Codec) Status(code a2a.ErrorCode) int {
 	return status
 }
 
-// errorTypes are the names that 0.3.0 has for its errors.
+// errorTypes are the names of errors in 0.3.0.
 var errorTypes = map[int]string{
 	-32700: "JSONParseError", -32600: "InvalidRequestError", -32601: "MethodNotFoundError", -32602: "InvalidParamsError", -32603: "InternalError",
 	-32001: "TaskNotFoundError", -32002: "TaskNotCancelableError", -32003: "PushNotificationNotSupportedError", -32004: "UnsupportedOperationError",
 	-32005: "ContentTypeNotSupportedError", -32006: "InvalidAgentResponseError", -32007: "AuthenticatedExtendedCardNotConfiguredError",
 }
 
-// AppendStatus appends the error as JSON-RPC has it, which the official client for JavaScript
-// reads, as 0.3.0 says nothing of its form. Beside it are the type by which the one for Python
-// tells errors apart, and a google.rpc.Status, which the one for Go reads.
+// AppendStatus appends the error as in JSON-RPC, which the official JavaScript client reads,
+// because 0.3.0 does not define the body. It adds the type by which the Python client distinguishes
+// errors, and a google.rpc.Status for the Go client.
 func (c Codec) AppendStatus(dst []byte, status int, err *a2a.Error, requestID string) []byte {
 	dst = c.AppendError(dst, err, requestID)
 	dst = encode.Text(dst[:len(dst)-1], `,"type":`, errorTypes[number(err.Code)])
@@ -120,9 +120,10 @@ func (c Codec) AppendStatus(dst []byte, status int, err *a2a.Error, requestID st
 	return append(encode.RPCStatus(dst, status, err, requestID), '}')
 }
 
-// protoREST answers in ProtoJSON. Its definitions know no list of tasks: that is a bare array,
-// as the specification says. It says so of the list of webhooks too, but in ProtoJSON that is a
-// message, and the official client for JavaScript takes an array for none at all.
+// protoREST answers in ProtoJSON. A list of tasks is a bare array, because the definitions of
+// ProtoJSON have none and the specification requires it. The specification requires a bare array of
+// webhooks too, but ProtoJSON has a message for it, and the official JavaScript client ignores an
+// array.
 type protoREST struct{ Proto }
 
 // AppendPage appends an array of Tasks.
@@ -130,8 +131,8 @@ func (c protoREST) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	return c.form().AppendTasks(dst, p, artifacts)
 }
 
-// schemaREST answers in the JSON of 0.3.0's schema. What may be one of several is wrapped in a
-// member that says which.
+// schemaREST answers in the JSON of the 0.3.0 schema. A value of one of several kinds is wrapped in
+// a member that names its kind.
 type schemaREST struct{ Codec }
 
 // Form returns wire.FormV03REST.
@@ -145,7 +146,7 @@ func (c schemaREST) AppendReply(dst []byte, m *a2a.Message) []byte {
 	return append(c.Codec.AppendReply(append(dst, `{"message":`...), m), '}')
 }
 
-// AppendSnapshot appends {"task": Task}, or {"message": Message} where that was replied.
+// AppendSnapshot appends {"task": Task}, or {"message": Message} for a direct reply.
 func (c schemaREST) AppendSnapshot(dst []byte, t *a2a.Task) []byte {
 	if m := encode.Reply(t); m != nil {
 		return c.AppendReply(dst, m)

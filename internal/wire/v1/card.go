@@ -48,5 +48,5 @@ func appendScheme(dst []byte, s *a2a.SecurityScheme) []byte {
 	return append(dst, "}}"...)
 }
 
-// SignsCards returns true: RFC 8785.
+// SignsCards returns true: 1.0 signs cards as RFC 8785 defines.
 func (Codec) SignsCards() bool { return true }

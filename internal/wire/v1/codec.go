@@ -1,11 +1,12 @@
-// Package v1 is A2A 1.0 on JSON: the ProtoJSON form of the protocol's definitions,
-// written and read by hand.
+// Package v1 is A2A 1.0 in JSON: the ProtoJSON form of the protocol's definitions, written and read
+// by hand.
 //
-// What it writes validates against the strict schema of 1.0 and has every member that is
-// required there, be it empty. What it reads may use any spelling that ProtoJSON allows:
-// member names in camelCase or snake_case, enumerations by name or number, integers as
-// strings, either base64 alphabet; null is unset, and unknown members are ignored.
-// Free-form values keep their bytes, which a codec made from protobuf would not do.
+// Its output validates against the strict schema of 1.0 and has every required member, even if it
+// is empty. Its input may use any spelling that ProtoJSON allows: member names in camelCase or
+// snake_case, enumerations by name or number, integers as strings, and either base64 alphabet. Null
+// means unset, and unknown members are ignored.
+//
+// Free-form values keep their bytes, which a codec generated from protobuf would not do.
 package v1
 
 import (
@@ -18,7 +19,7 @@ import (
 // Codec is the 1.0 generation. The zero value has the default limits.
 type Codec struct {
 	Limits    wire.Limits
-	OldErrors bool // HTTP statuses are those of 1.0.0, not 1.0.1
+	OldErrors bool // use the HTTP statuses of 1.0.0 instead of 1.0.1
 }
 
 var _ wire.Codec = Codec{}
@@ -29,7 +30,7 @@ func (Codec) Version() string { return "1.0" }
 // Form returns wire.FormV1.
 func (Codec) Form() wire.Form { return wire.FormV1 }
 
-// methods has a reader for the params of each method.
+// methods maps each method to the reader of its params.
 var methods = map[string]func(*decoder, []byte) a2a.Op{
 	"SendMessage":                      func(d *decoder, params []byte) a2a.Op { return d.send(params, false) },
 	"SendStreamingMessage":             func(d *decoder, params []byte) a2a.Op { return d.send(params, true) },
@@ -44,10 +45,10 @@ var methods = map[string]func(*decoder, []byte) a2a.Op{
 	"GetExtendedAgentCard":             (*decoder).extendedCard,
 }
 
-// Has reports whether method is one of the generation's; see wire.Codec.
+// Has reports whether 1.0 has the method; see wire.Codec.
 func (Codec) Has(method string) bool { return methods[method] != nil }
 
-// Tenant returns the tenant of a request, by which A2A 1.0 names an agent.
+// Tenant returns the tenant of a request, with which A2A 1.0 names an agent.
 func (Codec) Tenant(params []byte) string {
 	name, _ := rawjson.String(rawjson.Get(params, "tenant"))
 	return name

@@ -8,7 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// form tells values apart by the member that holds them, and has the names of enumerations.
+// form is the form of 1.0: the name of the member tells what a value is, and enumerations have
+// their ProtoJSON names.
 var form = encode.Form{
 	Task: `{"id":"`, Message: `{"messageId":`, User: `"ROLE_USER"`, Agent: `"ROLE_AGENT"`, State: stateName, Part: appendPart,
 }
@@ -38,7 +39,7 @@ func appendReply(dst []byte, m *a2a.Message, at encode.Parent) []byte {
 	return append(form.AppendMessage(append(dst, `{"message":`...), m, at), '}')
 }
 
-// AppendEvent appends a StreamResponse. That a stream ends with it does not show.
+// AppendEvent appends a StreamResponse. It does not show whether the stream ends with it.
 func (Codec) AppendEvent(dst []byte, e *a2a.Entry, _ bool) []byte {
 	dst = slices.Grow(dst, encode.EventSize(e))
 	at := encode.Parent{Task: e.TaskID, Context: e.ContextID}
@@ -62,7 +63,7 @@ func (Codec) AppendEvent(dst []byte, e *a2a.Entry, _ bool) []byte {
 	case *a2a.Message:
 		return appendReply(dst, ev, encode.Parent{Context: e.ContextID})
 	}
-	return append(dst, "null"...) // a checkpoint, which is not on the wire
+	return append(dst, "null"...) // a checkpoint, which is never sent
 }
 
 // AppendPage appends a ListTasksResponse.
@@ -70,8 +71,8 @@ func (Codec) AppendPage(dst []byte, p *a2a.Page, artifacts bool) []byte {
 	return form.AppendPage(dst, p, artifacts)
 }
 
-// AppendPushConfig appends a TaskPushNotificationConfig without token and credentials. Of
-// several schemes, which 0.3 can name, it has the first.
+// AppendPushConfig appends a TaskPushNotificationConfig without token and credentials. 0.3 can have
+// several schemes: the first one is written.
 func (Codec) AppendPushConfig(dst []byte, taskID string, c *a2a.PushConfig) []byte {
 	dst = rawjson.AppendString(append(dst, `{"taskId":`...), taskID)
 	dst = rawjson.AppendString(append(dst, `,"url":`...), c.URL)

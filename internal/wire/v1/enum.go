@@ -7,7 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// Enumerations, in the order of their numbers. Number 0 is the unspecified value.
+// Names of enumerations, in the order of their numbers. Number 0 is the unspecified value.
 var (
 	states = [...]a2a.State{
 		a2a.StateNone, a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted, a2a.StateFailed, a2a.StateCanceled,
@@ -22,7 +22,7 @@ var (
 // stateName returns the name of a state.
 func stateName(s a2a.State) string { return stateNames[max(slices.Index(states[:], s), 0)] }
 
-// state reads a state to look for; the unspecified one is any.
+// state reads a state to filter by. The unspecified one matches any state.
 func (d *decoder) state(member string, v []byte) a2a.State {
 	n := decode.Enum(v, stateNames)
 	if n < 0 {

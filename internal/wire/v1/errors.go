@@ -9,8 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
 
-// AppendError appends a JSON-RPC error whose data are typed details: an ErrorInfo with the
-// reason, and what else there is to say of the request, as google.rpc has it.
+// AppendError appends a JSON-RPC error. Its data are google.rpc details: an ErrorInfo with the
+// reason, and further details if there are any.
 func (Codec) AppendError(dst []byte, err *a2a.Error, requestID string) []byte {
 	message, _, _ := encode.Visible(err)
 	dst = strconv.AppendInt(append(dst, `{"code":`...), int64(encode.Number(err.Code)), 10)
@@ -18,7 +18,7 @@ func (Codec) AppendError(dst []byte, err *a2a.Error, requestID string) []byte {
 	return append(encode.Details(append(dst, `,"data":`...), err, requestID), '}')
 }
 
-// Status returns the HTTP status of an error, by the table of 1.0.1 or that of 1.0.0.
+// Status returns the HTTP status of an error, by the table of 1.0.1 or of 1.0.0.
 func (c Codec) Status(code a2a.ErrorCode) int {
 	if c.OldErrors {
 		switch code {

@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// A resumed stream starts with a Task, as every stream of 1.0 does, and none repeats a
-// status: a client would move its message into the history twice.
+// A resumed stream starts with a Task, as every stream of 1.0 does. No stream repeats a status,
+// because clients would add its message to the history twice.
 var streamRules = a2a.StreamRules{ResumeAsTask: true}
 
 func (d *decoder) send(params []byte, stream bool) a2a.Op {
@@ -36,7 +36,7 @@ func (d *decoder) send(params []byte, stream bool) a2a.Op {
 	return op
 }
 
-// configuration reads SendMessageConfiguration. Unless it says so the caller waits.
+// configuration reads SendMessageConfiguration. By default the caller waits.
 func (d *decoder) configuration(op *a2a.SendMessage, obj []byte) {
 	d.Enter("configuration", -1)
 	for key, v := range rawjson.Members(obj) {
@@ -56,8 +56,8 @@ func (d *decoder) configuration(op *a2a.SendMessage, obj []byte) {
 	d.Leave()
 }
 
-// inlinePush reads a webhook for the task that the message makes or goes on with: what task
-// and tenant it names itself means nothing.
+// inlinePush reads a webhook for the task of the message. The task and the tenant in it are
+// ignored.
 func (d *decoder) inlinePush(v []byte) *a2a.PushConfig {
 	d.Enter("taskPushNotificationConfig", -1)
 	c, m := d.pushConfig(v)
@@ -82,8 +82,8 @@ func (d *decoder) message(obj []byte) a2a.Message {
 	return msg
 }
 
-// part reads a Part, which has exactly one content. Null is content for data alone, and
-// there only if no other is given.
+// part reads a Part, which has exactly one content. Null counts as content only for data, and only
+// if there is no other.
 func (d *decoder) part(obj []byte) a2a.Part {
 	var text, raw, url, data, filename, mediaType, metadata []byte
 	for key, v := range rawjson.Members(obj) {
@@ -143,8 +143,8 @@ func (d *decoder) subscribe(params []byte) a2a.Op {
 	return &a2a.Subscribe{StreamRules: streamRules, ID: d.id("id", d.TaskMembers(params).ID)}
 }
 
-// id reads the id of something that the request is about; empty is absent. A malformed
-// one is kept: it is one that nothing has.
+// id reads the id that the request is about. An empty id counts as absent. A malformed id is kept,
+// because no task has it.
 func (d *decoder) id(member string, v []byte) string { return d.Name(member, v, d.Limits.IDBytes) }
 
 func (d *decoder) list(params []byte) a2a.Op {
@@ -190,7 +190,7 @@ func (d *decoder) pushDelete(params []byte) a2a.Op {
 
 type pushMembers struct{ taskID, id, pageSize, pageToken []byte }
 
-// pushMembers finds the members of the requests for existing webhooks.
+// pushMembers reads the members of requests about existing webhooks.
 func (d *decoder) pushMembers(params []byte) (m pushMembers) {
 	for key, v := range rawjson.Members(params) {
 		switch string(d.Key(params, key)) {

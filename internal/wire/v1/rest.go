@@ -5,7 +5,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/decode"
 )
 
-// restMethods are the methods of JSON-RPC that do the same as actions of HTTP+JSON.
+// restMethods maps the actions of HTTP+JSON to the methods of JSON-RPC that do the same.
 var restMethods = map[wire.Action]string{
 	wire.ActionSend: "SendMessage", wire.ActionStream: "SendStreamingMessage", wire.ActionGet: "GetTask", wire.ActionList: "ListTasks",
 	wire.ActionCancel: "CancelTask", wire.ActionSubscribe: "SubscribeToTask", wire.ActionSetPush: "CreateTaskPushNotificationConfig",
@@ -13,11 +13,11 @@ var restMethods = map[wire.Action]string{
 	wire.ActionDeletePush: "DeleteTaskPushNotificationConfig", wire.ActionExtendedCard: "GetExtendedAgentCard",
 }
 
-// Paths returns that paths have no prefix.
+// Paths returns no prefix, because paths of 1.0 have none.
 func (Codec) Paths() (prefix, card string) { return "", "extendedAgentCard" }
 
-// REST returns the params of a request over HTTP+JSON: its body, with the ids of the path in
-// place of what the body says of them, or its query.
+// REST returns the params of a request over HTTP+JSON: its body, or else its query, with the ids of
+// the path, which override those in the body.
 func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Codec, err error) {
 	method = restMethods[r.Action]
 	var p decode.Params
@@ -39,7 +39,7 @@ func (c Codec) REST(r *wire.Resource) (method string, params []byte, as wire.Cod
 	return method, p.Bytes(), c, err
 }
 
-// parameter says what the parameters of an action's query are.
+// parameter returns the query parameters of an action.
 func parameter(a wire.Action) func(name string) (string, decode.Kind) {
 	return func(name string) (string, decode.Kind) {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// prose is text as agents write it: lines, some quotes, some letters beyond ASCII.
+// prose is typical text of agents: lines, some quotes, and some letters beyond ASCII.
 func prose(n int) string {
 	const line = "Die Antwort lautet: \"the quick brown fox\" jumps over 13 lazy dogs, naïvely…\n"
 	return strings.Repeat(line, n/len(line)+1)[:n]
@@ -35,8 +35,8 @@ func bigTask() *a2a.Task {
 	return t
 }
 
-// Bench measures a codec: tasks and events out, and requests in, by their names. Copy is
-// what the big task is to be compared with.
+// Bench measures a codec: encoding of tasks and events, and decoding of requests, each by name.
+// Copy is the baseline for the large task.
 func Bench(b *testing.B, c wire.Codec, method string, requests map[string]string) {
 	big := c.AppendTask(nil, bigTask())
 	b.Run("Copy/34kB", func(b *testing.B) {

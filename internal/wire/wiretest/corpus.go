@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// A corpus of bad params: a full request is walked along its schema, and every
-// member it finds is left out, nulled, given each wrong type and each wrong constant, one
-// at a time.
+// A corpus of bad params is made from a full request. Along its schema each member is left out, set
+// to null, and given each wrong type and each wrong constant, one change at a time.
 
-// Node is as much of JSON Schema as the requests of the protocol use.
+// Node is the part of JSON Schema that the requests of the protocol use.
 type Node struct {
 	Ref        string           `json:"$ref"`
 	Type       any              `json:"type"`
@@ -23,25 +22,25 @@ type Node struct {
 	AnyOf      []*Node          `json:"anyOf"`
 }
 
-// Case is the full request with one change. Field is the member to blame for it; it is
-// empty where the request is still a good one.
+// Case is the full request with one change. Field is the member with the error, and empty if the
+// request is still valid.
 type Case struct{ What, Params, Field string }
 
 // Corpus makes the cases of one request.
 type Corpus struct {
 	Full    string
 	Resolve func(ref string) *Node
-	// Missing says which member is to blame for one that is left out, or else null.
+	// Missing returns the member with the error if one is left out, or else null.
 	Missing func(path string, required, null bool) string
-	// Wrong returns values that the member at path, which is good as v, must not have.
+	// Wrong returns invalid values for the member at path, whose valid value is v.
 	Wrong func(path string, n *Node, v any) []any
 
 	t     Reporter
 	cases []Case
 }
 
-// Cases returns the cases of a request that is an instance of n. It reports members of the
-// schema that the full request lacks.
+// Cases returns the cases of a request that is an instance of n. It reports members of the schema
+// that the full request lacks.
 func (c *Corpus) Cases(t Reporter, n *Node) []Case {
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(c.Full), &doc); err != nil {
@@ -52,7 +51,7 @@ func (c *Corpus) Cases(t Reporter, n *Node) []Case {
 	return c.cases
 }
 
-// resolve follows references, and of alternatives takes the one that value is of.
+// resolve follows references, and chooses the alternative that fits value.
 func (c *Corpus) resolve(n *Node, value any) *Node {
 	for n.Ref != "" {
 		n = c.Resolve(n.Ref)
@@ -115,7 +114,7 @@ func (c *Corpus) value(n *Node, v any, at []any) {
 	}
 }
 
-// add makes a copy of the full request with one change.
+// add adds a copy of the full request with one change.
 func (c *Corpus) add(what, field string, at []any, v any, remove bool) {
 	var doc any
 	_ = json.Unmarshal([]byte(c.Full), &doc) // parsed before

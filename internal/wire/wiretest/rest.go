@@ -24,9 +24,9 @@ func REST(c wire.Codec, r *wire.Resource) (a2a.Op, wire.Codec, error) {
 	return op, as, err
 }
 
-// CheckREST fails if a request over HTTP+JSON, whatever it is, makes a codec change it, build
-// params that are not strict JSON, read it differently twice, fail with anything but an error
-// for the caller, or take another id than that of the path.
+// CheckREST fails if any request over HTTP+JSON makes a codec change the request, build params that
+// are not strict JSON, read it differently twice, return an error that is not for the caller, or
+// use another id than that of the path.
 func CheckREST(t Reporter, c wire.Codec, action uint8, task, config, query string, body []byte) {
 	t.Helper()
 	values, err := url.ParseQuery(query)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SchemasV03 are the definitions of 0.3 in a file, which stands in the test data of v03.
+// SchemasV03 are the definitions of 0.3, from a file in the test data of v03.
 func SchemasV03(file string) *Schemas {
 	return &Schemas{
 		File:      file,
@@ -16,8 +16,8 @@ func SchemasV03(file string) *Schemas {
 	}
 }
 
-// SchemasV1 are the definitions of 1.0 in a file, which stands in the test data of v1, made as
-// strict as what they come from.
+// SchemasV1 are the definitions of 1.0, from a file in the test data of v1, made as strict as the
+// definitions they come from.
 func SchemasV1(file string) *Schemas {
 	return &Schemas{
 		File: file,
@@ -41,8 +41,8 @@ func address(definition string) string {
 	return "http://a2a/" + scope + definition + ".jsonschema.json"
 }
 
-// required are the members that the definitions mark REQUIRED, and those of requests that
-// REST has in its paths.
+// required are the members that the definitions mark REQUIRED, and the request members that REST
+// has in its paths.
 var required = map[string][]string{
 	"Task": {"id", "contextId", "status"}, "TaskStatus": {"state"}, "Message": {"messageId", "role", "parts"}, "Artifact": {"artifactId", "parts"},
 	"TaskStatusUpdateEvent": {"taskId", "contextId", "status"}, "TaskArtifactUpdateEvent": {"taskId", "contextId", "artifact"},
@@ -56,12 +56,12 @@ var required = map[string][]string{
 	"ListTaskPushNotificationConfigsRequest": {"taskId"},
 }
 
-// oneMember are the definitions that are told apart by their one member.
+// oneMember are the definitions whose only member tells what they are.
 var oneMember = []string{"SendMessageResponse", "StreamResponse", "SecurityScheme"}
 
-// StrictV1 returns the definitions of the bundle of 1.0 by their names, made as strict as the
-// definitions that they come from: an answer has what is required, in camelCase, exactly
-// one member of a oneof, enumerations by name, numbers as numbers, and UTC milliseconds.
+// StrictV1 returns the definitions in the bundle of 1.0 by name, made as strict as the definitions
+// they come from: an answer has all required members, in camelCase, exactly one member of a oneof,
+// enumerations by name, numbers as numbers, and times in UTC with milliseconds.
 func StrictV1(doc any) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	for title, v := range doc.(map[string]any)["definitions"].(map[string]any) {
@@ -93,8 +93,8 @@ func StrictV1(doc any) map[string]map[string]any {
 	return found
 }
 
-// one returns the one form of several that is to be written: of a number the number, of an
-// enumeration the names, the unspecified one included.
+// one returns the one form that must be written: for a number the number, and for an enumeration
+// the names, including the unspecified one.
 func one(property map[string]any) map[string]any {
 	alternatives, ok := property["anyOf"].([]any)
 	if !ok {

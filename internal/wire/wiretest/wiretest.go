@@ -1,5 +1,5 @@
-// Package wiretest holds what the tests of all codecs have in common: validation against
-// a schema, and a corpus of requests with one change each, made from a full request.
+// Package wiretest has what the tests of all codecs share: validation against a schema, and a
+// corpus of requests made from a full request by one change each.
 package wiretest
 
 import (
@@ -27,7 +27,7 @@ type Reporter interface {
 // Schemas compiles the definitions of a schema file, each once. It is safe for concurrent use.
 type Schemas struct {
 	File      string
-	Resources func(doc any) map[string]any // the documents of the file by their address
+	Resources func(doc any) map[string]any // the documents in the file by their address
 	Address   func(definition string) string
 
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func Valid(t Reporter, s *jsonschema.Schema, doc []byte) {
 	}
 }
 
-// WantInvalid fails unless err blames one member of the params, and says so in few words.
+// WantInvalid fails unless err names the one wrong member of the params, briefly.
 func WantInvalid(t Reporter, err error, field, method, params string) {
 	t.Helper()
 	var e *a2a.Error
@@ -91,7 +91,8 @@ func WantInvalid(t Reporter, err error, field, method, params string) {
 	}
 }
 
-// WantClientError fails unless err is one that a codec may report of a request, and fits on the wire.
+// WantClientError fails unless err is one that a codec may return for a request, and fits on the
+// wire.
 func WantClientError(t Reporter, c wire.Codec, err error) {
 	t.Helper()
 	var e *a2a.Error
