@@ -287,7 +287,8 @@ const signalFrom = 3.3 // standard deviations: happens by chance once in a thous
 func (p *probe) figure() figure {
 	z := wilcoxon(p.differences)
 	slices.Sort(p.took)
-	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; detects differences of at least %s µs",
+	detail := fmt.Sprintf("%d pairs, signed-rank; median difference %s µs of %s µs; "+
+		"detects differences of at least %s µs",
 		len(p.differences),
 		number(median(p.differences)*1e6), number(quantile(p.took, 0.5).Seconds()*1e6),
 		number(shown(p.differences)*1e6))

@@ -64,7 +64,8 @@ func (b *bench) list(ctx context.Context) error {
 	size := fmt.Sprintf("list of %dk tasks, page of %d", tasks/1000, listPage)
 	b.report.add(figure{
 		Name: size + ": p99", Value: ms(quantile(all, 0.99)), Unit: "ms", Target: atMost(20).onQuiet(),
-		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all tasks, %s ms",
+		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all tasks, "+
+			"%s ms",
 			len(all), len(took), number(ms(all[len(all)-1])), number(counted)),
 	})
 	b.report.add(figure{

@@ -84,7 +84,8 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only experiments whose name matches this `regexp`")
 	flag.BoolVar(&o.quick, "quick", false, "shorter and fewer runs: for a quick look, not for the record")
 	flag.StringVar(&o.format, "o", "text", "`format` of the result: text or json")
-	flag.StringVar(&o.write, "write", "", "rewrite the figures in this `file`, for example docs/explanation/performance.md")
+	flag.StringVar(&o.write, "write", "",
+		"rewrite the figures in this `file`, for example docs/explanation/performance.md")
 	flag.StringVar(&o.profile, "profile", "", "put CPU profiles of the server into this `directory`")
 	flag.BoolVar(&o.river, "river", true, "build River's bench from the module proxy and run it for comparison")
 	flag.IntVar(&o.streams, "streams", 4000, "number of idle streams")

@@ -17,7 +17,7 @@ import (
 
 const repository = "../.."
 
-// warnings are those of the library, which has one logger for everybody. Tests of it do not run in parallel.
+// warnings collects the warnings of the library, which has one global logger. Its tests do not run in parallel.
 type warnings struct{ list []error }
 
 func (w *warnings) Levels() []logrus.Level {
@@ -28,8 +28,8 @@ func (w *warnings) Fire(e *logrus.Entry) error {
 	return nil
 }
 
-// load reads a file as docker compose config does, with nothing in the environment and no .env. What compose would
-// warn of is an error.
+// load reads a file as docker compose config does, with an empty environment and no .env. A warning of compose is an
+// error.
 func load(ctx context.Context, file string, profiles ...string) (*types.Project, error) {
 	var warned warnings
 	logger := logrus.StandardLogger()
@@ -46,8 +46,8 @@ func load(ctx context.Context, file string, profiles ...string) (*types.Project,
 	return project, errors.Join(append(warned.list, err)...)
 }
 
-// TestComposeTakesTheFile loads it without profiles, with the one that it has, and as compose prints it.
-func TestComposeTakesTheFile(t *testing.T) {
+// Compose loads the file without profiles, with its profile, and as compose prints it.
+func TestComposeAcceptsTheFile(t *testing.T) {
 	file := filepath.Join(repository, "docker-compose.yml")
 	for _, tt := range []struct {
 		profiles, services []string
@@ -71,7 +71,7 @@ func TestComposeTakesTheFile(t *testing.T) {
 				if v.Type != types.VolumeTypeBind {
 					continue
 				}
-				if _, err := os.Stat(v.Source); err != nil { // Docker would make an empty directory of it
+				if _, err := os.Stat(v.Source); err != nil { // Docker would create an empty directory instead
 					t.Errorf("%s mounts what is not there: %v", s.Name, err)
 				}
 			}
@@ -90,7 +90,7 @@ func TestComposeTakesTheFile(t *testing.T) {
 	}
 }
 
-// TestComposeFaultsAreFound: the check finds what it is for.
+// Planted faults must be found.
 func TestComposeFaultsAreFound(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(repository, "docker-compose.yml"))
 	if err != nil {

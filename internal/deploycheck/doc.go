@@ -1,4 +1,4 @@
-// Package deploycheck keeps docker-compose.yml and the manifests for Kubernetes what their own programs take: the
+// Package deploycheck validates docker-compose.yml and the Kubernetes manifests with the tools that consume them: the
 // libraries of docker compose and of kustomize read them, and the types of Kubernetes decode them strictly. It is a
-// module of its own because they bring more than all that a2ad needs.
+// separate module, because these libraries have more dependencies than all of a2ad.
 package deploycheck

@@ -29,7 +29,7 @@ const (
 	example = repository + "/deploy/kubernetes/overlays/example"
 )
 
-// decoder refuses kinds and fields that it does not know, and fields that come twice.
+// decoder refuses unknown kinds and fields, and duplicate fields.
 func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -44,7 +44,7 @@ func decoder(t *testing.T) runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }
 
-// objects returns what kubectl kustomize makes of a directory, by kind and name.
+// objects returns the output of kubectl kustomize for a directory, by kind and name.
 func objects(t *testing.T, fs filesys.FileSystem, dir string) (map[string]runtime.Object, error) {
 	t.Helper()
 	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fs, dir)
@@ -79,14 +79,13 @@ func must[T any](t *testing.T, all map[string]runtime.Object, name string) T {
 	t.Helper()
 	object, ok := all[name].(T)
 	if !ok {
-		t.Fatalf("there is no %s, or it is a %T: %q", name, all[name], slices.Sorted(maps.Keys(all)))
+		t.Fatalf("no %s, or it is a %T: %q", name, all[name], slices.Sorted(maps.Keys(all)))
 	}
 	return object
 }
 
-// TestKustomizeTakesTheManifests renders the base and the example, and holds the kinds, fields and references of what
-// comes out.
-func TestKustomizeTakesTheManifests(t *testing.T) {
+// The base and the example are rendered; kinds, fields and references of the output must be valid.
+func TestKustomizeAcceptsTheManifests(t *testing.T) {
 	t.Parallel()
 	onDisk := filesys.MakeFsOnDisk()
 	if _, err := objects(t, onDisk, base); err != nil {
@@ -101,7 +100,7 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 			t.Errorf("%s is in namespace %q", name, o.(metav1.Object).GetNamespace())
 		}
 		if old, ok := o.(interface{ APILifecycleDeprecated() (int, int) }); ok {
-			t.Errorf("%s is of a version that goes away: %T", name, old)
+			t.Errorf("%s has a deprecated version: %T", name, old)
 		}
 	}
 	server := must[*appsv1.Deployment](t, all, "Deployment a2ad").Spec
@@ -127,7 +126,7 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 	selects := func(what string, s *metav1.LabelSelector, servers, migrations bool) {
 		t.Helper()
 		selector, err := metav1.LabelSelectorAsSelector(s)
-		if err != nil || selector.Empty() { // all pods of the namespace
+		if err != nil || selector.Empty() { // it would select all pods of the namespace
 			t.Errorf("%s selects %v: %v", what, selector, err)
 		}
 		if selector.Matches(labels.Set(server.Template.Labels)) != servers ||
@@ -164,7 +163,7 @@ func TestKustomizeTakesTheManifests(t *testing.T) {
 	}
 }
 
-// configMap finds the one with this name, whose hash is of its contents.
+// configMap finds the ConfigMap with this name and the hash of its contents.
 func configMap(t *testing.T, all map[string]runtime.Object, name string) {
 	t.Helper()
 	for _, o := range all {
@@ -172,11 +171,12 @@ func configMap(t *testing.T, all map[string]runtime.Object, name string) {
 			return
 		}
 	}
-	t.Errorf("there is no ConfigMap %s", name)
+	t.Errorf("no ConfigMap %s", name)
 }
 
-// TestTheMigrationIsCompleteByItself: docs/how-to/deploy.md applies what has its label before everything else.
-func TestTheMigrationIsCompleteByItself(t *testing.T) {
+// The documentation applies the objects with the migration's label before all others, so they must not need the
+// others.
+func TestMigrationNeedsNoOtherObject(t *testing.T) {
 	t.Parallel()
 	all, err := objects(t, filesys.MakeFsOnDisk(), example)
 	if err != nil {
@@ -196,12 +196,12 @@ func TestTheMigrationIsCompleteByItself(t *testing.T) {
 		}
 	}
 	if len(pod.Containers[0].EnvFrom) > 0 {
-		t.Error("the Job takes settings from what is not there yet")
+		t.Error("the Job takes settings from an object that does not exist yet")
 	}
 }
 
-// TestKustomizationsAreOfToday: no field that kustomize does not know, or warns of.
-func TestKustomizationsAreOfToday(t *testing.T) {
+// Kustomizations have no field that kustomize does not know or warns about.
+func TestKustomizationsHaveNoDeprecatedFields(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{base, example} {
 		data, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
@@ -221,7 +221,7 @@ func TestKustomizationsAreOfToday(t *testing.T) {
 	}
 }
 
-// TestManifestFaultsAreFound: the check finds what it is for.
+// Planted faults must be found.
 func TestManifestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ file, old, new, want string }{

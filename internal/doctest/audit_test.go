@@ -18,7 +18,7 @@ var (
 	inCode   = regexp.MustCompile("`([^`]+)`")
 )
 
-// documentedColumns reads from docs/reference/audit.md which columns each view has, in the order there.
+// documentedColumns returns the columns of each view in docs/reference/audit.md, in order.
 func documentedColumns(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, "docs", "reference", "audit.md"))
@@ -49,7 +49,7 @@ func documentedColumns(t *testing.T) []string {
 	return list
 }
 
-// TestAuditColumns: docs/reference/audit.md has every column of every view, and no other.
+// docs/reference/audit.md has every column of every view, and no other.
 func TestAuditColumns(t *testing.T) {
 	t.Parallel()
 	rows, err := storetest.New(t).Pool(t).Query(t.Context(),
@@ -77,9 +77,8 @@ func TestAuditColumns(t *testing.T) {
 	}
 }
 
-// TestAuditorsMayAskAllThatAndNothingElse: every query of docs/how-to/audit-queries.md works for a2a_audit,
-// which can read no table of the server and change nothing.
-func TestAuditorsMayAskAllThatAndNothingElse(t *testing.T) {
+// Every query of the audit pages works for a2a_audit. This role can read no table of the server and change nothing.
+func TestAuditorsCanOnlyReadTheAuditViews(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, storetest.New(t).URL)

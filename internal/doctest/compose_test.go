@@ -19,7 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// compose is what the tests look at of docker-compose.yml.
+// compose is the part of docker-compose.yml that the tests check.
 type compose struct {
 	Services map[string]service `yaml:"services"`
 	Volumes  map[string]any     `yaml:"volumes"`
@@ -66,12 +66,12 @@ func readCompose(t *testing.T) compose {
 	return c
 }
 
-// defaulted is a value of compose without any variable set: ${X:-y} is y.
+// defaulted returns a value of compose with no variable set: ${X:-y} is y.
 func defaulted(text string) string {
 	return regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAllString(text, "$1")
 }
 
-// checkSettings finds variables of a2ad that it does not have, and values that it does not take.
+// checkSettings finds unknown settings of a2ad and invalid values.
 func checkSettings(t *testing.T, where string, env map[string]string, serves bool) {
 	t.Helper()
 	binary, err := build()
@@ -88,12 +88,12 @@ func checkSettings(t *testing.T, where string, env map[string]string, serves boo
 		}
 		base := strings.TrimSuffix(name, "_FILE")
 		if !slices.Contains(names, base) {
-			t.Errorf("%s: there is no setting %s", where, name)
+			t.Errorf("%s: unknown setting %s", where, name)
 		}
 		switch {
 		case base == "A2AD_DATABASE_URL":
 			name, value = base, "postgres://a2ad@localhost/a2ad"
-		case base != name: // a secret that is made elsewhere
+		case base != name: // a secret that another service creates
 			continue
 		case name == "A2AD_AGENTS":
 			if !serves {
@@ -110,7 +110,7 @@ func checkSettings(t *testing.T, where string, env map[string]string, serves boo
 	}
 }
 
-// TestCompose: docker-compose.yml starts what a2ad is, as docs/how-to/deploy.md says.
+// docker-compose.yml starts a complete a2ad, as the documentation says.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
@@ -122,7 +122,7 @@ func TestCompose(t *testing.T) {
 					t.Errorf("%s mounts what is not there: %v", name, err)
 				}
 			} else if _, ok := c.Volumes[source]; !ok {
-				t.Errorf("%s mounts the volume %s, which nobody declares", name, source)
+				t.Errorf("%s mounts the undeclared volume %s", name, source)
 			}
 		}
 		for _, p := range s.Ports {
@@ -146,7 +146,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s: restart %q, security_opt %q", name, s.Restart, s.SecurityOpt)
 		}
 		if s.Restart != "no" && len(s.Healthcheck.Test) == 0 {
-			t.Errorf("nobody asks how %s is", name)
+			t.Errorf("%s has no health check", name)
 		}
 		for key := range s.Environment {
 			if strings.Contains(key, "PASSWORD") && !strings.HasSuffix(key, "_FILE") {
@@ -157,7 +157,7 @@ func TestCompose(t *testing.T) {
 	for _, name := range []string{"a2ad-1", "a2ad-2", "migrate"} {
 		s, ok := c.Services[name]
 		if !ok {
-			t.Errorf("there is no service %s", name)
+			t.Errorf("unknown service %s", name)
 			continue
 		}
 		if s.User != "65532:65532" || !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) {
@@ -200,11 +200,11 @@ func TestCompose(t *testing.T) {
 	checkGrafana(t, c)
 }
 
-// checkGrafana: it reads the directory with the dashboard, and asks the Prometheus beside it.
+// checkGrafana checks that Grafana reads the dashboard's directory and queries the Prometheus of the file.
 func checkGrafana(t *testing.T, c compose) {
 	t.Helper()
 	g := c.Services["grafana"]
-	const in = "/etc/a2ad" // where ./deploy is
+	const in = "/etc/a2ad" // the mount point of ./deploy
 	if !slices.Contains(g.Volumes, "./deploy:"+in+":ro") ||
 		g.Environment["GF_PATHS_PROVISIONING"] != in+"/compose/grafana" {
 		t.Errorf("Grafana reads %q of the volumes %q", g.Environment["GF_PATHS_PROVISIONING"], g.Volumes)
@@ -220,7 +220,8 @@ func checkGrafana(t *testing.T, c compose) {
 	}
 }
 
-// checkPrometheus: it asks every replica, under the name that the alerts have, and reads the alerts.
+// checkPrometheus checks that Prometheus scrapes every replica, under the job name of the alerts, and reads the
+// alerts.
 func checkPrometheus(t *testing.T, c compose) {
 	t.Helper()
 	var p struct {
@@ -256,7 +257,7 @@ func checkPrometheus(t *testing.T, c compose) {
 	}
 }
 
-// longerThanDrain checks that who stops a replica waits for it, and that it waits for the proxy.
+// longerThanDrain checks that the grace period of a stop covers the drain, and that the drain waits for the proxy.
 func longerThanDrain(t *testing.T, where, grace string, env map[string]string) {
 	t.Helper()
 	var all [3]time.Duration
@@ -271,7 +272,7 @@ func longerThanDrain(t *testing.T, where, grace string, env map[string]string) {
 	}
 }
 
-// checkCommand: a2ad has this command.
+// checkCommand checks that a2ad has this command.
 func checkCommand(t *testing.T, args []string) {
 	t.Helper()
 	binary, err := build()
@@ -283,7 +284,7 @@ func checkCommand(t *testing.T, args []string) {
 	}
 }
 
-// checkProxy: the proxy listens on what is published, and calls what the replicas listen on.
+// checkProxy checks that the proxy listens on the published ports and calls the replicas' ports.
 func checkProxy(t *testing.T, c compose) {
 	t.Helper()
 	cfg := readRepo(t, "deploy", "compose", "haproxy.cfg")
@@ -331,7 +332,7 @@ func submatches(pattern, text string) (list []string) {
 	return list
 }
 
-// TestComposeConfig has Docker read the file, where there is a Docker with compose.
+// Docker validates the file, if Docker with compose is installed.
 func TestComposeConfig(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
@@ -344,7 +345,7 @@ func TestComposeConfig(t *testing.T) {
 	}
 }
 
-// TestDockerfile: the image holds the binary of `make build`, and what it says of itself is so.
+// The image holds the binary of `make build`, and its labels are correct.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	text := readRepo(t, "Dockerfile")
@@ -393,8 +394,8 @@ func TestDockerfile(t *testing.T) {
 	checkSettings(t, "Dockerfile", env, true)
 }
 
-// TestComposeDatabase makes the secrets and logins as compose does, in a PostgreSQL with the settings that compose
-// gives it: the migration works as the one login, the server as the other.
+// Secrets and logins are created as compose does, in a PostgreSQL with compose's settings. The migration works with
+// one login, the server with the other.
 func TestComposeDatabase(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
@@ -425,7 +426,7 @@ func TestComposeDatabase(t *testing.T) {
 	}
 
 	secrets := t.TempDir()
-	for range 2 { // what is there is kept
+	for range 2 { // existing secrets are kept
 		if out, err := exec.Command("sh", filepath.Join(root, "deploy", "compose", "make-secrets.sh"),
 			secrets).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -446,7 +447,7 @@ func TestComposeDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// dsn is what compose gives a container, at the address of here.
+	// dsn is the URL that compose gives a container, with the local address.
 	dsn := func(path string) string {
 		return strings.Replace(read(path), "@postgres:5432/", "@127.0.0.1:"+port+"/", 1)
 	}
@@ -484,8 +485,8 @@ func TestComposeDatabase(t *testing.T) {
 	}
 }
 
-// makeLogins does what the container of PostgreSQL does when its volume is empty, and returns the environment of its
-// programs there.
+// makeLogins does what the PostgreSQL container does with an empty volume, and returns the environment of its
+// programs.
 func makeLogins(t *testing.T, admin, port, secrets string) []string {
 	t.Helper()
 	bin, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
@@ -512,7 +513,7 @@ func makeLogins(t *testing.T, admin, port, secrets string) []string {
 	return cmd.Env
 }
 
-// dockerHere stands for docker in the blocks of TestComposeRestore: the programs of PostgreSQL run here, and volumes
+// dockerHere stands in for docker in the blocks of TestComposeRestore: PostgreSQL's programs run locally, and volumes
 // are below $VOLUMES.
 const dockerHere = `#!/bin/sh
 set -eu
@@ -528,8 +529,7 @@ case "$1 $2 $3" in
 esac
 `
 
-// TestComposeRestore: what docs/how-to/back-up.md says of a backup with Compose gives another installation its tasks
-// and its key.
+// The documented backup with Compose gives another installation the tasks and the key.
 func TestComposeRestore(t *testing.T) {
 	t.Parallel()
 	var commands []string
@@ -547,7 +547,7 @@ func TestComposeRestore(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	here := t.TempDir() // where the commands are pasted
+	here := t.TempDir() // the directory in which the commands are pasted
 	if err := os.WriteFile(filepath.Join(here, "docker"), []byte(dockerHere), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -560,7 +560,8 @@ func TestComposeRestore(t *testing.T) {
 		}
 		const superuser = "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles " +
 			"WHERE rolname = 'postgres') THEN CREATE ROLE postgres LOGIN SUPERUSER; END IF; END $$"
-		if err := scan(ctx, srv.URL("postgres"), nil, superuser); err != nil { // it is called that in the container
+		// the name of the superuser in the container
+		if err := scan(ctx, srv.URL("postgres"), nil, superuser); err != nil {
 			t.Fatal(err)
 		}
 		secrets := t.TempDir()
@@ -608,7 +609,7 @@ func TestComposeRestore(t *testing.T) {
 	}
 }
 
-// scan runs a statement on a connection of its own, and reads one value where dest is given.
+// scan runs a statement on a new connection, and reads one value if dest is given.
 func scan(ctx context.Context, dsn string, dest any, sql string, args ...any) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

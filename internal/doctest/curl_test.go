@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The documents use curl, and `make test` needs nothing but Go and make. Where there is no curl the test binary takes
-// its place, under that name, with the options that the documents use.
+// The documents use curl, but `make test` needs only Go and make. Without curl the test binary stands in under that
+// name, with the options that the documents use.
 
 // isCurl reports whether this process was started as curl.
 func isCurl() bool { return filepath.Base(os.Args[0]) == "curl" }
@@ -85,7 +85,7 @@ func parseCurl(args []string) (r request, err error) {
 	return r, nil
 }
 
-// curl returns the exit code that curl would have.
+// curl returns the exit code of curl.
 func curl(args []string, out io.Writer) int {
 	r, err := parseCurl(args)
 	if err != nil {

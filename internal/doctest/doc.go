@@ -1,6 +1,6 @@
-// Package doctest keeps the documents true. It has nothing but tests: they run the commands and queries of the README
-// and of docs/ as a reader would paste them, on a fresh directory, server and database, and compare what the
-// documents say about settings, versions and each other with what is there.
+// Package doctest keeps the documents true. It contains only tests. They run the commands and queries of the README
+// and of docs/ as a reader would paste them, in a fresh directory, on a fresh server and database. They also compare
+// what the documents say about settings, versions and each other with the facts.
 //
 // A comment on the line above a fenced block says what to do with it:
 //
@@ -10,6 +10,6 @@
 //	                       there in this order. … stands for anything; ids, times and keys may differ.
 //	<!-- not run: WHY -->  a sh block that no test can run.
 //
-// Files and SQL are in sh blocks too, as here-documents, so that a reader can paste them. The ports and the database
-// that the documents name are replaced by free ones.
+// Files and SQL are in sh blocks too, as here-documents, so that a reader can paste them. The tests replace the ports
+// and the database in the documents with free ones.
 package doctest

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	}
 	storetest.Main(m, goleak.Cleanup(func(code int) {
 		if buildDir != "" {
-			_ = os.RemoveAll(buildDir) // in the temporary directory: no harm if it stays
+			_ = os.RemoveAll(buildDir) // in the temporary directory: leftovers do no harm
 		}
 		os.Exit(code)
 	}))
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 // commanded is a document whose commands are run.
 type commanded struct {
 	file        string
-	ownDatabase bool   // that of dev, with a PostgreSQL of its own
-	needs       string // programs besides those of a2ad
+	ownDatabase bool   // the database of dev, with its own PostgreSQL
+	needs       string // required programs besides a2ad
 }
 
 var commands = []commanded{
@@ -65,7 +65,7 @@ var commands = []commanded{
 	{"examples/typescript/README.md", false, "npm"},
 }
 
-// TestDocuments does what the documents tell their readers to do.
+// The documents are followed step by step.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	for _, doc := range commands {
@@ -85,7 +85,7 @@ func TestDocuments(t *testing.T) {
 			}
 			todo := steps(t, doc.file)
 			if len(todo) == 0 {
-				t.Fatal("there is nothing to run")
+				t.Fatal("no block is run")
 			}
 			asksAdministrator := func(b block) bool {
 				return b.mark == "run" &&
@@ -113,10 +113,10 @@ func do(t *testing.T, s *shell, b *block) {
 	}
 }
 
-// logs returns the ends of the logs that the blocks have written, to tell why one failed.
+// logs returns the ends of the logs that the blocks have written, to explain a failure.
 func (s *shell) logs() string {
 	var out strings.Builder
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.log")) // the pattern is good
+	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.log")) // the pattern is valid
 	for _, path := range paths {
 		text, _ := os.ReadFile(path)
 		out.WriteString("\n" + filepath.Base(path) + ":\n" + string(text[max(0, len(text)-2000):]))
@@ -124,8 +124,8 @@ func (s *shell) logs() string {
 	return out.String()
 }
 
-// TestEveryCommandIsRun: a block that is not run says why.
-func TestEveryCommandIsRun(t *testing.T) {
+// A block that is not run says why.
+func TestBlocksAreRunOrSayWhy(t *testing.T) {
 	t.Parallel()
 	for _, file := range documents(t) {
 		for _, b := range blocks(t, file) {

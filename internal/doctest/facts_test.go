@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the table of settings anew")
+var update = flag.Bool("update", false, "rewrite the table of settings")
 
-// newestVersion is the version that the changelog says is the newest.
+// newestVersion returns the newest version in the changelog.
 func newestVersion() string {
 	data, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
@@ -34,7 +34,7 @@ func newestVersion() string {
 	return string(m[1])
 }
 
-// TestVersion: what make stamps into the binary is the newest version of the changelog.
+// make stamps the newest version of the changelog into the binary.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	want := newestVersion()
@@ -52,7 +52,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// settings are what `a2ad config` says.
+// settings returns the output of `a2ad config`.
 func settings(t *testing.T, args ...string) (names []string, byName map[string]setting) {
 	t.Helper()
 	binary, err := build()
@@ -60,10 +60,10 @@ func settings(t *testing.T, args ...string) (names []string, byName map[string]s
 		t.Fatalf("build a2ad: %v", err)
 	}
 	cmd := exec.Command(binary, append([]string{"config", "-o", "json"}, args...)...)
-	cmd.Env = []string{} // of nobody
+	cmd.Env = []string{} // nothing of the caller's environment
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) { // serve lacks its database: that is a fault
+	if err != nil && !errors.As(err, &exit) { // serve reports its missing database as a fault
 		t.Fatal(err)
 	}
 	byName = map[string]setting{}
@@ -88,7 +88,7 @@ type setting struct {
 
 const settingsStart, settingsEnd = "<!-- settings -->\n", "<!-- settings end -->\n"
 
-// TestSettings: the table of docs/reference/configuration.md is what `a2ad config` says.
+// The table of docs/reference/configuration.md equals the output of `a2ad config`.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	names, serve := settings(t)
@@ -136,7 +136,7 @@ var (
 	unsaid  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// TestLinks: what the documents link to is there.
+// Links in the documents have a target.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, file := range documents(t) {
@@ -154,7 +154,7 @@ func TestLinks(t *testing.T) {
 				path = filepath.Join(root, file)
 			}
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: there is no %s", file, m[1])
+				t.Errorf("%s: %s does not exist", file, m[1])
 				continue
 			}
 			if anchor != "" && !hasAnchor(t, path, anchor) {
@@ -164,7 +164,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// hasAnchor reports whether a heading of the document has that anchor, as the usual renderers make it.
+// hasAnchor reports whether a heading of the document has that anchor, as common renderers create it.
 func hasAnchor(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -213,7 +213,8 @@ func TestDecisions(t *testing.T) {
 		if title == nil || !bytes.Contains(row, append([]byte("["), title[1]...)) {
 			t.Errorf("the index does not have the title of %s", name)
 		}
-		if bytes.Contains(row, []byte("superseded")) != (status != nil) || status != nil && !bytes.Contains(row, status[0]) {
+		superseded := bytes.Contains(row, []byte("superseded"))
+		if superseded != (status != nil) || superseded && !bytes.Contains(row, status[0]) {
 			t.Errorf("the index does not say what supersedes %s", name)
 		}
 		rest := string(data)
@@ -234,7 +235,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(t \*testing\.T\)`)
 )
 
-// TestConformance: the tests that docs/reference/conformance.md names are there.
+// The tests named in docs/reference/conformance.md exist.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -261,15 +262,15 @@ func TestConformance(t *testing.T) {
 	}
 	for _, m := range named {
 		if !there[string(m[1])] {
-			t.Errorf("there is no test %s", m[1])
+			t.Errorf("no test %s", m[1])
 		}
 	}
 }
 
 var arrow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| .* \\| ([^|]*) \\|$")
 
-// TestArrows: docs/explanation/architecture.md says which package imports which.
-func TestArrows(t *testing.T) {
+// docs/explanation/architecture.md lists the imports of every package.
+func TestArchitectureListsTheImports(t *testing.T) {
 	t.Parallel()
 	const module, internal = "github.com/a2ad/a2ad/", "github.com/a2ad/a2ad/internal/"
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...")
@@ -300,7 +301,7 @@ func TestArrows(t *testing.T) {
 		seen++
 		want, ok := imports[m[1]]
 		if !ok {
-			t.Errorf("there is no package %s", m[1])
+			t.Errorf("no package %s", m[1])
 		}
 		if want == "" {
 			want = "–"
@@ -314,7 +315,7 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// commandsBelow are the commands of the binary that begin with some words, as shells are told.
+// commandsBelow returns the commands of the binary that begin with some words, from shell completion.
 func commandsBelow(t *testing.T, words ...string) (list []string) {
 	t.Helper()
 	binary, err := build()
@@ -332,7 +333,7 @@ func commandsBelow(t *testing.T, words ...string) (list []string) {
 	return list
 }
 
-// TestCommands: the table of docs/reference/cli.md has every command, and no other.
+// The table of docs/reference/cli.md has every command, and no other.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	var have []string

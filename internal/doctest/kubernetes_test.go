@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// manifest is what the tests look at of an object of Kubernetes.
+// manifest is the part of a Kubernetes object that the tests check.
 type manifest struct {
 	Kind     string `yaml:"kind"`
 	Metadata struct {
@@ -165,11 +165,11 @@ func find(t *testing.T, objects []manifest, kind, name string) manifest {
 			return m
 		}
 	}
-	t.Fatalf("there is no %s %s", kind, name)
+	t.Fatalf("no %s %s", kind, name)
 	return manifest{}
 }
 
-// TestKubernetes: the manifests start what a2ad is, as docs/how-to/deploy.md says.
+// The manifests start a complete a2ad, as the documentation says.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
 	objects, maps := kustomized(t, kubernetes+"/overlays/example")
@@ -184,7 +184,7 @@ func TestKubernetes(t *testing.T) {
 	longerThanDrain(t, "the Deployment", fmt.Sprintf("%ds", pod.Grace), env)
 	if server.Spec.Replicas < 2 || len(pod.Spread) == 0 ||
 		find(t, objects, "PodDisruptionBudget", "a2ad").Spec.MinAvailable < 1 {
-		t.Error("one machine that goes away takes all replicas with it")
+		t.Error("the loss of one machine takes all replicas with it")
 	}
 	ports := map[string]string{}
 	for _, p := range c.Ports {
@@ -227,12 +227,12 @@ func TestKubernetes(t *testing.T) {
 	network := readRepo(t, kubernetes, "base", "network.yaml")
 	for name, number := range ports {
 		if !strings.Contains(network, "port: "+number+" }") {
-			t.Errorf("the NetworkPolicy lets nobody to %s", name)
+			t.Errorf("the NetworkPolicy allows no traffic to %s", name)
 		}
 	}
 }
 
-// checkPod holds a pod against the binary and the settings that it gets, which it returns.
+// checkPod checks a pod against the binary, and returns the settings that the pod gets.
 func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[string]string {
 	t.Helper()
 	where := m.Kind + " " + m.Metadata.Name
@@ -257,7 +257,7 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 	for _, from := range c.EnvFrom {
 		values, ok := maps[from.ConfigMapRef.Name]
 		if !ok {
-			t.Errorf("%s: there is no ConfigMap %s", where, from.ConfigMapRef.Name)
+			t.Errorf("%s: no ConfigMap %s", where, from.ConfigMapRef.Name)
 		}
 		for name, value := range values {
 			env[name] = value
@@ -276,7 +276,7 @@ func checkPod(t *testing.T, m manifest, maps map[string]map[string]string) map[s
 			t.Errorf("%s: docs/how-to/deploy.md does not say how to make the Secret %s", where, secret)
 		}
 		if name := v.ConfigMap.Name; name != "" && maps[name] == nil {
-			t.Errorf("%s: there is no ConfigMap %s", where, name)
+			t.Errorf("%s: no ConfigMap %s", where, name)
 		}
 	}
 	for name, path := range env {

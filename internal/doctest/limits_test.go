@@ -12,12 +12,11 @@ import (
 var bounds = regexp.MustCompile(`^A2AD_(MAX_.*|RATE_.*|KEEP_.*|.*_TIMEOUT|.*_MAX_BODY|` +
 	`BLOCKING_MAX_WAIT|RUN_DEADLINE|PUSH_CONCURRENCY|PUSH_PER_DESTINATION)$`)
 
-// noLimits are those that match and bound nobody but the server itself.
+// noLimits match bounds, but limit only the server itself.
 var noLimits = map[string]bool{"A2AD_MAX_ATTEMPTS": true, "A2AD_READY_TIMEOUT": true, "A2AD_DRAIN_TIMEOUT": true}
 
-// TestLimits: the table of docs/reference/limits.md has every limit with its default, and says what
-// happens beyond it.
-func TestLimits(t *testing.T) {
+// The security page has every limit with its default, and says what happens beyond it.
+func TestSecurityPageListsTheLimits(t *testing.T) {
 	t.Parallel()
 	names, all := settings(t)
 	data, err := os.ReadFile(filepath.Join(root, "docs", "reference", "limits.md"))

@@ -14,19 +14,19 @@ const root = "../.."
 
 // block is one fenced block of a document.
 type block struct {
-	file   string // of the repository
-	line   int    // of its first line of text
+	file   string // path in the repository
+	line   int    // number of its first line of text
 	lang   string
 	mark   string // "run", "shows", "not run" or ""
-	arg    string // behind the colon of the mark
+	arg    string // the text after the colon of the mark
 	text   string
-	shows  []block // excerpts of what it prints; of a block that is run
+	shows  []block // excerpts of the output of a block that is run
 	indent string
 }
 
 var pasted = regexp.MustCompile(`(?s)^[^\n]*\bpsql\b[^\n]* <<'SQL'\n(.*)SQL\n$`)
 
-// sql returns what a block pastes into psql, or "".
+// sql returns the SQL that a block pastes into psql, or "".
 func (b *block) sql() string {
 	if m := pasted.FindStringSubmatch(b.text); m != nil {
 		return m[1]
@@ -39,7 +39,7 @@ func (b *block) at() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 var (
 	fence  = regexp.MustCompile("^([ \t]*)```+([a-z]*)\\s*$")
 	marker = regexp.MustCompile(`^\s*<!-- (run|shows|not run)(?:: (.+))? -->\s*$`)
-	// what a program writes stands between two of these
+	// programs write what is between two of these
 	generated = regexp.MustCompile(`^<!-- (settings|limits|metrics|figures|end of figures)\b.*-->$`)
 )
 
@@ -87,7 +87,7 @@ func parse(file, text string) ([]block, error) {
 	return all, nil
 }
 
-// steps returns what is to be done for a document, with each excerpt at the block it is of.
+// steps returns the blocks of a document that are run, with each excerpt at its block.
 func steps(t *testing.T, file string) []block {
 	t.Helper()
 	var all []block
@@ -105,7 +105,7 @@ func steps(t *testing.T, file string) []block {
 	return all
 }
 
-// documents are all that readers are given.
+// documents are all documents for readers.
 func documents(t *testing.T) []string {
 	t.Helper()
 	files := []string{"README.md", "AGENTS.md", "CHANGELOG.md"}
@@ -125,7 +125,7 @@ func documents(t *testing.T) []string {
 	return files
 }
 
-// volatile are the parts of an output that differ from run to run.
+// volatile matches the parts of an output that differ from run to run.
 var volatile = []*regexp.Regexp{
 	regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
 	regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00)?`),
@@ -136,7 +136,7 @@ var volatile = []*regexp.Regexp{
 
 var eventID = regexp.MustCompile(`\b(\d+)-[0-9a-f]{8}\b`)
 
-// plain makes two runs of a command comparable.
+// plain removes what differs between two runs of a command.
 func plain(line string) string {
 	for _, v := range volatile {
 		line = v.ReplaceAllString(line, "~")

@@ -18,12 +18,12 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// patience bounds each block: far above what one takes, since the machine is shared.
+// patience bounds each block. It is far longer than needed, because the machine is shared.
 const patience = 2 * time.Minute
 
-var buildDir string // written by build, before any test can end
+var buildDir string // set by build, before any test can end
 
-// build makes the program once a run: with the race detector if the tests have it.
+// build builds the program once per run, with the race detector if the tests have it.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "a2ad-doctest-")
 	if err != nil {
@@ -42,19 +42,19 @@ var build = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// shell is a sh that runs the blocks of one document in a directory of its own, in which there are bin/a2ad and
-// examples as in the repository.
+// shell is a sh that runs the blocks of one document in a fresh directory, which contains bin/a2ad and the examples
+// like the repository.
 type shell struct {
 	dir     string
-	replace []string // old, new, …: what the documents name and what stands for it here
+	replace []string // old, new, …: names in the documents and their local replacements
 	cmd     *exec.Cmd
 	in      *os.File
-	lines   chan string // of stdout and stderr; closed when nobody can write any more
+	lines   chan string // of stdout and stderr; closed when no process can write any more
 	blocks  int
 }
 
-// newShell starts a shell. Without ownDatabase a2ad finds a database in its environment. A document that makes its
-// role and database itself has a PostgreSQL of its own, since roles belong to a whole server.
+// newShell starts a shell. Without ownDatabase a2ad finds a database in its environment. A document that creates its
+// role and database gets its own PostgreSQL, because roles belong to a whole server.
 func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	t.Helper()
 	binary, err := build()
@@ -75,7 +75,7 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 		}
 	})
 	s := &shell{dir: filepath.Join(dir, "a2ad"), lines: make(chan string, 1024)}
-	// The user that runs PostgreSQL for root passes through.
+	// The user that runs PostgreSQL for root has to pass through.
 	for _, err := range []error{
 		os.Chmod(dir, 0o755), os.MkdirAll(filepath.Join(s.dir, "bin"), 0o755),
 		os.Symlink(binary, filepath.Join(s.dir, "bin", "a2ad")),
@@ -94,7 +94,8 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	} else {
 		s.replace = append(s.replace, exampleDatabase, storetest.NewEmpty(t).URL)
 	}
-	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:8081", "127.0.0.1:9091"} {
+	for _, other := range []string{"127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:8081",
+		"127.0.0.1:9091"} {
 		s.replace = append(s.replace, other, freePort(t))
 	}
 	s.copyExamples(t, filepath.Join(repo, "examples"))
@@ -102,7 +103,7 @@ func newShell(t *testing.T, ownDatabase, ownServer bool) *shell {
 	return s
 }
 
-// copyExamples copies those of the repository, with what stands for their addresses here.
+// copyExamples copies the examples of the repository and replaces their addresses.
 func (s *shell) copyExamples(t *testing.T, from string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
@@ -136,8 +137,8 @@ func (s *shell) copyExamples(t *testing.T, from string) {
 }
 
 const (
-	exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad" // how the documents write the URL of a database
-	administrator   = "sudo -u postgres psql"                        // and how they ask its administrator
+	exampleDatabase = "postgres://a2ad:password@localhost:5432/a2ad" // the URL of a database in the documents
+	administrator   = "sudo -u postgres psql"                        // how the documents call the administrator's psql
 )
 
 func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
@@ -185,10 +186,10 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	})
 	t.Cleanup(func() {
 		in.Close()
-		// its group, with the servers that a block that failed has left
+		// kills the process group, with servers that a failed block has left
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 		_ = s.cmd.Wait()
-		for range s.lines { // until nobody can write any more
+		for range s.lines { // until no process can write any more
 		}
 		reading.Wait()
 		out.Close()
@@ -198,7 +199,7 @@ func (s *shell) start(t *testing.T, api, admin string, ownDatabase bool) {
 	}
 }
 
-// path is where the shell looks for programs: psql is that of the PostgreSQL which the tests use.
+// path returns the search path of the shell: psql is that of the tests' PostgreSQL.
 func (s *shell) path(t *testing.T) string {
 	t.Helper()
 	postgres, err := devpg.FindBinaries(os.Getenv("A2AD_PG_BINDIR"))
@@ -212,7 +213,7 @@ func (s *shell) path(t *testing.T) string {
 	return strings.Join(dirs, string(os.PathListSeparator))
 }
 
-// psqlrc makes psql end a block at the first statement that fails: unlike a reader, the test does not see the error.
+// psqlrc makes psql end a block at the first failed statement: unlike a reader, the test does not see the error.
 func (s *shell) psqlrc(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(s.dir), "psqlrc")
@@ -222,7 +223,7 @@ func (s *shell) psqlrc(t *testing.T) string {
 	return path
 }
 
-// ownCurl makes a directory in dir in which this test binary is called curl.
+// ownCurl creates a directory in dir in which this test binary is called curl.
 func ownCurl(t *testing.T, dir string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -239,7 +240,7 @@ func ownCurl(t *testing.T, dir string) string {
 	return dir
 }
 
-// run runs text and returns what was printed; ok is false when a command failed.
+// run runs text and returns its output; ok is false if a command failed.
 func (s *shell) run(t *testing.T, text string) (output string, ok bool) {
 	t.Helper()
 	s.blocks++
@@ -272,7 +273,7 @@ func (s *shell) send(t *testing.T, line string) (output string, ok bool) {
 	}
 }
 
-// here puts what stands for the names of the documents into text, and there puts the names back.
+// here replaces the names in the documents with the local ones, and there does the reverse.
 func (s *shell) here(text string) string { return strings.NewReplacer(s.replace...).Replace(text) }
 
 func (s *shell) there(text string) string {
@@ -283,13 +284,13 @@ func (s *shell) there(text string) string {
 	return strings.NewReplacer(back...).Replace(text)
 }
 
-// nextPort is where freePort looks next: below the ports that the kernel gives to clients.
+// nextPort is the next candidate of freePort, below the ports that the kernel gives to clients.
 var nextPort = struct {
 	sync.Mutex
 	n int
 }{n: 20000 + os.Getpid()%5000*2}
 
-// freePort returns an address that nobody listens on, and that no other call returns.
+// freePort returns an address that is not in use, and that no other call returns.
 func freePort(t *testing.T) string {
 	t.Helper()
 	nextPort.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// TestSystemd: the unit starts what a2ad is, and waits for its drain.
+// The unit starts a complete a2ad, and its stop waits for the drain.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("deploy", "systemd", "a2ad.service")
@@ -50,13 +50,13 @@ func TestSystemd(t *testing.T) {
 	}
 	checkCommand(t, strings.Fields(command))
 	waits := maps.Clone(env)
-	waits["A2AD_DRAIN_DELAY"] = "3s" // what a2ad.env may set
+	waits["A2AD_DRAIN_DELAY"] = "3s" // a2ad.env may set it
 	longerThanDrain(t, path, keys["TimeoutStopSec"][0]+"s", waits)
 	// Agents that run commands are in the same control group.
 	if keys["KillMode"][0] != "mixed" || keys["DynamicUser"][0] != "yes" {
 		t.Errorf("KillMode %q, DynamicUser %q", keys["KillMode"], keys["DynamicUser"])
 	}
-	// Ten starts in a minute without a database are no reason to give up; exit code 2 is.
+	// Repeated starts without a database must not make systemd give up; exit code 2 must.
 	if !slices.Equal(keys["StartLimitIntervalSec"], []string{"0"}) ||
 		!slices.Equal(keys["Restart"], []string{"always"}) ||
 		!slices.Equal(keys["RestartPreventExitStatus"], []string{"2"}) {
@@ -74,14 +74,15 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// TestSystemdStepByStep: whoever pastes the sections on logins and on systemd, with passwords in place of "…", has a
-// server that answers, and what is pasted later, for its operator and for an upgrade, finds it. The machine is a
-// directory, and systemd is us: the unit's command with its environment, as somebody who may do nothing.
+// A reader who pastes the sections on logins and on systemd, with passwords instead of "…", gets a server that
+// answers. Later sections, for its operator and for an upgrade, work on it. The machine is a directory, and the test
+// plays systemd: it runs the unit's command with its environment, as an unprivileged user.
 func TestSystemdStepByStep(t *testing.T) {
 	t.Parallel()
 	var commands []string
 	logins := ""
-	pages := slices.Concat(blocks(t, "docs/how-to/deploy.md"), blocks(t, "docs/how-to/monitor.md"), blocks(t, "docs/how-to/upgrade.md"))
+	pages := slices.Concat(blocks(t, "docs/how-to/deploy.md"), blocks(t, "docs/how-to/monitor.md"),
+		blocks(t, "docs/how-to/upgrade.md"))
 	for _, b := range pages {
 		switch {
 		case !strings.HasSuffix(b.arg, t.Name()):
@@ -114,7 +115,7 @@ func TestSystemdStepByStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(machine) }) // in the temporary directory: no harm if it stays
+	t.Cleanup(func() { _ = os.RemoveAll(machine) }) // in the temporary directory: leftovers do no harm
 	clone := filepath.Join(machine, "clone")
 	binary, err := build()
 	if err != nil {
@@ -166,7 +167,7 @@ func TestSystemdStepByStep(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	if out := paste(ask, "A2AD_API_KEY="+key[0]); !strings.Contains(out, "hello\n") {
-		t.Errorf("the agent says %s", out)
+		t.Errorf("the agent answers %s", out)
 	}
 
 	settings, upgrade := commands[2], commands[3]
@@ -176,7 +177,7 @@ func TestSystemdStepByStep(t *testing.T) {
 	}
 	elsewhere := []string{"A2AD_ADMIN_LISTEN=127.0.0.1:1", "A2AD_URL=http://127.0.0.1:1", "A2AD_API_KEY=" + key[0]}
 	if out := paste(settings+ask, elsewhere...); !strings.Contains(out, "hello\n") {
-		t.Errorf("with the settings of the service the agent says %s", out)
+		t.Errorf("with the settings of the service the agent answers %s", out)
 	}
 	if out := paste(settings+"a2ad doctor", elsewhere...); !strings.Contains(out, "\n0 faults, 0 warnings\n") ||
 		strings.Contains(out, "cannot be seen") {
@@ -190,11 +191,11 @@ func TestSystemdStepByStep(t *testing.T) {
 		t.Errorf("after the upgrade: %s", out)
 	}
 	if out := paste("a2ad.before version"); !strings.HasPrefix(out, "a2ad ") {
-		t.Errorf("the version before says %s", out)
+		t.Errorf("the previous version answers %s", out)
 	}
 }
 
-// startUnit runs the installed unit as systemd would, with settings that come after its own.
+// startUnit runs the installed unit as systemd would, with additional settings that override its own.
 func startUnit(t *testing.T, machine string, settings ...string) {
 	t.Helper()
 	unit, err := os.ReadFile(filepath.Join(machine, "etc", "systemd", "system", "a2ad.service"))
@@ -241,7 +242,7 @@ func startUnit(t *testing.T, machine string, settings ...string) {
 	})
 }
 
-// awaitAnswer returns when a URL is answered with 200.
+// awaitAnswer returns when a URL answers with 200.
 func awaitAnswer(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

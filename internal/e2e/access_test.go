@@ -282,8 +282,9 @@ func TestBadKeysDoNotCountAsUsed(t *testing.T) {
 	}
 }
 
-// TestBadCredentialsCountAtEveryEndpoint: after too many bad credentials at any endpoint, every endpoint answers further
-// bad ones from that address with 429. A good credential is accepted all the same, even if it was never used before.
+// TestBadCredentialsCountAtEveryEndpoint: after too many bad credentials at any endpoint, every endpoint answers
+// further bad ones from that address with 429. A good credential is accepted all the same, even if it was never used
+// before.
 func TestBadCredentialsCountAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -464,7 +465,8 @@ func TestAuthRequiredTaskGrantsNoAccess(t *testing.T) {
 		t.Fatalf("got %s", asked.Raw)
 	}
 	before := c.rows()
-	for who, key := range map[string]string{"nobody": "", "a key with the read scope only": reader, "another owner": bob} {
+	refused := map[string]string{"no key": "", "a key with the read scope only": reader, "another owner": bob}
+	for who, key := range refused {
 		m := message(`,"taskId":"` + asked.TaskID + `","metadata":{"Authorization":"Bearer ` + ann + `"}`)
 		got := c.post(a, "/agents/script", m, "X-API-Key", key)
 		if got.status == http.StatusOK && got.code != taskNotFound {

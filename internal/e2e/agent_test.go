@@ -168,8 +168,9 @@ func (c *cluster) outside() *outsideAgents {
 	l.Close()
 	const more = "limits: {max_attempts: 30, backoff: {base: 50ms, max: 200ms}}\n"
 	for name, executor := range map[string]string{
-		"web":     fmt.Sprintf("http: {url: http://%s/run, cancel_url: http://%s/cancel}", f.addr, f.addr),
-		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentJournal, f.journal),
+		"web": fmt.Sprintf("http: {url: http://%s/run, cancel_url: http://%s/cancel}", f.addr, f.addr),
+		"command": fmt.Sprintf("exec: {command: [%q], env: {%s: exec, %s: %q}}", self, agentMode, agentJournal,
+			f.journal),
 	} {
 		c.agent(name, fmt.Sprintf("name: %s\ndescription: Counts.\nexecutor: {%s}\n%s", name, executor, more))
 	}

@@ -48,8 +48,8 @@ func (c *cluster) answers(question string) []map[string]any {
 	return list
 }
 
-// The answers of docs/how-to/audit-queries.md must match what happened: a webhook that replaces another one under its id,
-// one that needs three attempts, and a task that fails once.
+// The answers of docs/how-to/audit-queries.md must match what happened: a webhook that replaces another one under its
+// id, one that needs three attempts, and a task that fails once.
 func TestAuditQueriesMatchWhatHappened(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

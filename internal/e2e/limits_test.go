@@ -43,7 +43,8 @@ func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 		}
 		return task != ""
 	})
-	beside := &client.Client{URL: a.base + "/agents/script"} // not logged: a log this large is read once at the end, and no more
+	// not logged: a log this large is read once at the end, and no more
+	beside := &client.Client{URL: a.base + "/agents/script"}
 	events := follow(t, beside.Resubscribe(bounded(t), task, client.StreamOptions{}), nil)
 	endsWith(t, events, a2a.StateCompleted)
 	if got := len(chunks(events, "a")); got != 30 {

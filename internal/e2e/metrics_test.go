@@ -174,7 +174,8 @@ func TestMetricsMatchTheDocumentation(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(table.String(), have); diff != "" {
-		t.Errorf("the table of %s differs from the server's metrics (-server +table); -update rewrites it:\n%s", path, diff)
+		t.Errorf("the table of %s differs from the server's metrics (-server +table); -update rewrites it:\n%s", path,
+			diff)
 	}
 	checkShipped(t, e)
 }

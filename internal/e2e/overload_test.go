@@ -115,7 +115,8 @@ func TestFloodLeavesTasksReadable(t *testing.T) {
 			}
 		})
 	}
-	until(t, "all messages are accepted", func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == sends+1 })
+	until(t, "all messages are accepted",
+		func() bool { return one[int](c, `SELECT count(*) FROM audit.task`) == sends+1 })
 	lazy := c.lazyClients(a, slow)
 
 	var took []time.Duration

@@ -86,11 +86,12 @@ type silence struct {
 	tries atomic.Int64
 
 	mu    sync.Mutex
-	fell  time.Time                // guarded by mu; zero: not yet
-	begun map[string]int           // guarded by mu; number of successes before the silence, by kind
-	back  map[string]time.Duration // guarded by mu; time from the silence to the first success of a kind that began after it
-	acked []check.Acknowledged     // guarded by mu
-	said  []readiness              // guarded by mu
+	fell  time.Time      // guarded by mu; zero: not yet
+	begun map[string]int // guarded by mu; number of successes before the silence, by kind
+	// guarded by mu; time from the silence to the first success of a kind that began after it
+	back  map[string]time.Duration
+	acked []check.Acknowledged // guarded by mu
+	said  []readiness          // guarded by mu
 }
 
 // readiness is an answer of the replica about its readiness.

@@ -216,7 +216,8 @@ func TestWebhooksSurviveKills(t *testing.T) {
 	keys := seal.Generate("k1")
 	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%10 == 9 })
 	front := c.start("front", append(hooking(keys), "A2AD_WORKERS=0", "A2AD_PUSH_PER_DESTINATION=64")...)
-	many := append(hooking(keys), "A2AD_PUSH_PER_DESTINATION=64") // all go to one receiver, and there should be many requests
+	// all go to one receiver, and there should be many requests
+	many := append(hooking(keys), "A2AD_PUSH_PER_DESTINATION=64")
 	list := []*replica{c.start("a", many...), c.start("b", many...)}
 	kills := 0
 	kill := func() {

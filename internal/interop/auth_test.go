@@ -13,10 +13,10 @@ import (
 	"github.com/a2aproject/a2a-go/a2aclient"
 )
 
-// The client signs in as the card says: it is given keys by the names of the schemes and does the rest itself.
-func TestClientSignsInAsTheCardSays(t *testing.T) {
+// The client authenticates as the card says: it has keys by the names of the schemes and does the rest itself.
+func TestClientAuthenticatesAsTheCardSays(t *testing.T) {
 	t.Parallel()
-	at := newGuardedPlace(t)
+	at := newGuardedServer(t)
 	alice, bob := at.key(t, "alice", "tasks:read,tasks:write"), at.key(t, "bob", "tasks:read,tasks:write")
 
 	var task *a2a.Task
@@ -45,9 +45,9 @@ func TestClientSignsInAsTheCardSays(t *testing.T) {
 	}
 
 	reader := at.dialAs(t, "bearer", at.key(t, "alice", "tasks:read"))
-	checkSame(t, "tasks/get by another key of the owner", reader.get(task.ID), task)
+	checkSame(t, "tasks/get with another key of the owner", reader.get(task.ID), task)
 	for who, want := range map[*peer]string{
-		reader:                           "403", // may not write
+		reader:                           "403", // has no write scope
 		at.dialAs(t, "bearer", "no key"): "401",
 		at.dialAs(t, "other", alice):     "401", // has no key for a scheme of the card, and sends none
 	} {
@@ -64,13 +64,13 @@ func TestClientSignsInAsTheCardSays(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// guardedPlace is a server as an operator runs it: serve, with agent files and API keys.
-type guardedPlace struct {
-	*place
+// guardedServer is a server as an operator runs it: serve, with agent files and API keys.
+type guardedServer struct {
+	*address
 	database string
 }
 
-func newGuardedPlace(t *testing.T) *guardedPlace {
+func newGuardedServer(t *testing.T) *guardedServer {
 	t.Helper()
 	database := newDatabase(t)
 	if _, err := run(testContext(t), "migrate", "up", "--database-url", database); err != nil {
@@ -81,11 +81,11 @@ func newGuardedPlace(t *testing.T) *guardedPlace {
 	if err := os.WriteFile(filepath.Join(agents, "echo.yaml"), []byte(echo), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &guardedPlace{newPlaceWith(t, "serve", "--database-url", database, "--agents", agents), database}
+	return &guardedServer{newAddressWith(t, "serve", "--database-url", database, "--agents", agents), database}
 }
 
-// key makes an API key as an operator does.
-func (g *guardedPlace) key(t *testing.T, owner, scopes string) string {
+// key creates an API key as an operator does.
+func (g *guardedServer) key(t *testing.T, owner, scopes string) string {
 	t.Helper()
 	out, err := run(testContext(t), "apikey", "create", "--database-url", g.database, "--tenant", "t", "--owner", owner,
 		"--scopes", scopes, "-o", "json")
@@ -99,7 +99,7 @@ func (g *guardedPlace) key(t *testing.T, owner, scopes string) string {
 	return made.Key
 }
 
-// session puts every call into the session that the keys are kept under.
+// session puts every call into the session that holds the keys.
 type session struct {
 	a2aclient.PassthroughInterceptor
 }
@@ -108,7 +108,7 @@ func (session) Before(ctx context.Context, _ *a2aclient.Request) (context.Contex
 	return a2aclient.WithSessionID(ctx, "test"), nil
 }
 
-func (g *guardedPlace) dialAs(t *testing.T, scheme a2a.SecuritySchemeName, key string) *peer {
+func (g *guardedServer) dialAs(t *testing.T, scheme a2a.SecuritySchemeName, key string) *peer {
 	t.Helper()
 	keys := a2aclient.NewInMemoryCredentialsStore()
 	keys.Set("test", scheme, a2aclient.AuthCredential(key))

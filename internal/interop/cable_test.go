@@ -7,15 +7,14 @@ import (
 	"testing"
 )
 
-// cable is the network between clients and a server: it keeps its address while servers come and go behind it, and
-// can be cut.
+// cable is the network between clients and a server. It keeps its address while servers change, and can be cut.
 type cable struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
 	mu     sync.Mutex
-	server string                // guarded by mu; "" when nothing is plugged in
-	conns  map[net.Conn]struct{} // guarded by mu; both ends; nil when the cable is gone
+	server string                // guarded by mu; "" when no server is connected
+	conns  map[net.Conn]struct{} // guarded by mu; both ends; nil after end
 }
 
 func newCable(t *testing.T) *cable {
@@ -36,23 +35,23 @@ func newCable(t *testing.T) *cable {
 
 func (c *cable) addr() string { return c.listener.Addr().String() }
 
-// plug puts a server behind the cable; connections to an earlier one stay as they are.
+// plug connects a server; connections to an earlier one stay open.
 func (c *cable) plug(server string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server = server
 }
 
-// cut ends every connection at once. New ones can be made.
+// cut closes every connection at once. New ones can be made.
 func (c *cable) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn := range c.conns {
-		_ = conn.Close() // that it may be closed already is no matter
+		_ = conn.Close() // it may be closed already
 	}
 }
 
-// end is a cut for good: whoever connects from now on is cut too.
+// end cuts the cable for good: new connections are closed too.
 func (c *cable) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +72,7 @@ func (c *cable) accept() {
 		c.mu.Unlock()
 		peer, err := net.Dial("tcp", server)
 		if err != nil {
-			_ = client.Close() // as a host without a server does
+			_ = client.Close() // like a host without a server
 			continue
 		}
 		if c.hold(client, peer) {
@@ -96,9 +95,9 @@ func (c *cable) hold(conns ...net.Conn) bool {
 	return c.conns != nil
 }
 
-// copy carries one direction until one of the ends is gone, and ends the other one with it.
+// copy copies one direction until either end closes, and then closes the other.
 func (c *cable) copy(to, from net.Conn) {
-	_, _ = io.Copy(to, from) // how it ended is for the ends to find out
+	_, _ = io.Copy(to, from) // the ends see the error themselves
 	_ = to.Close()
 	_ = from.Close()
 	c.mu.Lock()

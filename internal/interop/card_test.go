@@ -43,7 +43,7 @@ func TestCardLeadsToTheAgent(t *testing.T) {
 func TestExtendedCardIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	base := "http://" + sharedReplica(t).api
-	// A client that has seen the card does not even ask; one that was only told the address does.
+	// A client that has seen the card does not even ask; one that knows only the address does.
 	if card, err := dialAt(t, base, echoAgent).GetAgentCard(testContext(t)); err != nil || card.Name != "echo" {
 		t.Errorf("the card that the client has is %v, %v", card, err)
 	}

@@ -19,14 +19,14 @@ const (
 	scriptAgent = "/agents/script"
 )
 
-// peer is an official client of one agent, with the helpers of a test.
+// peer is an official client of one agent, with helpers for tests.
 type peer struct {
 	*a2aclient.Client
 	t    *testing.T
 	card *a2a.AgentCard
 }
 
-// dial finds an agent by its card, as the client's documentation says, on the shared server.
+// dial finds an agent on the shared server by its card, as the client's documentation says.
 func dial(t *testing.T, agent string, opts ...a2aclient.FactoryOption) *peer {
 	t.Helper()
 	return dialAt(t, "http://"+sharedReplica(t).api, agent, opts...)
@@ -58,7 +58,7 @@ func dialWith(t *testing.T, h *http.Client, base, agent string, opts ...a2aclien
 	return &peer{Client: c, t: t, card: card}
 }
 
-// httpClient has connections of its own, which end with the test, and no time limit, since that would end streams.
+// httpClient has its own connections, which close with the test, and no time limit, which would end streams.
 func httpClient(t *testing.T) *http.Client {
 	t.Helper()
 	tr := &http.Transport{}
@@ -70,7 +70,7 @@ func polling() a2aclient.FactoryOption {
 	return a2aclient.WithConfig(a2aclient.Config{Polling: true})
 }
 
-// headers sends these with every call.
+// headers adds these headers to every call.
 func headers(h map[string]string) a2aclient.FactoryOption {
 	meta := a2aclient.CallMeta{}
 	for k, v := range h {
@@ -79,7 +79,7 @@ func headers(h map[string]string) a2aclient.FactoryOption {
 	return a2aclient.WithInterceptors(a2aclient.NewStaticCallMetaInjector(meta))
 }
 
-// send returns the task that a message leads to.
+// send returns the task that a message creates or continues.
 func (p *peer) send(m *a2a.Message) *a2a.Task {
 	p.t.Helper()
 	result, err := p.SendMessage(testContext(p.t), &a2a.MessageSendParams{Message: m})
@@ -130,7 +130,7 @@ func (p *peer) open(seq iter.Seq2[a2a.Event, error]) *events {
 	return e
 }
 
-// until reads up to the first event that is wanted and returns it.
+// until reads up to the first wanted event and returns it.
 func (e *events) until(what string, wanted func(a2a.Event) bool) a2a.Event {
 	e.t.Helper()
 	for {
@@ -179,7 +179,7 @@ func (e *events) untilChunk(id a2a.ArtifactID, last bool) {
 	})
 }
 
-// rest reads to the end, which must be orderly, and returns all events of the stream.
+// rest reads to the regular end, and returns all events of the stream.
 func (e *events) rest() []a2a.Event {
 	e.t.Helper()
 	for {
@@ -194,7 +194,7 @@ func (e *events) rest() []a2a.Event {
 	}
 }
 
-// failure reads to the error that the stream must end with.
+// failure reads to the error that must end the stream.
 func (e *events) failure() error {
 	e.t.Helper()
 	for {
@@ -209,7 +209,7 @@ func (e *events) failure() error {
 	}
 }
 
-// message is a user's message with one text.
+// message returns a user message with one text.
 func message(text string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.TextPart{Text: text})
 }
@@ -220,12 +220,12 @@ func reply(task a2a.TaskInfoProvider, text string) *a2a.Message {
 
 type op map[string]any
 
-// script is a message that tells the agent script what to do.
+// script returns a message that tells the agent script what to do.
 func script(ops ...op) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.DataPart{Data: scriptData(ops)})
 }
 
-// scriptData is made of the types that the clients can put into a message of gRPC too.
+// scriptData uses only types that the clients can put into a gRPC message.
 func scriptData(ops []op) map[string]any {
 	list := make([]any, len(ops))
 	for i, o := range ops {
@@ -236,8 +236,8 @@ func scriptData(ops []op) map[string]any {
 
 func chunks(id string, n int) op { return op{"op": "chunk", "id": id, "n": n} }
 
-// fold is what a client that follows a stream knows of the task: the rules of A2A 0.3.0 for its events, and nothing
-// else.
+// fold returns what a client that follows a stream knows of the task, by the rules of A2A 0.3.0 for events and
+// nothing else.
 func fold(t *testing.T, stream []a2a.Event) *a2a.Task {
 	t.Helper()
 	var task *a2a.Task
@@ -280,7 +280,7 @@ func applyArtifact(t *testing.T, task *a2a.Task, u *a2a.TaskArtifactUpdateEvent)
 	at := slices.IndexFunc(task.Artifacts, func(a *a2a.Artifact) bool { return a.ID == u.Artifact.ID })
 	switch {
 	case u.Append && at < 0:
-		t.Errorf("artifact %s is appended to before there is one", u.Artifact.ID)
+		t.Errorf("artifact %s is appended to before it exists", u.Artifact.ID)
 	case u.Append:
 		whole := *task.Artifacts[at]
 		whole.Parts = slices.Concat(whole.Parts, u.Artifact.Parts)
@@ -292,7 +292,7 @@ func applyArtifact(t *testing.T, task *a2a.Task, u *a2a.TaskArtifactUpdateEvent)
 	}
 }
 
-// checkStream holds a stream that was read to its end to the rules for every stream of 0.3.0.
+// checkStream checks a complete stream against the rules of 0.3.0 for every stream.
 func checkStream(t *testing.T, stream []a2a.Event) {
 	t.Helper()
 	if len(stream) == 0 {
@@ -307,7 +307,7 @@ func checkStream(t *testing.T, stream []a2a.Event) {
 	}
 }
 
-// sketch is a stream in few words.
+// sketch summarizes a stream.
 func sketch(stream []a2a.Event) string {
 	text := "["
 	for i, event := range stream {

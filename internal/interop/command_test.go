@@ -15,8 +15,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// echo10 is an agent of the official server of 1.0: it works, says something and ends; or it asks, or replies with a
-// message alone.
+// echo10 is an agent of the official server of 1.0: it works, says something and ends; or it asks, or replies with
+// only a message.
 type echo10 struct{}
 
 func (echo10) Execute(_ context.Context, c *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
@@ -105,8 +105,8 @@ func official(t *testing.T, version string) string {
 	return srv.URL
 }
 
-// TestSendCommandSpeaksToOfficialServers: `a2ad send` shows the same, whichever version it finds in the card.
-func TestSendCommandSpeaksToOfficialServers(t *testing.T) {
+// `a2ad send` shows the same for either version that it finds in the card.
+func TestSendCommandWorksWithOfficialServers(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.3", "1.0"} {
 		t.Run(version, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 const setUpLimit = 2 * time.Minute
 
-// shared is the server for all tests that neither stop it nor need settings of their own. The first of them starts it.
+// shared is the server for all tests that neither stop it nor need their own settings. The first of them starts it.
 var shared struct {
 	once   sync.Once
 	server *sharedServer
@@ -27,12 +27,12 @@ var shared struct {
 
 type sharedServer struct {
 	*replica
-	admin    string // URL of a database of its PostgreSQL from which others can be made
-	database string // to drop at the end; "" when the server made it itself
+	admin    string // URL of a database on its PostgreSQL from which others can be created
+	database string // dropped at the end; "" if the server created it itself
 }
 
-// startShared runs `a2ad dev` as a newcomer does, with a PostgreSQL that it starts itself. With
-// A2AD_TEST_DATABASE_URL it uses that server instead, in a database of its own.
+// startShared runs `a2ad dev` as a newcomer does, with the PostgreSQL that it starts. With A2AD_TEST_DATABASE_URL it
+// uses a new database on that server instead.
 func startShared() (*sharedServer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpLimit)
 	defer cancel()
@@ -60,7 +60,7 @@ func startShared() (*sharedServer, error) {
 	return &sharedServer{replica: r, admin: admin}, nil
 }
 
-// adminOf reads where the PostgreSQL of a data directory listens from the file that it keeps there.
+// adminOf reads the address of the PostgreSQL of a data directory from its pid file.
 func adminOf(dir string) (string, error) {
 	pid, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -98,7 +98,7 @@ func stopShared() error {
 	return err
 }
 
-// newDatabase makes an empty database that lasts as long as the test.
+// newDatabase creates an empty database that lasts as long as the test.
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	admin := sharedReplica(t).admin
@@ -116,7 +116,7 @@ func newDatabase(t *testing.T) string {
 	return databaseURL(admin, name)
 }
 
-// createDatabase gives it a name that tells by its time what a killed test left on a server that is kept.
+// createDatabase puts the time into the name, which identifies leftovers of killed tests on a permanent server.
 func createDatabase(ctx context.Context, admin string) (string, error) {
 	name := fmt.Sprintf("a2ad_interop_%d_%s", time.Now().Unix(), strings.ToLower(rand.Text()[:8]))
 	if err := execute(ctx, admin, "CREATE DATABASE "+name); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 )
 
-func TestErrorsAreThoseOfTheClient(t *testing.T) {
+func TestOldClientRecognizesErrors(t *testing.T) {
 	t.Parallel()
 	p, other := dial(t, echoAgent), dial(t, scriptAgent)
 	ended, unknown := p.send(message("hello")), a2a.NewTaskID()
@@ -75,7 +75,7 @@ func TestErrorsAreThoseOfTheClient(t *testing.T) {
 			_, err := p.SetTaskPushConfig(ctx, &a2a.TaskPushConfig{TaskID: unknown, Config: push})
 			return err
 		}},
-		"webhook get where there is none": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
+		"webhook get without a webhook": {a2a.ErrTaskNotFound, func(ctx context.Context) error {
 			_, err := p.GetTaskPushConfig(ctx, &a2a.GetTaskPushConfigParams{TaskID: ended.ID})
 			return err
 		}},
@@ -109,7 +109,7 @@ func sending(p *peer, m *a2a.Message) func(context.Context) error {
 	}
 }
 
-// firstError returns the error of a stream that must begin with it.
+// firstError returns the error that must come first in a stream.
 func firstError(stream iter.Seq2[a2a.Event, error]) error {
 	for event, err := range stream {
 		if event != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// a2ad in front of agents that forget: those of official SDKs, and other a2ads.
+// a2ad in front of agents that keep no state: those of official SDKs, and other a2ads.
 
-// counter is the counting agent, a process that keeps tasks in its memory, behind a cable.
+// counter is the counting agent, a process that keeps tasks in memory, behind a cable.
 type counter struct {
 	t     *testing.T
 	cable *cable
@@ -30,7 +30,7 @@ type counter struct {
 	log   *lines
 }
 
-// counters are those of both SDKs.
+// counters are the agents of both SDKs.
 var counters = map[string]func(t *testing.T) func(url string) *exec.Cmd{
 	"1.0": func(t *testing.T) func(string) *exec.Cmd {
 		t.Helper()
@@ -51,7 +51,7 @@ var counters = map[string]func(t *testing.T) func(url string) *exec.Cmd{
 	},
 }
 
-// buildCounter makes the agent of examples/front-go, as its README does.
+// buildCounter builds the agent of examples/front-go, as its README does.
 var buildCounter = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
 	defer cancel()
@@ -104,16 +104,16 @@ func (c *counter) restart() {
 	}
 }
 
-// kill is kill -9. Its connections end with it.
+// kill is kill -9. It closes the agent's connections.
 func (c *counter) kill() {
 	_ = c.cmd.Process.Kill()
 	<-c.gone
 }
 
-// runs returns how often the agent was run, over all its lives.
+// runs returns the number of the agent's runs, over all restarts.
 func (c *counter) runs() int { return strings.Count(c.log.String(), "run task=") }
 
-// lines is what processes have written.
+// lines is the output of processes.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -125,7 +125,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// tee tells of the first address in what is written.
+// tee reports the first address in the output.
 type tee struct {
 	*lines
 	ready chan<- string
@@ -142,9 +142,9 @@ func (w *tee) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// front is an a2ad with one agent, "front", that is an upstream agent.
+// front is an a2ad with one agent, "front", that calls an upstream agent.
 type front struct {
-	*place
+	*address
 	database string
 }
 
@@ -160,7 +160,7 @@ func newFront(t *testing.T, card, more string) *front {
 		t.Fatal(err)
 	}
 	f := &front{database: newDatabase(t)}
-	f.place = newPlaceOn(t, f.database, append([]string{"--agents", dir}, quick...)...)
+	f.address = newAddressOn(t, f.database, append([]string{"--agents", dir}, quick...)...)
 	return f
 }
 
@@ -219,7 +219,7 @@ func eachCounter(t *testing.T, test func(t *testing.T, c *counter, f *front)) {
 	}
 }
 
-func TestFrontOfAnSDKAgentAsksAndCounts(t *testing.T) {
+func TestFrontForwardsTurnsOfAnSDKAgent(t *testing.T) {
 	t.Parallel()
 	eachCounter(t, func(t *testing.T, c *counter, f *front) {
 		p := dialAt(t, f.url(), "/agents/front")
@@ -284,7 +284,7 @@ func TestFrontOfAnSDKAgentSurvivesTheKillOfTheAgent(t *testing.T) {
 	})
 }
 
-func TestFrontPassesACancelOn(t *testing.T) {
+func TestFrontForwardsACancel(t *testing.T) {
 	t.Parallel()
 	eachCounter(t, func(t *testing.T, c *counter, f *front) {
 		p, id, s := counting(t, f, 1000)
@@ -299,7 +299,7 @@ func TestFrontPassesACancelOn(t *testing.T) {
 	})
 }
 
-// TestChainOfTwo has an a2ad before another one.
+// One a2ad is in front of another one.
 func TestChainOfTwo(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"0.3", "1.0"} {
@@ -307,7 +307,7 @@ func TestChainOfTwo(t *testing.T) {
 			t.Run(version+" kill "+victim, func(t *testing.T) {
 				t.Parallel()
 				database := newDatabase(t)
-				up, g := newPlaceOn(t, database, quick...), newGate(t)
+				up, g := newAddressOn(t, database, quick...), newGate(t)
 				f := newFront(t, up.url()+scriptAgent+"/.well-known/agent-card.json", ", version: "+version)
 				p := dialAt(t, f.url(), "/agents/front")
 				s := p.stream(script(op{"op": "status", "text": "thinking"}, chunks("a", 10), g.op(), chunks("b", 20),

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// gate is a place in a script where the agent waits until the test lets it pass: an effect whose receiver does not
-// answer before.
+// gate is a point in a script where the agent waits for the test: an effect whose receiver does not answer before.
 type gate struct {
 	server                *httptest.Server
 	opened, reached       chan struct{}
@@ -21,7 +20,7 @@ func newGate(t *testing.T) *gate {
 	t.Helper()
 	g := &gate{opened: make(chan struct{}), reached: make(chan struct{})}
 	g.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		// Without the end of the body net/http does not notice that the agent was killed.
+		// If the body is not read to its end, net/http does not notice that the agent was killed.
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
 		}

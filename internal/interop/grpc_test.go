@@ -17,17 +17,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// The official Go clients over gRPC, which they find by the cards. The agent that plays scripts is the default one:
-// 0.3 has no way to name another.
+// The official Go clients over gRPC, which they find by the cards. The agent that plays scripts is the default one,
+// because 0.3 cannot name another.
 
 var plaintext = grpc.WithTransportCredentials(insecure.NewCredentials())
 
-func newGRPCPlace(t *testing.T, flags ...string) *place {
+func newGRPCAddress(t *testing.T, flags ...string) *address {
 	t.Helper()
-	return newPlace(t, append([]string{"--default-agent", "script", "--grpc-listen", "127.0.0.1:0"}, flags...)...)
+	return newAddress(t, append([]string{"--default-agent", "script", "--grpc-listen", "127.0.0.1:0"}, flags...)...)
 }
 
-func dialGRPC(t *testing.T, at *place, opts ...oldclient.FactoryOption) *peer {
+func dialGRPC(t *testing.T, at *address, opts ...oldclient.FactoryOption) *peer {
 	t.Helper()
 	transports := []a2aold.TransportProtocol{a2aold.TransportProtocolGRPC}
 	prefer := oldclient.WithConfig(oldclient.Config{PreferredTransports: transports})
@@ -35,7 +35,7 @@ func dialGRPC(t *testing.T, at *place, opts ...oldclient.FactoryOption) *peer {
 		opts...)...)
 }
 
-func dialNewGRPC(t *testing.T, at *place, agent string) *newPeer {
+func dialNewGRPC(t *testing.T, at *address, agent string) *newPeer {
 	t.Helper()
 	ctx := testContext(t)
 	card, err := agentcard.NewResolver(httpClient(t)).Resolve(ctx, at.url()+agent)
@@ -57,7 +57,7 @@ func dialNewGRPC(t *testing.T, at *place, agent string) *newPeer {
 
 func TestNewClientOverGRPC(t *testing.T) {
 	t.Parallel()
-	at := newGRPCPlace(t)
+	at := newGRPCAddress(t)
 	p := dialNewGRPC(t, at, "/")
 	ctx := testContext(t)
 
@@ -159,7 +159,7 @@ func checkNewErrors(t *testing.T, p *newPeer, ended a2a.TaskID) {
 
 func TestOldClientOverGRPC(t *testing.T) {
 	t.Parallel()
-	at, g := newGRPCPlace(t), newGate(t)
+	at, g := newGRPCAddress(t), newGate(t)
 	p := dialGRPC(t, at)
 	ctx := testContext(t)
 
@@ -211,10 +211,10 @@ func TestOldClientOverGRPC(t *testing.T) {
 	}
 }
 
-// TestPartsOverGRPC: what is said over gRPC comes back over gRPC and over JSON-RPC as it was said.
+// Parts sent over gRPC come back unchanged over gRPC and over JSON-RPC.
 func TestPartsOverGRPC(t *testing.T) {
 	t.Parallel()
-	at := newGRPCPlace(t, "--default-agent", "echo")
+	at := newGRPCAddress(t, "--default-agent", "echo")
 	meta := map[string]any{"trace": map[string]any{"id": "⟨é⟩", "n": 1.5, "none": nil, "list": []any{true, "x"}}}
 	m := a2aold.NewMessage(a2aold.MessageRoleUser,
 		a2aold.TextPart{Text: "zero \x00, a line\nbreak, \u2028, <&>, 🙂", Metadata: meta},
@@ -246,10 +246,10 @@ func TestPartsOverGRPC(t *testing.T) {
 	sameJSON(t, "the parts of 1.0", parts, young.get(said.ID).Artifacts[0].Parts)
 }
 
-// TestOldClientResumesOverGRPC takes the place from a trailer, or from the mark of our extension.
+// The old client resumes with the id from a trailer, or from the marker of a2ad's extension.
 func TestOldClientResumesOverGRPC(t *testing.T) {
 	t.Parallel()
-	at := newGRPCPlace(t)
+	at := newGRPCAddress(t)
 	const uri = "https://a2ad.dev/extensions/resume/v1"
 	p := dialGRPC(t, at, headers(map[string]string{"X-A2A-Extensions": uri}))
 	all := p.stream(script(chunks("a", 5))).rest()
@@ -261,5 +261,5 @@ func TestOldClientResumesOverGRPC(t *testing.T) {
 	mark, _ := chunk.Metadata[uri].(map[string]any)
 	id, _ := mark["eventId"].(string)
 	again := dialGRPC(t, at, headers(map[string]string{"X-A2A-Extensions": uri, "Last-Event-ID": id}))
-	checkSame(t, "what comes behind "+id, again.resubscribe(task).rest(), slices.Clone(all[4:]))
+	checkSame(t, "what follows "+id, again.resubscribe(task).rest(), slices.Clone(all[4:]))
 }

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestServerIsReadyForConformanceKits: what the kits of a2aproject/a2a-tck take for granted of the server under test.
-// They are run by others, against `a2ad dev --default-agent script`.
+// The kits of a2aproject/a2a-tck assume this about the server under test. Their users run them against `a2ad dev
+// --default-agent script`.
 func TestServerIsReadyForConformanceKits(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, "--default-agent", "script", "--card-legacy-fields=off")
+	p := newAddress(t, "--default-agent", "script", "--card-legacy-fields=off")
 	call := func(path, version, method, params string) (result, fault map[string]any) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(testContext(t), http.MethodPost, p.url()+path,
@@ -37,7 +37,7 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 		return answer.Result, answer.Error
 	}
 
-	// The card is fetched without a version, is strictly of 1.0, and asks for no credentials (T-11).
+	// The card is fetched without a version, strictly conforms to 1.0, and asks for no credentials (T-11).
 	var card map[string]any
 	if err := json.Unmarshal(unversioned(t, http.MethodGet, p.url()+"/.well-known/agent-card.json", ""),
 		&card); err != nil {
@@ -58,7 +58,7 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 		}
 	}
 
-	// The ids of messages say what is to happen (T-38), and may come again and again (T-01).
+	// Message ids select what happens (T-38), and may repeat (T-01).
 	state := func(id string) any {
 		result, fault := call("/", "1.0", "SendMessage",
 			`{"message":{"messageId":"`+id+`","role":"ROLE_USER","parts":[{"text":"x"}]}}`)
@@ -83,8 +83,7 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 		}
 	}
 
-	// A receiver on this machine gets what was asked for, with the credentials as they were given (T-18,
-	// PUSH-DELIVER-001).
+	// A receiver on this machine gets the webhook with its credentials unchanged (T-18, PUSH-DELIVER-001).
 	type delivery struct{ authorization, body string }
 	got := make(chan delivery, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -109,7 +108,7 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 				continue
 			}
 		case <-testContext(t).Done():
-			t.Error("the receiver was not told of the end")
+			t.Error("the receiver did not get the end")
 		}
 		break
 	}

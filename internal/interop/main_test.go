@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// testLimit bounds one test. It is for a machine that is busy with something else: what is waited for takes
-	// moments.
+	// testLimit bounds one test. It allows for a busy machine: normally each wait takes moments.
 	testLimit  = 90 * time.Second
 	buildLimit = 8 * time.Minute
 )
@@ -24,8 +23,8 @@ const (
 var tests suite
 
 type suite struct {
-	dir    string // for everything that is written; removed at the end
-	binary string // a2ad, as it is in this tree
+	dir    string // for all files; removed at the end
+	binary string // a2ad, built from this tree
 }
 
 func TestMain(m *testing.M) {
@@ -58,8 +57,7 @@ func runAll(m *testing.M) (code int, err error) {
 	return code, errors.Join(stopShared(), goleak.Find())
 }
 
-// build makes the binary anew: a test of yesterday's server proves nothing. It has the race detector when the tests
-// have it.
+// build builds the binary, because an old one proves nothing. It has the race detector if the tests have it.
 func (s *suite) build() error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildLimit)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 // The agent of examples/front-go, made with the SDK of 0.3. This test binary is also its program.
 
 const (
-	oldCounterEnv = "INTEROP_OLD_COUNTER" // the URL that its card shall name
+	oldCounterEnv = "INTEROP_OLD_COUNTER" // the URL for its card
 	counterPause  = 100 * time.Millisecond
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 )
 
-// Everything that the client can say comes back as it was said: in the history, and from the agent echo as an artifact.
-func TestPartsComeBackAsTheyWereSent(t *testing.T) {
+// Everything that the client can send comes back unchanged: in the history, and from the agent echo as an artifact.
+func TestPartsAreUnchanged(t *testing.T) {
 	t.Parallel()
 	meta := map[string]any{"trace": map[string]any{"id": "⟨é⟩", "n": 1.5, "none": nil, "list": []any{true, "x"}}}
 	m := a2a.NewMessage(a2a.MessageRoleUser,

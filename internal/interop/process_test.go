@@ -21,7 +21,7 @@ const (
 	stopLimit  = 40 * time.Second // more than the default A2AD_DRAIN_TIMEOUT
 )
 
-// replica is one a2ad process that serves.
+// replica is one a2ad server process.
 type replica struct {
 	api    string // address that it listens on
 	cmd    *exec.Cmd
@@ -30,7 +30,7 @@ type replica struct {
 	err    error         // of Wait
 }
 
-// startReplica returns when the server has said that it is ready. args begin with the command.
+// startReplica returns when the server has logged that it is ready. args begin with the command.
 func startReplica(ctx context.Context, args ...string) (*replica, error) {
 	r := &replica{log: newServerLog(), exited: make(chan struct{})}
 	r.cmd = command(context.Background(), append(args, "--listen", "127.0.0.1:0", "--admin-listen", "off",
@@ -38,7 +38,7 @@ func startReplica(ctx context.Context, args ...string) (*replica, error) {
 	r.cmd.Stderr = r.log
 	started := make(chan error, 1)
 	go func() {
-		// The kernel takes the end of the thread that forked for the death of the parent.
+		// The kernel treats the end of the forking thread as the death of the parent.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(r.exited)
@@ -64,7 +64,7 @@ func startReplica(ctx context.Context, args ...string) (*replica, error) {
 	}
 }
 
-// command is a2ad with these arguments and nothing of our environment that is meant for another one.
+// command runs a2ad with these arguments, without this process's settings.
 func command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, tests.binary, args...)
 	cmd.Dir = tests.dir
@@ -73,12 +73,12 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
-	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=50") // a second by default, at the end of every process
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=50") // the default is a second at the end of every process
 	cmd.SysProcAttr = childAttr()
 	return cmd
 }
 
-// run executes a command of a2ad that ends by itself and returns what it prints.
+// run executes a command of a2ad that ends by itself and returns its output.
 func run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := command(ctx, args...)
 	var stderr bytes.Buffer
@@ -90,13 +90,13 @@ func run(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// kill is kill -9: nothing is said, nothing is given back. It returns when the process is gone.
+// kill is kill -9: the server announces nothing and releases nothing. It returns when the process has ended.
 func (r *replica) kill() {
 	_ = r.cmd.Process.Kill() // it may have ended
 	<-r.exited
 }
 
-// stop asks for an orderly end. Its error also tells what the server should never have logged.
+// stop asks for an orderly shutdown. Its error also reports log lines that no server may write.
 func (r *replica) stop() error {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -121,7 +121,7 @@ type serverLog struct {
 
 	mu    sync.Mutex
 	lines []string // guarded by mu
-	rest  []byte   // guarded by mu; what has no end of line yet
+	rest  []byte   // guarded by mu; a line without its end
 	told  bool     // guarded by mu; ready was sent
 }
 
@@ -150,15 +150,15 @@ func (l *serverLog) line(text string) {
 	}
 }
 
-// String returns the end of the log, for the message of a failure.
+// String returns the end of the log, for failure messages.
 func (l *serverLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Join(l.lines[max(0, len(l.lines)-50):], "\n") + "\n" + string(l.rest)
 }
 
-// fault returns the first line that no healthy server writes: an error, or something that is not a log line, as a
-// panic and the race detector write.
+// fault returns the first line that no healthy server writes: an error, or something that is not a log line, as from
+// a panic or the race detector.
 func (l *serverLog) fault() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,39 +171,39 @@ func (l *serverLog) fault() error {
 	return nil
 }
 
-// place is where a server is found over its lives: an address that stays, and a database.
-type place struct {
+// address is the stable address of a server over its restarts, with its database.
+type address struct {
 	cable *cable
 	args  []string
 	now   *replica // nil while it is down
 }
 
-// newPlace starts a server with a database of its own.
-func newPlace(t *testing.T, flags ...string) *place {
+// newAddress starts a server with a new database.
+func newAddress(t *testing.T, flags ...string) *address {
 	t.Helper()
-	return newPlaceOn(t, newDatabase(t), flags...)
+	return newAddressOn(t, newDatabase(t), flags...)
 }
 
-// newPlaceOn starts one more server on a database.
-func newPlaceOn(t *testing.T, database string, flags ...string) *place {
+// newAddressOn starts another server on a database.
+func newAddressOn(t *testing.T, database string, flags ...string) *address {
 	t.Helper()
-	return newPlaceWith(t, append([]string{"dev", "--database-url", database}, flags...)...)
+	return newAddressWith(t, append([]string{"dev", "--database-url", database}, flags...)...)
 }
 
-// newPlaceWith starts a server with these arguments. It is stopped when the test ends; a log with errors then fails
+// newAddressWith starts a server with these arguments. It is stopped when the test ends; a log with errors then fails
 // the test.
-func newPlaceWith(t *testing.T, args ...string) *place {
+func newAddressWith(t *testing.T, args ...string) *address {
 	t.Helper()
-	p := &place{cable: newCable(t)}
+	p := &address{cable: newCable(t)}
 	p.args = append(args, "--public-url", p.url())
 	t.Cleanup(func() { p.stop(t) })
 	p.start(t)
 	return p
 }
 
-func (p *place) url() string { return "http://" + p.cable.addr() }
+func (p *address) url() string { return "http://" + p.cable.addr() }
 
-func (p *place) start(t *testing.T) {
+func (p *address) start(t *testing.T) {
 	t.Helper()
 	var err error
 	if p.now, err = startReplica(testContext(t), p.args...); err != nil {
@@ -212,7 +212,7 @@ func (p *place) start(t *testing.T) {
 	p.cable.plug(p.now.api)
 }
 
-func (p *place) stop(t *testing.T) {
+func (p *address) stop(t *testing.T) {
 	t.Helper()
 	if p.now == nil {
 		return
@@ -223,7 +223,7 @@ func (p *place) stop(t *testing.T) {
 	p.now = nil
 }
 
-func (p *place) kill() {
+func (p *address) kill() {
 	p.now.kill()
 	p.now = nil
 }

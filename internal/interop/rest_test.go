@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// 0.3 over HTTP+JSON. The client of 0.3 for Go does not speak it; that of 1.0 does, for servers of 0.3.
+// 0.3 over HTTP+JSON. The 0.3 client for Go does not support it; the 1.0 client does, for servers of 0.3.
 
-func TestNewClientSpeaksOldREST(t *testing.T) {
+func TestNewClientUsesOldREST(t *testing.T) {
 	t.Parallel()
 	p, g := dialNewWith(t, httpClient(t), overOldREST), newGate(t)
 	asked := p.send(newScript("", chunks("a", 3), op{"op": "input", "text": "more?"}))
@@ -64,7 +64,7 @@ func TestNewClientSpeaksOldREST(t *testing.T) {
 	}
 }
 
-// TestFilesOverREST: the bytes of a file are the same over every binding and version.
+// The bytes of a file are the same over every binding and version.
 func TestFilesOverREST(t *testing.T) {
 	t.Parallel()
 	content := []byte{0xff, 0xfe, 0, 1}
@@ -119,8 +119,8 @@ func TestWebhooksOverREST(t *testing.T) {
 	}
 }
 
-// TestOldRESTIsProtoJSON: what 0.3 answers with is read by the parser of the official definitions, but for the
-// content of messages, which they have under its later name.
+// The parser of the official definitions reads the answers of 0.3, except for the content of messages, whose name
+// changed later.
 func TestOldRESTIsProtoJSON(t *testing.T) {
 	t.Parallel()
 	made := dialNew(t).send(newScript("", chunks("a", 2), op{"op": "complete", "text": "done"}))

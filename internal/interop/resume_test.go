@@ -12,7 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 )
 
-// quick are settings with which another server, or the same one restarted, takes over at once what a killed one held.
+// quick are settings with which another server, or a restarted one, takes over at once from a killed one.
 var quick = []string{
 	"--lease-ttl", "1s", "--rescue-interval", "50ms", "--poll-interval", "50ms", "--retry-backoff-base", "10ms",
 	"--drain-timeout", "2s",
@@ -20,7 +20,7 @@ var quick = []string{
 
 func TestResubscribeAfterACut(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t), newGate(t)
+	at, g := newAddress(t), newGate(t)
 	p := dialAt(t, at.url(), scriptAgent)
 	s := p.stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
 	s.untilChunk("a", true)
@@ -35,14 +35,15 @@ func TestResubscribeAfterACut(t *testing.T) {
 	checkWhole(t, p, back.rest())
 }
 
-func TestResumeBehindTheLastEventRepeatsNothing(t *testing.T) {
+func TestResumeAfterTheLastEventRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t), newGate(t)
+	at, g := newAddress(t), newGate(t)
 	h := httpClient(t)
 	ids := &eventIDs{next: h.Transport}
 	h.Transport = ids
 	s := dialWith(t, h, at.url(), scriptAgent).stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
-	s.untilChunk("a", false) // chunks that were sent and not read are lost with the connection, or not: both must do
+	// chunks that were sent and not read may be lost with the connection: both outcomes must work
+	s.untilChunk("a", false)
 	at.cable.cut()
 	_ = s.failure()
 	task := s.seen[0].TaskInfo().TaskID
@@ -55,17 +56,17 @@ func TestResumeBehindTheLastEventRepeatsNothing(t *testing.T) {
 
 func TestResubscribeAfterAKill(t *testing.T) {
 	t.Parallel()
-	checkResumedAfterKill(t, newPlace(t, quick...))
+	checkResumedAfterKill(t, newAddress(t, quick...))
 }
 
-// What the README shows: `a2ad dev` with the PostgreSQL that it runs itself, and that goes down and comes up with it.
+// As in the README: `a2ad dev` with the PostgreSQL that it runs itself, which stops and starts with it.
 func TestResubscribeAfterAKillOfServerAndDatabase(t *testing.T) {
 	t.Parallel()
 	checkResumedAfterKill(t,
-		newPlaceWith(t, append([]string{"dev", "--data-dir", filepath.Join(tests.dir, "pg-to-kill")}, quick...)...))
+		newAddressWith(t, append([]string{"dev", "--data-dir", filepath.Join(tests.dir, "pg-to-kill")}, quick...)...))
 }
 
-func checkResumedAfterKill(t *testing.T, at *place) {
+func checkResumedAfterKill(t *testing.T, at *address) {
 	t.Helper()
 	p, g := dialAt(t, at.url(), scriptAgent), newGate(t)
 	s := p.stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
@@ -83,15 +84,15 @@ func checkResumedAfterKill(t *testing.T, at *place) {
 	checkWhole(t, p, back.rest())
 }
 
-// The killed server stays down. Who watches the task at another one notices no more than a second attempt.
-func TestAnotherReplicaFinishesWhatAKilledOneBegan(t *testing.T) {
+// The killed server stays down. A client that watches the task at another one sees only a second attempt.
+func TestAnotherReplicaFinishesTheTaskOfAKilledOne(t *testing.T) {
 	t.Parallel()
 	database, g := newDatabase(t), newGate(t)
-	one := newPlaceOn(t, database, quick...)
+	one := newAddressOn(t, database, quick...)
 	s := dialAt(t, one.url(), scriptAgent).stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
 	id := s.first().ID
-	g.waitReached(t) // so it is the first server that works on the task, for the second one comes now
-	two := newPlaceOn(t, database, quick...)
+	g.waitReached(t) // the first server has the task, because the second one starts now
+	two := newAddressOn(t, database, quick...)
 	p := dialAt(t, two.url(), scriptAgent)
 	watched := p.resubscribe(id)
 	watched.first()
@@ -106,19 +107,19 @@ func TestAnotherReplicaFinishesWhatAKilledOneBegan(t *testing.T) {
 		}
 	}
 	if attempts != 1 {
-		t.Errorf("%d further attempts are told, want 1: %s", attempts, sketch(stream))
+		t.Errorf("%d further attempts are announced, want 1: %s", attempts, sketch(stream))
 	}
 }
 
 func TestResubscribeAfterAnOrderlyRestart(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t, quick...), newGate(t)
+	at, g := newAddress(t, quick...), newGate(t)
 	p := dialAt(t, at.url(), scriptAgent)
 	s := p.stream(script(chunks("a", 10), g.op(), chunks("b", 20)))
 	s.untilChunk("a", true)
 	id := s.seen[0].TaskInfo().TaskID
 	at.stop(t)
-	// The stream ends in order but not with a last event, by which a client knows that it has to come back.
+	// The stream ends regularly but without a last event, which tells a client to reconnect.
 	for _, event := range s.rest() {
 		if u, ok := event.(*a2a.TaskStatusUpdateEvent); ok && u.Final {
 			t.Errorf("a stream that the server had to end says final: %s", sketch(s.seen))
@@ -131,10 +132,10 @@ func TestResubscribeAfterAnOrderlyRestart(t *testing.T) {
 	checkWhole(t, p, back.rest())
 }
 
-// A blocking send that a kill cut off has told the client nothing. With the key it finds what became of its message.
+// A blocking send cut off by a kill leaves its outcome unknown. With the key the client finds its task.
 func TestSendCutByAKillIsRepeatedWithItsKey(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t, quick...), newGate(t)
+	at, g := newAddress(t, quick...), newGate(t)
 	p := dialAt(t, at.url(), scriptAgent, headers(map[string]string{"Idempotency-Key": a2a.NewMessageID()}))
 	m := script(chunks("a", 10), g.op(), chunks("b", 20))
 	m.ContextID = a2a.NewContextID()
@@ -165,7 +166,7 @@ func TestSendCutByAKillIsRepeatedWithItsKey(t *testing.T) {
 	}
 }
 
-// checkWhole holds what a client has of the script with the artifacts a and b to what the server has.
+// checkWhole compares what a client has of the script with the artifacts a and b with what the server has.
 func checkWhole(t *testing.T, p *peer, stream []a2a.Event) {
 	t.Helper()
 	checkStream(t, stream)
@@ -176,7 +177,7 @@ func checkWhole(t *testing.T, p *peer, stream []a2a.Event) {
 	checkSame(t, "chunks of b", texts(t, folded, "b"), numbered("b", 20))
 }
 
-// eventIDs reads the ids of the events that pass through it: the client keeps them to itself.
+// eventIDs reads the ids of the events that pass through it, because the client does not expose them.
 type eventIDs struct {
 	next http.RoundTripper
 
@@ -192,7 +193,7 @@ func (e *eventIDs) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// of returns the id of the n-th event. The client may not have taken all that passed.
+// of returns the id of the n-th event. The client may not have processed all that passed.
 func (e *eventIDs) of(n int) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -202,7 +203,7 @@ func (e *eventIDs) of(n int) string {
 type idReader struct {
 	io.ReadCloser
 	ids  *eventIDs
-	line []byte // what was read of the line so far
+	line []byte // the part of the line read so far
 }
 
 func (r *idReader) Read(p []byte) (int, error) {

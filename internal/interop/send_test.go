@@ -22,7 +22,7 @@ func TestBlockingSendReturnsTheFinishedTask(t *testing.T) {
 	if _, err := uuid.Parse(string(task.ID)); err != nil || task.ContextID == "" {
 		t.Errorf("the task is %q in context %q", task.ID, task.ContextID)
 	}
-	// The clocks are one and the same, but what is sent has milliseconds.
+	// Both use the same clock, but the wire has milliseconds.
 	if at := task.Status.Timestamp; at == nil || at.Before(before.Truncate(time.Millisecond)) || at.After(time.Now()) ||
 		at.Location() != time.UTC {
 		t.Errorf("the time of the status is %v, the request was made at %v", at, before)
@@ -32,7 +32,7 @@ func TestBlockingSendReturnsTheFinishedTask(t *testing.T) {
 	checkSame(t, "tasks/get", p.get(task.ID), task)
 }
 
-func TestPollingSendReturnsAtOnceAndTheTaskGoesOn(t *testing.T) {
+func TestPollingSendReturnsAtOnceAndTheTaskContinues(t *testing.T) {
 	t.Parallel()
 	p, g := dial(t, scriptAgent, polling()), newGate(t)
 	task := p.send(script(g.op(), op{"op": "artifact", "id": "a", "text": "done"}))
@@ -50,9 +50,9 @@ func TestPollingSendReturnsAtOnceAndTheTaskGoesOn(t *testing.T) {
 	}
 }
 
-func TestBlockingSendIsAnsweredWhenItHasWaitedEnough(t *testing.T) {
+func TestBlockingSendReturnsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
-	at, g := newPlace(t, "--blocking-max-wait", "50ms"), newGate(t)
+	at, g := newAddress(t, "--blocking-max-wait", "50ms"), newGate(t)
 	p := dialAt(t, at.url(), scriptAgent)
 	task := p.send(script(g.op()))
 	if task.Status.State.Terminal() {
@@ -99,7 +99,7 @@ func TestGetReturnsTheNewestOfTheHistory(t *testing.T) {
 		said = append(said, text(t, m.Parts[0]))
 	}
 	if want := []string{"which?", "this", "and how?", "so"}; !slices.Equal(said, want) {
-		t.Fatalf("the history behind the script is %q, want %q", said, want)
+		t.Fatalf("the history after the script is %q, want %q", said, want)
 	}
 	for n := range len(whole) + 2 {
 		task, err := p.GetTask(testContext(t), &a2a.TaskQueryParams{ID: task.ID, HistoryLength: &n})
@@ -110,7 +110,7 @@ func TestGetReturnsTheNewestOfTheHistory(t *testing.T) {
 	}
 }
 
-func TestSendHonoursTheHistoryLength(t *testing.T) {
+func TestSendHonorsTheHistoryLength(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*peer{"blocking": dial(t, echoAgent), "polling": dial(t, echoAgent, polling())} {
 		for _, n := range []int{0, 1} {
@@ -120,13 +120,13 @@ func TestSendHonoursTheHistoryLength(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := len(p.task(result).History); got != n {
-				t.Errorf("%s: %d messages of the history came, want %d", name, got, n)
+				t.Errorf("%s: the history has %d messages, want %d", name, got, n)
 			}
 		}
 	}
 }
 
-func TestIdempotencyKeyOfTheTransportFindsTheTaskAgain(t *testing.T) {
+func TestIdempotencyKeyHeaderFindsTheTask(t *testing.T) {
 	t.Parallel()
 	p := dial(t, echoAgent, headers(map[string]string{"Idempotency-Key": a2a.NewMessageID()}))
 	m := message("once")
@@ -164,7 +164,7 @@ func TestTasksAreListedInPages(t *testing.T) {
 	}
 	checkSame(t, "tasks in the list", got, want)
 	if req.PageToken != "" {
-		t.Errorf("after the last page there is one more, %q", req.PageToken)
+		t.Errorf("after the last page there is another one, %q", req.PageToken)
 	}
 
 	newest := p.get(want[0]).Status.Timestamp

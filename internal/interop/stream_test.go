@@ -15,7 +15,7 @@ func TestStreamAddsUpToTheTask(t *testing.T) {
 		op{"op": "status", "state": "working", "text": "thinking"},
 		chunks("a", 20),
 		op{"op": "status", "state": "working", "text": "writing"},
-		op{"op": "chunk", "id": "big", "n": 3, "bytes": 200_000}, // far more than a line reader takes by default
+		op{"op": "chunk", "id": "big", "n": 3, "bytes": 200_000}, // far longer than a line reader's default limit
 		op{"op": "artifact", "id": "whole", "text": "at once"},
 		op{"op": "complete", "text": "there you are"},
 	))
@@ -48,9 +48,9 @@ func TestEveryEndOfATaskEndsItsStream(t *testing.T) {
 
 func TestTwoClientsSeeTheSameEvents(t *testing.T) {
 	t.Parallel()
-	// The second client is at another replica.
+	// The second client uses another replica.
 	database := newDatabase(t)
-	one, two := newPlaceOn(t, database), newPlaceOn(t, database)
+	one, two := newAddressOn(t, database), newAddressOn(t, database)
 	sender, watcher, g := dialAt(t, one.url(), scriptAgent), dialAt(t, two.url(), scriptAgent), newGate(t)
 
 	sent := sender.stream(script(chunks("a", 5), g.op(), chunks("b", 20)))
@@ -68,7 +68,7 @@ func TestTwoClientsSeeTheSameEvents(t *testing.T) {
 	checkSame(t, "the events, added up, and tasks/get", fold(t, second), watcher.get(id))
 }
 
-func TestAClientThatGoesAwayDoesNotEndTheTask(t *testing.T) {
+func TestDisconnectedClientDoesNotEndTheTask(t *testing.T) {
 	t.Parallel()
 	p, g := dial(t, scriptAgent), newGate(t)
 	s := p.stream(script(chunks("a", 1), g.op(), chunks("b", 3)))
@@ -102,7 +102,7 @@ func TestManyTasksAtOnceHaveWholeStreams(t *testing.T) {
 		open = append(open, p.stream(script(chunks("a", 10))))
 	}
 	for _, s := range open {
-		s.first() // every stream is open before the first is read on
+		s.first() // every stream is open before any is read further
 	}
 	for _, s := range open {
 		stream := s.rest()
@@ -111,7 +111,7 @@ func TestManyTasksAtOnceHaveWholeStreams(t *testing.T) {
 	}
 }
 
-// numbered returns the parts that n chunks of the agent script make.
+// numbered returns the parts that n chunks of the agent script produce.
 func numbered(id string, n int) []string {
 	list := make([]string, n)
 	for k := range list {

@@ -7,7 +7,7 @@ import (
 	"github.com/a2aproject/a2a-go/a2a"
 )
 
-func TestTaskGoesOnWithTheInputItAskedFor(t *testing.T) {
+func TestTaskContinuesWithTheInputItAskedFor(t *testing.T) {
 	t.Parallel()
 	p := dial(t, scriptAgent)
 	task := p.send(script(
@@ -45,7 +45,7 @@ func TestTaskThatWaitsForAuthenticationKeepsItsStream(t *testing.T) {
 	checkStream(t, stream)
 	checkSame(t, "the artifact", texts(t, fold(t, stream), "a"), []string{"thanks"})
 
-	// A send that waits does not wait for that.
+	// A blocking send does not wait for that.
 	checkState(t, p.send(script(op{"op": "auth", "text": "sign in first"})), a2a.TaskStateAuthRequired)
 }
 
@@ -63,7 +63,7 @@ func TestSubscriptionOutlastsInputRequired(t *testing.T) {
 
 func TestCancelOfQueuedWork(t *testing.T) {
 	t.Parallel()
-	at := newPlace(t, "--workers", "0") // nobody takes the task
+	at := newAddress(t, "--workers", "0") // no worker claims the task
 	p := dialAt(t, at.url(), scriptAgent, polling())
 	task := p.send(script(chunks("a", 1)))
 	checkState(t, task, a2a.TaskStateSubmitted)
@@ -97,7 +97,7 @@ func TestCancelOfATaskThatWaits(t *testing.T) {
 	checkCanceled(t, p, task.ID)
 }
 
-// checkCanceled cancels, and then once more: a canceled task cannot be canceled.
+// checkCanceled cancels twice: a canceled task cannot be canceled.
 func checkCanceled(t *testing.T, p *peer, id a2a.TaskID) {
 	t.Helper()
 	task, err := p.CancelTask(testContext(t), &a2a.TaskIDParams{ID: id})

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The official Go client of A2A 1.0, beside that of 0.3 on the same server and the same tasks.
+// The official Go client of A2A 1.0, together with that of 0.3 on the same server and the same tasks.
 
 // newPeer is a client of 1.0 of the agent that plays scripts.
 type newPeer struct {
@@ -34,7 +34,7 @@ func dialNew(t *testing.T) *newPeer {
 	return dialNewWith(t, httpClient(t), overJSONRPC)
 }
 
-// transport makes a client speak one binding, and one version, alone.
+// transport restricts a client to one binding and one version.
 type transport func(h *http.Client) a2aclient.FactoryOption
 
 func overJSONRPC(h *http.Client) a2aclient.FactoryOption { return a2aclient.WithJSONRPCTransport(h) }
@@ -45,7 +45,7 @@ func overOldREST(h *http.Client) a2aclient.FactoryOption {
 	return a2av0.WithRESTTransport(a2av0.RESTTransportConfig{Client: h})
 }
 
-// eachBinding runs a test for the official client over every binding of 1.0 that it speaks.
+// eachBinding runs a test for the official client over every binding of 1.0 that it supports.
 func eachBinding(t *testing.T, test func(t *testing.T, over transport)) {
 	t.Parallel()
 	for name, over := range map[string]transport{"JSON-RPC": overJSONRPC, "REST": overREST} {
@@ -79,7 +79,7 @@ func dialNewWith(t *testing.T, h *http.Client, over transport) *newPeer {
 	return &newPeer{c, t}
 }
 
-// newScript is a message to the agent script, to a task if task is not empty.
+// newScript returns a message to the agent script, to an existing task if task is not empty.
 func newScript(task a2a.TaskID, ops ...op) *a2a.SendMessageRequest {
 	m := a2a.NewMessage(a2a.MessageRoleUser, a2a.NewDataPart(scriptData(ops)))
 	m.TaskID = task
@@ -108,7 +108,7 @@ func (p *newPeer) get(id a2a.TaskID) *a2a.Task {
 	return task
 }
 
-// newFold is what a client of 1.0 knows of a task whose stream it has read to the end.
+// newFold returns what a client of 1.0 knows of a task whose stream it has read to the end.
 func newFold(t *testing.T, stream iter.Seq2[a2a.Event, error]) *a2a.Task {
 	t.Helper()
 	var task *a2a.Task
@@ -143,7 +143,7 @@ func newFold(t *testing.T, stream iter.Seq2[a2a.Event, error]) *a2a.Task {
 	return task
 }
 
-// sameJSON compares what two values say on the wire.
+// sameJSON compares the JSON of two values.
 func sameJSON(t *testing.T, what string, want, got any) {
 	t.Helper()
 	a, err := json.Marshal(want)
@@ -159,7 +159,7 @@ func sameJSON(t *testing.T, what string, want, got any) {
 	}
 }
 
-func TestNewClientHoldsAConversation(t *testing.T) { eachBinding(t, newClientHoldsAConversation) }
+func TestNewClientAnswersQuestions(t *testing.T) { eachBinding(t, newClientHoldsAConversation) }
 
 func newClientHoldsAConversation(t *testing.T, over transport) {
 	p := dialNewWith(t, httpClient(t), over)
@@ -191,7 +191,7 @@ func newClientSubscribes(t *testing.T, over transport) {
 	opened := false
 	done := newFold(t, func(yield func(a2a.Event, error) bool) {
 		for event, err := range p.SubscribeToTask(testContext(t), &a2a.SubscribeToTaskRequest{ID: made.ID}) {
-			if !opened { // the task waits there, so that the subscription finds it living
+			if !opened { // the task waits there, so that the subscription finds it running
 				opened = true
 				g.open()
 			}
@@ -207,8 +207,8 @@ func newClientSubscribes(t *testing.T, over transport) {
 	}
 }
 
-// TestNewClientResumes: a stream of 1.0 that is taken up again behind an event starts with the Task as of it, so that
-// it needs nothing of what was seen before.
+// A resumed stream of 1.0 starts with the Task as of the last seen event, so that the client needs nothing of what it
+// saw before.
 func TestNewClientResumes(t *testing.T) { eachBinding(t, newClientResumes) }
 
 func newClientResumes(t *testing.T, over transport) {
@@ -244,7 +244,7 @@ func firstNewError(stream iter.Seq2[a2a.Event, error]) error {
 	return nil
 }
 
-func TestErrorsAreThoseOfTheNewClient(t *testing.T) { eachBinding(t, errorsAreThoseOfTheNewClient) }
+func TestNewClientRecognizesErrors(t *testing.T) { eachBinding(t, errorsAreThoseOfTheNewClient) }
 
 func errorsAreThoseOfTheNewClient(t *testing.T, over transport) {
 	p := dialNewWith(t, httpClient(t), over)
@@ -288,7 +288,7 @@ func errorsAreThoseOfTheNewClient(t *testing.T, over transport) {
 	}
 }
 
-// TestOldAndNewClientOnOneTask: each goes on with, reads and cancels what the other made.
+// Each client continues, reads and cancels what the other one created.
 func TestOldAndNewClientOnOneTask(t *testing.T) {
 	t.Parallel()
 	young, old := dialNew(t), dial(t, scriptAgent)
@@ -323,8 +323,8 @@ func TestOldAndNewClientOnOneTask(t *testing.T) {
 	}
 }
 
-// TestAnswersAreProtoJSON: what is sent is read by the strict parser of the official definitions, and what their
-// writer makes, in its odder spellings, is read here.
+// The strict parser of the official definitions reads what the server sends, and the server reads what their writer
+// produces, including its unusual spellings.
 func TestAnswersAreProtoJSON(t *testing.T) {
 	t.Parallel()
 	p := dialNew(t)

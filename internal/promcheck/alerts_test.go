@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// cases is a file of promtool test rules, as far as ours need it.
+// cases is a file of promtool test rules, reduced to the fields that the file uses.
 type cases struct {
 	RuleFiles []string       `yaml:"rule_files"`
 	Interval  model.Duration `yaml:"evaluation_interval"`
@@ -31,7 +31,7 @@ type alertCase struct {
 		Values string `yaml:"values"`
 	} `yaml:"input_series"`
 	Alerts []alertWant `yaml:"alert_rule_test"`
-	// What must not fire at all is written so: promtool looks at no alert that is not named.
+	// An expression checks that nothing fires at all: promtool ignores alerts that a case does not name.
 	Exprs []struct {
 		Expr    string         `yaml:"expr"`
 		At      model.Duration `yaml:"eval_time"`
@@ -67,7 +67,7 @@ func shippedCases(t *testing.T) (file cases) {
 	return file
 }
 
-// alerts are the rules below deploy. What they make use of is what watched does.
+// alerts are the rules below deploy. watched implements the features that they use.
 func alerts(t *testing.T) []rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL,
@@ -90,8 +90,8 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return all
 }
 
-// TestAlertsFireWhenTheyShould plays the cases of deploy/prometheus/alerts_test.yaml as promtool test rules does.
-// Beyond that an alert fires in no case that does not expect it.
+// The cases of deploy/prometheus/alerts_test.yaml run as in promtool test rules. In addition, no alert may fire in a
+// case that does not expect it.
 func TestAlertsFireWhenTheyShould(t *testing.T) {
 	t.Parallel()
 	file, rules := shippedCases(t), alerts(t)
@@ -103,7 +103,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-// play evaluates all rules over the series of a case, up to the last time that it asks for.
+// play evaluates all rules over the series of a case, up to its last evaluation time.
 func (c *alertCase) play(t *testing.T, rules []rulefmt.Rule, every time.Duration) {
 	t.Helper()
 	var m memory
@@ -167,7 +167,7 @@ func compare(t *testing.T, want alertWant, got []fired) {
 	}
 }
 
-// TestEveryAlertHasCases: one in which it fires, after a time at which it does not yet; and cases of health.
+// Every alert has a case in which it fires, after a time at which it does not fire yet. There are also healthy cases.
 func TestEveryAlertHasCases(t *testing.T) {
 	t.Parallel()
 	file := shippedCases(t)

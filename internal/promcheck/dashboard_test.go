@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// pages returns the series of two replicas that both show what testdata/metrics.txt holds, the page of a server in
-// health that internal/e2e writes. They are scraped every minute, and grow by as much each time if grow says so.
+// pages returns the series of two replicas with the metrics of testdata/metrics.txt, which internal/e2e scraped from
+// a healthy server. They are scraped every minute; with grow, each scrape adds the same amounts.
 func pages(t *testing.T, minutes int, grow bool) (m memory) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("testdata", "metrics.txt"))
@@ -31,7 +31,7 @@ func pages(t *testing.T, minutes int, grow bool) (m memory) {
 			}
 			of := labels.NewBuilder(metric).Set("job", "a2ad").Set("instance", replica)
 			if metric.Get("__name__") == "a2ad_build_info" {
-				of.Set("commit", "0123456789ab") // of which a test has none
+				of.Set("commit", "0123456789ab") // a test binary has none
 			}
 			s := promql.Series{Metric: of.Labels()}
 			for i := range minutes + 1 {
@@ -60,7 +60,7 @@ func pages(t *testing.T, minutes int, grow bool) (m memory) {
 	return m
 }
 
-// named are the labels of the series of each metric.
+// named returns the labels of each metric.
 func named(m memory) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	for _, s := range m {
@@ -73,7 +73,7 @@ func named(m memory) map[string]map[string]bool {
 	return all
 }
 
-// checkSelectors looks whether each metric of an expression is shown, with the labels it is selected by.
+// checkSelectors checks that each metric of an expression exists, with the labels that select it.
 func checkSelectors(t *testing.T, shown map[string]map[string]bool, expr string) {
 	t.Helper()
 	parsed, err := promQL.ParseExpr(expr)
@@ -92,9 +92,8 @@ func checkSelectors(t *testing.T, shown map[string]map[string]bool, expr string)
 	})
 }
 
-// TestThePageIsOfToday: testdata/metrics.txt shows the metrics of docs/reference/metrics.md, which a real server is
-// compared with.
-func TestThePageIsOfToday(t *testing.T) {
+// testdata/metrics.txt has the metrics of docs/reference/metrics.md, which a test compares with a real server.
+func TestMetricsPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
@@ -128,8 +127,8 @@ func TestThePageIsOfToday(t *testing.T) {
 	}
 }
 
-// TestNoAlertFiresOverAHealthyServer: nor does one ask for what is not there.
-func TestNoAlertFiresOverAHealthyServer(t *testing.T) {
+// No alert fires over a healthy server, or uses a metric that does not exist.
+func TestNoAlertFiresForAHealthyServer(t *testing.T) {
 	t.Parallel()
 	const hour = 60
 	m, engine := pages(t, hour, false), newEngine(t)
@@ -147,9 +146,8 @@ func TestNoAlertFiresOverAHealthyServer(t *testing.T) {
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// TestTheDashboardShowsWhatAServerShows: each query of a panel finds something where a server is at work, and what
-// its legend names.
-func TestTheDashboardShowsWhatAServerShows(t *testing.T) {
+// Each query of a panel finds data of a busy server, with the labels of its legend.
+func TestDashboardQueriesFindData(t *testing.T) {
 	t.Parallel()
 	m, engine := pages(t, 10, true), newEngine(t)
 	shown := named(m)
@@ -160,7 +158,7 @@ func TestTheDashboardShowsWhatAServerShows(t *testing.T) {
 		for _, target := range p.Targets {
 			checkSelectors(t, shown, target.Expr)
 			found := ask(t, engine, m, target.Expr, 10*time.Minute)
-			// A server in health has had no status of 5xx: such series are not on its page.
+			// A healthy server has had no status 5xx, so its page lacks these series.
 			if len(found) == 0 && !strings.Contains(target.Expr, `code=~"5..`) {
 				t.Errorf("%s: %s finds nothing", p.Title, target.Expr)
 			}
@@ -180,7 +178,7 @@ type panel struct {
 	Targets []struct{ Expr, LegendFormat string }
 }
 
-// dashboard returns its panels, with the values of variables in their queries.
+// dashboard returns its panels, with variables replaced in their queries.
 func dashboard(t *testing.T) []panel {
 	t.Helper()
 	data, err := os.ReadFile(shipped("grafana/a2ad.json"))

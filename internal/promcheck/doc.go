@@ -1,3 +1,3 @@
-// Package promcheck has Prometheus itself read and evaluate the rules and queries below deploy. It is a
-// module of its own, so that no a2ad is built with Prometheus.
+// Package promcheck makes Prometheus itself read and evaluate the rules and queries below deploy. It is a separate
+// module, so that a2ad is not built with Prometheus.
 package promcheck

@@ -18,11 +18,11 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// memory is a storage of series that are all known beforehand. Prometheus' own for tests and its manager of rules
-// bring half a gigabyte of modules: clients of clouds, and of alertmanagers.
+// memory is a storage of fixed series. Prometheus' test storage and rule manager would bring half a gigabyte of
+// modules, with clients of clouds and alert managers.
 type memory []promql.Series
 
-// Querier returns what finds all series, whatever the time: the engine looks at no sample of the future.
+// Querier returns a querier for all series, whatever the time: the engine ignores future samples.
 func (m memory) Querier(int64, int64) (storage.Querier, error) {
 	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
 		matchers ...*labels.Matcher) storage.SeriesSet {
@@ -40,13 +40,13 @@ func (m memory) Querier(int64, int64) (storage.Querier, error) {
 	}}, nil
 }
 
-// found is what a selector selects.
+// found is the result of a selector.
 type found struct {
 	series []promql.Series
 	at     int
 }
 
-// Next goes on to the next series.
+// Next advances to the next series.
 func (f *found) Next() bool { f.at++; return f.at < len(f.series) }
 
 // At returns the series.
@@ -58,7 +58,7 @@ func (*found) Err() error { return nil }
 // Warnings returns none.
 func (*found) Warnings() annotations.Annotations { return nil }
 
-// scraped is a series with these values, one for each interval. One that is omitted is none.
+// scraped returns a series with these values, one for each interval. An omitted value is no sample.
 func scraped(metric labels.Labels, interval time.Duration, values []parser.SequenceValue) promql.Series {
 	s := promql.Series{Metric: metric}
 	for i, v := range values {
@@ -69,7 +69,7 @@ func scraped(metric labels.Labels, interval time.Duration, values []parser.Seque
 	return s
 }
 
-// newEngine is as a Prometheus that was told nothing. It bounds what a query may read.
+// newEngine returns an engine with Prometheus' defaults. It limits what a query may read.
 func newEngine(t *testing.T) *promql.Engine {
 	t.Helper()
 	e := promql.NewEngine(promql.EngineOpts{MaxSamples: 100_000, Timeout: time.Minute, EnableAtModifier: true,
@@ -82,7 +82,7 @@ func newEngine(t *testing.T) *promql.Engine {
 	return e
 }
 
-// ask evaluates an expression at a time after the beginning.
+// ask evaluates an expression at a time after the start.
 func ask(t *testing.T, e *promql.Engine, m memory, expr string, at time.Duration) promql.Vector {
 	t.Helper()
 	q, err := e.NewInstantQuery(t.Context(), m, nil, expr, time.UnixMilli(at.Milliseconds()))
@@ -104,13 +104,13 @@ func ask(t *testing.T, e *promql.Engine, m memory, expr string, at time.Duration
 // fired is an alert as it is sent.
 type fired struct{ Labels, Annotations map[string]string }
 
-// watched evaluates a rule again and again, as Prometheus does.
+// watched evaluates a rule repeatedly, as Prometheus does.
 type watched struct {
 	rule  rulefmt.Rule
-	since map[string]time.Duration // by labels: from when on the alert has been active
+	since map[string]time.Duration // by labels: since when the alert has been active
 }
 
-// fires evaluates the rule and returns the alerts that fire: those that have been active for as long as it says.
+// fires evaluates the rule and returns the alerts that have been active for its whole "for" time.
 func (w *watched) fires(t *testing.T, e *promql.Engine, m memory, at time.Duration) (firing []fired) {
 	t.Helper()
 	active := map[string]time.Duration{}
@@ -142,7 +142,7 @@ func (w *watched) fires(t *testing.T, e *promql.Engine, m memory, at time.Durati
 	return firing
 }
 
-// expanded fills in a text of a rule.
+// expanded fills in a template of a rule.
 func expanded(t *testing.T, e *promql.Engine, m memory, name, text string, sample promql.Sample,
 	at time.Duration) string {
 	t.Helper()

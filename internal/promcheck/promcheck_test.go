@@ -14,8 +14,8 @@ var promQL = parser.NewParser(parser.Options{})
 
 func shipped(file string) string { return filepath.Join("..", "..", "deploy", file) }
 
-// TestPrometheusTakesTheAlerts checks what promtool check rules does.
-func TestPrometheusTakesTheAlerts(t *testing.T) {
+// The rules pass promtool check rules.
+func TestPrometheusAcceptsTheAlerts(t *testing.T) {
 	t.Parallel()
 	groups, errs := rulefmt.ParseFile(shipped("prometheus/alerts.yaml"), false, model.UTF8Validation, promQL,
 		slog.New(slog.DiscardHandler))

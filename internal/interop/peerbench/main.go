@@ -1,5 +1,5 @@
-// Peerbench measures what answers cost the official Go server of A2A 1.0, with its tasks in memory: `go run
-// ./internal/bench -run answer` runs it beside a2ad. It prints one JSON object with nanoseconds of CPU time.
+// Peerbench measures the cost of answers in the official Go server of A2A 1.0, with its tasks in memory. `go run
+// ./internal/bench -run answer` runs it next to a2ad. It prints one JSON object with nanoseconds of CPU time.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 )
 
-// The shape of what is measured; internal/bench/answer.go has the same.
+// The shape of the measured task; internal/bench/answer.go has the same.
 const (
 	messageParts = 18
 	artifacts    = 2
@@ -36,7 +36,8 @@ func prose(n int) string {
 	return strings.Repeat(line, n/len(line)+1)[:n]
 }
 
-// agent makes a task of 34 kB of one kind of message, and of the other, once its gate is open, so many events.
+// agent creates a task of 34 kB for one kind of message. For the other kind it reports answerEvents events once its
+// gate is open.
 type agent struct{ gate chan struct{} }
 
 func (a *agent) Execute(ctx context.Context, c *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
@@ -76,7 +77,7 @@ func (*agent) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.Eve
 	return func(func(a2a.Event, error) bool) {}
 }
 
-// sink takes an answer and says when it has begun.
+// sink receives an answer and signals its start.
 type sink struct {
 	header http.Header
 	begun  func()
@@ -175,7 +176,7 @@ func create(h http.Handler, parts string, now bool) (string, error) {
 	return answer.Result.Task.ID, nil
 }
 
-// follow returns what it costs to stream a task to n subscribers.
+// follow returns the cost of streaming a task to n subscribers.
 func follow(h http.Handler, a *agent, n int) (time.Duration, error) {
 	a.gate = make(chan struct{})
 	id, err := create(h, `{"text":"stream"}`, true)

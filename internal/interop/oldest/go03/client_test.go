@@ -16,19 +16,19 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// testLimit is for a machine that is busy with something else: what is waited for takes moments.
+// testLimit allows for a busy machine: normally each wait takes moments.
 const testLimit = 90 * time.Second
 
 type op map[string]any
 
-// peer is a client over one binding, with the helpers of a test.
+// peer is a client over one binding, with helpers for tests.
 type peer struct {
 	*a2aclient.Client
 	t   *testing.T
 	ctx context.Context
 }
 
-// eachBinding runs a test over every binding that the client speaks.
+// eachBinding runs a test over every binding that the client supports.
 func eachBinding(t *testing.T, test func(*peer)) {
 	t.Helper()
 	t.Parallel()
@@ -86,7 +86,7 @@ func (p *peer) send(params *a2a.MessageSendParams, want a2a.TaskState) *a2a.Task
 	return task
 }
 
-// states returns the states that a stream tells of, and calls each for every event.
+// states returns the states in a stream, and calls each for every event.
 func (p *peer) states(stream iter.Seq2[a2a.Event, error], each func(a2a.Event)) (states []a2a.TaskState) {
 	p.t.Helper()
 	for event, err := range stream {
@@ -123,7 +123,7 @@ func TestTaskIsSentStreamedAndRead(t *testing.T) {
 	})
 }
 
-func TestTaskGoesOnWithItsInput(t *testing.T) {
+func TestTaskContinuesWithItsInput(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		asked := p.send(script(op{"op": "input", "text": "which?"}, op{"op": "complete"}), a2a.TaskStateInputRequired)
 		answer := &a2a.MessageSendParams{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked,
@@ -134,7 +134,7 @@ func TestTaskGoesOnWithItsInput(t *testing.T) {
 	})
 }
 
-func TestTaskIsFollowedAgainAndCanceled(t *testing.T) {
+func TestTaskIsResubscribedAndCanceled(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		var id a2a.TaskID
 		for event, err := range p.SendStreamingMessage(p.ctx,
@@ -157,7 +157,7 @@ func TestTaskIsFollowedAgainAndCanceled(t *testing.T) {
 			}
 		})
 		if !canceled || states[len(states)-1] != a2a.TaskStateCanceled {
-			p.t.Errorf("the stream told of %v", states)
+			p.t.Errorf("the stream shows %v", states)
 		}
 		if _, err := p.CancelTask(p.ctx, &a2a.TaskIDParams{ID: id}); err == nil {
 			p.t.Error("a canceled task was canceled again")

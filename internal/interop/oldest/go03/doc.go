@@ -1,3 +1,3 @@
-// Package go03 is the oldest official Go client of A2A 0.3, against a server that runs already. TestOldestClients of
-// internal/interop runs its tests. It is a module of its own because a module has one version of a client.
+// Package go03 tests a running server with the oldest official Go client of A2A 0.3. TestOldestClients of
+// internal/interop runs its tests. It is a separate module, because a module has only one version of a client.
 package go03

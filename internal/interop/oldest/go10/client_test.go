@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// testLimit is for a machine that is busy with something else: what is waited for takes moments.
+// testLimit allows for a busy machine: normally each wait takes moments.
 const testLimit = 90 * time.Second
 
 type op map[string]any
 
-// peer is a client over one binding, with the helpers of a test.
+// peer is a client over one binding, with helpers for tests.
 type peer struct {
 	*a2aclient.Client
 	t       *testing.T
@@ -31,7 +31,7 @@ type peer struct {
 	binding a2a.TransportProtocol
 }
 
-// eachBinding runs a test over every binding that the client speaks.
+// eachBinding runs a test over every binding that the client supports.
 func eachBinding(t *testing.T, test func(*peer)) {
 	t.Helper()
 	t.Parallel()
@@ -90,7 +90,7 @@ func (p *peer) send(req *a2a.SendMessageRequest, want a2a.TaskState) *a2a.Task {
 	return task
 }
 
-// states returns the states that a stream tells of, and calls each for every event.
+// states returns the states in a stream, and calls each for every event.
 func (p *peer) states(stream iter.Seq2[a2a.Event, error], each func(a2a.Event)) (states []a2a.TaskState) {
 	p.t.Helper()
 	for event, err := range stream {
@@ -131,7 +131,7 @@ func TestTaskIsSentStreamedReadAndListed(t *testing.T) {
 	})
 }
 
-func TestTaskGoesOnWithItsInput(t *testing.T) {
+func TestTaskContinuesWithItsInput(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		asked := p.send(script(op{"op": "input", "text": "which?"}, op{"op": "complete"}), a2a.TaskStateInputRequired)
 		answer := &a2a.SendMessageRequest{Message: a2a.NewMessageForTask(a2a.MessageRoleUser, asked,
@@ -142,8 +142,7 @@ func TestTaskGoesOnWithItsInput(t *testing.T) {
 	})
 }
 
-// TestTaskIsSubscribedToAndCanceled: over HTTP+JSON the official clients 2.0.0 to 2.3.1 send both requests with the
-// body null.
+// Over HTTP+JSON the official clients 2.0.0 to 2.3.1 send both requests with the body null.
 func TestTaskIsSubscribedToAndCanceled(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		var id a2a.TaskID
@@ -167,12 +166,12 @@ func TestTaskIsSubscribedToAndCanceled(t *testing.T) {
 			}
 		})
 		if !canceled || states[len(states)-1] != a2a.TaskStateCanceled {
-			p.t.Errorf("the stream told of %v", states)
+			p.t.Errorf("the stream shows %v", states)
 		}
 	})
 }
 
-// TestErrors: the client cannot read the errors of JSON-RPC, whose data is a list in 1.0.
+// The client cannot read the errors of JSON-RPC, whose data is a list in 1.0.
 func TestErrors(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		check := func(what string, err, want error) {
@@ -180,7 +179,7 @@ func TestErrors(t *testing.T) {
 			if p.binding == a2a.TransportProtocolJSONRPC {
 				if err == nil ||
 					!strings.Contains(err.Error(), "cannot unmarshal array into Go struct field Error.error.data") {
-					p.t.Errorf("%s: %v, which is not what this client fails with", what, err)
+					p.t.Errorf("%s: %v, which is not this client's known failure", what, err)
 				}
 			} else if !errors.Is(err, want) {
 				p.t.Errorf("%s: %v, want %v", what, err, want)
@@ -194,7 +193,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestWebhooks: over JSON-RPC and HTTP+JSON the client puts the webhook into a member config, which 1.0 does not have.
+// Over JSON-RPC and HTTP+JSON the client puts the webhook into a member config, which 1.0 does not have.
 func TestWebhooks(t *testing.T) {
 	eachBinding(t, func(p *peer) {
 		asked := p.send(script(op{"op": "input"}), a2a.TaskStateInputRequired)
@@ -203,7 +202,7 @@ func TestWebhooks(t *testing.T) {
 		if p.binding != a2a.TransportProtocolGRPC {
 			if err == nil || p.binding == a2a.TransportProtocolHTTPJSON &&
 				!strings.Contains(err.Error(), "url: is required") {
-				p.t.Errorf("set a webhook: %v, which is not what this client fails with", err)
+				p.t.Errorf("set a webhook: %v, which is not this client's known failure", err)
 			}
 			return
 		}
