@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -421,45 +422,31 @@ func TestCursorsComeAndGo(t *testing.T) {
 	wg.Wait()
 	stay.Close()
 	if n := f.hub.Waiters(); n != 1 {
-		// The topic's goroutine ends soon after its last cursor; its waiter goes with it.
-		f.awaitNoWaiters()
+		t.Errorf("%d waiters, want only the follower's own", n)
 	}
 	if !f.Offer(task, nil) {
 		t.Error("the topic is still there")
 	}
 }
 
-func (f *fixture) awaitNoWaiters() {
-	f.t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for f.hub.Waiters() > 1 { // one is the follower's own
-		select {
-		case <-tick.C:
-		case <-end:
-			f.t.Fatalf("%d waiters are left", f.hub.Waiters())
-		}
-	}
-}
-
 func TestRunWaitsForOpenCursors(t *testing.T) {
 	t.Parallel()
-	f := stream.New(newMemory(), &notify.Hub{}, never, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	c := f.Follow(store.NewTaskID(), "ctx", 1, 1)
-	go func() { done <- f.Run(ctx) }()
-	cancel()
-	select {
-	case err := <-done:
-		t.Errorf("Run = %v while a cursor is open", err)
-	case <-time.After(20 * time.Millisecond):
-	}
-	c.Close()
-	if err := receive(t, "end of Run", done); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := stream.New(newMemory(), &notify.Hub{}, never, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		c := f.Follow(store.NewTaskID(), "ctx", 1, 1)
+		go func() { done <- f.Run(ctx) }()
+		cancel()
+		synctest.Wait()
+		if len(done) != 0 {
+			t.Errorf("Run = %v while a cursor is open", <-done)
+		}
+		c.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // One real store, two followers: that of the replica that writes is handed its events, the other has only wakes or, without them, its poll.

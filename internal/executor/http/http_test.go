@@ -495,25 +495,6 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestSlowCallerIsNotSilence: the time that the caller takes is not the agent's.
-func TestSlowCallerIsNotSilence(t *testing.T) {
-	t.Parallel()
-	e, err := http.New(http.Config{URL: answering(t, "application/x-ndjson", chunk+"\n"+completed+"\n"), IdleTimeout: 30 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, err := range e.Execute(t.Context(), run()) {
-		if n++; err != nil {
-			t.Error(err)
-		}
-		<-time.After(100 * time.Millisecond)
-	}
-	if n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	var peers []*x509.Certificate

@@ -19,7 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-// gated is an executor that says which task it has started and ends it when it is told to.
+// gated is an executor that reports which task it has started, and ends it when the test opens the gate.
 type gated struct {
 	started chan a2a.ID
 	end     chan struct{}
@@ -41,30 +41,34 @@ func (g gated) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Even
 	}
 }
 
-// place is one replica's store and worker.
-type place struct {
+// replica is the store and the worker of one replica.
+type replica struct {
 	t *testing.T
 	*store.Store
 	gated
-	pool  *worker.Pool
-	sql   *pgxpool.Pool
-	stop  func() // and wait
-	taken int    // what the pool took; flushes of the test are one at a time
+	pool      *worker.Pool
+	sql       *pgxpool.Pool
+	stop      func()      // and wait
+	completed chan a2a.ID // tasks
+	reserved  int         // slots for tasks that were submitted; the test submits one at a time
 }
 
-func newPlace(t *testing.T, slots int, agent *a2a.Agent) *place {
+func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 	t.Helper()
-	p := &place{t: t, gated: gated{make(chan a2a.ID, 100), make(chan struct{}, 100), &atomic.Int64{}}}
+	p := &replica{
+		t: t, gated: gated{make(chan a2a.ID, 100), make(chan struct{}, 100), &atomic.Int64{}},
+		completed: make(chan a2a.ID, 100),
+	}
 	hub := &notify.Hub{}
 	var err error
 	db := storetest.New(t)
 	p.sql = db.Pool(t)
 	p.Store, err = store.Open(t.Context(), store.Config{
-		URL: db.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake,
+		URL: db.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake, Committed: p.note,
 		Take: func(agent string) (store.Slot, bool) {
 			slot, ok := p.pool.Reserve(agent)
 			if ok {
-				p.taken++
+				p.reserved++
 			}
 			return slot, ok
 		},
@@ -75,7 +79,7 @@ func newPlace(t *testing.T, slots int, agent *a2a.Agent) *place {
 	p.pool = worker.New(p.Store, hub, worker.Config{
 		Worker: "r1", Slots: slots, Agents: []worker.Agent{{Agent: agent, Executor: p.gated}},
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3, Deadline: time.Hour},
-		// Nothing but wakes and slots that come free may move it.
+		// Only wake-ups and free slots may make it claim.
 		Poll: time.Hour, Drain: time.Hour, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -96,7 +100,7 @@ func newPlace(t *testing.T, slots int, agent *a2a.Agent) *place {
 	return p
 }
 
-func (p *place) submit() a2a.ID {
+func (p *replica) submit() a2a.ID {
 	p.t.Helper()
 	out, err := p.Submit(p.t.Context(), store.Submission{
 		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "gate", ContextID: "c",
@@ -108,8 +112,25 @@ func (p *place) submit() a2a.ID {
 	return out.Task
 }
 
-// runs waits for the next task that is started, and wants it to be this one.
-func (p *place) runs(want a2a.ID) {
+// note notes tasks that are completed.
+func (p *replica) note(task a2a.ID, events []a2a.Entry) {
+	for _, e := range events {
+		if u, ok := e.Event.(*a2a.StatusUpdate); ok && u.Status.State == a2a.StateCompleted {
+			p.completed <- task
+		}
+	}
+}
+
+// completes waits until the next task is completed, which must be this one.
+func (p *replica) completes(want a2a.ID) {
+	p.t.Helper()
+	if got := receive(p.t, "completed task", p.completed); got != want {
+		p.t.Errorf("task %s is completed, want %s", got, want)
+	}
+}
+
+// runs waits until the next task is started, which must be this one.
+func (p *replica) runs(want a2a.ID) {
 	p.t.Helper()
 	select {
 	case got := <-p.started:
@@ -121,37 +142,39 @@ func (p *place) runs(want a2a.ID) {
 	}
 }
 
-// warm waits until the pool has found that nothing waits.
-func (p *place) warm() {
+// warm waits until the pool has found its queue empty. Nothing else shows that, so it polls.
+func (p *replica) warm() {
 	p.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for {
 		if slot, ok := p.pool.Reserve("gate"); ok {
 			slot.Leave()
-			p.taken = 0
+			p.reserved = 0
 			return
 		}
 		select {
-		case <-time.After(time.Millisecond):
+		case <-tick.C:
 		case <-p.t.Context().Done():
-			p.t.Fatal("there is never room")
+			p.t.Fatal("no slot can be reserved")
 		}
 	}
 }
 
-// A new task does not wait where there is room, and does not overtake those that wait.
-func TestTakeKeepsTheOrderOfTheQueue(t *testing.T) {
+// A new task does not wait while a slot is free, and does not overtake queued tasks.
+func TestReservedSlotsKeepTheOrderOfTheQueue(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 2, &a2a.Agent{Name: "gate"})
+	p := newReplica(t, 2, &a2a.Agent{Name: "gate"})
 	p.warm()
 	first, second := p.submit(), p.submit()
 	p.runs(first)
 	p.runs(second)
-	if got := p.taken; got != 2 {
-		t.Errorf("%d of 2 tasks were taken at once", got)
+	if got := p.reserved; got != 2 {
+		t.Errorf("%d of 2 tasks got a slot when they were submitted", got)
 	}
 	third, fourth, fifth := p.submit(), p.submit(), p.submit()
-	if got := p.taken; got != 2 {
-		t.Errorf("%d tasks were taken where there was room for 2", got)
+	if got := p.reserved; got != 2 {
+		t.Errorf("%d tasks got a slot when they were submitted, want 2", got)
 	}
 	for _, next := range []a2a.ID{third, fourth, fifth} {
 		p.end <- struct{}{}
@@ -159,10 +182,10 @@ func TestTakeKeepsTheOrderOfTheQueue(t *testing.T) {
 	}
 }
 
-// An agent's own limit is for the claim to keep.
-func TestTakeLeavesAnAgentWithALimitToTheClaim(t *testing.T) {
+// Only the claim can enforce the concurrency limit of an agent.
+func TestReserveRefusesAnAgentWithALimit(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 8, &a2a.Agent{Name: "gate", Limits: a2a.Limits{Concurrency: 1}})
+	p := newReplica(t, 8, &a2a.Agent{Name: "gate", Limits: a2a.Limits{Concurrency: 1}})
 	first, second, third := p.submit(), p.submit(), p.submit()
 	for _, next := range []a2a.ID{first, second, third} {
 		p.runs(next)
@@ -171,15 +194,15 @@ func TestTakeLeavesAnAgentWithALimitToTheClaim(t *testing.T) {
 		}
 		p.end <- struct{}{}
 	}
-	if p.taken != 0 {
-		t.Errorf("%d tasks were taken", p.taken)
+	if p.reserved != 0 {
+		t.Errorf("%d slots were reserved", p.reserved)
 	}
 }
 
-// A slot is for an agent's work. While what it said is being written the next one may begin.
+// A slot is for an agent's work. While its last events are being written the next run may begin.
 func TestSlotIsFreeWhenTheExecutorHasEnded(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 1, &a2a.Agent{Name: "gate"})
+	p := newReplica(t, 1, &a2a.Agent{Name: "gate"})
 	p.warm()
 	first := p.submit()
 	p.runs(first)
@@ -187,13 +210,13 @@ func TestSlotIsFreeWhenTheExecutorHasEnded(t *testing.T) {
 	p.end <- struct{}{}
 	p.runs(p.submit())
 	if _, n := p.pool.Stats(); n != 2 {
-		t.Errorf("%d runs are under way, want the one that is being written too", n)
+		t.Errorf("%d runs, want 2: one is still being written", n)
 	}
 	release()
 }
 
-// lock holds the row of a task.
-func (p *place) lock(task a2a.ID) (release func()) {
+// lock locks the row of a task until release.
+func (p *replica) lock(task a2a.ID) (release func()) {
 	p.t.Helper()
 	tx, err := p.sql.Begin(p.t.Context())
 	if err != nil {
@@ -209,18 +232,16 @@ func (p *place) lock(task a2a.ID) (release func()) {
 	}
 }
 
-// A worker that is stopping takes nothing more, and waits for what it took.
-// A worker that is told so late that it has a task that the lease may be over leaves it to the rescue.
-func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
+// A worker that learns late that it has a task, when the lease may have expired, leaves the task to the rescue.
+func TestReservedSlotThatIsStartedLateStartsNothing(t *testing.T) {
 	t.Parallel()
-	const ttl = 30 * time.Millisecond
-	p := newPlace(t, 1, &a2a.Agent{Name: "gate", Limits: a2a.Limits{LeaseTTL: ttl}})
+	const ttl = time.Nanosecond // over when the commit returns
+	p := newReplica(t, 1, &a2a.Agent{Name: "gate", Limits: a2a.Limits{LeaseTTL: ttl}})
 	p.warm()
 	slot, ok := p.pool.Reserve("gate")
 	if !ok {
-		t.Fatal("there was no room")
+		t.Fatal("no slot is free")
 	}
-	<-time.After(ttl) // the commit hangs
 	slot.Start(store.Lease{TaskID: store.NewTaskID(), Agent: "gate"}, store.Input{})
 	if stats, running := p.pool.Stats(); stats.Lost != 1 || running != 0 {
 		t.Errorf("%d lost, %d running, want one and none", stats.Lost, running)
@@ -231,15 +252,16 @@ func TestTakeThatIsAnsweredLateStartsNothing(t *testing.T) {
 	slot.Leave()
 }
 
-func TestTakeEndsWithTheWorker(t *testing.T) {
+// A worker that is stopping reserves no more slots, and waits for the ones that are reserved.
+func TestReservedSlotDelaysTheStop(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, 8, &a2a.Agent{Name: "gate"})
+	p := newReplica(t, 8, &a2a.Agent{Name: "gate"})
 	p.warm()
 	first := p.submit()
 	p.runs(first)
 	slot, ok := p.pool.Reserve("gate")
 	if !ok {
-		t.Fatal("there was no room")
+		t.Fatal("no slot is free")
 	}
 	stopped := make(chan struct{})
 	go func() { p.stop(); close(stopped) }()
@@ -252,17 +274,18 @@ func TestTakeEndsWithTheWorker(t *testing.T) {
 	}
 	late := p.submit()
 	p.end <- struct{}{}
+	p.completes(first)
 	select {
 	case <-stopped:
-		t.Error("the worker has stopped and a slot is still held")
+		t.Error("the worker has stopped while a slot is reserved")
 	case <-p.started:
 		t.Error("a worker that is stopping has started a task")
-	case <-time.After(100 * time.Millisecond):
+	default:
 	}
 	slot.Leave()
 	<-stopped
 	tasks, err := p.ListTasks(t.Context(), store.TaskFilter{ID: late, Limit: 1})
 	if err != nil || len(tasks) != 1 || tasks[0].State != a2a.StateSubmitted || tasks[0].ReadyAt.IsZero() {
-		t.Errorf("the late task is %+v, %v: want it to wait", tasks, err)
+		t.Errorf("the late task is %+v, %v: want it queued", tasks, err)
 	}
 }
