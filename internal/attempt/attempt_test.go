@@ -54,7 +54,7 @@ func TestPrepareRefuses(t *testing.T) {
 	for name, e := range map[string]a2a.Event{
 		"nothing":              nil,
 		"an empty status":      (*a2a.StatusUpdate)(nil),
-		"a state of others":    &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}},
+		"a state that only the server sets":    &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}},
 		"a bare message":       &a2a.Message{Parts: parts},
 		"no artifact id":       &a2a.ArtifactUpdate{Artifact: a2a.Artifact{Parts: parts}},
 		"a NUL in an id":       &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a\x00", Parts: parts}},
@@ -63,7 +63,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"a large checkpoint":   &a2a.Checkpoint{Body: a2a.Raw(`"` + strings.Repeat("x", 1<<20) + `"`)},
 	} {
 		if out, _, err := attempt.Prepare(e); err == nil {
-			t.Errorf("%s: taken as %+v", name, out)
+			t.Errorf("%s: accepted as %+v", name, out)
 		}
 	}
 }

@@ -97,10 +97,10 @@ func TestBoundsHoldForAnyPolicy(t *testing.T) {
 		if d := p.Delay(attempt, rnd); d < 0 || d > ceiling {
 			t.Fatalf("delay %v outside [0, %v]", d, ceiling)
 		}
-		// Away from the top of the range, where a float64 no longer holds a nanosecond.
+		// Not near the top of the range, where a float64 cannot represent nanoseconds.
 		d := time.Duration(rapid.Int64Range(1, 1<<50).Draw(t, "d"))
 		if j := backoff.Jitter(d, rnd); j < d-d/5-1 || j > d+d/5+1 {
-			t.Fatalf("jitter of %v is %v, more than 20 %% away", d, j)
+			t.Fatalf("jitter of %v is %v, which differs by more than 20 %%", d, j)
 		}
 	})
 }

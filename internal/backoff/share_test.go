@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Work that becomes slow leaves the time to others; a single slow run changes nothing.
+// Work that becomes slow is spaced out; a single slow run changes nothing.
 func TestShareIsATwentieth(t *testing.T) {
 	t.Parallel()
 	var s Share
@@ -20,7 +20,7 @@ func TestShareIsATwentieth(t *testing.T) {
 		{time.Millisecond, time.Second},
 	} {
 		if got := s.Wait(tc.took, time.Second, time.Minute); got != tc.wait {
-			t.Errorf("behind run %d, of %s: %s to the next, want %s", i, tc.took, got, tc.wait)
+			t.Errorf("after run %d, of %s: %s to the next, want %s", i, tc.took, got, tc.wait)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// TestContextKey: one key for one context of one owner, for ever.
+// One key for one context of one owner, in every version.
 func TestContextKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string][3]string{}

@@ -43,7 +43,7 @@ func (j *journal) want(t *testing.T, want ...string) {
 	}
 }
 
-// part takes warmup until it is ready and cooldown to stop.
+// part needs warmup until it is ready, and cooldown to stop.
 func (j *journal) part(name string, warmup, cooldown time.Duration) lifecycle.Part {
 	ready := make(chan struct{})
 	return lifecycle.Part{Name: name, Ready: ready, Run: func(ctx context.Context) error {

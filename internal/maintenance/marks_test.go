@@ -110,7 +110,7 @@ func (r *rounds) exec(sql string) {
 const day = 24 * time.Hour
 
 // A round reads the tasks that have become old enough, and none of those that are kept.
-func TestRoundsDoNotReadAgainWhatIsKept(t *testing.T) {
+func TestRoundsDoNotReadKeptTasksAgain(t *testing.T) {
 	t.Parallel()
 	r := newRounds(t, map[string]a2a.Retention{"kept": {Log: day}, "months": {Completed: 90 * day, Log: day}})
 	r.tasks("kept", 2500, 30*day, 30*day)
@@ -128,8 +128,8 @@ func TestRoundsDoNotReadAgainWhatIsKept(t *testing.T) {
 	}
 }
 
-// Tasks that were passed over because they ended late, have not ended or are held go when they are due.
-func TestRoundsComeBackToWhatEndedLate(t *testing.T) {
+// Tasks that were skipped because they ended late, have not ended or are kept are removed when they are due.
+func TestRoundsReadTasksAgainThatEndedLate(t *testing.T) {
 	t.Parallel()
 	r := newRounds(t, map[string]a2a.Retention{"a": {Completed: 10 * day, Failed: -1}})
 	r.tasks("a", 1, 30*day, 9*day)
@@ -158,8 +158,8 @@ func TestRoundsComeBackToWhatEndedLate(t *testing.T) {
 	}
 }
 
-// While another replica is at it, a round ends and the next one goes on where it was.
-func TestRoundsGoOnWhereAnotherReplicaWas(t *testing.T) {
+// While another replica works, a round ends, and the next one continues where it was.
+func TestRoundContinuesAfterAnotherReplica(t *testing.T) {
 	t.Parallel()
 	r := newRounds(t, map[string]a2a.Retention{"a": {Completed: 10 * day}})
 	r.tasks("a", 3, 30*day, 30*day)
@@ -178,7 +178,7 @@ func TestRoundsGoOnWhereAnotherReplicaWas(t *testing.T) {
 }
 
 // If there is more to read again than is kept, all of it is read from the start soon.
-func TestRoundsBeginFromTheStartNowAndThen(t *testing.T) {
+func TestRoundsStartOverFromTimeToTime(t *testing.T) {
 	t.Parallel()
 	r := newRounds(t, map[string]a2a.Retention{"a": {Log: 10 * day}})
 	r.tasks("a", 3, 30*day, 30*day)

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-func TestFateGoesByTheWayOfTheEnd(t *testing.T) {
+func TestFateDependsOnTheFinalState(t *testing.T) {
 	t.Parallel()
 	rule := a2a.Retention{Completed: time.Hour, Failed: -1, Canceled: 3 * time.Hour, Log: 2 * time.Hour}
 	tests := []struct {
@@ -23,7 +23,7 @@ func TestFateGoesByTheWayOfTheEnd(t *testing.T) {
 		{a2a.StateCompleted, 59 * time.Minute, store.Keep},
 		{a2a.StateCompleted, time.Hour, store.Delete},
 		{a2a.StateFailed, time.Hour, store.Keep},
-		{a2a.StateFailed, 1000 * time.Hour, store.Prune}, // kept for ever, its log is not
+		{a2a.StateFailed, 1000 * time.Hour, store.Prune}, // kept without limit, but its log is not
 		{a2a.StateCanceled, 2 * time.Hour, store.Prune},
 		{a2a.StateCanceled, 3 * time.Hour, store.Delete},
 		{a2a.StateRejected, time.Hour, store.Keep}, // no rule
@@ -36,7 +36,7 @@ func TestFateGoesByTheWayOfTheEnd(t *testing.T) {
 	}
 }
 
-func TestAgesAreThoseAtWhichSomethingGoes(t *testing.T) {
+func TestAgesOfRules(t *testing.T) {
 	t.Parallel()
 	never := a2a.Retention{}
 	if got := ages(nil, never); len(got) != 0 {
@@ -48,8 +48,8 @@ func TestAgesAreThoseAtWhichSomethingGoes(t *testing.T) {
 	}
 }
 
-// Each agent's tasks go by its own rule, in as many steps as it takes.
-func TestRetirerRemovesWhatTheRulesSay(t *testing.T) {
+// Each agent's tasks follow its own rule, in as many steps as needed.
+func TestRetirerFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4})

@@ -12,7 +12,7 @@ import (
 )
 
 // Two replicas sweep at once: what is old goes, batch by batch, and nothing else does.
-func TestSweeperRemovesAllThatIsOld(t *testing.T) {
+func TestSweeperRemovesOldRows(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	sql := db.Pool(t)

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// woken takes the token of a waiter, if it has one.
+// woken receives the token of a waiter, if it has one.
 func woken(wake <-chan struct{}) bool {
 	select {
 	case <-wake:
@@ -50,7 +50,7 @@ func TestWakeReachesTheWaitersOfItsKey(t *testing.T) {
 	}
 }
 
-func TestWakeAllPassesOverWatchersOfOneKey(t *testing.T) {
+func TestWakeAllSkipsWatchersOfOneKey(t *testing.T) {
 	t.Parallel()
 	var h Hub
 	calls := 0
@@ -67,7 +67,7 @@ func TestWakeAllPassesOverWatchersOfOneKey(t *testing.T) {
 	}
 	stop()
 	if n := keysHeld(&h); n != 1 {
-		t.Errorf("%d keys are held after stop, want 1", n)
+		t.Errorf("%d keys are left after stop, want 1", n)
 	}
 }
 
@@ -110,12 +110,12 @@ func TestKeyWithoutWaitersKeepsNothing(t *testing.T) {
 		h.Wake(key)
 	}
 	if n, w := keysHeld(&h), h.Waiters(); n != 0 || w != 0 {
-		t.Errorf("%d keys and %d waiters held, want none", n, w)
+		t.Errorf("%d keys and %d waiters are left, want none", n, w)
 	}
 }
 
 // Who has stopped to watch may take down what the wake uses.
-func TestStopWaitsForAWakeThatIsGoingOn(t *testing.T) {
+func TestStopWaitsForAWakeInProgress(t *testing.T) {
 	t.Parallel()
 	for name, wake := range map[string]func(*Hub){"wake": func(h *Hub) { h.Wake("a") }, "wake all": (*Hub).WakeAll} {
 		var h Hub
@@ -126,7 +126,7 @@ func TestStopWaitsForAWakeThatIsGoingOn(t *testing.T) {
 			in <- struct{}{}
 			<-out
 			if stopped.Load() {
-				t.Errorf("%s: stop has returned, and the wake goes on", name)
+				t.Errorf("%s: stop has returned during a wake", name)
 			}
 		})
 		wg.Go(func() { wake(&h) })
@@ -252,11 +252,11 @@ func TestNoWakeIsLost(t *testing.T) {
 	})
 	wg.Wait()
 	if n := keysHeld(&h); n != 0 {
-		t.Errorf("%d keys held, want none", n)
+		t.Errorf("%d keys are left, want none", n)
 	}
 }
 
-// BenchmarkWake wakes beside 10,000 idle waiters: a key that nobody waits for, one that
+// BenchmarkWake wakes beside 10,000 idle waiters: a key without waiters, one that
 // has a waiter who looks, one whose waiter still has its token.
 func BenchmarkWake(b *testing.B) {
 	var h Hub

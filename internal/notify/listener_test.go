@@ -20,7 +20,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// await takes from ch. The limit is for a test that hangs, not for one that is slow.
+// await receives from ch. The limit is for a test that hangs, not for one that is slow.
 func await[T any](t *testing.T, what string, ch <-chan T) {
 	t.Helper()
 	select {
@@ -273,7 +273,7 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	}
 }
 
-func TestNetworkAwayForAWhile(t *testing.T) {
+func TestNetworkIsUnreachableForAWhile(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	px, connect := behindProxy(t, db.URL)
@@ -308,7 +308,7 @@ func TestNetworkAwayForAWhile(t *testing.T) {
 	await(t, "all-clear", log.back)
 }
 
-func TestServerAwayAtStart(t *testing.T) {
+func TestServerIsUnreachableAtStart(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	log := newLevels()

@@ -41,7 +41,7 @@ func TestPayloadForm(t *testing.T) {
 	}
 }
 
-func TestPayloadsAreFullButNotOver(t *testing.T) {
+func TestPayloadsAreFilledUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	keys := set(taskKeys(1000)...)
 	payloads := pack("r1", keys)

@@ -123,7 +123,7 @@ func taskKeys(n int) []string {
 	return keys
 }
 
-func TestFirstKeyLeavesAtOnce(t *testing.T) {
+func TestFirstKeyIsSentImmediately(t *testing.T) {
 	published(t, PublisherConfig{}, func(t *testing.T, p *Publisher, w *wire, _ func()) {
 		for range 3 {
 			time.Sleep(time.Second)
@@ -182,7 +182,7 @@ func TestManyKeysGoInOneStatement(t *testing.T) {
 func TestFailedFlushIsRepeatedAndLoggedOnce(t *testing.T) {
 	cfg := PublisherConfig{Backoff: backoff.Policy{Base: ms, Max: 50 * ms}}
 	published(t, cfg, func(t *testing.T, p *Publisher, w *wire, _ func()) {
-		w.broken(errors.New("database away"))
+		w.broken(errors.New("database unreachable"))
 		p.Publish("a")
 		synctest.Wait()
 		p.Publish("b", "a")
@@ -203,7 +203,7 @@ func TestFailedFlushIsRepeatedAndLoggedOnce(t *testing.T) {
 		}
 		log := w.log.String()
 		if strings.Count(log, "level=WARN") != 1 || strings.Count(log, "level=INFO") != 1 ||
-			!strings.Contains(log, "database away") {
+			!strings.Contains(log, "database unreachable") {
 			t.Errorf("log:\n%swant one warning and one all-clear", log)
 		}
 	})
@@ -212,7 +212,7 @@ func TestFailedFlushIsRepeatedAndLoggedOnce(t *testing.T) {
 func TestTooManyKeysBecomeWakeAll(t *testing.T) {
 	published(t, PublisherConfig{MaxKeys: 3, Backoff: backoff.Policy{Base: ms, Max: ms}},
 		func(t *testing.T, p *Publisher, w *wire, _ func()) {
-			w.broken(errors.New("database away"))
+			w.broken(errors.New("database unreachable"))
 			p.Publish("a", "b", "c")
 			time.Sleep(100 * ms)
 			p.Publish("d") // kept with the three that failed: one too many
@@ -222,7 +222,7 @@ func TestTooManyKeysBecomeWakeAll(t *testing.T) {
 			held := len(p.keys)
 			p.mu.Unlock()
 			if held > 3 {
-				t.Errorf("%d keys held, want at most 3", held)
+				t.Errorf("%d keys are kept, want at most 3", held)
 			}
 			w.broken(nil)
 			time.Sleep(100 * ms)
@@ -248,7 +248,7 @@ func TestLastFlushOnStop(t *testing.T) {
 	})
 }
 
-func TestStopLetsTheFlushUnderWayEnd(t *testing.T) {
+func TestStopWaitsForTheFlushInProgress(t *testing.T) {
 	published(t, PublisherConfig{}, func(t *testing.T, p *Publisher, w *wire, stop func()) {
 		w.slow(100 * ms)
 		p.Publish("a")

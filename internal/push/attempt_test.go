@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestRequestIsWhatTheConfigAsksFor(t *testing.T) {
+func TestRequestFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	secret, _ := NewSecret()
 	signer := NewSigner([]Secret{secret}, nil)
@@ -120,8 +120,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestReceiversThatMisbehave are the cases of S-39 and F45. Each must end by itself, well before the test does.
-func TestReceiversThatMisbehave(t *testing.T) {
+// TestMisbehavingReceivers are the cases of S-39 and F45. Each must end by itself, well before the test does.
+func TestMisbehavingReceivers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		handler http.HandlerFunc
@@ -247,7 +247,7 @@ func endless(length string) http.HandlerFunc {
 	}
 }
 
-func TestReceiverThatIsNotThere(t *testing.T) {
+func TestUnreachableReceivers(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -305,7 +305,7 @@ func TestTLSWithSomethingElse(t *testing.T) {
 }
 
 // The receiver listens at 127.0.0.1, which the policy does not allow, or at 127.0.0.2, which it does.
-func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
+func TestNamesAreCheckedByTheirAddresses(t *testing.T) {
 	t.Parallel()
 	private := newSink(t, ok)
 	l, err := net.Listen("tcp", "127.0.0.2:"+private.port(t))
@@ -330,7 +330,7 @@ func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 		"public.example": ClassDelivered, "private.example": ClassBlocked, "cname.example": ClassBlocked, "bad.example": ClassBlocked, "mapped.example": ClassBlocked,
 		"meta.example": ClassBlocked, "nat64.example": ClassBlocked, "v6.example": ClassBlocked, "both.example": ClassDelivered,
 		"nowhere.example": ClassDNS, "empty.example": ClassDNS,
-		"down.example": ClassConnect, // one address is permitted, and nobody listens there: it may come back
+		"down.example": ClassConnect, // one address is permitted and does not answer: it may work later
 	} {
 		if res := attempt(newClient(t, ClientConfig{Policy: policy, Resolver: names}), name); res.Class != want {
 			t.Errorf("%s: got %+v, want %s", name, res, want)
@@ -372,7 +372,7 @@ func TestDialerRefusesSpellings(t *testing.T) {
 	conn.Close()
 }
 
-func TestBlockedAndBadURLsAreNotTried(t *testing.T) {
+func TestBlockedAndBadURLsAreNotCalled(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, ok)
 	c := newClient(t, ClientConfig{Policy: Policy{AllowHTTP: true}})
@@ -403,7 +403,7 @@ func TestBlockedAndBadURLsAreNotTried(t *testing.T) {
 }
 
 // Shutdown must not look like a failure of the receiver.
-func TestCanceledAttemptBlamesNobody(t *testing.T) {
+func TestCanceledAttemptDoesNotBlameTheDestination(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request) {
@@ -464,7 +464,7 @@ func TestConnectionsAreReusedAndCookiesAreNot(t *testing.T) {
 	}
 }
 
-func TestAnswersTellWhatToDo(t *testing.T) {
+func TestDirectivesOfAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
@@ -561,9 +561,9 @@ func TestRequestsPrintNoSecrets(t *testing.T) {
 	}
 }
 
-// TestFencedRequestIsCanceledWhateverTheTransportSays: when a write is refused the transport closes the connection, and may
+// TestFencedRequestIsCanceledForAnyTransportError: when a write is refused the transport closes the connection, and may
 // report the read that ended with it. That is no fault of the destination.
-func TestFencedRequestIsCanceledWhateverTheTransportSays(t *testing.T) {
+func TestFencedRequestIsCanceledForAnyTransportError(t *testing.T) {
 	t.Parallel()
 	var seen observer
 	valid := seen.observe(func() bool { return false })

@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-func TestConfigsThatAreTaken(t *testing.T) {
+func TestAcceptedConfigs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []a2a.PushConfig{
 		{URL: "https://example.com/hook"},
@@ -24,7 +24,7 @@ func TestConfigsThatAreTaken(t *testing.T) {
 	}
 }
 
-func TestConfigsThatAreRefused(t *testing.T) {
+func TestRefusedConfigs(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
 	for name, tt := range map[string]struct {
@@ -74,7 +74,7 @@ func TestLimitsCanBeSet(t *testing.T) {
 	c := a2a.PushConfig{URL: "https://example.com/", Token: "12345", Schemes: []string{"a", "b"}}
 	for _, limits := range []Limits{{URL: 19}, {Secret: 4}, {Schemes: 1}} {
 		if err := CheckConfig(&c, Policy{}, limits); err == nil {
-			t.Errorf("%+v is not heeded", limits)
+			t.Errorf("%+v is ignored", limits)
 		}
 	}
 	if err := CheckConfig(&c, Policy{MaxURL: 5}, Limits{URL: 20, Secret: 5, Schemes: 2}); err != nil {
@@ -82,8 +82,8 @@ func TestLimitsCanBeSet(t *testing.T) {
 	}
 }
 
-// What is taken can be sent: the receiver gets the very bytes.
-func TestTakenSecretsArrive(t *testing.T) {
+// Accepted values can be sent: the receiver gets the same bytes.
+func TestAcceptedSecretsArrive(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, ok)
 	client := newClient(t, ClientConfig{Policy: dev})

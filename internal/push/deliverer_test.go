@@ -213,7 +213,7 @@ func (b *bed) awaitState(task a2a.ID, state string) store.PushRow {
 
 func (b *bed) settled(task a2a.ID, seq int64) store.PushRow {
 	b.t.Helper()
-	return b.await(task, "settled up to "+strconv.FormatInt(seq, 10), func(p store.PushRow) bool { return p.Cursor >= seq })
+	return b.await(task, "at cursor "+strconv.FormatInt(seq, 10), func(p store.PushRow) bool { return p.Cursor >= seq })
 }
 
 func (b *bed) tries(p store.PushRow) []store.PushTry {
@@ -238,8 +238,7 @@ func times(handle func(n int, w http.ResponseWriter, r *http.Request)) http.Hand
 	}
 }
 
-// inOrder checks that notifications came one behind the other, each with one body, and
-// returns their seqs.
+// inOrder checks that notifications arrived in order, each with the same body, and returns their seqs.
 func inOrder(t *testing.T, got []seenRequest) (seqs []int) {
 	t.Helper()
 	bodies := map[int]string{}
@@ -254,7 +253,7 @@ func inOrder(t *testing.T, got []seenRequest) (seqs []int) {
 		}
 		bodies[seq] = r.body
 		if len(seqs) > 0 && seq < seqs[len(seqs)-1] {
-			t.Errorf("event %d came behind %d", seq, seqs[len(seqs)-1])
+			t.Errorf("event %d came after %d", seq, seqs[len(seqs)-1])
 		}
 		if len(seqs) == 0 || seq != seqs[len(seqs)-1] {
 			seqs = append(seqs, seq)
@@ -350,7 +349,7 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 	}
 }
 
-func TestUnreadableSecretIsDeadAtOnce(t *testing.T) {
+func TestUnreadableSecretIsNotRetried(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, ok)
@@ -381,8 +380,7 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// A status message is a part of the task like the others: where it alone is too large, the
-// receiver still learns the state.
+// If only the status message is too large, the receiver still gets the state.
 func TestBodyKeepsTheLimitWithoutTheStatusMessage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -419,7 +417,7 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 	for _, r := range s.requests() {
 		m := form.FindStringSubmatch(r.header.Get("Traceparent"))
 		if m == nil || parents[m[1]] {
-			t.Fatalf("traceparent %q behind those of %v", r.header.Get("Traceparent"), parents)
+			t.Fatalf("traceparent %q after %v", r.header.Get("Traceparent"), parents)
 		}
 		parents[m[1]] = true
 	}
@@ -433,12 +431,12 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 	}
 }
 
-// TestLostRecordIsADuplicate: what was taken, and not recorded, comes again as it was.
+// A notification that was accepted and not recorded is sent again unchanged.
 func TestLostRecordIsADuplicate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, times(func(n int, _ http.ResponseWriter, _ *http.Request) {
-		if n == 0 { // the deliverer is gone before it hears the answer
+		if n == 0 { // the deliverer dies before it gets the answer
 			if _, err := b.sql.Exec(context.Background(), "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
 				t.Error(err)
 			}
@@ -456,12 +454,12 @@ func TestLostRecordIsADuplicate(t *testing.T) {
 		t.Errorf("%d requests for events %v, want each twice", len(got), seqs)
 	}
 	if tries := b.tries(p); len(tries) != len(seqs) {
-		t.Errorf("ledger %+v, want the recorded ones alone", tries)
+		t.Errorf("ledger %+v, want only the recorded ones", tries)
 	}
 }
 
-// TestHangingDestinationHoldsUpNobody: it takes no more than its share of the slots.
-func TestHangingDestinationHoldsUpNobody(t *testing.T) {
+// A hanging destination uses only its share of the slots.
+func TestHangingDestinationDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	released := make(chan struct{})
@@ -530,7 +528,7 @@ func TestDeleteDuringARetry(t *testing.T) {
 	b.await(other, "dead", func(p store.PushRow) bool { return p.State == "dead" })
 	for _, r := range s.requests()[n:] {
 		if r.target != "/other" {
-			t.Errorf("a request to %s behind the delete", r.target)
+			t.Errorf("a request to %s after the delete", r.target)
 		}
 	}
 }
@@ -559,9 +557,9 @@ func TestReplicasShareTheWork(t *testing.T) {
 	}
 }
 
-// TestDeliveryCarriesOurToken: without credentials, Bearer is a token of ours, which the
+// TestDeliveryHasATokenOfTheServer: without credentials, Bearer is a token of ours, which the
 // published keys verify.
-func TestDeliveryCarriesOurToken(t *testing.T) {
+func TestDeliveryHasATokenOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, ok)
@@ -643,7 +641,7 @@ func TestKeysAndSecretsMoveToAnotherRing(t *testing.T) {
 	if n != 1 || err != nil {
 		t.Errorf("%d webhooks resealed, %v", n, err)
 	}
-	// The keys of the first ring, which nobody here has, must not stop the others.
+	// Keys of the first ring, which is not available here, must not stop the others.
 	if n, err := ResealKeys(t.Context(), b.Store, both); n != 2 || err != nil {
 		t.Errorf("%d keys resealed, %v, want 2", n, err)
 	}
@@ -684,9 +682,9 @@ func TestStoppingDelivererLetsRequestsEnd(t *testing.T) {
 	}
 }
 
-// A task that cannot be read would be claimed and given back for ever, as fast as the database goes:
-// that counts as a try, and the next one waits for its time.
-func TestATaskThatCannotBeReadIsTriedByTheSchedule(t *testing.T) {
+// Without a schedule an unreadable task would be claimed and released in a busy loop. So a failed read counts as an
+// attempt, and the next one is delayed.
+func TestUnreadableTaskIsRetriedByTheSchedule(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	task := b.task(a2a.PushConfig{URL: "http://127.0.0.1:1/hook"})

@@ -15,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-// gate is a place where a deliverer stands still, as a stopped process does.
+// gate blocks a deliverer, like a suspended process.
 type gate struct {
 	entered, opened chan struct{}
 	first, open     func()
@@ -35,9 +35,9 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// A deliverer is stopped behind its last look at the lease. Meanwhile the lease runs out and
-// the webhook is deleted, which is answered. Then the deliverer goes on.
-func TestFrozenDelivererSendsNothingBehindADelete(t *testing.T) {
+// A deliverer is suspended after its last check of the lease. In the meantime the lease expires and the webhook is deleted.
+// Then the deliverer continues.
+func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 	t.Parallel()
 	for name, freeze := range map[string]func(t *testing.T, g *gate) (*sink, string, ClientConfig){
 		"in the resolver": func(t *testing.T, g *gate) (*sink, string, ClientConfig) {
@@ -90,7 +90,7 @@ func TestFrozenDelivererSendsNothingBehindADelete(t *testing.T) {
 			g.open()
 			stop()
 			if got := s.requests(); len(got) != 0 {
-				t.Errorf("%d requests came behind the delete", len(got))
+				t.Errorf("%d requests came after the delete", len(got))
 			}
 			if tries := b.tries(p); len(tries) != 0 {
 				t.Errorf("ledger %+v, want no try", tries)
@@ -100,7 +100,7 @@ func TestFrozenDelivererSendsNothingBehindADelete(t *testing.T) {
 }
 
 // A connection that was another request's is fenced for the next one, and only for that.
-func TestFenceIsOfTheRequest(t *testing.T) {
+func TestFenceAppliesToOneRequest(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	for name, s := range map[string]*sink{
@@ -129,7 +129,7 @@ func TestFenceIsOfTheRequest(t *testing.T) {
 
 // A lease that runs out in the middle of a request ends it there: what has arrived is no
 // whole request.
-func TestFenceCutsARequestOff(t *testing.T) {
+func TestFenceInterruptsARequest(t *testing.T) {
 	t.Parallel()
 	came := make(chan int64, 1)
 	s := newSink(t, ok)

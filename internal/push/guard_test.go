@@ -84,7 +84,7 @@ func TestGuardRefusesWhatTheOracleRefuses(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreRefused(t *testing.T) {
+func TestRefusedURLs(t *testing.T) {
 	t.Parallel()
 	p := Policy{AllowHTTP: true}
 	for _, tt := range []struct {
@@ -119,7 +119,7 @@ func TestURLsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestURLsThatArePermitted(t *testing.T) {
+func TestPermittedURLs(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		"https://example.com", "https://example.com/", "https://example.com/hook?a=b&c=%20d", "https://EXAMPLE.com:443/", "https://example.com:8443/x", "https://example.com:8000",
@@ -136,7 +136,7 @@ func TestURLsThatArePermitted(t *testing.T) {
 }
 
 // Allow is the only opening: it opens its ranges, every port in them, and names that may lead there.
-func TestAllowOpensItsRangesAlone(t *testing.T) {
+func TestAllowPermitsOnlyItsRanges(t *testing.T) {
 	t.Parallel()
 	p := Policy{AllowHTTP: true, Allow: loopback}
 	for raw, want := range map[string]error{
@@ -194,7 +194,7 @@ func TestControlRefusesOddNetworks(t *testing.T) {
 	}
 }
 
-// What a client is told must not repeat a password it put into the URL, nor what a parser made of it.
+// An error must not repeat a password in the URL, in any form.
 func TestURLErrorsRepeatNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"https://u:hunter2@h/", "https://hunter2@[::1/", "https://h:hunter2/", "hunter2://h/", "https://h/?t=hunter2#x", "https://%hunter2/"} {

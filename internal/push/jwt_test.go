@@ -34,7 +34,7 @@ var day0 = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// A receiver takes the key set from our URL and verifies with the key that the token names.
+// A receiver reads the key set from the server and verifies with the key that the token names.
 func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	t.Parallel()
 	old, key := newKey(t, day0), newKey(t, day0.Add(day))
@@ -95,7 +95,7 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	}
 }
 
-func TestKeySetHoldsPublicHalvesAlone(t *testing.T) {
+func TestKeySetHasOnlyPublicKeys(t *testing.T) {
 	t.Parallel()
 	keys := []Key{newKey(t, day0), newKey(t, day0), newKey(t, day0.Add(time.Hour))}
 	want, err := JWKS(keys)

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store"
 )
 
-func TestLeaseIsHeldByBothClocks(t *testing.T) {
+func TestLeaseIsCheckedByBothClocks(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	now := start
@@ -26,7 +26,7 @@ func TestLeaseIsHeldByBothClocks(t *testing.T) {
 		"in time":                       {start.Add(8 * time.Second), true},
 		"within the margin":             {start.Add(9500 * time.Millisecond), false},
 		"late":                          {start.Add(time.Minute), false},
-		"after the machine slept":       {start.Add(time.Minute).Round(0), false}, // the wall clock alone has moved
+		"after the machine slept":       {start.Add(time.Minute).Round(0), false}, // only the wall clock has moved
 		"when the wall clock went back": {start.Add(-time.Hour), true},
 	} {
 		if now = tt.now; l.valid() != tt.want {
@@ -35,8 +35,8 @@ func TestLeaseIsHeldByBothClocks(t *testing.T) {
 	}
 }
 
-// TestHoldEndsUnlessItIsRenewed: by itself, when nothing is written that would ask.
-func TestHoldEndsUnlessItIsRenewed(t *testing.T) {
+// TestLeaseExpiresUnlessItIsRenewed: by itself, when nothing is written that would ask.
+func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -45,14 +45,14 @@ func TestHoldEndsUnlessItIsRenewed(t *testing.T) {
 		l := newLease(&store.Delivery{}, time.Now, start, 30*time.Second, lose)
 		time.Sleep(20 * time.Second)
 		if !l.renewalDue() || !l.valid() {
-			t.Errorf("after 20 s: old %t, held %t, want both", l.renewalDue(), l.valid())
+			t.Errorf("after 20 s: due %t, valid %t, want both", l.renewalDue(), l.valid())
 		}
 		l.renewed(start.Add(20 * time.Second))
 		if l.renewalDue() {
 			t.Error("it is old when it was just renewed")
 		}
 		if got, want := <-lost, 49*time.Second; got != want || l.valid() {
-			t.Errorf("given up after %v, held %t, want %v", got, l.valid(), want)
+			t.Errorf("expired after %v, valid %t, want %v", got, l.valid(), want)
 		}
 		l.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
 		never := newLease(&store.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
@@ -62,7 +62,7 @@ func TestHoldEndsUnlessItIsRenewed(t *testing.T) {
 	})
 }
 
-// TestLongRequestKeepsItsWebhook: it takes longer than a lease, and nobody else makes it too.
+// A request may take longer than a lease, and no other process repeats it.
 func TestLongRequestKeepsItsWebhook(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -113,8 +113,8 @@ func TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds(t *testing.T) {
 	b.settled(task, 1)
 }
 
-// TestRequestIsCutOffWhenItsLeaseCannotBeRenewed: another process may make it by then.
-func TestRequestIsCutOffWhenItsLeaseCannotBeRenewed(t *testing.T) {
+// TestRequestIsCanceledWhenItsLeaseCannotBeRenewed: another process may make it by then.
+func TestRequestIsCanceledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	var n atomic.Int32
@@ -138,9 +138,9 @@ func TestRequestIsCutOffWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(patience):
-		t.Fatal("the request goes on")
+		t.Fatal("the request continues")
 	}
 	if p := b.settled(task, 1); len(b.tries(p)) != 1 {
-		t.Errorf("ledger %+v, want the second request alone", b.tries(p))
+		t.Errorf("ledger %+v, want only the second request", b.tries(p))
 	}
 }

@@ -40,7 +40,7 @@ func (b *bed) stored() (text string) {
 	return text
 }
 
-// The receiver gets the query of its URL; nobody else is shown it, whatever the receiver says of it.
+// Only the receiver gets the query of its URL, even if its answer repeats it.
 func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -79,7 +79,7 @@ func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 }
 
 // What was stored before queries were sealed is shown without them, and sealed with the next change of keys.
-func TestQueryThatWasStoredInClearIsSealedByRewrap(t *testing.T) {
+func TestUnencryptedQueryIsEncryptedByRewrap(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	var got string
@@ -107,7 +107,7 @@ func TestQueryThatWasStoredInClearIsSealedByRewrap(t *testing.T) {
 
 // A server of the version before would leave the query out: it does not get such a webhook, and
 // what it sets again is whole.
-func TestServersOfTheVersionBeforeDoNotClaimSealedQueries(t *testing.T) {
+func TestServersOfThePreviousVersionDoNotClaimEncryptedQueries(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.hookWithQuery("http://127.0.0.1:1")
@@ -126,7 +126,7 @@ func TestServersOfTheVersionBeforeDoNotClaimSealedQueries(t *testing.T) {
 	}
 }
 
-func TestARedactedQueryIsNotTakenForOne(t *testing.T) {
+func TestRedactedQueryIsRefused(t *testing.T) {
 	t.Parallel()
 	err := CheckConfig(&a2a.PushConfig{URL: "https://hooks.example/x?[redacted]"}, Policy{}, Limits{})
 	if a2a.CodeOf(err) != a2a.CodeInvalidParams {

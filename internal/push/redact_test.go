@@ -22,7 +22,7 @@ func TestRedaction(t *testing.T) {
 		"overlapping itself":      {[]string{"abab"}, "xabababx", "x[redacted]x", 100},
 		"two secrets":             {[]string{"secret", "crete"}, "a secrete b", "a [redacted] b", 100},
 		"across the cut":          {[]string{"secret"}, "a secret b", "a [redac", 8},
-		"behind the cut":          {[]string{"secret"}, "abcdefgh secret", "abcdefgh", 8},
+		"after the cut":          {[]string{"secret"}, "abcdefgh secret", "abcdefgh", 8},
 		"begun at the end":        {[]string{"secret"}, "a secr", "a [redacted]", 100},
 		"barely begun at the end": {[]string{"secret"}, "a sec", "a sec", 100},
 		"short":                   {[]string{"k"}, "ok", "o[redacted]", 100},

@@ -107,7 +107,7 @@ func TestNextKeepsItsBounds(t *testing.T) {
 		if r.Class.Throttles() {
 			low, high = max(low, s.Throttle), max(high, grow(s.Throttle))
 		}
-		if low < 1<<52 && wait < low || high < 1<<52 && wait > high || wait < 0 { // beyond, a float64 no longer holds a nanosecond
+		if low < 1<<52 && wait < low || high < 1<<52 && wait > high || wait < 0 { // a larger float64 cannot represent nanoseconds
 			t.Fatalf("waits %s, not between %s and %s", wait, low, high)
 		}
 	})
@@ -121,7 +121,7 @@ func grow(d time.Duration) time.Duration {
 	return d + d/5 + 1
 }
 
-func TestEveryClassIsPlaced(t *testing.T) {
+func TestPropertiesOfEveryClass(t *testing.T) {
 	t.Parallel()
 	down := map[Class]bool{ClassTimeout: true, ClassThrottled: true, ClassServerError: true, ClassDNS: true, ClassConnect: true, ClassTLS: true}
 	for _, c := range classes {

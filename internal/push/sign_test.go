@@ -91,7 +91,7 @@ func TestEveryKeyVerifies(t *testing.T) {
 }
 
 // The vector of the specification's own libraries.
-func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
+func TestSignatureFollowsStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	secret, err := ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
 	}
 }
 
-func TestIDsThatCannotBeSigned(t *testing.T) {
+func TestInvalidIDsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", "a.b", ".", "a b", "a\nb", "ä", "a,b"} {
 		if sig, err := (*Signer)(nil).Sign(id, time.Now(), nil); !errors.Is(err, ErrBadID) || sig != "" {
@@ -144,7 +144,7 @@ func TestSecretsAreParsedStrictly(t *testing.T) {
 	}
 	for _, text := range []string{"", "whpk_", "whpk_" + b64(31), "whsk_" + b64(32)} {
 		if _, err := ParsePublicKey(text); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q is accepted", text)
 		}
 	}
 }

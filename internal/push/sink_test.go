@@ -100,7 +100,7 @@ func answer(status int, body string) http.HandlerFunc {
 	}
 }
 
-// hang keeps the receiver silent until the client leaves.
+// hang does not answer until the client disconnects.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // raw answers with bytes that net/http would not send, and then does as end says.

@@ -21,7 +21,7 @@ func (f *fixture) large(task a2a.ID, n, size int) []a2a.Entry {
 	return entries
 }
 
-// TestPagesOfLargeEventsAreSmall: a cursor far behind gets every event, and never many of them at once.
+// A cursor that reads the log gets every event, and never many large ones at once.
 func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -50,8 +50,8 @@ func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	}
 }
 
-// TestTopicsKeepLittleWhereAllKeepMuch: who follows many logs gets every event, though few are kept.
-func TestTopicsKeepLittleWhereAllKeepMuch(t *testing.T) {
+// TestTopicsKeepLittleWhileAllKeepTooMuch: who follows many logs gets every event, though few are kept.
+func TestTopicsKeepLittleWhileAllKeepTooMuch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	f.KeepAtMost(1 << 20)

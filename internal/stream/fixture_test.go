@@ -117,7 +117,7 @@ func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
 	return slices.Clone(log[from:])
 }
 
-// remove takes the events up to seq away.
+// remove removes the events up to seq.
 func (m *memory) remove(task a2a.ID, seq int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,7 +188,7 @@ func (f *fixture) follow(task a2a.ID, after, head int64) *stream.Cursor {
 	return c
 }
 
-// read takes events from a cursor until seq, and fails if any is missing, doubled or out of order.
+// read reads events from a cursor until seq, and fails if any is missing, doubled or out of order.
 func read(t testing.TB, c *stream.Cursor, after, until int64) []*stream.Item {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -197,12 +197,12 @@ func read(t testing.TB, c *stream.Cursor, after, until int64) []*stream.Item {
 	for after < until {
 		items, err := c.Next(ctx)
 		if err != nil {
-			t.Errorf("Next behind %d: %v", after, err)
+			t.Errorf("Next after %d: %v", after, err)
 			return all
 		}
 		for _, it := range items {
 			if it.Seq != after+1 {
-				t.Errorf("event %d came behind %d", it.Seq, after)
+				t.Errorf("event %d came after %d", it.Seq, after)
 				return all
 			}
 			after = it.Seq

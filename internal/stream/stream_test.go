@@ -35,13 +35,13 @@ func TestCursorGetsEveryEventOnce(t *testing.T) {
 	wantNothing(t, c)
 }
 
-func TestOfferTellsWhetherAWakeIsNeeded(t *testing.T) {
+func TestOfferReportsWhetherAWakeIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
 	first := f.log.commit(task, 3)
 	if !f.Offer(task, first) {
-		t.Error("Offer = false where nobody follows")
+		t.Error("Offer = false without followers")
 	}
 	c := f.follow(task, 3, 3)
 	// The topic has read up to 3 before it can be offered 4.
@@ -53,7 +53,7 @@ func TestOfferTellsWhetherAWakeIsNeeded(t *testing.T) {
 		want    bool
 	}{
 		{"unknown events", nil, false},
-		{"events behind a gap", next[2:3], false},
+		{"events after a gap", next[2:3], false},
 		{"old ones", first, true},
 		{"the next", next[:2], true},
 		{"old ones and the next", next[1:3], true},
@@ -104,7 +104,7 @@ func TestRacingOffersLoseAndDoubleNothing(t *testing.T) {
 }
 
 // No wake and no offer ever comes: the poll finds everything, and says so.
-func TestPollFindsWhatNoWakeTellsOf(t *testing.T) {
+func TestPollFindsEventsWithoutAWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
 	tasks := []a2a.ID{store.NewTaskID(), store.NewTaskID(), store.NewTaskID()}
@@ -128,8 +128,8 @@ func TestPollFindsWhatNoWakeTellsOf(t *testing.T) {
 	}
 }
 
-// A cursor that falls behind the events that are kept reads the log, and comes back.
-func TestReaderBehindTheRingReadsTheLog(t *testing.T) {
+// A cursor that is slower than the kept events reads the log, and then joins the others again.
+func TestSlowReaderReadsTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -164,8 +164,8 @@ func TestLargeEventsAreNotKept(t *testing.T) {
 	read(t, c, 1, 21)
 }
 
-// Cursor far behind the head reads alone first: the log, page by page, and meets the others at the end.
-func TestCursorFarBehindCatchesUpWhileMoreComes(t *testing.T) {
+// A cursor far from the head first reads the log by itself, page by page, and joins the others at the end.
+func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -186,7 +186,7 @@ func TestCursorFromTheFutureWaits(t *testing.T) {
 	f := newFixture(t, never)
 	task := store.NewTaskID()
 	f.log.commit(task, 2)
-	ahead := f.follow(task, 4, 4) // it has seen what this topic has not read yet
+	ahead := f.follow(task, 4, 4) // it has seen events that this topic has not read
 	f.committed(task, f.log.commit(task, 1))
 	wantNothing(t, ahead)
 	f.committed(task, f.log.commit(task, 2))
@@ -218,7 +218,7 @@ func TestCursorsOfALogShareItsItems(t *testing.T) {
 }
 
 // Ten streams that resume at one place read the log once.
-func TestCursorsAtOnePlaceShareARead(t *testing.T) {
+func TestCursorsAtOnePositionShareARead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -286,7 +286,7 @@ func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 
 // What is written while a look is on its way, which does not see it any more, is looked for
 // again; and what comes when the look is over begins another one.
-func TestNewsDuringALookAreLookedForAgain(t *testing.T) {
+func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -303,7 +303,7 @@ func TestNewsDuringALookAreLookedForAgain(t *testing.T) {
 		f.log.commit(task, 1)
 		wake()
 		hold <- struct{}{}
-		receive(t, "a look for the event", hold)
+		receive(t, "a read of the event", hold)
 		hold <- struct{}{}
 		read(t, c, last, last+1)
 	}
@@ -317,8 +317,8 @@ func TestNewsDuringALookAreLookedForAgain(t *testing.T) {
 	}
 }
 
-// The database is away for a moment: nobody who waits is told, and nothing is lost.
-func TestErrorsOfTheLogAreOvercome(t *testing.T) {
+// The database is unreachable for a moment: waiting cursors get no error, and nothing is lost.
+func TestReadsAreRetriedAfterErrors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -339,8 +339,8 @@ func TestErrorsOfTheLogAreOvercome(t *testing.T) {
 	read(t, c, 1, 3)
 }
 
-// A cursor that reads for itself is told, and may go on.
-func TestErrorOfACatchUpReadIsTheReaders(t *testing.T) {
+// A cursor that reads by itself gets the error, and may continue.
+func TestErrorOfACatchUpReadIsReturned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()
@@ -388,7 +388,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	read(t, b, 0, 300) // nothing was lost by that
 }
 
-// One that leaves takes nothing from the others, and the last one ends the topic.
+// A closed cursor takes no event from the others, and the last one ends the topic.
 func TestCursorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -405,7 +405,7 @@ func TestCursorsComeAndGo(t *testing.T) {
 				ctx, cancel := context.WithCancel(f.ctx)
 				items, err := c.Next(ctx)
 				if err != nil || items[0].Seq != after+1 {
-					t.Errorf("Next behind %d = %v, %v", after, items, err)
+					t.Errorf("Next after %d = %v, %v", after, items, err)
 					after = events
 				} else {
 					after = items[len(items)-1].Seq
@@ -525,8 +525,8 @@ func TestFollowersOfARealStore(t *testing.T) {
 	}
 }
 
-// A task that is purged takes its end with it. Whoever has not read that waits for nothing.
-func TestCursorOfATaskThatIsRemovedEnds(t *testing.T) {
+// The end of a removed task is removed with it. A cursor that has not read it must not wait.
+func TestCursorOfARemovedTaskEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
 	task := store.NewTaskID()
@@ -539,8 +539,8 @@ func TestCursorOfATaskThatIsRemovedEnds(t *testing.T) {
 	}
 }
 
-// A task that is not there yet is another thing than one that is there no more.
-func TestCursorOfATaskToBeMadeWaits(t *testing.T) {
+// A task that is not made differs from a task that was removed.
+func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Millisecond)
 	task := store.NewTaskID()
@@ -554,7 +554,7 @@ func TestCursorOfATaskToBeMadeWaits(t *testing.T) {
 	f.committed(task, f.log.commit(task, 2))
 	reading.Wait()
 
-	// One that was made and is gone at once, before anything was read of it.
+	// A task that is made and removed before a cursor reads it.
 	c = f.FollowNew(store.NewTaskID(), "ctx")
 	defer c.Close()
 	c.Made()
@@ -563,8 +563,8 @@ func TestCursorOfATaskToBeMadeWaits(t *testing.T) {
 	}
 }
 
-// Retention may have removed what a cursor was to read next, though it leaves the last event.
-func TestCursorBehindRemovedEventsEnds(t *testing.T) {
+// Retention may have removed the next events of a cursor, although it keeps the last event.
+func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	for name, after := range map[string]int64{"near": 290, "far behind": 1} {
@@ -582,7 +582,7 @@ func TestCursorBehindRemovedEventsEnds(t *testing.T) {
 
 // When wakes may have been missed, one look at all followed tasks says which have news: those alone
 // are read, a few at a time.
-func TestMissedWakesCostOneLook(t *testing.T) {
+func TestMissedWakesCostOnePoll(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	const streams, news = 300, 20
@@ -610,7 +610,7 @@ func TestMissedWakesCostOneLook(t *testing.T) {
 		read(t, c, 1, 3)
 	}
 	if got := f.log.pollCount() - polls; got != 1 {
-		t.Errorf("%d looks at all tasks, want 1", got)
+		t.Errorf("%d polls of all tasks, want 1", got)
 	}
 	if got := f.log.readCount() - before; got != news {
 		t.Errorf("%d reads, want %d", got, news)
@@ -623,8 +623,8 @@ func TestMissedWakesCostOneLook(t *testing.T) {
 	}
 }
 
-// A look that fails after wakes were missed is repeated: the poll is far away.
-func TestALookForMissedWakesIsRepeated(t *testing.T) {
+// A poll that fails after wake-ups were missed is repeated soon.
+func TestFailedPollForMissedWakesIsRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := store.NewTaskID()

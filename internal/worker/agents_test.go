@@ -11,7 +11,7 @@ import (
 
 var done = []a2a.Event{status(a2a.StateCompleted)}
 
-func TestAgentsThatAreAddedFindTheirTasks(t *testing.T) {
+func TestAddedAgentsClaimTheirQueuedTasks(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.start(config(nil, agent("a", say(done...))))
@@ -19,10 +19,10 @@ func TestAgentsThatAreAddedFindTheirTasks(t *testing.T) {
 	waits := f.submit("b", "2")
 	p.SetAgents([]worker.Agent{agent("a", say(done...)), agent("b", say(done...))})
 	f.waitState(waits, a2a.StateCompleted)
-	f.waitState(f.submit("b", "3"), a2a.StateCompleted) // woken, not found by a look at everything
+	f.waitState(f.submit("b", "3"), a2a.StateCompleted) // by a wake-up, because a poll of all queues is an hour away
 }
 
-func TestAgentsThatChangeKeepTheirRuns(t *testing.T) {
+func TestChangedAgentsKeepTheirRuns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before, after := newGate(), newGate()
@@ -47,7 +47,7 @@ func TestAgentsThatChangeKeepTheirRuns(t *testing.T) {
 	f.waitState(next, a2a.StateCompleted)
 }
 
-func TestAgentsThatAreRemovedEndTheirRunsAndBeginNone(t *testing.T) {
+func TestRemovedAgentsFinishTheirRunsAndStartNone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	a, back := newGate(), newGate()
@@ -61,17 +61,17 @@ func TestAgentsThatAreRemovedEndTheirRunsAndBeginNone(t *testing.T) {
 	f.hub.Wake("ready:a")
 	f.waitState(f.submit("b", "5"), a2a.StateCompleted)
 	if got := f.snapshot(waits).Status.State; got != a2a.StateSubmitted {
-		t.Errorf("a task of an agent that is gone is %s", got)
+		t.Errorf("a task of a removed agent is %s", got)
 	}
 	a.next <- done
 	f.waitState(runs, a2a.StateCompleted)
 	p.SetAgents([]worker.Agent{agent("a", back)})
-	receive(t, "run behind the return", back.started)
+	receive(t, "run after the agent was added again", back.started)
 	back.next <- done
 	f.waitState(waits, a2a.StateCompleted)
 }
 
-func TestAgentsThatAreAddedKeepTheirLeases(t *testing.T) {
+func TestLeasesOfAddedAgentsAreRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	g := newGate()
@@ -81,7 +81,10 @@ func TestAgentsThatAreAddedKeepTheirLeases(t *testing.T) {
 	receive(t, "run", g.started)
 	renewed := func(after string) {
 		t.Helper()
-		f.waitFor2("SELECT (SELECT lease_until FROM a2a.task_leases) > (SELECT claimed_at + interval '3 seconds' + interval '" + after + "' FROM a2a.task_attempts)")
+		f.waitFor2(
+			"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
+				"(SELECT claimed_at + interval '3 seconds' + interval '" + after + "' FROM a2a.task_attempts)",
+		)
 	}
 	renewed("500 ms")
 	p.SetAgents([]worker.Agent{agent("a", say(done...))}) // a run keeps its lease without its agent, too
@@ -98,6 +101,12 @@ func TestPoliciesOutliveTheirAgents(t *testing.T) {
 	p := worker.New(f.Store, f.hub, config(nil, a, remote))
 	p.SetAgents([]worker.Agent{agent("b", say())})
 	same(t, "policies", []store.Policy{
-		{Agent: "a", Fate: "fail", MaxAttempts: 3}, {Agent: "b", Fate: "retry", MaxAttempts: 3}, {Agent: "far", Fate: "input-required", MaxAttempts: 3},
+		{
+			Agent:       "a",
+			Fate:        "fail",
+			MaxAttempts: 3,
+		},
+		{Agent: "b", Fate: "retry", MaxAttempts: 3},
+		{Agent: "far", Fate: "input-required", MaxAttempts: 3},
 	}, p.Policies())
 }

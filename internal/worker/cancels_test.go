@@ -17,11 +17,11 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-// elsewhere is an agent whose work goes on somewhere when no run is there.
+// elsewhere is an agent whose work continues elsewhere without a run.
 type elsewhere struct {
 	agentFunc
-	told  chan cancel
-	fails chan error // what the next tries to tell it end with
+	delivered chan cancel
+	fails     chan error // what the next tries to tell it end with
 }
 
 type cancel struct {
@@ -34,7 +34,7 @@ func newElsewhere(run agentFunc) *elsewhere {
 }
 
 func (e *elsewhere) Cancel(_ context.Context, run executor.Run, metadata a2a.Raw) error {
-	e.told <- cancel{run, string(metadata)}
+	e.delivered <- cancel{run, string(metadata)}
 	select {
 	case err := <-e.fails:
 		return err
@@ -43,12 +43,21 @@ func (e *elsewhere) Cancel(_ context.Context, run executor.Run, metadata a2a.Raw
 	}
 }
 
-func (f *fixture) untold() int { return value[int](f, "SELECT count(*)::int FROM a2a.task_cancels") }
+func (f *fixture) undelivered() int {
+	return value[int](f, "SELECT count(*)::int FROM a2a.task_cancels")
+}
 
 // waiting is a task that has asked its client and saved where its work is.
 func (f *fixture) waiting(agent string) a2a.ID {
 	f.t.Helper()
-	task := f.send(store.Submission{Agent: agent, ContextID: "ctx", Message: message("x"), Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+	task := f.send(
+		store.Submission{
+			Agent:       agent,
+			ContextID:   "ctx",
+			Message:     message("x"),
+			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
+	)
 	f.waitState(task, a2a.StateInputRequired)
 	return task
 }
@@ -57,7 +66,7 @@ func asks() agentFunc {
 	return say(&a2a.Checkpoint{Body: a2a.Raw(`{"at": "far"}`)}, status(a2a.StateInputRequired, "which?"))
 }
 
-func TestAgentElsewhereIsToldOfTheCancelOfATaskThatWaits(t *testing.T) {
+func TestCancelOfAWaitingTaskIsDelivered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	e := newElsewhere(asks())
@@ -66,20 +75,27 @@ func TestAgentElsewhereIsToldOfTheCancelOfATaskThatWaits(t *testing.T) {
 	if _, err := f.CancelWith(f.ctx, ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
 		t.Fatal(err)
 	}
-	got := receive(t, "cancel", e.told)
+	got := receive(t, "cancel", e.delivered)
 	same(t, "metadata", `{"why": 1.50}`, got.metadata)
 	same(t, "run", executor.Run{
-		Task: a2a.Task{ID: task, Agent: "a"}, Agent: "a", Tenant: "acme", Owner: "ann", Checkpoint: a2a.Raw(`{"at": "far"}`),
+		Task: a2a.Task{
+			ID:    task,
+			Agent: "a",
+		},
+		Agent:       "a",
+		Tenant:      "acme",
+		Owner:       "ann",
+		Checkpoint:  a2a.Raw(`{"at": "far"}`),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}, got.run)
 	p.stop()
-	if n := f.untold(); n != 0 {
+	if n := f.undelivered(); n != 0 {
 		t.Errorf("%d cancels are left", n)
 	}
 }
 
-// What was written down before a crash is told by the next server.
-func TestCancelIsToldUntilItIsHeard(t *testing.T) {
+// A cancel that was stored before a crash is delivered by the next server.
+func TestCancelIsDeliveredUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	e := newElsewhere(asks())
@@ -91,20 +107,20 @@ func TestCancelIsToldUntilItIsHeard(t *testing.T) {
 	}
 	e.fails <- errors.New("away")
 	p := f.start(config(nil, agent("a", e)))
-	receive(t, "first try", e.told)
+	receive(t, "first try", e.delivered)
 	f.hub.Wake(wake.Cancels) // it is not due
 	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
 	f.hub.Wake(wake.Cancels)
-	receive(t, "second try", e.told)
+	receive(t, "second try", e.delivered)
 	p.stop()
-	if n := f.untold(); n != 0 || len(e.told) != 0 {
-		t.Errorf("%d cancels are left, %d were told once more", n, len(e.told))
+	if n := f.undelivered(); n != 0 || len(e.delivered) != 0 {
+		t.Errorf("%d cancels are left, %d were delivered again", n, len(e.delivered))
 	}
 }
 
-// While a worker holds the task it is the one to tell the agent. If it is dead, another does so
-// when the lease would have run out.
-func TestCancelOfATaskWhoseWorkerIsDeadIsTold(t *testing.T) {
+// While a worker has the lease, it tells the agent about a cancel. If it is dead, another one does so when the lease
+// would have expired.
+func TestCancelIsDeliveredAfterItsWorkerDied(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	e := newElsewhere(asks())
@@ -112,7 +128,10 @@ func TestCancelOfATaskWhoseWorkerIsDeadIsTold(t *testing.T) {
 	task := f.waiting("a")
 	first.stop()
 	f.followUp("a", task, "this one")
-	got, err := f.NewClaimer().ClaimAs(f.ctx, store.Ask{Agent: "a", Slots: 1, TTL: time.Hour}) // by a worker that dies now
+	got, err := f.NewClaimer().ClaimAs(
+		f.ctx,
+		store.Ask{Agent: "a", Slots: 1, TTL: time.Hour},
+	) // by a worker that dies now
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%d tasks were claimed, %v", len(got), err)
 	}
@@ -126,16 +145,16 @@ func TestCancelOfATaskWhoseWorkerIsDeadIsTold(t *testing.T) {
 	}
 	f.exec("UPDATE a2a.task_cancels SET due_at = clock_timestamp()")
 	f.hub.Wake(wake.Cancels)
-	receive(t, "cancel", e.told)
+	receive(t, "cancel", e.delivered)
 	p.stop()
-	if n := f.untold(); n != 0 {
+	if n := f.undelivered(); n != 0 {
 		t.Errorf("%d cancels are left", n)
 	}
 }
 
-// Agents that have nothing elsewhere, or do their work far away, hear of none; neither does anybody
-// of a task without a checkpoint.
-func TestCancelsThatNobodyIsToBeToldAreForgotten(t *testing.T) {
+// Cancels are not delivered to agents without work elsewhere, nor to agents of remote workers, nor for a task without a
+// checkpoint.
+func TestUnneededCancelsAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	e := newElsewhere(say(status(a2a.StateInputRequired, "which?")))
@@ -148,25 +167,25 @@ func TestCancelsThatNobodyIsToBeToldAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := f.untold(); n != 1 {
-		t.Errorf("%d cancels are written down, want that of the task with a checkpoint", n)
+	if n := f.undelivered(); n != 1 {
+		t.Errorf("%d cancels are stored, want only the one of the task with a checkpoint", n)
 	}
 	e.agentFunc = asks()
 	p := f.start(config(nil, agents...))
-	if _, err := f.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // which is told of behind those that are forgotten
+	if _, err := f.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // delivered after the others are deleted
 		t.Fatal(err)
 	}
-	receive(t, "cancel", e.told)
+	receive(t, "cancel", e.delivered)
 	p.stop()
-	if n := f.untold(); n != 0 {
+	if n := f.undelivered(); n != 0 {
 		t.Errorf("%d cancels are left", n)
 	}
-	if len(e.told) != 0 {
-		t.Error("an agent was told of a task without a checkpoint")
+	if len(e.delivered) != 0 {
+		t.Error("the cancel of a task without a checkpoint was delivered")
 	}
 }
 
-// renewals tells of each renewal that begins.
+// renewals reports each renewal that begins.
 type renewals chan struct{}
 
 func (r renewals) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -178,9 +197,9 @@ func (r renewals) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 func (renewals) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// The claim is committed and the cancel heard of, and the renewal that it brings does not know
-// the run yet. There is none without a wake: the lease lasts an hour.
-func TestCancelBetweenAClaimAndItsRunIsFound(t *testing.T) {
+// The cancel comes after the claim is committed, and its renewal does not know the run. There is no other renewal,
+// because the lease lasts an hour.
+func TestCancelBetweenClaimAndStartIsFound(t *testing.T) {
 	t.Parallel()
 	renewed := make(renewals, 10)
 	between := make(chan func(a2a.ID), 1)
@@ -209,7 +228,7 @@ func TestCancelBetweenAClaimAndItsRunIsFound(t *testing.T) {
 		select {
 		case <-renewed:
 		case <-time.After(20 * time.Second):
-			t.Error("the cancel brought no renewal")
+			t.Error("the cancel caused no renewal")
 		}
 	}
 	task := f.submit("a", "x")
@@ -220,21 +239,22 @@ func TestCancelBetweenAClaimAndItsRunIsFound(t *testing.T) {
 	same(t, "outcomes", []string{"canceled"}, f.outcomes(task))
 }
 
-// mute is an agent elsewhere that does not answer until the test lets it.
+// mute is an agent elsewhere that does not answer until the test opens it.
 type mute struct {
 	agentFunc
-	told chan a2a.ID
-	open chan struct{}
+	delivered chan a2a.ID
+	open      chan struct{}
 }
 
 func (e *mute) Cancel(_ context.Context, run executor.Run, _ a2a.Raw) error {
-	e.told <- run.Task.ID
+	e.delivered <- run.Task.ID
 	<-e.open
 	return nil
 }
 
-// An agent that does not answer has slots of its own: others hear of their cancels meanwhile, and it of the rest when it answers.
-func TestCancelsOfOthersDoNotWaitForAnAgentThatDoesNotAnswer(t *testing.T) {
+// An agent that does not answer has slots of its own. Cancels of other agents are delivered in the meantime, and its
+// other cancels when it answers.
+func TestSlowAgentDoesNotDelayCancelsOfOthers(t *testing.T) {
 	t.Parallel()
 	const many = 6
 	f := newFixture(t)
@@ -249,24 +269,24 @@ func TestCancelsOfOthersDoNotWaitForAnAgentThatDoesNotAnswer(t *testing.T) {
 		}
 	}
 	for range 4 {
-		receive(t, "try", dead.told)
+		receive(t, "try", dead.delivered)
 	}
 	task := f.waiting("live")
 	if _, err := f.Cancel(f.ctx, ann, "live", task); err != nil {
 		t.Fatal(err)
 	}
-	if got := receive(t, "cancel of the other agent", live.told); got.run.Task.ID != task {
-		t.Errorf("told of %s, want %s", got.run.Task.ID, task)
+	if got := receive(t, "cancel of the other agent", live.delivered); got.run.Task.ID != task {
+		t.Errorf("the cancel of %s was delivered, want %s", got.run.Task.ID, task)
 	}
-	if n := len(dead.told); n != 0 {
+	if n := len(dead.delivered); n != 0 {
 		t.Errorf("%d more tries than slots", n)
 	}
 	open()
 	for range many - 4 {
-		receive(t, "try of what was left", dead.told)
+		receive(t, "try of what was left", dead.delivered)
 	}
 	p.stop()
-	if n := f.untold(); n != 0 {
+	if n := f.undelivered(); n != 0 {
 		t.Errorf("%d cancels are left", n)
 	}
 }

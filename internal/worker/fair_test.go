@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-// An agent with many waiting tasks takes the slots in turns with another one.
+// An agent with many queued tasks shares the slots with another one.
 func TestFloodedAgentDoesNotDelayAnother(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -50,9 +50,9 @@ func TestFloodedAgentDoesNotDelayAnother(t *testing.T) {
 	close(gate)
 }
 
-// A limit of runs holds over processes, and the end of a run in one makes room in the other
-// at once: there is no poll here.
-func TestConcurrencyHoldsOverReplicas(t *testing.T) {
+// A concurrency limit applies over processes, and the end of a run in one lets another begin in the other
+// immediately: the poll is an hour away.
+func TestConcurrencyLimitAppliesOverReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	second := f.second()
@@ -77,7 +77,7 @@ func TestConcurrencyHoldsOverReplicas(t *testing.T) {
 	}
 }
 
-// second opens another store on the database, with the same hub, as if wakes travelled at once.
+// second opens another store on the database, with the same hub, as if wake-ups arrived immediately.
 func (f *fixture) second() *store.Store {
 	f.t.Helper()
 	s, err := store.Open(f.ctx, store.Config{

@@ -123,11 +123,22 @@ func (g *gate) Execute(ctx context.Context, run executor.Run) iter.Seq2[a2a.Even
 	}
 }
 
-// A pool in a test has no poll and long leases, so that what happens is due to a wake.
+// config has no poll and long leases, so that only wake-ups make things happen.
 func config(change func(*worker.Config), agents ...worker.Agent) worker.Config {
 	cfg := worker.Config{
-		Worker: "r1", Slots: 4, Agents: agents, Poll: time.Hour, Drain: time.Minute, Abandon: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-		Limits: a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond},
+		Worker:  "r1",
+		Slots:   4,
+		Agents:  agents,
+		Poll:    time.Hour,
+		Drain:   time.Minute,
+		Abandon: 10 * time.Second,
+		Logger:  slog.New(slog.DiscardHandler),
+		Limits: a2a.Limits{
+			MaxAttempts: 3,
+			LeaseTTL:    time.Hour,
+			BackoffBase: time.Millisecond,
+			BackoffMax:  2 * time.Millisecond,
+		},
 	}
 	if change != nil {
 		change(&cfg)
@@ -218,7 +229,7 @@ func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 	return t
 }
 
-// waitFor returns the task when ok holds for it. It looks whenever something was committed.
+// waitFor returns the task when ok is true for it. It reads the task after each commit.
 func (f *fixture) waitFor(task a2a.ID, what string, ok func(*a2a.Task) bool) *a2a.Task {
 	f.t.Helper()
 	wake, stop := f.hub.Wait(wake.Task(task))
@@ -243,14 +254,14 @@ func (f *fixture) waitState(task a2a.ID, s a2a.State) *a2a.Task {
 	return f.waitFor(task, s.String(), func(t *a2a.Task) bool { return t.Status.State == s })
 }
 
-// receive takes a value that must come.
+// receive receives a value that must be sent.
 func receive[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: nothing came", what)
+		t.Fatalf("%s: nothing was received", what)
 		panic("unreachable")
 	}
 }
@@ -270,7 +281,7 @@ func value[T any](f *fixture, query string, args ...any) (v T) {
 	return v
 }
 
-// steal takes a task from its worker, as if that had not been heard of for a while.
+// steal rescues a task from its worker, as if its lease had expired.
 func (f *fixture) steal(task a2a.ID) {
 	f.t.Helper()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", task)
@@ -307,7 +318,7 @@ func (f *fixture) outcomes(task a2a.ID) []string {
 	return out
 }
 
-// events returns a task's log behind the claim of its first attempt, without times.
+// events returns a task's log after the claim of its first attempt, without times.
 func (f *fixture) events(task a2a.ID) []a2a.Event {
 	f.t.Helper()
 	entries, err := f.EventsAfter(f.ctx, task, 2, 100_000)

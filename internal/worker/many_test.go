@@ -61,49 +61,56 @@ func manyAgents(n int, e agentFunc) (agents []worker.Agent) {
 	return agents
 }
 
-// A poll is one statement for all agents, and none of them is claimed from that has nothing.
+// A poll is one statement for all agents, and there are no claims for agents without tasks.
 func TestPollOfManyAgentsIsOneStatement(t *testing.T) {
 	t.Parallel()
 	s := newTally("QueuesDue")
 	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
-	p := f.start(config(func(c *worker.Config) { c.Poll = 5 * time.Millisecond }, manyAgents(1000, say(status(a2a.StateCompleted)))...))
+	p := f.start(
+		config(
+			func(c *worker.Config) { c.Poll = 5 * time.Millisecond },
+			manyAgents(1000, say(status(a2a.StateCompleted)))...),
+	)
 	const polls = 20
 	for range polls {
 		receive(t, "poll", s.polls)
 	}
 	if n := s.of("TaskClaim", "LaneHeads"); n != 0 {
-		t.Errorf("%d claims and looks while nothing waited: %v", n, s.count)
+		t.Errorf("%d claims and polls while nothing waited: %v", n, s.count)
 	}
 	f.hub.WakeAll() // as after the listener has connected again
 	for range polls {
 		receive(t, "poll", s.polls)
 	}
-	if n := s.of("TaskClaim", "LaneHeads"); n > 20 { // those that were woken first may be claimed from
-		t.Errorf("%d claims and looks after all were woken", n)
+	if n := s.of("TaskClaim", "LaneHeads"); n > 20 { // from the ones that were woken first
+		t.Errorf("%d claims and polls after all were woken", n)
 	}
-	// What no wake told of is found, with a claim or two for each.
+	// Tasks without a wake-up are found by the poll, with a claim or two for each.
 	tasks := make([]a2a.ID, 5)
 	for i := range tasks {
-		tasks[i] = f.submitUntold(fmt.Sprintf("agent-%04d", i*200))
+		tasks[i] = f.submitSilently(fmt.Sprintf("agent-%04d", i*200))
 	}
 	for _, task := range tasks {
 		f.waitState(task, a2a.StateCompleted)
 	}
 	p.stop()
 	if n := s.of("TaskClaim", "LaneHeads"); n > 20+4*len(tasks) {
-		t.Errorf("%d claims and looks for %d tasks", n, len(tasks))
+		t.Errorf("%d claims and polls for %d tasks", n, len(tasks))
 	}
 }
 
-// submitUntold submits a task as another replica does whose wake is lost.
-func (f *fixture) submitUntold(agent string) a2a.ID {
+// submitSilently submits a task like another replica whose wake-up is lost.
+func (f *fixture) submitSilently(agent string) a2a.ID {
 	f.t.Helper()
 	other, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: "r2", PoolSize: 2})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer other.Close()
-	out, err := other.Submit(f.ctx, store.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")})
+	out, err := other.Submit(
+		f.ctx,
+		store.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")},
+	)
 	if err != nil {
 		f.t.Fatal(err)
 	}

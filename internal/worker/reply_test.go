@@ -35,7 +35,9 @@ func TestMessageByItselfIsTheAnswer(t *testing.T) {
 			t.Error("the run does not say that it may reply")
 		}
 		// A bare working says nothing that the claim has not said.
-		_ = yield(status(a2a.StateWorking), nil) && yield(&a2a.Checkpoint{Body: a2a.Raw(`1`)}, nil) && yield(reply("hi"), nil) && yield(chunk("x", "too late"), nil)
+		_ = yield(status(a2a.StateWorking), nil) && yield(&a2a.Checkpoint{Body: a2a.Raw(`1`)}, nil) &&
+			yield(reply("hi"), nil) &&
+			yield(chunk("x", "too late"), nil)
 	}))))
 	got := f.waitState(task, a2a.StateCompleted)
 	if !got.Replied || got.Status.Message.Parts[0].Text != "hi" || got.Status.Message.Role != a2a.RoleAgent {
@@ -56,11 +58,11 @@ func TestAnotherAttemptMayReply(t *testing.T) {
 		yield(reply("hi"), nil)
 	}))))
 	if got := f.waitState(task, a2a.StateCompleted); !got.Replied {
-		t.Errorf("the record is %+v, want a reply: nothing was told before it", got)
+		t.Errorf("the record is %+v, want a reply: no event came before it", got)
 	}
 }
 
-func TestMessageOfATaskThatIsKnownCompletesIt(t *testing.T) {
+func TestMessageCompletesATaskThatTheClientKnows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	known := f.submit("a", "known") // its client has the task
@@ -80,7 +82,7 @@ func TestMessageOfATaskThatIsKnownCompletesIt(t *testing.T) {
 	}
 }
 
-func TestMessageBehindPartsOfATaskIsInvalid(t *testing.T) {
+func TestMessageAfterEventsOfATaskIsInvalid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, first := range []a2a.Event{status(a2a.StateWorking, "busy"), chunk("x", "1")} {
@@ -88,13 +90,23 @@ func TestMessageBehindPartsOfATaskIsInvalid(t *testing.T) {
 		task := f.ask("hello")
 		f.start(config(nil, talker(say(first, reply("hi")))))
 		got := f.waitState(task, a2a.StateFailed)
-		if got.Replied || !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: event 2: a message by itself after other events") {
-			t.Errorf("behind %T: %+v", first, got)
+		if got.Replied ||
+			!strings.Contains(
+				got.Status.Message.Parts[0].Text,
+				"invalid agent response: event 2: a message by itself after other events",
+			) {
+			t.Errorf("after %T: %+v", first, got)
 		}
 	}
 	task := f.ask("hello")
 	f.start(config(nil, talker(say(&a2a.Message{ID: "r"}))))
-	if got := f.waitState(task, a2a.StateFailed); !strings.Contains(got.Status.Message.Parts[0].Text, "invalid agent response: event 1: 0 parts") {
+	if got := f.waitState(
+		task,
+		a2a.StateFailed,
+	); !strings.Contains(
+		got.Status.Message.Parts[0].Text,
+		"invalid agent response: event 1: 0 parts",
+	) {
 		t.Errorf("a message without parts: %+v", got)
 	}
 }

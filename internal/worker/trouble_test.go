@@ -9,11 +9,20 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// trouble makes PostgreSQL refuse the events of agents with a SQLSTATE, until it is over.
+// trouble makes PostgreSQL refuse the events of agents with a SQLSTATE, until over is called.
 func (f *fixture) trouble(code string) (over func()) {
 	f.t.Helper()
-	f.exec(fmt.Sprintf(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = '%s'; END $$`, code))
-	f.exec(`CREATE TRIGGER refuse BEFORE INSERT ON a2a.task_events FOR EACH ROW WHEN (NEW.kind <> 1) EXECUTE FUNCTION public.refuse()`)
+	f.exec(
+		fmt.Sprintf(
+			`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+				BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = '%s'; END $$`,
+			code,
+		),
+	)
+	f.exec(
+		`CREATE TRIGGER refuse BEFORE INSERT ON a2a.task_events 
+			FOR EACH ROW WHEN (NEW.kind <> 1) EXECUTE FUNCTION public.refuse()`,
+	)
 	return func() { f.exec(`DROP TRIGGER refuse ON a2a.task_events`) }
 }
 
@@ -23,9 +32,10 @@ var (
 	failed   = []string{"failed"}
 )
 
-// Trouble of the database is not the agent's fault: its task is released, and no attempt is charged. Events that cannot be
-// stored are the agent's fault. A broken rule of the tables is a fault of this server, and is retried like one of the agent.
-func TestTroubleOfTheDatabaseChargesNoAttempt(t *testing.T) {
+// Trouble of the database is not the agent's fault: its task is released, and no attempt is charged. Events that
+// cannot be stored are the agent's fault. A broken rule of the tables is a fault of this server, and is retried like
+// one of the agent.
+func TestDatabaseErrorsChargeNoAttempt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		code     string
@@ -42,14 +52,19 @@ func TestTroubleOfTheDatabaseChargesNoAttempt(t *testing.T) {
 			f := newFixture(t)
 			over := f.trouble(tt.code)
 			runs := 0 // one after the other
-			f.start(config(nil, agent("a", agentFunc(func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
-				if runs++; runs == 2 {
-					over()
-				}
-				if yield(chunk("x", "part"), nil) {
-					yield(status(a2a.StateCompleted), nil)
-				}
-			}))))
+			f.start(
+				config(
+					nil,
+					agent("a", agentFunc(func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
+						if runs++; runs == 2 {
+							over()
+						}
+						if yield(chunk("x", "part"), nil) {
+							yield(status(a2a.StateCompleted), nil)
+						}
+					})),
+				),
+			)
 			task := f.submit("a", "go")
 			if tt.attempt == 0 {
 				f.waitState(task, a2a.StateFailed)
@@ -67,7 +82,7 @@ func TestTroubleOfTheDatabaseChargesNoAttempt(t *testing.T) {
 	}
 }
 
-// A statement that was given up because it took too long is repeated within its run.
+// A statement that was canceled because it was too slow is repeated within its run.
 func TestBlockedAppendIsRepeatedWithinItsRun(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"55P03", "57014"} {
@@ -76,12 +91,17 @@ func TestBlockedAppendIsRepeatedWithinItsRun(t *testing.T) {
 			f := newFixture(t)
 			over := f.trouble(code)
 			begun := make(chan struct{}, 10)
-			f.start(config(nil, agent("a", agentFunc(func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
-				begun <- struct{}{}
-				if yield(chunk("x", "part"), nil) {
-					yield(status(a2a.StateCompleted), nil)
-				}
-			}))))
+			f.start(
+				config(
+					nil,
+					agent("a", agentFunc(func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
+						begun <- struct{}{}
+						if yield(chunk("x", "part"), nil) {
+							yield(status(a2a.StateCompleted), nil)
+						}
+					})),
+				),
+			)
 			task := f.submit("a", "go")
 			receive(t, "the run", begun)
 			over()

@@ -47,7 +47,7 @@ type fake struct {
 	headers  []http.Header
 	allowed  int // events that may have come, of all tasks, with pace
 	given    int
-	cutAt    int // streams are cut behind so many items; 0: not
+	cutAt    int // streams are cut after this many items; 0: never
 	down     bool
 }
 
@@ -85,7 +85,7 @@ func (f *fake) locked(do func()) {
 	f.wake()
 }
 
-func (f *fake) wake() { // mu is held
+func (f *fake) wake() { // the caller holds mu
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -98,7 +98,7 @@ func (f *fake) allow(n int) {
 	})
 }
 
-func (f *fake) advance() { // mu is held
+func (f *fake) advance() { // the caller holds mu
 	for _, id := range f.order {
 		task := f.tasks[id]
 		for task != nil && len(task.queue) > 0 && (!f.pace || f.given < f.allowed) {
@@ -239,7 +239,7 @@ func (f *fake) find(id string) *fakeTask {
 	return f.tasks[id]
 }
 
-// send takes a message; from is how long the log of its task was.
+// send receives a message; from is how long the log of its task was.
 func (f *fake) send(op *a2a.SendMessage) (task *fakeTask, from int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -288,7 +288,7 @@ func (f *fake) stream(w http.ResponseWriter) func([]byte) {
 	}
 }
 
-// follow streams a task from event n on, behind a snapshot if there is to be one, until its turn ends.
+// follow streams a task from event n on, after an optional snapshot, until its turn ends.
 func (f *fake) follow(w http.ResponseWriter, r *http.Request, id []byte, task *fakeTask, n int, first bool) {
 	write := f.stream(w)
 	items := 0

@@ -77,7 +77,7 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 			return false, e
 		}
 		if ended {
-			k.t.Errorf("%s behind the end of the turn", show(event))
+			k.t.Errorf("%s after the end of the turn", show(event))
 		}
 		if c, ok := event.(*a2a.Checkpoint); ok {
 			if pending != nil {
@@ -132,7 +132,7 @@ func (k *keeper) finish() {
 
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("the test takes too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("the test is too slow"))
 	t.Cleanup(cancel)
 	return ctx
 }

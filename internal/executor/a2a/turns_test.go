@@ -18,7 +18,7 @@ import (
 	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
 )
 
-func TestQuestionsGoDownAndAnswersGoUpToOneTask(t *testing.T) {
+func TestQuestionsAndAnswersBelongToOneTask(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
 		f.program = [][]a2a.Event{
@@ -45,7 +45,7 @@ func TestQuestionsGoDownAndAnswersGoUpToOneTask(t *testing.T) {
 	})
 }
 
-func TestAnswerWhoseReceiptWasLostIsNotSentAgain(t *testing.T) {
+func TestAnswerIsNotSentAgainAfterALostReceipt(t *testing.T) {
 	t.Parallel()
 	for _, generation := range generations {
 		f := newFake(t, generation)
@@ -69,7 +69,7 @@ func TestAnswerWhoseReceiptWasLostIsNotSentAgain(t *testing.T) {
 	}
 }
 
-func TestMessageBehindTheEndStartsAnotherTaskInTheSameContext(t *testing.T) {
+func TestMessageAfterTheEndStartsAnotherTaskInItsContext(t *testing.T) {
 	t.Parallel()
 	for _, generation := range generations {
 		f := newFake(t, generation)
@@ -124,7 +124,7 @@ func TestDirectReplyCompletesTheTask(t *testing.T) {
 	})
 }
 
-func TestDirectReplyIsRelayedAsOneWhereItMayBe(t *testing.T) {
+func TestDirectReplyIsRelayedIfPermitted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
 		f.reply = &a2a.Message{ID: "r", Role: a2a.RoleAgent, TaskID: "theirs", ContextID: "theirs", Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}
@@ -139,8 +139,8 @@ func TestDirectReplyIsRelayedAsOneWhereItMayBe(t *testing.T) {
 	})
 }
 
-// TestWhatComesWithRequestsIsPassedOn: the trace, and the metadata of the requests that send and cancel.
-func TestWhatComesWithRequestsIsPassedOn(t *testing.T) {
+// TestRequestMetadataIsForwarded: the trace, and the metadata of the requests that send and cancel.
+func TestRequestMetadataIsForwarded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
 		f.program = [][]a2a.Event{{status(a2a.StateWorking, "on it"), chunk("a", 0, "x")}}
@@ -159,7 +159,7 @@ func TestWhatComesWithRequestsIsPassedOn(t *testing.T) {
 			t.Errorf("the run ends with %v", err)
 		}
 		checkTexts(t, "metadata", f.metadata, []string{`{"n": 9007199254740993}`, `{"why": 1.50}`})
-		for _, h := range f.headers[1:] { // behind the card
+		for _, h := range f.headers[1:] { // after the card
 			if h.Get("Traceparent") != string(k.trace) {
 				t.Errorf("the header is %v", h)
 			}
@@ -167,9 +167,9 @@ func TestWhatComesWithRequestsIsPassedOn(t *testing.T) {
 	})
 }
 
-// TestTaskThatDoesNotRunIsCanceledByItsCheckpoint: one that waits for its client, one that has ended
+// TestCancelOfAWaitingTaskUsesItsCheckpoint: one that waits for its client, one that has ended
 // and one that is forgotten.
-func TestTaskThatDoesNotRunIsCanceledByItsCheckpoint(t *testing.T) {
+func TestCancelOfAWaitingTaskUsesItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
 		f.program = [][]a2a.Event{{status(a2a.StateInputRequired, "which?")}}
@@ -194,7 +194,7 @@ func TestTaskThatDoesNotRunIsCanceledByItsCheckpoint(t *testing.T) {
 		}
 		f.locked(func() { f.down = true })
 		if err := k.exec.Cancel(ctx, run, nil); err == nil {
-			t.Error("an upstream that is away is told nothing, and there is no error")
+			t.Error("the cancel for an unreachable upstream has no error")
 		}
 		run.Checkpoint = nil
 		if err := k.exec.Cancel(ctx, run, nil); err != nil {
@@ -203,7 +203,7 @@ func TestTaskThatDoesNotRunIsCanceledByItsCheckpoint(t *testing.T) {
 	})
 }
 
-func TestStreamsThatAreCutLoseNothing(t *testing.T) {
+func TestInterruptedStreamsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for _, generation := range generations {
 		for cut := 1; cut < 8; cut++ {
@@ -267,7 +267,7 @@ func forgotten(t *testing.T, change ...func(*upstream.Config)) (*fake, *keeper, 
 	return f, k, err
 }
 
-func TestForgottenTaskIsStartedAgainByTheNextAttempt(t *testing.T) {
+func TestLostTaskIsStartedAgainByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	f, k, err := forgotten(t)
 	if err == nil || executor.IsPermanent(err) {
@@ -280,7 +280,7 @@ func TestForgottenTaskIsStartedAgainByTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestForgottenTaskFailsWhereItMustNotRunTwice(t *testing.T) {
+func TestLostTaskFailsIfItMustNotRunTwice(t *testing.T) {
 	t.Parallel()
 	f, _, err := forgotten(t, func(c *upstream.Config) { c.OnLostTask = upstream.LostTaskFail })
 	if !executor.IsPermanent(err) {
@@ -319,7 +319,7 @@ func TestCancelIsForwardedOnce(t *testing.T) {
 	}
 }
 
-func TestUpstreamThatCancelsHasFailed(t *testing.T) {
+func TestCancelByTheUpstreamFailsTheTask(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
 	f.program = [][]a2a.Event{{status(a2a.StateCanceled)}}
@@ -329,7 +329,7 @@ func TestUpstreamThatCancelsHasFailed(t *testing.T) {
 	checkTexts(t, "the log", k.shows(), []string{"failed the upstream agent canceled the task"})
 }
 
-func TestUpstreamThatIsAwayForAMomentIsWaitedFor(t *testing.T) {
+func TestRunWaitsForAnUnreachableUpstream(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
 	f.down = true
@@ -351,7 +351,7 @@ func TestUpstreamThatIsAwayForAMomentIsWaitedFor(t *testing.T) {
 	<-done
 }
 
-func TestUpstreamThatIsGoneIsAnErrorWorthAnotherAttempt(t *testing.T) {
+func TestUnreachableUpstreamIsRetried(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
 	f.down = true
@@ -362,7 +362,7 @@ func TestUpstreamThatIsGoneIsAnErrorWorthAnotherAttempt(t *testing.T) {
 	}
 }
 
-// TestBadUpstreamsFailWithAReason has answers that nobody can make anything of.
+// Answers that cannot be understood fail the task.
 func TestBadUpstreamsFailWithAReason(t *testing.T) {
 	t.Parallel()
 	sse := func(data string) func(string, http.ResponseWriter, *http.Request) bool {
@@ -442,7 +442,7 @@ func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
 	}
 }
 
-func TestCardDecidesTheVersionAndIsKept(t *testing.T) {
+func TestCardChoosesTheVersionAndIsCached(t *testing.T) {
 	t.Parallel()
 	both := func(base string) string {
 		return fmt.Sprintf(`{"name":"x","url":%q,"protocolVersion":"0.3.0","preferredTransport":"JSONRPC","capabilities":{"streaming":true},
@@ -463,9 +463,9 @@ func TestCardDecidesTheVersionAndIsKept(t *testing.T) {
 	}
 }
 
-// TestCardThatLeadsElsewhereIsNotFollowed: whoever writes the card does not choose whom we send POSTs to, with credentials or
+// TestCardMustNotReferToOtherServers: whoever writes the card does not choose whom we send POSTs to, with credentials or
 // without. The agent file may allow another server, which then gets them too.
-func TestCardThatLeadsElsewhereIsNotFollowed(t *testing.T) {
+func TestCardMustNotReferToOtherServers(t *testing.T) {
 	t.Parallel()
 	secret := http.Header{"Authorization": {"Bearer secret"}}
 	for name, header := range map[string]http.Header{"with credentials": secret, "without": nil} {

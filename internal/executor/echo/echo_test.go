@@ -60,7 +60,7 @@ func whole(id string, parts ...a2a.Part) a2a.Event {
 	return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: id, Parts: parts}, LastChunk: true}
 }
 
-func TestEchoOfNothingFailsForGood(t *testing.T) {
+func TestEchoWithoutAMessageFails(t *testing.T) {
 	t.Parallel()
 	for _, err := range (echo.Executor{}).Execute(t.Context(), executor.Run{}) {
 		if !executor.IsPermanent(err) {

@@ -198,8 +198,8 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// witness is a FIFO that every process of a command holds open: it tells when the
-// command has begun, and when the last of its processes is gone.
+// witness is a FIFO that every process of a command keeps open: it shows when the
+// command has begun, and when the last of its processes has ended.
 type witness struct {
 	path string
 	file chan *os.File
@@ -223,7 +223,7 @@ func newWitness(t *testing.T) *witness {
 
 func (w *witness) begun() *os.File { return <-w.file }
 
-// gone returns when no process holds the FIFO.
+// gone returns when no process has the FIFO open.
 func gone(f *os.File) {
 	_, _ = io.Copy(io.Discard, f)
 	f.Close()
@@ -234,7 +234,7 @@ func TestCancelEndsTheGroup(t *testing.T) {
 	for _, tc := range []struct{ name, script string }{
 		{"obedient", `exec 9>"$W"; sleep 1000`},
 		{"with a grandchild", `exec 9>"$W"; sleep 1000 & sleep 1000 & wait`},
-		{"deaf to SIGTERM", `trap "" TERM; exec 9>"$W"; while :; do sleep 1000; done`},
+		{"ignores SIGTERM", `trap "" TERM; exec 9>"$W"; while :; do sleep 1000; done`},
 		{"flooding", `exec 9>"$W"; yes '{"checkpoint":1}'`},
 		{"done with its output", `exec 9>"$W" >&- 2>&-; sleep 1000`},
 	} {
@@ -271,7 +271,7 @@ func TestCallerStops(t *testing.T) {
 	gone(w.begun())
 }
 
-func TestCommandThatLingersAfterItsLastEvent(t *testing.T) {
+func TestCommandIsStoppedAfterItsLastEvent(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	c := exec.Config{Command: sh(`trap "" TERM; exec 9>"$W"; echo '{"statusUpdate":{"status":{"state":"completed"}}}'; while :; do sleep 1000; done`),
@@ -283,9 +283,9 @@ func TestCommandThatLingersAfterItsLastEvent(t *testing.T) {
 	gone(w.begun())
 }
 
-// TestCommandMayTidyUp has the context of the run end with its last event, as a worker
+// TestCommandMayCleanUp has the context of the run end with its last event, as a worker
 // does: the command, which waits for the FIFO, must not be signalled.
-func TestCommandMayTidyUp(t *testing.T) {
+func TestCommandMayCleanUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	fifo, tidied := filepath.Join(dir, "fifo"), filepath.Join(dir, "tidied")
@@ -418,7 +418,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestRunHandsItsTraceOn(t *testing.T) {
+func TestRunForwardsItsTrace(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	run := runOf(message("x"))

@@ -25,7 +25,7 @@ func slowReaderMissesNothing(t *testing.T, lull time.Duration) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	defer w.Close() // kept open, as by a process that nobody waits for
+	defer w.Close() // kept open, as by a process that is not waited for
 	if _, err := w.WriteString("a\nb"); err != nil {
 		t.Fatal(err)
 	}

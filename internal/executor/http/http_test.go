@@ -61,7 +61,7 @@ func answering(t *testing.T, kind, body string) string {
 	})
 }
 
-// raw is an agent that writes bytes behind each request and closes the connection.
+// raw is an agent that writes bytes after each request and closes the connection.
 func raw(t *testing.T, answer string, reset bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -259,7 +259,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-func TestAgentThatIsNotThere(t *testing.T) {
+func TestUnreachableAgents(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -315,7 +315,7 @@ func TestBadEventEndsTheRun(t *testing.T) {
 		<-closed
 		const note = `{"taskId":"01000000-0000-0000-0000-000000000000","contextId":"c","agent":"agent","epoch":7,"attempt":2,"reason":"invalid"}`
 		if got := <-told; got != note || len(told) > 0 {
-			t.Errorf("the cancel URL is told %s, want %s, once", got, note)
+			t.Errorf("the cancel URL got %s, want %s, once", got, note)
 		}
 	}
 }
@@ -389,7 +389,7 @@ func TestEarlyEnd(t *testing.T) {
 			t.Errorf("%s: error %v, want %v", tc.name, last, tc.cause)
 		}
 		if got := <-told; got != `"`+tc.reason+`"` || len(told) > 0 {
-			t.Errorf("%s: the cancel URL is told %s, want %q, once", tc.name, got, tc.reason)
+			t.Errorf("%s: the cancel URL got %s, want %q, once", tc.name, got, tc.reason)
 		}
 	}
 }
@@ -420,7 +420,7 @@ func TestFinishedRunIsNotCanceled(t *testing.T) {
 	read, wrote := make(chan struct{}), make(chan error, 1)
 	url := agent(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		if r.URL.Path == "/cancel" {
-			t.Error("the cancel URL is told")
+			t.Error("the cancel URL got a request")
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
@@ -449,10 +449,10 @@ func TestFinishedRunIsNotCanceled(t *testing.T) {
 	}
 }
 
-// deaf returns the URL of somebody who takes connections and says nothing.
-func deaf(t *testing.T) string {
+// silent returns the URL of a server that accepts connections and sends nothing.
+func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes them
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts them
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func TestTimeouts(t *testing.T) {
 		want   string
 	}{
 		{"first byte", http.Config{URL: hang(""), FirstByteTimeout: 50 * time.Millisecond}, 0, "the agent did not answer in time"},
-		{"connection", http.Config{URL: strings.Replace(deaf(t), "http:", "https:", 1), ConnectTimeout: 50 * time.Millisecond}, 0, "the agent cannot be reached in time"},
+		{"connection", http.Config{URL: strings.Replace(silent(t), "http:", "https:", 1), ConnectTimeout: 50 * time.Millisecond}, 0, "the agent cannot be reached in time"},
 		{"idle", http.Config{URL: hang(chunk + "\n"), IdleTimeout: 200 * time.Millisecond}, 1, "the agent sent nothing for too long"},
 		{"linger", http.Config{URL: hang(completed + "\n"), Linger: 50 * time.Millisecond}, 1, ""},
 	} {

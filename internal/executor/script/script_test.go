@@ -78,7 +78,7 @@ func TestModelEnds(t *testing.T) {
 	}
 }
 
-func TestStatusMessagesAreNamedForGood(t *testing.T) {
+func TestIDsOfStatusMessagesAreStable(t *testing.T) {
 	t.Parallel()
 	s := newServer(script.Config{})
 	s.send(play(`[{"op":"status","text":"a"},{"op":"status","text":"b"},{"op":"input","text":"c"}]`))
@@ -103,7 +103,7 @@ func TestTurns(t *testing.T) {
 		turns [][]a2a.Message
 		want  []model.Event
 	}{
-		{"a plain message goes on after the op", [][]a2a.Message{{play(asks)}, {say("m", "go")}},
+		{"a plain message continues after the op", [][]a2a.Message{{play(asks)}, {say("m", "go")}},
 			[]model.Event{status(a2a.StateInputRequired, "?"), whole("a", "1"), completed}},
 		{"a script replaces the one that waits", [][]a2a.Message{{play(asks)}, {play(`[{"op":"fail"}]`)}},
 			[]model.Event{status(a2a.StateInputRequired, "?"), status(a2a.StateFailed, "")}},
@@ -265,7 +265,7 @@ func TestCancelEndsAScriptThatNeverWaits(t *testing.T) {
 	}
 }
 
-func TestIgnoreCancelWritesOn(t *testing.T) {
+func TestIgnoreCancelContinues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -423,9 +423,9 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestOpsWithoutEventsAreWrittenDown has an attempt die in a long op behind one that
+// TestCheckpointsOfOpsWithoutEvents has an attempt die in a long op behind one that
 // yields no event: the next attempt must not begin with that one again.
-func TestOpsWithoutEventsAreWrittenDown(t *testing.T) {
+func TestCheckpointsOfOpsWithoutEvents(t *testing.T) {
 	t.Parallel()
 	for _, long := range []string{`{"op":"hang"}`, `{"op":"sleep","ms":86400000}`, `{"op":"error","times":5}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -443,7 +443,7 @@ func TestOpsWithoutEventsAreWrittenDown(t *testing.T) {
 	}
 }
 
-func TestEffectGoesOnlyWhereItMay(t *testing.T) {
+func TestEffectChecksTheAddress(t *testing.T) {
 	t.Parallel()
 	allow := func(a netip.Addr) bool { return netip.MustParsePrefix("192.0.2.0/24").Contains(a) }
 	for _, tc := range []struct {

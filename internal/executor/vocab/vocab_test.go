@@ -96,7 +96,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeMakesUpIDs(t *testing.T) {
+func TestDecodeChoosesIDs(t *testing.T) {
 	t.Parallel()
 	d := decoder()
 	var got []string
@@ -118,7 +118,7 @@ func TestDecodeMakesUpIDs(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesTheFault(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ in, want string }{
 		{`hello`, `unexpected character at byte 0`},
@@ -158,7 +158,7 @@ func TestDecodeNamesTheFault(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds that an accepted event is complete enough to be stored.
+// FuzzDecode checks that an accepted event is complete enough to be stored.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`, `{"checkpoint":[]}`,

@@ -16,7 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-// stuck is a tracer that keeps every statement of one name from being sent until the test lets it go.
+// stuck is a tracer that delays every statement of one name until the test frees it.
 type stuck struct {
 	name  string
 	begun atomic.Int64
@@ -40,15 +40,17 @@ func (s *stuck) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*stuck) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Each run ends by its own timer, whatever renewals are doing: here not one of them returns.
-func TestRunsEndWithTheirOwnLeases(t *testing.T) {
+// Each run ends by its own timer, even if no renewal returns.
+func TestRunsEndWhenRenewalsHang(t *testing.T) {
 	t.Parallel()
 	s := newStuck("LeaseRenew")
 	defer s.free() // before the pool is stopped
 	f := newFixture(t, func(c *store.Config) { c.Tracer = s })
 	var agents []worker.Agent
 	gates := make(map[string]*gate)
-	for name, ttl := range map[string]time.Duration{"a": 300 * time.Millisecond, "b": 450 * time.Millisecond, "c": 600 * time.Millisecond} {
+	for name, ttl := range map[string]time.Duration{
+		"a": 300 * time.Millisecond, "b": 450 * time.Millisecond, "c": 600 * time.Millisecond,
+	} {
 		gates[name] = newGate()
 		agents = append(agents, agent(name, gates[name], a2a.Limits{LeaseTTL: ttl}))
 	}
@@ -67,7 +69,7 @@ func TestRunsEndWithTheirOwnLeases(t *testing.T) {
 	p.stop()
 }
 
-// A lease whose row somebody has locked is renewed later; the others are renewed meanwhile.
+// A lease whose row is locked is renewed later, and the others are renewed in the meantime.
 func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *store.Config) { c.LockTimeout = time.Minute })
@@ -88,7 +90,7 @@ func TestRenewalsDoNotWaitForALockedLease(t *testing.T) {
 	p.stop()
 }
 
-// silentOnce is a tracer that keeps the first statement of one name from being sent until its context ends.
+// silentOnce is a tracer that delays the first statement of one name until its context ends.
 type silentOnce struct {
 	name string
 	once atomic.Bool
@@ -103,7 +105,7 @@ func (s *silentOnce) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (*silentOnce) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// One renewal that gets no answer costs no run: there is time for another.
+// A renewal without an answer ends no run: there is time for another one.
 func TestRenewalWithoutAnAnswerIsRepeatedInTime(t *testing.T) {
 	t.Parallel()
 	s := &silentOnce{name: "LeaseRenew"}
@@ -113,7 +115,10 @@ func TestRenewalWithoutAnAnswerIsRepeatedInTime(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = ttl }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	f.waitFor2("SELECT lease_until > claimed_at + interval '11 seconds' OR lease_until < clock_timestamp() FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id)")
+	f.waitFor2(
+		"SELECT lease_until > claimed_at + interval '11 seconds' OR lease_until < clock_timestamp() " +
+			"FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id)",
+	)
 	if !s.once.Load() || len(g.ended) > 0 {
 		t.Fatalf("a renewal went without an answer: %t; runs that ended: %d", s.once.Load(), len(g.ended))
 	}
@@ -123,8 +128,8 @@ func TestRenewalWithoutAnAnswerIsRepeatedInTime(t *testing.T) {
 	same(t, "outcomes", []string{"completed"}, f.outcomes(task))
 }
 
-// What a canceled run is told is read aside: renewals of the others do not wait for it.
-func TestRenewalsDoNotWaitForTheReasonOfALoss(t *testing.T) {
+// The reason for a lost lease is read separately: renewals of other leases do not wait for it.
+func TestRenewalsDoNotWaitForTheReasonOfALostLease(t *testing.T) {
 	t.Parallel()
 	s := newStuck("TaskStates")
 	defer s.free() // before the pool is stopped
@@ -138,10 +143,15 @@ func TestRenewalsDoNotWaitForTheReasonOfALoss(t *testing.T) {
 	if _, err := f.Cancel(f.ctx, ann, "a", canceled); err != nil {
 		t.Fatal(err)
 	}
-	// The canceled run ends with its lease, since nobody could be asked; that of the other has been renewed by then.
+	// The canceled run ends by its lease timer, because the reason cannot be read. The other lease was renewed by then.
 	wantCause(t, executor.ErrLeaseLost, receive(t, "end of the canceled one", g.ended))
-	if !value[bool](f, "SELECT lease_until > claimed_at + make_interval(secs => $2) FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id) WHERE task_id = $1",
-		other, ttl.Seconds()+0.1) {
+	if !value[bool](
+		f,
+		"SELECT lease_until > claimed_at + make_interval(secs => $2) "+
+			"FROM a2a.task_leases JOIN a2a.task_attempts USING (task_id) WHERE task_id = $1",
+		other,
+		ttl.Seconds()+0.1,
+	) {
 		t.Error("the other lease was not renewed")
 	}
 	s.free()
@@ -150,12 +160,12 @@ func TestRenewalsDoNotWaitForTheReasonOfALoss(t *testing.T) {
 	p.stop()
 }
 
-// send gives a value to somebody who must take it.
+// send sends a value that must be received.
 func send[T any](t testing.TB, c chan<- T, v T) {
 	t.Helper()
 	select {
 	case c <- v:
 	case <-time.After(20 * time.Second):
-		t.Fatal("nobody took it")
+		t.Fatal("the value was not received")
 	}
 }
