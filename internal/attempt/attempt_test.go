@@ -34,7 +34,8 @@ func TestBounds(t *testing.T) {
 
 func TestPrepareCopiesAndFillsIn(t *testing.T) {
 	t.Parallel()
-	in := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Message: &a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "a\xff"}}}}}
+	in := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking,
+		Message: &a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "a\xff"}}}}}
 	out, n, err := attempt.Prepare(in)
 	if err != nil {
 		t.Fatal(err)
@@ -52,15 +53,16 @@ func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
 	parts := []a2a.Part{{Kind: a2a.PartText, Text: "x"}}
 	for name, e := range map[string]a2a.Event{
-		"nothing":              nil,
-		"an empty status":      (*a2a.StatusUpdate)(nil),
-		"a state that only the server sets":    &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}},
-		"a bare message":       &a2a.Message{Parts: parts},
-		"no artifact id":       &a2a.ArtifactUpdate{Artifact: a2a.Artifact{Parts: parts}},
-		"a NUL in an id":       &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a\x00", Parts: parts}},
-		"no parts":             &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a"}},
-		"a part that is large": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", 1<<20+1)}}}},
-		"a large checkpoint":   &a2a.Checkpoint{Body: a2a.Raw(`"` + strings.Repeat("x", 1<<20) + `"`)},
+		"nothing":                           nil,
+		"an empty status":                   (*a2a.StatusUpdate)(nil),
+		"a state that only the server sets": &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCanceled}},
+		"a bare message":                    &a2a.Message{Parts: parts},
+		"no artifact id":                    &a2a.ArtifactUpdate{Artifact: a2a.Artifact{Parts: parts}},
+		"a NUL in an id":                    &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a\x00", Parts: parts}},
+		"no parts":                          &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a"}},
+		"a part that is large": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a",
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", 1<<20+1)}}}},
+		"a large checkpoint": &a2a.Checkpoint{Body: a2a.Raw(`"` + strings.Repeat("x", 1<<20) + `"`)},
 	} {
 		if out, _, err := attempt.Prepare(e); err == nil {
 			t.Errorf("%s: accepted as %+v", name, out)

@@ -11,8 +11,10 @@ func TestContextKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string][3]string{}
 	for _, c := range [][3]string{
-		{"acme", "ann", "c"}, {"acme", "bob", "c"}, {"corp", "ann", "c"}, {"acme", "ann", "d"}, {"acm", "eann", "c"}, {"acme", "an", "nc"},
-		{"acme", "ann1:c", ""}, {"acme", "", "ann1:c"}, {"", "acme", "annc"}, {"ACME", "ann", "c"}, {"acme", "ann", "c\x00"},
+		{"acme", "ann", "c"}, {"acme", "bob", "c"}, {"corp", "ann", "c"}, {"acme", "ann", "d"}, {"acm", "eann",
+			"c"}, {"acme", "an", "nc"},
+		{"acme", "ann1:c", ""}, {"acme", "", "ann1:c"}, {"", "acme", "annc"}, {"ACME", "ann", "c"}, {"acme", "ann",
+			"c\x00"},
 	} {
 		key := executor.ContextKey(c[0], c[1], c[2])
 		if other, ok := seen[key]; ok {

@@ -26,12 +26,15 @@ func TestConversation(t *testing.T) {
 	}{
 		{"first turn", []a2a.Message{user("1")}, []a2a.Message{user("1")}, 0, 1},
 		{"second turn", []a2a.Message{user("1"), agent, user("2")}, []a2a.Message{user("2")}, 1, 2},
-		{"two at once", []a2a.Message{user("1"), agent, user("2"), user("3")}, []a2a.Message{user("2"), user("3")}, 1, 3},
+		{"two at once", []a2a.Message{user("1"), agent, user("2"), user("3")}, []a2a.Message{user("2"), user("3")}, 1,
+			3},
 		{"one id for all", []a2a.Message{user("1"), agent, user("1")}, []a2a.Message{user("1")}, 1, 2},
 		{"missing in the history", []a2a.Message{user("1"), agent}, []a2a.Message{user("2")}, 1, 2},
 		{"no history", nil, []a2a.Message{user("1")}, 0, 1},
-		{"one that came after the claim", []a2a.Message{user("1"), agent, user("2"), user("3")}, []a2a.Message{user("2")}, 1, 2},
-		{"one of the same id that came after the claim", []a2a.Message{user("1", "a"), user("1", "b")}, []a2a.Message{user("1", "a")}, 0, 1},
+		{"one that came after the claim", []a2a.Message{user("1"), agent, user("2"), user("3")},
+			[]a2a.Message{user("2")}, 1, 2},
+		{"one of the same id that came after the claim", []a2a.Message{user("1", "a"), user("1", "b")},
+			[]a2a.Message{user("1", "a")}, 0, 1},
 		{"nothing new", []a2a.Message{user("1"), agent}, nil, 1, 1},
 	} {
 		said, fresh := executor.Conversation(executor.Run{Task: a2a.Task{History: tc.history}, Messages: tc.fresh})

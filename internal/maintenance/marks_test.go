@@ -25,7 +25,8 @@ type readTasks struct {
 type readKey struct{}
 
 func (r *readTasks) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	return context.WithValue(ctx, readKey{}, strings.Contains(data.SQL, "name: RetireScan") || strings.Contains(data.SQL, "name: RetireRead"))
+	return context.WithValue(ctx, readKey{},
+		strings.Contains(data.SQL, "name: RetireScan") || strings.Contains(data.SQL, "name: RetireRead"))
 }
 
 func (r *readTasks) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
@@ -63,7 +64,8 @@ func newRounds(t *testing.T, rules map[string]a2a.Retention) *rounds {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	r.Retirer = &Retirer{Store: s, Logger: slog.New(slog.DiscardHandler), Rules: func() (map[string]a2a.Retention, a2a.Retention) { return r.rules, a2a.Retention{} }}
+	r.Retirer = &Retirer{Store: s, Logger: slog.New(slog.DiscardHandler),
+		Rules: func() (map[string]a2a.Retention, a2a.Retention) { return r.rules, a2a.Retention{} }}
 	return r
 }
 

@@ -42,8 +42,10 @@ func TestAgesOfRules(t *testing.T) {
 	if got := ages(nil, never); len(got) != 0 {
 		t.Errorf("without rules %s", got)
 	}
-	rules := map[string]a2a.Retention{"a": {Completed: -1, Log: time.Hour}, "b": {Failed: 2 * time.Hour, Log: time.Hour}}
-	if got := ages(rules, a2a.Retention{Completed: 90 * time.Minute}); !slices.Equal(got, []time.Duration{time.Hour, 90 * time.Minute, 2 * time.Hour}) {
+	rules := map[string]a2a.Retention{"a": {Completed: -1, Log: time.Hour},
+		"b": {Failed: 2 * time.Hour, Log: time.Hour}}
+	if got := ages(rules, a2a.Retention{Completed: 90 * time.Minute}); !slices.Equal(got,
+		[]time.Duration{time.Hour, 90 * time.Minute, 2 * time.Hour}) {
 		t.Errorf("%s, want 1h, 1h30m and 2h", got)
 	}
 }
@@ -72,9 +74,11 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &Retirer{Store: s, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler), Rules: func() (map[string]a2a.Retention, a2a.Retention) {
-		return map[string]a2a.Retention{"short": {Completed: time.Hour}, "long": {Completed: 3 * time.Hour, Log: time.Hour}}, a2a.Retention{}
-	}}
+	r := &Retirer{Store: s, Every: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Rules: func() (map[string]a2a.Retention, a2a.Retention) {
+			return map[string]a2a.Retention{"short": {Completed: time.Hour},
+				"long": {Completed: 3 * time.Hour, Log: time.Hour}}, a2a.Retention{}
+		}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error)

@@ -44,7 +44,8 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 		}
 		t.Cleanup(s.Close)
 		sweeper := maintenance.WebhookSweeper{
-			Store: s, Keep: 30 * 24 * time.Hour, Forget: time.Hour, Every: 5 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+			Store: s, Keep: 30 * 24 * time.Hour, Forget: time.Hour, Every: 5 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler),
 		}
 		go func() { done <- sweeper.Run(ctx) }()
 	}
@@ -52,7 +53,8 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 	defer tick.Stop()
 	for {
 		var configs, tries int
-		err := sql.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM a2a.push_configs), (SELECT count(*) FROM a2a.push_attempts)").Scan(&configs, &tries)
+		err := sql.QueryRow(t.Context(),
+			"SELECT (SELECT count(*) FROM a2a.push_configs), (SELECT count(*) FROM a2a.push_attempts)").Scan(&configs, &tries)
 		if err != nil {
 			t.Fatal(err)
 		}

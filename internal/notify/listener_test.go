@@ -192,7 +192,8 @@ func TestPingsLoseNothing(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connectAs(db.URL, "listener"), Alive: store.Alive, PingInterval: time.Millisecond, PingTimeout: 30 * time.Second,
+		Connect: connectAs(db.URL, "listener"), Alive: store.Alive, PingInterval: time.Millisecond,
+		PingTimeout: 30 * time.Second,
 	})
 	p := publishing(t, db.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")
@@ -251,7 +252,8 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	px, connect := behindProxy(t, db.URL)
 	log := newLevels()
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connect, Alive: store.Alive, Log: slog.New(log), PingInterval: 50 * time.Millisecond, PingTimeout: 500 * time.Millisecond,
+		Connect: connect, Alive: store.Alive, Log: slog.New(log), PingInterval: 50 * time.Millisecond,
+		PingTimeout: 500 * time.Millisecond,
 	})
 	p := publishing(t, db.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")
@@ -332,11 +334,12 @@ func TestServerIsUnreachableAtStart(t *testing.T) {
 func TestStopWhileConnecting(t *testing.T) {
 	t.Parallel()
 	connecting := make(chan struct{}, 1) // once: the wait ends only with the test
-	l := start(t, &notify.ListenerConfig{ConnectTimeout: time.Hour, Connect: func(ctx context.Context) (*pgx.Conn, error) {
-		connecting <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}})
+	l := start(t, &notify.ListenerConfig{ConnectTimeout: time.Hour,
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			connecting <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
 	await(t, "try", connecting)
 	select {
 	case <-l.Ready():
@@ -349,7 +352,8 @@ func TestListenerConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	connect := connectAs("", "")
 	for _, cfg := range []notify.ListenerConfig{
-		{}, {Replica: "r", Hub: &notify.Hub{}}, {Replica: "r", Connect: connect}, {Hub: &notify.Hub{}, Connect: connect},
+		{}, {Replica: "r", Hub: &notify.Hub{}}, {Replica: "r", Connect: connect}, {Hub: &notify.Hub{},
+			Connect: connect},
 	} {
 		if _, err := notify.NewListener(cfg); err == nil {
 			t.Errorf("config %+v was accepted", cfg)

@@ -101,7 +101,8 @@ func TestAnyKeysSurviveThePayload(t *testing.T) {
 }
 
 func FuzzPayload(f *testing.F) {
-	for _, s := range []string{"r1 task:a ready:b", "r1 *", "host%20one ready:50%25", "", "r1", "%", "r1 %2a", "hello world"} {
+	for _, s := range []string{"r1 task:a ready:b", "r1 *", "host%20one ready:50%25", "", "r1", "%", "r1 %2a",
+		"hello world"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, payload string) {

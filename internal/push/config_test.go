@@ -15,8 +15,10 @@ func TestAcceptedConfigs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []a2a.PushConfig{
 		{URL: "https://example.com/hook"},
-		{URL: "https://example.com/hook", Token: a2a.Secret(strings.Repeat("t", 4<<10)), Schemes: []string{"Bearer"}, Credentials: a2a.Secret(strings.Repeat("c", 4<<10))},
-		{URL: "https://example.com/" + strings.Repeat("a", 2<<10-20), Schemes: []string{"Basic", "Bearer"}, Token: "a b\tc é"},
+		{URL: "https://example.com/hook", Token: a2a.Secret(strings.Repeat("t", 4<<10)), Schemes: []string{"Bearer"},
+			Credentials: a2a.Secret(strings.Repeat("c", 4<<10))},
+		{URL: "https://example.com/" + strings.Repeat("a", 2<<10-20), Schemes: []string{"Basic", "Bearer"},
+			Token: "a b\tc é"},
 	} {
 		if err := CheckConfig(&c, Policy{}, Limits{}); err != nil {
 			t.Errorf("%.60s: %v", c.URL, err)
@@ -40,21 +42,31 @@ func TestRefusedConfigs(t *testing.T) {
 		"LF in the token":        {"token", func(c *a2a.PushConfig) { c.Token = secret + "\nX: y" }},
 		"NUL in the token":       {"token", func(c *a2a.PushConfig) { c.Token = secret + "\x00" }},
 		"space before the token": {"token", func(c *a2a.PushConfig) { c.Token = " " + secret }},
-		"long token":             {"token", func(c *a2a.PushConfig) { c.Token = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
-		"CR in credentials":      {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = secret + "\r" }},
-		"NUL in credentials":     {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = "\x00" + secret }},
-		"DEL in credentials":     {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = "\x7f" + secret }},
-		"tab after credentials":  {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = secret + "\t" }},
-		"long credentials":       {"authentication.credentials", func(c *a2a.PushConfig) { c.Credentials = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
-		"empty scheme":           {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{""} }},
-		"space in a scheme":      {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer", "Bearer " + secret} }},
-		"CR LF in a scheme":      {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer\r\n"} }},
-		"NUL in a scheme":        {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"a\x00"} }},
-		"colon in a scheme":      {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"a:b"} }},
-		"letter in a scheme":     {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"bé"} }},
-		"long scheme":            {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{strings.Repeat("a", 65)} }},
-		"many schemes":           {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = slices.Repeat([]string{"a"}, 9) }},
-		"no scheme":              {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = nil }},
+		"long token": {"token",
+			func(c *a2a.PushConfig) { c.Token = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
+		"CR in credentials": {"authentication.credentials",
+			func(c *a2a.PushConfig) { c.Credentials = secret + "\r" }},
+		"NUL in credentials": {"authentication.credentials",
+			func(c *a2a.PushConfig) { c.Credentials = "\x00" + secret }},
+		"DEL in credentials": {"authentication.credentials",
+			func(c *a2a.PushConfig) { c.Credentials = "\x7f" + secret }},
+		"tab after credentials": {"authentication.credentials",
+			func(c *a2a.PushConfig) { c.Credentials = secret + "\t" }},
+		"long credentials": {"authentication.credentials",
+			func(c *a2a.PushConfig) { c.Credentials = a2a.Secret(strings.Repeat("t", 4<<10+1)) }},
+		"empty scheme": {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{""} }},
+		"space in a scheme": {"authentication.schemes",
+			func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer", "Bearer " + secret} }},
+		"CR LF in a scheme": {"authentication.schemes",
+			func(c *a2a.PushConfig) { c.Schemes = []string{"Bearer\r\n"} }},
+		"NUL in a scheme":    {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"a\x00"} }},
+		"colon in a scheme":  {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"a:b"} }},
+		"letter in a scheme": {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = []string{"bé"} }},
+		"long scheme": {"authentication.schemes",
+			func(c *a2a.PushConfig) { c.Schemes = []string{strings.Repeat("a", 65)} }},
+		"many schemes": {"authentication.schemes",
+			func(c *a2a.PushConfig) { c.Schemes = slices.Repeat([]string{"a"}, 9) }},
+		"no scheme": {"authentication.schemes", func(c *a2a.PushConfig) { c.Schemes = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +74,8 @@ func TestRefusedConfigs(t *testing.T) {
 			tt.change(&c)
 			err := CheckConfig(&c, Policy{}, Limits{})
 			var e *a2a.Error
-			if !errors.As(err, &e) || e.Code != a2a.CodeInvalidParams || e.Field != tt.field || strings.Contains(e.Message, secret) {
+			if !errors.As(err, &e) || e.Code != a2a.CodeInvalidParams || e.Field != tt.field ||
+				strings.Contains(e.Message, secret) {
 				t.Errorf("got %v, want one about %s", err, tt.field)
 			}
 		})
@@ -89,7 +102,8 @@ func TestAcceptedSecretsArrive(t *testing.T) {
 	client := newClient(t, ClientConfig{Policy: dev})
 	rapid.Check(t, func(t *rapid.T) {
 		c := a2a.PushConfig{
-			URL: s.URL, Token: a2a.Secret(rapid.String().Draw(t, "token")), Schemes: []string{rapid.StringMatching(`[A-Za-z0-9!#$%&'*+.^_|~-]{1,20}`).Draw(t, "scheme")},
+			URL: s.URL, Token: a2a.Secret(rapid.String().Draw(t,
+				"token")), Schemes: []string{rapid.StringMatching(`[A-Za-z0-9!#$%&'*+.^_|~-]{1,20}`).Draw(t, "scheme")},
 			Credentials: a2a.Secret(rapid.String().Draw(t, "credentials")),
 		}
 		if CheckConfig(&c, dev, Limits{}) != nil {
@@ -106,7 +120,8 @@ func TestAcceptedSecretsArrive(t *testing.T) {
 		if c.Credentials == "" {
 			want = ""
 		}
-		if got.Get("X-A2A-Notification-Token") != string(c.Token) || got.Get("A2A-Notification-Token") != string(c.Token) || got.Get("Authorization") != want {
+		if got.Get("X-A2A-Notification-Token") != string(c.Token) ||
+			got.Get("A2A-Notification-Token") != string(c.Token) || got.Get("Authorization") != want {
 			t.Fatalf("got %v for %+v", got, c)
 		}
 	})

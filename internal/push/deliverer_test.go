@@ -92,7 +92,8 @@ func (b *bed) logged() string {
 // keys returns the keys of a server with a ring.
 func (b *bed) keys(s *store.Store, ring seal.Ring) *Keys {
 	b.t.Helper()
-	k := NewKeys(KeysConfig{Store: s, Ring: ring, Issuer: "https://a2ad.example", Logger: slog.New(slog.DiscardHandler)})
+	k := NewKeys(KeysConfig{Store: s, Ring: ring, Issuer: "https://a2ad.example",
+		Logger: slog.New(slog.DiscardHandler)})
 	if err := k.Load(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
@@ -103,7 +104,8 @@ func (b *bed) keys(s *store.Store, ring seal.Ring) *Keys {
 func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 	b.t.Helper()
 	cfg := DelivererConfig{
-		Store: b.Store, Hub: b.hub, Client: newClient(b.t, ClientConfig{Policy: dev}), Keys: b.keys(b.Store, b.ring), Ring: b.ring,
+		Store: b.Store, Hub: b.hub, Client: newClient(b.t, ClientConfig{Policy: dev}), Keys: b.keys(b.Store,
+			b.ring), Ring: b.ring,
 		Lease: patience, Schedule: Schedule{Waits: make([]time.Duration, 5)},
 		Breaker: store.Breaker{Fails: 100, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: 100 * time.Hour},
 		Render:  map[int16]Render{a2a.PushV03: func(t *a2a.Task) []byte { return v03.Codec{}.AppendTask(nil, t) }},
@@ -130,7 +132,8 @@ func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 func (b *bed) task(c a2a.PushConfig) a2a.ID {
 	b.t.Helper()
 	out, err := b.Submit(b.t.Context(), store.Submission{
-		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
+		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 		Push: b.newPush(c),
 	})
 	if err != nil {
@@ -272,7 +275,8 @@ func TestEveryStateThatMattersArrivesInOrder(t *testing.T) {
 	b.deliver()
 	l := b.run(task, whole("a", "x"), status(a2a.StateInputRequired))
 	b.settled(task, l.LastSeq)
-	in := store.Submission{Caller: ann, Agent: "words", Task: task, Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "go on"}}}}
+	in := store.Submission{Caller: ann, Agent: "words", Task: task,
+		Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "go on"}}}}
 	if _, err := b.Submit(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
@@ -284,19 +288,23 @@ func TestEveryStateThatMattersArrivesInOrder(t *testing.T) {
 		t.Errorf("%d requests for events %v, want three each, for 4 and %d among them", len(got), seqs, l.LastSeq)
 	}
 	for _, r := range got {
-		if r.header.Get("Authorization") != "Bearer cred" || r.header.Get("X-A2a-Notification-Token") != "tok" || r.header.Get("A2a-Notification-Token") != "tok" ||
+		if r.header.Get("Authorization") != "Bearer cred" || r.header.Get("X-A2a-Notification-Token") != "tok" ||
+			r.header.Get("A2a-Notification-Token") != "tok" ||
 			r.header.Get("Webhook-Signature") == "" || r.header.Get("A2a-Version") != "0.3" {
 			t.Errorf("headers %v", r.header)
 		}
 	}
 	var last struct{ ID, Kind string }
-	if err := json.Unmarshal([]byte(got[len(got)-1].body), &last); err != nil || last.Kind != "task" || last.ID != task.String() {
+	if err := json.Unmarshal([]byte(got[len(got)-1].body), &last); err != nil || last.Kind != "task" ||
+		last.ID != task.String() {
 		t.Errorf("body %s", got[len(got)-1].body)
 	}
-	if tries := b.tries(p); len(tries) != len(got) || tries[0].Outcome != "delivered" || tries[0].Attempt != 3 || tries[1].Status != 404 || tries[2].Status != 500 {
+	if tries := b.tries(p); len(tries) != len(got) || tries[0].Outcome != "delivered" || tries[0].Attempt != 3 ||
+		tries[1].Status != 404 || tries[2].Status != 500 {
 		t.Errorf("ledger %+v", tries)
 	}
-	if text := b.logged(); strings.Contains(text, "cred\"") || strings.Contains(text, "=tok") || strings.Contains(text, "Bearer") {
+	if text := b.logged(); strings.Contains(text, "cred\"") || strings.Contains(text, "=tok") ||
+		strings.Contains(text, "Bearer") {
 		t.Errorf("log with secrets:\n%s", text)
 	}
 }
@@ -328,7 +336,8 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 		"410":           {answer(410, ""), "disabled", 1, "failed", "answered 410 Gone"},
 		"disable":       {directive("disable", 400), "disabled", 1, "failed", "answered 400 Bad Request"},
 		"abort-message": {directive("abort-message", 400), "done", 1, "skipped", ""},
-		"exhausted":     {answer(503, ""), "dead", 5, "failed", "5 tries failed, the last one with: answered 503 Service Unavailable"},
+		"exhausted": {answer(503, ""), "dead", 5, "failed",
+			"5 tries failed, the last one with: answered 503 Service Unavailable"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
 		}, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
@@ -342,7 +351,8 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 			b.deliver()
 			p := b.awaitState(task, tt.state)
 			tries := b.tries(p)
-			if p.Reason != tt.reason || len(tries) != tt.tries || len(s.requests()) != tt.tries || tries[0].Outcome != tt.outcome {
+			if p.Reason != tt.reason || len(tries) != tt.tries || len(s.requests()) != tt.tries ||
+				tries[0].Outcome != tt.outcome {
 				t.Errorf("reason %q, %d requests, ledger %+v", p.Reason, len(s.requests()), tries)
 			}
 		})
@@ -357,7 +367,8 @@ func TestUnreadableSecretIsNotRetried(t *testing.T) {
 	b.deliver(func(c *DelivererConfig) { c.Ring = newRing(t, "k2") })
 	p := b.awaitState(task, "dead")
 	tries := b.tries(p)
-	if len(s.requests()) != 0 || !strings.Contains(p.Reason, "not in A2AD_KEYS") || len(tries) != 1 || tries[0].Class != "secret" {
+	if len(s.requests()) != 0 || !strings.Contains(p.Reason, "not in A2AD_KEYS") || len(tries) != 1 ||
+		tries[0].Class != "secret" {
 		t.Errorf("%d requests, reason %q, ledger %+v", len(s.requests()), p.Reason, tries)
 	}
 	// With the key back, a replay delivers.
@@ -375,7 +386,8 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 	b.deliver(func(c *DelivererConfig) { c.MaxBody = 2000 })
 	b.awaitState(task, "done")
 	got := s.requests()
-	if len(got) != 1 || len(got[0].body) > 2000 || !strings.Contains(got[0].body, `"completed"`) || strings.Contains(got[0].body, "xxx") {
+	if len(got) != 1 || len(got[0].body) > 2000 || !strings.Contains(got[0].body, `"completed"`) ||
+		strings.Contains(got[0].body, "xxx") {
 		t.Errorf("%d requests, the first with %d bytes: %.300s", len(got), len(got[0].body), got[0].body)
 	}
 }
@@ -387,7 +399,8 @@ func TestBodyKeepsTheLimitWithoutTheStatusMessage(t *testing.T) {
 	s := newSink(t, ok)
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	done := status(a2a.StateCompleted)
-	done.Status.Message = &a2a.Message{ID: "m2", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", 3000)}}}
+	done.Status.Message = &a2a.Message{ID: "m2", Role: a2a.RoleAgent,
+		Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", 3000)}}}
 	b.run(task, done)
 	b.deliver(func(c *DelivererConfig) { c.MaxBody = 2000 })
 	b.awaitState(task, "done")
@@ -403,8 +416,10 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 	b := newBed(t)
 	s := newSink(t, times(func(n int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{500, 200}[n]) }))
 	in := store.Submission{
-		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
-		Push: b.newPush(a2a.PushConfig{URL: s.URL}), Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
+		Push:        b.newPush(a2a.PushConfig{URL: s.URL}),
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	out, err := b.Submit(t.Context(), in)
 	if err != nil {
@@ -437,7 +452,8 @@ func TestLostRecordIsADuplicate(t *testing.T) {
 	b := newBed(t)
 	s := newSink(t, times(func(n int, _ http.ResponseWriter, _ *http.Request) {
 		if n == 0 { // the deliverer dies before it gets the answer
-			if _, err := b.sql.Exec(context.Background(), "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
+			if _, err := b.sql.Exec(context.Background(),
+				"UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -571,7 +587,8 @@ func TestDeliveryHasATokenOfTheServer(t *testing.T) {
 	if err := json.Unmarshal(b.keys(b.Store, b.ring).JWKS(), &set); err != nil || len(set.Keys) != 2 {
 		t.Fatalf("%d keys, %v, want two", len(set.Keys), err)
 	}
-	parsed, err := jwt.ParseSigned(strings.TrimPrefix(r.header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.EdDSA})
+	parsed, err := jwt.ParseSigned(strings.TrimPrefix(r.header.Get("Authorization"), "Bearer "),
+		[]jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -579,7 +596,8 @@ func TestDeliveryHasATokenOfTheServer(t *testing.T) {
 	if err := parsed.Claims(set, &c); err != nil {
 		t.Fatal(err)
 	}
-	err = c.Validate(jwt.Expected{Issuer: "https://a2ad.example", AnyAudience: jwt.Audience{s.URL}, Subject: task.String(), ID: r.header.Get("Webhook-Id")})
+	err = c.Validate(jwt.Expected{Issuer: "https://a2ad.example", AnyAudience: jwt.Audience{s.URL},
+		Subject: task.String(), ID: r.header.Get("Webhook-Id")})
 	if err != nil {
 		t.Errorf("claims %+v: %v", c, err)
 	}
@@ -593,7 +611,8 @@ func TestReplicasMakeOneSetOfKeys(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, s := range stores {
 		wg.Go(func() {
-			k := NewKeys(KeysConfig{Store: s, Ring: b.ring, Issuer: "https://a2ad.example", Logger: slog.New(slog.DiscardHandler)})
+			k := NewKeys(KeysConfig{Store: s, Ring: b.ring, Issuer: "https://a2ad.example",
+				Logger: slog.New(slog.DiscardHandler)})
 			if err := k.Load(t.Context()); err != nil {
 				t.Error(err)
 				return
@@ -648,7 +667,8 @@ func TestKeysAndSecretsMoveToAnotherRing(t *testing.T) {
 	if b.ring, err = seal.Parse(newText); err != nil {
 		t.Fatal(err)
 	}
-	if after := b.keys(b.Store, b.ring); string(after.JWKS()) != string(before.JWKS()) || string(after.JWKS()) == string(old.JWKS()) {
+	if after := b.keys(b.Store, b.ring); string(after.JWKS()) != string(before.JWKS()) ||
+		string(after.JWKS()) == string(old.JWKS()) {
 		t.Errorf("keys %s, want %s", after.JWKS(), before.JWKS())
 	}
 	b.deliver()
@@ -700,7 +720,8 @@ func TestUnreadableTaskIsRetriedByTheSchedule(t *testing.T) {
 		return p.Attempt > 0
 	})
 	b.await(task, "free", func(p store.PushRow) bool { return p.State == "active" && p.Attempt == 1 })
-	if tries := b.tries(p); len(tries) != 1 || tries[0].Class != string(ClassInternal) || tries[0].Reason == "" || strings.Contains(tries[0].Reason, "not found") {
+	if tries := b.tries(p); len(tries) != 1 || tries[0].Class != string(ClassInternal) || tries[0].Reason == "" ||
+		strings.Contains(tries[0].Reason, "not found") {
 		t.Errorf("the ledger has %+v", tries)
 	}
 }

@@ -137,7 +137,8 @@ type outcome struct {
 // decide says what follows attempt number n.
 func (d *Deliverer) decide(n int, a *attempted) outcome {
 	o := outcome{terminal: a.terminal, try: store.Try{
-		Took: a.Took, RemoteIP: a.RemoteIP, Status: a.Status, Class: string(a.Class), Reason: a.Reason, Answer: a.Answer,
+		Took: a.Took, RemoteIP: a.RemoteIP, Status: a.Status, Class: string(a.Class),
+		Reason: a.Reason, Answer: a.Answer,
 	}}
 	switch a.Class {
 	case ClassDelivered:

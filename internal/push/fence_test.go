@@ -35,8 +35,8 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// A deliverer is suspended after its last check of the lease. In the meantime the lease expires and the webhook is deleted.
-// Then the deliverer continues.
+// A deliverer is suspended after its last check of the lease. In the meantime the lease expires and the webhook is
+// deleted. Then the deliverer continues.
 func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 	t.Parallel()
 	for name, freeze := range map[string]func(t *testing.T, g *gate) (*sink, string, ClientConfig){
@@ -53,10 +53,11 @@ func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 		"in the handshake": func(t *testing.T, g *gate) (*sink, string, ClientConfig) {
 			ca := newAuthority(t)
 			cert := ca.issue(t, "127.0.0.1", time.Now().Add(time.Hour))
-			s := newTLSSink(t, &tls.Config{Certificates: []tls.Certificate{cert}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				g.pass()
-				return nil, nil
-			}})
+			s := newTLSSink(t, &tls.Config{Certificates: []tls.Certificate{cert},
+				GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+					g.pass()
+					return nil, nil
+				}})
 			return s, s.URL, ClientConfig{Policy: dev, RootCAs: ca.pool}
 		},
 	} {
@@ -80,7 +81,8 @@ func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 			deleted := make(chan error, 1)
 			go func() { deleted <- b.DeletePush(t.Context(), ann, task, "default") }()
 			p := b.await(task, "deleted", func(p store.PushRow) bool { return !p.DeletedAt.IsZero() })
-			if _, err := b.sql.Exec(t.Context(), "UPDATE a2a.push_configs SET lease_until = clock_timestamp()"); err != nil {
+			if _, err := b.sql.Exec(t.Context(),
+				"UPDATE a2a.push_configs SET lease_until = clock_timestamp()"); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-deleted; err != nil {
@@ -104,11 +106,13 @@ func TestFenceAppliesToOneRequest(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	for name, s := range map[string]*sink{
-		"http": newSink(t, ok), "https": newTLSSink(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "127.0.0.1", time.Now().Add(time.Hour))}}),
+		"http": newSink(t, ok), "https": newTLSSink(t,
+			&tls.Config{Certificates: []tls.Certificate{ca.issue(t, "127.0.0.1", time.Now().Add(time.Hour))}}),
 	} {
 		c := newClient(t, ClientConfig{Policy: dev, RootCAs: ca.pool})
 		want := 0
-		for i, valid := range []func() bool{nil, func() bool { return false }, func() bool { return true }, func() bool { return false }, nil} {
+		for i, valid := range []func() bool{nil, func() bool { return false }, func() bool { return true },
+			func() bool { return false }, nil} {
 			r := request(s.URL)
 			r.LeaseValid = valid
 			class := ClassDelivered

@@ -44,7 +44,8 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	}
 	body := []byte(`{"kind":"task"}`)
 	now := time.Unix(1_800_000_000, 999)
-	text, err := issuer.Mint(Claims{Audience: "https://hooks.example:443", Task: "task-1", ID: "msg_x_1", Body: body}, now)
+	text, err := issuer.Mint(Claims{Audience: "https://hooks.example:443", Task: "task-1", ID: "msg_x_1", Body: body},
+		now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := token.Headers[0]; h.KeyID != key.ID || h.Algorithm != "EdDSA" || h.ExtraHeaders[jose.HeaderType] != "JWT" || h.JSONWebKey != nil {
+	if h := token.Headers[0]; h.KeyID != key.ID || h.Algorithm != "EdDSA" || h.ExtraHeaders[jose.HeaderType] != "JWT" ||
+		h.JSONWebKey != nil {
 		t.Errorf("header %+v", h)
 	}
 	var standard jwt.Claims
@@ -68,7 +70,8 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	if err := token.Claims(&set, &standard, &all); err != nil {
 		t.Fatal(err)
 	}
-	if err := standard.Validate(jwt.Expected{Issuer: "https://agents.example", AnyAudience: jwt.Audience{"https://hooks.example:443"}, ID: "msg_x_1", Subject: "task-1", Time: now}); err != nil {
+	if err := standard.Validate(jwt.Expected{Issuer: "https://agents.example",
+		AnyAudience: jwt.Audience{"https://hooks.example:443"}, ID: "msg_x_1", Subject: "task-1", Time: now}); err != nil {
 		t.Error(err)
 	}
 	if err := standard.ValidateWithLeeway(jwt.Expected{Time: now.Add(5*time.Minute + time.Second)}, 0); err == nil {
@@ -76,7 +79,8 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	}
 	sum := sha256.Sum256(body)
 	want := map[string]any{
-		"iss": "https://agents.example", "aud": "https://hooks.example:443", "sub": "task-1", "taskId": "task-1", "jti": "msg_x_1",
+		"iss": "https://agents.example", "aud": "https://hooks.example:443", "sub": "task-1", "taskId": "task-1",
+		"jti": "msg_x_1",
 		"iat": 1.8e9, "exp": 1.8e9 + 300, "request_body_sha256": hex.EncodeToString(sum[:]),
 	}
 	if diff := cmp.Diff(want, all); diff != "" {
@@ -116,7 +120,8 @@ func TestKeySetHasOnlyPublicKeys(t *testing.T) {
 		t.Errorf("got %v", set.Keys)
 	}
 	for _, k := range set.Keys {
-		if k["kty"] != "OKP" || k["crv"] != "Ed25519" || k["alg"] != "EdDSA" || k["use"] != "sig" || len(k["x"]) != 43 || len(k) != 6 {
+		if k["kty"] != "OKP" || k["crv"] != "Ed25519" || k["alg"] != "EdDSA" || k["use"] != "sig" ||
+			len(k["x"]) != 43 || len(k) != 6 {
 			t.Errorf("got %v", k)
 		}
 	}
@@ -133,11 +138,14 @@ func TestStoredKeys(t *testing.T) {
 	}
 	a, errA := ParseKey(stored, day0)
 	b, errB := ParseKey(stored, day0)
-	if errA != nil || errB != nil || a.ID != b.ID || len(a.ID) != 43 || !a.Private().Equal(b.Private()) || !a.CreatedAt.Equal(day0) {
+	if errA != nil || errB != nil || a.ID != b.ID || len(a.ID) != 43 || !a.Private().Equal(b.Private()) ||
+		!a.CreatedAt.Equal(day0) {
 		t.Errorf("%v, %v; %v, %v", a, b, errA, errB)
 	}
-	for _, text := range []string{"", "{}", "null", string(stored[:len(stored)-3]), strings.Replace(string(stored), "EdDSA", "ES256", 1), `{"alg":"EdDSA","seed":"aHVudGVyMg=="}`} {
-		if k, err := ParseKey([]byte(text), day0); err == nil || k.ID != "" || strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "aHVu") {
+	for _, text := range []string{"", "{}", "null", string(stored[:len(stored)-3]),
+		strings.Replace(string(stored), "EdDSA", "ES256", 1), `{"alg":"EdDSA","seed":"aHVudGVyMg=="}`} {
+		if k, err := ParseKey([]byte(text), day0); err == nil || k.ID != "" ||
+			strings.Contains(err.Error(), "hunter") || strings.Contains(err.Error(), "aHVu") {
 			t.Errorf("%q: %v, %v", text, k, err)
 		}
 	}
@@ -161,7 +169,8 @@ func TestMintingIsSafeForConcurrentUse(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if token, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.EdDSA}); err != nil || token.Claims(key.Public(), &map[string]any{}) != nil {
+			if token, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.EdDSA}); err != nil ||
+				token.Claims(key.Public(), &map[string]any{}) != nil {
 				t.Errorf("%s: %v", text, err)
 			}
 		})
@@ -203,21 +212,26 @@ func TestRotation(t *testing.T) {
 		if !p.Next.IsZero() {
 			next = p.Next.Sub(day0)
 		}
-		if name[p.Signer.ID] != tt.signer || names(p.Published) != tt.published || names(p.Retired) != tt.retired || p.Make != tt.make || next != tt.next {
-			t.Errorf("%s after %s: signer %s, published %s, retired %s, make %t, next %s; want %+v", names(tt.keys), tt.after, name[p.Signer.ID], names(p.Published), names(p.Retired), p.Make, next, tt)
+		if name[p.Signer.ID] != tt.signer || names(p.Published) != tt.published || names(p.Retired) != tt.retired ||
+			p.Make != tt.make || next != tt.next {
+			t.Errorf("%s after %s: signer %s, published %s, retired %s, make %t, next %s; want %+v", names(tt.keys),
+				tt.after, name[p.Signer.ID], names(p.Published), names(p.Retired), p.Make, next, tt)
 		}
 	}
-	if p := (Rotation{Every: time.Minute, Keep: time.Minute}).Plan([]Key{a, b}, day0.Add(time.Hour)); p.Signer.ID != a.ID {
+	if p := (Rotation{Every: time.Minute, Keep: time.Minute}).Plan([]Key{a, b},
+		day0.Add(time.Hour)); p.Signer.ID != a.ID {
 		t.Error("a key signs that was published for less than a day")
 	}
 }
 
-// A server is planned over a year in random steps, by replicas that make keys at the same time and drop the retired ones or
-// not. Whatever happens, what signs has been published for a day, what signed stays published for a day, and there are two.
+// A server is planned over a year in random steps, by replicas that make keys at the same time and drop the retired
+// ones or not. Whatever happens, what signs has been published for a day, what signed stays published for a day, and
+// there are two.
 func TestRotationKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r := Rotation{Every: time.Duration(rapid.IntRange(0, 40).Draw(t, "every")) * day, Keep: time.Duration(rapid.IntRange(0, 3).Draw(t, "keep")) * day}
+		r := Rotation{Every: time.Duration(rapid.IntRange(0, 40).Draw(t, "every")) * day,
+			Keep: time.Duration(rapid.IntRange(0, 3).Draw(t, "keep")) * day}
 		now := day0
 		var keys []Key
 		signed := map[string]time.Time{} // when a key last signed
@@ -237,7 +251,8 @@ func TestRotationKeepsItsPromises(t *testing.T) {
 				keys = slices.DeleteFunc(keys, func(k Key) bool {
 					return slices.ContainsFunc(p.Retired, func(dead Key) bool { return dead.ID == k.ID })
 				})
-				if after := r.Plan(keys, now); after.Signer.ID != p.Signer.ID || len(after.Published) != len(p.Published) || !after.Next.Equal(p.Next) || len(after.Retired) != 0 {
+				if after := r.Plan(keys, now); after.Signer.ID != p.Signer.ID ||
+					len(after.Published) != len(p.Published) || !after.Next.Equal(p.Next) || len(after.Retired) != 0 {
 					t.Fatalf("dropping changed the plan from %v to %v", p, after)
 				}
 			}
@@ -249,7 +264,8 @@ func TestRotationKeepsItsPromises(t *testing.T) {
 			first = false
 			signed[p.Signer.ID] = now
 			for id, at := range signed {
-				if now.Sub(at) < MinPublished && !slices.ContainsFunc(p.Published, func(k Key) bool { return k.ID == id }) {
+				if now.Sub(at) < MinPublished &&
+					!slices.ContainsFunc(p.Published, func(k Key) bool { return k.ID == id }) {
 					t.Fatalf("%s signed %s ago and is not published", id, now.Sub(at))
 				}
 			}

@@ -80,7 +80,8 @@ func TestLongRequestKeepsItsWebhook(t *testing.T) {
 	<-entered
 	var first, until time.Time
 	p := b.await(task, "renewed for longer than a lease", func(store.PushRow) bool {
-		if err := b.sql.QueryRow(t.Context(), "SELECT coalesce(lease_until, 'epoch') FROM a2a.push_configs").Scan(&until); err != nil {
+		if err := b.sql.QueryRow(t.Context(),
+			"SELECT coalesce(lease_until, 'epoch') FROM a2a.push_configs").Scan(&until); err != nil {
 			t.Fatal(err)
 		}
 		if first.IsZero() {
@@ -133,7 +134,8 @@ func TestRequestIsCanceledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.deliver(func(c *DelivererConfig) {
-		c.Lease, c.Client = time.Second, newClient(t, ClientConfig{Policy: dev, Timeout: 2 * patience, HeaderTimeout: 2 * patience})
+		c.Lease, c.Client = time.Second, newClient(t,
+			ClientConfig{Policy: dev, Timeout: 2 * patience, HeaderTimeout: 2 * patience})
 	})
 	select {
 	case <-gone:

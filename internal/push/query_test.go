@@ -19,7 +19,8 @@ func (b *bed) hookWithQuery(base string) a2a.ID {
 	p := b.newPush(a2a.PushConfig{URL: base + "/hook?" + signed})
 	p.SealURL = func(row a2a.ID) (string, []byte, error) { return SealURL(b.ring, row, p.URL) }
 	out, err := b.Submit(b.t.Context(), store.Submission{
-		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
+		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 		Push: p,
 	})
 	if err != nil {
@@ -68,7 +69,8 @@ func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 	if err != nil || len(line.Tries) == 0 || line.Tries[0].URL != want {
 		t.Errorf("the timeline has %+v, %v", line, err)
 	}
-	for what, text := range map[string]string{"the database": b.stored(), "the log": b.logged(), "the timeline": fmt.Sprintf("%+v", line)} {
+	for what, text := range map[string]string{"the database": b.stored(), "the log": b.logged(),
+		"the timeline": fmt.Sprintf("%+v", line)} {
 		if strings.Contains(text, "s3cret") {
 			t.Errorf("%s shows the query: %s", what, text)
 		}
@@ -86,11 +88,13 @@ func TestUnencryptedQueryIsEncryptedByRewrap(t *testing.T) {
 	s := newSink(t, func(_ http.ResponseWriter, r *http.Request) { got = r.URL.RawQuery })
 	task := b.task(a2a.PushConfig{URL: s.URL + "/hook?" + signed})
 	var shown string
-	if err := b.sql.QueryRow(t.Context(), "SELECT url FROM audit.push_config").Scan(&shown); err != nil || strings.Contains(shown, "s3cret") {
+	if err := b.sql.QueryRow(t.Context(), "SELECT url FROM audit.push_config").Scan(&shown); err != nil ||
+		strings.Contains(shown, "s3cret") {
 		t.Errorf("the audit view shows %s, %v", shown, err)
 	}
 	for _, want := range []int{1, 0} {
-		n, err := b.ResealPushes(t.Context(), func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) { return Reseal(b.ring, row, s) })
+		n, err := b.ResealPushes(t.Context(),
+			func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) { return Reseal(b.ring, row, s) })
 		if n != want || err != nil {
 			t.Errorf("%d webhooks resealed, %v, want %d", n, err, want)
 		}
@@ -118,7 +122,8 @@ func TestServersOfThePreviousVersionDoNotClaimEncryptedQueries(t *testing.T) {
 	if due, err := b.ClaimPushes(t.Context(), 10, 8, time.Minute); err != nil || len(due) != 1 {
 		t.Fatalf("%d claimed by this version, %v", len(due), err)
 	}
-	if _, err := b.sql.Exec(t.Context(), "UPDATE a2a.push_configs SET url = 'http://127.0.0.1:2/hook?other=1', lease_until = NULL"); err != nil {
+	if _, err := b.sql.Exec(t.Context(),
+		"UPDATE a2a.push_configs SET url = 'http://127.0.0.1:2/hook?other=1', lease_until = NULL"); err != nil {
 		t.Fatal(err)
 	}
 	if tag, err := b.sql.Exec(t.Context(), claim+" WHERE query IS NULL"); err != nil || tag.RowsAffected() != 1 {

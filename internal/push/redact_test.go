@@ -22,15 +22,16 @@ func TestRedaction(t *testing.T) {
 		"overlapping itself":      {[]string{"abab"}, "xabababx", "x[redacted]x", 100},
 		"two secrets":             {[]string{"secret", "crete"}, "a secrete b", "a [redacted] b", 100},
 		"across the cut":          {[]string{"secret"}, "a secret b", "a [redac", 8},
-		"after the cut":          {[]string{"secret"}, "abcdefgh secret", "abcdefgh", 8},
+		"after the cut":           {[]string{"secret"}, "abcdefgh secret", "abcdefgh", 8},
 		"begun at the end":        {[]string{"secret"}, "a secr", "a [redacted]", 100},
 		"barely begun at the end": {[]string{"secret"}, "a sec", "a sec", 100},
 		"short":                   {[]string{"k"}, "ok", "o[redacted]", 100},
 		"keep nothing":            {[]string{"k"}, "ok", "", 0},
 		"keep less than nothing":  {[]string{"k"}, "ok", "", -1},
-		"as JSON":                 {[]string{`a"b<c`}, `{"x":"a\"b<c","y":"a\"b\u003cc"}`, `{"x":"[redacted]","y":"[redacted]"}`, 100},
-		"as HTML":                 {[]string{`a"b<c`}, `<p>a&#34;b&lt;c</p>`, `<p>[redacted]</p>`, 100},
-		"as a query":              {[]string{`a b/c`}, `?x=a+b%2Fc&y=a%20b%2Fc`, `?x=[redacted]&y=[redacted]`, 100},
+		"as JSON": {[]string{`a"b<c`}, `{"x":"a\"b<c","y":"a\"b\u003cc"}`,
+			`{"x":"[redacted]","y":"[redacted]"}`, 100},
+		"as HTML":    {[]string{`a"b<c`}, `<p>a&#34;b&lt;c</p>`, `<p>[redacted]</p>`, 100},
+		"as a query": {[]string{`a b/c`}, `?x=a+b%2Fc&y=a%20b%2Fc`, `?x=[redacted]&y=[redacted]`, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +47,8 @@ func TestRedactionLeavesNoSecret(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune(`xyz"`)), 4, 9, -1)
 		secrets := rapid.SliceOfN(text, 1, 3).Draw(t, "secrets")
-		parts := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom(secrets), rapid.StringOf(rapid.RuneFrom([]rune("xyz\" -"))))).Draw(t, "parts")
+		parts := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom(secrets),
+			rapid.StringOf(rapid.RuneFrom([]rune("xyz\" -"))))).Draw(t, "parts")
 		data := []byte(strings.Join(parts, ""))
 		before := bytes.Clone(data)
 		keep := rapid.IntRange(0, len(data)+20).Draw(t, "keep")

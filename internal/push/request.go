@@ -27,8 +27,9 @@ func (d *Deliverer) request(due *store.Delivery, task *a2a.Task, leaseValid func
 		url = base + "?" + string(query)
 	}
 	return &Request{
-		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), URL: url, Version: Version(due.Version), Task: due.Task.String(),
-		Body: d.body(due.Version, task), Token: token, Schemes: due.Schemes, Credentials: credentials,
+		ID: fmt.Sprintf("msg_%s_%d", due.Row, due.Seq), Task: due.Task.String(),
+		URL: url, Version: Version(due.Version), Body: d.body(due.Version, task),
+		Token: token, Schemes: due.Schemes, Credentials: credentials,
 		Signer: d.cfg.Keys.Signer(), Issuer: d.cfg.Keys.Issuer(),
 		Traceparent: string(due.Traceparent.Next()), LeaseValid: leaseValid,
 	}, nil

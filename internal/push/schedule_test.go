@@ -10,7 +10,8 @@ import (
 
 var schedule = Schedule{
 	Waits: []time.Duration{
-		0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+		0, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour,
+		3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 	},
 	Throttle: time.Minute,
 }
@@ -27,20 +28,23 @@ func TestNext(t *testing.T) {
 		fate Fate
 		wait time.Duration
 	}{
-		"first failure":                     {1, fail, 0.5, FateRetry, 5 * s},
-		"early":                             {1, fail, 0, FateRetry, 4 * s},
-		"late":                              {1, fail, 1, FateRetry, 6 * s},
-		"last pause":                        {10, fail, 0.5, FateRetry, 24 * h},
-		"used up":                           {11, fail, 0.5, FateDead, 0},
-		"far beyond":                        {math.MaxInt, fail, 0.5, FateDead, 0},
-		"not found is tried again":          {3, Result{Class: ClassClientError}, 0.5, FateRetry, 2 * m},
-		"redirect is tried again":           {3, Result{Class: ClassRedirect}, 0.5, FateRetry, 2 * m},
-		"internal fault is tried again":     {3, Result{Class: ClassInternal}, 0.5, FateRetry, 2 * m},
-		"gone":                              {1, Result{Class: ClassGone}, 0.5, FateDisabled, 0},
-		"gone at the last attempt":          {11, Result{Class: ClassGone}, 0.5, FateDisabled, 0},
-		"disable":                           {1, Result{Class: ClassServerError, Directive: DirectiveDisable}, 0.5, FateDisabled, 0},
-		"abort":                             {1, Result{Class: ClassServerError, Directive: DirectiveAbort}, 0.5, FateSkip, 0},
-		"abort at the last attempt":         {11, Result{Class: ClassServerError, Directive: DirectiveAbort}, 0.5, FateSkip, 0},
+		"first failure":                 {1, fail, 0.5, FateRetry, 5 * s},
+		"early":                         {1, fail, 0, FateRetry, 4 * s},
+		"late":                          {1, fail, 1, FateRetry, 6 * s},
+		"last pause":                    {10, fail, 0.5, FateRetry, 24 * h},
+		"used up":                       {11, fail, 0.5, FateDead, 0},
+		"far beyond":                    {math.MaxInt, fail, 0.5, FateDead, 0},
+		"not found is tried again":      {3, Result{Class: ClassClientError}, 0.5, FateRetry, 2 * m},
+		"redirect is tried again":       {3, Result{Class: ClassRedirect}, 0.5, FateRetry, 2 * m},
+		"internal fault is tried again": {3, Result{Class: ClassInternal}, 0.5, FateRetry, 2 * m},
+		"gone":                          {1, Result{Class: ClassGone}, 0.5, FateDisabled, 0},
+		"gone at the last attempt":      {11, Result{Class: ClassGone}, 0.5, FateDisabled, 0},
+		"disable": {1, Result{Class: ClassServerError, Directive: DirectiveDisable}, 0.5,
+			FateDisabled, 0},
+		"abort": {1, Result{Class: ClassServerError, Directive: DirectiveAbort}, 0.5,
+			FateSkip, 0},
+		"abort at the last attempt": {11, Result{Class: ClassServerError, Directive: DirectiveAbort}, 0.5,
+			FateSkip, 0},
 		"blocked":                           {1, Result{Class: ClassBlocked}, 0.5, FateDead, 0},
 		"bad URL":                           {1, Result{Class: ClassBadURL}, 0.5, FateDead, 0},
 		"canceled":                          {11, Result{Class: ClassCanceled}, 0.5, FateRelease, 0},
@@ -69,18 +73,22 @@ func TestNext(t *testing.T) {
 }
 
 var classes = []Class{
-	ClassDelivered, ClassGone, ClassRedirect, ClassClientError, ClassThrottled, ClassServerError, ClassTimeout, ClassDNS, ClassConnect, ClassTLS, ClassBlocked, ClassBadURL,
+	ClassDelivered, ClassGone, ClassRedirect, ClassClientError, ClassThrottled, ClassServerError, ClassTimeout,
+	ClassDNS, ClassConnect, ClassTLS, ClassBlocked, ClassBadURL,
 	ClassCanceled, ClassInternal,
 }
 
 func TestNextKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		duration := rapid.Map(rapid.OneOf(rapid.Int64Range(0, 1<<50), rapid.Int64Range(0, math.MaxInt64)), func(n int64) time.Duration { return time.Duration(n) })
+		duration := rapid.Map(rapid.OneOf(rapid.Int64Range(0, 1<<50), rapid.Int64Range(0, math.MaxInt64)),
+			func(n int64) time.Duration { return time.Duration(n) })
 		s := Schedule{Waits: rapid.SliceOfN(duration, 0, 12).Draw(t, "waits"), Throttle: duration.Draw(t, "throttle")}
 		r := Result{
-			Class: rapid.SampledFrom(classes).Draw(t, "class"), RetryAfter: rapid.OneOf(rapid.Just(time.Duration(0)), duration).Draw(t, "after"),
-			Directive: rapid.SampledFrom([]Directive{DirectiveNone, DirectiveAbort, DirectiveDisable}).Draw(t, "directive"),
+			Class: rapid.SampledFrom(classes).Draw(t, "class"), RetryAfter: rapid.OneOf(rapid.Just(time.Duration(0)),
+				duration).Draw(t, "after"),
+			Directive: rapid.SampledFrom([]Directive{DirectiveNone, DirectiveAbort, DirectiveDisable}).Draw(t,
+				"directive"),
 		}
 		n := rapid.IntRange(1, 15).Draw(t, "n")
 		rnd := rapid.Float64Range(0, 1).Draw(t, "rnd")
@@ -107,7 +115,8 @@ func TestNextKeepsItsBounds(t *testing.T) {
 		if r.Class.Throttles() {
 			low, high = max(low, s.Throttle), max(high, grow(s.Throttle))
 		}
-		if low < 1<<52 && wait < low || high < 1<<52 && wait > high || wait < 0 { // a larger float64 cannot represent nanoseconds
+		if low < 1<<52 && wait < low || high < 1<<52 && wait > high ||
+			wait < 0 { // a larger float64 cannot represent nanoseconds
 			t.Fatalf("waits %s, not between %s and %s", wait, low, high)
 		}
 	})
@@ -123,7 +132,8 @@ func grow(d time.Duration) time.Duration {
 
 func TestPropertiesOfEveryClass(t *testing.T) {
 	t.Parallel()
-	down := map[Class]bool{ClassTimeout: true, ClassThrottled: true, ClassServerError: true, ClassDNS: true, ClassConnect: true, ClassTLS: true}
+	down := map[Class]bool{ClassTimeout: true, ClassThrottled: true, ClassServerError: true, ClassDNS: true,
+		ClassConnect: true, ClassTLS: true}
 	for _, c := range classes {
 		if got := c.BlamesDestination(); got != down[c] {
 			t.Errorf("%s: BlamesDestination() = %t", c, got)

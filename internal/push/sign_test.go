@@ -71,7 +71,9 @@ func TestEveryKeyVerifies(t *testing.T) {
 			if err := wh.Verify(body, h); err != nil {
 				t.Fatalf("v1: %v", err)
 			}
-			if wh.Verify(append(bytes.Clone(body), 'x'), h) == nil || wh.Verify(body, headers(id+"x", now, sig)) == nil || wh.Verify(body, headers(id, now.Add(time.Second), sig)) == nil {
+			if wh.Verify(append(bytes.Clone(body), 'x'), h) == nil ||
+				wh.Verify(body, headers(id+"x", now, sig)) == nil ||
+				wh.Verify(body, headers(id, now.Add(time.Second), sig)) == nil {
 				t.Fatal("v1: another body, id or time verifies")
 			}
 		}
@@ -80,7 +82,9 @@ func TestEveryKeyVerifies(t *testing.T) {
 			if !verifyV1a(public, body, h) {
 				t.Fatal("v1a does not verify")
 			}
-			if verifyV1a(public, append(bytes.Clone(body), 'x'), h) || verifyV1a(public, body, headers(id+"x", now, sig)) || verifyV1a(public, body, headers(id, now.Add(time.Second), sig)) {
+			if verifyV1a(public, append(bytes.Clone(body), 'x'), h) ||
+				verifyV1a(public, body, headers(id+"x", now, sig)) ||
+				verifyV1a(public, body, headers(id, now.Add(time.Second), sig)) {
 				t.Fatal("v1a: another body, id or time verifies")
 			}
 		}
@@ -97,7 +101,8 @@ func TestSignatureFollowsStandardWebhooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := NewSigner([]Secret{secret}, nil).Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got, err := NewSigner([]Secret{secret}, nil).Sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0),
+		[]byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want || err != nil {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
@@ -119,8 +124,10 @@ func TestSecretsAreParsedStrictly(t *testing.T) {
 	t.Parallel()
 	b64 := func(n int) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("h"), n)) }
 	for text, good := range map[string]bool{
-		"whsec_" + b64(24): true, "whsec_" + b64(64): true, "whsec_" + b64(23): false, "whsec_" + b64(65): false, b64(32): false, "whsk_" + b64(32): false, "": false, "whsec_": false,
-		"whsec_" + b64(32) + "\n": false, "whsec_!" + b64(32): false, "WHSEC_" + b64(32): false, "whsec_" + strings.TrimRight(b64(25), "="): false,
+		"whsec_" + b64(24): true, "whsec_" + b64(64): true, "whsec_" + b64(23): false, "whsec_" +
+			b64(65): false, b64(32): false, "whsk_" + b64(32): false, "": false, "whsec_": false,
+		"whsec_" + b64(32) + "\n": false, "whsec_!" + b64(32): false, "WHSEC_" + b64(32): false, "whsec_" +
+			strings.TrimRight(b64(25), "="): false,
 	} {
 		if _, err := ParseSecret(text); (err == nil) != good || err != nil && strings.Contains(err.Error(), "hhh") {
 			t.Errorf("%q: %v", text, err)
@@ -130,7 +137,9 @@ func TestSecretsAreParsedStrictly(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(seed)
 	mixed := append(bytes.Clone(seed), newSigningKey(t).Public().(ed25519.PublicKey)...)
 	for text, good := range map[string]bool{
-		"whsk_" + b64(32): true, FormatPrivateKey(key): true, "whsk_" + base64.StdEncoding.EncodeToString(mixed): false, "whsk_" + b64(33): false, "whsk_": false, "whpk_" + b64(32): false,
+		"whsk_" + b64(32): true, FormatPrivateKey(key): true, "whsk_" +
+			base64.StdEncoding.EncodeToString(mixed): false, "whsk_" + b64(33): false, "whsk_": false, "whpk_" +
+			b64(32): false,
 		FormatPrivateKey(key) + "\n": false,
 	} {
 		got, err := ParsePrivateKey(text)
@@ -171,14 +180,16 @@ func TestSigningKeysAreNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	for _, v := range []any{secret, &secret, key, &key, signer, issuer, struct{ k Key }{key}, struct{ s Secret }{secret}, struct{ s *Signer }{signer}, struct{ i *Issuer }{issuer}, []Key{key}, Plan{Signer: key}} {
+	for _, v := range []any{secret, &secret, key, &key, signer, issuer, struct{ k Key }{key},
+		struct{ s Secret }{secret}, struct{ s *Signer }{signer}, struct{ i *Issuer }{issuer}, []Key{key}, Plan{Signer: key}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
 			fmt.Fprintf(&out, verb+"\n", v)
 		}
 		slog.New(slog.NewTextHandler(&out, nil)).Info("x", "v", v)
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "v", v)
 	}
-	for _, bad := range []string{"hunter2", text[6:20], fmt.Sprintf("%x", "hunter2"), fmt.Sprintf("%X", "hunter2"), "104 117 110", "0x68, 0x75"} {
+	for _, bad := range []string{"hunter2", text[6:20], fmt.Sprintf("%x", "hunter2"), fmt.Sprintf("%X", "hunter2"),
+		"104 117 110", "0x68, 0x75"} {
 		if strings.Contains(out.String(), bad) {
 			i := strings.Index(out.String(), bad)
 			t.Errorf("%q is seen: %.200q", bad, out.String()[max(0, i-100):])

@@ -65,7 +65,8 @@ func (s *sink) note(handler http.HandlerFunc) http.Handler {
 			return
 		}
 		s.mu.Lock()
-		s.seen = append(s.seen, seenRequest{r.Method, r.RequestURI, r.Proto, r.RemoteAddr, r.Header.Clone(), string(body)})
+		s.seen = append(s.seen, seenRequest{r.Method, r.RequestURI, r.Proto, r.RemoteAddr, r.Header.Clone(),
+			string(body)})
 		s.mu.Unlock()
 		handler(w, r)
 	})
@@ -202,7 +203,8 @@ func resolve(question []byte, answers map[string][][]string, asked map[string]in
 	return b.Finish()
 }
 
-func addAnswers(b *dnsmessage.Builder, q dnsmessage.Question, name dnsmessage.Name, list []string, answers map[string][][]string) error {
+func addAnswers(b *dnsmessage.Builder, q dnsmessage.Question, name dnsmessage.Name, list []string,
+	answers map[string][][]string) error {
 	h := dnsmessage.ResourceHeader{Name: name, Class: q.Class, TTL: 0}
 	for _, text := range list {
 		a, err := netip.ParseAddr(text)
@@ -242,8 +244,9 @@ func newAuthority(t *testing.T) *authority {
 		t.Fatal(err)
 	}
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {

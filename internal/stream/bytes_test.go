@@ -15,7 +15,8 @@ func (f *fixture) large(task a2a.ID, n, size int) []a2a.Entry {
 	defer f.log.mu.Unlock()
 	log := f.log.entries[task]
 	for i := len(log) - n; i < len(log); i++ {
-		log[i].Event = &a2a.ArtifactUpdate{Artifact: a2a.Artifact{Parts: []a2a.Part{{Kind: a2a.PartText, Text: strings.Repeat("x", size)}}}}
+		log[i].Event = &a2a.ArtifactUpdate{Artifact: a2a.Artifact{Parts: []a2a.Part{{Kind: a2a.PartText,
+			Text: strings.Repeat("x", size)}}}}
 	}
 	copy(entries, log[len(log)-n:])
 	return entries

@@ -38,7 +38,8 @@ func newMemory() *memory {
 	return &memory{entries: make(map[a2a.ID][]a2a.Entry), reading: make(chan struct{}, 100_000)}
 }
 
-func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
+func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry,
+	more bool, err error) {
 	m.mu.Lock()
 	m.reads++
 	m.atOnce++
@@ -111,7 +112,8 @@ func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
 	log := m.entries[task]
 	from := len(log)
 	for range n {
-		log = append(log, a2a.Entry{TaskID: task, Seq: int64(len(log) + 1), UID: store.NewUID(), Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}})
+		log = append(log, a2a.Entry{TaskID: task, Seq: int64(len(log) + 1), UID: store.NewUID(),
+			Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}})
 	}
 	m.entries[task] = log
 	return slices.Clone(log[from:])

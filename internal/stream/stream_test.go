@@ -157,7 +157,8 @@ func TestLargeEventsAreNotKept(t *testing.T) {
 	for range 10 {
 		entries := f.log.commit(task, 2)
 		for i := range entries {
-			entries[i].Event = &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: large}}}}
+			entries[i].Event = &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a",
+				Parts: []a2a.Part{{Kind: a2a.PartText, Text: large}}}}
 		}
 		f.committed(task, entries)
 	}
@@ -449,7 +450,8 @@ func TestRunWaitsForOpenCursors(t *testing.T) {
 	})
 }
 
-// One real store, two followers: that of the replica that writes is handed its events, the other has only wakes or, without them, its poll.
+// One real store, two followers: that of the replica that writes is handed its events, the other has only wakes or,
+// without them, its poll.
 func TestFollowersOfARealStore(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -481,9 +483,10 @@ func TestFollowersOfARealStore(t *testing.T) {
 	id := store.NewTaskID()
 	first := nearFollower.FollowNew(id, "ctx")
 	t.Cleanup(first.Close)
-	_, err = s.Submit(t.Context(), store.Submission{Caller: caller, Agent: "a", NewTask: id, ContextID: "ctx", Message: a2a.Message{
-		ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}},
-	}})
+	_, err = s.Submit(t.Context(), store.Submission{Caller: caller, Agent: "a", NewTask: id, ContextID: "ctx",
+		Message: a2a.Message{
+			ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,11 +506,14 @@ func TestFollowersOfARealStore(t *testing.T) {
 	}
 	l := &leases[0]
 	for range events {
-		if _, err := s.Append(t.Context(), l, store.Batch{Events: []a2a.Event{&a2a.ArtifactUpdate{Append: true, Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}}}); err != nil {
+		if _, err := s.Append(t.Context(), l,
+			store.Batch{Events: []a2a.Event{&a2a.ArtifactUpdate{Append: true,
+				Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Append(t.Context(), l, store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
+	if _, err := s.Append(t.Context(), l,
+		store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()

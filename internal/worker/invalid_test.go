@@ -81,8 +81,8 @@ func TestInvalidEventsFailTheTask(t *testing.T) {
 	}
 }
 
-// failsAtOnce runs a task that must fail at its first attempt, with a text that begins with this one. The chunk "kept" is
-// recorded if kept is true.
+// failsAtOnce runs a task that must fail at its first attempt, with a text that begins with this one. The chunk
+// "kept" is recorded if kept is true.
 func (f *fixture) failsAtOnce(e executor.Executor, text string, kept bool) {
 	f.t.Helper()
 	p := f.start(config(nil, agent("a", e)))

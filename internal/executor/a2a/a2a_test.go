@@ -42,7 +42,8 @@ func TestUpstreamIsRelayed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
 		f.program = [][]a2a.Event{{
-			status(a2a.StateWorking), status(a2a.StateWorking, "thinking"), chunk("a", 0, "0"), chunk("a", 1, "1"), status(a2a.StateCompleted, "done"),
+			status(a2a.StateWorking), status(a2a.StateWorking, "thinking"), chunk("a", 0, "0"), chunk("a", 1,
+				"1"), status(a2a.StateCompleted, "done"),
 		}}
 		k := newKeeper(t, f)
 		k.say("go")
@@ -70,7 +71,8 @@ func TestKilledAtEachEventNothingIsLostOrDoubled(t *testing.T) {
 				for at := range n + 3 {
 					f.forget()
 					f.messages, f.pace, f.given, f.allowed = nil, true, 0, 1
-					f.program = [][]a2a.Event{slices.Concat([]a2a.Event{status(a2a.StateWorking, "thinking")}, chunksOf("a", n), []a2a.Event{status(a2a.StateCompleted, "done")})}
+					f.program = [][]a2a.Event{slices.Concat([]a2a.Event{status(a2a.StateWorking, "thinking")},
+						chunksOf("a", n), []a2a.Event{status(a2a.StateCompleted, "done")})}
 					k := newKeeper(t, f)
 					k.say("go")
 					seen := 0

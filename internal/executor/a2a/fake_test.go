@@ -63,7 +63,8 @@ type fakeTask struct {
 
 func newFake(t *testing.T, generation string) *fake {
 	t.Helper()
-	f := &fake{t: t, streaming: true, tasks: map[string]*fakeTask{}, changed: make(chan struct{}), codec: wire.Codec(v1.Codec{})}
+	f := &fake{t: t, streaming: true, tasks: map[string]*fakeTask{}, changed: make(chan struct{}),
+		codec: wire.Codec(v1.Codec{})}
 	if generation == "0.3" {
 		f.codec = v03.Codec{}
 	}
@@ -120,7 +121,8 @@ func (f *fake) forget() {
 }
 
 func (task *fakeTask) snapshot(n int) *a2a.Task {
-	t := &a2a.Task{ID: task.id, ContextID: task.context, Status: a2a.Status{State: a2a.StateSubmitted}, History: slices.Clone(task.history)}
+	t := &a2a.Task{ID: task.id, ContextID: task.context, Status: a2a.Status{State: a2a.StateSubmitted},
+		History: slices.Clone(task.history)}
 	for _, e := range task.log[:n] {
 		switch e := e.(type) {
 		case *a2a.StatusUpdate:
@@ -145,7 +147,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodGet {
 		f.locked(func() { f.cards++ })
-		card := fmt.Sprintf(`{"name":"fake","url":%q,"protocolVersion":"0.3.0","capabilities":{"streaming":%v}}`, f.url+"/rpc", f.streaming)
+		card := fmt.Sprintf(`{"name":"fake","url":%q,"protocolVersion":"0.3.0","capabilities":{"streaming":%v}}`,
+			f.url+"/rpc", f.streaming)
 		if f.codec.Version() == "1.0" {
 			card = fmt.Sprintf(`{"name":"fake","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0","tenant":"north"}],"capabilities":{"streaming":%v}}`, f.url+"/rpc", f.streaming)
 		}
@@ -181,7 +184,8 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request, id []byte, op a2a.O
 		task, from := f.send(op)
 		switch {
 		case task == nil && f.reply != nil && op.Stream:
-			f.stream(w)([]byte("data: " + string(jsonrpc.AppendResult(nil, id, f.codec.AppendReply(nil, f.reply))) + "\n\n"))
+			f.stream(w)([]byte("data: " + string(jsonrpc.AppendResult(nil, id, f.codec.AppendReply(nil, f.reply))) +
+				"\n\n"))
 		case task == nil && f.reply != nil:
 			f.answer(w, jsonrpc.AppendResult(nil, id, f.codec.AppendReply(nil, f.reply)))
 		case task == nil:
@@ -355,7 +359,8 @@ var clock = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func status(state a2a.State, texts ...string) a2a.Event {
 	u := &a2a.StatusUpdate{Status: a2a.Status{State: state, Time: clock}}
 	if len(texts) > 0 {
-		u.Status.Message = &a2a.Message{ID: "m-" + strings.Join(texts, "-"), Role: a2a.RoleAgent, Parts: textParts(texts...)}
+		u.Status.Message = &a2a.Message{ID: "m-" + strings.Join(texts, "-"), Role: a2a.RoleAgent,
+			Parts: textParts(texts...)}
 	}
 	return u
 }

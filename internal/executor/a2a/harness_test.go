@@ -34,7 +34,8 @@ type keeper struct {
 
 func newKeeper(t *testing.T, f *fake, change ...func(*upstream.Config)) *keeper {
 	t.Helper()
-	c := upstream.Config{Card: f.cardURL(), Poll: time.Millisecond, Resume: 100 * time.Millisecond, Patience: 20 * time.Second}
+	c := upstream.Config{Card: f.cardURL(), Poll: time.Millisecond, Resume: 100 * time.Millisecond,
+		Patience: 20 * time.Second}
 	for _, ch := range change {
 		ch(&c)
 	}
@@ -43,7 +44,8 @@ func newKeeper(t *testing.T, f *fake, change ...func(*upstream.Config)) *keeper 
 		t.Fatal(err)
 	}
 	t.Cleanup(e.CloseIdle)
-	k := &keeper{t: t, exec: e, task: a2a.Task{ID: a2a.ID{1, 2, 3}, Agent: "up", ContextID: "ctx", Status: a2a.Status{State: a2a.StateSubmitted}}}
+	k := &keeper{t: t, exec: e, task: a2a.Task{ID: a2a.ID{1, 2, 3}, Agent: "up", ContextID: "ctx",
+		Status: a2a.Status{State: a2a.StateSubmitted}}}
 	return k
 }
 
@@ -63,7 +65,8 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 	}
 	k.task.Status = a2a.Status{State: a2a.StateWorking}
 	run := executor.Run{
-		Task: k.task, Messages: slices.Clone(k.said[k.fresh:]), Agent: "up", Tenant: "t", Owner: "o", Epoch: k.epoch, Attempt: k.attempt,
+		Task: k.task, Messages: slices.Clone(k.said[k.fresh:]), Agent: "up", Tenant: "t", Owner: "o", Epoch: k.epoch,
+		Attempt:    k.attempt,
 		Checkpoint: k.checkpoint, MayReply: k.mayReply, Traceparent: k.trace,
 	}
 	run.Task.History, run.Task.Artifacts = slices.Clone(k.task.History), slices.Clone(k.task.Artifacts)

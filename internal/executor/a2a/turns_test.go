@@ -101,7 +101,8 @@ func TestContextsOfOwnersAreApart(t *testing.T) {
 	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
 	k := newKeeper(t, f)
 	for _, owner := range []string{"o", "p", "o"} {
-		run := executor.Run{Task: k.task, Agent: "up", Tenant: "t", Owner: owner, Messages: []a2a.Message{{ID: "m", Role: a2a.RoleUser, Parts: textParts("go")}}}
+		run := executor.Run{Task: k.task, Agent: "up", Tenant: "t", Owner: owner,
+			Messages: []a2a.Message{{ID: "m", Role: a2a.RoleUser, Parts: textParts("go")}}}
 		for _, err := range k.exec.Execute(bounded(t), run) {
 			if err != nil {
 				t.Fatal(err)
@@ -127,12 +128,14 @@ func TestDirectReplyCompletesTheTask(t *testing.T) {
 func TestDirectReplyIsRelayedIfPermitted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
-		f.reply = &a2a.Message{ID: "r", Role: a2a.RoleAgent, TaskID: "theirs", ContextID: "theirs", Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}
+		f.reply = &a2a.Message{ID: "r", Role: a2a.RoleAgent, TaskID: "theirs", ContextID: "theirs",
+			Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}
 		k := newKeeper(t, f)
 		k.mayReply = true
 		k.say("hi")
 		k.finish()
-		want := []a2a.Event{&a2a.Message{ID: "r", Role: a2a.RoleAgent, Parts: textParts("hello"), Metadata: a2a.Raw(`{"k":1}`)}}
+		want := []a2a.Event{&a2a.Message{ID: "r", Role: a2a.RoleAgent, Parts: textParts("hello"),
+			Metadata: a2a.Raw(`{"k":1}`)}}
 		if diff := cmp.Diff(want, k.log); diff != "" {
 			t.Errorf("the log (-want +got):\n%s", diff)
 		}
@@ -176,7 +179,8 @@ func TestCancelOfAWaitingTaskUsesItsCheckpoint(t *testing.T) {
 		k := newKeeper(t, f)
 		k.say("go")
 		k.finish()
-		run := executor.Run{Task: a2a.Task{ID: k.task.ID}, Agent: "up", Tenant: "t", Owner: "o", Checkpoint: k.checkpoint}
+		run := executor.Run{Task: a2a.Task{ID: k.task.ID}, Agent: "up", Tenant: "t", Owner: "o",
+			Checkpoint: k.checkpoint}
 		ctx := bounded(t)
 		if err := k.exec.Cancel(ctx, run, a2a.Raw(`{"why":1}`)); err != nil {
 			t.Fatal(err)
@@ -209,12 +213,14 @@ func TestInterruptedStreamsLoseNothing(t *testing.T) {
 		for cut := 1; cut < 8; cut++ {
 			f := newFake(t, generation)
 			f.cutAt = cut
-			f.program = [][]a2a.Event{slices.Concat([]a2a.Event{status(a2a.StateWorking, "thinking")}, chunksOf("a", 4), []a2a.Event{status(a2a.StateCompleted, "done")})}
+			f.program = [][]a2a.Event{slices.Concat([]a2a.Event{status(a2a.StateWorking, "thinking")}, chunksOf("a", 4),
+				[]a2a.Event{status(a2a.StateCompleted, "done")})}
 			k := newKeeper(t, f)
 			k.say("go")
 			k.finish()
 			checkTexts(t, "the artifact", k.texts("a"), []string{"0", "1", "2", "3"})
-			checkTexts(t, "the ends", []string{k.shows()[0], k.shows()[len(k.shows())-1]}, []string{"working thinking", "completed done"})
+			checkTexts(t, "the ends", []string{k.shows()[0], k.shows()[len(k.shows())-1]},
+				[]string{"working thinking", "completed done"})
 			if n, _ := f.count(); n != 1 {
 				t.Errorf("%d messages were sent, want 1", n)
 			}
@@ -225,7 +231,8 @@ func TestInterruptedStreamsLoseNothing(t *testing.T) {
 func TestArtifactThatDiffersIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
-	f.program = [][]a2a.Event{{chunk("a", 0, "0"), chunk("a", 1, "1"), chunk("a", 0, "anew"), status(a2a.StateCompleted)}}
+	f.program = [][]a2a.Event{{chunk("a", 0, "0"), chunk("a", 1, "1"), chunk("a", 0, "anew"),
+		status(a2a.StateCompleted)}}
 	f.pace, f.allowed = true, 2
 	k := newKeeper(t, f)
 	k.say("go")
@@ -293,7 +300,8 @@ func TestLostTaskFailsIfItMustNotRunTwice(t *testing.T) {
 
 func TestCancelIsForwardedOnce(t *testing.T) {
 	t.Parallel()
-	for _, cause := range []error{executor.ErrCanceled, executor.ErrDeadline, executor.ErrShutdown, executor.ErrLeaseLost} {
+	for _, cause := range []error{executor.ErrCanceled, executor.ErrDeadline, executor.ErrShutdown,
+		executor.ErrLeaseLost} {
 		each(t, func(t *testing.T, f *fake) {
 			f.program = [][]a2a.Event{{status(a2a.StateWorking, "on it"), chunk("a", 0, "x")}}
 			k := newKeeper(t, f)
@@ -357,7 +365,8 @@ func TestUnreachableUpstreamIsRetried(t *testing.T) {
 	f.down = true
 	k := newKeeper(t, f, func(c *upstream.Config) { c.Patience = time.Millisecond })
 	k.say("go")
-	if _, err := k.run(bounded(t), nil); err == nil || executor.IsPermanent(err) || strings.Contains(err.Error(), "127.0.0.1") {
+	if _, err := k.run(bounded(t), nil); err == nil || executor.IsPermanent(err) ||
+		strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("the attempt ends with %v, want an error worth another that has no address", err)
 	}
 }
@@ -393,15 +402,20 @@ func TestBadUpstreamsFailWithAReason(t *testing.T) {
 		{"twice the same key", sse(`{"jsonrpc":"2.0","id":1,"result":{},"result":{}}`), true, "not JSON"},
 		{"another id", sse(`{"jsonrpc":"2.0","id":2,"result":{}}`), true, "another request"},
 		{"nothing known", sse(`{"jsonrpc":"2.0","id":1,"result":{"thing":{}}}`), true, "is no task"},
-		{"no state", sse(`{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","status":{"state":"HAPPY"}}}}`), true, "task.status.state"},
-		{"another task", sse(task + "\n\ndata: " + strings.ReplaceAll(strings.ReplaceAll(task, `"task"`, `"statusUpdate"`), `"id":"u"`, `"taskId":"v"`)), true, "another task"},
+		{"no state", sse(`{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","status":{"state":"HAPPY"}}}}`), true,
+			"task.status.state"},
+		{"another task", sse(task + "\n\ndata: " +
+			strings.ReplaceAll(strings.ReplaceAll(task, `"task"`, `"statusUpdate"`), `"id":"u"`,
+				`"taskId":"v"`)), true, "another task"},
 		{"too large", sse(strings.Repeat(" ", 1<<20) + task), true, "larger than"},
 		{"HTML", answer(200, "text/html", "<html>"), true, "text/html"},
 		{"a redirect to itself", answer(302, "text/plain", "away"), true, "redirects are not followed"},
 		{"no access", answer(401, "text/plain", "who are you?"), true, "401: who are you?"},
-		{"an error of the protocol", sse(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such skill"}}`), true, "no such skill"},
+		{"an error of the protocol", sse(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such skill"}}`),
+			true, "no such skill"},
 		{"overload", answer(503, "text/plain", "later"), false, "503: later"},
-		{"a fault", answer(500, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"oops"}}`), false, "oops"},
+		{"a fault", answer(500, "application/json",
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"oops"}}`), false, "oops"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -411,7 +425,8 @@ func TestBadUpstreamsFailWithAReason(t *testing.T) {
 			k.say("go")
 			_, err := k.run(bounded(t), nil)
 			if err == nil || !strings.Contains(err.Error(), c.text) || executor.IsPermanent(err) != c.permanent {
-				t.Errorf("the attempt ends with %v (permanent: %v), want %q (%v)", err, executor.IsPermanent(err), c.text, c.permanent)
+				t.Errorf("the attempt ends with %v (permanent: %v), want %q (%v)", err, executor.IsPermanent(err),
+					c.text, c.permanent)
 			}
 			if c.name == "overload" && executor.RetryDelay(err) != 7*time.Second {
 				t.Errorf("tried again after %s, want 7s", executor.RetryDelay(err))
@@ -458,13 +473,14 @@ func TestCardChoosesTheVersionAndIsCached(t *testing.T) {
 			k.finish()
 		}
 		if f.cards != 1 || len(f.messages) != 3 {
-			t.Errorf("version %q: the card was read %d times for %d messages, want once for 3", version, f.cards, len(f.messages))
+			t.Errorf("version %q: the card was read %d times for %d messages, want once for 3", version, f.cards,
+				len(f.messages))
 		}
 	}
 }
 
-// TestCardMustNotReferToOtherServers: whoever writes the card does not choose whom we send POSTs to, with credentials or
-// without. The agent file may allow another server, which then gets them too.
+// TestCardMustNotReferToOtherServers: whoever writes the card does not choose whom we send POSTs to, with credentials
+// or without. The agent file may allow another server, which then gets them too.
 func TestCardMustNotReferToOtherServers(t *testing.T) {
 	t.Parallel()
 	secret := http.Header{"Authorization": {"Bearer secret"}}
@@ -478,7 +494,8 @@ func TestCardMustNotReferToOtherServers(t *testing.T) {
 			}
 			k := newKeeper(t, f, func(c *upstream.Config) { c.Header = header })
 			k.say("go")
-			if _, err := k.run(bounded(t), nil); !executor.IsPermanent(err) || strings.Contains(err.Error(), "127.0.0.1") {
+			if _, err := k.run(bounded(t), nil); !executor.IsPermanent(err) ||
+				strings.Contains(err.Error(), "127.0.0.1") {
 				t.Errorf("the attempt ends with %v, want a permanent error without an address", err)
 			}
 			if len(other.headers) > 0 {
@@ -508,6 +525,7 @@ func TestCardMayNameSeveralServers(t *testing.T) {
 	k.say("go")
 	k.finish()
 	if len(other.headers) > 0 || len(f.messages) != 1 {
-		t.Errorf("the other server was asked %d times, and that of the card was sent %d messages", len(other.headers), len(f.messages))
+		t.Errorf("the other server was asked %d times, and that of the card was sent %d messages", len(other.headers),
+			len(f.messages))
 	}
 }

@@ -36,11 +36,13 @@ func TestEcho(t *testing.T) {
 			[]a2a.Event{whole("echo-1", text("hello")), completed()}},
 		{"all parts as they are", executor.Run{Messages: []a2a.Message{message("1", all...)}},
 			[]a2a.Event{whole("echo-1", all...), completed()}},
-		{"second turn", executor.Run{Task: a2a.Task{History: []a2a.Message{one, message("1", text("again"))}}, Messages: []a2a.Message{message("1", text("again"))}},
+		{"second turn", executor.Run{Task: a2a.Task{History: []a2a.Message{one, message("1", text("again"))}},
+			Messages: []a2a.Message{message("1", text("again"))}},
 			[]a2a.Event{whole("echo-2", text("again")), completed()}},
 		{"two messages", executor.Run{Messages: []a2a.Message{one, message("2", text("there"))}},
 			[]a2a.Event{whole("echo-1", text("hello"), text("there")), completed()}},
-		{"second attempt", executor.Run{Task: a2a.Task{Artifacts: []a2a.Artifact{{ID: "echo-1", Parts: one.Parts}}}, Messages: []a2a.Message{one}, Attempt: 2},
+		{"second attempt", executor.Run{Task: a2a.Task{Artifacts: []a2a.Artifact{{ID: "echo-1", Parts: one.Parts}}},
+			Messages: []a2a.Message{one}, Attempt: 2},
 			[]a2a.Event{completed()}},
 	} {
 		var got []a2a.Event
@@ -71,7 +73,8 @@ func TestEchoWithoutAMessageFails(t *testing.T) {
 
 func TestEchoStopsWhenItsCallerDoes(t *testing.T) {
 	t.Parallel()
-	for _, err := range (echo.Executor{}).Execute(t.Context(), executor.Run{Messages: []a2a.Message{message("1", text("x"))}}) {
+	for _, err := range (echo.Executor{}).Execute(t.Context(),
+		executor.Run{Messages: []a2a.Message{message("1", text("x"))}}) {
 		if err != nil {
 			t.Error(err)
 		}

@@ -23,9 +23,11 @@ func TestExampleAgents(t *testing.T) {
 			continue
 		}
 		got, err := collect(t, exec.Config{
-			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir, Env: spec.Env,
+			Command: spec.Command, Input: exec.Input(spec.Input), Output: exec.Output(spec.Output), Dir: spec.Dir,
+			Env: spec.Env,
 		}, runOf(message("one two three")))
-		if diff := cmp.Diff([]a2a.Event{stdout("stdout-1", want[f.Agent.Name], false, true), status(a2a.StateCompleted)}, got); diff != "" || err != nil {
+		if diff := cmp.Diff([]a2a.Event{stdout("stdout-1", want[f.Agent.Name], false, true),
+			status(a2a.StateCompleted)}, got); diff != "" || err != nil {
 			t.Errorf("%s: error %v (-want +got):\n%s", f.Path, err, diff)
 		}
 		delete(want, f.Agent.Name)

@@ -37,7 +37,8 @@ func message(texts ...string) a2a.Message {
 }
 
 func runOf(ms ...a2a.Message) executor.Run {
-	return executor.Run{Task: a2a.Task{ID: a2a.ID{1}, ContextID: "c", History: ms, Status: a2a.Status{State: a2a.StateWorking}}, Messages: ms, Agent: "agent", Epoch: 3, Attempt: 2}
+	return executor.Run{Task: a2a.Task{ID: a2a.ID{1}, ContextID: "c", History: ms,
+		Status: a2a.Status{State: a2a.StateWorking}}, Messages: ms, Agent: "agent", Epoch: 3, Attempt: 2}
 }
 
 func newExecutor(t *testing.T, c exec.Config) *exec.Executor {
@@ -69,7 +70,8 @@ func collect(t *testing.T, c exec.Config, run executor.Run) ([]a2a.Event, error)
 }
 
 func stdout(id, text string, appended, last bool) a2a.Event {
-	return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: id, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}, Append: appended, LastChunk: last}
+	return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: id, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}},
+		Append: appended, LastChunk: last}
 }
 
 func status(s a2a.State) a2a.Event { return &a2a.StatusUpdate{Status: a2a.Status{State: s}} }
@@ -83,18 +85,28 @@ func TestFilter(t *testing.T) {
 		run     executor.Run
 		want    []a2a.Event
 	}{
-		{"wc", []string{"wc", "-w"}, runOf(message("one two three")), []a2a.Event{stdout("stdout-1", "3\n", false, true), status(a2a.StateCompleted)}},
-		{"tr", []string{"tr", "a-z", "A-Z"}, runOf(message("a", "b"), message("c")), []a2a.Event{stdout("stdout-1", "A\nB\nC", false, true), status(a2a.StateCompleted)}},
-		{"nothing", []string{"true"}, runOf(message("x")), []a2a.Event{stdout("stdout-1", "", false, true), status(a2a.StateCompleted)}},
-		{"arguments are not parsed", []string{"printf", "%s", "a  b;$HOME"}, runOf(message("x")), []a2a.Event{stdout("stdout-1", "a  b;$HOME", false, true), status(a2a.StateCompleted)}},
-		{"second turn", []string{"cat"}, executor.Run{Task: a2a.Task{History: []a2a.Message{message("a"), message("b")}}, Messages: []a2a.Message{message("b")}},
+		{"wc", []string{"wc", "-w"}, runOf(message("one two three")),
+			[]a2a.Event{stdout("stdout-1", "3\n", false, true), status(a2a.StateCompleted)}},
+		{"tr", []string{"tr", "a-z", "A-Z"}, runOf(message("a", "b"), message("c")),
+			[]a2a.Event{stdout("stdout-1", "A\nB\nC", false, true), status(a2a.StateCompleted)}},
+		{"nothing", []string{"true"}, runOf(message("x")),
+			[]a2a.Event{stdout("stdout-1", "", false, true), status(a2a.StateCompleted)}},
+		{"arguments are not parsed", []string{"printf", "%s", "a  b;$HOME"}, runOf(message("x")),
+			[]a2a.Event{stdout("stdout-1", "a  b;$HOME", false, true), status(a2a.StateCompleted)}},
+		{"second turn", []string{"cat"},
+			executor.Run{Task: a2a.Task{History: []a2a.Message{message("a"), message("b")}},
+				Messages: []a2a.Message{message("b")}},
 			[]a2a.Event{stdout("stdout-2", "b", false, true), status(a2a.StateCompleted)}},
-		{"long", []string{"cat"}, runOf(message(long)), []a2a.Event{stdout("stdout-1", strings.Repeat("ä", 32767), false, false),
-			stdout("stdout-1", strings.Repeat("ä", 50_000-32767), true, true), status(a2a.StateCompleted)}},
-		{"bytes", []string{"printf", `\377`}, runOf(message("x")), []a2a.Event{&a2a.ArtifactUpdate{LastChunk: true, Artifact: a2a.Artifact{ID: "stdout-1",
-			Parts: []a2a.Part{{Kind: a2a.PartFile, Text: "/w==", MediaType: "application/octet-stream"}}}}, status(a2a.StateCompleted)}},
+		{"long", []string{"cat"}, runOf(message(long)),
+			[]a2a.Event{stdout("stdout-1", strings.Repeat("ä", 32767), false, false),
+				stdout("stdout-1", strings.Repeat("ä", 50_000-32767), true, true), status(a2a.StateCompleted)}},
+		{"bytes", []string{"printf", `\377`}, runOf(message("x")),
+			[]a2a.Event{&a2a.ArtifactUpdate{LastChunk: true, Artifact: a2a.Artifact{ID: "stdout-1",
+				Parts: []a2a.Part{{Kind: a2a.PartFile, Text: "/w==",
+					MediaType: "application/octet-stream"}}}}, status(a2a.StateCompleted)}},
 	} {
-		got, err := collect(t, exec.Config{Command: tc.command, Input: exec.InputText, Output: exec.OutputText, MaxLine: 65535}, tc.run)
+		got, err := collect(t, exec.Config{Command: tc.command, Input: exec.InputText, Output: exec.OutputText,
+			MaxLine: 65535}, tc.run)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		} else if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -117,7 +129,8 @@ func TestRunIsOneLineOfJSON(t *testing.T) {
 	}
 	doc := rawjson.Trim(line)
 	for key, want := range map[string]string{
-		"taskId": `"01000000-0000-0000-0000-000000000000"`, "contextId": `"c"`, "agent": `"agent"`, "epoch": "3", "attempt": "2", "checkpoint": `{"step": 1}`,
+		"taskId": `"01000000-0000-0000-0000-000000000000"`, "contextId": `"c"`, "agent": `"agent"`, "epoch": "3",
+		"attempt": "2", "checkpoint": `{"step": 1}`,
 	} {
 		if got := string(rawjson.Get(doc, key)); got != want {
 			t.Errorf("%s is %s, want %s", key, got, want)
@@ -133,15 +146,18 @@ echo
 echo '  {"checkpoint":{"n":1}}'
 printf '{"artifactUpdate":{"artifact":{"parts":[{"text":"hi"}]},"lastChunk":true}}\r\n'
 `
-	working := []a2a.Event{status(a2a.StateWorking), &a2a.Checkpoint{Body: a2a.Raw(`{"n":1}`)}, stdout("1-artifact-1", "hi", false, true)}
+	working := []a2a.Event{status(a2a.StateWorking), &a2a.Checkpoint{Body: a2a.Raw(`{"n":1}`)},
+		stdout("1-artifact-1", "hi", false, true)}
 	for _, tc := range []struct {
 		name, end string
 		want      a2a.Event
 	}{
 		{"exit 0 completes", "", status(a2a.StateCompleted)},
 		{"a final status", `printf '{"statusUpdate":{"status":{"state":"failed"}}}'`, status(a2a.StateFailed)},
-		{"what follows a final status does not count", `echo '{"statusUpdate":{"status":{"state":"rejected"}}}'; echo junk; exit 3`, status(a2a.StateRejected)},
-		{"a question", `echo '{"statusUpdate":{"status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}'`, status(a2a.StateInputRequired)},
+		{"what follows a final status does not count",
+			`echo '{"statusUpdate":{"status":{"state":"rejected"}}}'; echo junk; exit 3`, status(a2a.StateRejected)},
+		{"a question", `echo '{"statusUpdate":{"status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}'`,
+			status(a2a.StateInputRequired)},
 	} {
 		got, err := collect(t, exec.Config{Command: sh(events + tc.end)}, runOf(message("x")))
 		if err != nil {
@@ -162,14 +178,17 @@ func TestExits(t *testing.T) {
 		{sh("echo one >&2; echo two >&2; exit 1"), true, "/bin/sh: exit status 1: one\ntwo"},
 		{sh("exit 75"), false, "/bin/sh: exit status 75"},
 		{sh("kill -9 $$"), false, "/bin/sh: signal: killed"},
-		{[]string{"/nonexistent/command"}, true, "start /nonexistent/command: fork/exec /nonexistent/command: no such file or directory"},
-		{[]string{"a2ad-no-such-command"}, true, `start a2ad-no-such-command: exec: "a2ad-no-such-command": executable file not found in $PATH`},
+		{[]string{"/nonexistent/command"}, true,
+			"start /nonexistent/command: fork/exec /nonexistent/command: no such file or directory"},
+		{[]string{"a2ad-no-such-command"}, true,
+			`start a2ad-no-such-command: exec: "a2ad-no-such-command": executable file not found in $PATH`},
 		{[]string{"/"}, true, `start /: exec: "/": is a directory`},
 	} {
 		for _, output := range []exec.Output{exec.OutputEvents, exec.OutputText} {
 			got, err := collect(t, exec.Config{Command: tc.command, Output: output}, runOf(message("x")))
 			if err == nil || err.Error() != tc.want || executor.IsPermanent(err) != tc.permanent || len(got) > 0 {
-				t.Errorf("%q: %d events, error %v, permanent %v; want %s, %v", tc.command, len(got), err, executor.IsPermanent(err), tc.want, tc.permanent)
+				t.Errorf("%q: %d events, error %v, permanent %v; want %s, %v", tc.command, len(got), err,
+					executor.IsPermanent(err), tc.want, tc.permanent)
 			}
 		}
 	}
@@ -183,16 +202,21 @@ func TestOutputIsBounded(t *testing.T) {
 		want    string
 	}{
 		{[]string{"yes"}, exec.OutputEvents, "line 1 of stdout is not an event: unexpected character at byte 0"},
-		{sh(`echo '{"checkpoint":1}'; echo; echo '{"artefact":{}}'`), exec.OutputEvents, "line 3 of stdout is not an event: artefact is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint"},
+		{sh(`echo '{"checkpoint":1}'; echo; echo '{"artefact":{}}'`), exec.OutputEvents,
+			"line 3 of stdout is not an event: artefact is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint"},
 		{[]string{"yes", `{"checkpoint":1}`}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"yes", ""}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"cat", "/dev/zero"}, exec.OutputEvents, "line 1 of stdout is longer than 100000 bytes"},
 		{[]string{"yes"}, exec.OutputText, "stdout is longer than 1000000 bytes"},
-		{sh("tr '\\0' '\\377' </dev/zero"), exec.OutputText, "stdout is not UTF-8 text, and too long for a file of 100000 bytes in base64"},
-		{sh("head -c 90000 /dev/zero | tr '\\0' '\\377'"), exec.OutputText, "stdout is not UTF-8 text, and too long for a file of 100000 bytes in base64"},
+		{sh("tr '\\0' '\\377' </dev/zero"), exec.OutputText,
+			"stdout is not UTF-8 text, and too long for a file of 100000 bytes in base64"},
+		{sh("head -c 90000 /dev/zero | tr '\\0' '\\377'"), exec.OutputText,
+			"stdout is not UTF-8 text, and too long for a file of 100000 bytes in base64"},
 	} {
-		_, err := collect(t, exec.Config{Command: tc.command, Output: tc.output, MaxLine: 100_000, MaxOutput: 1_000_000}, runOf(message("x")))
-		if err == nil || err.Error() != tc.want || !executor.IsPermanent(err) || a2a.CodeOf(err) != a2a.CodeInvalidAgentResponse {
+		_, err := collect(t, exec.Config{Command: tc.command, Output: tc.output, MaxLine: 100_000,
+			MaxOutput: 1_000_000}, runOf(message("x")))
+		if err == nil || err.Error() != tc.want || !executor.IsPermanent(err) ||
+			a2a.CodeOf(err) != a2a.CodeInvalidAgentResponse {
 			t.Errorf("%q: error %v, want %s", tc.command, err, tc.want)
 		}
 	}
@@ -261,7 +285,8 @@ func TestCancelEndsTheGroup(t *testing.T) {
 func TestCallerStops(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
-	c := exec.Config{Command: sh(`exec 9>"$W"; yes '{"checkpoint":1}'`), Env: map[string]string{"W": w.path}, Grace: 20 * time.Millisecond}
+	c := exec.Config{Command: sh(`exec 9>"$W"; yes '{"checkpoint":1}'`), Env: map[string]string{"W": w.path},
+		Grace: 20 * time.Millisecond}
 	for _, err := range newExecutor(t, c).Execute(t.Context(), runOf(message("x"))) {
 		if err != nil {
 			t.Error(err)
@@ -315,7 +340,8 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 	t.Parallel()
 	want := []a2a.Event{stdout("stdout-1", "hi\n", false, true), status(a2a.StateCompleted)}
 	w := newWitness(t)
-	events, err := collect(t, exec.Config{Command: sh(`exec 9>"$W"; sleep 1000 & echo hi`), Env: map[string]string{"W": w.path}, Output: exec.OutputText}, runOf(message("x")))
+	events, err := collect(t, exec.Config{Command: sh(`exec 9>"$W"; sleep 1000 & echo hi`),
+		Env: map[string]string{"W": w.path}, Output: exec.OutputText}, runOf(message("x")))
 	if diff := cmp.Diff(want, events); diff != "" || err != nil {
 		t.Errorf("in the group: error %v, events (-want +got):\n%s", err, diff)
 	}
@@ -330,7 +356,8 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 		t.Fatalf("outside the group: error %v, events %v", err, events)
 	}
 	var pid int
-	if _, err := fmt.Sscan(strings.ReplaceAll(events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text, "hi\n", ""), &pid); err != nil {
+	if _, err := fmt.Sscan(strings.ReplaceAll(events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text, "hi\n", ""),
+		&pid); err != nil {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
@@ -340,7 +367,8 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 func TestPipelineIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	// The command ends first and what it started writes on.
-	events, err := collect(t, exec.Config{Command: sh(`(read x; echo late) & echo early`), Output: exec.OutputText, Lull: 10 * time.Second}, runOf(message("x")))
+	events, err := collect(t, exec.Config{Command: sh(`(read x; echo late) & echo early`), Output: exec.OutputText,
+		Lull: 10 * time.Second}, runOf(message("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +379,8 @@ func TestPipelineIsReadToItsEnd(t *testing.T) {
 
 func TestUnreadInputDoesNotBlock(t *testing.T) {
 	t.Parallel()
-	if _, err := collect(t, exec.Config{Command: []string{"true"}, Input: exec.InputText}, runOf(message(strings.Repeat("x", 1<<20)))); err != nil {
+	if _, err := collect(t, exec.Config{Command: []string{"true"}, Input: exec.InputText},
+		runOf(message(strings.Repeat("x", 1<<20)))); err != nil {
 		t.Error(err)
 	}
 }
@@ -362,7 +391,8 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Config{Command: []string{"/usr/bin/env"}, Output: exec.OutputText, Dir: dir, Env: map[string]string{"OWN": "1", "LANG": "C"},
+	c := exec.Config{Command: []string{"/usr/bin/env"}, Output: exec.OutputText, Dir: dir,
+		Env:     map[string]string{"OWN": "1", "LANG": "C"},
 		Environ: []string{"PATH=/bin", "HOME=/root", "LANG=de", "A2AD_DATABASE_URL=postgres://secret", "PATHX=1"}}
 	events, err := collect(t, c, runOf(message("x")))
 	if err != nil {
@@ -374,14 +404,16 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 			t.Errorf("%s is not in %q", want, lines)
 		}
 	}
-	if all := strings.Join(lines, " "); strings.Contains(all, "secret") || strings.Contains(all, "PATHX") || strings.Contains(all, "LANG=de") {
+	if all := strings.Join(lines, " "); strings.Contains(all, "secret") || strings.Contains(all, "PATHX") ||
+		strings.Contains(all, "LANG=de") {
 		t.Errorf("the environment is %q", lines)
 	}
 	if strings.Contains(strings.Join(lines, " "), "TRACEPARENT") {
 		t.Errorf("a run without a trace has the environment %q", lines)
 	}
 	c.Command = []string{"/bin/pwd"}
-	if events, err = collect(t, c, runOf(message("x"))); err != nil || events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text != dir+"\n" {
+	if events, err = collect(t, c, runOf(message("x"))); err != nil ||
+		events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text != dir+"\n" {
 		t.Errorf("events %v, error %v, want %s", events, err, dir)
 	}
 }
@@ -400,7 +432,8 @@ func TestStderrGoesToTheLog(t *testing.T) {
 		t.Errorf("%d lines logged of 50,003", n)
 	}
 	for i, want := range []string{"line=hello", "line=" + strings.Repeat("x", 256) + "…"} {
-		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "task_id=01000000-0000-0000-0000-000000000000 agent=agent epoch=3") {
+		if !strings.Contains(lines[i], want) ||
+			!strings.Contains(lines[i], "task_id=01000000-0000-0000-0000-000000000000 agent=agent epoch=3") {
 			t.Errorf("line %d is %s, want %s", i, lines[i], want)
 		}
 	}
@@ -411,7 +444,8 @@ func TestStderrGoesToTheLog(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	for _, c := range []exec.Config{{}, {Command: []string{""}}, {Command: []string{"x"}, Input: "stdin"}, {Command: []string{"x"}, Output: "json"}} {
+	for _, c := range []exec.Config{{}, {Command: []string{""}}, {Command: []string{"x"}, Input: "stdin"},
+		{Command: []string{"x"}, Output: "json"}} {
 		if _, err := exec.New(c); err == nil {
 			t.Errorf("New(%+v) works", c)
 		}
@@ -435,7 +469,8 @@ func TestRunForwardsItsTrace(t *testing.T) {
 			t.Errorf("%s: %q, want %s", name, got, trace)
 		}
 	}
-	own := exec.Config{Command: sh(`echo $TRACEPARENT`), Output: exec.OutputText, Env: map[string]string{"TRACEPARENT": "own"}}
+	own := exec.Config{Command: sh(`echo $TRACEPARENT`), Output: exec.OutputText,
+		Env: map[string]string{"TRACEPARENT": "own"}}
 	events, err := collect(t, own, run)
 	if err != nil || events[0].(*a2a.ArtifactUpdate).Artifact.Parts[0].Text != "own\n" {
 		t.Errorf("with one of its own: %v, %v", events, err)

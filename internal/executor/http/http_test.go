@@ -34,12 +34,14 @@ const (
 
 func status(s a2a.State) a2a.Event { return &a2a.StatusUpdate{Status: a2a.Status{State: s}} }
 
-var hi a2a.Event = &a2a.ArtifactUpdate{Append: true, Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hi"}}}}
+var hi a2a.Event = &a2a.ArtifactUpdate{Append: true,
+	Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hi"}}}}
 
 func run() executor.Run {
 	said := a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}}
 	return executor.Run{
-		Task: a2a.Task{ID: a2a.ID{1}, ContextID: "c", History: []a2a.Message{said}, Status: a2a.Status{State: a2a.StateWorking}}, Messages: []a2a.Message{said},
+		Task: a2a.Task{ID: a2a.ID{1}, ContextID: "c", History: []a2a.Message{said},
+			Status: a2a.Status{State: a2a.StateWorking}}, Messages: []a2a.Message{said},
 		Agent: "agent", Epoch: 7, Attempt: 2, Checkpoint: a2a.Raw(`{"n":1}`),
 	}
 }
@@ -121,7 +123,8 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, completed)
 	})
-	c := http.Config{URL: url, Header: nethttp.Header{"Authorization": {"Bearer secret"}, "X-Own": {"1"}, "User-Agent": {"mine"}}}
+	c := http.Config{URL: url, Header: nethttp.Header{"Authorization": {"Bearer secret"}, "X-Own": {"1"},
+		"User-Agent": {"mine"}}}
 	r := run()
 	r.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	if _, err := collect(t, t.Context(), c, r); err != nil {
@@ -143,7 +146,8 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 	if err := rawjson.Check(body, 64); err != nil {
 		t.Fatal(err)
 	}
-	for k, want := range map[string]string{"taskId": `"01000000-0000-0000-0000-000000000000"`, "agent": `"agent"`, "epoch": "7", "checkpoint": `{"n":1}`} {
+	for k, want := range map[string]string{"taskId": `"01000000-0000-0000-0000-000000000000"`, "agent": `"agent"`,
+		"epoch": "7", "checkpoint": `{"n":1}`} {
 		if got := string(rawjson.Get(body, k)); got != want {
 			t.Errorf("%s: %s, want %s", k, got, want)
 		}
@@ -152,13 +156,18 @@ func TestRequestIsTheRunWithItsLength(t *testing.T) {
 
 func TestFormsOfAnswers(t *testing.T) {
 	t.Parallel()
-	want := []a2a.Event{status(a2a.StateWorking), &a2a.Checkpoint{Body: a2a.Raw(`{"n":1}`)}, hi, status(a2a.StateCompleted)}
+	want := []a2a.Event{status(a2a.StateWorking), &a2a.Checkpoint{Body: a2a.Raw(`{"n":1}`)}, hi,
+		status(a2a.StateCompleted)}
 	const cp = `{"checkpoint":{"n":1}}`
 	for _, tc := range []struct{ kind, body string }{
 		{"application/x-ndjson", working + "\n" + cp + "\r\n\n  " + chunk + "\n" + completed},
-		{"application/jsonl; charset=utf-8", working + "\n" + cp + "\n" + chunk + "\n" + completed + "\n" + working + "\n"},
-		{"text/event-stream", ": hello\n\ndata: " + working + "\n\ndata:" + cp + "\n\nevent: x\nid: 1\ndata: " + strings.Replace(chunk, ",", ",\ndata: ", 1) + "\n\ndata: " + completed + "\n\n"},
-		{"Text/Event-Stream;charset=utf-8", "data: " + working + "\r\n\r\ndata: " + cp + "\r\n\r\ndata: " + chunk + "\r\n\r\ndata: " + completed + "\r\n\r\ndata: junk\r\n\r\n"},
+		{"application/jsonl; charset=utf-8",
+			working + "\n" + cp + "\n" + chunk + "\n" + completed + "\n" + working + "\n"},
+		{"text/event-stream", ": hello\n\ndata: " + working + "\n\ndata:" + cp + "\n\nevent: x\nid: 1\ndata: " +
+			strings.Replace(chunk, ",", ",\ndata: ", 1) + "\n\ndata: " + completed + "\n\n"},
+		{"Text/Event-Stream;charset=utf-8",
+			"data: " + working + "\r\n\r\ndata: " + cp + "\r\n\r\ndata: " + chunk + "\r\n\r\ndata: " + completed +
+				"\r\n\r\ndata: junk\r\n\r\n"},
 		{"application/json", "\n[" + working + ", " + cp + "," + chunk + "\n," + completed + "]\n"},
 	} {
 		got, err := collect(t, t.Context(), http.Config{URL: answering(t, tc.kind, tc.body)}, run())
@@ -186,26 +195,41 @@ func TestEndWithoutAStatus(t *testing.T) {
 		want         string
 		again        bool
 	}{
-		{"all chunks", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n") + "0\r\n\r\n", false, 1, "the answer ended after event 1 without a status that ends the turn", false},
-		{"no last chunk", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n"), false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"inside a chunk", head + "Transfer-Encoding: chunked\r\n\r\nff\r\n" + working + "\n" + working[:20], false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"reset", head + "Transfer-Encoding: chunked\r\n\r\n", true, 0, "the agent's connection was cut before the end of its answer", true},
-		{"whole length", head + "Content-Length: " + fmt.Sprint(len(chunk)) + "\r\n\r\n" + chunk, false, 1, "the answer ended after event 1 without a status that ends the turn", false},
-		{"short of its length", head + "Content-Length: 1000\r\n\r\n" + chunk + "\n" + completed[:30], false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"nothing", head + "Content-Length: 0\r\n\r\n", false, 0, "the answer ended after event 0 without a status that ends the turn", false},
-		{"HTTP/1.0 between lines", old + chunk + "\n", false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"HTTP/1.0 inside a line", old + chunk + "\n" + completed[:30], false, 1, "the agent's connection was cut before the end of its answer", true},
-		{"HTTP/1.0, a bad line", old + "junk\n" + completed, false, 0, "event 1 of the answer: unexpected character at byte 0", false},
-		{"a document", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[]", false, 0, "the answer ended after event 0 without a status that ends the turn", false},
-		{"a document that is none", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[1", false, 0, "the answer: expected a comma or the end at byte 2", false},
-		{"a document, cut", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working, false, 0, "the agent's connection was cut before the end of its answer", true},
-		{"a document without length", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working + "]", false, 1, "the answer ended after event 1 without a status that ends the turn", false},
+		{"all chunks", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n") + "0\r\n\r\n", false, 1,
+			"the answer ended after event 1 without a status that ends the turn", false},
+		{"no last chunk", head + "Transfer-Encoding: chunked\r\n\r\n" + chunked(working+"\n"), false, 1,
+			"the agent's connection was cut before the end of its answer", true},
+		{"inside a chunk", head + "Transfer-Encoding: chunked\r\n\r\nff\r\n" + working + "\n" + working[:20], false, 1,
+			"the agent's connection was cut before the end of its answer", true},
+		{"reset", head + "Transfer-Encoding: chunked\r\n\r\n", true, 0,
+			"the agent's connection was cut before the end of its answer", true},
+		{"whole length", head + "Content-Length: " + fmt.Sprint(len(chunk)) + "\r\n\r\n" + chunk, false, 1,
+			"the answer ended after event 1 without a status that ends the turn", false},
+		{"short of its length", head + "Content-Length: 1000\r\n\r\n" + chunk + "\n" + completed[:30], false, 1,
+			"the agent's connection was cut before the end of its answer", true},
+		{"nothing", head + "Content-Length: 0\r\n\r\n", false, 0,
+			"the answer ended after event 0 without a status that ends the turn", false},
+		{"HTTP/1.0 between lines", old + chunk + "\n", false, 1,
+			"the agent's connection was cut before the end of its answer", true},
+		{"HTTP/1.0 inside a line", old + chunk + "\n" + completed[:30], false, 1,
+			"the agent's connection was cut before the end of its answer", true},
+		{"HTTP/1.0, a bad line", old + "junk\n" + completed, false, 0,
+			"event 1 of the answer: unexpected character at byte 0", false},
+		{"a document", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[]", false, 0,
+			"the answer ended after event 0 without a status that ends the turn", false},
+		{"a document that is none", "HTTP/1.1 200 OK\r\n" + json + "Content-Length: 2\r\n\r\n[1", false, 0,
+			"the answer: expected a comma or the end at byte 2", false},
+		{"a document, cut", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working, false, 0,
+			"the agent's connection was cut before the end of its answer", true},
+		{"a document without length", "HTTP/1.0 200 OK\r\n" + json + "\r\n[" + working + "]", false, 1,
+			"the answer ended after event 1 without a status that ends the turn", false},
 		{"no answer", "", false, 0, "the agent closed the connection before it answered", true},
 		{"no HTTP", "hello\r\n", false, 0, "the agent closed the connection before it answered", true},
 	} {
 		events, err := collect(t, t.Context(), http.Config{URL: raw(t, tc.answer, tc.reset)}, run())
 		if err == nil || err.Error() != tc.want || executor.IsPermanent(err) == tc.again || len(events) != tc.events {
-			t.Errorf("%s: %d events, error %v (permanent %t), want %d, %s", tc.name, len(events), err, executor.IsPermanent(err), tc.events, tc.want)
+			t.Errorf("%s: %d events, error %v (permanent %t), want %d, %s", tc.name, len(events), err,
+				executor.IsPermanent(err), tc.events, tc.want)
 		}
 		if !tc.again && a2a.CodeOf(err) != a2a.CodeInvalidAgentResponse {
 			t.Errorf("%s: code %v, want that of an invalid agent response", tc.name, a2a.CodeOf(err))
@@ -213,7 +237,8 @@ func TestEndWithoutAStatus(t *testing.T) {
 	}
 	// A document in HTTP/1.0 that ends the turn is complete, and so is a last line without its end.
 	for _, answer := range []string{"HTTP/1.0 200 OK\r\n" + json + "\r\n" + completed, old + completed} {
-		if events, err := collect(t, t.Context(), http.Config{URL: raw(t, answer, false)}, run()); err != nil || len(events) != 1 {
+		if events, err := collect(t, t.Context(), http.Config{URL: raw(t, answer, false)}, run()); err != nil ||
+			len(events) != 1 {
 			t.Errorf("%q: %d events, error %v", answer, len(events), err)
 		}
 	}
@@ -228,7 +253,8 @@ func TestStatusCodes(t *testing.T) {
 		least, most      time.Duration
 		kind, wantedText string
 	}{
-		{400, "", "no such\r\ntool", true, 0, 0, "text/plain; charset=utf-8", "the agent answered 400 Bad Request: no such tool"},
+		{400, "", "no such\r\ntool", true, 0, 0, "text/plain; charset=utf-8",
+			"the agent answered 400 Bad Request: no such tool"},
 		{404, "", "<html>", true, 0, 0, "text/html", "the agent answered 404 Not Found"},
 		{401, "5", "", true, 0, 0, "", "the agent answered 401 Unauthorized"},
 		{408, "", "", false, 0, 0, "", "the agent answered 408 Request Timeout"},
@@ -236,7 +262,8 @@ func TestStatusCodes(t *testing.T) {
 		{429, "7", "", false, 7 * time.Second, 7 * time.Second, "", "the agent answered 429 Too Many Requests"},
 		{429, "soon", "", false, 0, 0, "", "the agent answered 429 Too Many Requests"},
 		{503, "999999999", "", false, time.Hour, time.Hour, "", "the agent answered 503 Service Unavailable"},
-		{503, time.Now().Add(30 * time.Minute).UTC().Format(nethttp.TimeFormat), "", false, 25 * time.Minute, 30 * time.Minute, "", "the agent answered 503 Service Unavailable"},
+		{503, time.Now().Add(30 * time.Minute).UTC().Format(nethttp.TimeFormat), "", false, 25 * time.Minute,
+			30 * time.Minute, "", "the agent answered 503 Service Unavailable"},
 		{503, "-1", "", false, 0, 0, "", "the agent answered 503 Service Unavailable"},
 		{500, "7", "boom", false, 0, 0, "text/plain", "the agent answered 500 Internal Server Error: boom"},
 		{307, "", "", true, 0, 0, "", "the agent answered 307 Temporary Redirect: redirects are not followed"},
@@ -285,12 +312,17 @@ func TestUnreachableAgents(t *testing.T) {
 func TestBadEventEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ kind, body, want string }{
-		{"application/x-ndjson", chunk + "\n" + `{"artifactUpdate":{"artifact":{"artifactId":"a"}}}` + "\n", "event 2 of the answer: artifactUpdate.artifact.parts must have at least one part"},
-		{"text/event-stream", "data: " + chunk + "\n\ndata: {}\n\n", "event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint"},
-		{"application/x-ndjson", chunk + "\n" + `{"checkpoint":"` + strings.Repeat("x", 5000) + `"}` + "\n", "event 2 of the answer is longer than 4096 bytes"},
-		{"text/event-stream", "data: " + chunk + "\n\ndata: \"" + strings.Repeat("x", 5000) + "\"\n\n", "event 2 of the answer is longer than 4096 bytes"},
+		{"application/x-ndjson", chunk + "\n" + `{"artifactUpdate":{"artifact":{"artifactId":"a"}}}` + "\n",
+			"event 2 of the answer: artifactUpdate.artifact.parts must have at least one part"},
+		{"text/event-stream", "data: " + chunk + "\n\ndata: {}\n\n",
+			"event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint"},
+		{"application/x-ndjson", chunk + "\n" + `{"checkpoint":"` + strings.Repeat("x", 5000) + `"}` + "\n",
+			"event 2 of the answer is longer than 4096 bytes"},
+		{"text/event-stream", "data: " + chunk + "\n\ndata: \"" + strings.Repeat("x", 5000) + "\"\n\n",
+			"event 2 of the answer is longer than 4096 bytes"},
 		{"application/x-ndjson", chunk + "\n" + strings.Repeat("\n", 20_000), "the answer is longer than 16384 bytes"},
-		{"text/event-stream", "data: " + chunk + "\n\n" + strings.Repeat(": x\n", 5000), "the answer is longer than 16384 bytes"},
+		{"text/event-stream", "data: " + chunk + "\n\n" + strings.Repeat(": x\n", 5000),
+			"the answer is longer than 16384 bytes"},
 	} {
 		closed, told := make(chan struct{}), make(chan string, 2)
 		url := agent(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -305,8 +337,10 @@ func TestBadEventEndsTheRun(t *testing.T) {
 			<-r.Context().Done()
 			close(closed)
 		})
-		events, err := collect(t, t.Context(), http.Config{URL: url, CancelURL: url + "/cancel", MaxEvent: 4096, MaxOutput: 16384}, run())
-		if err == nil || err.Error() != tc.want || !executor.IsPermanent(err) || a2a.CodeOf(err) != a2a.CodeInvalidAgentResponse {
+		events, err := collect(t, t.Context(),
+			http.Config{URL: url, CancelURL: url + "/cancel", MaxEvent: 4096, MaxOutput: 16384}, run())
+		if err == nil || err.Error() != tc.want || !executor.IsPermanent(err) ||
+			a2a.CodeOf(err) != a2a.CodeInvalidAgentResponse {
 			t.Errorf("error %v, want %s", err, tc.want)
 		}
 		if diff := cmp.Diff([]a2a.Event{hi}, events); diff != "" {
@@ -408,7 +442,8 @@ func TestCancelURLIsBounded(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
-	_, err := collect(t, ctx, http.Config{URL: url, CancelURL: url + "/cancel", CancelTimeout: 50 * time.Millisecond}, run())
+	_, err := collect(t, ctx, http.Config{URL: url, CancelURL: url + "/cancel", CancelTimeout: 50 * time.Millisecond},
+		run())
 	if !errors.Is(err, executor.ErrCanceled) || len(asked) != 1 {
 		t.Errorf("error %v, asked %d times", err, len(asked))
 	}
@@ -479,9 +514,12 @@ func TestTimeouts(t *testing.T) {
 		events int
 		want   string
 	}{
-		{"first byte", http.Config{URL: hang(""), FirstByteTimeout: 50 * time.Millisecond}, 0, "the agent did not answer in time"},
-		{"connection", http.Config{URL: strings.Replace(silent(t), "http:", "https:", 1), ConnectTimeout: 50 * time.Millisecond}, 0, "the agent cannot be reached in time"},
-		{"idle", http.Config{URL: hang(chunk + "\n"), IdleTimeout: 200 * time.Millisecond}, 1, "the agent sent nothing for too long"},
+		{"first byte", http.Config{URL: hang(""), FirstByteTimeout: 50 * time.Millisecond}, 0,
+			"the agent did not answer in time"},
+		{"connection", http.Config{URL: strings.Replace(silent(t), "http:", "https:", 1),
+			ConnectTimeout: 50 * time.Millisecond}, 0, "the agent cannot be reached in time"},
+		{"idle", http.Config{URL: hang(chunk + "\n"), IdleTimeout: 200 * time.Millisecond}, 1,
+			"the agent sent nothing for too long"},
 		{"linger", http.Config{URL: hang(completed + "\n"), Linger: 50 * time.Millisecond}, 1, ""},
 	} {
 		events, err := collect(t, t.Context(), tc.c, run())
@@ -508,14 +546,17 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(srv.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	good := tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: srv.TLS.Certificates, ServerName: "example.com"}
-	if _, err := collect(t, t.Context(), http.Config{URL: srv.URL, TLS: good.Clone()}, run()); err != nil || len(peers) != 1 {
+	good := tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: srv.TLS.Certificates,
+		ServerName: "example.com"}
+	if _, err := collect(t, t.Context(), http.Config{URL: srv.URL, TLS: good.Clone()}, run()); err != nil ||
+		len(peers) != 1 {
 		t.Errorf("error %v, %d certificates", err, len(peers))
 	}
 	wrong, bare := good.Clone(), good.Clone()
 	wrong.ServerName, bare.Certificates = "example.org", nil
 	for _, c := range []*tls.Config{wrong, bare, nil} {
-		if _, err := collect(t, t.Context(), http.Config{URL: srv.URL, TLS: c}, run()); err == nil || executor.IsPermanent(err) {
+		if _, err := collect(t, t.Context(), http.Config{URL: srv.URL, TLS: c}, run()); err == nil ||
+			executor.IsPermanent(err) {
 			t.Errorf("error %v", err)
 		}
 	}

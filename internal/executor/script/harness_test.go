@@ -41,7 +41,9 @@ func say(id, text string) a2a.Message {
 }
 
 func play(ops string) a2a.Message {
-	return a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "play"}, {Kind: a2a.PartData, Data: a2a.Raw(`{"script":` + ops + `}`)}}}
+	return a2a.Message{ID: "m", Role: a2a.RoleUser,
+		Parts: []a2a.Part{{Kind: a2a.PartText, Text: "play"},
+			{Kind: a2a.PartData, Data: a2a.Raw(`{"script":` + ops + `}`)}}}
 }
 
 // send starts a turn with these messages.
@@ -63,7 +65,8 @@ func (s *server) run(ctx context.Context, crash int) (over bool, err error) {
 	s.attempt++
 	s.runs++
 	s.become(a2a.Status{State: a2a.StateWorking}) // as a claim does
-	run := executor.Run{Task: s.task, Messages: s.fresh, Attempt: s.attempt, Epoch: int64(s.runs), Checkpoint: s.checkpoint}
+	run := executor.Run{Task: s.task, Messages: s.fresh, Attempt: s.attempt, Epoch: int64(s.runs),
+		Checkpoint: s.checkpoint}
 	var pending a2a.Raw
 	yields := 0
 	for event, err := range s.exec.Execute(ctx, run) {

@@ -38,11 +38,14 @@ func TestOps(t *testing.T) {
 		want []model.Event
 	}{
 		{`[]`, []model.Event{completed}},
-		{`[{"op":"status","state":"working","text":"on it"},{"op":"status"}]`, []model.Event{status(a2a.StateWorking, "on it"), working, completed}},
+		{`[{"op":"status","state":"working","text":"on it"},{"op":"status"}]`,
+			[]model.Event{status(a2a.StateWorking, "on it"), working, completed}},
 		{`[{"op":"chunk","id":"a","n":3,"bytes":6}]`, []model.Event{
-			{Artifact: "a", Text: "a:0:xx"}, {Artifact: "a", Text: "a:1:xx", Append: true}, {Artifact: "a", Text: "a:2:xx", Append: true, Last: true}, completed}},
+			{Artifact: "a", Text: "a:0:xx"}, {Artifact: "a", Text: "a:1:xx", Append: true}, {Artifact: "a",
+				Text: "a:2:xx", Append: true, Last: true}, completed}},
 		{`[{"op":"chunk","id":"long","n":1,"bytes":2}]`, []model.Event{whole("long", "long:0:"), completed}},
-		{`[{"op":"artifact","id":"a","text":"t"},{"op":"complete","text":"done"},{"op":"fail"}]`, []model.Event{whole("a", "t"), status(a2a.StateCompleted, "done")}},
+		{`[{"op":"artifact","id":"a","text":"t"},{"op":"complete","text":"done"},{"op":"fail"}]`,
+			[]model.Event{whole("a", "t"), status(a2a.StateCompleted, "done")}},
 		{`[{"op":"fail","text":"f"}]`, []model.Event{status(a2a.StateFailed, "f")}},
 		{`[{"op":"reject","text":"r"}]`, []model.Event{status(a2a.StateRejected, "r")}},
 		{`[{"op":"input","text":"i"}]`, []model.Event{status(a2a.StateInputRequired, "i")}},
@@ -69,8 +72,10 @@ func TestModelEnds(t *testing.T) {
 		ops  string
 		want model.End
 	}{
-		{`[]`, model.Done}, {`[{"op":"input"}]`, model.Waits}, {`[{"op":"hang"}]`, model.Stuck}, {`[{"op":"panic"}]`, model.Stuck},
-		{`[{"op":"error"}]`, model.Done}, {`[{"op":"error","times":3}]`, model.Stuck}, {`[{"op":"error","times":0}]`, model.Done},
+		{`[]`, model.Done}, {`[{"op":"input"}]`, model.Waits}, {`[{"op":"hang"}]`, model.Stuck}, {`[{"op":"panic"}]`,
+			model.Stuck},
+		{`[{"op":"error"}]`, model.Done}, {`[{"op":"error","times":3}]`, model.Stuck}, {`[{"op":"error","times":0}]`,
+			model.Done},
 	} {
 		if _, got := model.Expected(3, tc.ops); got != tc.want {
 			t.Errorf("%s ends with %d, want %d", tc.ops, got, tc.want)
@@ -119,16 +124,22 @@ func TestTurns(t *testing.T) {
 			[]model.Event{waits, waits, waits}},
 		{"a script after plain messages", [][]a2a.Message{{say("m", "a")}, {play(`[]`)}},
 			[]model.Event{waits, completed}},
-		{"the kit reuses ids", [][]a2a.Message{{say("tck-input-required-1", "a")}, {say("tck-input-required-1", "b")}, {say("tck-complete-task-1", "c")}},
-			[]model.Event{status(a2a.StateInputRequired, ""), status(a2a.StateInputRequired, ""), status(a2a.StateCompleted, "Hello from TCK")}},
-		{"a script that comes before the end counts", [][]a2a.Message{{play(`[{"op":"artifact","id":"a"}]`)}, {play(`[{"op":"artifact","id":"b"}]`)}},
+		{"the kit reuses ids", [][]a2a.Message{{say("tck-input-required-1", "a")}, {say("tck-input-required-1", "b")},
+			{say("tck-complete-task-1", "c")}},
+			[]model.Event{status(a2a.StateInputRequired, ""), status(a2a.StateInputRequired, ""),
+				status(a2a.StateCompleted, "Hello from TCK")}},
+		{"a script that comes before the end counts",
+			[][]a2a.Message{{play(`[{"op":"artifact","id":"a"}]`)}, {play(`[{"op":"artifact","id":"b"}]`)}},
 			[]model.Event{whole("a", ""), completed, whole("b", ""), completed}},
-		{"a plain message that comes before the end", [][]a2a.Message{{play(`[{"op":"complete","text":"1"},{"op":"fail"}]`)}, {say("m", "more")}, {}},
+		{"a plain message that comes before the end",
+			[][]a2a.Message{{play(`[{"op":"complete","text":"1"},{"op":"fail"}]`)}, {say("m", "more")}, {}},
 			[]model.Event{status(a2a.StateCompleted, "1"), completed, completed}},
-		{"a message that comes before the kit's task ends", [][]a2a.Message{{say("tck-complete-task", "a")}, {say("tck-input-required", "b")}},
+		{"a message that comes before the kit's task ends",
+			[][]a2a.Message{{say("tck-complete-task", "a")}, {say("tck-input-required", "b")}},
 			[]model.Event{status(a2a.StateCompleted, "Hello from TCK"), status(a2a.StateInputRequired, "")}},
 		{"a turn without a message waits on", [][]a2a.Message{{play(asks)}, {}, {say("m", "go")}},
-			[]model.Event{status(a2a.StateInputRequired, "?"), status(a2a.StateInputRequired, "?"), whole("a", "1"), completed}},
+			[]model.Event{status(a2a.StateInputRequired, "?"), status(a2a.StateInputRequired, "?"), whole("a", "1"),
+				completed}},
 	} {
 		s := newServer(script.Config{})
 		for _, messages := range tc.turns {
@@ -173,9 +184,11 @@ func TestPrefixes(t *testing.T) {
 		{"tck-delayed-complete-x", a2a.Part{}, []model.Event{working, status(a2a.StateCompleted, "Done after delay")}},
 		{"tck-artifact-text-x", a2a.Part{}, []model.Event{whole("output", "Generated text content"), completed}},
 		{"tck-artifact-file-x", file, []model.Event{whole("output", "dGNr"), completed}},
-		{"tck-artifact-file-url-x", a2a.Part{Kind: a2a.PartURL, Text: "https://example.com/output.txt", MediaType: "text/plain", Filename: "output.txt"},
+		{"tck-artifact-file-url-x", a2a.Part{Kind: a2a.PartURL, Text: "https://example.com/output.txt",
+			MediaType: "text/plain", Filename: "output.txt"},
 			[]model.Event{whole("output", "https://example.com/output.txt"), completed}},
-		{"tck-artifact-data-x", a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"key":"value","count":42}`)}, []model.Event{whole("output", ""), completed}},
+		{"tck-artifact-data-x", a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"key":"value","count":42}`)},
+			[]model.Event{whole("output", ""), completed}},
 		{"tck-message-response-x", a2a.Part{}, []model.Event{status(a2a.StateCompleted, "Direct message response")}},
 		{"tck-input-required-x", a2a.Part{}, []model.Event{status(a2a.StateInputRequired, "")}},
 		{"tck-reject-task-x", a2a.Part{}, []model.Event{status(a2a.StateRejected, "rejected")}},
@@ -183,10 +196,12 @@ func TestPrefixes(t *testing.T) {
 		{"tck-stream-002-x", a2a.Part{}, []model.Event{completed}},
 		{"tck-stream-003-x", a2a.Part{}, []model.Event{working, whole("output", "Stream task lifecycle"), completed}},
 		{"tck-stream-ordering-001-x", a2a.Part{}, []model.Event{working, whole("output", "Ordered output"), completed}},
-		{"tck-stream-artifact-text-x", a2a.Part{}, []model.Event{working, whole("output", "Streamed text content"), completed}},
+		{"tck-stream-artifact-text-x", a2a.Part{},
+			[]model.Event{working, whole("output", "Streamed text content"), completed}},
 		{"tck-stream-artifact-file-x", file, []model.Event{working, whole("output", "dGNr"), completed}},
 		{"tck-stream-artifact-chunked-x", a2a.Part{}, []model.Event{working,
-			{Artifact: "output", Text: "chunk-1 "}, {Artifact: "output", Text: "chunk-2", Append: true, Last: true}, completed}},
+			{Artifact: "output", Text: "chunk-1 "}, {Artifact: "output", Text: "chunk-2", Append: true,
+				Last: true}, completed}},
 		{"test-resubscribe-message-id-x", a2a.Part{}, []model.Event{working, completed}},
 		{"", a2a.Part{}, []model.Event{waits}},
 	} {
@@ -225,7 +240,8 @@ func TestTimesAreKept(t *testing.T) {
 
 func TestCancelEndsWaiting(t *testing.T) {
 	t.Parallel()
-	for _, ops := range []string{`[{"op":"chunk","id":"b","n":1},{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`, `[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
+	for _, ops := range []string{`[{"op":"chunk","id":"b","n":1},{"op":"sleep","ms":10000}]`, `[{"op":"hang"}]`,
+		`[{"op":"chunk","id":"a","n":2,"every_ms":10000}]`} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(executor.ErrCanceled) })
@@ -241,7 +257,8 @@ func TestCancelEndsWaiting(t *testing.T) {
 
 func TestCancelEndsAScriptThatNeverWaits(t *testing.T) {
 	t.Parallel()
-	for _, ops := range []string{`[{"op":"chunk","id":"a","n":100000},{"op":"complete"}]`, `[` + strings.Repeat(`{"op":"status"},`, 100) + `{"op":"complete"}]`} {
+	for _, ops := range []string{`[{"op":"chunk","id":"a","n":100000},{"op":"complete"}]`,
+		`[` + strings.Repeat(`{"op":"status"},`, 100) + `{"op":"complete"}]`} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := newServer(script.Config{})
 		s.send(play(ops))
@@ -274,7 +291,8 @@ func TestIgnoreCancelContinues(t *testing.T) {
 		s.send(play(`[{"op":"ignore_cancel","ms":3000},{"op":"artifact","id":"a","text":"late"},{"op":"hang"}]`))
 		start := time.Now()
 		_, err := s.run(ctx, never)
-		if diff := cmp.Diff([]model.Event{whole("a", "late")}, s.events()); diff != "" || !errors.Is(err, executor.ErrCanceled) || time.Since(start) != 3*time.Second {
+		if diff := cmp.Diff([]model.Event{whole("a", "late")}, s.events()); diff != "" ||
+			!errors.Is(err, executor.ErrCanceled) || time.Since(start) != 3*time.Second {
 			t.Errorf("error %v after %s, events (-want +got):\n%s", err, time.Since(start), diff)
 		}
 	})
@@ -297,12 +315,14 @@ func TestErrorOp(t *testing.T) {
 	s := newServer(script.Config{})
 	s.send(play(`[{"op":"artifact","id":"a"},{"op":"error","text":"flaky","times":2},{"op":"error"},{"op":"artifact","id":"b"}]`))
 	for range 2 {
-		if over, err := s.run(t.Context(), never); over || err == nil || executor.IsPermanent(err) || !strings.Contains(err.Error(), "flaky") {
+		if over, err := s.run(t.Context(), never); over || err == nil || executor.IsPermanent(err) ||
+			!strings.Contains(err.Error(), "flaky") {
 			t.Fatalf("got %v, %v, want an error worth another try", over, err)
 		}
 	}
 	s.finish(t)
-	if diff := cmp.Diff([]model.Event{whole("a", ""), whole("b", ""), completed}, s.events()); diff != "" || s.runs != 3 {
+	if diff := cmp.Diff([]model.Event{whole("a", ""), whole("b", ""), completed}, s.events()); diff != "" ||
+		s.runs != 3 {
 		t.Errorf("%d runs, events (-want +got):\n%s", s.runs, diff)
 	}
 }
@@ -313,7 +333,8 @@ func TestBadScripts(t *testing.T) {
 		{`5`, `script must be an array of ops`},
 		{`[5]`, `script[0] must be an object with a member op`},
 		{`[{}]`, `script[0].op must be a string`},
-		{`[{"op":"input"},{"op":"dance"}]`, `script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, reject, error, panic, hang, ignore_cancel, effect, reply`},
+		{`[{"op":"input"},{"op":"dance"}]`,
+			`script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, reject, error, panic, hang, ignore_cancel, effect, reply`},
 		{`[{"op":"sleep"}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":86400001}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":-1}]`, `script[0].ms must be a whole number from 0 to 86400000`},
@@ -327,9 +348,12 @@ func TestBadScripts(t *testing.T) {
 		{`[{"op":"chunk","n":1}]`, `script[0].id must be a string`},
 		{`[{"op":"artifact","id":""}]`, `script[0].id must be a string of 1 to 256 bytes`},
 		{`[{"op":"artifact","id":"a","text":5}]`, `script[0].text must be a string`},
-		{`[{"op":"status","state":"submitted"}]`, `script[0].state: "submitted" is not a state that an agent can report, like working`},
-		{`[{"op":"status","state":"canceled"}]`, `script[0].state: "canceled" is not a state that an agent can report, like working`},
-		{`[{"op":"status","state":"done"}]`, `script[0].state: "done" is not a state that an agent can report, like working`},
+		{`[{"op":"status","state":"submitted"}]`,
+			`script[0].state: "submitted" is not a state that an agent can report, like working`},
+		{`[{"op":"status","state":"canceled"}]`,
+			`script[0].state: "canceled" is not a state that an agent can report, like working`},
+		{`[{"op":"status","state":"done"}]`,
+			`script[0].state: "done" is not a state that an agent can report, like working`},
 		{`[{"op":"effect","url":"ftp://x/"}]`, `script[0].url must be an http or https URL`},
 		{`[` + strings.Repeat(`{"op":"hang"},`, 10_000) + `{"op":"hang"}]`, `script has more than 10000 ops`},
 	} {
@@ -345,11 +369,17 @@ func TestBadScripts(t *testing.T) {
 func TestBadCheckpoints(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{
-		`{}`, `[]`, `null`, `x`, `{"seen":1,"program":0,"op":0,"chunk":0}`, `{"seen":1,"program":0,"op":0,"chunk":0,"waiting":1}`,
-		`{"seen":2,"program":0,"op":0,"chunk":0,"waiting":false}`, `{"seen":1,"program":1,"op":0,"chunk":0,"waiting":false}`,
-		`{"seen":1,"program":0,"op":0,"chunk":0,"waiting":true}`, `{"seen":1,"program":0,"op":1,"chunk":0,"waiting":true}`,
-		`{"seen":1,"program":0,"op":2,"chunk":0,"waiting":false}`, `{"seen":1,"program":0,"op":0,"chunk":5,"waiting":false}`,
-		`{"seen":0,"program":0,"op":0,"chunk":0,"waiting":false}`, `{"seen":1,"program":0,"op":1,"chunk":1,"waiting":false}`, `{"seen":1,"program":-1,"op":0,"chunk":0,"waiting":false}`,
+		`{}`, `[]`, `null`, `x`, `{"seen":1,"program":0,"op":0,"chunk":0}`,
+		`{"seen":1,"program":0,"op":0,"chunk":0,"waiting":1}`,
+		`{"seen":2,"program":0,"op":0,"chunk":0,"waiting":false}`,
+		`{"seen":1,"program":1,"op":0,"chunk":0,"waiting":false}`,
+		`{"seen":1,"program":0,"op":0,"chunk":0,"waiting":true}`,
+		`{"seen":1,"program":0,"op":1,"chunk":0,"waiting":true}`,
+		`{"seen":1,"program":0,"op":2,"chunk":0,"waiting":false}`,
+		`{"seen":1,"program":0,"op":0,"chunk":5,"waiting":false}`,
+		`{"seen":0,"program":0,"op":0,"chunk":0,"waiting":false}`,
+		`{"seen":1,"program":0,"op":1,"chunk":1,"waiting":false}`,
+		`{"seen":1,"program":-1,"op":0,"chunk":0,"waiting":false}`,
 	} {
 		s := newServer(script.Config{})
 		s.send(play(`[{"op":"chunk","id":"a","n":5}]`))
@@ -450,8 +480,10 @@ func TestEffectChecksTheAddress(t *testing.T) {
 		url       string
 		permanent bool
 	}{
-		{"http://198.51.100.1/", true}, {"http://[2001:db8::1]/", true}, {"http://[::ffff:198.51.100.1]/", true}, {"http://0.0.0.0:1/", true},
-		{"http://127.0.0.1:1/", true}, {"http://[::ffff:127.0.0.1]:1/", true}, {"http://[::1]:1/", true}, {"http://localhost:1/", true}, {"http://192.0.2.1/", false},
+		{"http://198.51.100.1/", true}, {"http://[2001:db8::1]/", true}, {"http://[::ffff:198.51.100.1]/",
+			true}, {"http://0.0.0.0:1/", true},
+		{"http://127.0.0.1:1/", true}, {"http://[::ffff:127.0.0.1]:1/", true}, {"http://[::1]:1/",
+			true}, {"http://localhost:1/", true}, {"http://192.0.2.1/", false},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		s := newServer(script.Config{Allow: allow})
@@ -522,7 +554,8 @@ func drawScript(r *rapid.T) string {
 		case 8:
 			return rapid.SampledFrom([]string{`{"op":"input","text":"?"}`, `{"op":"auth"}`}).Draw(r, "ask")
 		}
-		return rapid.SampledFrom([]string{`{"op":"complete"}`, `{"op":"fail","text":"f"}`, `{"op":"reject"}`, `{"op":"status"}`, `{"op":"status"}`, `{"op":"status"}`}).Draw(r, "end")
+		return rapid.SampledFrom([]string{`{"op":"complete"}`, `{"op":"fail","text":"f"}`, `{"op":"reject"}`,
+			`{"op":"status"}`, `{"op":"status"}`, `{"op":"status"}`}).Draw(r, "end")
 	})
 	return "[" + strings.Join(rapid.SliceOfN(op, 0, 8).Draw(r, "ops"), ",") + "]"
 }
@@ -531,7 +564,8 @@ func FuzzScript(f *testing.F) {
 	f.Add(everything, `{"seen":1,"program":0,"op":1,"chunk":2,"waiting":false}`)
 	f.Add(`[{"op":"input"}]`, `{"seen":1,"program":0,"op":1,"chunk":0,"waiting":true}`)
 	f.Fuzz(func(t *testing.T, ops, checkpoint string) {
-		if strings.Contains(ops, "panic") || strings.Contains(ops, "effect") || strings.Contains(ops, "\\") || strings.Contains(ops, "ms") {
+		if strings.Contains(ops, "panic") || strings.Contains(ops, "effect") || strings.Contains(ops, "\\") ||
+			strings.Contains(ops, "ms") {
 			return
 		}
 		ctx, cancel := context.WithCancel(t.Context())

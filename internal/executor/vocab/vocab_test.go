@@ -23,7 +23,8 @@ func TestAppendRun(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
 	asked := a2a.Message{ID: "m1", Role: a2a.RoleUser, TaskID: "x", ContextID: "c", Parts: []a2a.Part{
 		{Kind: a2a.PartText, Text: "a\n\"b\"", MediaType: "text/plain"},
-		{Kind: a2a.PartData, Data: a2a.Raw("{\"n\": 1e131071,\n\t\"n2\":[1.0,  -0]}"), Metadata: a2a.Raw(`{"b":1,"a":2}`)},
+		{Kind: a2a.PartData, Data: a2a.Raw("{\"n\": 1e131071,\n\t\"n2\":[1.0,  -0]}"),
+			Metadata: a2a.Raw(`{"b":1,"a":2}`)},
 		{Kind: a2a.PartFile, Text: "dGNr", Filename: "f"},
 		{Kind: a2a.PartURL, Text: "https://example.com/"},
 	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"}, ReferenceTaskIDs: []string{"r"}, Activated: []string{"https://example.com/e"}}
@@ -31,12 +32,15 @@ func TestAppendRun(t *testing.T) {
 	run := vocab.Run{
 		Task: &a2a.Task{
 			ID: a2a.ID{0xab}, Agent: "words", ContextID: "c",
-			Status:    a2a.Status{State: a2a.StateWorking, Message: &answered, Time: at},
-			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`), Extensions: []string{"e"}}},
-			History:   []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
+			Status: a2a.Status{State: a2a.StateWorking, Message: &answered, Time: at},
+			Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Parts: text("x"), Metadata: a2a.Raw(`{}`),
+				Extensions: []string{"e"}}},
+			History: []a2a.Message{asked}, Metadata: a2a.Raw(`{"z":null}`),
 		},
 		Tenant: "acme", Owner: `a"nn`,
-		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"}, RequestMetadata: a2a.Raw("{\"big\":  9007199254740993}"), Parts: text("y")}}, Epoch: 7, Attempt: 2, Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
+		Messages: []a2a.Message{asked, {ID: "m3", Activated: []string{"https://example.com/f", "https://example.com/e"},
+			RequestMetadata: a2a.Raw("{\"big\":  9007199254740993}"), Parts: text("y")}}, Epoch: 7, Attempt: 2,
+		Deadline: at.Add(time.Hour), Checkpoint: a2a.Raw("[1,\r\n2]"),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	const message = `{"messageId":"m1","contextId":"c","taskId":"x","role":"ROLE_USER","parts":[` +
@@ -49,7 +53,8 @@ func TestAppendRun(t *testing.T) {
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
 		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
 		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
-		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message + `,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"requestMetadata":[null,{"big":  9007199254740993}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
+		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message +
+		`,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"requestMetadata":[null,{"big":  9007199254740993}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
 	got := string(vocab.AppendRun([]byte(">"), &run))
 	if diff := cmp.Diff(">"+want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -73,17 +78,27 @@ func TestDecode(t *testing.T) {
 	}{
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}`, status(a2a.StateWorking)},
 		{` {"statusUpdate" : {"taskId":"t","contextId":"c","status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z","message":null}}} `, status(a2a.StateInputRequired)},
-		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"k":1e400}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"k":1e400}`)}},
-		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"z":1.0,"a":2}}}`, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"z":1.0,"a":2}`)}},
-		{`{"statusUpdate":{"status":{"state":"TASK_STATE_FAILED","message":{"parts":[{"text":"no"}]}}}}`, &a2a.StatusUpdate{Status: a2a.Status{
-			State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"), TaskID: "t", ContextID: "c"}}}},
+		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"k":1e400}}}`,
+			&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"k":1e400}`)}},
+		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"z":1.0,"a":2}}}`,
+			&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"z":1.0,"a":2}`)}},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_FAILED","message":{"parts":[{"text":"no"}]}}}}`,
+			&a2a.StatusUpdate{Status: a2a.Status{
+				State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"),
+					TaskID: "t", ContextID: "c"}}}},
 		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{"z":1.0,"a":2},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
-			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c", Metadata: a2a.Raw(`{"z":1.0,"a":2}`), Extensions: []string{"e"}}},
+			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c",
+			Metadata: a2a.Raw(`{"z":1.0,"a":2}`), Extensions: []string{"e"}}},
 		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],"metadata":{"z":2.0,"a":3},"parts":[` +
 			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{"z":3.0,"a":4}},{"raw":"_-8"},{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,"metadata":{"z":4.0,"a":5}}}`,
-			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{"z":4.0,"a":5}`), Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"}, Metadata: a2a.Raw(`{"z":2.0,"a":3}`), Parts: []a2a.Part{
-				{Kind: a2a.PartText, Text: "t", MediaType: "text/plain", Filename: "f", Metadata: a2a.Raw(`{"z":3.0,"a":4}`)}, {Kind: a2a.PartFile, Text: "/+8="},
-				{Kind: a2a.PartURL, Text: "u"}, {Kind: a2a.PartData, Data: a2a.Raw(`[1.0, 2]`)}, {Kind: a2a.PartData, Data: a2a.Raw(`null`)}}}}},
+			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{"z":4.0,"a":5}`),
+				Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"},
+					Metadata: a2a.Raw(`{"z":2.0,"a":3}`), Parts: []a2a.Part{
+						{Kind: a2a.PartText, Text: "t", MediaType: "text/plain", Filename: "f",
+							Metadata: a2a.Raw(`{"z":3.0,"a":4}`)}, {Kind: a2a.PartFile, Text: "/+8="},
+						{Kind: a2a.PartURL, Text: "u"}, {Kind: a2a.PartData,
+							Data: a2a.Raw(`[1.0, 2]`)}, {Kind: a2a.PartData,
+							Data: a2a.Raw(`null`)}}}}},
 		{`{"checkpoint":{"step": 3}}`, &a2a.Checkpoint{Body: a2a.Raw(`{"step": 3}`)}},
 		{`{"checkpoint":null}`, &a2a.Checkpoint{Body: a2a.Raw(`null`)}},
 	} {
@@ -125,31 +140,45 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"checkpoint":1,"checkpoint":2}`, `duplicate key at byte 16`},
 		{`[]`, `the event must be an object`},
 		{`{}`, `the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
-		{`{"checkpoint":1,"message":{"parts":[{"text":"x"}]}}`, `the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
+		{`{"checkpoint":1,"message":{"parts":[{"text":"x"}]}}`,
+			`the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
 		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
 		{`{"artefactUpdate":{}}`, `artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
-		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`, `statusUpdate.status.state "TASK_STATE_UNSPECIFIED" is not a state; one is TASK_STATE_COMPLETED`},
-		{`{"statusUpdate":{"status":{"state":"TASK_STATE_CANCELED"}}}`, `statusUpdate.status.state "TASK_STATE_CANCELED" is not for an agent to set`},
-		{`{"statusUpdate":{"status":{"state":"submitted"}}}`, `statusUpdate.status.state "submitted" is not for an agent to set`},
-		{`{"artifactUpdate":{"artifact":{"artifactId":"a\u0000","parts":[{"text":"x"}]}}}`, `artifactUpdate.artifact.artifactId must not contain a NUL`},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`,
+			`statusUpdate.status.state "TASK_STATE_UNSPECIFIED" is not a state; one is TASK_STATE_COMPLETED`},
+		{`{"statusUpdate":{"status":{"state":"TASK_STATE_CANCELED"}}}`,
+			`statusUpdate.status.state "TASK_STATE_CANCELED" is not for an agent to set`},
+		{`{"statusUpdate":{"status":{"state":"submitted"}}}`,
+			`statusUpdate.status.state "submitted" is not for an agent to set`},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a\u0000","parts":[{"text":"x"}]}}}`,
+			`artifactUpdate.artifact.artifactId must not contain a NUL`},
 		{`{"statusUpdate":{"status":{"state":3}}}`, `statusUpdate.status.state must be a string`},
 		{`{"statusUpdate":{"status":{"state":"working"},"final":true}}`, `statusUpdate.final is unknown`},
-		{`{"statusUpdate":{"status":{"state":"working"},"taskId":"other"}}`, `statusUpdate.taskId is not the one of this run`},
+		{`{"statusUpdate":{"status":{"state":"working"},"taskId":"other"}}`,
+			`statusUpdate.taskId is not the one of this run`},
 		{`{"statusUpdate":{"status":{"state":"working"},"metadata":[]}}`, `statusUpdate.metadata must be an object`},
-		{`{"statusUpdate":{"status":{"state":"working","message":{"parts":[]}}}}`, `statusUpdate.status.message.parts must have at least one part`},
-		{`{"statusUpdate":{"status":{"state":"working","message":{"role":"ROLE_USER","parts":[{"text":"x"}]}}}}`, `statusUpdate.status.message.role must be ROLE_AGENT`},
-		{`{"message":{"parts":[{"text":"x"},{"text":"x","url":"y"}]}}`, `message.parts[1] must have exactly one of text, raw, url and data`},
-		{`{"message":{"parts":[{"mediaType":"a/b"}]}}`, `message.parts[0] must have exactly one of text, raw, url and data`},
+		{`{"statusUpdate":{"status":{"state":"working","message":{"parts":[]}}}}`,
+			`statusUpdate.status.message.parts must have at least one part`},
+		{`{"statusUpdate":{"status":{"state":"working","message":{"role":"ROLE_USER","parts":[{"text":"x"}]}}}}`,
+			`statusUpdate.status.message.role must be ROLE_AGENT`},
+		{`{"message":{"parts":[{"text":"x"},{"text":"x","url":"y"}]}}`,
+			`message.parts[1] must have exactly one of text, raw, url and data`},
+		{`{"message":{"parts":[{"mediaType":"a/b"}]}}`,
+			`message.parts[0] must have exactly one of text, raw, url and data`},
 		{`{"message":{"parts":[{"raw":"!"}]}}`, `message.parts[0].raw must be base64`},
 		{`{"message":{"parts":{}}}`, `message.parts must be an array`},
 		{`{"message":{"parts":[{"kind":"text","text":"x"}]}}`, `message.parts[0].kind is unknown`},
-		{`{"message":{"parts":[` + strings.Repeat(`{"text":"x"},`, 100) + `{"text":"x"}]}}`, `message.parts has more than 100 parts`},
-		{`{"message":{"messageId":"` + strings.Repeat("x", 257) + `","parts":[{"text":"x"}]}}`, `message.messageId is longer than 256 bytes`},
+		{`{"message":{"parts":[` + strings.Repeat(`{"text":"x"},`, 100) + `{"text":"x"}]}}`,
+			`message.parts has more than 100 parts`},
+		{`{"message":{"messageId":"` + strings.Repeat("x", 257) + `","parts":[{"text":"x"}]}}`,
+			`message.messageId is longer than 256 bytes`},
 		{`{"message":{"extensions":["a",1],"parts":[{"text":"x"}]}}`, `message.extensions[1] must be a string`},
-		{`{"artifactUpdate":{"artifact":{"artifactId":"a"}}}`, `artifactUpdate.artifact.parts must have at least one part`},
-		{`{"artifactUpdate":{"artifact":{"parts":[{"text":"x"}]},"append":"yes"}}`, `artifactUpdate.append must be true or false`},
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a"}}}`,
+			`artifactUpdate.artifact.parts must have at least one part`},
+		{`{"artifactUpdate":{"artifact":{"parts":[{"text":"x"}]},"append":"yes"}}`,
+			`artifactUpdate.append must be true or false`},
 	} {
 		e, err := decoder().Decode([]byte(tc.in))
 		if err == nil || err.Error() != tc.want || e != nil {
@@ -161,7 +190,8 @@ func TestDecodeErrors(t *testing.T) {
 // FuzzDecode checks that an accepted event is complete enough to be stored.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
-		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`, `{"checkpoint":[]}`,
+		`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING","message":{"parts":[{"data":null}]}}}}`,
+		`{"checkpoint":[]}`,
 		`{"artifactUpdate":{"artifact":{"parts":[{"raw":"aa"}]},"append":true}}`, `{"message":{"parts":[{"url":"x"}]}}`,
 	} {
 		f.Add([]byte(s))
