@@ -1,5 +1,5 @@
-// A counting agent made with the official Go SDK, as its users write them: it streams, and it keeps
-// its tasks in the memory of this process.
+// An ordinary agent made with the official Go SDK. It counts, it streams, and it keeps its tasks in
+// the memory of this process.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// A counting agent made with the official JavaScript SDK, as its users write them: it streams, and
-// it keeps its tasks in the memory of this process.
+// An ordinary agent made with the official JavaScript SDK. It counts, it streams, and it keeps its
+// tasks in the memory of this process.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';

@@ -1,12 +1,12 @@
-"""An LLM agent for every endpoint that speaks OpenAI's chat completions, with the standard library alone.
+"""An LLM agent for every endpoint that offers OpenAI's chat completions, using only the standard library.
 
-It is started once for every run (exec): the run is one line of JSON on stdin, every line on stdout is an
-event. Tokens go into an artifact as they come. Each piece is saved together with a checkpoint, so an
-attempt that follows a crash asks the model to go on behind the last piece, and what was written is not
-paid for again. If the model needs to know more, the task asks its client, and the next message goes on
-with the conversation.
+a2ad starts it once for every run (exec): the run is one line of JSON on stdin, and every line on stdout
+is an event. Tokens are added to an artifact as they arrive. Each piece is saved together with a
+checkpoint. So the attempt after a crash asks the model to continue after the last piece, and does not
+pay again for what was written. If the model needs to know more, the task asks its client, and the next
+message continues the conversation.
 
-Settings, by environment: LLM_URL (http://127.0.0.1:7002/v1), LLM_MODEL, LLM_API_KEY.
+Environment variables: LLM_URL (http://127.0.0.1:7002/v1), LLM_MODEL, LLM_API_KEY.
 """
 
 import http.client
@@ -34,7 +34,7 @@ def status(state, text):
 
 
 def conversation(run):
-    """What was said in the task, by both sides, as the model wants it."""
+    """Return what both sides said in the task, in the form that the model expects."""
     roles = {"ROLE_USER": "user", "ROLE_AGENT": "assistant"}
     for message in run["task"].get("history", []):
         text = "\n".join(part["text"] for part in message["parts"] if "text" in part)
@@ -43,7 +43,7 @@ def conversation(run):
 
 
 def tokens(messages, user):
-    """The pieces of the model's answer, as they come."""
+    """Yield the pieces of the model's answer as they arrive."""
     headers = {"Content-Type": "application/json"}
     if KEY:
         headers["Authorization"] = "Bearer " + KEY
@@ -70,7 +70,7 @@ def main():
     if text:
         messages += [
             {"role": "assistant", "content": text},
-            {"role": "user", "content": "Your answer was cut off. Go on exactly behind its last character, and repeat nothing."},
+            {"role": "user", "content": "Your answer was cut off. Continue exactly after its last character, and repeat nothing."},
         ]
     reported = len(text)
 

@@ -1,7 +1,7 @@
-"""A stand-in for a model, to try agent.py without one: it speaks as much of the API as the agent needs.
+"""A stand-in for a model, to try agent.py without one: it implements the part of the API that the agent needs.
 
-It asks for a topic where the conversation names none ("about …"), and then writes thirty words, one token
-each. GET /served says how many tokens it has written for whom: what would have to be paid.
+If the conversation names no topic ("about …"), it asks for one. Then it writes thirty words, one token
+each. GET /served returns how many tokens it has written: what would have to be paid.
 """
 
 import json

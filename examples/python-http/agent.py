@@ -1,7 +1,7 @@
-"""An agent over HTTP with the standard library alone: numbers the lines of a text.
+"""An agent over HTTP, using only the standard library. It numbers the lines of a text.
 
-It is told of a run by a POST and answers with one event per line. It says with a checkpoint how far
-it has come, so that after a crash it goes on behind the last line that a2ad has.
+It receives a run as a POST and answers with one event per line. A checkpoint records its progress, so
+after a crash it continues after the last line that a2ad has.
 """
 
 import json
@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
             for event in work(run):
                 self.wfile.write(json.dumps(event).encode() + b"\n")
         except ConnectionError:
-            pass  # nobody waits for the rest any more
+            pass  # a2ad does not wait for the rest any more
 
     def log_message(self, *_):
         pass

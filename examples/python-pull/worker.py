@@ -1,9 +1,9 @@
-"""A worker that pulls, with the standard library alone: numbers the lines of a text.
+"""A remote worker, using only the standard library. It numbers the lines of a text.
 
     python3 worker.py URL [NAME]
 
-It asks a2ad for runs, works on one at a time, reports each line with a checkpoint, and keeps its
-lease while it works. Start as many as you like, anywhere. The API key is taken from A2AD_API_KEY.
+It claims runs from a2ad, works on one at a time, reports each line with a checkpoint, and renews its
+lease while it works. Start as many as you like, on any machine. A2AD_API_KEY holds the API key.
 """
 
 import json
@@ -21,11 +21,11 @@ PAUSE = 0.2  # seconds for a line, as if it were hard
 
 
 class Lost(Exception):
-    """The run is not ours any more: it was canceled, or somebody else has it."""
+    """The run is not ours any more: it was canceled, or another worker has it."""
 
 
 def call(path, body, timeout=30):
-    """POST until there is an answer. What is repeated must be safe to repeat."""
+    """POST until there is an answer. The request must be safe to repeat."""
     wait = 0.2
     while True:
         request = urllib.request.Request(f"{URL}/worker/v1/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -46,7 +46,7 @@ def call(path, body, timeout=30):
 
 
 class Run:
-    """A run that we hold, with a thread that keeps it."""
+    """A run that we have claimed, with a thread that renews its lease."""
 
     def __init__(self, run):
         self.run = run
@@ -64,7 +64,7 @@ class Run:
                 self.over.set()
 
     def report(self, *events, **more):
-        """Write events. The batch id makes it safe to send them again when no answer came."""
+        """Write events. The batch id makes it safe to send them again if no answer came."""
         if self.over.is_set():
             raise Lost(self.path)
         self.batches += 1
@@ -87,7 +87,7 @@ def work(run):
         return
     for n in range(run.run.get("checkpoint", {}).get("lines", 0), len(lines)):
         time.sleep(PAUSE)
-        # The line and how far we are with it are saved together, or not at all.
+        # The line and our progress are saved together, or not at all.
         run.report({"artifactUpdate": {
             "artifact": {"artifactId": "numbered", "name": "The text with numbers", "parts": [{"text": f"{n + 1} {lines[n]}\n"}]},
             "append": n > 0,

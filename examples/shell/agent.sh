@@ -1,6 +1,6 @@
 #!/bin/sh
-# An agent by exec: it asks how far to count, counts, and reports each number as it comes. The run is
-# one line of JSON on stdin, every line on stdout is an event.
+# An agent for the executor exec. It asks how far to count, counts, and reports each number. The run is
+# one line of JSON on stdin, and every line on stdout is an event.
 read -r run
 
 event() {

@@ -1,7 +1,7 @@
-// An agent over HTTP in TypeScript, without packages at run time: it spells a text, letter by letter.
+// An agent over HTTP in TypeScript, without packages at run time. It spells a text, letter by letter.
 //
-// It is told of a run by a POST and answers with server-sent events. With a checkpoint it says how far it
-// has come, so that after a crash it goes on behind the last letter that a2ad has.
+// It receives a run as a POST and answers with server-sent events. A checkpoint records its progress, so
+// after a crash it continues after the last letter that a2ad has.
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -9,7 +9,7 @@ import { text as read } from 'node:stream/consumers'
 
 type Part = { text?: string }
 
-/** What a2ad tells of a run, as far as it is used here. */
+/** The members of a run that this agent uses. */
 type Run = {
   taskId: string
   contextKey: string // unique for owner and context: key what is remembered between tasks by it, not by contextId
