@@ -1,4 +1,4 @@
-# a2ad. `make help` says what there is; `make run` and `make test` need nothing but Go and make.
+# a2ad. `make help` lists the targets; `make run` and `make test` need only Go and make.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -6,13 +6,13 @@ SHELL := /bin/sh
 
 GO ?= go
 
-# The newest released version of the changelog is what the binary says; the commit tells builds between releases apart. Both
+# The binary reports the newest released version in the changelog; the commit distinguishes builds between releases. Both
 # work without git and without a repository.
 VERSION ?= $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1 | grep . || echo dev)
 COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-# Tools are built once into bin/ under a name that holds their version, so a new version here is built by the next run.
+# Tools are built once into bin/ under a name with their version, so that the next run builds a version changed here.
 SQLC_VERSION := v1.31.1
 GOLANGCI_VERSION := v2.15.0
 SQLC := bin/sqlc-$(SQLC_VERSION)
@@ -30,7 +30,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## Build, find or install PostgreSQL, and start a2ad for this machine (ARGS="--listen …")
+run: ## Build a2ad, find or install PostgreSQL, and start a local server (ARGS="--listen …")
 	@scripts/ensure-postgres.sh run
 	@$(MAKE) --no-print-directory build
 	@exec ./bin/a2ad dev $(ARGS)
@@ -53,7 +53,7 @@ test-pg: ## Run the store and e2e tests on PostgreSQL 15, 16, 17 or 18 (VERSION=
 	A2AD_PG_BINDIR=$$bin A2AD_TEST_PG_SERVER_ONLY=1 $(GO) test $(if $(RACE),-race )-timeout 40m $(TESTFLAGS) $(PKGS)
 
 .PHONY: bench
-bench: ## Measure, and print each figure beside its baseline
+bench: ## Run the benchmarks and print each figure with its baseline
 	@scripts/ensure-postgres.sh test
 	$(GO) run ./internal/bench $(ARGS)
 
@@ -64,7 +64,7 @@ JOBS ?= 2
 CHAOS_REPORT ?= chaos-report.md
 
 .PHONY: chaos
-chaos: ## Soak under faults, and print a report (SEEDS=20, SEED=7 for that one alone, DURATION=4m, JOBS=2 at a time)
+chaos: ## Run a soak test with faults and print a report (SEEDS=20, SEED=7 for one seed, DURATION=4m, JOBS=2 in parallel)
 	@scripts/ensure-postgres.sh test
 	@rm -f $(CHAOS_REPORT); status=0; \
 	CHAOS_SEEDS=$(SEEDS) CHAOS_SEED=$(SEED) CHAOS_DURATION=$(DURATION) CHAOS_JOBS=$(JOBS) CHAOS_REPORT=$(abspath $(CHAOS_REPORT)) \
@@ -72,19 +72,19 @@ chaos: ## Soak under faults, and print a report (SEEDS=20, SEED=7 for that one a
 	cat $(CHAOS_REPORT) 2>/dev/null || tail -n 100 $(CHAOS_REPORT).log; exit $$status
 
 .PHONY: patroni
-patroni: ## Pause the leader of three Patroni nodes, and cut it off (Debian, as root; some minutes)
+patroni: ## Test failover with three Patroni nodes (Debian, as root; some minutes)
 	@GO='$(GO)' scripts/patroni.sh
 
 .PHONY: promcheck
-promcheck: ## Have Prometheus evaluate the alerts and the dashboard below deploy
+promcheck: ## Test the alerts and the dashboard in deploy with Prometheus
 	cd internal/promcheck && $(GO) test ./...
 
 .PHONY: deploycheck
-deploycheck: ## Have the libraries of compose, kustomize and Kubernetes read what is below deploy
+deploycheck: ## Validate deploy with the libraries of compose, kustomize and Kubernetes
 	cd internal/deploycheck && $(GO) test ./...
 
 .PHONY: interop
-interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs node and npm), Python (where there is one)
+interop: build ## Test a2ad with the official clients: Go, JavaScript (needs node and npm), Python (if installed)
 	@scripts/ensure-postgres.sh test
 	cd internal/interop && $(GO) test -race -timeout 10m ./...
 	cd examples/front-js && npm ci --ignore-scripts --no-audit --no-fund
@@ -94,7 +94,7 @@ interop: build ## Drive a2ad with the official clients: Go, JavaScript (needs no
 	else echo "there is no python3 with venv here: the Python client is left out" >&2; fi
 	@$(MAKE) --no-print-directory interop-frameworks
 
-# Apart, so that it can be run by itself. The newest and the oldest client of each version; the environments are kept.
+# A separate target for the newest and the oldest Python client of each version; the environments are kept.
 .PHONY: interop-python
 interop-python: build
 	@for run in requirements:test_a2ad requirements-oldest:test_a2ad requirements-v1:test_v1 requirements-v1-oldest:test_v1; do \
@@ -104,7 +104,7 @@ interop-python: build
 	done
 
 .PHONY: interop-frameworks
-interop-frameworks: build ## Drive a2ad with the A2A clients of frameworks, each pinned (FRAMEWORKS="google_adk js" for some)
+interop-frameworks: build ## Test a2ad with the A2A clients of frameworks, each pinned (FRAMEWORKS="google_adk js" for some)
 	@scripts/ensure-postgres.sh test
 	scripts/interop-frameworks.sh $(FRAMEWORKS)
 
@@ -113,7 +113,7 @@ up: ## Start docker-compose.yml: PostgreSQL, two replicas and a proxy (docs/how-
 	A2AD_VERSION=$(VERSION) A2AD_COMMIT=$(COMMIT) docker compose up --build --detach --wait
 
 .PHONY: down
-down: ## Stop the containers of `make up`; the database is kept
+down: ## Stop the containers of `make up`; keep the database
 	docker compose down
 
 .PHONY: fmt
@@ -125,11 +125,11 @@ generate: $(SQLC) ## Generate internal/store/dbsqlc from queries/ and migrations
 	$(SQLC) generate
 
 .PHONY: sqlc-diff
-sqlc-diff: $(SQLC) ## Fail when the generated code is not what sqlc makes now
+sqlc-diff: $(SQLC) ## Fail if the generated code is out of date
 	$(SQLC) diff
 
 .PHONY: lint
-lint: $(GOLANGCI) ## Check format, style and the arrows between packages
+lint: $(GOLANGCI) ## Check format, style and imports between packages
 	$(GOLANGCI) run ./...
 	for module in . oldest/go03 oldest/go10; do (cd internal/interop/$$module && '$(CURDIR)/$(GOLANGCI)' run ./...) || exit 1; done
 	cd internal/promcheck && '$(CURDIR)/$(GOLANGCI)' run ./...
@@ -143,22 +143,22 @@ vet: ## Check format, go vet, and that go.mod is tidy
 	$(GO) mod verify
 	$(GO) mod tidy -diff
 
-# Apart from verify: it asks the database of the Go project, which not every build machine reaches.
+# Not part of verify: it needs the Go project's vulnerability database, which not every build machine can reach.
 .PHONY: vuln
-vuln: $(GOVULN) ## Look for known weaknesses in what the code uses; needs the network
+vuln: $(GOVULN) ## Report known vulnerabilities in dependencies; needs the network
 	$(GOVULN) ./...
 
 .PHONY: verify
-verify: vet lint sqlc-diff ## All checks that are not tests
+verify: vet lint sqlc-diff ## Run all checks that are not tests
 
 .PHONY: tools
 tools: $(SQLC) $(GOLANGCI) ## Build the tools into bin/
 
 .PHONY: clean
-clean: ## Remove what was built; the database of `make run` (.a2ad) is kept
+clean: ## Remove build output; keep the database of `make run` (.a2ad)
 	rm -rf bin
 
-# A tool is built by its own module's versions, apart from go.mod. CGO off: no C compiler is needed.
+# A tool uses the versions of its own module, not of go.mod. CGO is off, so no C compiler is needed.
 $(SQLC):
 	@mkdir -p bin
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)

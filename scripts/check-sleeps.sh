@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fails when a test sleeps outside testing/synctest, where the clock is not real: such a test is slow on a fast machine and
-# fails on a slow one.
+# Fails when a test sleeps outside testing/synctest: it is slow on a fast machine and fails on a slow one. Inside
+# testing/synctest the clock is fake.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes sure that PostgreSQL can be found before a2ad looks for it: `ensure-postgres.sh run` for `make run`, `test` for
-# `make test`. Where none is installed and apt is at hand it installs the distribution's package, without a cluster and
-# without starting anything: a2ad runs a server of its own. Everywhere else it says what to do.
+# Makes sure that PostgreSQL is installed: `ensure-postgres.sh run` for `make run`, `test` for `make test`. If it is not
+# and apt is available, it installs the distribution's package without creating or starting a cluster: a2ad runs its
+# own server. On other systems it says what to do.
 set -eu
 
 purpose=${1:?usage: ensure-postgres.sh run|test}
 
-# The places that internal/devpg looks at.
+# The directories that internal/devpg searches.
 have_server() {
 	if [ -n "${A2AD_PG_BINDIR:-}" ]; then
 		[ -x "$A2AD_PG_BINDIR/initdb" ] && [ -x "$A2AD_PG_BINDIR/postgres" ]
@@ -22,7 +22,7 @@ have_server() {
 	return 1
 }
 
-# as_root is the prefix that makes a command run as root: empty when we are, sudo where it asks for no password.
+# as_root is the prefix that runs a command as root: empty for root, or sudo if it needs no password.
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
 		as_root=
@@ -34,9 +34,9 @@ as_root() {
 }
 
 install_by_apt() {
-	echo "no PostgreSQL found: installing the distribution's package (no cluster is made, nothing is started)" >&2
-	# Debian makes and starts a cluster on port 5432 at once unless told not to. The file goes again, so that a later
-	# installation for another purpose behaves as everywhere.
+	echo "no PostgreSQL found: installing the distribution's package (it creates no cluster and starts nothing)" >&2
+	# By default Debian's package creates and starts a cluster on port 5432. The file that prevents it is removed
+	# afterwards, so that later installations behave as usual.
 	conf=/etc/postgresql-common/createcluster.d/a2ad-no-cluster.conf
 	$as_root mkdir -p "$(dirname "$conf")"
 	echo "create_main_cluster = false" | $as_root tee "$conf" >/dev/null
@@ -76,11 +76,11 @@ if [ -z "${A2AD_PG_BINDIR:-}" ] && command -v apt-get >/dev/null 2>&1 && as_root
 	if install_by_apt && have_server; then
 		exit 0
 	fi
-	echo "the installation did not work" >&2
+	echo "the installation failed" >&2
 fi
-# With another server most tests run; those that crash one of their own fail and say why.
+# With another server most tests run. Tests that crash their own server fail and say why.
 if [ "$purpose" = test ] && { [ -n "${A2AD_TEST_DATABASE_URL:-}" ] || docker info >/dev/null 2>&1; }; then
-	echo "no PostgreSQL binaries: the tests that stop and crash a server of their own will fail" >&2
+	echo "no PostgreSQL binaries: tests that stop and crash their own server will fail" >&2
 	exit 0
 fi
 advice

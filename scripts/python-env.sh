@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a Python environment with the packages of a requirements file, below bin/python, and prints its interpreter:
+# Creates a Python environment below bin/python with the packages of a requirements file, and prints its interpreter:
 #   scripts/python-env.sh REQUIREMENTS [PYTHON]
-# The environment is named by a hash of the file and of the version of Python, so it is made once and made anew when one changes.
+# Its name is a hash of the file and of the Python version, so it is rebuilt only when one of them changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 requirements=$1

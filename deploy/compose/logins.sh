@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs when PostgreSQL finds its volume empty. The roles of docs/adr/0031, made by a superuser so that the migration need not be one:
-# a2ad_migrate owns the tables, and a2ad_server may be a2a_app and a2a_worker, and change no table. It sees
-# the transactions of others, which the alert on old ones is for.
+# Runs when PostgreSQL finds its volume empty. A superuser creates the roles of docs/adr/0031, so that the migration needs
+# no superuser: a2ad_migrate owns the tables; a2ad_server may act as a2a_app and a2a_worker, and change no table
+# definition. It sees other users' transactions, which the alert on old transactions needs.
 set -eu
 secrets=${A2AD_SECRETS:-/run/secrets/postgres}
 psql -qX -v ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \

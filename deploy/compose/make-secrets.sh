@@ -1,11 +1,11 @@
 #!/bin/sh
-# make-secrets.sh DIR: the passwords and the key of an installation with Docker Compose, made once: what is there is kept. DIR has a
-# directory for each reader. To change a password, change it in PostgreSQL too.
+# make-secrets.sh DIR: creates the passwords and the key of an installation with Docker Compose, once: existing files are
+# kept. DIR has a directory for each reader. To change a password, change it in PostgreSQL too.
 set -eu
 umask 077
 dir=$1
 
-# keep FILE COMMAND…: what the command prints, unless there is a file. A crash leaves none or the whole of it.
+# keep FILE COMMAND…: writes the command's output to the file unless it exists. A crash leaves no partial file.
 keep() {
 	file=$dir/$1
 	shift
@@ -26,7 +26,7 @@ keep migrate/database-url url a2ad_migrate migrate
 keep server/database-url url a2ad_server server
 keep server/keys key
 
-# The users of the images: postgres, and that of docker-compose.yml.
+# The users of the images: postgres, and the user in docker-compose.yml.
 if [ "$(id -u)" = 0 ]; then
 	chown -R 999:999 "$dir/postgres"
 	chown -R 65532:65532 "$dir/migrate" "$dir/server"
