@@ -64,8 +64,7 @@ func (b *bench) starve(ctx context.Context) error {
 		}
 		waiting = append(waiting, c.conn)
 		if i < starveStreams {
-			_,
-				err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+tasks[0]+
+			_, err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+tasks[0]+
 				`"}}`), "")
 		} else {
 			err = c.send(sendRequest("message/send", fmt.Sprint("w", i), scriptPart(`{"op":"hang"}`), ""), "")
@@ -213,8 +212,7 @@ func (b *bench) contexts(ctx context.Context, url string, tasks []string) ([]str
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows,
-		err := conn.Query(ctx,
+	rows, err := conn.Query(ctx,
 		"SELECT t.context_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, n) JOIN a2a.tasks t ON t.id = i.id "+
 			"ORDER BY i.n", tasks)
 	if err != nil {

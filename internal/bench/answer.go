@@ -194,8 +194,7 @@ func (r *answerRig) bigTask(ctx context.Context) (string, error) {
 			{Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 499) + `1.25]}`)},
 		}}})
 	}
-	_,
-		err = r.store.Append(ctx, l,
+	_, err = r.store.Append(ctx, l,
 		store.Batch{Events: append(events, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})})
 	return l.TaskID.String(), err
 }

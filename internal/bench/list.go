@@ -117,8 +117,7 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 
 // listTasks reads one page and returns the token of the next.
 func listTasks(conn *httpConn, token string, size, total int) (next string, err error) {
-	answer,
-		err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"pageSize":` +
+	answer, err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{"pageSize":` +
 		strconv.Itoa(size) + `,"pageToken":"` + token + `"}}`))
 	if err != nil {
 		return "", err

@@ -132,8 +132,7 @@ func (b *bench) replay(ctx context.Context) error {
 	var took []float64
 	for range b.number(9, 3) {
 		start := time.Now()
-		again,
-			err := readStream(c,
+		again, err := readStream(c,
 			[]byte(`{"jsonrpc":"2.0","id":"r","method":"tasks/resubscribe","params":{"id":"`+made.task+`"}}`),
 			"Last-Event-ID: "+made.first+"\r\n")
 		if err != nil {

@@ -170,8 +170,7 @@ func (b *bench) underAttack(ctx context.Context, url, eve, ann, small string,
 			return 0, nil, err
 		}
 	}
-	kb,
-		err := strconv.ParseInt(strings.TrimSuffix(procField(filepath.Join("/proc", strconv.Itoa(s.pid()), "status"),
+	kb, err := strconv.ParseInt(strings.TrimSuffix(procField(filepath.Join("/proc", strconv.Itoa(s.pid()), "status"),
 		"VmHWM"), " kB"), 10, 64)
 	if err != nil {
 		return 0, nil, errEnded

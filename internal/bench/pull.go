@@ -310,8 +310,7 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 	for i := range b.number(1000, 200) {
 		start := time.Now()
 		id := fmt.Sprintf("pick-%d", i)
-		if _,
-			err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send",` +
+		if _, err := conn.do([]byte(`{"jsonrpc":"2.0","id":1,"method":"message/send",` +
 			`"params":{"configuration":{"blocking":false},"message":{"kind":"message","messageId":"` + id +
 			`","role":"user","parts":[` + textPart("hello") + `]}}}`)); err != nil {
 			return err

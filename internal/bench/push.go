@@ -328,8 +328,7 @@ func (b *bench) paced(ctx context.Context, s *server, url, key string, span time
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows,
-		err := conn.Query(ctx,
+	rows, err := conn.Query(ctx,
 		`SELECT p.id::text, e.seq, e.committed_at FROM a2a.push_configs p JOIN a2a.task_events e
 			ON e.task_id = p.task_id WHERE p.origin = $1`, sink.URL)
 	if err != nil {

@@ -73,8 +73,7 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 		if _, err := s.ClaimPushes(ctx, each, each, time.Hour); err != nil {
 			return err
 		}
-		if left,
-			err = b.queryInt(ctx, url,
+		if left, err = b.queryInt(ctx, url,
 			"SELECT count(*) FROM (SELECT FROM a2a.push_configs WHERE origin = $1 AND NOT parked LIMIT 1) x",
 			dead); err != nil {
 			return err

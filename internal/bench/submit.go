@@ -99,8 +99,7 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 		if err != nil {
 			return err
 		}
-		if _,
-			err := tx.Exec(ctx,
+		if _, err := tx.Exec(ctx,
 			`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest)
 				VALUES ($1, 1, 1, $2, 1, $3, $4)`,
 			id, in.Message.ID, body, digest); err != nil {
@@ -111,8 +110,7 @@ func plainSubmit(ctx context.Context, pool *pgxpool.Pool, n int64) error {
 			VALUES ($1, 1, $2, 1, 1, 2, $3, '{}')`, id, uuid.New(), now); err != nil {
 			return err
 		}
-		_,
-			err = tx.Exec(ctx,
+		_, err = tx.Exec(ctx,
 			`INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant) VALUES ($1, 0, $2, $3, $4)`,
 			in.Agent, now, id, in.Tenant)
 		return err

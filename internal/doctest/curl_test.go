@@ -146,8 +146,7 @@ func (r *request) print(resp *http.Response, out io.Writer) int {
 
 func TestCurl(t *testing.T) {
 	t.Parallel()
-	r,
-		err := parseCurl([]string{"-fs", "-N", "--retry", "3", "--retry-connrefused", "--retry-delay", "1", "http://h/",
+	r, err := parseCurl([]string{"-fs", "-N", "--retry", "3", "--retry-connrefused", "--retry-delay", "1", "http://h/",
 		"-H", "A: b c", "-d", `{"a": 1}`})
 	if err != nil {
 		t.Fatal(err)

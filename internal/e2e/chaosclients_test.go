@@ -159,8 +159,7 @@ func (u *chaosClient) converse() error {
 		return err
 	}
 	if u.draw.IntN(2) == 0 {
-		if _,
-			err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool {
+		if _, err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool {
 			return s == a2a.StateInputRequired ||
 				s.Terminal()
 		}); err != nil {

@@ -75,8 +75,7 @@ func (c *chaos) rest(d time.Duration) {
 
 // backend returns a backend that serves a replica.
 func (c *chaos) backend() (int, bool) {
-	pid,
-		err := query[int](c.cluster,
+	pid, err := query[int](c.cluster,
 		`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'a2ad-%'
 			ORDER BY random() LIMIT 1`)
 	return pid, err == nil

@@ -256,14 +256,13 @@ func (c *cluster) finish() {
 // a pooler keeps use another login.
 func (c *cluster) noDeadlocks() {
 	until(c.t, "the connections of the servers are closed", func() bool {
-		n,
-			err := query[int](c,
+		n, err := query[int](c,
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 				AND application_name LIKE 'a2ad-%' AND usename = current_user`)
 		return err == nil && n == 0
 	})
-	if n,
-		err := query[int](c, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil ||
+	if n, err := query[int](c,
+		`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); err != nil ||
 		n != 0 {
 		c.t.Errorf("%d deadlocks, %v", n, err)
 	}

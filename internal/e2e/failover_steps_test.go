@@ -106,8 +106,7 @@ func TestFailoverStepByStep(t *testing.T) {
 	bothSynchronous := func() {
 		t.Helper()
 		until(t, "both standbys are synchronous", func() bool {
-			n,
-				err := query[int](c,
+			n, err := query[int](c,
 				`SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'quorum'`)
 			return err == nil && n == 2
 		})

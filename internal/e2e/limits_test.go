@@ -29,8 +29,7 @@ func TestReaderThatStopsReadingIsCutOff(t *testing.T) {
 	}
 	body := request("message/stream",
 		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[`+ops+`]}}]}}`)
-	if _,
-		err := fmt.Fprintf(conn,
+	if _, err := fmt.Fprintf(conn,
 		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
 			"\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
@@ -215,8 +214,7 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 	asked := send(t, c.client(a, "script"), play(`{"op":"input"}`))
 	conn := a.dial()
 	body := request("tasks/resubscribe", `{"id":"`+asked.TaskID+`"}`)
-	if _,
-		err := fmt.Fprintf(conn,
+	if _, err := fmt.Fprintf(conn,
 		"POST /agents/script HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
 			"\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)

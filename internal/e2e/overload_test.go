@@ -27,8 +27,7 @@ type footprint struct{ goroutines, files, connections int }
 func (c *cluster) footprint(r *replica) (f footprint) {
 	c.t.Helper()
 	c.http.CloseIdleConnections()
-	resp,
-		err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.admin +
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(r.admin +
 		"/debug/pprof/goroutine?debug=1")
 	if err != nil {
 		c.t.Fatal(err)

@@ -146,8 +146,7 @@ func (c *patroniRun) sendOn(ctx context.Context, to *replica, i int) {
 			Tries: -1}
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		try := sendTry{begin: time.Now()}
-		got,
-			err := cl.Send(one, client.SendParams{Message: say("hello"), NoWait: true,
+		got, err := cl.Send(one, client.SendParams{Message: say("hello"), NoWait: true,
 			IdempotencyKey: fmt.Sprintf("%d %d", i, n)})
 		try.end, try.ok = time.Now(), err == nil
 		cancel()
@@ -182,8 +181,7 @@ func pauseFor(ctx context.Context, d time.Duration) {
 }
 
 func (c *patroniRun) firstClaimAfter(t time.Time) bool {
-	ok,
-		err := query[bool](c.cluster,
+	ok, err := query[bool](c.cluster,
 		`SELECT EXISTS (SELECT FROM audit.attempt a JOIN audit.task k ON k.id = a.task_id WHERE k.created_at > $1)`, t)
 	return err == nil && ok
 }

@@ -86,8 +86,7 @@ func startPooler(t *testing.T, settings ...string) (c *cluster, p *pooler) {
 		return err == nil
 	})
 	c = clusterOn(t, db) // ends before the pooler does
-	if _,
-		err := c.db.Exec(bounded(t), "CREATE ROLE "+serverLogin+
+	if _, err := c.db.Exec(bounded(t), "CREATE ROLE "+serverLogin+
 		" LOGIN IN ROLE a2a_app, a2a_worker, pg_read_all_stats"); err != nil {
 		t.Fatal(err)
 	}

@@ -163,8 +163,7 @@ func TestProxyHidesReplicaFailures(t *testing.T) {
 				}
 				cl := c.client(proxy.replica, "echo")
 				cl.Tries = -1
-				if _,
-					err := cl.Send(bounded(t), client.SendParams{Message: say(fmt.Sprintf("%d %d", i, n)),
+				if _, err := cl.Send(bounded(t), client.SendParams{Message: say(fmt.Sprintf("%d %d", i, n)),
 					NoWait: true}); err != nil {
 					t.Errorf("request %d of client %d while a replica is replaced: %v", n, i, err)
 					return

@@ -71,8 +71,7 @@ func TestRetentionUnderLoad(t *testing.T) {
 		}
 	}
 	until(t, "retention deletes what the load has made", func() bool {
-		n,
-			err := query[int](c,
+		n, err := query[int](c,
 			`SELECT coalesce(sum((detail ->> 'tasks')::int), 0)::int FROM audit.action WHERE action = 'task.retire'`)
 		return err == nil && n >= 40
 	})

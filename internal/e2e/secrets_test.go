@@ -93,8 +93,7 @@ func (c *cluster) watchDatabase() (stop func() (queries, wakes string)) {
 	parts.Go(func() {
 		seen := map[string]bool{}
 		for ctx.Err() == nil {
-			rows,
-				err := c.db.Query(ctx,
+			rows, err := c.db.Query(ctx,
 				`SELECT DISTINCT coalesce(query, '') || ' ' || application_name FROM pg_stat_activity
 					WHERE datname = current_database() AND application_name LIKE 'a2ad-%'`)
 			if err != nil {
@@ -246,8 +245,7 @@ func TestSecretsAppearInNoOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _,
-		err := c.db.Exec(bounded(t),
+	if _, err := c.db.Exec(bounded(t),
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name LIKE 'a2ad-%'`); err != nil {
 		t.Fatal(err)

@@ -381,8 +381,7 @@ func (s *silence) checkAcknowledged() {
 	s.stop()
 	s.wg.Wait()
 	untilFor(s.t, 3*patience, "what was claimed in the silence is rescued", func() bool {
-		n,
-			err := query[int](s.cluster,
+		n, err := query[int](s.cluster,
 			`SELECT (SELECT count(*) FROM audit.task WHERE state IN ('SUBMITTED', 'WORKING')) + (SELECT count(*)
 				FROM audit.delivery WHERE state = 'pending')`)
 		return err == nil && n == 0

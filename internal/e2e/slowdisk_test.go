@@ -30,8 +30,8 @@ func TestRunsContinueWhileTheDiskIsSlow(t *testing.T) {
 		"A2AD_DB_POOL=16")
 	cl := c.client(a, "script")
 	begin := time.Now()
-	if _,
-		err := c.db.Exec(t.Context(), `CREATE TABLE a2ad_slow (n int); INSERT INTO a2ad_slow VALUES (1)`); err != nil {
+	if _, err := c.db.Exec(t.Context(),
+		`CREATE TABLE a2ad_slow (n int); INSERT INTO a2ad_slow VALUES (1)`); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took < 100*time.Millisecond {

@@ -1,172 +1,28 @@
 package e2e_test
 
 import (
-	"crypto/ed25519"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/a2ad/a2ad/internal/seal"
 )
-
-// hookSink is a receiver of webhooks. What it received is an independent record of deliveries.
-type hookSink struct {
-	*httptest.Server
-	t *testing.T
-
-	mu   sync.Mutex
-	got  []hooked                          // guarded by mu
-	deny func(n int, r *http.Request) bool // n counts all requests, from 0
-}
-
-// hooked is one request that a sink answered, or was about to answer when its sender died.
-type hooked struct {
-	path, id, body string
-	header         http.Header
-	taken          bool
-}
-
-func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink {
-	t.Helper()
-	s := &hookSink{t: t, deny: deny}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // its sender was killed
-		}
-		s.mu.Lock()
-		n := len(s.got)
-		s.got = append(s.got, hooked{path: r.URL.Path, id: r.Header.Get("Webhook-Id"), body: string(body),
-			header: r.Header.Clone()})
-		s.mu.Unlock()
-		if s.deny != nil && s.deny(n, r) {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		s.mu.Lock()
-		s.got[n].taken = true
-		s.mu.Unlock()
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *hookSink) all() []hooked {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]hooked(nil), s.got...)
-}
-
-// judge checks what arrived against I5.
-func (s *hookSink) judge() (duplicates int) {
-	s.t.Helper()
-	duplicates, wrong := judgeHooks(s.all())
-	for _, text := range wrong {
-		s.t.Error(text)
-	}
-	return duplicates
-}
-
-// judgeHooks checks what a receiver got against I5: for each webhook the first deliveries are in order, and repeated
-// ones are identical. It returns the violations.
-func judgeHooks(got []hooked) (duplicates int, wrong []string) {
-	last := map[string]int64{}
-	bodies := map[string]string{}
-	taken := map[string]bool{}
-	for _, h := range got {
-		hook, number, ok := cutLast(h.id, "_")
-		seq, err := strconv.ParseInt(number, 10, 64)
-		if !ok || err != nil {
-			wrong = append(wrong, fmt.Sprintf("webhook-id %q", h.id))
-			continue
-		}
-		if body, again := bodies[h.id]; again && body != h.body {
-			wrong = append(wrong, fmt.Sprintf("%s has two bodies:\n%s\n%s", h.id, body, h.body))
-		}
-		bodies[h.id] = h.body
-		if !h.taken {
-			continue
-		}
-		if taken[h.id] {
-			duplicates++
-			continue
-		}
-		taken[h.id] = true
-		if seq < last[hook] {
-			wrong = append(wrong, fmt.Sprintf("%s was first delivered after event %d", h.id, last[hook]))
-		}
-		last[hook] = seq
-	}
-	return duplicates, wrong
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
-// hooking returns the settings of replicas that deliver webhooks to this machine with short retries.
-func hooking(keys string) []string {
-	return []string{
-		"A2AD_KEYS=" + keys, "A2AD_PUSH_ALLOW_HTTP=on", "A2AD_PUSH_ALLOW_CIDRS=127.0.0.0/8", "A2AD_PUSH_TIMEOUT=1s",
-		"A2AD_PUSH_POLL=200ms",
-		"A2AD_PUSH_RETRY=0" + strings.Repeat(",50ms", 30), "A2AD_PUSH_BREAKER=1000,1s,2s",
-		"A2AD_PUSH_THROTTLE_WAIT=50ms",
-	}
-}
 
 // rpc makes one call of the 0.3 binding.
 func (c *cluster) rpc(r *replica, agent, method, params string, header ...string) httpAnswer {
 	c.t.Helper()
 	return c.post(r, "/agents/"+agent, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, header...)
-}
-
-// sendHooked submits a script with a webhook and returns the task.
-func (c *cluster) sendHooked(r *replica, hook string, ops ...string) string {
-	c.t.Helper()
-	got := c.rpc(r, "script", "message/send", fmt.Sprintf(`{
-		"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"data","data":{"script":[%s]}}]},
-		"configuration":{"blocking":false,"pushNotificationConfig":%s}}`, strings.Join(ops, ","), hook))
-	var task struct{ ID string }
-	if err := json.Unmarshal(got.result, &task); err != nil || task.ID == "" {
-		c.t.Fatalf("send: %s", got.body)
-	}
-	return task.ID
-}
-
-// awaitDelivered waits until all tasks are at rest and every webhook has delivered everything.
-func (c *cluster) awaitDelivered() {
-	c.t.Helper()
-	c.awaitRest()
-	until(c.t, "all webhooks are delivered", func() bool {
-		n, err := query[int](c, `SELECT count(*) FROM audit.delivery WHERE state = 'pending'`)
-		return err == nil && n == 0
-	})
 }
 
 // The sink has received the webhook, but the replica is killed before it records that.
@@ -455,154 +311,5 @@ func TestWebhooksOverTheWire(t *testing.T) {
 		if text := fmt.Sprint(l); strings.Contains(text, canary) {
 			t.Errorf("log: %s", text)
 		}
-	}
-}
-
-// The client's trace context reaches the agent unchanged, and the webhook as a span of its own.
-func TestClientTraceReachesAgentAndWebhook(t *testing.T) {
-	t.Parallel()
-	const trace, parent = "00-0af7651916cd43dd8448eb211c80319c-", "b7ad6b7169203331"
-	c := newCluster(t)
-	a := c.start("a", hooking("")...)
-	sink := newHookSink(t, nil)
-	body := func(method, role, text, config string) string {
-		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"message":{"messageId":"m","role":"` +
-			role + `","parts":[` + text + `]},"configuration":` + config + `}}`
-	}
-	old := func(hook string) string {
-		return body("message/send", "user", `{"kind":"text","text":"x"}`,
-			`{"blocking":true,"pushNotificationConfig":{"url":"`+hook+`"}}`)
-	}
-	current := func(hook string) string {
-		return body("SendMessage", "ROLE_USER", `{"text":"x"}`, `{"taskPushNotificationConfig":{"url":"`+hook+`"}}`)
-	}
-	rest := func(hook string) string {
-		return `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},` +
-			`"configuration":{"taskPushNotificationConfig":{"url":"` + hook + `"}}}`
-	}
-	for i, tt := range []struct {
-		to     string
-		body   func(hook string) string
-		header []string
-		want   string
-	}{
-		{"", old, []string{"traceparent", trace + parent + "-01"}, trace + parent + "-01"},
-		{"", current, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-00"}, trace + parent + "-00"},
-		{"/message:send", rest, []string{"A2A-Version", "1.0", "traceparent", trace + parent + "-01"},
-			trace + parent + "-01"},
-		{"", old, []string{"traceparent", trace + strings.ToUpper(parent) + "-01"}, ""}, // not valid
-		{"", old, []string{"traceparent", trace + parent + "-01", "traceparent", trace + parent + "-01"}, ""},
-		{"", old, nil, ""},
-	} {
-		path := "/" + itoa(i)
-		if got := c.post(a, "/agents/traced"+tt.to, tt.body(sink.URL+path), tt.header...); got.code != 0 ||
-			!strings.Contains(string(got.body), "<"+tt.want+">") {
-			t.Errorf("%v: %s, want an agent that says <%s>", tt.header, got.body, tt.want)
-		}
-		c.awaitDelivered()
-		came := 0
-		for _, h := range sink.all() {
-			if h.path != path {
-				continue
-			}
-			came++
-			got := h.header.Get("Traceparent")
-			if tt.want == "" && got == "" {
-				continue
-			}
-			if tt.want == "" || !strings.HasPrefix(got, trace) || !strings.HasSuffix(got, tt.want[len(tt.want)-3:]) ||
-				len(got) != len(tt.want) || got == tt.want {
-				t.Errorf("%v: the webhook has traceparent %q", tt.header, got)
-			}
-		}
-		if came == 0 {
-			t.Errorf("%v: no webhook arrived", tt.header)
-		}
-	}
-}
-
-// Receivers verify webhooks with a secret by the library of Standard Webhooks, and with the keys that the server
-// publishes.
-func TestReceiversVerifyWebhooks(t *testing.T) {
-	t.Parallel()
-	const current, old = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
-		"whsec_ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
-	c := newCluster(t)
-	a := c.start("a", append(hooking(seal.Generate("k1")), "A2AD_PUSH_SIGNING_SECRETS="+current+","+old)...)
-	sink := newHookSink(t, nil)
-	task := c.sendHooked(a, `{"url":"`+sink.URL+`/x","authentication":{"schemes":["Bearer"]}}`, `{"op":"complete"}`)
-	c.awaitDelivered()
-	got := sink.all()
-	if len(got) == 0 {
-		t.Fatal("nothing was delivered")
-	}
-	var set jose.JSONWebKeySet
-	if err := json.Unmarshal(c.do(a, http.MethodGet, "/.well-known/jwks.json", nil).body, &set); err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range got {
-		for _, secret := range []string{current, old} { // during a rotation each receiver has one of them
-			hook, err := standardwebhooks.NewWebhook(secret)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := hook.Verify([]byte(h.body), h.header); err != nil {
-				t.Errorf("%s: %v", h.id, err)
-			}
-			if err := hook.Verify([]byte(h.body+" "), h.header); err == nil {
-				t.Errorf("%s verifies with another body", h.id)
-			}
-		}
-		signed := []byte(h.id + "." + h.header.Get("Webhook-Timestamp") + "." + h.body)
-		if !slices.ContainsFunc(strings.Fields(h.header.Get("Webhook-Signature")), func(s string) bool {
-			raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "v1a,"))
-			return err == nil && slices.ContainsFunc(set.Keys, func(k jose.JSONWebKey) bool {
-				key, ok := k.Key.(ed25519.PublicKey)
-				return ok && ed25519.Verify(key, signed, raw)
-			})
-		}) {
-			t.Errorf("%s: no published key fits %q", h.id, h.header.Get("Webhook-Signature"))
-		}
-		token, err := jwt.ParseSigned(strings.TrimPrefix(h.header.Get("Authorization"), "Bearer "),
-			[]jose.SignatureAlgorithm{jose.EdDSA})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var claims struct {
-			jwt.Claims
-			TaskID string `json:"taskId"`
-			Body   string `json:"request_body_sha256"`
-		}
-		if err := token.Claims(set, &claims); err != nil {
-			t.Fatal(err)
-		}
-		sum := sha256.Sum256([]byte(h.body))
-		if err := claims.Validate(jwt.Expected{Issuer: a.base, AnyAudience: jwt.Audience{sink.URL}, Subject: task,
-			ID: h.id, Time: time.Now()}); err != nil ||
-			claims.TaskID != task || claims.Body != hex.EncodeToString(sum[:]) {
-			t.Errorf("claims %+v: %v", claims, err)
-		}
-	}
-}
-
-func TestServerWithoutKeysRefusesSecrets(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	a := c.start("a", hooking("")...)
-	sink := newHookSink(t, nil)
-	send := func(hook string) httpAnswer {
-		return c.rpc(a, "echo", "message/send", `{
-			"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]},
-			"configuration":{"pushNotificationConfig":`+hook+`}}`)
-	}
-	if got := send(`{"url":"` + sink.URL + `","token":"x"}`); got.code != -32602 {
-		t.Errorf("with a token: %s", got.body)
-	}
-	if got := send(`{"url":"` + sink.URL + `"}`); got.code != 0 {
-		t.Errorf("without secrets: %s", got.body)
-	}
-	c.awaitDelivered()
-	if len(sink.all()) == 0 {
-		t.Error("nothing was delivered")
 	}
 }

@@ -44,8 +44,7 @@ func dialWith(t *testing.T, h *http.Client, base, agent string, opts ...a2aclien
 	if err != nil {
 		t.Fatalf("resolve the card: %v", err)
 	}
-	c,
-		err := a2aclient.NewFromCard(ctx, card, append([]a2aclient.FactoryOption{a2aclient.WithJSONRPCTransport(h)},
+	c, err := a2aclient.NewFromCard(ctx, card, append([]a2aclient.FactoryOption{a2aclient.WithJSONRPCTransport(h)},
 		opts...)...)
 	if err != nil {
 		t.Fatalf("make a client from the card: %v", err)

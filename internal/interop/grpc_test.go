@@ -68,8 +68,8 @@ func TestNewClientOverGRPC(t *testing.T) {
 	sameJSON(t, "the task", asked, p.get(asked.ID))
 
 	push := &a2a.PushConfig{URL: "https://example.com/hook", ID: "p"}
-	if _,
-		err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: asked.ID, ID: push.ID, URL: push.URL}); err != nil {
+	if _, err := p.CreateTaskPushConfig(ctx, &a2a.PushConfig{TaskID: asked.ID, ID: push.ID,
+		URL: push.URL}); err != nil {
 		t.Errorf("set a webhook: %v", err)
 	}
 	if list, err := p.ListTaskPushConfigs(ctx, &a2a.ListTaskPushConfigRequest{TaskID: asked.ID}); err != nil ||
@@ -174,13 +174,12 @@ func TestOldClientOverGRPC(t *testing.T) {
 	checkWhole(t, p, back.seen)
 
 	asked := p.send(script(op{"op": "input", "text": "more?"}))
-	if _,
-		err := p.SetTaskPushConfig(ctx, &a2aold.TaskPushConfig{TaskID: asked.ID,
+	if _, err := p.SetTaskPushConfig(ctx, &a2aold.TaskPushConfig{TaskID: asked.ID,
 		Config: a2aold.PushConfig{ID: "p", URL: "https://example.com/hook"}}); err != nil {
 		t.Errorf("set a webhook: %v", err)
 	}
-	if c,
-		err := p.GetTaskPushConfig(ctx, &a2aold.GetTaskPushConfigParams{TaskID: asked.ID, ConfigID: "p"}); err != nil ||
+	if c, err := p.GetTaskPushConfig(ctx, &a2aold.GetTaskPushConfigParams{TaskID: asked.ID,
+		ConfigID: "p"}); err != nil ||
 		c.Config.URL != "https://example.com/hook" || c.TaskID != asked.ID {
 		t.Errorf("get a webhook: %+v, %v", c, err)
 	}
@@ -203,8 +202,7 @@ func TestOldClientOverGRPC(t *testing.T) {
 		a2aold.ErrTaskNotFound) {
 		t.Errorf("an unknown task: %v", err)
 	}
-	if _,
-		err := p.SendMessage(ctx,
+	if _, err := p.SendMessage(ctx,
 		&a2aold.MessageSendParams{Message: a2aold.NewMessage(a2aold.MessageRoleUser)}); !errors.Is(err,
 		a2aold.ErrInvalidParams) {
 		t.Errorf("a message without parts: %v", err)

@@ -114,8 +114,7 @@ func TestServerIsReadyForConformanceKits(t *testing.T) {
 	}
 
 	// The kit of 0.3: requests without an id are answered, a delete has a result, a task is cancelable.
-	task,
-		fault := call("/", "", "message/send",
+	task, fault := call("/", "", "message/send",
 		`{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"x"}]}}`)
 	if fault != nil || task["status"].(map[string]any)["state"] != "input-required" {
 		t.Fatalf("%v, %v", task, fault)

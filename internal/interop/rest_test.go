@@ -43,8 +43,7 @@ func TestNewClientUsesOldREST(t *testing.T) {
 		sameJSON(t, "a finished task, subscribed to", done, event)
 		break // its last status follows
 	}
-	list,
-		err := p.ListTasks(testContext(t), &a2a.ListTasksRequest{ContextID: asked.ContextID,
+	list, err := p.ListTasks(testContext(t), &a2a.ListTasksRequest{ContextID: asked.ContextID,
 		Status: a2a.TaskStateCompleted, IncludeArtifacts: true})
 	if err != nil || len(list.Tasks) != 1 {
 		t.Fatalf("list %+v, %v", list, err)

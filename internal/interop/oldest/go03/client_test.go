@@ -171,8 +171,7 @@ func TestErrorsAndWebhooks(t *testing.T) {
 		if _, err := p.GetTask(p.ctx, &a2a.TaskQueryParams{ID: a2a.NewTaskID()}); err == nil {
 			p.t.Error("an unknown task was read")
 		}
-		if _,
-			err := p.SendMessage(p.ctx,
+		if _, err := p.SendMessage(p.ctx,
 			&a2a.MessageSendParams{Message: a2a.NewMessage(a2a.MessageRoleUser)}); err == nil ||
 			errors.Is(err, context.DeadlineExceeded) {
 			p.t.Errorf("a message without parts: %v", err)
