@@ -2,19 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/agents"
-	"github.com/a2ad/a2ad/internal/executor/echo"
 )
 
 func agentDir(t *testing.T) string {
@@ -49,102 +43,6 @@ func TestAgentSchemaIsThatOfTheForm(t *testing.T) {
 	var i invocation
 	if i.run(t, "agent", "schema"); i.code != exitOK || i.stdout != string(agents.FormSchema) || !bytes.HasPrefix(agents.FormSchema, []byte("{\n")) {
 		t.Errorf("exit code %d, %d bytes", i.code, len(i.stdout))
-	}
-}
-
-func TestHireKeepsTheExecutorsOfAgentsThatStay(t *testing.T) {
-	t.Parallel()
-	app := &App{}
-	command := func(args ...string) agents.File {
-		return agents.File{Agent: a2a.Agent{Name: "a"}, Executor: agents.Exec{Command: args, Input: "run", Output: "events"}}
-	}
-	r := &replica{}
-	hire := func(files ...agents.File) crew {
-		t.Helper()
-		next, err := r.hire(app, files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		added, changed, removed := r.crew.compare(next)
-		t.Logf("added %v, changed %v, removed %v", added, changed, removed)
-		r.crew = next
-		return next
-	}
-	first := hire(command("x"))
-	described := command("x")
-	described.Agent.Card.Description = "new"
-	second := hire(described)
-	if first[0].executor != second[0].executor {
-		t.Error("another description of the agent has made another executor")
-	}
-	if third := hire(command("y")); third[0].executor == second[0].executor {
-		t.Error("another command has the same executor")
-	}
-	if _, err := r.hire(app, []agents.File{command()}); err == nil || r.crew[0].executor == nil {
-		t.Error("an executor that cannot be made is no error, or has changed the crew")
-	}
-	if fourth := hire(agents.File{Agent: a2a.Agent{Name: "a"}, Executor: agents.Echo{}}); fourth[0].executor != (echo.Executor{}) {
-		t.Errorf("the executor is %T", fourth[0].executor)
-	}
-}
-
-func TestDigestTellsOfOtherKeys(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ca.pem")
-	spec := agents.HTTP{Remote: agents.Remote{TLS: agents.TLS{CA: path}}}
-	var sums [][32]byte
-	for _, text := range []string{"", "a", "b"} {
-		if text != "" {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		sums = append(sums, digest(spec))
-	}
-	if sums[0] == sums[1] || sums[1] == sums[2] || digest(spec) != sums[2] {
-		t.Errorf("digests %x", sums)
-	}
-}
-
-func TestCompareNamesWhatChanged(t *testing.T) {
-	t.Parallel()
-	load := func(description string) agents.File {
-		path := filepath.Join(t.TempDir(), "a.yaml")
-		text := "name: a\ndescription: " + description + "\nskills: [{id: s, input_schema: {type: object, pattern: x, format: uri}}]\nexecutor: {echo: {}}\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		files, err := agents.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return files[0]
-	}
-	named := func(name string) member { return member{File: agents.File{Agent: a2a.Agent{Name: name}}} }
-	old := crew{{File: load("d")}, named("b")}
-	for _, tc := range []struct {
-		next                    crew
-		added, changed, removed []string
-	}{
-		{crew{{File: load("d")}, named("b")}, nil, nil, nil},
-		{crew{{File: load("e")}, named("c")}, []string{"c"}, []string{"a"}, []string{"b"}},
-	} {
-		added, changed, removed := old.compare(tc.next)
-		if got, want := [][]string{added, changed, removed}, [][]string{tc.added, tc.changed, tc.removed}; !reflect.DeepEqual(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-	}
-}
-
-func TestHangupOfTheTerminalStopsTheServer(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	hangups, stopped := make(chan os.Signal, 1), false
-	r := &replica{reload: &reload{hangups: hangups, orphaned: func() bool { return true }, stop: func() { stopped = true }}}
-	hangups <- syscall.SIGHUP
-	if err := r.followFiles(ctx); err != nil || !stopped || ctx.Err() != nil {
-		t.Errorf("stopped %t, %v, %v", stopped, err, ctx.Err())
 	}
 }
 

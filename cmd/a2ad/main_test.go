@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/term"
@@ -183,24 +180,6 @@ func TestEveryCommandRuns(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitInterrupted {
 			t.Errorf("%v: %s", args, stderr.String())
-		}
-	}
-}
-
-func TestLogsSayWhyTheDatabaseIsNotAvailable(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	logs := config.Logs{LogFormat: "json"}
-	err := a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(errors.New("password authentication failed"))
-	log := newLogger(logs, &out)
-	log.Warn("claim", "err", err)
-	log.WithGroup("run").With("err", err).Warn("claim")
-	log.Warn("claim", slog.Group("run", "err", err))
-	log.Info("claim", "tasks", 1)
-	const why = `"err":"the database is not available: password authentication failed"`
-	for i, want := range []string{`"msg":"claim",` + why + "}", `"msg":"claim","run":{` + why + "}}", `"msg":"claim","run":{` + why + "}}", `"level":"INFO","msg":"claim","tasks":1}`} {
-		if line := strings.Split(out.String(), "\n")[i]; !strings.HasSuffix(line, want) {
-			t.Errorf("the log has %s, want %s", line, want)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/metrics"
+	"github.com/a2ad/a2ad/internal/replica"
 )
 
 // ServeCmd is `a2ad serve`.
@@ -13,61 +15,75 @@ type ServeCmd struct{ config.Config }
 
 // Help is shown below the usage line.
 func (*ServeCmd) Help() string {
-	return `SIGHUP has it read the agent files again, without dropping anything that is under way.
+	return `On SIGHUP it reads the agent files again, without interrupting anything.
 
 ` + moreSettings
 }
 
-// Run serves until the context ends.
-func (c *ServeCmd) Run(ctx context.Context, app *App) error { return runServe(ctx, app, c.Config) }
+const moreSettings = `Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, ` +
+	`including those that are not listed here.`
 
-// DevCmd is `a2ad dev`.
-type DevCmd struct{ config.Config }
-
-// Help is shown below the usage line.
-func (*DevCmd) Help() string {
-	return `Without A2AD_DATABASE_URL it starts a PostgreSQL of its own under --data-dir and keeps the data between runs. No authentication: it listens on loopback only. Not for production.
-
-` + moreSettings
+func (c *ServeCmd) faultHint() string {
+	return `To try a2ad without any configuration, run "a2ad dev".`
 }
 
-const moreSettings = `Flags win over A2AD_* variables, which win over defaults. "a2ad config -v" shows all settings, also those left out here.`
-
-// Run serves until the context ends.
-func (c *DevCmd) Run(ctx context.Context, app *App) error { return runDev(ctx, app, c.Config) }
-
-const serveHint = `To try a2ad without any configuration run "a2ad dev".`
-
-func (c *ServeCmd) faultHint() string { return serveHint }
-func (c *DevCmd) devDefaults() bool   { return true }
-
-// check also reads the agent files, so that their faults are told together with those of the
+// check also reads the agent files, so that their faults are reported together with those of the
 // settings.
 func (c *ServeCmd) check() []config.Fault {
 	faults := c.CheckServe()
 	if c.Agents != "" {
-		faults = append(faults, checkAgents(c.Config, nil)...)
+		faults = append(faults, replica.CheckAgents(&c.Config, nil)...)
 	}
 	return faults
 }
 
-func (c *DevCmd) check() []config.Fault {
-	return append(c.Config.Check(), checkAgents(c.Config, agents.Builtin())...)
+// Run serves until the context ends.
+func (c *ServeCmd) Run(ctx context.Context, app *App) error {
+	told := ctx
+	ctx, stop := outlive(told, c.DrainDelay)
+	defer stop()
+	o, closeOptions, err := app.replicaOptions(&c.Config, nil, stop)
+	defer closeOptions()
+	if err != nil {
+		return err
+	}
+	r, err := replica.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	switch err := r.Connect(ctx, told); {
+	case errors.Is(err, replica.ErrStopped):
+		return nil
+	case err != nil:
+		return err
+	}
+	return r.Run(ctx, told)
 }
 
-func checkAgents(cfg config.Config, builtin []agents.File) []config.Fault {
-	_, err := loadAgents(cfg, builtin)
-	var wrong agents.Faults
-	var unknown *noSuchAgentError
-	switch {
-	case errors.As(err, &wrong):
-		faults := make([]config.Fault, len(wrong))
-		for i, f := range wrong {
-			faults[i] = config.Fault{Name: "A2AD_AGENTS", Text: f.String()}
-		}
-		return faults
-	case errors.As(err, &unknown):
-		return []config.Fault{{Name: "A2AD_DEFAULT_AGENT", Text: unknown.text()}}
+// replicaOptions reads the agent files and prints their warnings. From now until closed is called,
+// SIGHUP does not end the process. stop ends the server.
+func (app *App) replicaOptions(
+	cfg *config.Config, builtin []agents.File, stop context.CancelFunc,
+) (o replica.Options, closed func(), err error) {
+	attached := app.Terminal && hasTerminal()
+	hangups, closed := app.hangups()
+	load := func() ([]agents.File, error) { return replica.LoadAgents(cfg, builtin) }
+	files, err := load()
+	if err != nil {
+		return o, closed, err
 	}
-	return nil
+	for _, f := range files {
+		for _, warning := range f.Warnings {
+			app.Note("a2ad: warning: " + warning.String())
+		}
+	}
+	v := readVersion()
+	return replica.Options{
+		Config: *cfg, Agents: files, Environ: app.Environ, Log: replica.NewLogger(cfg.Logs, app.Stderr),
+		Build: metrics.Build{Version: v.Version, Commit: v.Commit, Go: v.Go},
+		Reload: replica.Reload{
+			Load: load, Hangups: hangups, Stop: stop,
+			Orphaned: func() bool { return attached && !hasTerminal() },
+		},
+	}, closed, nil
 }

@@ -1,4 +1,4 @@
-package main
+package replica
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 )
 
-// explaining gives errors in the log the cause that callers are not told. Lines without an error,
-// which are nearly all, pass as they are: a ReplaceAttr would look at each value of each line.
+// explaining adds to errors in the log the cause that clients do not see. Nearly all lines have no error
+// and pass unchanged: a ReplaceAttr would be called for each value of each line.
 type explaining struct{ slog.Handler }
 
 // Handle writes a line.
@@ -32,7 +32,7 @@ func (h explaining) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, out)
 }
 
-// WithAttrs returns a handler whose lines have these too.
+// WithAttrs returns a handler that adds these to its lines.
 func (h explaining) WithAttrs(attrs []slog.Attr) slog.Handler {
 	attrs = slices.Clone(attrs)
 	for i, a := range attrs {
@@ -41,7 +41,7 @@ func (h explaining) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return explaining{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup returns a handler whose lines have what follows in a group.
+// WithGroup returns a handler that puts later attributes into a group.
 func (h explaining) WithGroup(name string) slog.Handler {
 	return explaining{h.Handler.WithGroup(name)}
 }
@@ -73,8 +73,8 @@ func explained(a slog.Attr) slog.Attr {
 	return a
 }
 
-// Logger returns the log of a server. It goes to stderr: stdout belongs to what people asked for.
-func newLogger(l config.Logs, to io.Writer) *slog.Logger {
+// NewLogger returns the log of a server. It belongs on stderr: stdout is for what people asked for.
+func NewLogger(l config.Logs, to io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: l.LogLevel}
 	if l.LogFormat == "text" {
 		return slog.New(explaining{slog.NewTextHandler(to, opts)})

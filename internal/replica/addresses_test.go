@@ -1,4 +1,4 @@
-package main
+package replica
 
 import (
 	"net"
@@ -35,16 +35,14 @@ func TestWhereCardsSayThatGRPCIs(t *testing.T) {
 		{"same", "address", "https://a.example:8443/x", "", "a.example:8443"}, {"same", "url", "https://a.example/x", "", "https://a.example"},
 		{"same", "url", "", "", "http://127.0.0.1:8080"}, {"same", "url", "https://a.example:8443", "", "https://a.example:8443"},
 	} {
-		r := &replica{api: listenerAt{at: "127.0.0.1:8080"}}
+		l := &listeners{api: listenerAt{at: "127.0.0.1:8080"}}
 		if tc.listen.Own() != "" {
-			r.grpc = listenerAt{at: "127.0.0.1:9091"}
+			l.grpc = listenerAt{at: "127.0.0.1:9091"}
 		}
-		r.cfg.GRPCListen, r.cfg.GRPCCard, r.cfg.PublicURL, r.cfg.GRPCPublicAddress = tc.listen, tc.form, config.BaseURL(tc.public), tc.publicAddress
-		public := tc.public
-		if public == "" {
-			public = "http://127.0.0.1:8080"
+		cfg := &config.Listeners{
+			GRPCListen: tc.listen, GRPCCard: tc.form, PublicURL: config.BaseURL(tc.public), GRPCPublicAddress: tc.publicAddress,
 		}
-		if got := r.grpcAddress(public); got != tc.want {
+		if got := (public{cfg, l}).grpcOnCards(); got != tc.want {
 			t.Errorf("%+v: %q", tc, got)
 		}
 	}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/agents"
+	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/devpg"
+	"github.com/a2ad/a2ad/internal/replica"
+	"github.com/a2ad/a2ad/internal/store"
+)
+
+// DevCmd is `a2ad dev`.
+type DevCmd struct{ config.Config }
+
+// Help is shown below the usage line.
+func (*DevCmd) Help() string {
+	return `Without A2AD_DATABASE_URL, it starts its own PostgreSQL under --data-dir and keeps the data between runs. ` +
+		`It has no authentication and listens on loopback only. Not for production.
+
+` + moreSettings
+}
+
+func (c *DevCmd) devDefaults() bool { return true }
+
+func (c *DevCmd) check() []config.Fault {
+	return append(c.Check(), replica.CheckAgents(&c.Config, agents.Builtin())...)
+}
+
+const devStopTimeout = 20 * time.Second
+
+// Run starts what a server needs on this machine, and serves until the context ends.
+func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	o, closeOptions, err := app.replicaOptions(&c.Config, agents.Builtin(), stop)
+	defer closeOptions()
+	if err != nil {
+		return err
+	}
+	stopDatabase, err := startDev(ctx, &o.Config, o.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopDatabase()) }()
+	waits := func(text string) { o.Log.WarnContext(ctx, text) } // in the log, like all lines that follow
+	if err := store.MigrateUp(ctx, o.Config.DatabaseURL.Reveal(), waits); err != nil {
+		return err
+	}
+	r, err := replica.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := r.Connect(ctx, ctx); err != nil {
+		return err
+	}
+	printWelcome(app.Stdout, &o.Config, r)
+	return r.Run(ctx, ctx)
+}
+
+// startDev fills in the keys and the database of dev, where they are not set.
+func startDev(ctx context.Context, cfg *config.Config, log *slog.Logger) (stop func() error, err error) {
+	stop = func() error { return nil }
+	if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
+		return stop, fmt.Errorf("A2AD_DATA_DIR: %w", err)
+	}
+	if cfg.Keys.Empty() {
+		if cfg.Keys, err = config.DevKeys(cfg.DataDir); err != nil {
+			return stop, err
+		}
+	}
+	if cfg.DatabaseURL.IsSet() {
+		return stop, nil
+	}
+	pg, err := devpg.Start(ctx, devpg.Config{Dir: cfg.DataDir, BinDir: cfg.PGBinDir, Logger: log})
+	if err != nil {
+		return stop, err
+	}
+	stop = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), devStopTimeout)
+		defer cancel()
+		return pg.Stop(ctx)
+	}
+	url, err := pg.EnsureDatabase(ctx, devDatabase)
+	if err != nil {
+		return stop, errors.Join(err, stop())
+	}
+	cfg.DatabaseURL = config.NewSecret(url)
+	return stop, nil
+}
+
+const tryIt = `
+Try it:
+
+  curl -s %s/ -H 'Content-Type: application/json' -d '` +
+	`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m1",` +
+	`"role":"user","parts":[{"kind":"text","text":"hello"}]}}}'
+
+or, in another terminal:  ./bin/a2ad send%s hello
+Stop with Ctrl-C. Tasks are kept in the database.
+
+`
+
+// printWelcome shows where dev answers, where its tasks are, and a line to try.
+func printWelcome(w io.Writer, cfg *config.Config, r *replica.Replica) {
+	at := r.Addresses()
+	access := "no authentication, loopback only"
+	if cfg.Auth != config.AuthNone {
+		access = "callers sign in"
+	}
+	fmt.Fprintf(w, "\na2ad %s, development mode: %s\n\n", version, access)
+	line := func(name, text string) { fmt.Fprintf(w, "  %-10s %s\n", name, text) }
+	for _, a := range r.Agents() {
+		if a.Default {
+			line(a.Name, at.API+"/")
+		} else {
+			line(a.Name, at.API+"/agents/"+a.Name)
+		}
+	}
+	if at.GRPC != "" {
+		line("gRPC", at.GRPC)
+	}
+	if at.Admin != "" {
+		line("health", "http://"+at.Admin+"/readyz")
+	}
+	line("database", config.MaskDSN(cfg.DatabaseURL.Reveal()))
+	flag := ""
+	if at.API != "http://127.0.0.1:8080" {
+		flag = " --url " + at.API
+	}
+	fmt.Fprintf(w, tryIt, at.API, flag)
+}

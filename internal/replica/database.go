@@ -1,0 +1,88 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// database is the store, the wake-ups between replicas, and the streams that follow it.
+type database struct {
+	store     *store.Store
+	hub       *notify.Hub
+	publisher *notify.Publisher
+	listener  *notify.Listener
+	follower  *stream.Follower
+}
+
+// openDatabase connects. The store and the wake-ups need each other. reserve finds room for a new task
+// in the worker of this replica; it is not called before the worker exists.
+func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (store.Slot, bool)) (*database, error) {
+	d := &database{hub: &notify.Hub{}}
+	var err error
+	d.publisher, err = notify.NewPublisher(notify.PublisherConfig{
+		Replica: r.name, Interval: r.cfg.WakeInterval, Log: r.log,
+		Notify: func(ctx context.Context, payloads []string) error { return d.store.Notify(ctx, payloads) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wake-ups: %w", err)
+	}
+	cfg := &r.cfg
+	d.store, err = store.Open(ctx, store.Config{
+		URL: cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: cfg.DBPool, Logger: r.log,
+		StatementTimeout: cfg.StatementTimeout, LockTimeout: cfg.LockTimeout, IdleTxTimeout: cfg.IdleTxTimeout,
+		AcquireTimeout: cfg.PoolTimeout, ConnectTimeout: cfg.ConnectTimeout, PacketTimeout: cfg.TCPTimeout,
+		Wake: d.wake, Take: reserve, Committed: d.committed, Tracer: r.observed.statements(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.listener, err = notify.NewListener(notify.ListenerConfig{
+		Replica: r.name, Hub: d.hub, Alive: store.Alive, PingInterval: cfg.ListenerPing, Log: r.log,
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, d.store.ConnConfig("listener"))
+		},
+	})
+	if err != nil {
+		d.store.Close()
+		return nil, fmt.Errorf("wake-ups: %w", err)
+	}
+	d.follower = stream.New(d.store, d.hub, cfg.PollInterval, r.log)
+	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
+	return d, nil
+}
+
+// wake tells this replica and the others to read the keys again.
+func (d *database) wake(keys ...string) {
+	d.hub.Wake(keys...)
+	d.publisher.Publish(keys...)
+}
+
+// committed gives new events to the streams of this replica, and wakes those of the others.
+func (d *database) committed(task a2a.ID, events []a2a.Entry) {
+	key := wake.Task(task)
+	if !d.follower.Offer(task, events) {
+		d.hub.Wake(key)
+	}
+	d.publisher.Publish(key)
+}
+
+// checkDatabase refuses a schema that is too old or too new, and warns about a superuser login.
+func (r *Replica) checkDatabase(ctx context.Context, d *database) error {
+	if err := d.store.CheckSchema(ctx); err != nil {
+		return err
+	}
+	login, super, err := d.store.SuperuserLogin(ctx)
+	if super {
+		r.log.WarnContext(ctx,
+			"A2AD_DATABASE_URL logs in as a superuser; a member of a2a_app and a2a_worker suffices", "login", login)
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/lifecycle"
+	"github.com/a2ad/a2ad/internal/maintenance"
+)
+
+// maintenance is the parts that rescue tasks and remove what is old.
+func (r *Replica) maintenance() lifecycle.Stage {
+	cfg, s, log := &r.cfg, r.database.store, r.log
+	keepPush := time.Duration(cfg.PushRetention)
+	rescuer := &maintenance.Rescuer{
+		Store: s, Policies: r.work.pool.Policies, MaxAttempts: cfg.MaxAttempts, Every: cfg.RescueInterval, Logger: log,
+	}
+	webhooks := &maintenance.WebhookSweeper{
+		Store: s, Keep: keepPush, Forget: max(keepPush, cfg.PushDisableAfter), Every: cfg.SweepInterval, Logger: log,
+	}
+	actions := &maintenance.ActionSweeper{
+		Store: s, Keep: time.Duration(cfg.AuditRetention), KeepSignIns: time.Duration(cfg.SigninRetention),
+		Every: cfg.SweepInterval, Logger: log,
+	}
+	attempts := &maintenance.AttemptSweeper{
+		Store: s, Keep: time.Duration(cfg.AttemptRetention), Every: cfg.SweepInterval, Logger: log,
+	}
+	batches := &maintenance.BatchSweeper{Store: s, Logger: log}
+	retirer := &maintenance.Retirer{Store: s, Rules: r.retention, Every: cfg.RetireInterval, Logger: log}
+	return lifecycle.Stage{
+		{Name: "rescue", Run: rescuer.Run},
+		{Name: "batch ids", Run: batches.Run},
+		{Name: "audit log", Run: actions.Run},
+		{Name: "attempts", Run: attempts.Run},
+		{Name: "sweep", Run: webhooks.Run},
+		{Name: "retention", Run: retirer.Run},
+	}
+}
+
+// retention says how long finished tasks are kept: by agent, and for all other agents.
+func (r *Replica) retention() (rules map[string]a2a.Retention, others a2a.Retention) {
+	keep := time.Duration(r.cfg.Retention)
+	others = a2a.Retention{
+		Completed: keep, Failed: keep, Canceled: keep, Rejected: keep, Log: time.Duration(r.cfg.LogRetention),
+	}
+	rules = make(map[string]a2a.Retention)
+	for _, a := range *r.agents.served.Load() {
+		rules[a.Name] = a.Retention.Or(others)
+	}
+	return rules, others
+}

@@ -1,0 +1,47 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/worker"
+	"github.com/a2ad/a2ad/internal/workerapi"
+)
+
+// work runs agents: in this process, and in remote workers.
+type work struct {
+	pool   *worker.Pool
+	remote *workerapi.API
+}
+
+// openWork makes the worker and the API of remote workers. draining ends when no new work is taken.
+func (r *Replica) openWork(draining context.Context) *work {
+	cfg, limits := &r.cfg, agentLimits(&r.cfg)
+	pool := worker.New(r.database.store, r.database.hub, worker.Config{
+		Worker: r.name, Slots: cfg.Workers, Agents: r.agents.set.workers(), Limits: limits, Poll: cfg.PollInterval,
+		Drain: runGrace(cfg.DrainTimeout), MaxBytes: int64(cfg.MaxTask), MaxSeq: int64(cfg.MaxChunks),
+		MaxArtifacts: cfg.MaxArtifacts, Logger: r.log, Tracer: r.observed.tracer,
+	})
+	remote := workerapi.New(r.database.store, r.database.hub, workerapi.Config{
+		Authenticator: signIn{r.credentials.chain, r}, Sessions: r.credentials.sessions, Agents: r.agents.set.pulled(),
+		Limits: limits, Poll: cfg.PollInterval, AnswerTimeout: cfg.WriteTimeout, MaxBytes: int64(cfg.MaxTask),
+		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxBody: int64(cfg.MaxBody),
+		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining, Logger: r.log,
+		Tracer: r.observed.tracer, Budget: r.budget,
+	})
+	return &work{pool, remote}
+}
+
+// agentLimits are the limits of agents that set none.
+func agentLimits(cfg *config.Config) a2a.Limits {
+	return a2a.Limits{
+		MaxAttempts: cfg.MaxAttempts, BackoffBase: cfg.RetryBackoffBase, BackoffMax: cfg.RetryBackoffMax,
+		LeaseTTL: cfg.LeaseTTL, Deadline: cfg.RunDeadline, IdleTimeout: cfg.IdleTimeout,
+	}
+}
+
+// runGrace is how long attempts may continue in a drain. The rest of the time is for releasing the tasks
+// of those that did not end.
+func runGrace(drain time.Duration) time.Duration { return drain - min(drain/4, 2*time.Second) }
