@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -165,35 +164,6 @@ func TestLargeEventsAreNotKept(t *testing.T) {
 	read(t, c, 1, 21)
 }
 
-// A cursor far from the head first reads the log by itself, page by page, and joins the others at the end.
-func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 1000)
-	var wg sync.WaitGroup
-	for _, after := range []int64{0, 1, 500, 935, 936, 1000} {
-		c := f.follow(task, after, 1000)
-		wg.Go(func() { read(t, c, after, 1500) })
-	}
-	for range 100 {
-		f.committed(task, f.log.commit(task, 5))
-	}
-	wg.Wait()
-}
-
-func TestCursorFromTheFutureWaits(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 2)
-	ahead := f.follow(task, 4, 4) // it has seen events that this topic has not read
-	f.committed(task, f.log.commit(task, 1))
-	wantNothing(t, ahead)
-	f.committed(task, f.log.commit(task, 2))
-	read(t, ahead, 4, 5)
-}
-
 func TestCursorsOfALogShareItsItems(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -218,53 +188,6 @@ func TestCursorsOfALogShareItsItems(t *testing.T) {
 	}
 }
 
-// Ten streams that resume at one place read the log once.
-func TestCursorsAtOnePositionShareARead(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 100)
-	gate := make(chan struct{})
-	f.log.gate = gate
-	const cursors = 10
-	var wg sync.WaitGroup
-	for range cursors {
-		c := f.follow(task, 0, 100)
-		wg.Go(func() { read(t, c, 0, 100) })
-	}
-	receive(t, "read", f.log.reading)
-	close(gate)
-	wg.Wait()
-	// Some may have come when the read was over. At no time were there more reads than theirs and that of the topic.
-	if n := f.log.mostAtOnce(); n > 2 {
-		t.Errorf("%d reads at once of one place", n)
-	}
-}
-
-func TestCatchUpReadsAreBounded(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	gate := make(chan struct{})
-	f.log.gate = gate
-	var wg sync.WaitGroup
-	for range 30 {
-		task := store.NewTaskID()
-		f.log.commit(task, 100)
-		c := f.follow(task, 0, 100)
-		wg.Go(func() { read(t, c, 0, 100) })
-	}
-	for range 8 {
-		receive(t, "read", f.log.reading)
-	}
-	select {
-	case <-f.log.reading:
-		t.Error("more than 8 reads at once")
-	default:
-	}
-	close(gate)
-	wg.Wait()
-}
-
 func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -283,81 +206,6 @@ func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	f.hub.Wake(wake.Task(task))
 	read(t, c, 3, 4)
 	read(t, other, 3, 4)
-}
-
-// What is written while a look is on its way, which does not see it any more, is looked for
-// again; and what comes when the look is over begins another one.
-func TestEventsDuringAReadAreReadAgain(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 1)
-	hold := make(chan struct{})
-	f.log.hold = hold
-	c := f.follow(task, 1, 1)
-	wake := func() { f.hub.Wake(wake.Task(task)) }
-	receive(t, "the first look", hold)
-	hold <- struct{}{}
-	for last := int64(1); last < 20; last++ {
-		wake()
-		receive(t, "a look without the event", hold)
-		f.log.commit(task, 1)
-		wake()
-		hold <- struct{}{}
-		receive(t, "a read of the event", hold)
-		hold <- struct{}{}
-		read(t, c, last, last+1)
-	}
-	f.log.mu.Lock()
-	f.log.hold = nil
-	f.log.mu.Unlock()
-	for last := int64(20); last < 200; last++ {
-		f.log.commit(task, 1)
-		wake()
-		read(t, c, last, last+1)
-	}
-}
-
-// The database is unreachable for a moment: waiting cursors get no error, and nothing is lost.
-func TestReadsAreRetriedAfterErrors(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 1)
-	c := f.follow(task, 1, 1)
-	receive(t, "first look", f.log.reading)
-	f.log.mu.Lock()
-	from := f.log.reads
-	f.log.fail = func(n int) error {
-		if n <= from+3 {
-			return errors.New("away")
-		}
-		return nil
-	}
-	f.log.mu.Unlock()
-	f.log.commit(task, 2)
-	f.hub.Wake(wake.Task(task))
-	read(t, c, 1, 3)
-}
-
-// A cursor that reads by itself gets the error, and may continue.
-func TestErrorOfACatchUpReadIsReturned(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 300)
-	away := errors.New("away")
-	f.log.fail = func(n int) error {
-		if n == 1 {
-			return away
-		}
-		return nil
-	}
-	c := f.follow(task, 0, 300)
-	if items, err := c.Next(f.ctx); !errors.Is(err, away) {
-		t.Errorf("Next = %d events, %v, want %v", len(items), err, away)
-	}
-	read(t, c, 0, 300)
 }
 
 func TestNextEndsWithItsContext(t *testing.T) {
@@ -529,118 +377,4 @@ func TestFollowersOfARealStore(t *testing.T) {
 			t.Errorf("event %d is %s at %s, stored is %s at %s", it.Seq, it.UID, it.Time, stored[i].UID, stored[i].Time)
 		}
 	}
-}
-
-// The end of a removed task is removed with it. A cursor that has not read it must not wait.
-func TestCursorOfARemovedTaskEnds(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 2*time.Millisecond)
-	task := store.NewTaskID()
-	f.log.commit(task, 2)
-	c := f.follow(task, 0, 2)
-	read(t, c, 0, 2)
-	f.log.remove(task, 2)
-	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
-		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
-	}
-}
-
-// A task that is not made differs from a task that was removed.
-func TestCursorWaitsForATaskToBeMade(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, time.Millisecond)
-	task := store.NewTaskID()
-	c := f.FollowNew(task, "ctx")
-	defer c.Close()
-	var reading sync.WaitGroup
-	reading.Go(func() { read(t, c, 1, 2) })
-	for begin := f.log.pollCount(); f.log.pollCount() < begin+5; {
-		runtime.Gosched()
-	}
-	f.committed(task, f.log.commit(task, 2))
-	reading.Wait()
-
-	// A task that is made and removed before a cursor reads it.
-	c = f.FollowNew(store.NewTaskID(), "ctx")
-	defer c.Close()
-	c.Made()
-	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
-		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
-	}
-}
-
-// Retention may have removed the next events of a cursor, although it keeps the last event.
-func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	for name, after := range map[string]int64{"near": 290, "far behind": 1} {
-		task := store.NewTaskID()
-		f.log.commit(task, 290)
-		c := f.follow(task, after, 290)
-		f.log.commit(task, 10)
-		f.log.remove(task, 299)
-		f.committed(task, nil)
-		if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
-			t.Errorf("%s: Next = %d events, %v, want ErrGone", name, len(items), err)
-		}
-	}
-}
-
-// When wakes may have been missed, one look at all followed tasks says which have news: those alone
-// are read, a few at a time.
-func TestMissedWakesCostOnePoll(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	const streams, news = 300, 20
-	cursors := make([]*stream.Cursor, streams)
-	for i := range cursors {
-		task := store.NewTaskID()
-		f.log.commit(task, 1)
-		cursors[i] = f.follow(task, 1, 1)
-		receive(t, "first look", f.log.reading)
-		if i < news {
-			f.log.commit(task, 2)
-		}
-	}
-	gate := make(chan struct{})
-	f.log.mu.Lock()
-	f.log.gate = gate
-	before, polls := f.log.reads, f.log.polls
-	f.log.mu.Unlock()
-	f.hub.WakeAll()
-	for range 4 {
-		receive(t, "a read of a task with news", f.log.reading)
-	}
-	close(gate)
-	for _, c := range cursors[:news] {
-		read(t, c, 1, 3)
-	}
-	if got := f.log.pollCount() - polls; got != 1 {
-		t.Errorf("%d polls of all tasks, want 1", got)
-	}
-	if got := f.log.readCount() - before; got != news {
-		t.Errorf("%d reads, want %d", got, news)
-	}
-	if most := f.log.mostAtOnce(); most > 4 {
-		t.Errorf("%d reads at once", most)
-	}
-	if n := f.PollHits(); n != 0 {
-		t.Errorf("%d poll hits, want none: it was known that wakes were missed", n)
-	}
-}
-
-// A poll that fails after wake-ups were missed is repeated soon.
-func TestFailedPollForMissedWakesIsRepeated(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, never)
-	task := store.NewTaskID()
-	f.log.commit(task, 1)
-	c := f.follow(task, 1, 1)
-	receive(t, "first look", f.log.reading)
-	f.log.mu.Lock()
-	f.log.failPolls = 3
-	f.log.mu.Unlock()
-	f.log.commit(task, 1)
-	f.hub.WakeAll()
-	read(t, c, 1, 2)
 }

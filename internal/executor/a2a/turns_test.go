@@ -3,19 +3,13 @@ package a2a_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
-	upstream "github.com/a2ad/a2ad/internal/executor/a2a"
 )
 
 func TestQuestionsAndAnswersBelongToOneTask(t *testing.T) {
@@ -207,27 +201,6 @@ func TestCancelOfAWaitingTaskUsesItsCheckpoint(t *testing.T) {
 	})
 }
 
-func TestInterruptedStreamsLoseNothing(t *testing.T) {
-	t.Parallel()
-	for _, generation := range generations {
-		for cut := 1; cut < 8; cut++ {
-			f := newFake(t, generation)
-			f.cutAt = cut
-			f.program = [][]a2a.Event{slices.Concat([]a2a.Event{status(a2a.StateWorking, "thinking")}, chunksOf("a", 4),
-				[]a2a.Event{status(a2a.StateCompleted, "done")})}
-			k := newKeeper(t, f)
-			k.say("go")
-			k.finish()
-			checkTexts(t, "the artifact", k.texts("a"), []string{"0", "1", "2", "3"})
-			checkTexts(t, "the ends", []string{k.shows()[0], k.shows()[len(k.shows())-1]},
-				[]string{"working thinking", "completed done"})
-			if n, _ := f.count(); n != 1 {
-				t.Errorf("%d messages were sent, want 1", n)
-			}
-		}
-	}
-}
-
 func TestArtifactThatDiffersIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "1.0")
@@ -254,47 +227,6 @@ func TestManyMissedPartsAreSplit(t *testing.T) {
 	k.finish()
 	if got := len(k.texts("a")); got != 1200 || len(k.log) != 4 {
 		t.Errorf("%d parts in %d events, want 1200 in 4", got, len(k.log))
-	}
-}
-
-// forgotten makes an upstream lose a task in the middle of the first attempt.
-func forgotten(t *testing.T, change ...func(*upstream.Config)) (*fake, *keeper, error) {
-	f := newFake(t, "1.0")
-	f.program = [][]a2a.Event{{chunk("a", 0, "0"), chunk("a", 1, "1"), status(a2a.StateCompleted)}}
-	f.pace, f.allowed = true, 1
-	k := newKeeper(t, f, change...)
-	k.say("go")
-	_, err := k.run(bounded(t), func(e a2a.Event) bool {
-		if _, ok := e.(*a2a.ArtifactUpdate); ok {
-			f.forget()
-		}
-		return false
-	})
-	f.allow(100)
-	return f, k, err
-}
-
-func TestLostTaskIsStartedAgainByTheNextAttempt(t *testing.T) {
-	t.Parallel()
-	f, k, err := forgotten(t)
-	if err == nil || executor.IsPermanent(err) {
-		t.Fatalf("the first attempt ends with %v, want an error worth another", err)
-	}
-	k.finish()
-	checkTexts(t, "the log", k.shows(), []string{"a= 0", "a= 0", "a+ 1", "completed"})
-	if n, _ := f.count(); n != 2 || f.messages[0].ID != f.messages[1].ID {
-		t.Errorf("%d messages were sent, want 2 of the same id", n)
-	}
-}
-
-func TestLostTaskFailsIfItMustNotRunTwice(t *testing.T) {
-	t.Parallel()
-	f, _, err := forgotten(t, func(c *upstream.Config) { c.OnLostTask = upstream.LostTaskFail })
-	if !executor.IsPermanent(err) {
-		t.Errorf("the attempt ends with %v, want a permanent error", err)
-	}
-	if n, _ := f.count(); n != 1 {
-		t.Errorf("%d messages were sent, want 1", n)
 	}
 }
 
@@ -335,197 +267,4 @@ func TestCancelByTheUpstreamFailsTheTask(t *testing.T) {
 	k.say("go")
 	k.finish()
 	checkTexts(t, "the log", k.shows(), []string{"failed the upstream agent canceled the task"})
-}
-
-func TestRunWaitsForAnUnreachableUpstream(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "1.0")
-	f.down = true
-	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-	k := newKeeper(t, f)
-	k.say("go")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for up := false; !up; {
-			f.mu.Lock()
-			if up = len(f.headers) >= 3; up {
-				f.down = false
-			}
-			f.mu.Unlock()
-		}
-	}()
-	k.finish()
-	<-done
-}
-
-func TestUnreachableUpstreamIsRetried(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "1.0")
-	f.down = true
-	k := newKeeper(t, f, func(c *upstream.Config) { c.Patience = time.Millisecond })
-	k.say("go")
-	if _, err := k.run(bounded(t), nil); err == nil || executor.IsPermanent(err) ||
-		strings.Contains(err.Error(), "127.0.0.1") {
-		t.Errorf("the attempt ends with %v, want an error worth another that has no address", err)
-	}
-}
-
-// Answers that cannot be understood fail the task.
-func TestBadUpstreamsFailWithAReason(t *testing.T) {
-	t.Parallel()
-	sse := func(data string) func(string, http.ResponseWriter, *http.Request) bool {
-		return func(_ string, w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, "data: "+data+"\n\n")
-			return true
-		}
-	}
-	answer := func(status int, header, body string) func(string, http.ResponseWriter, *http.Request) bool {
-		return func(_ string, w http.ResponseWriter, r *http.Request) bool {
-			w.Header().Set("Content-Type", header)
-			w.Header().Set("Location", r.URL.String())
-			w.Header().Set("Retry-After", "7")
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-			return true
-		}
-	}
-	task := `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}}`
-	for _, c := range []struct {
-		name      string
-		raw       func(string, http.ResponseWriter, *http.Request) bool
-		permanent bool
-		text      string
-	}{
-		{"no JSON", sse(`{"jsonrpc":`), true, "not JSON"},
-		{"twice the same key", sse(`{"jsonrpc":"2.0","id":1,"result":{},"result":{}}`), true, "not JSON"},
-		{"another id", sse(`{"jsonrpc":"2.0","id":2,"result":{}}`), true, "another request"},
-		{"nothing known", sse(`{"jsonrpc":"2.0","id":1,"result":{"thing":{}}}`), true, "is no task"},
-		{"no state", sse(`{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","status":{"state":"HAPPY"}}}}`), true,
-			"task.status.state"},
-		{"another task", sse(task + "\n\ndata: " +
-			strings.ReplaceAll(strings.ReplaceAll(task, `"task"`, `"statusUpdate"`), `"id":"u"`,
-				`"taskId":"v"`)), true, "another task"},
-		{"too large", sse(strings.Repeat(" ", 1<<20) + task), true, "larger than"},
-		{"HTML", answer(200, "text/html", "<html>"), true, "text/html"},
-		{"a redirect to itself", answer(302, "text/plain", "away"), true, "redirects are not followed"},
-		{"no access", answer(401, "text/plain", "who are you?"), true, "401: who are you?"},
-		{"an error of the protocol", sse(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such skill"}}`),
-			true, "no such skill"},
-		{"overload", answer(503, "text/plain", "later"), false, "503: later"},
-		{"a fault", answer(500, "application/json",
-			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"oops"}}`), false, "oops"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "1.0")
-			f.raw = c.raw
-			k := newKeeper(t, f, func(c *upstream.Config) { c.MaxBytes = 1 << 20 })
-			k.say("go")
-			_, err := k.run(bounded(t), nil)
-			if err == nil || !strings.Contains(err.Error(), c.text) || executor.IsPermanent(err) != c.permanent {
-				t.Errorf("the attempt ends with %v (permanent: %v), want %q (%v)", err, executor.IsPermanent(err),
-					c.text, c.permanent)
-			}
-			if c.name == "overload" && executor.RetryDelay(err) != 7*time.Second {
-				t.Errorf("tried again after %s, want 7s", executor.RetryDelay(err))
-			}
-		})
-	}
-}
-
-func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
-	t.Parallel()
-	for _, generation := range generations {
-		f := newFake(t, generation)
-		f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-		k := newKeeper(t, f, func(c *upstream.Config) {
-			c.Header = http.Header{"Authorization": {"Bearer secret"}, "X-Team": {"words"}}
-		})
-		k.say("go")
-		k.finish()
-		last := f.headers[len(f.headers)-1]
-		if last.Get("A2A-Version") != generation || last.Get("Idempotency-Key") != f.messages[0].ID {
-			t.Errorf("%s: the header is %v", generation, last)
-		}
-		for _, h := range f.headers {
-			if h.Get("Authorization") != "Bearer secret" || h.Get("X-Team") != "words" {
-				t.Errorf("%s: the header is %v", generation, h)
-			}
-		}
-	}
-}
-
-func TestCardChoosesTheVersionAndIsCached(t *testing.T) {
-	t.Parallel()
-	both := func(base string) string {
-		return fmt.Sprintf(`{"name":"x","url":%q,"protocolVersion":"0.3.0","preferredTransport":"JSONRPC","capabilities":{"streaming":true},
-			"supportedInterfaces":[{"url":"grpc://x","protocolBinding":"GRPC","protocolVersion":"1.0"},{"url":"/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0.0"}]}`, base+"/rpc")
-	}
-	for version, served := range map[string]string{"": "1.0", "1.0": "1.0", "0.3": "0.3"} {
-		f := newFake(t, served)
-		f.card = both
-		f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-		k := newKeeper(t, f, func(c *upstream.Config) { c.Version = version })
-		for range 3 {
-			k.say("go")
-			k.finish()
-		}
-		if f.cards != 1 || len(f.messages) != 3 {
-			t.Errorf("version %q: the card was read %d times for %d messages, want once for 3", version, f.cards,
-				len(f.messages))
-		}
-	}
-}
-
-// TestCardMustNotReferToOtherServers: whoever writes the card does not choose whom we send POSTs to, with credentials
-// or without. The agent file may allow another server, which then gets them too.
-func TestCardMustNotReferToOtherServers(t *testing.T) {
-	t.Parallel()
-	secret := http.Header{"Authorization": {"Bearer secret"}}
-	for name, header := range map[string]http.Header{"with credentials": secret, "without": nil} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, other := newFake(t, "1.0"), newFake(t, "1.0")
-			other.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-			f.card = func(string) string {
-				return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc")
-			}
-			k := newKeeper(t, f, func(c *upstream.Config) { c.Header = header })
-			k.say("go")
-			if _, err := k.run(bounded(t), nil); !executor.IsPermanent(err) ||
-				strings.Contains(err.Error(), "127.0.0.1") {
-				t.Errorf("the attempt ends with %v, want a permanent error without an address", err)
-			}
-			if len(other.headers) > 0 {
-				t.Error("the other server was asked")
-			}
-			k = newKeeper(t, f, func(c *upstream.Config) {
-				c.Header, c.AllowOrigins = header, []string{strings.ToUpper(other.url) + "/"}
-			})
-			k.say("go")
-			k.finish()
-			if len(other.headers) == 0 || other.headers[0].Get("Authorization") != header.Get("Authorization") {
-				t.Errorf("the server that is allowed got %v", other.headers)
-			}
-		})
-	}
-}
-
-// TestCardMayNameSeveralServers: the first one that may be asked is.
-func TestCardMayNameSeveralServers(t *testing.T) {
-	t.Parallel()
-	f, other := newFake(t, "1.0"), newFake(t, "1.0")
-	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
-	f.card = func(base string) string {
-		return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc", base+"/rpc")
-	}
-	k := newKeeper(t, f)
-	k.say("go")
-	k.finish()
-	if len(other.headers) > 0 || len(f.messages) != 1 {
-		t.Errorf("the other server was asked %d times, and that of the card was sent %d messages", len(other.headers),
-			len(f.messages))
-	}
 }

@@ -1,0 +1,161 @@
+package stream_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// A cursor far from the head first reads the log by itself, page by page, and joins the others at the end.
+func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1000)
+	var wg sync.WaitGroup
+	for _, after := range []int64{0, 1, 500, 935, 936, 1000} {
+		c := f.follow(task, after, 1000)
+		wg.Go(func() { read(t, c, after, 1500) })
+	}
+	for range 100 {
+		f.committed(task, f.log.commit(task, 5))
+	}
+	wg.Wait()
+}
+
+func TestCursorFromTheFutureWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 2)
+	ahead := f.follow(task, 4, 4) // it has seen events that this topic has not read
+	f.committed(task, f.log.commit(task, 1))
+	wantNothing(t, ahead)
+	f.committed(task, f.log.commit(task, 2))
+	read(t, ahead, 4, 5)
+}
+
+// Ten streams that resume at one place read the log once.
+func TestCursorsAtOnePositionShareARead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 100)
+	gate := make(chan struct{})
+	f.log.gate = gate
+	const cursors = 10
+	var wg sync.WaitGroup
+	for range cursors {
+		c := f.follow(task, 0, 100)
+		wg.Go(func() { read(t, c, 0, 100) })
+	}
+	receive(t, "read", f.log.reading)
+	close(gate)
+	wg.Wait()
+	// Some may have come when the read was over. At no time were there more reads than theirs and that of the topic.
+	if n := f.log.mostAtOnce(); n > 2 {
+		t.Errorf("%d reads at once of one place", n)
+	}
+}
+
+func TestCatchUpReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	gate := make(chan struct{})
+	f.log.gate = gate
+	var wg sync.WaitGroup
+	for range 30 {
+		task := store.NewTaskID()
+		f.log.commit(task, 100)
+		c := f.follow(task, 0, 100)
+		wg.Go(func() { read(t, c, 0, 100) })
+	}
+	for range 8 {
+		receive(t, "read", f.log.reading)
+	}
+	select {
+	case <-f.log.reading:
+		t.Error("more than 8 reads at once")
+	default:
+	}
+	close(gate)
+	wg.Wait()
+}
+
+// What is written while a look is on its way, which does not see it any more, is looked for
+// again; and what comes when the look is over begins another one.
+func TestEventsDuringAReadAreReadAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1)
+	hold := make(chan struct{})
+	f.log.hold = hold
+	c := f.follow(task, 1, 1)
+	wake := func() { f.hub.Wake(wake.Task(task)) }
+	receive(t, "the first look", hold)
+	hold <- struct{}{}
+	for last := int64(1); last < 20; last++ {
+		wake()
+		receive(t, "a look without the event", hold)
+		f.log.commit(task, 1)
+		wake()
+		hold <- struct{}{}
+		receive(t, "a read of the event", hold)
+		hold <- struct{}{}
+		read(t, c, last, last+1)
+	}
+	f.log.mu.Lock()
+	f.log.hold = nil
+	f.log.mu.Unlock()
+	for last := int64(20); last < 200; last++ {
+		f.log.commit(task, 1)
+		wake()
+		read(t, c, last, last+1)
+	}
+}
+
+// The database is unreachable for a moment: waiting cursors get no error, and nothing is lost.
+func TestReadsAreRetriedAfterErrors(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1)
+	c := f.follow(task, 1, 1)
+	receive(t, "first look", f.log.reading)
+	f.log.mu.Lock()
+	from := f.log.reads
+	f.log.fail = func(n int) error {
+		if n <= from+3 {
+			return errors.New("away")
+		}
+		return nil
+	}
+	f.log.mu.Unlock()
+	f.log.commit(task, 2)
+	f.hub.Wake(wake.Task(task))
+	read(t, c, 1, 3)
+}
+
+// A cursor that reads by itself gets the error, and may continue.
+func TestErrorOfACatchUpReadIsReturned(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 300)
+	away := errors.New("away")
+	f.log.fail = func(n int) error {
+		if n == 1 {
+			return away
+		}
+		return nil
+	}
+	c := f.follow(task, 0, 300)
+	if items, err := c.Next(f.ctx); !errors.Is(err, away) {
+		t.Errorf("Next = %d events, %v, want %v", len(items), err, away)
+	}
+	read(t, c, 0, 300)
+}

@@ -1,0 +1,126 @@
+package stream_test
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/stream"
+)
+
+// The end of a removed task is removed with it. A cursor that has not read it must not wait.
+func TestCursorOfARemovedTaskEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2*time.Millisecond)
+	task := store.NewTaskID()
+	f.log.commit(task, 2)
+	c := f.follow(task, 0, 2)
+	read(t, c, 0, 2)
+	f.log.remove(task, 2)
+	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
+	}
+}
+
+// A task that is not made differs from a task that was removed.
+func TestCursorWaitsForATaskToBeMade(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Millisecond)
+	task := store.NewTaskID()
+	c := f.FollowNew(task, "ctx")
+	defer c.Close()
+	var reading sync.WaitGroup
+	reading.Go(func() { read(t, c, 1, 2) })
+	for begin := f.log.pollCount(); f.log.pollCount() < begin+5; {
+		runtime.Gosched()
+	}
+	f.committed(task, f.log.commit(task, 2))
+	reading.Wait()
+
+	// A task that is made and removed before a cursor reads it.
+	c = f.FollowNew(store.NewTaskID(), "ctx")
+	defer c.Close()
+	c.Made()
+	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
+	}
+}
+
+// Retention may have removed the next events of a cursor, although it keeps the last event.
+func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	for name, after := range map[string]int64{"near": 290, "far behind": 1} {
+		task := store.NewTaskID()
+		f.log.commit(task, 290)
+		c := f.follow(task, after, 290)
+		f.log.commit(task, 10)
+		f.log.remove(task, 299)
+		f.committed(task, nil)
+		if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+			t.Errorf("%s: Next = %d events, %v, want ErrGone", name, len(items), err)
+		}
+	}
+}
+
+// When wakes may have been missed, one look at all followed tasks says which have news: those alone
+// are read, a few at a time.
+func TestMissedWakesCostOnePoll(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	const streams, news = 300, 20
+	cursors := make([]*stream.Cursor, streams)
+	for i := range cursors {
+		task := store.NewTaskID()
+		f.log.commit(task, 1)
+		cursors[i] = f.follow(task, 1, 1)
+		receive(t, "first look", f.log.reading)
+		if i < news {
+			f.log.commit(task, 2)
+		}
+	}
+	gate := make(chan struct{})
+	f.log.mu.Lock()
+	f.log.gate = gate
+	before, polls := f.log.reads, f.log.polls
+	f.log.mu.Unlock()
+	f.hub.WakeAll()
+	for range 4 {
+		receive(t, "a read of a task with news", f.log.reading)
+	}
+	close(gate)
+	for _, c := range cursors[:news] {
+		read(t, c, 1, 3)
+	}
+	if got := f.log.pollCount() - polls; got != 1 {
+		t.Errorf("%d polls of all tasks, want 1", got)
+	}
+	if got := f.log.readCount() - before; got != news {
+		t.Errorf("%d reads, want %d", got, news)
+	}
+	if most := f.log.mostAtOnce(); most > 4 {
+		t.Errorf("%d reads at once", most)
+	}
+	if n := f.PollHits(); n != 0 {
+		t.Errorf("%d poll hits, want none: it was known that wakes were missed", n)
+	}
+}
+
+// A poll that fails after wake-ups were missed is repeated soon.
+func TestFailedPollForMissedWakesIsRepeated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, never)
+	task := store.NewTaskID()
+	f.log.commit(task, 1)
+	c := f.follow(task, 1, 1)
+	receive(t, "first look", f.log.reading)
+	f.log.mu.Lock()
+	f.log.failPolls = 3
+	f.log.mu.Unlock()
+	f.log.commit(task, 1)
+	f.hub.WakeAll()
+	read(t, c, 1, 2)
+}
