@@ -138,7 +138,7 @@ func check(path string, names map[string]string, defaults *string) File {
 	file := d.decode(data)
 	if name := file.Agent.Name; name != "" {
 		if other, taken := names[name]; taken {
-			d.fault(d.nameLine, "the name %q is taken by %s; choose another", name, other)
+			d.fault(d.nameLine, "the name %q is used by %s; choose another", name, other)
 		} else {
 			names[name] = Fault{Path: path, Line: d.nameLine}.at()
 		}
@@ -194,7 +194,7 @@ func read(path string) ([]byte, error) {
 		return nil, reason(err)
 	}
 	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%d bytes are too many for an agent file, at most %d are read", info.Size(), maxFile)
+		return nil, fmt.Errorf("the file has %d bytes; an agent file has at most %d", info.Size(), maxFile)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -68,7 +68,7 @@ func (d *decoder) skills(n node, c *a2a.Card) {
 	for _, e := range n.list {
 		s := d.skill(e)
 		if at, twice := seen[s.ID]; twice && s.ID != "" {
-			d.fault(e.line, "the skill id %q stands on line %d already; choose another", s.ID, at)
+			d.fault(e.line, "the skill id %q is on line %d already; choose another", s.ID, at)
 		}
 		seen[s.ID] = e.line
 		c.Skills = append(c.Skills, s)

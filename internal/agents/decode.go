@@ -59,7 +59,7 @@ func (d *decoder) mapping(n node, what string, fields []field, gone map[string]s
 		case i < 0:
 			d.unknown(m, what, fields)
 		case lines[fields[i].name] != 0:
-			d.fault(m.line, "%s stands on line %d already; keep one", m.key, lines[fields[i].name])
+			d.fault(m.line, "%s is on line %d already; keep one", m.key, lines[fields[i].name])
 		default:
 			lines[fields[i].name] = m.line
 			fields[i].read(m.value)
@@ -81,10 +81,10 @@ func (d *decoder) unknown(m member, what string, fields []field) {
 		return
 	}
 	if len(names) == 0 {
-		d.fault(m.line, "%s takes no keys; write %s: {}", what, what)
+		d.fault(m.line, "%s has no keys; write %s: {}", what, what)
 		return
 	}
-	d.fault(m.line, "%s has no key %q; it takes %s", what, m.key, strings.Join(names, ", "))
+	d.fault(m.line, "%s has no key %q; its keys are %s", what, m.key, strings.Join(names, ", "))
 }
 
 func (d *decoder) decode(data []byte) File {
@@ -157,7 +157,7 @@ func (d *decoder) root(root node, f *File) {
 		}
 	}
 	if v := a.Card.Version; v != "" && !plainVersion.MatchString(v) {
-		d.warn(lines["version"], "version %q is not of the form 1.2.3; some clients insist on that", v)
+		d.warn(lines["version"], "version %q does not have the form 1.2.3, which some clients require", v)
 	}
 }
 

@@ -96,7 +96,7 @@ func (d *decoder) duration(what string, dst *time.Duration) func(node) {
 		case n.kind != kindString || err != nil:
 			d.fault(n.line, "%s must be a duration like 30s, 5m or 1h", what)
 		case v <= 0:
-			d.fault(n.line, "%s must be more than nothing; leave the line out for the server's default", what)
+			d.fault(n.line, "%s must be greater than zero; leave the line out for the server's default", what)
 		default:
 			*dst = v
 		}

@@ -79,7 +79,7 @@ func (d *decoder) command(n node, dst *[]string) {
 		for i, w := range words {
 			words[i] = strconv.Quote(w)
 		}
-		d.fault(n.line, "command is a list, because no shell takes it apart; write [%s]", strings.Join(words, ", "))
+		d.fault(n.line, "command must be a list, because no shell splits it; write [%s]", strings.Join(words, ", "))
 		return
 	}
 	if n.kind != kindList || len(n.list) == 0 {
@@ -89,7 +89,7 @@ func (d *decoder) command(n node, dst *[]string) {
 	for i, e := range n.list {
 		switch {
 		case e.kind == kindString && strings.ContainsRune(e.text, 0):
-			d.fault(e.line, "an argument of command must not hold a zero byte")
+			d.fault(e.line, "an argument of command must not contain a zero byte")
 		case e.kind == kindString && (i > 0 || e.text != ""):
 			*dst = append(*dst, e.text) // an empty argument is an argument too
 		default:
@@ -106,7 +106,7 @@ func (d *decoder) file(what string, dst *string) func(node) {
 			return
 		}
 		if strings.ContainsRune(path, 0) {
-			d.fault(n.line, "%s must not hold a zero byte", what)
+			d.fault(n.line, "%s must not contain a zero byte", what)
 			return
 		}
 		if !filepath.IsAbs(path) {
@@ -128,11 +128,11 @@ func (d *decoder) env(n node, dst *map[string]string) {
 		case m.key == "" || strings.ContainsAny(m.key, "=\x00"):
 			d.fault(m.line, "env: %q cannot be the name of a variable", m.key)
 		case twice:
-			d.fault(m.line, "env: %s stands there already; keep one", m.key)
+			d.fault(m.line, "env: %s is there already; keep one", m.key)
 		case m.value.kind == kindList || m.value.kind == kindMap:
 			d.fault(m.line, "env: %s must be text, not %s", m.key, m.value.kind)
 		case strings.ContainsRune(m.value.text, 0):
-			d.fault(m.line, "env: %s must not hold a zero byte", m.key)
+			d.fault(m.line, "env: %s must not contain a zero byte", m.key)
 		default:
 			env[m.key] = m.value.text
 		}
@@ -229,11 +229,11 @@ func (d *decoder) headers(n node, dst *map[string]string) {
 		case slices.Contains(ownHeaders, name):
 			d.fault(m.line, "headers: %s is set by the server; leave the line out", name)
 		case twice:
-			d.fault(m.line, "headers: %s stands there already; keep one", name)
+			d.fault(m.line, "headers: %s is there already; keep one", name)
 		case m.value.kind == kindList || m.value.kind == kindMap || m.value.kind == kindNull:
 			d.fault(m.line, "headers: %s must be text, not %s", name, m.value.kind)
 		case !headerValue(m.value.text):
-			d.fault(m.line, "headers: %s must not hold a line break or another control character", name)
+			d.fault(m.line, "headers: %s must not contain a line break or another control character", name)
 		default:
 			headers[name] = m.value.text
 			d.reference(m, name)
@@ -253,7 +253,7 @@ func (d *decoder) reference(m member, name string) {
 		d.fault(m.line, "headers: %s: %s", name, err)
 	}
 	if name == "Authorization" && !refers && err == nil {
-		d.warn(m.line, "headers: Authorization stands in the file in clear; write ${NAME} and set the variable, or use bearer_env")
+		d.warn(m.line, "headers: Authorization is in the file unencrypted; write ${NAME} and set the variable, or use bearer_env")
 	}
 }
 
@@ -278,13 +278,13 @@ func (d *decoder) target(key, address string, r *Remote, lines map[string]int) {
 		return // reported already, or missing
 	}
 	if u.User != nil {
-		d.fault(lines[key], "%s must hold no user or password; use headers or bearer_env", key)
+		d.fault(lines[key], "%s must not contain a user or password; use headers or bearer_env", key)
 	}
 	if u.Fragment != "" {
-		d.fault(lines[key], "%s must hold no fragment; leave out #%s", key, u.Fragment)
+		d.fault(lines[key], "%s must not contain a fragment; leave out #%s", key, u.Fragment)
 	}
 	if _, both := r.Headers["Authorization"]; both && r.BearerEnv != "" && key != "cancel_url" {
-		d.fault(lines["bearer_env"], "bearer_env makes the header Authorization, which headers has too; keep one")
+		d.fault(lines["bearer_env"], "bearer_env sets the header Authorization, which headers sets too; keep one")
 	}
 	if u.Scheme == "https" {
 		return
@@ -294,7 +294,7 @@ func (d *decoder) target(key, address string, r *Remote, lines map[string]int) {
 	}
 	if len(r.Headers) > 0 || r.BearerEnv != "" {
 		if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
-			d.warn(lines[key], "%s is http: headers and tokens go over the network in clear; use https", key)
+			d.warn(lines[key], "%s is http: headers and tokens cross the network unencrypted; use https", key)
 		}
 	}
 }

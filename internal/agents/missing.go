@@ -22,10 +22,10 @@ func Missing(f File, lookup func(name string) (string, bool)) (warnings []Fault)
 			program = filepath.Join(spec.Dir, program)
 		}
 		if _, err := exec.LookPath(program); err != nil {
-			warn("there is no program %s here that can be run; install it, or give the path of another", spec.Command[0])
+			warn("the program %s is not installed here; install it, or give the path of another", spec.Command[0])
 		}
 		if info, err := os.Stat(spec.Dir); err != nil || !info.IsDir() {
-			warn("there is no directory %s here; make it", spec.Dir)
+			warn("the directory %s does not exist here; create it", spec.Dir)
 		}
 		return warnings
 	case HTTP:

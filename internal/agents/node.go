@@ -63,7 +63,7 @@ func parseJSON(data []byte) (node, error) {
 		if errors.As(err, &e) {
 			line, text = lineAt(data, e.Offset), e.Text
 		}
-		return node{}, &lineError{line, "not good JSON: " + text}
+		return node{}, &lineError{line, "not valid JSON: " + text}
 	}
 	return fromJSON(data, rawjson.Trim(data)), nil
 }

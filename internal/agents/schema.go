@@ -79,9 +79,9 @@ func (d *decoder) schemaFault(n node, what string, err error) {
 		at, text := first(mismatch)
 		d.fault(n.at(at).line, "%s is not a JSON Schema: %s%s", what, strings.TrimPrefix(path(at)+": ", ": "), text)
 	case errors.As(err, &load):
-		d.fault(n.line, "%s refers to %s, which is not fetched; copy it under $defs and refer to #/$defs/NAME", what, strings.TrimPrefix(load.URL, schemaBase))
+		d.fault(n.line, "%s refers to %s, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME", what, strings.TrimPrefix(load.URL, schemaBase))
 	default:
-		d.fault(n.line, "%s is not a JSON Schema that can be used: %s", what, strings.ReplaceAll(err.Error(), schemaBase, ""))
+		d.fault(n.line, "%s is not a usable JSON Schema: %s", what, strings.ReplaceAll(err.Error(), schemaBase, ""))
 	}
 }
 
@@ -289,7 +289,7 @@ func (d *decoder) appendJSON(dst []byte, n node, what string) []byte {
 	seen := map[string]bool{}
 	for i, m := range n.members {
 		if seen[m.key] {
-			d.fault(m.line, "%s: %s stands there already; keep one", what, m.key)
+			d.fault(m.line, "%s: %s is there already; keep one", what, m.key)
 		}
 		seen[m.key] = true
 		if i > 0 {
@@ -326,11 +326,11 @@ func (d *decoder) extensions(n node, c *a2a.Card) {
 		case e.kind == kindMap && lines["uri"] == 0:
 			d.fault(e.line, "an extension has no uri; add one, like uri: https://example.com/ext/v1")
 		case strings.HasPrefix(x.URI, ownExtensions):
-			d.fault(lines["uri"], "%s is the server's to declare; leave it out", x.URI)
+			d.fault(lines["uri"], "%s is declared by the server; leave it out", x.URI)
 		case strings.ContainsAny(x.URI, ", \t\r\n"):
-			d.fault(lines["uri"], "uri: %q cannot be named in a header, which has commas and blanks between URIs", x.URI)
+			d.fault(lines["uri"], "uri: %q cannot be in a header, where commas and blanks separate URIs", x.URI)
 		case seen[x.URI] && x.URI != "":
-			d.fault(lines["uri"], "%s stands there already; keep one", x.URI)
+			d.fault(lines["uri"], "%s is there already; keep one", x.URI)
 		}
 		seen[x.URI] = true
 		c.Extensions = append(c.Extensions, x)

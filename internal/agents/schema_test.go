@@ -108,14 +108,14 @@ func TestSchemaFaults(t *testing.T) {
 		{"[]", `a.yaml:5: input_schema must be a JSON Schema, which is a mapping, not a list; write {type: object, properties: {…}}`},
 		{"\n      type: object\n      properties:\n        a: {type: txt}", `a.yaml:8: input_schema is not a JSON Schema: .properties.a.type: fits none of the alternatives (anyOf)`},
 		{"\n      type: object\n      required: a", `a.yaml:7: input_schema is not a JSON Schema: .required: got string, want array`},
-		{"{$ref: other.json}", `a.yaml:5: input_schema refers to other.json, which is not fetched; copy it under $defs and refer to #/$defs/NAME`},
-		{"{properties: {a: {$ref: 'https://example.com/s.json#/$defs/x'}}}", `a.yaml:5: input_schema refers to https://example.com/s.json, which is not fetched; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$ref: 'file:///etc/passwd'}", `a.yaml:5: input_schema refers to file:///etc/passwd, which is not fetched; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$schema: 'https://example.com/draft', type: object}", `a.yaml:5: input_schema refers to https://example.com/draft, which is not fetched; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$ref: '#/$defs/none'}", `a.yaml:5: input_schema is not a JSON Schema that can be used: json-pointer in "#/$defs/none" not found`},
+		{"{$ref: other.json}", `a.yaml:5: input_schema refers to other.json, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
+		{"{properties: {a: {$ref: 'https://example.com/s.json#/$defs/x'}}}", `a.yaml:5: input_schema refers to https://example.com/s.json, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
+		{"{$ref: 'file:///etc/passwd'}", `a.yaml:5: input_schema refers to file:///etc/passwd, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
+		{"{$schema: 'https://example.com/draft', type: object}", `a.yaml:5: input_schema refers to https://example.com/draft, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
+		{"{$ref: '#/$defs/none'}", `a.yaml:5: input_schema is not a usable JSON Schema: json-pointer in "#/$defs/none" not found`},
 		{"{pattern: '(?=x)'}", "a.yaml:5: input_schema is not a JSON Schema: .pattern: '(?=x)' is not valid regex: error parsing regexp: invalid or unsupported Perl syntax: `(?=`"},
 		{"{maximum: 0x10}", `a.yaml:5: input_schema: 0x10 is not a number in JSON; write it in decimal, or in quotes if it is text`},
-		{"{type: object, type: array}", `a.yaml:5: input_schema: type stands there already; keep one`},
+		{"{type: object, type: array}", `a.yaml:5: input_schema: type is there already; keep one`},
 	} {
 		dir := write(t, "a.yaml", "name: a\ndescription: d\nskills:\n  - id: s\n    inputSchema: "+tc.schema+"\nexecutor: {echo: {}}\n")
 		_, err := agents.Load(dir)
@@ -149,11 +149,11 @@ func TestExtensions(t *testing.T) {
 `)
 	_, err = agents.Load(dir)
 	wantFaults := `a.yaml:5: an extension has no uri; add one, like uri: https://example.com/ext/v1
-a.yaml:6: https://a2ad.dev/extensions/resume/v1 is the server's to declare; leave it out
-a.yaml:7: uri: "a b" cannot be named in a header, which has commas and blanks between URIs
+a.yaml:6: https://a2ad.dev/extensions/resume/v1 is declared by the server; leave it out
+a.yaml:7: uri: "a b" cannot be in a header, where commas and blanks separate URIs
 a.yaml:8: params must be a mapping of keys to values, not a list
 a.yaml:9: an extension has no key "parms"; did you mean params?
-a.yaml:9: c stands there already; keep one`
+a.yaml:9: c is there already; keep one`
 	if diff := cmp.Diff(wantFaults, strings.ReplaceAll(err.Error(), dir+"/", "")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

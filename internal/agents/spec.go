@@ -118,13 +118,13 @@ func variable(name string, lookup func(string) (string, bool)) (string, error) {
 	case !ok || value == "":
 		return "", fmt.Errorf("the variable %s is not set", name)
 	case !headerValue(value):
-		return "", fmt.Errorf("the variable %s holds a line break or another character that a header cannot", name)
+		return "", fmt.Errorf("the variable %s contains a line break or another character that a header cannot contain", name)
 	}
 	return value, nil
 }
 
 // errReference is an error in the text, not in the environment.
-var errReference = errors.New("a reference to a variable is written ${NAME}, and a $ that is none $$")
+var errReference = errors.New("write ${NAME} to refer to a variable, and $$ for a $")
 
 // expand replaces ${NAME} by variables, and $$ by $.
 func expand(s string, lookup func(string) (string, bool)) (string, error) {

@@ -189,7 +189,7 @@ func (s *ServerCert) fileState() string {
 	return state
 }
 
-var errNoAuthority = errors.New("there is no certificate in it")
+var errNoAuthority = errors.New("it contains no certificate")
 
 // reload reads the files in a known state. The caller holds s.mu.
 func (s *ServerCert) reload(state string) error {

@@ -69,7 +69,7 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 		return nil, errors.New("auth: no Lookup function")
 	}
 	if cfg.TTL > MaxKeyTTL {
-		return nil, fmt.Errorf("auth: keys may be remembered for at most %v", MaxKeyTTL)
+		return nil, fmt.Errorf("auth: keys may be cached for at most %v", MaxKeyTTL)
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = MaxKeyTTL

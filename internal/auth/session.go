@@ -197,7 +197,7 @@ func (s *Sessions) check(ctx context.Context, methods ...Method) {
 		case err != nil:
 			methods = slices.DeleteFunc(slices.Clone(methods), func(m Method) bool { return m == e.principal.Method })
 		case !p.permitsAll(e.principal):
-			s.close(e, refuse("the credential no longer permits what it did", p.KeyID))
+			s.close(e, refuse("the credential no longer has the same permissions", p.KeyID))
 		}
 	}
 }

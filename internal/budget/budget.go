@@ -114,7 +114,7 @@ var Reasons = []string{RefusedFull, RefusedOwner, RefusedSize, RefusedEvicted}
 
 var (
 	errFull    = &a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is out of memory for requests; try again later"}
-	errOwner   = &a2a.Error{Code: a2a.CodeRateLimited, Message: "your requests hold as much memory as they may; wait for their answers"}
+	errOwner   = &a2a.Error{Code: a2a.CodeRateLimited, Message: "your requests hold all the memory they may; wait for their answers"}
 	errEvicted = &a2a.Error{Code: a2a.CodeUnavailable, Message: "the request arrived too slowly while the server was out of memory; try again later"}
 )
 

@@ -78,7 +78,7 @@ func decodeResult(whole []byte) (Result, error) {
 			r.Artifacts = append(r.Artifacts, decodeArtifact(a))
 		}
 	default:
-		return Result{}, fmt.Errorf("the server answered something of kind %q, not a task or a message", r.Kind)
+		return Result{}, fmt.Errorf("the server answered with kind %q, not a task or a message", r.Kind)
 	}
 	return r, nil
 }
@@ -112,7 +112,7 @@ func (r *Result) decodeStatus(status []byte) error {
 	name := str(status, "state")
 	state, ok := parseState(name)
 	if !ok {
-		return fmt.Errorf("the server names a state %q that A2A does not have", name)
+		return fmt.Errorf("the server sent the unknown task state %q", name)
 	}
 	r.State = state
 	r.Timestamp = str(status, "timestamp")

@@ -74,7 +74,7 @@ func (e *Error) Temporary() bool {
 
 // ErrUnknown is returned when the connection broke before the server named the task: the server may
 // have accepted the message or not.
-var ErrUnknown = errors.New("the connection broke before the server answered: the message may have been taken or not")
+var ErrUnknown = errors.New("the connection broke before the server answered: the server may have accepted the message or not")
 
 // unknown marks an error after which it is not known whether the server has the message.
 func unknown(err error) error { return fmt.Errorf("%w (%w)", ErrUnknown, err) }

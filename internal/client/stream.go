@@ -218,7 +218,7 @@ func (f *follower) last(ctx context.Context, yield func(Event, error) bool) (boo
 	return true, nil
 }
 
-var errNotFollowed = errors.New("the server follows no tasks")
+var errNotFollowed = errors.New("the server does not support following a task")
 
 // single reads an answer that is no stream: an error, or one event.
 func (f *follower) single(resp *http.Response, id int64, yield func(Event, error) bool) (bool, error) {

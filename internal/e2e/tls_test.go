@@ -309,7 +309,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	}
 	until(t, "the log reports the authorities", func() bool {
 		return served(seconds) && a.log.count(func(l logLine) bool {
-			return l.str("msg") == unusable && strings.Contains(l.str("err"), "there is no certificate in it")
+			return l.str("msg") == unusable && strings.Contains(l.str("err"), "it contains no certificate")
 		}) > 0
 	})
 	if !signsIn(seconds, &ann) {

@@ -27,7 +27,7 @@ func checkInput(agent *a2a.Agent, m *a2a.Message) error {
 		}
 		modes := inputModes(agent, skill)
 		if kind := mediaType(p); !accepts(modes, kind) {
-			e := a2a.Errorf(a2a.CodeContentTypeNotSupported, "message.parts[%d]: the agent does not take %s; it takes %s", i, clip(kind), strings.Join(modes, ", "))
+			e := a2a.Errorf(a2a.CodeContentTypeNotSupported, "message.parts[%d]: the agent does not accept %s; it accepts %s", i, clip(kind), strings.Join(modes, ", "))
 			e.Field = fmt.Sprintf("message.parts[%d]", i)
 			return e
 		}

@@ -67,7 +67,7 @@ func TestSendRefusesWhatTheCardLeavesOut(t *testing.T) {
 		}
 		wantCode(t, tc.modes, err, a2a.CodeContentTypeNotSupported)
 		var e *a2a.Error
-		if errors.As(err, &e); e == nil || e.Field != "message.parts[1]" || !strings.Contains(e.Message, "it takes "+strings.Join(strings.Fields(tc.modes), ", ")) {
+		if errors.As(err, &e); e == nil || e.Field != "message.parts[1]" || !strings.Contains(e.Message, "it accepts "+strings.Join(strings.Fields(tc.modes), ", ")) {
 			t.Errorf("%q: error %+v does not say which part, and what is taken", tc.modes, err)
 		}
 	}

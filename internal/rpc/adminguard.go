@@ -25,9 +25,9 @@ func shielded(next http.Handler) http.Handler {
 		site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 		switch {
 		case browser(r.Header) && !byAddress(r.Host):
-			writePlain(w, http.StatusForbidden, "in a browser this is spoken to by its address or as localhost")
+			writePlain(w, http.StatusForbidden, "browsers must use the IP address of this listener, or localhost")
 		case site == "cross-site" || site == "same-site", origin != "" && !ownOrigin(origin, r.Host):
-			writePlain(w, http.StatusForbidden, "pages of other origins may not use this")
+			writePlain(w, http.StatusForbidden, "pages of other origins may not use this listener")
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -68,13 +68,13 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of another method could name other seconds
 			w.Header().Set("Allow", "GET, HEAD")
-			writePlain(w, http.StatusMethodNotAllowed, "profiles are read by GET")
+			writePlain(w, http.StatusMethodNotAllowed, "use GET to read a profile")
 			return
 		}
 		slots, wait := p.timed, time.Duration(0)
 		if text := r.FormValue("seconds"); text != "" {
 			if s, err := strconv.ParseFloat(text, 64); err != nil || !(s > 0 && s <= most) {
-				writePlain(w, http.StatusBadRequest, "seconds must be a number above 0 and at most "+strconv.Itoa(int(most)))
+				writePlain(w, http.StatusBadRequest, "seconds must be greater than 0 and at most "+strconv.Itoa(int(most)))
 				return
 			}
 		} else if instant {

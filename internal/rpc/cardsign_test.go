@@ -167,7 +167,7 @@ func TestCardsOfWhichImplementationsDisagreeAreRefused(t *testing.T) {
 		card := good
 		change(&card)
 		err := start(card, &turning{})
-		if err == nil || !strings.Contains(err.Error(), what+", of which implementations make different bytes") || !strings.HasPrefix(err.Error(), "card of agent a: ") {
+		if err == nil || !strings.Contains(err.Error(), what+", which implementations serialize differently") || !strings.HasPrefix(err.Error(), "card of agent a: ") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := start(card, nil); err != nil {

@@ -128,7 +128,7 @@ func TestSendChecksTheInput(t *testing.T) {
 			c.part(`{"flour":"rye"}`): `{"Code":0,"Message":""}`,
 			c.part(`{"flour":1}`):     `{"Code":-32602,"Message":"message.parts[0].data.flour: got number, want string"}`,
 			c.part(`{}`):              `{"Code":-32602,"Message":"message.parts[0].data: missing property 'flour'"}`,
-			map[string]string{"0.3": `{"kind":"text","text":"x"}`, "1.0": `{"text":"x"}`}[c.version]: `{"Code":-32005,"Message":"message.parts[0]: the agent does not take text/*; it takes application/json"}`,
+			map[string]string{"0.3": `{"kind":"text","text":"x"}`, "1.0": `{"text":"x"}`}[c.version]: `{"Code":-32005,"Message":"message.parts[0]: the agent does not accept text/*; it accepts application/json"}`,
 		} {
 			if got := send(part); got != want {
 				t.Errorf("%s: %s: got %s, want %s", c.version, part, got, want)

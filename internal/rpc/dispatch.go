@@ -207,7 +207,7 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	switch op := op.(type) {
 	case *a2a.SendMessage:
 		if c.agent.removed {
-			return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s is no longer here: its tasks can be read and canceled, but take no messages", agent.Name)
+			return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s was removed: its tasks can be read and canceled, but accept no messages", agent.Name)
 		}
 		if err := c.idempotency(op); err != nil {
 			return nil, err
@@ -270,7 +270,7 @@ func (c *call) idempotency(op *a2a.SendMessage) error {
 		return nil
 	}
 	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > 256 || strings.ContainsFunc(keys[0], notPrintable) {
-		return a2a.InvalidParams("Idempotency-Key", "must be there once, with 1 to 256 printable ASCII characters")
+		return a2a.InvalidParams("Idempotency-Key", "must occur once, with 1 to 256 printable ASCII characters")
 	}
 	op.Idempotency, op.LastEventID = keys[0], c.header.Get("Last-Event-ID")
 	return nil

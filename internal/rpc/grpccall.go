@@ -84,7 +84,7 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	}
 	// The package of the gRPC service says which version the call uses, so no header need.
 	if asked != nil && asked.Version() != c.gen.Version() {
-		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is that of A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
+		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is for A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
 	}
 	var body unread
 	c.mem.SetWhole(grpcShare)
@@ -96,14 +96,14 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	}
 	req := f.m.Request()
 	if err := proto.Unmarshal(body, req); err != nil {
-		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request is not a message of the method"}.With(err)
+		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request is not a valid message for the method"}.With(err)
 	}
 	params, err := f.m.Params(req)
 	if err != nil {
 		return nil, err
 	}
 	if err := rawjson.Check(params, c.s.cfg.MaxDepth); err != nil {
-		return nil, a2a.Error{Code: a2a.CodeInvalidParams, Message: "the request is nested too deep"}.With(err)
+		return nil, a2a.Error{Code: a2a.CodeInvalidParams, Message: "the request is nested too deeply"}.With(err)
 	}
 	op, err := c.gen.Decode(f.m.Codec, params)
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *grpcItems) item(id string, result []byte) error {
 	return nil
 }
 
-var errNoMessage = errors.New("an item of a stream has no form in protobuf")
+var errNoMessage = errors.New("a stream item cannot be encoded in protobuf")
 
 // gap does nothing: clients that resume activate our extension, which marks the gap in the task.
 func (s *grpcItems) gap() error { return nil }

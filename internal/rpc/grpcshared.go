@@ -47,7 +47,7 @@ func (b *GRPC) Serve(ctx context.Context, l net.Listener, grace time.Duration) e
 		if isCall(r) {
 			calls.ServeHTTP(w, r)
 		} else {
-			writePlain(w, http.StatusUnsupportedMediaType, "this is the port of gRPC")
+			writePlain(w, http.StatusUnsupportedMediaType, "this port is for gRPC only")
 		}
 	})
 	return b.s.serve(ctx, l, grace, endpoint{only, b, maxCallStreams, &b.accepting})

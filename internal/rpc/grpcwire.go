@@ -34,8 +34,8 @@ func wireOf(ctx context.Context) callWire {
 const messagePrefix = 5
 
 var (
-	errCallTooLarge = errors.New("the call brings more than one request may hold")
-	errCallOver     = errors.New("the call takes no more")
+	errCallTooLarge = errors.New("the call sends more than one request may hold")
+	errCallOver     = errors.New("the call reads no more")
 )
 
 // callBody is the body of a call: one message, or several in calls of other services. gRPC

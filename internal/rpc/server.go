@@ -259,7 +259,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration,
 	}
 	if err := srv.Shutdown(end); err != nil {
 		srv.Close()
-		s.cfg.Logger.WarnContext(ctx, "connections were cut off at shutdown", "err", context.Cause(end))
+		s.cfg.Logger.WarnContext(ctx, "connections were closed at shutdown before their answers", "err", context.Cause(end))
 	}
 	return nil
 }

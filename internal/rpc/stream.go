@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	errPing   = errors.New("time for a sign of life")
-	errClosed = errors.New("stream was read to its end")
+	errPing   = errors.New("no event within the ping interval")
+	errClosed = errors.New("stream ended")
 )
 
 // stream sends frames until the last one, until the client disconnects or reads too slowly, or

@@ -137,7 +137,7 @@ func wantError(t *testing.T, what, got, id string, code int64, form rawjson.Kind
 
 func TestVersionHint(t *testing.T) {
 	t.Parallel()
-	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version is one of 0.3, which has no GetTask: say A2A-Version: 1.0",` +
+	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version uses version 0.3, which has no GetTask: send A2A-Version: 1.0",` +
 		`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}`
 	if got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); got.body != want {
 		t.Errorf("got %s\nwant %s", got.body, want)

@@ -58,7 +58,7 @@ func (d *decoder) lenientContext(m *messageMembers, beside []byte) {
 	outside, _ := rawjson.String(beside)
 	if ok && inside != outside {
 		d.used("L-02")
-		d.Fail("contextId", "differs from contextId beside the message")
+		d.Fail("contextId", "differs from the contextId next to the message")
 	}
 }
 
@@ -116,7 +116,7 @@ func (d *decoder) oneOf(values ...[]byte) []byte {
 			continue
 		}
 		if found != nil {
-			d.Fail("file", "must have its content once")
+			d.Fail("file", "must have exactly one content")
 		}
 		found = v
 	}
@@ -167,7 +167,7 @@ func (d *decoder) inferPart(m *partMembers) string {
 	}
 	d.used("L-08")
 	if named, ok := rawjson.String(m.typ); ok && named != kind {
-		d.Fail("type", "must be %q, or absent: the part holds %s and nothing else", kind, kind)
+		d.Fail("type", "must be %q, or absent: the part has only %s", kind, kind)
 	}
 	return kind
 }
