@@ -6,7 +6,7 @@ CREATE TABLE a2a.audit_log (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   actor text NOT NULL CHECK (actor <> ''),      -- "key <id>", "operator <user>@<host>", "replica <name>", "address <ip>"
-  action text NOT NULL CHECK (action <> ''),    -- docs/audit.md lists them
+  action text NOT NULL CHECK (action <> ''),    -- docs/reference/audit.md lists them
   tenant text NOT NULL DEFAULT '',              -- whose object it was about, as far as it had one
   owner text NOT NULL DEFAULT '',
   task_id uuid,

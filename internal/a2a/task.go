@@ -132,7 +132,7 @@ func (e *Entry) State() State {
 // Fold applies events in order to a list of artifacts and returns the new list. It
 // is the one definition of what chunks add up to: an update without Append replaces
 // the artifact in its place, one with Append adds its parts, and creates the
-// artifact where there is none (T-34 in docs/protocol.md).
+// artifact where there is none (T-34 in docs/reference/protocol.md).
 //
 // The list and what it holds belong to the fold, which writes behind the parts of earlier
 // results; the parts of u are never written to. A chunk costs about as much as it holds,

@@ -2,7 +2,7 @@ package config
 
 // description is what people read about a setting.
 type description struct {
-	help  string // of the flag, and in docs/configuration.md
+	help  string // of the flag, and in docs/reference/configuration.md
 	value string // placeholder of the flag; "" for that of the type
 	auto  string // what an empty value means
 }

@@ -108,7 +108,7 @@ func steps(t *testing.T, file string) []block {
 // documents are all documents for readers.
 func documents(t *testing.T) []string {
 	t.Helper()
-	files := []string{"README.md", "AGENTS.md", "CHANGELOG.md"}
+	files := []string{"README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {

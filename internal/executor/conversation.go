@@ -8,7 +8,7 @@ import (
 
 // Conversation returns the client's messages in the task up to this run, oldest first, and the index of the first new
 // one. The position of a message is the same on every attempt. Message ids do not identify messages, because clients
-// reuse them (T-01 in docs/protocol.md).
+// reuse them (T-01 in docs/reference/protocol.md).
 //
 // The new messages are the client's last ones in run.Task.History, except for messages that arrived after the run was
 // claimed, which belong to the next run. If the history lacks the new messages, they are appended.

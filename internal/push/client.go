@@ -10,7 +10,7 @@ import (
 )
 
 // ClientConfig says how requests to receivers are made. The zero value works: it has the limits of
-// docs/configuration.md and permits https to public addresses.
+// docs/reference/configuration.md and permits https to public addresses.
 type ClientConfig struct {
 	Policy Policy
 	// UserAgent is the name of this server for receivers.

@@ -23,7 +23,7 @@ type Action struct {
 	Detail map[string]any
 }
 
-// What is recorded. docs/audit.md says what each means and what its detail has.
+// What is recorded. docs/reference/audit.md says what each means and what its detail has.
 const (
 	ActionSignInFailed = "signin.failed"
 	ActionKeyCreate    = "key.create"

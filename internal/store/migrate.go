@@ -75,7 +75,7 @@ func migrated(what string, err error) error {
 	case err == nil:
 		return nil
 	case isCode(err, "42501"):
-		return fmt.Errorf("%s: the login may not: take the one that owns the tables, when the roles are made (docs/operations.md#logins-and-roles): %w", what, err)
+		return fmt.Errorf("%s: the login may not: take the one that owns the tables, when the roles are made (docs/how-to/deploy.md#logins-and-roles): %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

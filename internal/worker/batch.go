@@ -107,7 +107,7 @@ func (b *batch) numbers() string {
 }
 
 // admitReply checks that a message may be an answer by itself: only if its agent has direct_reply, and only instead
-// of a task, not after events of one (T-37 in docs/protocol.md).
+// of a task, not after events of one (T-37 in docs/reference/protocol.md).
 func (b *batch) admitReply() error {
 	switch {
 	case !b.mayReply:
