@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// proxy stands between a Listener and PostgreSQL. While it is frozen it takes bytes and
-// passes none on, and closes nothing: what a cut cable or a firewall looks like.
+// proxy is between a Listener and PostgreSQL. While it is frozen it accepts bytes and forwards none, and closes
+// nothing, like a cut cable or a firewall.
 type proxy struct {
 	network, addr string // of PostgreSQL
 	ln            net.Listener
@@ -42,8 +42,7 @@ func newProxy(t *testing.T, host string, port uint16) *proxy {
 	return p
 }
 
-// freeze makes every connection there is a dead one for ever. With all, so is every
-// connection to come, until thaw.
+// freeze makes every open connection dead, without end. With all, new connections are dead too, until thaw.
 func (p *proxy) freeze(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

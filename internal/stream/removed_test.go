@@ -53,7 +53,7 @@ func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	for name, after := range map[string]int64{"near": 290, "far behind": 1} {
+	for name, after := range map[string]int64{"near": 290, "far": 1} {
 		task := store.NewTaskID()
 		f.log.commit(task, 290)
 		c := f.follow(task, after, 290)
@@ -66,8 +66,8 @@ func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 	}
 }
 
-// When wakes may have been missed, one look at all followed tasks says which have news: those alone
-// are read, a few at a time.
+// When wake-ups may have been missed, one poll of all followed tasks finds the ones with new events. Only these are
+// read, a few at a time.
 func TestMissedWakesCostOnePoll(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)

@@ -110,7 +110,7 @@ func (r *roster) find(agent string) *queue {
 	return queues[i]
 }
 
-// withoutRemoteWork returns the agents that need not be told about cancels.
+// withoutRemoteWork returns the agents to which cancels need not be delivered.
 func (r *roster) withoutRemoteWork() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

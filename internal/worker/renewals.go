@@ -46,7 +46,7 @@ type renewals struct {
 }
 
 // renewer renews the leases of one length. Each length has its own, so that slow, stuck or interrupted renewals
-// of one agent take no time from those of another.
+// of one agent do not delay another's.
 type renewer struct {
 	ttl     time.Duration
 	now     chan struct{} // capacity 1: renew now

@@ -59,8 +59,8 @@ func TestUpstreamIsRelayed(t *testing.T) {
 	})
 }
 
-// TestKilledAtEachEventNothingIsLostOrDoubled kills the attempt behind every event in turn, lets
-// the upstream go on meanwhile, and goes on.
+// The attempt is killed after each event in turn. The upstream continues in the meantime, and then the next attempt
+// does.
 func TestKilledAtEachEventNothingIsLostOrDoubled(t *testing.T) {
 	t.Parallel()
 	const n = 4

@@ -55,8 +55,8 @@ func TestCardChoosesTheVersionAndIsCached(t *testing.T) {
 	}
 }
 
-// TestCardMustNotReferToOtherServers: whoever writes the card does not choose whom we send POSTs to, with credentials
-// or without. The agent file may allow another server, which then gets them too.
+// The author of a card must not choose which servers get requests, with or without credentials. The agent file may
+// allow another server, which then gets them too.
 func TestCardMustNotReferToOtherServers(t *testing.T) {
 	t.Parallel()
 	secret := http.Header{"Authorization": {"Bearer secret"}}

@@ -55,8 +55,8 @@ func (k *keeper) say(text string) {
 	k.task.History = append(k.task.History, m)
 }
 
-// run makes an attempt. It is killed when stop says so, behind an event that is recorded; other
-// than that it returns the error of the executor.
+// run makes an attempt. If stop returns true for an event, the attempt is killed after that event is recorded.
+// Otherwise run returns the error of the executor.
 func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed bool, err error) {
 	k.epoch++
 	k.attempt++

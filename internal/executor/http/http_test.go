@@ -304,8 +304,8 @@ func TestUnreachableAgents(t *testing.T) {
 	}
 }
 
-// TestBadEventEndsTheRun has an agent that goes on for ever behind a fault: what came before is
-// handed on, nothing of the bad event is, and the connection is closed.
+// An agent continues without end after an invalid event: earlier events are emitted, the invalid one is not, and the
+// connection is closed.
 func TestBadEventEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ kind, body, want string }{

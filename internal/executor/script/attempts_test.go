@@ -49,9 +49,8 @@ const everything = `[{"op":"status","text":"s"},{"op":"chunk","id":"a","n":4,"by
 	{"op":"artifact","id":"a","text":"again"},{"op":"error","times":1},{"op":"ignore_cancel","ms":1},{"op":"input","text":"?"},
 	{"op":"sleep","ms":5},{"op":"chunk","id":"b","n":3},{"op":"auth"},{"op":"error","times":2},{"op":"artifact","id":"c","text":"c"},{"op":"complete","text":"done"}]`
 
-// TestCrashAtEveryPoint plays one script of every kind of op and lets two attempts of
-// each turn die, the one at every yield and the other at every yield behind it: before
-// and after every write there is.
+// One script with every kind of op is played, and two attempts of each turn die: the first at every yield, and the
+// second at every later yield. So they die before and after every write.
 func TestCrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	want, end := model.Expected(never, everything, "", "")
@@ -108,8 +107,7 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestCheckpointsOfOpsWithoutEvents has an attempt die in a long op behind one that
-// yields no event: the next attempt must not begin with that one again.
+// An attempt dies in a long op after an op without an event: the next attempt must not repeat the earlier op.
 func TestCheckpointsOfOpsWithoutEvents(t *testing.T) {
 	t.Parallel()
 	for _, long := range []string{`{"op":"hang"}`, `{"op":"sleep","ms":86400000}`, `{"op":"error","times":5}`} {
