@@ -57,36 +57,8 @@ func (b *bench) starve(ctx context.Context) error {
 			c.Close()
 		}
 	}()
-	for i := range starveStreams + starveSends {
-		c, err := dial(ctx, s.addr(), "/agents/script", key, 512)
-		if err != nil {
-			return err
-		}
-		waiting = append(waiting, c.conn)
-		if i < starveStreams {
-			_, err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+tasks[0]+
-				`"}}`), "")
-		} else {
-			err = c.send(sendRequest("message/send", fmt.Sprint("w", i), scriptPart(`{"op":"hang"}`), ""), "")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for i := range 2 * starveSlow {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.addr())
-		if err != nil {
-			return err
-		}
-		waiting = append(waiting, c)
-		text := "POST / HTTP/1.1\r\nHost: x\r\nContent-Ty"
-		if i%2 == 0 {
-			text = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
-				"\r\nContent-Length: 1000\r\n\r\n{"
-		}
-		if _, err := io.WriteString(c, text); err != nil {
-			return err
-		}
+	if waiting, err = starvers(ctx, s, key, tasks[0]); err != nil {
+		return err
 	}
 	took, err := reads(ctx, s, key, get, span)
 	if err != nil {
@@ -101,6 +73,42 @@ func (b *bench) starve(ctx context.Context) error {
 			len(took), readsPerSecond),
 	})
 	return nil
+}
+
+// starvers opens waiting requests, idle streams and slow clients. It returns the connections also with an error.
+func starvers(ctx context.Context, s *server, key, task string) (waiting []io.Closer, err error) {
+	for i := range starveStreams + starveSends {
+		c, err := dial(ctx, s.addr(), "/agents/script", key, 512)
+		if err != nil {
+			return waiting, err
+		}
+		waiting = append(waiting, c.conn)
+		if i < starveStreams {
+			_, err = c.stream([]byte(`{"jsonrpc":"2.0","id":1,"method":"tasks/resubscribe","params":{"id":"`+task+
+				`"}}`), "")
+		} else {
+			err = c.send(sendRequest("message/send", fmt.Sprint("w", i), scriptPart(`{"op":"hang"}`), ""), "")
+		}
+		if err != nil {
+			return waiting, err
+		}
+	}
+	for i := range 2 * starveSlow {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.addr())
+		if err != nil {
+			return waiting, err
+		}
+		waiting = append(waiting, c)
+		text := "POST / HTTP/1.1\r\nHost: x\r\nContent-Ty"
+		if i%2 == 0 {
+			text = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
+				"\r\nContent-Length: 1000\r\n\r\n{"
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			return waiting, err
+		}
+	}
+	return waiting, nil
 }
 
 const readsPerSecond = 100
@@ -179,6 +187,17 @@ func (b *bench) timing(ctx context.Context) error {
 			ids: contexts},
 		{name: "control, get", request: `"method":"tasks/get","params":{"id":"%s"}`, control: true},
 	}
+	if err := askPairs(c, probes, tasks, b.number(timingRounds, 1)); err != nil {
+		return err
+	}
+	for _, p := range probes {
+		b.report.add(p.figure())
+	}
+	return nil
+}
+
+// askPairs warms up, and then sends every probe for every task in random order, in each round.
+func askPairs(c *httpConn, probes []*probe, tasks []string, rounds int) error {
 	for range 500 { // warm up
 		for _, p := range probes {
 			if _, err := p.ask(c, unknownBeside(tasks[0])); err != nil {
@@ -186,7 +205,7 @@ func (b *bench) timing(ctx context.Context) error {
 			}
 		}
 	}
-	for range b.number(timingRounds, 1) {
+	for range rounds {
 		for _, k := range rand.Perm(len(tasks)) {
 			for _, i := range rand.Perm(len(probes)) {
 				p, id := probes[i], tasks[k]
@@ -198,9 +217,6 @@ func (b *bench) timing(ctx context.Context) error {
 				}
 			}
 		}
-	}
-	for _, p := range probes {
-		b.report.add(p.figure())
 	}
 	return nil
 }

@@ -25,12 +25,7 @@ func (b *bench) agents(ctx context.Context) error {
 	}
 	const agents = 1000
 	dir := filepath.Join(b.dir, "many")
-	err = os.MkdirAll(dir, 0o755)
-	for i := range agents {
-		text := fmt.Sprintf("name: agent-%04d\ndescription: Says what it was told.\nexecutor: {echo: {}}\n", i)
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("agent-%04d.yaml", i)), []byte(text), 0o644))
-	}
-	if err != nil {
+	if err := writeAgents(dir, agents); err != nil {
 		return err
 	}
 	span := b.span(30*time.Second, 10*time.Second)
@@ -52,27 +47,47 @@ func (b *bench) agents(ctx context.Context) error {
 		Detail: fmt.Sprintf("of one replica, by pg_stat_database over %s, less the %.1f/s that PostgreSQL makes by "+
 			"itself", span, without),
 	})
-	takes, err := b.serve(ctx, "bench-takes", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000",
+	front, err := b.serve(ctx, "bench-front", url, "A2AD_AGENTS="+dir, "A2AD_DEFAULT_AGENT=agent-0000",
 		"A2AD_WORKERS=0")
 	if err != nil {
 		return err
 	}
-	defer takes.stop()
+	defer front.stop()
 	tasks := b.number(1000, 200)
 	for i := range tasks {
-		conn, err := dial(ctx, takes.addr(), fmt.Sprintf("/agents/agent-%04d", i*7%agents), key, 4096)
-		if err != nil {
-			return err
-		}
-		_, err = conn.do(sendRequest("message/send", fmt.Sprint("many-", i), textPart("hello"), ""))
-		conn.close()
-		if err != nil {
-			return err
-		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := sendTo(ctx, front, key, i, i*7%agents); err != nil {
 			return err
 		}
 	}
+	return b.pickups(ctx, url, tasks)
+}
+
+// writeAgents writes the files of n echo agents.
+func writeAgents(dir string, n int) error {
+	err := os.MkdirAll(dir, 0o755)
+	for i := range n {
+		text := fmt.Sprintf("name: agent-%04d\ndescription: Says what it was told.\nexecutor: {echo: {}}\n", i)
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprintf("agent-%04d.yaml", i)), []byte(text), 0o644))
+	}
+	return err
+}
+
+// sendTo sends message i to an agent and waits for its task.
+func sendTo(ctx context.Context, s *server, key string, i, agent int) error {
+	conn, err := dial(ctx, s.addr(), fmt.Sprintf("/agents/agent-%04d", agent), key, 4096)
+	if err != nil {
+		return err
+	}
+	_, err = conn.do(sendRequest("message/send", fmt.Sprint("many-", i), textPart("hello"), ""))
+	conn.close()
+	if err != nil {
+		return err
+	}
+	return pause(ctx, 5*time.Millisecond)
+}
+
+// pickups reports how long tasks waited for their claim.
+func (b *bench) pickups(ctx context.Context, url string, tasks int) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err

@@ -40,18 +40,10 @@ func (b *bench) idle(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
-	var open []*gathering
-	defer func() {
-		for _, g := range open {
-			g.close()
-		}
-	}()
-	for _, task := range tasks {
-		g := &gathering{task: task, ctx: ctx}
-		open = append(open, g)
-		if err := g.join(s.addr(), key); err != nil {
-			return err
-		}
+	closeAll, err := joinEach(ctx, s, key, tasks)
+	defer closeAll()
+	if err != nil {
+		return err
 	}
 	took := time.Since(start)
 	if err := pause(ctx, rest); err != nil {
@@ -69,21 +61,44 @@ func (b *bench) idle(ctx context.Context) error {
 		return err
 	}
 	u, rested := after.usage.minus(before.usage), time.Since(start)
+	b.reportIdle(n, first, after, took, share(u.server, rested), share(u.postgres, rested))
+	return nil
+}
+
+// reportIdle adds the figures of n idle streams; server and postgres are their shares of the cores.
+func (b *bench) reportIdle(n int, first, after rest, took time.Duration, server, postgres float64) {
 	b.report.add(figure{
 		Name: fmt.Sprintf("%d idle streams: memory each", n), Value: float64(after.memory-first.memory) / float64(n),
 		Unit: "kB", Target: atMost(45),
 		Baseline: "a2a-go in memory, measured once: 104 kB",
 		Detail: fmt.Sprintf("resident, one task each; %d MB before, %d MB with them; opened one by one in %s; "+
 			"at rest the server takes %.1f %% of the cores, PostgreSQL %.1f %%",
-			first.memory>>10, after.memory>>10, took.Round(10*time.Millisecond), share(u.server, rested),
-			share(u.postgres, rested)),
+			first.memory>>10, after.memory>>10, took.Round(10*time.Millisecond), server,
+			postgres),
 	})
 	b.report.add(figure{
 		Name:  fmt.Sprintf("%d idle streams: additional database connections", n),
 		Value: float64(after.backends - first.backends), Target: atMost(0.5),
 		Detail: fmt.Sprintf("%d before, %d with them", first.backends, after.backends),
 	})
-	return nil
+}
+
+// joinEach opens a stream of each task. closeAll closes them, also after an error.
+func joinEach(ctx context.Context, s *server, key string, tasks []string) (closeAll func(), err error) {
+	var open []*gathering
+	closeAll = func() {
+		for _, g := range open {
+			g.close()
+		}
+	}
+	for _, task := range tasks {
+		g := &gathering{task: task, ctx: ctx}
+		open = append(open, g)
+		if err := g.join(s.addr(), key); err != nil {
+			return closeAll, err
+		}
+	}
+	return closeAll, nil
 }
 
 // rest is the memory and connections of a server at rest.

@@ -39,21 +39,10 @@ func (b *bench) chunk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for n := 0; n < longTask; {
-		var batch store.Batch
-		for range 50 {
-			batch.Events = append(batch.Events, event(n))
-			n++
-		}
-		if _, err := s.Append(ctx, long, batch); err != nil {
-			return err
-		}
+	if err := appendAll(ctx, s, long, longTask, event); err != nil {
+		return err
 	}
-	timed := func(l *store.Lease, n int) (float64, error) {
-		start := time.Now()
-		_, err := s.Append(ctx, l, store.Batch{Events: []a2a.Event{event(n)}})
-		return ms(time.Since(start)), err
-	}
+	timed := func(l *store.Lease, n int) (float64, error) { return timedAppend(ctx, s, l, event(n)) }
 	var ratios, shorts []float64
 	for round := range rounds + 1 {
 		var longTook, shortTook []float64
@@ -86,6 +75,28 @@ func (b *bench) chunk(ctx context.Context) error {
 	f.Detail = fmt.Sprintf("%d rounds of %d each, in turns; medians", len(ratios), appends)
 	b.report.add(f)
 	return nil
+}
+
+// appendAll appends n events in batches.
+func appendAll(ctx context.Context, s *store.Store, l *store.Lease, n int, event func(n int) a2a.Event) error {
+	for i := 0; i < n; {
+		var batch store.Batch
+		for range 50 {
+			batch.Events = append(batch.Events, event(i))
+			i++
+		}
+		if _, err := s.Append(ctx, l, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// timedAppend appends one event and returns the time in milliseconds.
+func timedAppend(ctx context.Context, s *store.Store, l *store.Lease, e a2a.Event) (float64, error) {
+	start := time.Now()
+	_, err := s.Append(ctx, l, store.Batch{Events: []a2a.Event{e}})
+	return ms(time.Since(start)), err
 }
 
 // lease submits a task and claims it.

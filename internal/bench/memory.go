@@ -38,10 +38,36 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	type hostile struct {
-		name  string
-		start func(t *attack.Target, seen *attack.Statuses) (stop func())
+	for _, a := range attacksOn(vast, large) {
+		seen := &attack.Statuses{}
+		most, reads, err := b.underAttack(ctx, url, eve, ann, small,
+			func(t *attack.Target) func() { return a.start(t, seen) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		b.report.add(figure{
+			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB",
+			Target: atMost(256),
+			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: "+
+				"none): %v", heldMemory, seen.All()),
+		})
+		b.report.add(figure{
+			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)),
+			Unit: "ms", Target: atMost(250),
+			Detail: fmt.Sprintf("%d reads, p50 %s ms", len(reads), number(ms(quantile(reads, 0.50)))),
+		})
 	}
+	return nil
+}
+
+// hostile is one attack.
+type hostile struct {
+	name  string
+	start func(t *attack.Target, seen *attack.Statuses) (stop func())
+}
+
+// attacksOn returns each attack, and last all of them at once. vast and large are the tasks that they request.
+func attacksOn(vast, large string) []hostile {
 	get := attack.Request("tasks/get", `{"id":"`+vast+`"}`)
 	attacks := []hostile{
 		{"600 bodies announced and not sent",
@@ -83,26 +109,7 @@ func (b *bench) memory(ctx context.Context) error {
 			}
 		}
 	}}
-	for _, a := range append(attacks, all) {
-		seen := &attack.Statuses{}
-		most, reads, err := b.underAttack(ctx, url, eve, ann, small,
-			func(t *attack.Target) func() { return a.start(t, seen) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
-		}
-		b.report.add(figure{
-			Name: "under attack, " + a.name + ": memory", Value: float64(most) / (1 << 20), Unit: "MiB",
-			Target: atMost(256),
-			Detail: fmt.Sprintf("%s; most resident; answers by status (0: none; of calls the code of gRPC, -1: "+
-				"none): %v", heldMemory, seen.All()),
-		})
-		b.report.add(figure{
-			Name: "under attack, " + a.name + ": GetTask of another owner, p99", Value: ms(quantile(reads, 0.99)),
-			Unit: "ms", Target: atMost(250),
-			Detail: fmt.Sprintf("%d reads, p50 %s ms", len(reads), number(ms(quantile(reads, 0.50)))),
-		})
-	}
-	return nil
+	return append(attacks, all)
 }
 
 var taskIn = regexp.MustCompile(`"id":"([0-9a-f-]{36})"`)

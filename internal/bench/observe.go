@@ -30,41 +30,6 @@ func (b *bench) observe(ctx context.Context) error {
 		return err
 	}
 	defer blind.stop()
-	turn := func(s *server) (cpu float64, err error) {
-		load := &echoLoad{addr: s.addr(), key: key, prefix: s.name}
-		running, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		failed := make(chan error, 1)
-		go func() { failed <- load.closed(running, 16) }()
-		if err := pause(ctx, b.span(time.Second, 500*time.Millisecond)); err != nil {
-			return 0, err
-		}
-		before, err := b.usage(s)
-		if err != nil {
-			return 0, err
-		}
-		n := load.done.Load()
-		if s.admin != "" {
-			if err := s.get(ctx, "/metrics", io.Discard); err != nil {
-				return 0, err
-			}
-		}
-		select {
-		case err := <-failed:
-			return 0, err
-		case <-time.After(b.span(15*time.Second, 4*time.Second)): // one scrape in 15 s: deploy/compose/prometheus.yml
-		}
-		after, err := b.usage(s)
-		if err != nil {
-			return 0, err
-		}
-		u, done := after.minus(before), float64(load.done.Load()-n)
-		stop(errEnough)
-		if err := <-failed; err != nil && !errors.Is(err, errEnough) {
-			return 0, err
-		}
-		return ms(u.server+u.postgres) / done, nil
-	}
 	var ratios, with, without []float64
 	for i := range b.number(3, 2) {
 		order := []*server{seen, blind}
@@ -73,7 +38,7 @@ func (b *bench) observe(ctx context.Context) error {
 		}
 		var cpu [2]float64 // of seen, of blind
 		for _, s := range order {
-			v, err := turn(s)
+			v, err := b.observedCost(ctx, s, key)
 			if err != nil {
 				return err
 			}
@@ -93,4 +58,41 @@ func (b *bench) observe(ctx context.Context) error {
 		number(median(with)), number(median(without)))
 	b.report.add(f)
 	return b.settled(ctx, url)
+}
+
+// observedCost returns the CPU time per task of a server under load, which is scraped once if it has metrics.
+func (b *bench) observedCost(ctx context.Context, s *server, key string) (cpu float64, err error) {
+	load := &echoLoad{addr: s.addr(), key: key, prefix: s.name}
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	failed := make(chan error, 1)
+	go func() { failed <- load.closed(running, 16) }()
+	if err := pause(ctx, b.span(time.Second, 500*time.Millisecond)); err != nil {
+		return 0, err
+	}
+	before, err := b.usage(s)
+	if err != nil {
+		return 0, err
+	}
+	n := load.done.Load()
+	if s.admin != "" {
+		if err := s.get(ctx, "/metrics", io.Discard); err != nil {
+			return 0, err
+		}
+	}
+	select {
+	case err := <-failed:
+		return 0, err
+	case <-time.After(b.span(15*time.Second, 4*time.Second)): // one scrape in 15 s: deploy/compose/prometheus.yml
+	}
+	after, err := b.usage(s)
+	if err != nil {
+		return 0, err
+	}
+	u, done := after.minus(before), float64(load.done.Load()-n)
+	stop(errEnough)
+	if err := <-failed; err != nil && !errors.Is(err, errEnough) {
+		return 0, err
+	}
+	return ms(u.server+u.postgres) / done, nil
 }

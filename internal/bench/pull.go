@@ -143,40 +143,13 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 			return err
 		}
 		start := time.Now()
-		var done atomic.Int64
-		work, cancel := context.WithCancelCause(ctx)
-		var wg sync.WaitGroup
-		for w := range workers {
-			wg.Go(func() {
-				for work.Err() == nil {
-					got, err := p.claim(work, w, each, 0)
-					if err != nil {
-						cancel(err)
-						return
-					}
-					if len(got.Runs) == 0 {
-						return
-					}
-					for _, r := range got.Runs {
-						if err := p.post(work, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd,
-							nil); err != nil {
-							cancel(err)
-							return
-						}
-						done.Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
+		done, err := p.drain(ctx, workers, each)
 		took := time.Since(start)
-		err = context.Cause(work)
-		cancel(nil)
 		if err != nil {
 			return err
 		}
-		if int(done.Load()) != tasks {
-			return fmt.Errorf("void: %d of %d tasks were run", done.Load(), tasks)
+		if done != tasks {
+			return fmt.Errorf("void: %d of %d tasks were run", done, tasks)
 		}
 		after, err := b.usage(srv)
 		if err != nil {
@@ -191,6 +164,39 @@ func (b *bench) pullRate(ctx context.Context, st *store.Store, srv *server, p *p
 		"%.0f µs CPU a run (server and PostgreSQL)", median(cpus))
 	b.report.add(f)
 	return nil
+}
+
+// drain lets workers claim and finish runs until the queue is empty, and returns their number.
+func (p *puller) drain(ctx context.Context, workers, each int) (n int, err error) {
+	var done atomic.Int64
+	work, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for work.Err() == nil {
+				got, err := p.claim(work, w, each, 0)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				if len(got.Runs) == 0 {
+					return
+				}
+				for _, r := range got.Runs {
+					if err := p.post(work, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd,
+						nil); err != nil {
+						cancel(err)
+						return
+					}
+					done.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	err = context.Cause(work)
+	cancel(nil)
+	return int(done.Load()), err
 }
 
 // fillFor is fill for another agent, with tasks of many owners.
@@ -271,6 +277,16 @@ func (b *bench) pullCost(ctx context.Context, srv *server, span time.Duration) (
 	return 100 * (u.server + u.postgres).Seconds() / time.Since(start).Seconds(), nil
 }
 
+// finish ends the claimed runs.
+func (p *puller) finish(ctx context.Context, claimed pulled) error {
+	for _, r := range claimed.Runs {
+		if err := p.post(ctx, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // pullPickup measures the time from a client's request until a waiting worker has the run.
 func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url string) error {
 	key, err := b.key(ctx, url)
@@ -320,10 +336,8 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 			return g.err
 		}
 		times = append(times, ms(g.at.Sub(start)))
-		for _, r := range g.run.Runs {
-			if err := p.post(ctx, fmt.Sprintf("runs/%s/%d/events", r.TaskID, r.Epoch), pullEnd, nil); err != nil {
-				return err
-			}
+		if err := p.finish(ctx, g.run); err != nil {
+			return err
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			return err
