@@ -12,7 +12,7 @@ import (
 
 // AgentCmd is `a2ad agent`.
 type AgentCmd struct {
-	Check  AgentCheckCmd  `cmd:"" group:"commands" help:"Check agent files and show every fault."`
+	Check  AgentCheckCmd  `cmd:"" group:"commands" help:"Check agent files and list all faults."`
 	Schema AgentSchemaCmd `cmd:"" group:"commands" help:"Print the JSON Schema of agent files, for editors."`
 }
 
@@ -21,7 +21,7 @@ type AgentSchemaCmd struct{}
 
 // Help is shown below the usage line.
 func (*AgentSchemaCmd) Help() string {
-	return `Put it into a file, and name that in the first line of an agent file:
+	return `Save it to a file, and name that file in the first line of an agent file:
 
   # yaml-language-server: $schema=agent.schema.json`
 }
@@ -34,13 +34,14 @@ func (*AgentSchemaCmd) Run(app *App) error {
 
 // AgentCheckCmd is `a2ad agent check`.
 type AgentCheckCmd struct {
-	Paths []string `arg:"" name:"path" help:"Agent files, and directories of agent files. They are checked as one set: names must differ."`
+	Paths []string `arg:"" name:"path" help:"Agent files and directories of agent files, whose names must differ."`
 	Output
 }
 
 // Help is shown below the usage line.
 func (*AgentCheckCmd) Help() string {
-	return `Starts nothing. The exit code is 1 when there is a fault; warnings do not count. What is missing on this machine (a program, a variable, a key file) is a warning, because the server may run on another one.`
+	return `Starts nothing. The exit code is 1 if there is a fault. A program, a variable or a key file that is missing ` +
+		`on this machine is only a warning, because the server may run on another one.`
 }
 
 // checkedLine is one line of `a2ad agent check -o json`.
@@ -59,7 +60,9 @@ func (c *AgentCheckCmd) Run(app *App) error {
 	for _, f := range files {
 		var lines []checkedLine
 		for _, fault := range f.Faults {
-			lines = append(lines, checkedLine{Path: fault.Path, Line: fault.Line, Level: "fault", Agent: f.Agent.Name, Text: fault.Text})
+			lines = append(lines, checkedLine{
+				Path: fault.Path, Line: fault.Line, Level: "fault", Agent: f.Agent.Name, Text: fault.Text,
+			})
 		}
 		if len(f.Faults) == 0 {
 			f.Warnings = append(f.Warnings, agents.Missing(f, config.ReadEnviron(app.Environ).Lookup)...)
@@ -76,7 +79,8 @@ func (c *AgentCheckCmd) Run(app *App) error {
 		}
 	}
 	if !c.json() && faults+warnings > 0 {
-		fmt.Fprintf(app.Stdout, "%s in %s\n", app.Paint().Bold(term.Count(faults, "fault")+", "+term.Count(warnings, "warning")), term.Count(len(files), "file"))
+		sum := term.Count(faults, "fault") + ", " + term.Count(warnings, "warning")
+		fmt.Fprintf(app.Stdout, "%s in %s\n", app.Paint().Bold(sum), term.Count(len(files), "file"))
 	}
 	if faults > 0 {
 		return &exitError{code: exitFailure}

@@ -13,38 +13,38 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 )
 
-// cli is the command line. Fields of type "setting" in it are flags, A2AD_* variables
-// and defaults in one: see settings.go.
+// cli is the command line. A field of type "setting" is a flag, an A2AD_* variable and a default in one:
+// see config.Setting.
 type cli struct {
 	Help helpFlag `short:"h" help:"Show the help of a command."`
 
-	Dev    DevCmd    `cmd:"" group:"server" help:"Run a whole server on this machine, with its own PostgreSQL and two demo agents."`
-	Serve  ServeCmd  `cmd:"" group:"server" help:"Run the service."`
-	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting with its value and where it comes from."`
-	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Ask a running server whether it is ready."`
+	Dev    DevCmd    `cmd:"" group:"server" help:"Run a server with its own PostgreSQL and two demo agents, to try a2ad."`
+	Serve  ServeCmd  `cmd:"" group:"server" help:"Run a server on a PostgreSQL database."`
+	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting, its value and its source."`
+	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Check whether a running server is ready."`
 
 	Send SendCmd `cmd:"" group:"client" help:"Send a message to an agent and follow the task."`
 
 	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
-	Stats   StatsCmd   `cmd:"" group:"operator" help:"Show what waits, what runs and what is stuck, on one screen."`
-	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"Check the database, the settings and the way to the server, and say what to change."`
+	Stats   StatsCmd   `cmd:"" group:"operator" help:"Show queues, running attempts and problems on one screen."`
+	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"Check the settings, the database and the server, and say what to fix."`
 	Push    PushCmd    `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
-	Actions ActionsCmd `cmd:"" group:"operator" help:"List who did what: the audit log."`
-	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Make, list and revoke API keys."`
-	Keys    KeysCmd    `cmd:"" group:"operator" help:"Change the keys that secrets are sealed with."`
-	Migrate MigrateCmd `cmd:"" group:"operator" help:"Bring the database schema up or down."`
+	Actions ActionsCmd `cmd:"" group:"operator" help:"Show the audit log: who did what."`
+	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
+	Keys    KeysCmd    `cmd:"" group:"operator" help:"Rotate the keys that encrypt stored secrets."`
+	Migrate MigrateCmd `cmd:"" group:"operator" help:"Apply or roll back database migrations."`
 	Agent   AgentCmd   `cmd:"" group:"operator" help:"Check agent files."`
 
-	Completion CompletionCmd `cmd:"" group:"about" help:"Print what makes a shell complete the commands and flags of a2ad."`
+	Completion CompletionCmd `cmd:"" group:"about" help:"Generate shell completion."`
 	Version    VersionCmd    `cmd:"" group:"about" help:"Show the version."`
 }
 
 const helpText = `The durable task server behind an A2A agent, on PostgreSQL.
 
-To try it, run "a2ad dev" and follow what it prints.
+To try it, run "a2ad dev" and follow the instructions that it prints.
 
-Exit codes: 0 done; 1 failure; 2 wrong command line or configuration;
-3 the task ended failed, rejected or canceled; 4 the task waits for input
+Exit codes: 0 success; 1 failure; 2 invalid command line or configuration;
+3 the task failed, was rejected or was canceled; 4 the task waits for input
 or authentication; 130 interrupted.`
 
 var helpGroups = []kong.Group{
@@ -55,14 +55,16 @@ var helpGroups = []kong.Group{
 	{Key: "about", Title: "About:"},
 }
 
-// newParser builds the command line. Settings given as flags end up in flags, unparsed.
+// newParser builds the command line. It puts the text of settings that are given as flags into flags.
 func newParser(ctx context.Context, c *cli, app *App, flags config.Flags) (*kong.Kong, error) {
 	k, err := kong.New(c,
 		kong.Name("a2ad"),
 		kong.Description(helpText),
 		kong.NoDefaultHelp(),
 		kong.Writers(app.Stdout, app.Stderr),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100}),
+		kong.ConfigureHelp(kong.HelpOptions{
+			Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true, WrapUpperBound: 100,
+		}),
 		kong.ExplicitGroups(allGroups()),
 		kong.NamedMapper("setting", settingMapper{flags}),
 		helpVars(),
@@ -97,8 +99,8 @@ func describeSettings(node *kong.Node, dev bool) {
 
 var errHelpShown = errors.New("help shown")
 
-// helpFlag prints the help of the command it is given to. Unlike kong's own it ends
-// parsing with an error instead of the process.
+// helpFlag prints the help of its command. Unlike the flag of kong, it ends parsing with an error and
+// not the process.
 type helpFlag bool
 
 func (helpFlag) BeforeReset(kctx *kong.Context) error {
@@ -124,8 +126,8 @@ func describe(f *kong.Flag, dev bool) string {
 	return strings.TrimSuffix(s.Help, ".") + " (" + note + ")."
 }
 
-// settingMapper keeps the text of a setting's flag for load, so that its faults are
-// reported together with those of the environment.
+// settingMapper keeps the text of a setting's flag for config.Load, so that its faults are reported
+// together with those of the environment.
 type settingMapper struct{ flags config.Flags }
 
 func (m settingMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -151,9 +153,9 @@ func (settingMapper) PlaceHolder(f *kong.Flag) string {
 	return config.Placeholder(f.Name, f.Target.Interface())
 }
 
-// Output is the choice between people and programs.
+// Output is the choice between output for people and for programs.
 type Output struct {
-	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"text for people, json for programs: one object per line."`
+	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"text, or json: one object per line."`
 }
 
 func (o Output) json() bool { return o.Output == "json" }

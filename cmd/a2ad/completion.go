@@ -16,16 +16,16 @@ type CompletionCmd struct {
 
 // Help is shown below the usage line.
 func (*CompletionCmd) Help() string {
-	return `What it prints asks a2ad itself for the words, so it need not be made anew for a new version:
+	return `The script asks a2ad for the words, so it stays valid for new versions:
 
   bash   echo 'source <(a2ad completion bash)' >>~/.bashrc
-  zsh    echo 'source <(a2ad completion zsh)' >>~/.zshrc   (behind compinit)
+  zsh    echo 'source <(a2ad completion zsh)' >>~/.zshrc   (after compinit)
   fish   a2ad completion fish >~/.config/fish/completions/a2ad.fish`
 }
 
-// completeWord is the hidden first word of a question for completions: the words behind it
-// are those of the command line so far, the last one begun or empty. The answer has a line
-// for each word that fits, with what it means behind a tab.
+// completeWord is the hidden first argument of a request for completions. The words after it are the command
+// line so far; the last one is incomplete or empty. The answer has a line for each word that fits: the word, a
+// tab, and what it means.
 const completeWord = "__complete"
 
 var completionScripts = map[string]string{
@@ -67,12 +67,12 @@ func (c *CompletionCmd) Run(app *App) error {
 	return err
 }
 
-// complete writes the words that may stand where the last one of words stands.
+// complete writes the words that may replace the last one of words.
 func complete(w io.Writer, k *kong.Kong, words []string) error {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	at, last := followed(k.Model.Node, words[:len(words)-1]), words[len(words)-1]
+	at, last := follow(k.Model.Node, words[:len(words)-1]), words[len(words)-1]
 	seen := map[string]bool{}
 	for _, c := range at.candidates(last) {
 		word, meaning := c[0], c[1]
@@ -90,16 +90,16 @@ func complete(w io.Writer, k *kong.Kong, words []string) error {
 	return nil
 }
 
-// place is where a command line stands.
-type place struct {
+// position is what the words of a command line lead to.
+type position struct {
 	node *kong.Node
 	flag *kong.Flag // whose value comes next; or nil
 	args int        // arguments so far
-	bare bool       // behind --
+	bare bool       // after --
 }
 
-func followed(node *kong.Node, words []string) place {
-	p := place{node: node}
+func follow(node *kong.Node, words []string) position {
+	p := position{node: node}
 	for i, word := range words {
 		switch {
 		case p.flag != nil:
@@ -123,7 +123,7 @@ func followed(node *kong.Node, words []string) place {
 	return p
 }
 
-func (p *place) flags() []*kong.Flag {
+func (p *position) flags() []*kong.Flag {
 	var list []*kong.Flag
 	for _, group := range p.node.AllFlags(true) {
 		list = append(list, group...)
@@ -131,7 +131,7 @@ func (p *place) flags() []*kong.Flag {
 	return list
 }
 
-func (p *place) findFlag(word string) *kong.Flag {
+func (p *position) findFlag(word string) *kong.Flag {
 	name, _, _ := strings.Cut(word, "=")
 	for _, f := range p.flags() {
 		if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
@@ -141,7 +141,7 @@ func (p *place) findFlag(word string) *kong.Flag {
 	return nil
 }
 
-func (p *place) findChild(word string) *kong.Node {
+func (p *position) findChild(word string) *kong.Node {
 	for _, c := range p.node.Children {
 		if c.Type == kong.CommandNode && c.Name == word {
 			return c
@@ -150,8 +150,8 @@ func (p *place) findChild(word string) *kong.Node {
 	return nil
 }
 
-// candidates returns the words that are known for the place, and what they mean.
-func (p *place) candidates(last string) (list [][2]string) {
+// candidates returns the words that are possible next, and what they mean.
+func (p *position) candidates(last string) (list [][2]string) {
 	enum := func(v *kong.Value) {
 		for _, word := range choices(v) {
 			list = append(list, [2]string{word, v.Name})
@@ -182,7 +182,7 @@ func (p *place) candidates(last string) (list [][2]string) {
 	return list
 }
 
-// choices returns the words that a value may be: those of a flag or an argument, or of a setting.
+// choices returns the words that a flag, an argument or a setting accepts.
 func choices(v *kong.Value) []string {
 	text := v.Enum
 	if v.Tag != nil && v.Tag.Type == "setting" {

@@ -25,10 +25,11 @@ func (d *Database) devPostgres() devpg.Config {
 	return devpg.Config{Dir: d.DataDir, BinDir: d.PGBinDir}
 }
 
-// withDatabase calls do with the URL of the database that an operator's command works
-// on: the one that is set, else that of dev. If dev is not running its server is started
-// for the time of the command.
-func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx context.Context, url string) error) (err error) {
+// withDatabase calls do with the URL of the database of an operator's command: the one that is set, or
+// else that of dev. If dev is not running, its PostgreSQL is started for the time of the command.
+func (d *Database) withDatabase(
+	ctx context.Context, app *App, do func(ctx context.Context, url string) error,
+) (err error) {
 	if d.DatabaseURL.IsSet() {
 		return do(ctx, d.DatabaseURL.Reveal())
 	}
@@ -43,7 +44,8 @@ func (d *Database) withDatabase(ctx context.Context, app *App, do func(ctx conte
 	}
 	// Start would make a cluster where there is none: a typo in --data-dir must not.
 	if !devpg.Exists(cfg.Dir) {
-		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s", d.DataDir)
+		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s",
+			d.DataDir)
 	}
 	srv, err := devpg.Start(ctx, cfg)
 	if err != nil {

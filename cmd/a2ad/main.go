@@ -22,9 +22,9 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// main holds a ballast: memory that nobody touches, so that it takes none, but that counts when the
-// garbage collector decides. The heap of a server with few streams is some MB, which it would
-// collect dozens of times a second under load, with a look at the stack of each goroutine.
+// main holds a ballast: memory that is never touched, so that it uses none, but counts for the garbage
+// collector. The heap of a server with few streams is some MB. Without the ballast it would be collected
+// dozens of times a second under load, and each time all stacks are scanned.
 func main() {
 	ballast := make([]byte, 32<<20)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,7 +36,7 @@ func main() {
 	os.Exit(code)
 }
 
-// Exit codes; helpText tells them to people.
+// Exit codes, which helpText lists.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -46,8 +46,7 @@ const (
 	exitInterrupted = 130 // Ctrl-C
 )
 
-// exitError ends the program with a code; a nil err prints nothing, because what
-// there was to say has been said.
+// exitError ends the program with a code. A nil err prints nothing, because the command has printed why.
 type exitError struct {
 	code int
 	err  error
@@ -88,7 +87,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 var errInterrupted = errors.New("interrupted")
 
-// finish says what went wrong, if there is more to say, and returns the exit code.
+// finish prints what went wrong, unless the command has, and returns the exit code.
 func finish(ctx context.Context, app *App, err error) int {
 	var coded *exitError
 	switch {
@@ -105,7 +104,7 @@ func finish(ctx context.Context, app *App, err error) int {
 	return coded.code
 }
 
-// hangups returns what SIGHUP sends. Only a server asks: other commands end with their terminal.
+// hangups receives SIGHUP. Only servers call it: other commands end with their terminal.
 func hangups() (signals <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)

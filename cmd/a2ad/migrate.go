@@ -13,9 +13,9 @@ import (
 
 // MigrateCmd is `a2ad migrate`.
 type MigrateCmd struct {
-	Up     MigrateUpCmd     `cmd:"" group:"commands" help:"Bring the schema to the version of this binary."`
-	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"Take the newest step back, and with it what its tables hold."`
-	Status MigrateStatusCmd `cmd:"" group:"commands" help:"Show which steps the database has taken."`
+	Up     MigrateUpCmd     `cmd:"" group:"commands" help:"Apply all migrations of this version of a2ad."`
+	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"Roll back the newest migration and delete the data in its tables."`
+	Status MigrateStatusCmd `cmd:"" group:"commands" help:"Show which migrations are applied."`
 }
 
 // MigrateUpCmd is `a2ad migrate up`.
@@ -26,10 +26,12 @@ type MigrateUpCmd struct {
 
 // Help is shown below the usage line.
 func (*MigrateUpCmd) Help() string {
-	return `Several processes may do this at once: one migrates, the others wait for it. Steps are small enough for servers of the version before to go on working. A step that needs a lock which a long transaction holds, such as that of a dump, is repeated until it gets the lock.`
+	return `Several processes can run this at once: one migrates, and the others wait for it. Servers of the previous ` +
+		`version keep working meanwhile. A migration that needs a lock which a long transaction holds, such as a dump, ` +
+		`is repeated until it gets the lock.`
 }
 
-// Run migrates and shows what the database is then.
+// Run migrates and shows the result.
 func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		if err := store.MigrateUp(ctx, url, app.Note); err != nil {
@@ -42,7 +44,7 @@ func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
 
 // MigrateDownCmd is `a2ad migrate down`.
 type MigrateDownCmd struct {
-	Yes      bool `help:"Do it: what the tables of the step hold is lost."`
+	Yes      bool `help:"Do it: the data in the tables of the migration is lost."`
 	Database `group:"database"`
 	Output
 }
@@ -50,12 +52,13 @@ type MigrateDownCmd struct {
 // Validate is called by the parser.
 func (c *MigrateDownCmd) Validate() error {
 	if !c.Yes {
-		return errors.New("what the tables of the newest step hold would be lost: look at \"a2ad migrate status\", then say --yes")
+		return errors.New("the data in the tables of the newest migration would be lost: " +
+			"check \"a2ad migrate status\", then pass --yes")
 	}
 	return nil
 }
 
-// Run takes one step back.
+// Run rolls one migration back.
 func (c *MigrateDownCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		if err := store.MigrateDown(ctx, url, app.Note); err != nil {
@@ -74,28 +77,28 @@ type MigrateStatusCmd struct {
 
 // Help is shown below the usage line.
 func (*MigrateStatusCmd) Help() string {
-	return `The exit code is 1 when a step is missing, so that a script can wait for the schema.`
+	return `The exit code is 1 if a migration is missing, so that a script can wait for the schema.`
 }
 
-// Run shows the steps.
+// Run shows the migrations.
 func (c *MigrateStatusCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		missing, err := showMigrations(ctx, app, c.Output, url)
 		if err == nil && missing > 0 {
-			err = fmt.Errorf("steps that are missing: %d; \"a2ad migrate up\" takes them", missing)
+			err = fmt.Errorf("%s missing: run \"a2ad migrate up\"", areMissing(missing))
 		}
 		return err
 	})
 }
 
-// migrationRow is one step of the schema.
+// migrationRow is one migration.
 type migrationRow struct {
 	Version int64      `json:"version"`
 	Name    string     `json:"name"`
 	Applied *time.Time `json:"applied"` // null: not yet
 }
 
-// showMigrations prints the steps and returns how many are missing.
+// showMigrations prints the migrations and returns how many are missing.
 func showMigrations(ctx context.Context, app *App, out Output, url string) (missing int, err error) {
 	steps, err := store.MigrateStatus(ctx, url)
 	if err != nil {
@@ -110,7 +113,16 @@ func showMigrations(ctx context.Context, app *App, out Output, url string) (miss
 			rows[i].Applied = &steps[i].Applied
 		}
 	}
-	return missing, term.Rows(&app.Console, out.json(), []string{"VERSION", "STEP", "APPLIED"}, rows, func(r migrationRow) []string {
+	head := []string{"VERSION", "MIGRATION", "APPLIED"}
+	return missing, term.Rows(&app.Console, out.json(), head, rows, func(r migrationRow) []string {
 		return []string{strconv.FormatInt(r.Version, 10), r.Name, term.MomentOf(r.Applied)}
 	})
+}
+
+// areMissing is the subject of a sentence about missing migrations.
+func areMissing(n int) string {
+	if n == 1 {
+		return "1 migration is"
+	}
+	return fmt.Sprintf("%d migrations are", n)
 }

@@ -14,7 +14,9 @@ func (m *Moment) UnmarshalText(text []byte) error {
 		m.Time = time.Now().Add(-ago)
 		return nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z", "2006-01-02 15:04:05", "2006-01-02"} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z", "2006-01-02 15:04:05", "2006-01-02",
+	} {
 		if t, err := time.Parse(layout, string(text)); err == nil {
 			m.Time = t
 			return nil

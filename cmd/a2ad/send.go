@@ -30,17 +30,17 @@ type SendCmd struct {
 	Text []string `arg:"" optional:"" help:"Text of the message; - reads it from stdin."`
 
 	Agent   string   `placeholder:"NAME" help:"Agent to send to; without it the server's default agent."`
-	Task    string   `placeholder:"ID" help:"Task to go on with."`
-	Context string   `placeholder:"ID" help:"Conversation that a new task belongs to."`
+	Task    string   `placeholder:"ID" help:"Task to continue."`
+	Context string   `placeholder:"ID" help:"Conversation of a new task."`
 	Data    []string `sep:"none" placeholder:"JSON" help:"Structured part of the message; @FILE reads it from a file."`
 	File    []string `sep:"none" placeholder:"PATH" help:"File to attach."`
 
-	Stream         bool   `default:"true" negatable:"" help:"Show what happens as it happens; without it wait for the result."`
-	Blocking       bool   `default:"true" negatable:"" help:"Wait for the task; without it only start it."`
-	IdempotencyKey string `placeholder:"KEY" help:"Makes it safe to send the same message again."`
+	Stream         bool   `default:"true" negatable:"" help:"Show events as they happen; without it, wait for the result."`
+	Blocking       bool   `default:"true" negatable:"" help:"Wait for the task; without it, only start it."`
+	IdempotencyKey string `placeholder:"KEY" help:"Makes it safe to repeat the command."`
 
 	Resume      string `placeholder:"ID" help:"Follow a task instead of sending a message."`
-	LastEventID string `placeholder:"EVENT" help:"With --resume: go on behind this event."`
+	LastEventID string `placeholder:"EVENT" help:"With --resume: continue after this event."`
 	Cancel      string `placeholder:"ID" help:"Cancel a task instead of sending a message."`
 
 	config.ClientGroup
@@ -49,9 +49,9 @@ type SendCmd struct {
 
 // Help is shown below the usage line.
 func (*SendCmd) Help() string {
-	return `What the agent says goes to stdout, all else to stderr. Ctrl-C stops following; the task goes on.
+	return `What the agent says goes to stdout, everything else to stderr. Ctrl-C stops following; the task continues.
 
-It speaks A2A 1.0 where the agent's card offers that, else 0.3.
+It speaks A2A 1.0 if the agent's card offers it, or else 0.3.
 
 With -o json each event is one line on stdout: {"id":…,"event":…}, the event as the server sent it.
 
@@ -70,7 +70,8 @@ func (c *SendCmd) Validate() error {
 	case strings.Contains(c.Agent, "/"):
 		return errors.New("--agent is a name, not a path")
 	case acts == 0:
-		return errors.New(`there is nothing to send: write a2ad send "hello", or - to read it from stdin, or use --data or --file`)
+		return errors.New(`there is nothing to send: ` +
+			`write a2ad send "hello", or - to read stdin, or use --data or --file`)
 	case acts > 1:
 		return errors.New("a message, --resume and --cancel exclude each other")
 	case c.LastEventID != "" && c.Resume == "":
@@ -126,8 +127,8 @@ func (c *SendCmd) agentURL() string {
 
 const maxInput = 64 << 20
 
-// messageID goes with the key if there is one: a send that is repeated, by another run of
-// the program too, must be the same request, and a request with another id is another one.
+// messageID is derived from the key if there is one. A repeated send, also by another run of the
+// program, must be the same request, and the id is part of the request.
 func (c *SendCmd) messageID() string {
 	if c.IdempotencyKey == "" {
 		return client.NewMessageID()
@@ -202,7 +203,7 @@ type sending struct {
 	taskID  string
 	lastID  string
 	state   a2a.State
-	lost    bool // the connection is, and the person has been told
+	lost    bool // the connection is lost, and a note says so
 	resumed bool // follows a task that was there before
 }
 
@@ -219,10 +220,10 @@ func (s *sending) follow(ctx context.Context, taskID string) error {
 	})
 }
 
-// cut tells once per outage; with JSON too, since stderr is for people.
+// cut notes each outage once, also with JSON, because stderr is for people.
 func (s *sending) cut(error, time.Duration) {
 	if !s.lost {
-		s.screen.Note("connection lost, trying to take it up again")
+		s.screen.Note("connection lost, reconnecting")
 	}
 	s.lost = true
 }
@@ -289,8 +290,8 @@ func (s *sending) show(ev client.Event) error {
 	return nil
 }
 
-// showTask shows a snapshot. One that begins a stream of a new message says only where
-// the task is; one that begins or mends the following of a task shows what there is.
+// showTask shows a snapshot. At the start of a new message it shows only the state; when it resumes a task,
+// or fills a gap, it shows everything.
 func (s *sending) showTask(ev client.Event, first bool) {
 	if first {
 		s.screen.Note("task %s", ev.TaskID)
@@ -319,15 +320,15 @@ func (s *sending) done() error {
 
 func (s *sending) detached() error {
 	if s.taskID == "" {
-		s.screen.Note("interrupted before the server named the task: it may have taken the message")
+		s.screen.Note("interrupted before the server named the task: it may have accepted the message")
 		return &exitError{code: exitInterrupted}
 	}
-	s.screen.Note("no longer following; the task goes on")
+	s.screen.Note("no longer following; the task continues")
 	s.howTo()
 	return &exitError{code: exitInterrupted}
 }
 
-// howTo says how to take the task up again, and how to end it.
+// howTo says how to follow the task again, and how to cancel it.
 func (s *sending) howTo() {
 	resume := "--resume " + s.taskID
 	if s.lastID != "" {
@@ -392,7 +393,7 @@ func (s *sending) exit() error {
 	return taskExit(s.state)
 }
 
-// refused reports whether the server itself has said no.
+// refused reports whether the server itself has refused.
 func (s *sending) refused(err error) bool {
 	var e *client.Error
 	return errors.As(err, &e) && !e.Temporary()
@@ -400,7 +401,7 @@ func (s *sending) refused(err error) bool {
 
 const codeTaskNotFound = -32001
 
-// explain adds to an error what the person in front of the terminal can do about it.
+// explain adds to an error what the person at the terminal can do about it.
 func (s *sending) explain(err error) error {
 	var refused *client.Error
 	var dial *net.OpError
@@ -408,11 +409,13 @@ func (s *sending) explain(err error) error {
 	case errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && !s.cmd.APIKey.IsSet():
 		return fmt.Errorf("%w\nPut an API key into A2AD_API_KEY; \"a2ad apikey create\" makes one on the server", err)
 	case errors.As(err, &refused) && refused.Code == codeTaskNotFound && s.cmd.Agent == "":
-		return fmt.Errorf("%w\nA task is found at its own agent only: name that with --agent, unless it is the default one", err)
+		return fmt.Errorf("%w\nA task is found only at its own agent: name the agent with --agent, "+
+			"unless it is the default one", err)
 	case errors.As(err, &refused) && refused.Status == http.StatusNotFound:
 		return fmt.Errorf("no agent answers at %s: %w", s.cmd.agentURL(), err)
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url", s.cmd.URL, dial.Err)
+		return fmt.Errorf("no server at %s: %w\nStart one on this machine with \"a2ad dev\", or name another with --url",
+			s.cmd.URL, dial.Err)
 	}
 	return err
 }
