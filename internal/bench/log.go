@@ -217,7 +217,7 @@ func eachEvent(body io.Reader, f func(seq int64, id string, data []byte) error) 
 		}
 		seq, _, ok := sse.ParseID(ev.ID)
 		if !ok || last > 0 && seq != last+1 {
-			return fmt.Errorf("%w: %q behind %d", errGap, ev.ID, last)
+			return fmt.Errorf("%w: %q after %d", errGap, ev.ID, last)
 		}
 		last = seq
 		if err := f(seq, ev.ID, ev.Data); err != nil {

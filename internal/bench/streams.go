@@ -324,7 +324,7 @@ func (g *gathering) read(r *bufio.Reader, seq int64) error {
 			return err
 		}
 		if next != seq+1 {
-			return fmt.Errorf("%w: %d behind %d", errGap, next, seq)
+			return fmt.Errorf("%w: %d after %d", errGap, next, seq)
 		}
 		seq = next
 		g.n.Add(1)

@@ -158,8 +158,8 @@ func (b badge) told(t *testing.T, r *replica, task string,
 		strings.ReplaceAll(fmt.Sprintln(st.Code(), st.Message(), st.Details()), task, "ID")
 }
 
-// nobodysTask is the id of no task.
-const nobodysTask = "01890a5d-ac96-774b-bcce-b302099a8057"
+// unknownTask is the id of no task.
+const unknownTask = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 // checkIsolation requests ann's task over every binding, as ann and as callers who may not see it.
 func checkIsolation(t *testing.T, r *replica, task string, ann badge, others, strangers map[string]badge) {
@@ -170,7 +170,7 @@ func checkIsolation(t *testing.T, r *replica, task string, ann badge, others, st
 		}
 		for who, b := range others {
 			found, signedIn, foreign := ask(t, r, b, task)
-			if _, _, none := ask(t, r, b, nobodysTask); found || !signedIn || foreign != none ||
+			if _, _, none := ask(t, r, b, unknownTask); found || !signedIn || foreign != none ||
 				foreign == "no connection" {
 				t.Errorf("%s: %s gets %sfor an unknown task %s", name, who, foreign, none)
 			}

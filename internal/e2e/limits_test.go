@@ -224,7 +224,7 @@ func TestIdleStreamShowsSignsOfLife(t *testing.T) {
 		n, err := conn.Read(p)
 		seen.Write(p[:n])
 		if err != nil {
-			t.Fatalf("%v behind %s", err, seen.String())
+			t.Fatalf("%v after %s", err, seen.String())
 		}
 	}
 	for _, header := range []string{"Content-Type: text/event-stream", "Cache-Control: no-store",

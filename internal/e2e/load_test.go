@@ -192,7 +192,7 @@ func (u *user) follow() error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("behind %d events: %w", len(events), err)
+			return fmt.Errorf("after %d events: %w", len(events), err)
 		}
 	}
 	end := events[len(events)-1]

@@ -166,7 +166,7 @@ func TestWaitingClientsLearnOfAPurge(t *testing.T) {
 // awaitFollower waits until an operator's command follows a task.
 func (c *cluster) awaitFollower() {
 	c.t.Helper()
-	until(c.t, "somebody watches", func() bool {
+	until(c.t, "an operator follows the task", func() bool {
 		const follows = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name LIKE 'a2ad-operator-%' AND query LIKE '-- name: TasksAhead%'`
 		n, err := query[int](c, follows)

@@ -47,7 +47,7 @@ func TestForeignTasksLookUnknown(t *testing.T) {
 	m := play(`{"op":"input"}`)
 	m.ContextID = "ctx"
 	asked := send(t, mine, m)
-	const nobodys = "01a1f887-7fbd-72d5-a178-36d674819994"
+	const unknown = "01a1f887-7fbd-72d5-a178-36d674819994"
 	before := c.rows()
 	for who, key := range others {
 		signed := []string{"Authorization", "Bearer " + key}
@@ -55,7 +55,7 @@ func TestForeignTasksLookUnknown(t *testing.T) {
 			for _, extra := range [][]string{nil, {"Last-Event-ID", "1-00000000"}} {
 				header := append(signed[:2:2], extra...)
 				foreign := c.post(b, "/agents/script", request(method, `{"id":"`+asked.TaskID+`"}`), header...)
-				none := c.post(b, "/agents/script", request(method, `{"id":"`+nobodys+`"}`), header...)
+				none := c.post(b, "/agents/script", request(method, `{"id":"`+unknown+`"}`), header...)
 				if foreign.code != taskNotFound || foreign.status != none.status ||
 					!bytes.Equal(foreign.body, none.body) {
 					t.Errorf("%s of %s gets\n%s\nfor an unknown task\n%s", method, who, foreign.body, none.body)
@@ -67,7 +67,7 @@ func TestForeignTasksLookUnknown(t *testing.T) {
 				return c.post(a, "/agents/script",
 					strings.Replace(message(`,"taskId":"`+id+`"`), "message/send", method, 1), signed...)
 			}
-			if foreign, none := to(asked.TaskID), to(nobodys); foreign.code != taskNotFound ||
+			if foreign, none := to(asked.TaskID), to(unknown); foreign.code != taskNotFound ||
 				!bytes.Equal(foreign.body, none.body) {
 				t.Errorf("%s by %s gets\n%s\nfor an unknown task\n%s", method, who, foreign.body, none.body)
 			}

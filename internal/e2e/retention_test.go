@@ -56,9 +56,9 @@ func TestRetentionUnderLoad(t *testing.T) {
 		return err == nil && first > 1
 	})
 	for _, r := range []*replica{a, b} {
-		behind := follow(t, c.client(r, "script").Resubscribe(bounded(t), left,
+		resumed := follow(t, c.client(r, "script").Resubscribe(bounded(t), left,
 			client.StreamOptions{LastEventID: third}), nil)
-		if first := behind[0]; first.Kind != client.KindTask || !first.Gap || first.State != a2a.StateCompleted {
+		if first := resumed[0]; first.Kind != client.KindTask || !first.Gap || first.State != a2a.StateCompleted {
 			t.Errorf("on %s a resume past the horizon begins with a %s (%s), gap %t; want the current Task "+
 				"after a gap", r.name, first.Kind, first.State, first.Gap)
 		}

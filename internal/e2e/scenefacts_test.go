@@ -54,13 +54,13 @@ func sceneFacts(s *stage) {
 		s.t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	for _, sql := range []string{`LISTEN deaf`, `BEGIN ISOLATION LEVEL REPEATABLE READ`,
+	for _, sql := range []string{`LISTEN unread`, `BEGIN ISOLATION LEVEL REPEATABLE READ`,
 		`SELECT count(*) FROM a2a.tasks`} {
 		if _, err := conn.Exec(bounded(s.t), sql); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	s.exec(`SELECT pg_notify('deaf', repeat('x', 7000) || n) FROM generate_series(1, 20) n`)
+	s.exec(`SELECT pg_notify('unread', repeat('x', 7000) || n) FROM generate_series(1, 20) n`)
 
 	if err := os.Remove(filepath.Join(s.agents, "foreign.yaml")); err != nil {
 		s.t.Fatal(err)

@@ -74,10 +74,10 @@ func sceneWork(s *stage) {
 	}
 	send(s.t, s.client(a, "script"), play(`{"op":"error","times":1}`))
 	send(s.t, s.client(a, "single"), play(`{"op":"error","times":2}`)) // as often as it is attempted
-	hangs, deaf := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)),
+	hangs, ignores := submit(s.t, s.client(a, "script"), play(`{"op":"hang"}`)),
 		submit(s.t, s.client(a, "script"), play(`{"op":"ignore_cancel","ms":8000}`))
 	s.shows(before, a, became(2, "a2ad_runs"))
-	for _, task := range []string{hangs, deaf} {
+	for _, task := range []string{hangs, ignores} {
 		if _, err := s.client(a, "script").Cancel(bounded(s.t), task); err != nil {
 			s.t.Fatal(err)
 		}

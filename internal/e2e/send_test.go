@@ -47,7 +47,7 @@ func follow(t *testing.T, events iter.Seq2[client.Event, error], until func(clie
 	t.Helper()
 	list, err := collect(events, until)
 	if err != nil {
-		t.Fatalf("behind %d events: %v", len(list), err)
+		t.Fatalf("after %d events: %v", len(list), err)
 	}
 	return list
 }

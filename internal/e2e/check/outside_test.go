@@ -13,7 +13,7 @@ func TestToldFindsPlantedContradictions(t *testing.T) {
 	db := storetest.New(t)
 	ids := fill(t, db.URL)
 	pool := db.Pool(t)
-	const nobody = "01a204ba-0000-7000-8000-000000000000"
+	const unknown = "01a204ba-0000-7000-8000-000000000000"
 	if _, err := pool.Exec(t.Context(), `INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body,
 		digest, idem_key, dedupe_mid)
 		SELECT id, 9, 1, 'm2', 1, '{}', NULL, 'k2', false FROM a2a.tasks WHERE id::text = $1`, ids[2]); err != nil {
@@ -28,12 +28,12 @@ func TestToldFindsPlantedContradictions(t *testing.T) {
 			Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k0", MessageID: "m0"}},
 			Executions:   []check.Execution{{Task: ids[0], Token: 1}}, Delivered: ids,
 		}, ""},
-		{"an answer without a task", check.Outside{Acknowledged: []check.Acknowledged{{Task: nobody}}}, check.Phantom},
-		{"an execution without a task", check.Outside{Executions: []check.Execution{{Task: nobody, Token: 1}}},
+		{"an answer without a task", check.Outside{Acknowledged: []check.Acknowledged{{Task: unknown}}}, check.Phantom},
+		{"an execution without a task", check.Outside{Executions: []check.Execution{{Task: unknown, Token: 1}}},
 			check.Phantom},
 		{"an execution without its claim", check.Outside{Executions: []check.Execution{{Task: ids[0], Token: 7}}},
 			check.Phantom},
-		{"a webhook without a task", check.Outside{Delivered: []string{nobody}}, check.Phantom},
+		{"a webhook without a task", check.Outside{Delivered: []string{unknown}}, check.Phantom},
 		{"a missing message",
 			check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], MessageID: "m9"}}}, check.Lost},
 		{"a missing key", check.Outside{Acknowledged: []check.Acknowledged{{Task: ids[0], Key: "k9"}}},
