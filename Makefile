@@ -121,7 +121,7 @@ fmt: ## Format the Go code
 	gofmt -w cmd internal migrations
 
 .PHONY: generate
-generate: $(SQLC) ## Generate internal/store/dbsqlc from queries/ and migrations/
+generate: $(SQLC) ## Generate the dbsqlc package of each room from queries/ and migrations/
 	$(SQLC) generate
 
 .PHONY: sqlc-diff

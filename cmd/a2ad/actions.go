@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -46,7 +47,7 @@ type actionRow struct {
 	Detail json.RawMessage `json:"detail"`
 }
 
-func newActionRow(a *store.Recorded) actionRow {
+func newActionRow(a *access.Recorded) actionRow {
 	row := actionRow{
 		ID: a.ID, At: a.At, Actor: a.Actor, Action: a.Name, Tenant: a.Tenant, Owner: a.Owner, Detail: a.Detail,
 	}
@@ -63,7 +64,7 @@ func (c *ActionsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		found, err := s.Actions(ctx, store.ActionFilter{
+		found, err := s.Access.Actions(ctx, access.ActionFilter{
 			Task: task, Name: c.Action, Tenant: c.Tenant, Actor: c.Actor,
 			Since: c.Since.Time, Until: c.Until.Time, Before: c.Before, Limit: c.Limit,
 		})

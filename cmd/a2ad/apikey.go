@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 )
 
 // APIKeyCmd is `a2ad apikey`.
@@ -28,7 +28,7 @@ type keyRow struct {
 	RevokedAt  *time.Time `json:"revokedAt,omitempty"`
 }
 
-func newKeyRow(k *store.APIKey) keyRow {
+func newKeyRow(k *access.Key) keyRow {
 	return keyRow{
 		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
 		CreatedAt: k.CreatedAt, LastUsedAt: orNil(k.UsedAt), ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),

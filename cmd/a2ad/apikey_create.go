@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -93,7 +94,7 @@ func (c *APIKeyCreateCmd) create(ctx context.Context, s *store.Store) (*createdK
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.CreateAPIKey(ctx, store.APIKey{
+	made, err := s.Access.CreateKey(ctx, access.Key{
 		ID: key.ID(), Tenant: c.Tenant, Owner: c.Owner, Name: c.Name, Scopes: scopes, Agents: names,
 	}, key.SecretHash(), c.ExpiresIn)
 	if err != nil {

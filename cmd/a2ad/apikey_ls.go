@@ -18,7 +18,7 @@ type APIKeyLsCmd struct {
 // Run lists.
 func (c *APIKeyLsCmd) Run(ctx context.Context, app *App) error {
 	return c.withStore(ctx, app, func(s *store.Store) error {
-		keys, err := s.APIKeys(ctx)
+		keys, err := s.Access.Keys(ctx)
 		if err != nil {
 			return err
 		}

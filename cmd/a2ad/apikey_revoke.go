@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -34,16 +35,16 @@ func (c *APIKeyRevokeCmd) Run(ctx context.Context, app *App) error {
 }
 
 func revokeKey(ctx context.Context, s *store.Store, id string) (keyRow, error) {
-	if err := s.RevokeAPIKey(ctx, id); err != nil {
+	if err := s.Access.RevokeKey(ctx, id); err != nil {
 		return keyRow{}, fmt.Errorf("key %s: %w", id, err)
 	}
-	keys, err := s.APIKeys(ctx)
+	keys, err := s.Access.Keys(ctx)
 	if err != nil {
 		return keyRow{}, err
 	}
-	i := slices.IndexFunc(keys, func(k store.APIKey) bool { return k.ID == id })
+	i := slices.IndexFunc(keys, func(k access.Key) bool { return k.ID == id })
 	if i < 0 {
-		return keyRow{}, fmt.Errorf("key %s: %w", id, store.ErrNoKey)
+		return keyRow{}, fmt.Errorf("key %s: %w", id, access.ErrNoKey)
 	}
 	return newKeyRow(&keys[i]), nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/replica"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 // DevCmd is `a2ad dev`.
@@ -50,7 +50,7 @@ func (c *DevCmd) Run(ctx context.Context, app *App) (err error) {
 	}
 	defer func() { err = errors.Join(err, stopDatabase()) }()
 	waits := func(text string) { o.Log.WarnContext(ctx, text) } // in the log, like all lines that follow
-	if err := store.MigrateUp(ctx, o.Config.DatabaseURL.Reveal(), waits); err != nil {
+	if err := operate.MigrateUp(ctx, o.Config.DatabaseURL.Reveal(), waits); err != nil {
 		return err
 	}
 	r, err := replica.Open(ctx, o)

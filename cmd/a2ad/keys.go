@@ -9,6 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -58,15 +60,15 @@ func (c *KeysRewrapCmd) Run(ctx context.Context, app *App) error {
 
 // rewrap returns how much it encrypted with the first key of the ring, also when it fails at the rest.
 func rewrap(ctx context.Context, s *store.Store, ring seal.Ring) (int, error) {
-	reseal := func(row a2a.ID, sealed store.PushSecrets) (store.PushSecrets, bool, error) {
+	reseal := func(row a2a.ID, sealed webhooks.Secrets) (webhooks.Secrets, bool, error) {
 		return push.Reseal(ring, row, sealed)
 	}
-	n, err := s.ResealPushes(ctx, reseal)
+	n, err := s.Webhooks.Reseal(ctx, reseal)
 	keys, keysErr := push.ResealKeys(ctx, s, ring)
 	err = errors.Join(err, keysErr)
 	if n += keys; n > 0 {
 		detail := map[string]any{"key": ring.IDs()[0], "sealed": n}
-		err = errors.Join(err, s.Record(ctx, store.Action{Name: store.ActionKeysRewrap, Detail: detail}))
+		err = errors.Join(err, s.Access.Record(ctx, access.Action{Name: access.ActionKeysRewrap, Detail: detail}))
 	}
 	return n, err
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -34,7 +34,7 @@ func (*MigrateUpCmd) Help() string {
 // Run migrates and shows the result.
 func (c *MigrateUpCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateUp(ctx, url, app.Note); err != nil {
+		if err := operate.MigrateUp(ctx, url, app.Note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)
@@ -61,7 +61,7 @@ func (c *MigrateDownCmd) Validate() error {
 // Run rolls one migration back.
 func (c *MigrateDownCmd) Run(ctx context.Context, app *App) error {
 	return c.withDatabase(ctx, app, func(ctx context.Context, url string) error {
-		if err := store.MigrateDown(ctx, url, app.Note); err != nil {
+		if err := operate.MigrateDown(ctx, url, app.Note); err != nil {
 			return err
 		}
 		_, err := showMigrations(ctx, app, c.Output, url)
@@ -100,7 +100,7 @@ type migrationRow struct {
 
 // showMigrations prints the migrations and returns how many are missing.
 func showMigrations(ctx context.Context, app *App, out Output, url string) (missing int, err error) {
-	steps, err := store.MigrateStatus(ctx, url)
+	steps, err := operate.MigrateStatus(ctx, url)
 	if err != nil {
 		return 0, err
 	}

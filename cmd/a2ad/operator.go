@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -36,17 +37,17 @@ func openStore(ctx context.Context, url string) (*store.Store, error) {
 	publish := func(keys ...string) {
 		// One payload per key, in the form of notify.Publisher. Servers poll, so a lost one costs only time.
 		for _, k := range keys {
-			s.Notify(context.WithoutCancel(ctx), []string{operatorName + " " + k}) //nolint:errcheck // servers poll
+			s.DB.Notify(context.WithoutCancel(ctx), []string{operatorName + " " + k}) //nolint:errcheck // servers poll
 		}
 	}
 	s, err := store.Open(ctx, store.Config{
-		URL: url, Replica: operatorName, PoolSize: operatorConns, Wake: publish, Actor: actor(),
+		Config:    db.Config{URL: url, Replica: operatorName, PoolSize: operatorConns, Wake: publish, Actor: actor()},
 		Committed: func(task a2a.ID, _ []a2a.Entry) { publish(wake.Task(task)) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.CheckSchema(ctx); err != nil {
+	if err := s.Operate.CheckSchema(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}

@@ -19,7 +19,10 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -32,24 +35,24 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db := storetest.New(t)
-	s, err := openStore(t.Context(), db.URL)
+	pg := storetest.New(t)
+	s, err := openStore(t.Context(), pg.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return &world{t, s, []string{"A2AD_DATABASE_URL=" + db.URL}}
+	return &world{t, s, []string{"A2AD_DATABASE_URL=" + pg.URL}}
 }
 
 // submit makes a task of agent words with a given id. An owner with a webhook has one.
-func (w *world) submit(id, owner string, hook *store.NewPush) a2a.ID {
+func (w *world) submit(id, owner string, hook *webhooks.NewWebhook) a2a.ID {
 	w.Helper()
 	task, err := a2a.ParseID(id)
 	if err != nil {
 		w.Fatal(err)
 	}
-	made, err := w.store.Submit(w.Context(), store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: owner}, Agent: "words", NewTask: task, ContextID: "c-" + owner, Push: hook,
+	made, err := w.store.Tasks.Submit(w.Context(), tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: owner}, Agent: "words", NewTask: task, ContextID: "c-" + owner, Push: hook,
 		Message: a2a.Message{ID: "m-" + id, Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 	})
 	if err != nil {
@@ -59,18 +62,18 @@ func (w *world) submit(id, owner string, hook *store.NewPush) a2a.ID {
 }
 
 // claim gives the oldest queued task of agent words to a worker.
-func (w *world) claim() *store.Lease {
+func (w *world) claim() *tasks.Lease {
 	w.Helper()
-	leases, err := w.store.NewClaimer().Claim(w.Context(), "words", 1, time.Minute, time.Hour)
+	leases, err := w.store.Tasks.NewClaimer().Claim(w.Context(), "words", 1, time.Minute, time.Hour)
 	if err != nil || len(leases) != 1 {
 		w.Fatalf("claim: %d leases, %v", len(leases), err)
 	}
 	return &leases[0]
 }
 
-func (w *world) append(lease *store.Lease, events ...a2a.Event) {
+func (w *world) append(lease *tasks.Lease, events ...a2a.Event) {
 	w.Helper()
-	if _, err := w.store.Append(w.Context(), lease, store.Batch{Events: events}); err != nil {
+	if _, err := w.store.Tasks.Append(w.Context(), lease, tasks.Batch{Events: events}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -348,7 +351,7 @@ func TestTaskWatch(t *testing.T) {
 	w.submit(taskID, "alice", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var lease *store.Lease
+	var lease *tasks.Lease
 	chunk := func(text string, more bool) *a2a.ArtifactUpdate {
 		parts := []a2a.Part{{Kind: a2a.PartText, Text: text}}
 		return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "count", Parts: parts}, Append: more}
@@ -452,7 +455,7 @@ func TestWebhooks(t *testing.T) {
 	w := newWorld(t)
 	const origin = "https://hooks.example:443"
 	w.submit(oldTask, "bob", nil)
-	w.submit(taskID, "alice", &store.NewPush{
+	w.submit(taskID, "alice", &webhooks.NewWebhook{
 		ConfigID: "default", URL: "https://hooks.example/a2a", Origin: origin, Version: a2a.PushV10,
 		Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -37,7 +38,7 @@ type pushAttemptRow struct {
 	Answer    string    `json:"answer,omitempty"`
 }
 
-func newPushAttemptRow(t *store.PushTry) pushAttemptRow {
+func newPushAttemptRow(t *webhooks.LedgerEntry) pushAttemptRow {
 	return pushAttemptRow{
 		From: t.From, Seq: t.Seq, Outcome: t.Outcome, Attempt: t.Attempt, Trigger: t.Trigger, StartedAt: t.StartedAt,
 		Ms: t.Took.Milliseconds(), RemoteIP: t.RemoteIP, Status: t.Status, Class: t.Class, Reason: t.Reason,
@@ -52,7 +53,7 @@ func (c *PushAttemptsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		found, err := s.PushTries(ctx, id, c.Limit)
+		found, err := s.Webhooks.Attempts(ctx, id, c.Limit)
 		if err != nil {
 			return fmt.Errorf("webhook %s: %w", id, err)
 		}

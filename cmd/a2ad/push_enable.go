@@ -31,7 +31,7 @@ type enabledOrigin struct {
 // Run enables.
 func (c *PushEnableCmd) Run(ctx context.Context, app *App) error {
 	return c.withStore(ctx, app, func(s *store.Store) error {
-		changed, err := s.EnableDestination(ctx, c.Tenant, c.Origin)
+		changed, err := s.Webhooks.EnableDestination(ctx, c.Tenant, c.Origin)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -46,7 +47,7 @@ type pushRow struct {
 	DisabledAt    *time.Time `json:"destinationDisabledAt,omitempty"`
 }
 
-func newPushRow(p *store.PushRow) pushRow {
+func newPushRow(p *webhooks.Row) pushRow {
 	return pushRow{
 		ID: p.Row.String(), TaskID: p.Task.String(), ConfigID: p.ConfigID, Tenant: p.Tenant, Owner: p.Owner,
 		URL: p.URL, Origin: p.Origin, State: p.State, Reason: p.Reason, Cursor: p.Cursor, Head: p.Head,
@@ -55,8 +56,8 @@ func newPushRow(p *store.PushRow) pushRow {
 	}
 }
 
-func (c *PushLsCmd) filter() (f store.PushFilter, err error) {
-	f = store.PushFilter{Tenant: c.Tenant, Owner: c.Owner, Origin: c.Origin, State: c.State, Limit: c.Limit}
+func (c *PushLsCmd) filter() (f webhooks.Filter, err error) {
+	f = webhooks.Filter{Tenant: c.Tenant, Owner: c.Owner, Origin: c.Origin, State: c.State, Limit: c.Limit}
 	if f.Task, err = optionalTaskID(c.Task); err != nil {
 		return f, err
 	}
@@ -73,7 +74,7 @@ func (c *PushLsCmd) Run(ctx context.Context, app *App) error {
 		if err != nil {
 			return err
 		}
-		found, err := s.ListPushes(ctx, f)
+		found, err := s.Webhooks.List(ctx, f)
 		if err != nil {
 			return err
 		}

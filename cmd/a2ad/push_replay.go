@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -55,9 +56,9 @@ func replayPush(ctx context.Context, s *store.Store, text string, after int64) e
 	if after < 0 {
 		after = math.MaxInt64
 	}
-	err = s.ReplayPush(ctx, id, after)
+	err = s.Webhooks.Replay(ctx, id, after)
 	switch {
-	case errors.Is(err, store.ErrNothingToReplay):
+	case errors.Is(err, webhooks.ErrNothingToReplay):
 		return fmt.Errorf("webhook %s: %w: name with --after the event after which to deliver again (0: all)", id, err)
 	case err != nil:
 		return fmt.Errorf("webhook %s: %w", id, err)

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -49,7 +51,7 @@ func someSnapshot() *a2a.Task {
 	}
 }
 
-func someTimeline() *store.Timeline {
+func someTimeline() *operate.Timeline {
 	end, status := someTime.Add(time.Second), func(s a2a.State, text string) a2a.Event {
 		u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
 		if text != "" {
@@ -59,51 +61,51 @@ func someTimeline() *store.Timeline {
 	}
 	chunk := &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "count"}}
 	later := func(ms int) time.Time { return someTime.Add(time.Duration(ms) * time.Millisecond) }
-	return &store.Timeline{
-		Events: []store.Logged{
-			{Seq: 1, At: someTime, Source: store.SourceCaller, Event: status(a2a.StateSubmitted, "")},
-			{Seq: 2, At: later(3), Source: store.SourceWorker, Worker: "replica-0", Epoch: 1, Event: status(a2a.StateWorking, "")},
-			{Seq: 3, At: later(900), Source: store.SourceServer, Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
-			{Seq: 4, At: later(1100), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 2000},
-			{Seq: 5, At: later(1200), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 200},
-			{Seq: 6, At: later(1300), Source: store.SourceWorker, Worker: "replica-1", Epoch: 3, Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
+	return &operate.Timeline{
+		Events: []operate.Logged{
+			{Seq: 1, At: someTime, Source: operate.SourceCaller, Event: status(a2a.StateSubmitted, "")},
+			{Seq: 2, At: later(3), Source: operate.SourceWorker, Worker: "replica-0", Epoch: 1, Event: status(a2a.StateWorking, "")},
+			{Seq: 3, At: later(900), Source: operate.SourceServer, Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
+			{Seq: 4, At: later(1100), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 2000},
+			{Seq: 5, At: later(1200), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 200},
+			{Seq: 6, At: later(1300), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
 		},
-		Messages: []store.Said{
+		Messages: []operate.Said{
 			{Seq: 1, AtSeq: 1, Message: a2a.Message{Role: a2a.RoleUser, Parts: someSnapshot().History[0].Parts}},
 			{Seq: 2, AtSeq: 6, Message: a2a.Message{Role: a2a.RoleAgent}},
 			{Seq: 3, AtSeq: 7, Message: a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and these"}}}},
 		},
-		Attempts: []store.Attempt{
+		Attempts: []operate.Attempt{
 			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: later(3), EndedAt: end, Outcome: "expired", Error: "no sign of life"},
 			{Epoch: 3, Attempt: 2, Worker: "replica-1", ClaimedAt: end},
 		},
-		Tries: []store.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a", PushTry: store.PushTry{
-			From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: store.TriggerManual, StartedAt: later(1150), Try: store.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
+		Tries: []operate.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a", LedgerEntry: webhooks.LedgerEntry{
+			From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: webhooks.TriggerManual, StartedAt: later(1150), Try: webhooks.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
 		}}},
-		Actions: []store.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: store.ActionPushReplay, Detail: json.RawMessage(`{"after":1}`)}},
+		Actions: []access.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: access.ActionPushReplay, Detail: json.RawMessage(`{"after":1}`)}},
 	}
 }
 
-func someOverview() *store.Overview {
-	return &store.Overview{
-		Tasks: []store.TaskCount{
+func someOverview() *operate.Overview {
+	return &operate.Overview{
+		Tasks: []operate.TaskCount{
 			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
 			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
 		},
-		Queues:  []store.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
-		Workers: []store.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
-		Runs: []store.RunSeen{
+		Queues:  []operate.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
+		Workers: []operate.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
+		Runs: []operate.RunSeen{
 			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute, LastSeq: 41, Silent: 19 * time.Minute},
 			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second, LastSeq: 2, Silent: 200 * time.Millisecond},
 		},
-		Replicas: []store.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
-		Push:     store.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
-		Down: []store.DestinationDown{
+		Replicas: []operate.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
+		Push:     operate.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
+		Down: []operate.DestinationDown{
 			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime, LastError: "connect: connection refused"}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
 		},
 		Bytes:        5 << 30,
-		Tables:       []store.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
-		Transactions: []store.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
+		Tables:       []operate.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
+		Transactions: []operate.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
 		Hidden:       2,
 	}
 }

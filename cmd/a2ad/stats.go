@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -26,7 +27,7 @@ With more than some hundred thousand tasks, the number of finished ones is an es
 // Run shows.
 func (c *StatsCmd) Run(ctx context.Context, app *App) error {
 	return c.withStore(ctx, app, func(s *store.Store) error {
-		o, err := s.Overview(ctx)
+		o, err := s.Operate.Overview(ctx)
 		if err != nil {
 			return err
 		}
@@ -136,30 +137,30 @@ func listOf[A, B any](list []A, convert func(A) B) []B {
 	return out
 }
 
-func newStats(o *store.Overview) stats {
+func newStats(o *operate.Overview) stats {
 	p := o.Push
 	return stats{
-		Tasks: listOf(o.Tasks, func(t store.TaskCount) statsTasks {
+		Tasks: listOf(o.Tasks, func(t operate.TaskCount) statsTasks {
 			return statsTasks{t.Agent, t.State.String(), t.Tasks, t.Estimated}
 		}),
-		Queues: listOf(o.Queues, func(q store.QueueDepth) statsQueue {
+		Queues: listOf(o.Queues, func(q operate.QueueDepth) statsQueue {
 			return statsQueue{q.Agent, q.Waiting, q.Due, max(q.Oldest.Milliseconds(), 0)}
 		}),
-		Workers: listOf(o.Workers, func(w store.WorkerLoad) statsWorker { return statsWorker(w) }),
-		Runs: listOf(o.Runs, func(r store.RunSeen) statsRun {
+		Workers: listOf(o.Workers, func(w operate.WorkerLoad) statsWorker { return statsWorker(w) }),
+		Runs: listOf(o.Runs, func(r operate.RunSeen) statsRun {
 			return statsRun{
 				r.Task.String(), r.Agent, r.Worker, r.Attempt, r.Age.Milliseconds(), r.LastSeq, r.Silent.Milliseconds(),
 			}
 		}),
-		Replicas: listOf(o.Replicas, func(r store.ReplicaSeen) statsReplica { return statsReplica(r) }),
+		Replicas: listOf(o.Replicas, func(r operate.ReplicaSeen) statsReplica { return statsReplica(r) }),
 		Webhooks: statsWebhooks{p.Webhooks, p.Events, p.Failing, p.Dead, p.Disabled, p.Oldest.Milliseconds()},
-		Destinations: listOf(o.Down, func(d store.DestinationDown) statsDestination {
+		Destinations: listOf(o.Down, func(d operate.DestinationDown) statsDestination {
 			return statsDestination{d.Tenant, d.Origin, d.Fails, orNil(d.OpenUntil), orNil(d.DisabledAt), d.LastError}
 		}),
-		Database: statsDatabase{o.Bytes, listOf(o.Tables, func(t store.TableSize) statsTable {
+		Database: statsDatabase{o.Bytes, listOf(o.Tables, func(t operate.TableSize) statsTable {
 			return statsTable{t.Name, t.Bytes, t.IndexBytes, t.Rows, t.Dead}
 		})},
-		Transactions: listOf(o.Transactions, func(t store.OpenTransaction) statsTransaction {
+		Transactions: listOf(o.Transactions, func(t operate.OpenTransaction) statsTransaction {
 			return statsTransaction{t.PID, t.Login, t.Application, t.State, t.For.Milliseconds()}
 		}),
 		Hidden: o.Hidden,

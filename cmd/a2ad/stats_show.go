@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -15,7 +15,7 @@ import (
 const mostRuns = 20
 
 // showStats writes a table for each part of the overview.
-func showStats(app *App, o *store.Overview) error {
+func showStats(app *App, o *operate.Overview) error {
 	s := term.NewSections(&app.Console)
 	s.Table("Tasks", taskHeads(), agentRows(o.Tasks))
 	showWork(s, o)
@@ -24,9 +24,9 @@ func showStats(app *App, o *store.Overview) error {
 	return s.Err()
 }
 
-func showWork(s *term.Sections, o *store.Overview) {
+func showWork(s *term.Sections, o *operate.Overview) {
 	s.Table("Queues", []string{"AGENT", "WAITING", "DUE", "OLDEST"},
-		listOf(o.Queues, func(q store.QueueDepth) []string {
+		listOf(o.Queues, func(q operate.QueueDepth) []string {
 			oldest := "-"
 			if q.Due > 0 {
 				oldest = term.Duration(max(q.Oldest, 0))
@@ -34,12 +34,12 @@ func showWork(s *term.Sections, o *store.Overview) {
 			return []string{term.Cell(q.Agent), term.Number(q.Waiting), term.Number(q.Due), oldest}
 		}))
 	s.Table("Workers", []string{"WORKER", "RUNNING", "LEASE EXPIRED"},
-		listOf(o.Workers, func(w store.WorkerLoad) []string {
+		listOf(o.Workers, func(w operate.WorkerLoad) []string {
 			return []string{term.Cell(w.Worker), term.Number(w.Running), term.Number(w.Expired)}
 		}))
 	shown := o.Runs[:min(len(o.Runs), mostRuns)]
 	s.Table("Attempts, longest silent first", []string{"TASK", "AGENT", "WORKER", "ATTEMPT", "AGE", "LAST EVENT"},
-		listOf(shown, func(r store.RunSeen) []string {
+		listOf(shown, func(r operate.RunSeen) []string {
 			return []string{
 				r.Task.String(), term.Cell(r.Agent), term.Cell(r.Worker), strconv.Itoa(r.Attempt),
 				term.Duration(max(r.Age, 0)), term.Duration(max(r.Silent, 0)) + " ago",
@@ -49,7 +49,7 @@ func showWork(s *term.Sections, o *store.Overview) {
 		s.Remark("There are more: \"a2ad stats -o json\" lists 100, \"a2ad task ls --state working\" all of them.")
 	}
 	s.Table("Connected servers", []string{"REPLICA", "CONNECTIONS", "LISTENS"},
-		listOf(o.Replicas, func(r store.ReplicaSeen) []string {
+		listOf(o.Replicas, func(r operate.ReplicaSeen) []string {
 			listens := "no"
 			if r.Listens {
 				listens = "yes"
@@ -58,7 +58,7 @@ func showWork(s *term.Sections, o *store.Overview) {
 		}))
 }
 
-func showWebhooks(s *term.Sections, o *store.Overview) {
+func showWebhooks(s *term.Sections, o *operate.Overview) {
 	p, oldest := o.Push, "-"
 	if p.Webhooks > 0 {
 		oldest = term.Duration(p.Oldest)
@@ -68,7 +68,7 @@ func showWebhooks(s *term.Sections, o *store.Overview) {
 		term.Number(p.Disabled), oldest,
 	}})
 	head := []string{"TENANT", "DESTINATION", "FAILURES", "CIRCUIT OPEN UNTIL", "DISABLED SINCE", "LAST ERROR"}
-	s.Table("Destinations that are not called", head, listOf(o.Down, func(d store.DestinationDown) []string {
+	s.Table("Destinations that are not called", head, listOf(o.Down, func(d operate.DestinationDown) []string {
 		return []string{
 			term.Cell(d.Tenant), term.Cell(d.Origin), strconv.Itoa(d.Fails), term.Moment(d.OpenUntil),
 			term.Moment(d.DisabledAt), term.Cell(d.LastError),
@@ -76,9 +76,9 @@ func showWebhooks(s *term.Sections, o *store.Overview) {
 	}))
 }
 
-func showDatabase(s *term.Sections, o *store.Overview) {
+func showDatabase(s *term.Sections, o *operate.Overview) {
 	s.Table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"},
-		listOf(o.Transactions, func(t store.OpenTransaction) []string {
+		listOf(o.Transactions, func(t operate.OpenTransaction) []string {
 			return []string{
 				term.Duration(t.For), strconv.Itoa(t.PID), term.Cell(t.Login), term.Cell(t.Application), term.Cell(t.State),
 			}
@@ -88,7 +88,7 @@ func showDatabase(s *term.Sections, o *store.Overview) {
 			"the login is not a member of pg_read_all_stats.", o.Hidden))
 	}
 	s.Table("Database "+term.Size(o.Bytes), []string{"TABLE", "SIZE", "INDEXES", "ROWS", "DEAD ROWS"},
-		listOf(o.Tables, func(t store.TableSize) []string {
+		listOf(o.Tables, func(t operate.TableSize) []string {
 			return []string{
 				t.Name, term.Size(t.Bytes), term.Size(t.IndexBytes), term.Number(t.Rows), term.Number(t.Dead),
 			}
@@ -109,7 +109,7 @@ func taskHeads() []string {
 }
 
 // agentRows returns a row for each agent. The tasks are ordered by agent.
-func agentRows(tasks []store.TaskCount) (rows [][]string) {
+func agentRows(tasks []operate.TaskCount) (rows [][]string) {
 	name, counts := "", map[a2a.State]string{}
 	flush := func() {
 		if len(counts) == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 // TaskCmd is `a2ad task`: the tasks of every tenant, on the database.
@@ -37,7 +38,7 @@ type taskRow struct {
 	ReadyAt    *time.Time `json:"readyAt,omitempty"`    // nil: it is not queued
 }
 
-func newTaskRow(t *store.TaskRow) taskRow {
+func newTaskRow(t *operate.TaskRow) taskRow {
 	return taskRow{
 		ID: t.ID.String(), State: t.State.String(), Agent: t.Agent, Tenant: t.Tenant, Owner: t.Owner,
 		ContextID: t.ContextID, CreatedAt: t.CreatedAt, UpdatedAt: t.StatusAt, Events: t.LastSeq, Attempt: t.Attempt,
@@ -47,7 +48,7 @@ func newTaskRow(t *store.TaskRow) taskRow {
 
 // findTask returns one task as lists show it.
 func findTask(ctx context.Context, s *store.Store, id a2a.ID) (taskRow, error) {
-	found, err := s.ListTasks(ctx, store.TaskFilter{ID: id, Limit: 1})
+	found, err := s.Operate.ListTasks(ctx, operate.TaskFilter{ID: id, Limit: 1})
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("task %s: %w", id, a2a.ErrTaskNotFound)
 	}

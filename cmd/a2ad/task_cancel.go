@@ -37,11 +37,11 @@ func cancelTask(ctx context.Context, s *store.Store, text string) (taskRow, erro
 	if err != nil {
 		return taskRow{}, err
 	}
-	owner, err := s.Owner(ctx, id)
+	owner, err := s.Operate.Owner(ctx, id)
 	if err != nil {
 		return taskRow{}, fmt.Errorf("task %s: %w", id, err)
 	}
-	if _, err := s.Cancel(ctx, owner, "", id); err != nil {
+	if _, err := s.Tasks.Cancel(ctx, owner, "", id); err != nil {
 		return taskRow{}, fmt.Errorf("task %s: %w", id, err)
 	}
 	return findTask(ctx, s, id)

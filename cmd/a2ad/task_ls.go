@@ -10,6 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -46,8 +47,8 @@ func (c *TaskLsCmd) Validate() error {
 	return checkLimit(c.Limit)
 }
 
-func (c *TaskLsCmd) filter() (f store.TaskFilter, err error) {
-	f = store.TaskFilter{
+func (c *TaskLsCmd) filter() (f operate.TaskFilter, err error) {
+	f = operate.TaskFilter{
 		Tenant: c.Tenant, Owner: c.Owner, Agent: c.Agent, ContextID: c.Context, Prefix: c.ID,
 		Since: c.Since.Time, Until: c.Until.Time, Limit: c.Limit,
 	}
@@ -83,8 +84,8 @@ func (c *TaskLsCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-func listTasks(ctx context.Context, s *store.Store, f store.TaskFilter) ([]taskRow, error) {
-	found, err := s.ListTasks(ctx, f)
+func listTasks(ctx context.Context, s *store.Store, f operate.TaskFilter) ([]taskRow, error) {
+	found, err := s.Operate.ListTasks(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
 
 // watch lists until it is interrupted. A person sees only the newest list, cut to the terminal: the
 // newest tasks are at its top.
-func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f store.TaskFilter) error {
+func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f operate.TaskFilter) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	shown, to := map[string]string{}, &app.Console

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -71,12 +72,12 @@ func (c *TaskPurgeCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-func (c *TaskPurgeCmd) ownerFilter() store.PurgeFilter {
-	return store.PurgeFilter{Tenant: c.Tenant, Owner: c.Owner, ContextID: c.Context}
+func (c *TaskPurgeCmd) ownerFilter() tasks.PurgeFilter {
+	return tasks.PurgeFilter{Tenant: c.Tenant, Owner: c.Owner, ContextID: c.Context}
 }
 
 func (c *TaskPurgeCmd) purgeOwner(ctx context.Context, app *App, s *store.Store) error {
-	n, err := s.Purge(ctx, c.ownerFilter())
+	n, err := s.Tasks.Purge(ctx, c.ownerFilter())
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, s *store.Store, 
 	id, err := parseTaskID(text)
 	n := 0
 	if err == nil {
-		n, err = s.Purge(ctx, store.PurgeFilter{Task: id})
+		n, err = s.Tasks.Purge(ctx, tasks.PurgeFilter{Task: id})
 	}
 	if err == nil && n == 0 {
 		err = fmt.Errorf("task %s: %w", text, a2a.ErrTaskNotFound)
@@ -122,14 +123,14 @@ func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, s *store.Store, 
 // count returns how many tasks there are to remove.
 func (c *TaskPurgeCmd) count(ctx context.Context, s *store.Store) (total int64, err error) {
 	if len(c.IDs) == 0 {
-		return s.CountPurge(ctx, c.ownerFilter())
+		return s.Tasks.CountPurge(ctx, c.ownerFilter())
 	}
 	for _, text := range c.IDs {
 		id, err := parseTaskID(text)
 		if err != nil {
 			return 0, err
 		}
-		n, err := s.CountPurge(ctx, store.PurgeFilter{Task: id})
+		n, err := s.Tasks.CountPurge(ctx, tasks.PurgeFilter{Task: id})
 		if err != nil {
 			return 0, err
 		}
@@ -144,14 +145,14 @@ func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, s *store.Store) er
 	if err != nil || total == 0 { // without tasks, Run says so
 		return err
 	}
-	tasks, them := term.Count(int(total), "task"), "them"
+	taskList, them := term.Count(int(total), "task"), "them"
 	if total == 1 {
 		them = "it"
 	}
 	if c.Owner != "" {
-		tasks += " of " + term.Printable(c.Tenant+"/"+c.Owner)
+		taskList += " of " + term.Printable(c.Tenant+"/"+c.Owner)
 	}
-	question := fmt.Sprintf("This removes %s and everything about %s, for ever. Continue?", tasks, them)
+	question := fmt.Sprintf("This removes %s and everything about %s, for ever. Continue?", taskList, them)
 	sure, err := app.Confirm(ctx, question)
 	switch {
 	case err != nil:

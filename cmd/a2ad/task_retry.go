@@ -53,7 +53,7 @@ func retryTask(ctx context.Context, s *store.Store, text string) (retriedTask, e
 	if err != nil {
 		return retriedTask{}, err
 	}
-	made, err := s.RetryTask(ctx, old)
+	made, err := s.Tasks.RetryTask(ctx, old)
 	if err != nil {
 		return retriedTask{}, fmt.Errorf("task %s: %w", old, err)
 	}

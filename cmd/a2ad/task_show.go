@@ -11,6 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/term"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 )
@@ -65,18 +67,18 @@ func readTask(ctx context.Context, s *store.Store, text string) (*taskDetail, er
 	if err != nil {
 		return nil, err
 	}
-	task, err := s.SnapshotOfAny(ctx, id, store.Want{Artifacts: true})
+	task, err := s.Tasks.SnapshotOfAny(ctx, id, tasks.Want{Artifacts: true})
 	if err != nil {
 		return nil, err
 	}
-	happened, err := s.Timeline(ctx, id)
+	happened, err := s.Operate.Timeline(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return newTaskDetail(row, task, happened), nil
 }
 
-func newTaskDetail(row taskRow, task *a2a.Task, happened *store.Timeline) *taskDetail {
+func newTaskDetail(row taskRow, task *a2a.Task, happened *operate.Timeline) *taskDetail {
 	d := &taskDetail{
 		taskRow: row, Attempts: []attemptRow{}, Timeline: newTimeline(row.Tenant+"/"+row.Owner, happened),
 		Raw: v03.Codec{}.AppendTask(nil, task), Task: *task,

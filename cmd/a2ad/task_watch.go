@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/term"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
@@ -67,7 +68,7 @@ func (w *watch) run(ctx context.Context, text string, after int64) error {
 	if err != nil {
 		return err
 	}
-	task, err := w.store.SnapshotOfAny(ctx, id, store.Want{Artifacts: true})
+	task, err := w.store.Tasks.SnapshotOfAny(ctx, id, tasks.Want{Artifacts: true})
 	if err != nil {
 		return fmt.Errorf("task %s: %w", id, err)
 	}
@@ -87,7 +88,7 @@ func (w *watch) run(ctx context.Context, text string, after int64) error {
 
 // pruned reports whether retention has removed events after the given one.
 func (w *watch) pruned(ctx context.Context, id a2a.ID, after int64) (bool, error) {
-	next, err := w.store.EventsAfter(ctx, id, after, 1)
+	next, err := w.store.Tasks.EventsAfter(ctx, id, after, 1)
 	if err != nil {
 		return false, fmt.Errorf("task %s: %w", id, err)
 	}
@@ -96,7 +97,7 @@ func (w *watch) pruned(ctx context.Context, id a2a.ID, after int64) (bool, error
 
 func (w *watch) follow(ctx context.Context, task *a2a.Task, after int64) error {
 	ctx, cancel := context.WithCancel(ctx)
-	follower := stream.New(w.store, &notify.Hub{}, watchPoll, slog.New(slog.DiscardHandler))
+	follower := stream.New(w.store.Tasks, &notify.Hub{}, watchPoll, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

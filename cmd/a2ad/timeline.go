@@ -9,7 +9,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/client"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -35,7 +36,7 @@ const (
 )
 
 // newTimeline puts everything that happened to a task of owner into one order.
-func newTimeline(owner string, t *store.Timeline) []timelineRow {
+func newTimeline(owner string, t *operate.Timeline) []timelineRow {
 	rows := slices.Concat(
 		eventRows(owner, t.Events), messageRows(owner, t), attemptRows(t.Attempts), deliveryRows(t.Tries),
 	)
@@ -68,7 +69,7 @@ func since(from, to time.Time) *int64 {
 	return &ms
 }
 
-func attemptRows(attempts []store.Attempt) (rows []timelineRow) {
+func attemptRows(attempts []operate.Attempt) (rows []timelineRow) {
 	for _, a := range attempts {
 		text := fmt.Sprintf("attempt %d, epoch %d", a.Attempt, a.Epoch)
 		if a.Outcome != "" {
@@ -86,10 +87,10 @@ func attemptRows(attempts []store.Attempt) (rows []timelineRow) {
 	return rows
 }
 
-func deliveryRows(tries []store.Tried) (rows []timelineRow) {
+func deliveryRows(tries []operate.Tried) (rows []timelineRow) {
 	for _, d := range tries {
 		actor, ms := "server", d.Took.Milliseconds()
-		if d.Trigger == store.TriggerManual {
+		if d.Trigger == webhooks.TriggerManual {
 			actor = "operator"
 		}
 		text := fmt.Sprintf("attempt %d: %s", d.Attempt, d.Outcome)
@@ -124,14 +125,14 @@ type eventLog struct {
 	size     int64  // of these chunks
 }
 
-func eventRows(owner string, events []store.Logged) []timelineRow {
+func eventRows(owner string, events []operate.Logged) []timelineRow {
 	l := eventLog{state: -1}
 	for _, e := range events {
 		actor := "server"
 		switch e.Source {
-		case store.SourceWorker:
+		case operate.SourceWorker:
 			actor = e.Worker
-		case store.SourceCaller:
+		case operate.SourceCaller:
 			actor = owner
 		}
 		switch ev := e.Event.(type) {
@@ -144,7 +145,7 @@ func eventRows(owner string, events []store.Logged) []timelineRow {
 	return l.rows
 }
 
-func (l *eventLog) addStatus(actor string, e store.Logged, ev *a2a.StatusUpdate) {
+func (l *eventLog) addStatus(actor string, e operate.Logged, ev *a2a.StatusUpdate) {
 	if l.state >= 0 {
 		l.rows[l.state].Ms = since(*l.rows[l.state].At, e.At)
 	}
@@ -162,7 +163,7 @@ func (l *eventLog) addStatus(actor string, e store.Logged, ev *a2a.StatusUpdate)
 	l.rows = append(l.rows, row)
 }
 
-func (l *eventLog) addChunk(actor string, e store.Logged, ev *a2a.ArtifactUpdate) {
+func (l *eventLog) addChunk(actor string, e operate.Logged, ev *a2a.ArtifactUpdate) {
 	if l.artifact != ev.Artifact.ID || l.artifact == "" {
 		l.artifact, l.chunks, l.size = ev.Artifact.ID, 0, 0
 		l.rows = append(l.rows, timelineRow{At: at(e.At), Kind: "artifact", Actor: actor, order: orderEvent})
@@ -180,7 +181,7 @@ func (l *eventLog) addChunk(actor string, e store.Logged, ev *a2a.ArtifactUpdate
 }
 
 // messageRows shows each message of the client at the event that it caused, or at the next one.
-func messageRows(owner string, t *store.Timeline) (rows []timelineRow) {
+func messageRows(owner string, t *operate.Timeline) (rows []timelineRow) {
 	for _, m := range t.Messages {
 		if m.Message.Role != a2a.RoleUser {
 			continue // messages of the agent are in its states

@@ -14,6 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Bounds limits the growth of a task. Zero means no limit.
@@ -25,7 +27,7 @@ type Bounds struct {
 
 // Admit refuses events that would make the task too large. The limit of events does not apply to the event that ends a
 // turn: without it a task at its limit could not end.
-func (b Bounds) Admit(l *store.Lease, events, bytes int, ends bool) error {
+func (b Bounds) Admit(l *tasks.Lease, events, bytes int, ends bool) error {
 	if b.Events > 0 && l.LastSeq+int64(events) > b.Events && !ends {
 		return fmt.Errorf("the task would have more than %d events", b.Events)
 	}
@@ -58,22 +60,22 @@ type Ended struct {
 
 // Fail records a failed attempt. The task is released for another attempt if one is left and would help; otherwise it
 // fails. If the lease is lost, Fail changes nothing and returns store.ErrLeaseLost.
-func Fail(ctx context.Context, s *store.Store, l *store.Lease, limits a2a.Limits, f Failure) (Ended, error) {
+func Fail(ctx context.Context, s *store.Store, l *tasks.Lease, limits a2a.Limits, f Failure) (Ended, error) {
 	f.Text = Text(f.Text)
 	if !f.Final && l.Attempt < limits.MaxAttempts {
 		if f.Delay == 0 {
 			f.Delay = backoff.Policy{Base: limits.BackoffBase, Max: limits.BackoffMax}.Delay(l.Attempt, nil)
 		}
-		return Ended{Again: f.Delay}, s.Retry(ctx, l, f.Text, f.Delay)
+		return Ended{Again: f.Delay}, s.Tasks.Retry(ctx, l, f.Text, f.Delay)
 	}
 	text := f.Text
 	if !f.Final {
 		text = fmt.Sprintf("attempt %d of %d: %s", l.Attempt, limits.MaxAttempts, text)
 	}
 	status := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateFailed, Message: &a2a.Message{
-		ID: store.NewUID().String(), Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},
+		ID: db.NewUID().String(), Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},
 	}}}
-	_, err := s.Append(ctx, l, store.Batch{Events: []a2a.Event{status}, Error: text})
+	_, err := s.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{status}, Error: text})
 	return Ended{Failed: true}, err
 }
 

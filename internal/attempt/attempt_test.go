@@ -6,13 +6,13 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b := attempt.Bounds{Bytes: 100, Events: 10, Artifacts: 2}
-	l := &store.Lease{LastSeq: 8, Bytes: 90}
+	l := &tasks.Lease{LastSeq: 8, Bytes: 90}
 	for _, tt := range []struct {
 		events, bytes int
 		ends, ok      bool

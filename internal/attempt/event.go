@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // Limits of one event.
@@ -83,7 +83,7 @@ func PrepareReply(reply *a2a.Message) (_ *a2a.Message, bytes int, err error) {
 	m := *reply
 	m.Role = a2a.RoleAgent
 	if m.ID == "" {
-		m.ID = store.NewUID().String()
+		m.ID = db.NewUID().String()
 	}
 	if err := checkID("messageId", m.ID); err != nil {
 		return nil, 0, err

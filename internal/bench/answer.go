@@ -23,9 +23,11 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
@@ -44,7 +46,7 @@ type answerRig struct {
 	engine  *engine.Engine
 	store   *store.Store
 	agent   *a2a.Agent
-	caller  store.Caller
+	caller  db.Caller
 }
 
 // answer measures the cost of answering with a task and of streaming one, next to the official Go server in the same
@@ -129,9 +131,9 @@ func (b *bench) newAnswerRig(ctx context.Context, url string) (_ *answerRig, sto
 	hub := &notify.Hub{}
 	var follower *stream.Follower
 	r := &answerRig{agent: &a2a.Agent{Name: "bench", Default: true},
-		caller: store.Caller{Tenant: "default", Owner: "anonymous"}}
+		caller: db.Caller{Tenant: "default", Owner: "anonymous"}}
 	r.store, err = store.Open(ctx, store.Config{
-		URL: url, Replica: "bench", Wake: hub.Wake,
+		Config: db.Config{URL: url, Replica: "bench", Wake: hub.Wake},
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
 				hub.Wake(wake.Task(task))
@@ -142,7 +144,7 @@ func (b *bench) newAnswerRig(ctx context.Context, url string) (_ *answerRig, sto
 		return nil, nil, err
 	}
 	logger := slog.New(slog.DiscardHandler)
-	follower = stream.New(r.store, hub, time.Hour, logger)
+	follower = stream.New(r.store.Tasks, hub, time.Hour, logger)
 	if r.engine, err = engine.New(r.store, follower, engine.Config{PageKey: make([]byte, 32)}); err != nil {
 		r.store.Close()
 		return nil, nil, err
@@ -171,15 +173,15 @@ func answerProse(n int) string {
 }
 
 // task submits a message of the given number of parts and claims the task.
-func (r *answerRig) task(ctx context.Context, parts int) (*store.Lease, error) {
-	op := &a2a.SendMessage{Message: a2a.Message{ID: store.NewUID().String(), Role: a2a.RoleUser}}
+func (r *answerRig) task(ctx context.Context, parts int) (*tasks.Lease, error) {
+	op := &a2a.SendMessage{Message: a2a.Message{ID: db.NewUID().String(), Role: a2a.RoleUser}}
 	for range parts {
 		op.Message.Parts = append(op.Message.Parts, a2a.Part{Kind: a2a.PartText, Text: answerProse(500)})
 	}
 	if _, err := r.engine.Send(ctx, r.caller, r.agent, op); err != nil {
 		return nil, err
 	}
-	leases, err := r.store.NewClaimer().Claim(ctx, r.agent.Name, 1, time.Hour, 0)
+	leases, err := r.store.Tasks.NewClaimer().Claim(ctx, r.agent.Name, 1, time.Hour, 0)
 	if err != nil || len(leases) != 1 {
 		return nil, fmt.Errorf("claim: %d leases, %w", len(leases), err)
 	}
@@ -198,8 +200,8 @@ func (r *answerRig) bigTask(ctx context.Context) (string, error) {
 			{Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 499) + `1.25]}`)},
 		}}})
 	}
-	_, err = r.store.Append(ctx, l,
-		store.Batch{Events: append(events, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})})
+	_, err = r.store.Tasks.Append(ctx, l,
+		tasks.Batch{Events: append(events, &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}})})
 	return l.TaskID.String(), err
 }
 
@@ -261,12 +263,12 @@ func (r *answerRig) follow(ctx context.Context, version string, n int) (time.Dur
 				Append:   i+k > 0, LastChunk: i+k == answerEvents-1,
 			})
 		}
-		if _, err := r.store.Append(ctx, l, store.Batch{Events: events}); err != nil {
+		if _, err := r.store.Tasks.Append(ctx, l, tasks.Batch{Events: events}); err != nil {
 			return 0, err
 		}
 	}
 	completed := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}
-	if _, err := r.store.Append(ctx, l, store.Batch{Events: []a2a.Event{completed}}); err != nil {
+	if _, err := r.store.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{completed}}); err != nil {
 		return 0, err
 	}
 	ended.Wait()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/devpg"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 // bench holds what all experiments use.
@@ -73,7 +75,7 @@ func open(ctx context.Context, o options) (_ *bench, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := store.MigrateUp(ctx, url); err != nil {
+	if err := operate.MigrateUp(ctx, url); err != nil {
 		return nil, err
 	}
 	if o.sql {
@@ -244,7 +246,7 @@ func (b *bench) queryInt(ctx context.Context, url, query string, args ...any) (n
 
 // store opens a store on a database, as a separate replica.
 func (b *bench) store(ctx context.Context, url string) (*store.Store, error) {
-	return store.Open(ctx, store.Config{URL: url, Replica: "bench"})
+	return store.Open(ctx, store.Config{Config: db.Config{URL: url, Replica: "bench"}})
 }
 
 // withParams adds run-time parameters for every connection that uses the URL.

@@ -8,20 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // The comparison of the submit figures holds only while both sides write the same rows.
 func TestPlainSubmitWritesTheSameRows(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	pool := db.Pool(t)
-	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4})
+	pg := storetest.New(t)
+	pool := pg.Pool(t)
+	s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	made, err := s.Submit(t.Context(), submission(1))
+	made, err := s.Tasks.Submit(t.Context(), submission(1))
 	if err != nil {
 		t.Fatal(err)
 	}

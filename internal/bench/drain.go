@@ -11,6 +11,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // Sizes of a drain: one claimer, and the limits of a replica with A2AD_WORKERS=2000, like River's bench. It claims as
@@ -26,7 +28,7 @@ const (
 
 // drain empties a queue of tasks and compares the rate with River's own bench.
 func (b *bench) drain(ctx context.Context) error {
-	tasks := b.number(200_000, 40_000)
+	taskList := b.number(200_000, 40_000)
 	rival, err := b.buildRiver(ctx)
 	if err != nil {
 		b.log.Warn("River's bench cannot be built", "err", err)
@@ -34,7 +36,7 @@ func (b *bench) drain(ctx context.Context) error {
 	rounds := b.number(3, 1)
 	var ours, cpus, pgs, theirs, ratios []float64
 	for range rounds {
-		rate, own, pg, err := b.drainOnce(ctx, tasks)
+		rate, own, pg, err := b.drainOnce(ctx, taskList)
 		if err != nil {
 			return err
 		}
@@ -42,13 +44,13 @@ func (b *bench) drain(ctx context.Context) error {
 		if rival == nil {
 			continue
 		}
-		other, err := rival.run(ctx, b, tasks)
+		other, err := rival.run(ctx, b, taskList)
 		if err != nil {
 			return fmt.Errorf("river: %w", err)
 		}
 		theirs, ratios = append(theirs, other), append(ratios, rate/other)
 	}
-	f := figure{Name: fmt.Sprintf("drain of %dk tasks", tasks/1000), Unit: "/s",
+	f := figure{Name: fmt.Sprintf("drain of %dk tasks", taskList/1000), Unit: "/s",
 		Target: atLeast(30_000).onQuiet()}.series(ours)
 	f.Detail = fmt.Sprintf("claim of %d, two events, attempt row, fenced finish each; %.0f µs CPU a task, "+
 		"%.0f of them PostgreSQL's", claimBatch, median(cpus), median(pgs))
@@ -66,7 +68,7 @@ func (b *bench) drain(ctx context.Context) error {
 }
 
 // drainOnce fills a queue and measures how fast it is drained.
-func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg float64, err error) {
+func (b *bench) drainOnce(ctx context.Context, taskList int) (perSecond, own, pg float64, err error) {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return 0, 0, 0, err
@@ -77,7 +79,7 @@ func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg fl
 		return 0, 0, 0, err
 	}
 	defer s.Close()
-	if err := fill(ctx, s, tasks); err != nil {
+	if err := fill(ctx, s, taskList); err != nil {
 		return 0, 0, 0, err
 	}
 	before, err := b.usage()
@@ -94,8 +96,8 @@ func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg fl
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	if n != tasks {
-		return 0, 0, 0, fmt.Errorf("void: drained %d of %d tasks", n, tasks)
+	if n != taskList {
+		return 0, 0, 0, fmt.Errorf("void: drained %d of %d tasks", n, taskList)
 	}
 	u := after.minus(before)
 	return float64(n) / took.Seconds(), float64(u.own.Microseconds()) / float64(n),
@@ -103,15 +105,15 @@ func (b *bench) drainOnce(ctx context.Context, tasks int) (perSecond, own, pg fl
 }
 
 // fill submits the given number of tasks concurrently.
-func fill(ctx context.Context, s *store.Store, tasks int) error {
+func fill(ctx context.Context, s *store.Store, taskList int) error {
 	const callers = 512
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
-			for n := c; n < tasks && ctx.Err() == nil; n += callers {
-				if _, err := s.Submit(ctx, submission(int64(n))); err != nil {
+			for n := c; n < taskList && ctx.Err() == nil; n += callers {
+				if _, err := s.Tasks.Submit(ctx, submission(int64(n))); err != nil {
 					cancel(err)
 				}
 			}
@@ -122,7 +124,7 @@ func fill(ctx context.Context, s *store.Store, tasks int) error {
 }
 
 // completion is the final batch of a run in these experiments.
-var completion = store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}
+var completion = tasks.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}
 
 // drainStore claims and finishes tasks, as a replica with many workers does, until the queue is empty. It returns
 // their number.
@@ -132,7 +134,7 @@ func drainStore(ctx context.Context, s *store.Store) (int, error) {
 	var wg sync.WaitGroup
 	finished := 0
 	slots := make(chan struct{}, inFlight)
-	claimer := s.NewClaimer()
+	claimer := s.Tasks.NewClaimer()
 	for ctx.Err() == nil {
 		for range claimBatch {
 			slots <- struct{}{}
@@ -151,7 +153,7 @@ func drainStore(ctx context.Context, s *store.Store) (int, error) {
 		finished += len(leases)
 		for i := range leases {
 			wg.Go(func() {
-				if _, err := s.Append(ctx, &leases[i], completion); err != nil {
+				if _, err := s.Tasks.Append(ctx, &leases[i], completion); err != nil {
 					cancel(err)
 				}
 				<-slots
@@ -167,7 +169,7 @@ func (b *bench) claim(ctx context.Context) error {
 	const few, slots = 1_000, 16
 	many := b.number(1_000_000, 100_000)
 	var stores [2]*store.Store
-	var claimers [2]*store.Claimer
+	var claimers [2]*tasks.Claimer
 	for i, n := range []int{many, few} {
 		url, drop, err := b.database(ctx)
 		if err != nil {
@@ -181,7 +183,7 @@ func (b *bench) claim(ctx context.Context) error {
 		if err := fill(ctx, stores[i], n); err != nil {
 			return err
 		}
-		claimers[i] = stores[i].NewClaimer()
+		claimers[i] = stores[i].Tasks.NewClaimer()
 		if err := b.exec(ctx, url, "CHECKPOINT"); err != nil {
 			return err
 		}
@@ -230,7 +232,7 @@ func (b *bench) snapshot(ctx context.Context) error {
 
 // heldSnapshot compares the rate at the end of a snapshot with the rate before it, for tasks with or without
 // webhooks.
-func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error {
+func (b *bench) heldSnapshot(ctx context.Context, f figure, hookList bool) error {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return err
@@ -243,10 +245,10 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error
 	defer s.Close()
 	held := b.span(40*time.Second, 10*time.Second)
 	window := min(10*time.Second, held/2)
-	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second), webhooks); err != nil { // warm up
+	if _, err := churn(ctx, s, b.span(5*time.Second, 2*time.Second), hookList); err != nil { // warm up
 		return err
 	}
-	first, err := churn(ctx, s, window, webhooks)
+	first, err := churn(ctx, s, window, hookList)
 	if err != nil {
 		return err
 	}
@@ -261,17 +263,17 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error
 	if _, err := conn.Exec(ctx, "SELECT count(*) FROM a2a.task_ready"); err != nil {
 		return err
 	}
-	if _, err := churn(ctx, s, held-window, webhooks); err != nil {
+	if _, err := churn(ctx, s, held-window, hookList); err != nil {
 		return err
 	}
-	last, err := churn(ctx, s, window, webhooks)
+	last, err := churn(ctx, s, window, hookList)
 	if err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	free, err := churn(ctx, s, window, webhooks)
+	free, err := churn(ctx, s, window, hookList)
 	if err != nil {
 		return err
 	}
@@ -286,21 +288,21 @@ func (b *bench) heldSnapshot(ctx context.Context, f figure, webhooks bool) error
 
 // churn submits, claims and finishes tasks for a time and delivers their webhooks, if any. It returns the finished
 // tasks per second.
-func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks bool) (float64, error) {
+func churn(ctx context.Context, s *store.Store, span time.Duration, hookList bool) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	const rounds = 50
-	claimer := s.NewClaimer()
+	claimer := s.Tasks.NewClaimer()
 	finished, start := 0, time.Now()
 	for n := int64(0); time.Since(start) < span; n++ {
 		var wg sync.WaitGroup
 		for i := range rounds {
 			wg.Go(func() {
 				in := submission(n*rounds + int64(i))
-				if webhooks {
+				if hookList {
 					in.Push = webhook("http://127.0.0.1:1")
 				}
-				if _, err := s.Submit(ctx, in); err != nil {
+				if _, err := s.Tasks.Submit(ctx, in); err != nil {
 					cancel(err)
 				}
 			})
@@ -312,14 +314,14 @@ func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks boo
 		}
 		for i := range leases {
 			wg.Go(func() {
-				if _, err := s.Append(ctx, &leases[i], completion); err != nil {
+				if _, err := s.Tasks.Append(ctx, &leases[i], completion); err != nil {
 					cancel(err)
 				}
 			})
 		}
 		wg.Wait()
 		finished += len(leases)
-		if webhooks {
+		if hookList {
 			if err := deliverAll(ctx, s); err != nil {
 				return 0, err
 			}
@@ -334,14 +336,14 @@ func churn(ctx context.Context, s *store.Store, span time.Duration, webhooks boo
 // deliverAll claims webhooks and records each as delivered, until none is due.
 func deliverAll(ctx context.Context, s *store.Store) error {
 	for {
-		due, err := s.ClaimPushes(ctx, claimPushes, claimPushes, leaseTTL)
+		due, err := s.Webhooks.Claim(ctx, claimPushes, claimPushes, leaseTTL)
 		if err != nil || len(due) == 0 {
 			return err
 		}
 		errs := make([]error, len(due))
 		var wg sync.WaitGroup
 		for i := range due {
-			wg.Go(func() { errs[i] = s.Delivered(ctx, &due[i], &store.Try{}, true) })
+			wg.Go(func() { errs[i] = s.Webhooks.Delivered(ctx, &due[i], &webhooks.Try{}, true) })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -367,7 +369,7 @@ func (b *bench) flush(ctx context.Context) error {
 	}
 	submit := func(s *store.Store) func(context.Context, int64) error {
 		return func(ctx context.Context, n int64) error {
-			_, err := s.Submit(ctx, submission(n))
+			_, err := s.Tasks.Submit(ctx, submission(n))
 			return err
 		}
 	}

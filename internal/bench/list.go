@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const listPage = 50
@@ -21,8 +22,8 @@ func (b *bench) list(ctx context.Context) error {
 		return err
 	}
 	defer drop()
-	tasks := b.number(1_000_000, 100_000)
-	if err := b.fillEnded(ctx, url, tasks); err != nil {
+	taskList := b.number(1_000_000, 100_000)
+	if err := b.fillEnded(ctx, url, taskList); err != nil {
 		return err
 	}
 	key, err := b.key(ctx, url)
@@ -40,15 +41,15 @@ func (b *bench) list(ctx context.Context) error {
 	}
 	defer conn.close()
 	start := time.Now()
-	if _, err := listTasks(conn, "", listPage, tasks); err != nil {
+	if _, err := listTasks(conn, "", listPage, taskList); err != nil {
 		return err
 	}
 	counted := ms(time.Since(start))
-	tokens, err := listDepths(ctx, conn, tasks)
+	tokens, err := listDepths(ctx, conn, taskList)
 	if err != nil {
 		return err
 	}
-	took, err := b.listTimes(ctx, conn, tokens, tasks)
+	took, err := b.listTimes(ctx, conn, tokens, taskList)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (b *bench) list(ctx context.Context) error {
 	}
 	slices.Sort(all)
 	deepest := len(medians) - 1
-	size := fmt.Sprintf("list of %dk tasks, page of %d", tasks/1000, listPage)
+	size := fmt.Sprintf("list of %dk tasks, page of %d", taskList/1000, listPage)
 	b.report.add(figure{
 		Name: size + ": p99", Value: ms(quantile(all, 0.99)), Unit: "ms", Target: atMost(20).onQuiet(),
 		Detail: fmt.Sprintf("%d pages at %d depths over HTTP; worst %s ms; the first one, which counted all tasks, "+
@@ -71,18 +72,18 @@ func (b *bench) list(ctx context.Context) error {
 	b.report.add(figure{
 		Name: size + ": deepest / first", Value: medians[deepest] / medians[0], Unit: "×", Target: atMost(1.2),
 		Baseline: fmt.Sprintf("first: %s ms", number(medians[0])),
-		Detail:   fmt.Sprintf("deepest: after %d tasks; medians, in turns", tasks*deepest/len(medians)),
+		Detail:   fmt.Sprintf("deepest: after %d tasks; medians, in turns", taskList*deepest/len(medians)),
 	})
-	return b.listShared(ctx, url, tasks)
+	return b.listShared(ctx, url, taskList)
 }
 
 // fillEnded creates finished tasks that ended during the last day, each with what a page shows.
-func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
+func (b *bench) fillEnded(ctx context.Context, url string, taskList int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {
 		return err
 	}
-	model, err := s.Submit(ctx, submission(0)) // the template of a message in the store's format
+	model, err := s.Tasks.Submit(ctx, submission(0)) // the template of a message in the store's format
 	s.Close()
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (b *bench) fillEnded(ctx context.Context, url string, tasks int) error {
 		SELECT gen_random_uuid(), $2, $3, $4, 'c' || n, 100, x.at, 4, 4, x.at, 1, 1, x.at
 		FROM (SELECT n, date_trunc('milliseconds',
 		clock_timestamp() - interval '1 day' + n * interval '1 day' / $1::int) AS at FROM generate_series(1, $1) n) x`,
-			[]any{tasks, benchTenant, benchOwner, benchAgent}},
+			[]any{taskList, benchTenant, benchOwner, benchAgent}},
 		{`INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
 		SELECT t.id, 1, 1, t.id::text, 1, m.body FROM a2a.tasks t, a2a.messages m WHERE t.last_seq = 4
 		AND m.task_id = $1`, []any{model.Task.String()}},
@@ -139,17 +140,17 @@ func listTasks(conn *httpConn, token string, size, total int) (next string, err 
 }
 
 // listDepths walks the whole list and returns page tokens at ten depths.
-func listDepths(ctx context.Context, conn *httpConn, tasks int) (tokens []string, err error) {
+func listDepths(ctx context.Context, conn *httpConn, taskList int) (tokens []string, err error) {
 	const size = 100
 	token := ""
-	for page := 0; page < tasks/size; page++ {
-		if page%(tasks/size/10) == 0 {
+	for page := 0; page < taskList/size; page++ {
+		if page%(taskList/size/10) == 0 {
 			tokens = append(tokens, token)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if token, err = listTasks(conn, token, size, tasks); err != nil {
+		if token, err = listTasks(conn, token, size, taskList); err != nil {
 			return nil, err
 		}
 	}
@@ -160,12 +161,12 @@ func listDepths(ctx context.Context, conn *httpConn, tasks int) (tokens []string
 }
 
 // listTimes reads pages at all depths in turns.
-func (b *bench) listTimes(ctx context.Context, conn *httpConn, tokens []string, tasks int) ([][]time.Duration, error) {
+func (b *bench) listTimes(ctx context.Context, conn *httpConn, tokens []string, taskList int) ([][]time.Duration, error) {
 	took := make([][]time.Duration, len(tokens))
 	for round := range b.number(200, 60) {
 		for i, token := range tokens {
 			start := time.Now()
-			if _, err := listTasks(conn, token, listPage, tasks); err != nil {
+			if _, err := listTasks(conn, token, listPage, taskList); err != nil {
 				return nil, err
 			}
 			if round > 4 {
@@ -180,23 +181,23 @@ func (b *bench) listTimes(ctx context.Context, conn *httpConn, tokens []string, 
 }
 
 // listShared measures the first page of a whole tenant, which has no index.
-func (b *bench) listShared(ctx context.Context, url string, tasks int) error {
+func (b *bench) listShared(ctx context.Context, url string, taskList int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	caller := store.Caller{Tenant: benchTenant, Owner: "another", Shared: true}
+	caller := db.Caller{Tenant: benchTenant, Owner: "another", Shared: true}
 	var took []float64
 	for range 6 {
 		start := time.Now()
-		if _, _, err := s.Page(ctx, caller, store.Filter{Agent: benchAgent, Limit: listPage + 1}); err != nil {
+		if _, _, err := s.Tasks.Page(ctx, caller, tasks.Filter{Agent: benchAgent, Limit: listPage + 1}); err != nil {
 			return err
 		}
 		took = append(took, ms(time.Since(start)))
 	}
 	b.report.add(figure{
-		Name: fmt.Sprintf("list of a tenant that shares %dk tasks: a page", tasks/1000), Unit: "ms",
+		Name: fmt.Sprintf("list of a tenant that shares %dk tasks: a page", taskList/1000), Unit: "ms",
 		Detail: "no target: there is no index for it: see docs/reference/protocol.md",
 	}.series(took[1:]))
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // longTask is the number of events of a long task.
@@ -42,7 +43,7 @@ func (b *bench) chunk(ctx context.Context) error {
 	if err := appendAll(ctx, s, long, longTask, event); err != nil {
 		return err
 	}
-	timed := func(l *store.Lease, n int) (float64, error) { return timedAppend(ctx, s, l, event(n)) }
+	timed := func(l *tasks.Lease, n int) (float64, error) { return timedAppend(ctx, s, l, event(n)) }
 	var ratios, shorts []float64
 	for round := range rounds + 1 {
 		var longTook, shortTook []float64
@@ -78,14 +79,14 @@ func (b *bench) chunk(ctx context.Context) error {
 }
 
 // appendAll appends n events in batches.
-func appendAll(ctx context.Context, s *store.Store, l *store.Lease, n int, event func(n int) a2a.Event) error {
+func appendAll(ctx context.Context, s *store.Store, l *tasks.Lease, n int, event func(n int) a2a.Event) error {
 	for i := 0; i < n; {
-		var batch store.Batch
+		var batch tasks.Batch
 		for range 50 {
 			batch.Events = append(batch.Events, event(i))
 			i++
 		}
-		if _, err := s.Append(ctx, l, batch); err != nil {
+		if _, err := s.Tasks.Append(ctx, l, batch); err != nil {
 			return err
 		}
 	}
@@ -93,18 +94,18 @@ func appendAll(ctx context.Context, s *store.Store, l *store.Lease, n int, event
 }
 
 // timedAppend appends one event and returns the time in milliseconds.
-func timedAppend(ctx context.Context, s *store.Store, l *store.Lease, e a2a.Event) (float64, error) {
+func timedAppend(ctx context.Context, s *store.Store, l *tasks.Lease, e a2a.Event) (float64, error) {
 	start := time.Now()
-	_, err := s.Append(ctx, l, store.Batch{Events: []a2a.Event{e}})
+	_, err := s.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{e}})
 	return ms(time.Since(start)), err
 }
 
 // lease submits a task and claims it.
-func lease(ctx context.Context, s *store.Store) (*store.Lease, error) {
-	if _, err := s.Submit(ctx, submission(0)); err != nil {
+func lease(ctx context.Context, s *store.Store) (*tasks.Lease, error) {
+	if _, err := s.Tasks.Submit(ctx, submission(0)); err != nil {
 		return nil, err
 	}
-	leases, err := s.NewClaimer().Claim(ctx, benchAgent, 1, time.Hour, 0)
+	leases, err := s.Tasks.NewClaimer().Claim(ctx, benchAgent, 1, time.Hour, 0)
 	if err != nil {
 		return nil, err
 	}

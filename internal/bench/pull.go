@@ -210,7 +210,7 @@ func fillFor(ctx context.Context, st *store.Store, agent string, tasks int) erro
 			for n := c; n < tasks && ctx.Err() == nil; n += callers {
 				in := submission(int64(n))
 				in.Agent = agent
-				if _, err := st.Submit(ctx, in); err != nil {
+				if _, err := st.Tasks.Submit(ctx, in); err != nil {
 					cancel(err)
 				}
 			}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // pushSettings let the server call the sinks.
@@ -97,7 +99,7 @@ func (b *bench) push(ctx context.Context) error {
 // pushFree compares the life of a task without webhooks among many tasks with webhooks and among none.
 func (b *bench) pushFree(ctx context.Context) error {
 	var life [2]func(ctx context.Context, n int64) error
-	for i, webhooks := range []int{b.number(20_000, 2000), 0} {
+	for i, hookList := range []int{b.number(20_000, 2000), 0} {
 		url, drop, err := b.database(ctx)
 		if err != nil {
 			return err
@@ -108,7 +110,7 @@ func (b *bench) pushFree(ctx context.Context) error {
 			return err
 		}
 		defer s.Close()
-		if err := fillPush(ctx, s, webhooks, "http://127.0.0.1:1"); err != nil {
+		if err := fillPush(ctx, s, hookList, "http://127.0.0.1:1"); err != nil {
 			return err
 		}
 		// Only the webhooks are due; no task may wait for a worker.
@@ -117,7 +119,7 @@ func (b *bench) pushFree(ctx context.Context) error {
 				return err
 			}
 		}
-		claims := s.NewClaimer()
+		claims := s.Tasks.NewClaimer()
 		life[i] = func(ctx context.Context, n int64) error { return liveWithout(ctx, s, claims, n) }
 	}
 	const lives = 200
@@ -148,8 +150,8 @@ func (b *bench) pushFree(ctx context.Context) error {
 }
 
 // liveWithout runs a task without webhooks through its life of five events.
-func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n int64) error {
-	if _, err := s.Submit(ctx, submission(n)); err != nil {
+func liveWithout(ctx context.Context, s *store.Store, claims *tasks.Claimer, n int64) error {
+	if _, err := s.Tasks.Submit(ctx, submission(n)); err != nil {
 		return err
 	}
 	leases, err := claims.Claim(ctx, benchAgent, 1, time.Hour, 0)
@@ -164,7 +166,7 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}},
 		&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}},
 	} {
-		if _, err := s.Append(ctx, &leases[0], store.Batch{Events: []a2a.Event{e}}); err != nil {
+		if _, err := s.Tasks.Append(ctx, &leases[0], tasks.Batch{Events: []a2a.Event{e}}); err != nil {
 			return err
 		}
 	}
@@ -172,23 +174,23 @@ func liveWithout(ctx context.Context, s *store.Store, claims *store.Claimer, n i
 }
 
 // webhook returns a webhook of a sink, without secrets. The sink's URL has a port and no path.
-func webhook(sink string) *store.NewPush {
-	return &store.NewPush{
+func webhook(sink string) *webhooks.NewWebhook {
+	return &webhooks.NewWebhook{
 		ConfigID: "default", URL: sink + "/hook", Origin: sink, Version: a2a.PushV03,
 		Seal: func(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil },
 	}
 }
 
 // fillPush submits tasks with a webhook.
-func fillPush(ctx context.Context, s *store.Store, tasks int, sink string) error {
+func fillPush(ctx context.Context, s *store.Store, taskList int, sink string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, senders)
 	for w := range senders {
 		wg.Go(func() {
-			for i := w; i < tasks && errs[w] == nil; i += senders {
+			for i := w; i < taskList && errs[w] == nil; i += senders {
 				in := submission(int64(i))
 				in.Push = webhook(sink)
-				_, errs[w] = s.Submit(ctx, in)
+				_, errs[w] = s.Tasks.Submit(ctx, in)
 			}
 		})
 	}
@@ -197,7 +199,7 @@ func fillPush(ctx context.Context, s *store.Store, tasks int, sink string) error
 }
 
 // pushRate fills a queue of webhooks and measures how fast an otherwise idle server delivers it.
-func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err error) {
+func (b *bench) pushRate(ctx context.Context, taskList int) (perSecond float64, err error) {
 	url, drop, err := b.database(ctx)
 	if err != nil {
 		return 0, err
@@ -209,7 +211,7 @@ func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err
 	if err != nil {
 		return 0, err
 	}
-	err = fillPush(ctx, st, tasks, sink.URL)
+	err = fillPush(ctx, st, taskList, sink.URL)
 	st.Close()
 	if err != nil {
 		return 0, err
@@ -222,11 +224,11 @@ func (b *bench) pushRate(ctx context.Context, tasks int) (perSecond float64, err
 	start, from := time.Now(), sink.count()
 	profiled := make(chan error, 1)
 	go func() { profiled <- b.profile(ctx, s, "push", 3*time.Second) }()
-	if err := sink.await(ctx, tasks); err != nil {
+	if err := sink.await(ctx, taskList); err != nil {
 		return 0, err
 	}
 	took := time.Since(start)
-	return float64(tasks-from) / took.Seconds(), <-profiled
+	return float64(taskList-from) / took.Seconds(), <-profiled
 }
 
 // pushDelay measures the time from the commit of an event to its arrival, first on an idle server and then while ten

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // deadHooks inserts tasks with webhooks that are due at a destination.
@@ -70,7 +71,7 @@ func (b *bench) pushDeadOf(ctx context.Context, count int, name, before string) 
 	defer s.Close()
 	start := time.Now()
 	for left := int64(1); left > 0; {
-		if _, err := s.ClaimPushes(ctx, each, each, time.Hour); err != nil {
+		if _, err := s.Webhooks.Claim(ctx, each, each, time.Hour); err != nil {
 			return err
 		}
 		if left, err = b.queryInt(ctx, url,
@@ -106,7 +107,7 @@ func (b *bench) claimAlive(ctx context.Context, url string, s *store.Store, orig
 		return 0, err
 	}
 	start := time.Now()
-	claimed, err := s.ClaimPushes(ctx, n, n, time.Hour)
+	claimed, err := s.Webhooks.Claim(ctx, n, n, time.Hour)
 	took := ms(time.Since(start))
 	if err != nil {
 		return 0, err
@@ -115,7 +116,7 @@ func (b *bench) claimAlive(ctx context.Context, url string, s *store.Store, orig
 		return 0, fmt.Errorf("void: %d webhooks claimed, want %d", len(claimed), n)
 	}
 	for i := range claimed {
-		if err := s.Delivered(ctx, &claimed[i], &store.Try{Status: 200}, false); err != nil {
+		if err := s.Webhooks.Delivered(ctx, &claimed[i], &webhooks.Try{Status: 200}, false); err != nil {
 			return 0, err
 		}
 	}

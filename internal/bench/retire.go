@@ -11,7 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/maintenance"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // retire measures how fast retention deletes, and compares sends with and without it, in turns.
@@ -21,8 +21,8 @@ func (b *bench) retire(ctx context.Context) error {
 		return err
 	}
 	defer drop()
-	tasks, rounds := b.number(600_000, 120_000), b.number(3, 2)
-	if err := b.fillDrained(ctx, url, tasks); err != nil {
+	taskList, rounds := b.number(600_000, 120_000), b.number(3, 2)
+	if err := b.fillDrained(ctx, url, taskList); err != nil {
 		return err
 	}
 	key, err := b.key(ctx, url)
@@ -69,7 +69,7 @@ func (b *bench) retire(ctx context.Context) error {
 	f := figure{Name: "retention: tasks deleted, beside 200 sends/s", Unit: "/s",
 		Target: atLeast(5000).onQuiet()}.series(rates)
 	f.Detail = fmt.Sprintf("by one replica that does nothing else, with a pause after each batch twice as long as "+
-		"it; %dk of %dk tasks with 3 events, in %d turns", tasks/1000-int(left)/1000, tasks/1000, rounds)
+		"it; %dk of %dk tasks with 3 events, in %d turns", taskList/1000-int(left)/1000, taskList/1000, rounds)
 	b.report.add(f)
 	b.report.add(figure{
 		Name: "blocking send: p99 beside retention / without", Value: median(beside) / median(alone), Unit: "×",
@@ -96,18 +96,18 @@ func (b *bench) reportRetireCost(ctx context.Context, url string) error {
 }
 
 // fillDrained submits tasks and runs them to their end.
-func (b *bench) fillDrained(ctx context.Context, url string, tasks int) error {
+func (b *bench) fillDrained(ctx context.Context, url string, taskList int) error {
 	s, err := b.store(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := fill(ctx, s, tasks); err != nil {
+	if err := fill(ctx, s, taskList); err != nil {
 		return err
 	}
 	n, err := drainStore(ctx, s)
-	if err == nil && n != tasks {
-		err = fmt.Errorf("void: drained %d of %d tasks", n, tasks)
+	if err == nil && n != taskList {
+		err = fmt.Errorf("void: drained %d of %d tasks", n, taskList)
 	}
 	if err != nil {
 		return err
@@ -166,9 +166,9 @@ func (b *bench) retireCost(ctx context.Context, url string, atLeast int) (cpu, w
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	all := func(store.Ended) store.Fate { return store.Delete }
+	all := func(tasks.Ended) tasks.Fate { return tasks.Delete }
 	for after := (a2a.ID{}); n < atLeast; {
-		got, err := s.Retire(ctx, after, time.Second, maintenance.RetireBatch, all)
+		got, err := s.Tasks.Retire(ctx, after, time.Second, maintenance.RetireBatch, all)
 		if err != nil {
 			return 0, 0, 0, err
 		}

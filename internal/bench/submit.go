@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const (
@@ -22,10 +23,10 @@ const (
 )
 
 // submission returns the submission that every store-level experiment writes.
-func submission(n int64) store.Submission {
-	id := store.NewUID()
-	return store.Submission{
-		Caller: store.Caller{Tenant: benchTenant, Owner: benchOwner}, Agent: benchAgent, ContextID: id.String(),
+func submission(n int64) tasks.Submission {
+	id := db.NewUID()
+	return tasks.Submission{
+		Caller: db.Caller{Tenant: benchTenant, Owner: benchOwner}, Agent: benchAgent, ContextID: id.String(),
 		Message: a2a.Message{ID: id.String(), Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: fmt.Sprintf("hello hello hello %d", n)}}},
 	}
@@ -44,7 +45,7 @@ func (b *bench) submit(ctx context.Context) error {
 	}
 	defer s.Close()
 	grouped := func(ctx context.Context, n int64) error {
-		_, err := s.Submit(ctx, submission(n))
+		_, err := s.Tasks.Submit(ctx, submission(n))
 		return err
 	}
 	for _, c := range []struct {

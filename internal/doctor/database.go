@@ -5,11 +5,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/pgcheck"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-func checkWritable(in *store.Inspection, f *Findings) {
+func checkWritable(in *pgcheck.Inspection, f *Findings) {
 	if in.Standby {
 		f.fault("standby", "Name the primary in A2AD_DATABASE_URL (target_session_attrs=read-write finds it among "+
 			"several hosts).", "this server is a standby: nothing can be written")
@@ -27,7 +27,7 @@ func checkWritable(in *store.Inspection, f *Findings) {
 }
 
 // reset says how to undo a setting, depending on where it is set.
-func reset(name string, in *store.Inspection) string {
+func reset(name string, in *pgcheck.Inspection) string {
 	switch source := in.Settings[name].Source; source {
 	case "database":
 		return fmt.Sprintf("ALTER DATABASE %q RESET %s", in.Database, name)
@@ -45,7 +45,7 @@ func reset(name string, in *store.Inspection) string {
 	}
 }
 
-func checkArchiver(in *store.Inspection, f *Findings) {
+func checkArchiver(in *pgcheck.Inspection, f *Findings) {
 	if a := in.Archiver; a.Failing {
 		f.warn("archive", "Read the log of PostgreSQL: it shows what archive_command does.",
 			"no WAL has been archived for %s (%s fails, %d failures so far): the disk fills up, and a restore ends there",
@@ -53,7 +53,7 @@ func checkArchiver(in *store.Inspection, f *Findings) {
 	}
 }
 
-func checkDurability(in *store.Inspection, f *Findings) {
+func checkDurability(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	for _, name := range []string{"fsync", "full_page_writes"} {
 		if v := in.Settings[name].Value; v != "on" {
@@ -77,7 +77,7 @@ func checkDurability(in *store.Inspection, f *Findings) {
 	}
 }
 
-func checkVacuum(in *store.Inspection, f *Findings) {
+func checkVacuum(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	for _, name := range []string{"autovacuum", "track_counts"} {
 		if in.Settings[name].Value != "on" {
@@ -98,7 +98,7 @@ func checkVacuum(in *store.Inspection, f *Findings) {
 	f.okUnless(before, "autovacuum", "autovacuum is on")
 }
 
-func checkTimeouts(in *store.Inspection, f *Findings) {
+func checkTimeouts(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	if n := settingNumber(in, "idle_session_timeout"); n > 0 {
 		f.warn("timeouts", reset("idle_session_timeout", in), "idle_session_timeout is %d ms: PostgreSQL closes idle "+
@@ -117,7 +117,7 @@ func checkTimeouts(in *store.Inspection, f *Findings) {
 }
 
 // settingNumber returns a setting of PostgreSQL, or 0 if the version does not have it.
-func settingNumber(in *store.Inspection, name string) int {
+func settingNumber(in *pgcheck.Inspection, name string) int {
 	n, err := strconv.Atoi(in.Settings[name].Value)
 	if err != nil {
 		return 0
@@ -125,7 +125,7 @@ func settingNumber(in *store.Inspection, name string) int {
 	return n
 }
 
-func checkText(in *store.Inspection, f *Findings) {
+func checkText(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	if in.Encoding != "UTF8" {
 		f.fault("encoding", "Make a database with ENCODING 'UTF8' and move the data there.",
@@ -140,7 +140,7 @@ func checkText(in *store.Inspection, f *Findings) {
 	f.okUnless(before, "encoding", "encoding UTF8, collation %s", in.Collation.Name)
 }
 
-func checkClock(in *store.Inspection, f *Findings) {
+func checkClock(in *pgcheck.Inspection, f *Findings) {
 	const fix = "Let both machines follow NTP."
 	ahead, direction := in.ClockAhead.Abs(), "fast"
 	if in.ClockAhead < 0 {

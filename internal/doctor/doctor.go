@@ -10,7 +10,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/agents"
 	"github.com/a2ad/a2ad/internal/config"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/pgcheck"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -108,14 +109,14 @@ func (d *Doctor) NoDatabase(err error) { d.Findings.fault("database", "", "%s", 
 
 // Database checks the database at url.
 func (d *Doctor) Database(ctx context.Context, url string) {
-	in, err := store.Inspect(ctx, url)
+	in, err := pgcheck.Inspect(ctx, url)
 	if err != nil {
 		d.Findings.fault("database", "Check that PostgreSQL runs, that this machine can reach it, and that "+
 			"A2AD_DATABASE_URL has the right host, port, user, password and database.", "%s", err)
 		return
 	}
 	d.inspect(in)
-	if in.Schema != store.SchemaVersion() || len(in.CannotBe) > 0 || in.Pooler.Lends {
+	if in.Schema != operate.SchemaVersion() || len(in.CannotBe) > 0 || in.Pooler.Lends {
 		return
 	}
 	if err := d.secrets(ctx, url); err != nil {
@@ -124,7 +125,7 @@ func (d *Doctor) Database(ctx context.Context, url string) {
 }
 
 // inspect judges what PostgreSQL says about itself.
-func (d *Doctor) inspect(in *store.Inspection) {
+func (d *Doctor) inspect(in *pgcheck.Inspection) {
 	f := &d.Findings
 	if in.Version < 150000 {
 		f.fault("version", "Move the data to PostgreSQL 15 or newer.", "PostgreSQL %s is too old", in.VersionText)
@@ -132,7 +133,7 @@ func (d *Doctor) inspect(in *store.Inspection) {
 	}
 	f.ok("database", "PostgreSQL %s, database %s, login %s, round trip %s",
 		in.VersionText, in.Database, in.Login, term.Duration(in.RoundTrip))
-	for _, check := range []func(*store.Inspection, *Findings){
+	for _, check := range []func(*pgcheck.Inspection, *Findings){
 		checkWritable, checkDurability, checkArchiver, checkVacuum, checkTimeouts, checkText, checkClock,
 		checkSchema, checkRoles, checkRights, checkPooler, checkSessions, checkDeadRows,
 	} {

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/pgcheck"
 	"github.com/a2ad/a2ad/internal/seal"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 func TestSecretsNeedTheirKeys(t *testing.T) {
@@ -25,10 +27,10 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := []store.Sealed{{KeyID: "k1", Secrets: 3, Place: "token", Name: webhook, Sample: sample}}
+	sealed := []access.Sealed{{KeyID: "k1", Secrets: 3, Place: "token", Name: webhook, Sample: sample}}
 	for name, tc := range map[string]struct {
 		ring   seal.Ring
-		sealed []store.Sealed
+		sealed []access.Sealed
 		want   string
 	}{
 		"fine": {ring(first), sealed, LevelOK}, "older": {ring(second + "," + first), sealed, LevelNote}, "gone": {ring(second), sealed, LevelFault},
@@ -62,37 +64,37 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*store.Inspection)
+		change func(*pgcheck.Inspection)
 		want   string
 	}{
-		"old version":   {func(in *store.Inspection) { in.Version = 140000 }, "fault version"},
-		"no fsync":      {func(in *store.Inspection) { in.Settings["fsync"] = store.Setting{Value: "off"} }, "fault durability"},
-		"no vacuum":     {func(in *store.Inspection) { in.Settings["autovacuum"] = store.Setting{Value: "off"} }, "fault autovacuum"},
-		"standby":       {func(in *store.Inspection) { in.Standby = true }, "fault standby"},
-		"encoding":      {func(in *store.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
-		"collation":     {func(in *store.Inspection) { in.Collation = store.Collation{Name: "C", Made: "1", Actual: "2"} }, "warning collation"},
-		"clock":         {func(in *store.Inspection) { in.ClockAhead = -5 * time.Second }, "warning clock"},
-		"clock far off": {func(in *store.Inspection) { in.ClockAhead = time.Hour }, "fault clock"},
-		"slow network":  {func(in *store.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second }, "ok clock"},
-		"shared":        {func(in *store.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
-		"role lost":     {func(in *store.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
-		"wakes lost":    {func(in *store.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
-		"wraparound":    {func(in *store.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},
-		"idle":          {func(in *store.Inspection) { in.IdleInTx = []store.OpenTransaction{{PID: 1, For: time.Minute}} }, "warning sessions"},
-		"old":           {func(in *store.Inspection) { in.Transactions = []store.OpenTransaction{{PID: 1, For: time.Hour}} }, "warning sessions"},
-		"slot": {func(in *store.Inspection) {
-			in.Holders = []store.XminHolder{{Kind: "replication slot", Name: "s", Age: 1e6}}
+		"old version":   {func(in *pgcheck.Inspection) { in.Version = 140000 }, "fault version"},
+		"no fsync":      {func(in *pgcheck.Inspection) { in.Settings["fsync"] = pgcheck.Setting{Value: "off"} }, "fault durability"},
+		"no vacuum":     {func(in *pgcheck.Inspection) { in.Settings["autovacuum"] = pgcheck.Setting{Value: "off"} }, "fault autovacuum"},
+		"standby":       {func(in *pgcheck.Inspection) { in.Standby = true }, "fault standby"},
+		"encoding":      {func(in *pgcheck.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
+		"collation":     {func(in *pgcheck.Inspection) { in.Collation = pgcheck.Collation{Name: "C", Made: "1", Actual: "2"} }, "warning collation"},
+		"clock":         {func(in *pgcheck.Inspection) { in.ClockAhead = -5 * time.Second }, "warning clock"},
+		"clock far off": {func(in *pgcheck.Inspection) { in.ClockAhead = time.Hour }, "fault clock"},
+		"slow network":  {func(in *pgcheck.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second }, "ok clock"},
+		"shared":        {func(in *pgcheck.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
+		"role lost":     {func(in *pgcheck.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
+		"wakes lost":    {func(in *pgcheck.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
+		"wraparound":    {func(in *pgcheck.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},
+		"idle":          {func(in *pgcheck.Inspection) { in.IdleInTx = []operate.OpenTransaction{{PID: 1, For: time.Minute}} }, "warning sessions"},
+		"old":           {func(in *pgcheck.Inspection) { in.Transactions = []operate.OpenTransaction{{PID: 1, For: time.Hour}} }, "warning sessions"},
+		"slot": {func(in *pgcheck.Inspection) {
+			in.Holders = []pgcheck.XminHolder{{Kind: "replication slot", Name: "s", Age: 1e6}}
 		}, "warning dead rows"},
-		"bloat":         {func(in *store.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
-		"broken index":  {func(in *store.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
-		"many replicas": {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 4) }, "warning connections"},
-		"too many":      {func(in *store.Inspection) { in.Replicas = make([]store.ReplicaSeen, 50) }, "fault connections"},
-		"role missing":  {func(in *store.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
-		"archive": {func(in *store.Inspection) {
-			in.Archiver = store.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
+		"bloat":         {func(in *pgcheck.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
+		"broken index":  {func(in *pgcheck.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
+		"many replicas": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 4) }, "warning connections"},
+		"too many":      {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 50) }, "fault connections"},
+		"role missing":  {func(in *pgcheck.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
+		"archive": {func(in *pgcheck.Inspection) {
+			in.Archiver = pgcheck.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
 		}, "warning archive"},
-		"local standbys": {func(in *store.Inspection) {
-			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = store.Setting{Value: "local"}, store.Setting{Value: "s"}
+		"local standbys": {func(in *pgcheck.Inspection) {
+			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = pgcheck.Setting{Value: "local"}, pgcheck.Setting{Value: "s"}
 		}, "warning durability"},
 	} {
 		d := &Doctor{Config: config.Config{Pool: config.Pool{DBPool: 16}}}
@@ -112,21 +114,21 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func goodInspection() *store.Inspection {
-	in := &store.Inspection{
+func goodInspection() *pgcheck.Inspection {
+	in := &pgcheck.Inspection{
 		Version: 160004, VersionText: "16.4", Database: "a2ad", Login: "a2ad", SeesAll: true, Encoding: "UTF8", LoginLimit: -1, DatabaseLimit: -1,
-		RoundTrip: 1_200_000, Collation: store.Collation{Name: "C"}, Settings: map[string]store.Setting{}, CannotBe: map[string]error{}, Schema: store.SchemaVersion(), Connections: 19,
-		Tables:   []store.TableRights{{Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true, WorkerReads: true, WorkerAdds: true}},
-		Replicas: []store.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true}},
+		RoundTrip: 1_200_000, Collation: pgcheck.Collation{Name: "C"}, Settings: map[string]pgcheck.Setting{}, CannotBe: map[string]error{}, Schema: operate.SchemaVersion(), Connections: 19,
+		Tables:   []pgcheck.TableRights{{Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true, WorkerReads: true, WorkerAdds: true}},
+		Replicas: []operate.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true}},
 	}
 	for name, v := range map[string]string{
 		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "default_transaction_isolation": "read committed",
 		"default_transaction_read_only": "off", "row_security": "on", "max_connections": "100", "superuser_reserved_connections": "3", "idle_in_transaction_session_timeout": "60000",
 	} {
-		in.Settings[name] = store.Setting{Value: v, Source: "default"}
+		in.Settings[name] = pgcheck.Setting{Value: v, Source: "default"}
 	}
-	for _, name := range store.OurRoles {
-		in.Roles = append(in.Roles, store.Role{Name: name, Member: true, BypassRLS: name == "a2a_worker"})
+	for _, name := range pgcheck.OurRoles {
+		in.Roles = append(in.Roles, pgcheck.Role{Name: name, Member: true, BypassRLS: name == "a2a_worker"})
 	}
 	return in
 }

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/pgcheck"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
-func checkSchema(in *store.Inspection, f *Findings) {
+func checkSchema(in *pgcheck.Inspection, f *Findings) {
 	const newer = "Run the a2ad that migrated, or a newer one."
-	want := store.SchemaVersion()
+	want := operate.SchemaVersion()
 	switch {
 	case in.SchemaErr != nil:
 		f.fault("schema", grantRoles(in), "the version of the schema cannot be read: %s", in.SchemaErr)
@@ -31,17 +32,17 @@ func checkSchema(in *store.Inspection, f *Findings) {
 	}
 }
 
-func grantRoles(in *store.Inspection) string {
+func grantRoles(in *pgcheck.Inspection) string {
 	return fmt.Sprintf("GRANT a2a_app, a2a_worker TO %q", in.Login)
 }
 
-func checkRoles(in *store.Inspection, f *Findings) {
+func checkRoles(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
-	have := map[string]store.Role{}
+	have := map[string]pgcheck.Role{}
 	for _, r := range in.Roles {
 		have[r.Name] = r
 	}
-	for _, name := range store.OurRoles {
+	for _, name := range pgcheck.OurRoles {
 		if _, ok := have[name]; !ok {
 			f.fault("roles", "a2ad migrate up, as a superuser; or, as one: CREATE ROLE "+name+" NOLOGIN",
 				"the role %s is missing", name)
@@ -79,7 +80,7 @@ var appReads = []string{
 // migratorWrites are the tables that the server only reads.
 var migratorWrites = []string{"schema_floor"}
 
-func checkRights(in *store.Inspection, f *Findings) {
+func checkRights(in *pgcheck.Inspection, f *Findings) {
 	if in.Tables == nil {
 		return
 	}
@@ -90,7 +91,7 @@ func checkRights(in *store.Inspection, f *Findings) {
 	f.okUnless(before, "rights", "owners, grants and row policies are in place")
 }
 
-func checkRightsOf(t store.TableRights, f *Findings) {
+func checkRightsOf(t pgcheck.TableRights, f *Findings) {
 	name := t.Schema + "." + t.Name
 	if t.Owner != "a2a_owner" {
 		f.fault("rights", "ALTER TABLE "+name+" OWNER TO a2a_owner", "%s is owned by %s", name, t.Owner)
@@ -122,7 +123,7 @@ func checkRightsOf(t store.TableRights, f *Findings) {
 	}
 }
 
-func (d *Doctor) checkLogin(in *store.Inspection) {
+func (d *Doctor) checkLogin(in *pgcheck.Inspection) {
 	const fix = "CREATE ROLE a2ad LOGIN PASSWORD '…' IN ROLE a2a_app, a2a_worker, and use it in A2AD_DATABASE_URL; " +
 		"migrate as the superuser."
 	switch {

@@ -11,6 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
@@ -32,12 +34,12 @@ func (d *Doctor) secrets(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, store.Config{URL: url, Replica: "operator", PoolSize: 4})
+	s, err := store.Open(ctx, store.Config{Config: db.Config{URL: url, Replica: "operator", PoolSize: 4}})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	sealed, err := s.SealedWith(ctx)
+	sealed, err := s.Access.SealedWith(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,7 +47,7 @@ func (d *Doctor) secrets(ctx context.Context, url string) error {
 	return nil
 }
 
-func checkSecrets(ring seal.Ring, sealed []store.Sealed, f *Findings) {
+func checkSecrets(ring seal.Ring, sealed []access.Sealed, f *Findings) {
 	const putBack = "Put the key back at the end of A2AD_KEYS, then run \"a2ad keys rewrap\"."
 	before, secrets := len(*f), int64(0)
 	for _, s := range sealed {

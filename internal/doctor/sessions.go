@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/pgcheck"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-func checkPooler(in *store.Inspection, f *Findings) {
+func checkPooler(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	const fix = "Point A2AD_DATABASE_URL at PostgreSQL itself, or at a pool in session mode (PgBouncer: " +
 		"pool_mode = session)."
@@ -23,7 +24,7 @@ func checkPooler(in *store.Inspection, f *Findings) {
 	f.okUnless(before, "pooler", "connections keep their role and settings, and receive notifications")
 }
 
-func checkSessions(in *store.Inspection, f *Findings) {
+func checkSessions(in *pgcheck.Inspection, f *Findings) {
 	before := len(*f)
 	const end = "Find out what it does, then SELECT pg_terminate_backend(%d)"
 	for _, t := range in.IdleInTx {
@@ -32,7 +33,7 @@ func checkSessions(in *store.Inspection, f *Findings) {
 			t.PID, t.Login, t.Application, term.Duration(t.For))
 	}
 	for _, t := range in.Transactions {
-		idle := slices.ContainsFunc(in.IdleInTx, func(i store.OpenTransaction) bool { return i.PID == t.PID })
+		idle := slices.ContainsFunc(in.IdleInTx, func(i operate.OpenTransaction) bool { return i.PID == t.PID })
 		if !idle {
 			f.warn("sessions", fmt.Sprintf(end, t.PID), "process %d (%s, %s) has been in one transaction for %s",
 				t.PID, t.Login, t.Application, term.Duration(t.For))
@@ -58,7 +59,7 @@ func checkSessions(in *store.Inspection, f *Findings) {
 // queueTables change all the time: claims become slow while they are full of dead rows.
 var queueTables = []string{"push_configs", "task_leases", "task_ready"}
 
-func checkDeadRows(in *store.Inspection, f *Findings) {
+func checkDeadRows(in *pgcheck.Inspection, f *Findings) {
 	if in.Tables == nil {
 		return
 	}
@@ -90,7 +91,7 @@ type connectionLimit struct {
 }
 
 // lowestLimit returns the limit that a server meets first.
-func lowestLimit(in *store.Inspection) connectionLimit {
+func lowestLimit(in *pgcheck.Inspection) connectionLimit {
 	reserved := settingNumber(in, "superuser_reserved_connections") + settingNumber(in, "reserved_connections")
 	lowest := connectionLimit{
 		settingNumber(in, "max_connections") - reserved, "max_connections", "Raise max_connections (it needs a restart)",
@@ -112,7 +113,7 @@ func lowestLimit(in *store.Inspection) connectionLimit {
 	return lowest
 }
 
-func (d *Doctor) checkConnections(in *store.Inspection) {
+func (d *Doctor) checkConnections(in *pgcheck.Inspection) {
 	f, pool := &d.Findings, d.Config.DBPool
 	limit := lowestLimit(in)
 	ours, names := 0, []string{}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -94,12 +94,12 @@ func TestServeWaitsForASchema(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	for name, tt := range map[string]struct{ change, back, want string }{
-		"too new": {fmt.Sprintf("UPDATE a2a.schema_floor SET version = %d", store.SchemaVersion()+1),
+		"too new": {fmt.Sprintf("UPDATE a2a.schema_floor SET version = %d", operate.SchemaVersion()+1),
 			"UPDATE a2a.schema_floor SET version = 1", "upgrade a2ad"},
 		"too old": {
-			fmt.Sprintf("DELETE FROM public.a2a_goose_version WHERE version_id = %d", store.SchemaVersion()),
+			fmt.Sprintf("DELETE FROM public.a2a_goose_version WHERE version_id = %d", operate.SchemaVersion()),
 			fmt.Sprintf("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (%d, true)",
-				store.SchemaVersion()), "a2ad migrate up",
+				operate.SchemaVersion()), "a2ad migrate up",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/seal"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -32,8 +32,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	migrate(t, old, db.URL)
 	c := clusterOn(t, db)
 	before := one[int64](c, `SELECT max(version_id) FROM public.a2a_goose_version WHERE is_applied`)
-	if before >= store.SchemaVersion() {
-		t.Fatalf("the version before has schema %d, and this one %d", before, store.SchemaVersion())
+	if before >= operate.SchemaVersion() {
+		t.Fatalf("the version before has schema %d, and this one %d", before, operate.SchemaVersion())
 	}
 	keys := seal.Generate("k1")
 	sink := newHookSink(t, func(n int, _ *http.Request) bool { return n%4 == 0 })

@@ -15,6 +15,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
@@ -71,7 +73,7 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 // Send submits a message and returns the task. If op.Blocking it first waits until the task has
 // ended or waits for its client. If op and the agent allow direct replies, the result may be one:
 // see a2a.Task.Replied.
-func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) Send(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*a2a.Task, error) {
 	in, err := e.submission(c, agent, op)
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	var cursor *stream.Cursor
 	if op.Blocking && in.Task.IsZero() {
 		// The cursor exists before the task, so that it need not read events it missed.
-		in.NewTask = store.NewTaskID()
+		in.NewTask = db.NewTaskID()
 		cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 		defer cursor.Close()
 	}
@@ -93,7 +95,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	}
 	known := forget(budget.From(ctx), &in, op)
 	if !op.Blocking {
-		return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+		return e.snapshot(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
 	}
 	if cursor == nil || sub.Replay {
 		cursor = e.follower.Follow(sub.Task, sub.ContextID, sub.After, sub.After)
@@ -116,7 +118,7 @@ func (e *Engine) Send(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 }
 
 // submit stores a message.
-func (e *Engine) submit(ctx context.Context, in *store.Submission) (store.Submitted, error) {
+func (e *Engine) submit(ctx context.Context, in *tasks.Submission) (tasks.Submitted, error) {
 	ctx, span := e.cfg.Tracer.Start(ctx, "submit", tracing.Internal, "")
 	sub, err := e.admitted(ctx, in)
 	if span == nil {
@@ -132,34 +134,34 @@ func (e *Engine) submit(ctx context.Context, in *store.Submission) (store.Submit
 }
 
 // tell reads the task for an answer. It first reveals a task that clients cannot see yet.
-func (e *Engine) tell(ctx context.Context, c store.Caller, sub *store.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) tell(ctx context.Context, c db.Caller, sub *tasks.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
-		if err := e.store.Reveal(ctx, sub.Task); err != nil {
+		if err := e.store.Tasks.Reveal(ctx, sub.Task); err != nil {
 			return nil, err
 		}
 	}
 	budget.From(ctx).ShrinkTo(0) // the message is no longer needed
-	return e.snapshot(ctx, c, sub.Task, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.snapshot(ctx, c, sub.Task, tasks.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // admitted passes a message to the store, if the limits allow it.
-func (e *Engine) admitted(ctx context.Context, in *store.Submission) (store.Submitted, error) {
+func (e *Engine) admitted(ctx context.Context, in *tasks.Submission) (tasks.Submitted, error) {
 	leave, err := e.writes.enter()
 	if err != nil {
-		return store.Submitted{}, err
+		return tasks.Submitted{}, err
 	}
 	defer leave()
 	if in.Task.IsZero() && e.cfg.MaxInFlight > 0 {
 		if err := e.flights.admit(ctx, e.store, in.Caller, e.cfg.MaxInFlight); err != nil {
-			return store.Submitted{}, err
+			return tasks.Submitted{}, err
 		}
 	}
-	return e.store.Submit(ctx, *in)
+	return e.store.Tasks.Submit(ctx, *in)
 }
 
 // awaitTask waits for a task that an earlier request made. The turn may have ended already, after
 // the event at which the cursor starts, so it checks the state first.
-func (e *Engine) awaitTask(ctx context.Context, c store.Caller, cursor *stream.Cursor, sub *store.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Cursor, sub *tasks.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
 	ended := sub.State.EndsTurn()
 	if !ended {
 		seen, err := e.await(ctx, cursor)
@@ -216,18 +218,18 @@ func withDrain(ctx, drain context.Context) (context.Context, func()) {
 }
 
 // submission turns a decoded message into a submission for the store.
-func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (store.Submission, error) {
+func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) (tasks.Submission, error) {
 	if err := checkSize(&op.Message, e.cfg.MaxMessageBytes); err != nil {
-		return store.Submission{}, err
+		return tasks.Submission{}, err
 	}
 	if err := checkInput(agent, &op.Message); err != nil {
-		return store.Submission{}, err
+		return tasks.Submission{}, err
 	}
 	push, err := e.newPush(agent, op.Push)
 	if err != nil {
-		return store.Submission{}, err
+		return tasks.Submission{}, err
 	}
-	in := store.Submission{
+	in := tasks.Submission{
 		Caller: c, Agent: agent.Name, ContextID: op.Message.ContextID, Message: op.Message, Digest: op.Digest,
 		Reject: agent.OnBusy == a2a.OnBusyReject, MaxBytes: e.cfg.MaxTaskBytes, MaxSeq: e.cfg.MaxHistory,
 		Push: push, MaxPushes: e.cfg.Push.Max, Traceparent: op.Traceparent,
@@ -242,7 +244,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 	}
 	if op.Message.TaskID == "" {
 		if in.ContextID == "" {
-			in.ContextID = store.NewUID().String()
+			in.ContextID = db.NewUID().String()
 		}
 		return in, nil
 	}
@@ -255,7 +257,7 @@ func (e *Engine) submission(c store.Caller, agent *a2a.Agent, op *a2a.SendMessag
 }
 
 // freshTask returns a new task as it is before any event. This saves a read.
-func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Task {
+func freshTask(in *tasks.Submission, sub *tasks.Submitted, history *int) *a2a.Task {
 	t := &a2a.Task{
 		ID: sub.Task, Agent: in.Agent, ContextID: sub.ContextID, Status: a2a.Status{State: a2a.StateSubmitted, Time: sub.At},
 		CreatedAt: sub.At, LastSeq: 1, LastUID: sub.UID,
@@ -267,7 +269,7 @@ func freshTask(in *store.Submission, sub *store.Submitted, history *int) *a2a.Ta
 }
 
 // Get reads one task of the caller.
-func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetTask) (*a2a.Task, error) {
+func (e *Engine) Get(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.GetTask) (*a2a.Task, error) {
 	leave, err := e.reads.enter()
 	if err != nil {
 		return nil, err
@@ -277,16 +279,16 @@ func (e *Engine) Get(ctx context.Context, c store.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	return e.snapshot(ctx, c, id, store.Want{History: op.HistoryLength, Artifacts: true})
+	return e.snapshot(ctx, c, id, tasks.Want{History: op.HistoryLength, Artifacts: true})
 }
 
 // head checks that the caller may see a task, and that the task belongs to this agent.
-func (e *Engine) head(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID string) (a2a.ID, store.Head, error) {
+func (e *Engine) head(ctx context.Context, c db.Caller, agent *a2a.Agent, taskID string) (a2a.ID, tasks.Head, error) {
 	id, err := a2a.ParseID(taskID)
 	if err != nil {
-		return id, store.Head{}, a2a.ErrTaskNotFound
+		return id, tasks.Head{}, a2a.ErrTaskNotFound
 	}
-	h, err := e.store.Head(ctx, c, id)
+	h, err := e.store.Tasks.Head(ctx, c, id)
 	if err == nil && h.Agent != agent.Name {
 		err = a2a.ErrTaskNotFound
 	}
@@ -294,7 +296,7 @@ func (e *Engine) head(ctx context.Context, c store.Caller, agent *a2a.Agent, tas
 }
 
 // Cancel ends one task of the caller and returns it.
-func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.CancelTask) (*a2a.Task, error) {
+func (e *Engine) Cancel(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.CancelTask) (*a2a.Task, error) {
 	leave, err := e.writes.enter()
 	if err != nil {
 		return nil, err
@@ -304,12 +306,12 @@ func (e *Engine) Cancel(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, a2a.ErrTaskNotFound
 	}
-	state, err := e.store.CancelWith(ctx, c, agent.Name, id, op.Metadata)
+	state, err := e.store.Tasks.CancelWith(ctx, c, agent.Name, id, op.Metadata)
 	repeated := op.RepeatOK && state == a2a.StateCanceled && a2a.CodeOf(err) == a2a.CodeTaskNotCancelable
 	if err != nil && !repeated {
 		return nil, err
 	}
-	return e.snapshot(ctx, c, id, store.Want{Artifacts: true})
+	return e.snapshot(ctx, c, id, tasks.Want{Artifacts: true})
 }
 
 // Page sizes of ListTasks.
@@ -319,7 +321,7 @@ const (
 )
 
 // List reads a page of the caller's tasks of one agent, the newest status first.
-func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListTasks) (*a2a.Page, error) {
+func (e *Engine) List(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.ListTasks) (*a2a.Page, error) {
 	leave, err := e.reads.enter()
 	if err != nil {
 		return nil, err
@@ -332,7 +334,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	case size < 0 || size > maxPage:
 		return nil, a2a.InvalidParams("pageSize", "must be between 1 and %d", maxPage)
 	}
-	f := store.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
+	f := tasks.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
 	if op.PageToken != "" {
 		pos, err := e.pages.open(op.PageToken, bound(c, &f))
 		if err != nil {
@@ -340,7 +342,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 		}
 		f.BeforeAt, f.BeforeID = pos.At, pos.ID
 	}
-	found, total, err := e.store.Page(ctx, c, f)
+	found, total, err := e.store.Tasks.Page(ctx, c, f)
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +353,7 @@ func (e *Engine) List(ctx context.Context, c store.Caller, agent *a2a.Agent, op 
 	}
 	n := 0
 	if len(ids) > 0 {
-		page.Tasks, n, err = e.tasksOf(ctx, c, ids, store.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+		page.Tasks, n, err = e.tasksOf(ctx, c, ids, tasks.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
 	}
 	if err == nil && n < len(found) {
 		page.NextToken = e.pages.seal(found[n-1], bound(c, &f))

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // The agent is done while its request is still being stored: the stream has all of it, although no
@@ -13,8 +13,8 @@ import (
 func TestStreamOfATaskThatEndsAtOnceIsComplete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.take = func(string) (store.Slot, bool) {
-		return store.Slot{TTL: time.Minute, Leave: func() {}, Start: func(l store.Lease, _ store.Input) {
+	r.take = func(string) (tasks.Slot, bool) {
+		return tasks.Slot{TTL: time.Minute, Leave: func() {}, Start: func(l tasks.Lease, _ tasks.Input) {
 			r.append(&l, artifact("a", "1", false), status(a2a.StateCompleted, "done"))
 		}}, true
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // checkSize refuses a message whose parts and metadata are larger than limit; 0 is no limit.
@@ -76,7 +77,7 @@ const (
 )
 
 // admit counts one more task of the caller, or refuses it.
-func (f *flights) admit(ctx context.Context, s *store.Store, c store.Caller, most int) error {
+func (f *flights) admit(ctx context.Context, s *store.Store, c db.Caller, most int) error {
 	o := f.of(owner{c.Tenant, c.Owner})
 	select { // no mutex: a slow count would hold up callers that have disconnected
 	case o.turn <- struct{}{}:
@@ -89,7 +90,7 @@ func (f *flights) admit(ctx context.Context, s *store.Store, c store.Caller, mos
 		if time.Since(o.full) < stayFull {
 			return full
 		}
-		n, err := s.TasksInFlight(ctx, c, most)
+		n, err := s.Tasks.TasksInFlight(ctx, c, most)
 		if err != nil {
 			return err
 		}

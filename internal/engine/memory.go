@@ -6,7 +6,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/budget"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // This file draws memory from the budget before every read of tasks. A read asks for small tasks
@@ -35,7 +36,7 @@ func room(mem *budget.Lease, bytes int64) int64 {
 }
 
 // readTasks runs read with a size limit for which the budget of the request has room.
-func readTasks[T any](ctx context.Context, large slots, w store.Want, measure func() (int64, error), read func(w store.Want) (T, error)) (T, error) {
+func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure func() (int64, error), read func(w tasks.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
 		return read(w)
@@ -46,7 +47,7 @@ func readTasks[T any](ctx context.Context, large slots, w store.Want, measure fu
 	}
 	w.Most = smallRead
 	t, err := read(w)
-	var much *store.TooMuch
+	var much *tasks.TooMuch
 	if !errors.As(err, &much) {
 		return t, err
 	}
@@ -76,16 +77,16 @@ func readTasks[T any](ctx context.Context, large slots, w store.Want, measure fu
 }
 
 // snapshot reads a task of the caller.
-func (e *Engine) snapshot(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w store.Want) (*a2a.Task, error) { return e.store.Snapshot(ctx, c, id, w) })
+func (e *Engine) snapshot(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) (*a2a.Task, error) {
+	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) { return e.store.Tasks.Snapshot(ctx, c, id, w) })
 }
 
 // snapshotAt reads a task as it was at an event.
-func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w store.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, nil, func(w store.Want) (*a2a.Task, error) { return e.store.SnapshotAt(ctx, id, seq, w) })
+func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w tasks.Want) (*a2a.Task, error) {
+	return readTasks(ctx, e.large, w, nil, func(w tasks.Want) (*a2a.Task, error) { return e.store.Tasks.SnapshotAt(ctx, id, seq, w) })
 }
 
-func (e *Engine) measure(ctx context.Context, c store.Caller, id a2a.ID, w store.Want) func() (int64, error) {
+func (e *Engine) measure(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) func() (int64, error) {
 	return func() (int64, error) {
 		sizes, err := e.sizes(ctx, c, []a2a.ID{id}, w)
 		if err != nil {
@@ -96,13 +97,13 @@ func (e *Engine) measure(ctx context.Context, c store.Caller, id a2a.ID, w store
 }
 
 // sizes measures tasks. PostgreSQL has to unpack them for that.
-func (e *Engine) sizes(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) ([]int64, error) {
+func (e *Engine) sizes(ctx context.Context, c db.Caller, ids []a2a.ID, w tasks.Want) ([]int64, error) {
 	leave, err := e.large.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	return e.store.Sizes(ctx, c, ids, w)
+	return e.store.Tasks.Sizes(ctx, c, ids, w)
 }
 
 // slots limits how many large reads use the database at once. The others wait without a connection,
@@ -120,16 +121,16 @@ func (s slots) enter(ctx context.Context) (leave func(), err error) {
 
 // tasksOf reads the tasks of a page, in order: all of them, or only the first ones if they are too
 // large together. n is how many positions of the list they cover.
-func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w store.Want) (tasks []a2a.Task, n int, err error) {
+func (e *Engine) tasksOf(ctx context.Context, c db.Caller, ids []a2a.ID, w tasks.Want) (taskList []a2a.Task, n int, err error) {
 	mem := budget.From(ctx)
 	if err := mem.Grow(ctx, room(mem, listRead)); err != nil {
 		return nil, 0, err
 	}
 	w.Most = listRead
-	tasks, err = e.store.Snapshots(ctx, c, ids, w)
-	var much *store.TooMuch
+	taskList, err = e.store.Tasks.Snapshots(ctx, c, ids, w)
+	var much *tasks.TooMuch
 	if !errors.As(err, &much) {
-		return tasks, len(ids), err
+		return taskList, len(ids), err
 	}
 	n, size := len(ids), much.Bytes
 	if size > exactFrom {
@@ -155,8 +156,8 @@ func (e *Engine) tasksOf(ctx context.Context, c store.Caller, ids []a2a.ID, w st
 		}
 		defer leave()
 	}
-	tasks, err = e.store.Snapshots(ctx, c, ids[:n], w)
-	return tasks, n, err
+	taskList, err = e.store.Tasks.Snapshots(ctx, c, ids[:n], w)
+	return taskList, n, err
 }
 
 // keptMessage is the largest message that a blocking send keeps in memory while it waits.
@@ -164,7 +165,7 @@ const keptMessage = 64 << 10
 
 // forget gives back memory of a request once its message is stored. It drops a large message, which
 // can be read again. It reports whether the message is still in memory.
-func forget(mem *budget.Lease, in *store.Submission, op *a2a.SendMessage) bool {
+func forget(mem *budget.Lease, in *tasks.Submission, op *a2a.SendMessage) bool {
 	if mem == nil || messageSize(&op.Message) <= keptMessage {
 		mem.ShrinkTo(2 * keptMessage)
 		return true

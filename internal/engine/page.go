@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // pageSealer makes page tokens: encrypted positions in a list, valid only for the caller and the
@@ -36,7 +37,7 @@ func newPageSealer(key []byte, limit int) (*pageSealer, error) {
 const positionSize = 8 + 16
 
 // bound returns what a token is valid for. The members are quoted, so that no two lists look alike.
-func bound(c store.Caller, f *store.Filter) []byte {
+func bound(c db.Caller, f *tasks.Filter) []byte {
 	return []byte(strings.Join([]string{
 		"page", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), strconv.Quote(f.Agent), strconv.Quote(f.ContextID),
 		f.State.String(), strconv.FormatInt(f.Since.UnixMicro(), 10),
@@ -44,11 +45,11 @@ func bound(c store.Caller, f *store.Filter) []byte {
 }
 
 // boundPush does the same for the webhooks of a task.
-func boundPush(c store.Caller, task a2a.ID) []byte {
+func boundPush(c db.Caller, task a2a.ID) []byte {
 	return []byte(strings.Join([]string{"push", strconv.Quote(c.Tenant), strconv.Quote(c.Owner), task.String()}, "|"))
 }
 
-func (p *pageSealer) seal(pos store.Position, bound []byte) string {
+func (p *pageSealer) seal(pos tasks.Position, bound []byte) string {
 	plain := binary.BigEndian.AppendUint64(nil, uint64(pos.At.UnixMicro()))
 	plain = append(plain, pos.ID[:]...)
 	return base64.RawURLEncoding.EncodeToString(p.gcm.Seal(nil, nil, plain, bound))
@@ -56,7 +57,7 @@ func (p *pageSealer) seal(pos store.Position, bound []byte) string {
 
 var errBadToken = a2a.InvalidParams("pageToken", "not a page token of this list")
 
-func (p *pageSealer) open(token string, bound []byte) (pos store.Position, err error) {
+func (p *pageSealer) open(token string, bound []byte) (pos tasks.Position, err error) {
 	if len(token) > p.max {
 		return pos, errBadToken
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 func TestListWalksOverAllTasks(t *testing.T) {
@@ -43,7 +43,7 @@ func TestListWalksOverAllTasks(t *testing.T) {
 		}
 		same(t, fmt.Sprint("walk by ", size), want, got)
 	}
-	empty, err := r.List(r.ctx, store.Caller{Tenant: "acme", Owner: "bob"}, words, &a2a.ListTasks{})
+	empty, err := r.List(r.ctx, db.Caller{Tenant: "acme", Owner: "bob"}, words, &a2a.ListTasks{})
 	if err != nil || empty.Tasks == nil || len(empty.Tasks) != 0 || empty.Total != 0 || empty.PageSize != 50 || empty.NextToken != "" {
 		t.Errorf("the list of nobody = %+v, %v", empty, err)
 	}
@@ -80,14 +80,14 @@ func TestPageTokenIsGoodForItsListAlone(t *testing.T) {
 		return op
 	}
 	type try struct {
-		caller store.Caller
+		caller db.Caller
 		agent  *a2a.Agent
 		op     a2a.ListTasks
 	}
 	tries := map[string]try{
-		"another owner":      {store.Caller{Tenant: "acme", Owner: "bob"}, words, list},
-		"another tenant":     {store.Caller{Tenant: "corp", Owner: "ann"}, words, list},
-		"owner and tenant":   {store.Caller{Tenant: `acme"|"ann`, Owner: ""}, words, list},
+		"another owner":      {db.Caller{Tenant: "acme", Owner: "bob"}, words, list},
+		"another tenant":     {db.Caller{Tenant: "corp", Owner: "ann"}, words, list},
+		"owner and tenant":   {db.Caller{Tenant: `acme"|"ann`, Owner: ""}, words, list},
 		"another agent":      {ann, &a2a.Agent{Name: "other"}, list},
 		"another context":    {ann, words, with(func(op *a2a.ListTasks) { op.ContextID = "c" })},
 		"another state":      {ann, words, with(func(op *a2a.ListTasks) { op.State = a2a.StateWorking })},

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // PushRules says which webhooks may be set. Without Check none may.
@@ -34,7 +36,7 @@ var errNoPush = &a2a.Error{Code: a2a.CodePushNotSupported, Message: "push notifi
 func (e *Engine) Pushes(agent *a2a.Agent) bool { return e.cfg.Push.Check != nil && !agent.PushOff }
 
 // newPush checks a webhook and fills in what its client left out. It returns nil for nil.
-func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, error) {
+func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*webhooks.NewWebhook, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -47,7 +49,7 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, e
 	if c.ID == "" {
 		c.ID = DefaultPushID
 	}
-	p := &store.NewPush{
+	p := &webhooks.NewWebhook{
 		ConfigID: c.ID, URL: c.URL, Origin: e.cfg.Push.Origin(c.URL), Schemes: c.Schemes, Version: c.Version,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) { return e.cfg.Push.Seal(row, c) },
 	}
@@ -59,7 +61,7 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*store.NewPush, e
 
 // SetPush adds a webhook to a task of the caller, or replaces the one with the same id. The result
 // has no secrets.
-func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SetPushConfig) (*a2a.PushConfig, error) {
+func (e *Engine) SetPush(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.SetPushConfig) (*a2a.PushConfig, error) {
 	if !e.Pushes(agent) {
 		return nil, errNoPush
 	}
@@ -76,14 +78,14 @@ func (e *Engine) SetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 	if err != nil {
 		return nil, err
 	}
-	if err := e.store.SetPush(ctx, c, agent.Name, id, *push, e.cfg.Push.Max); err != nil {
+	if err := e.store.Tasks.SetWebhook(ctx, c, agent.Name, id, *push, e.cfg.Push.Max); err != nil {
 		return nil, err
 	}
 	return &a2a.PushConfig{ID: push.ConfigID, URL: a2a.RedactURL(push.URL), Schemes: push.Schemes}, nil
 }
 
 // GetPush reads one webhook. Without an id it returns the default one, else the oldest.
-func (e *Engine) GetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
+func (e *Engine) GetPush(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
 	_, rows, err := e.pushes(ctx, c, agent, op.TaskID, op.ConfigID)
 	if err != nil {
 		return nil, err
@@ -91,11 +93,11 @@ func (e *Engine) GetPush(ctx context.Context, c store.Caller, agent *a2a.Agent, 
 	if len(rows) == 0 {
 		return nil, &a2a.Error{Code: a2a.CodeTaskNotFound, Message: "push notification config not found"}
 	}
-	i := max(slices.IndexFunc(rows, func(p store.Push) bool { return p.ConfigID == DefaultPushID }), 0)
+	i := max(slices.IndexFunc(rows, func(p webhooks.Webhook) bool { return p.ConfigID == DefaultPushID }), 0)
 	return &configs(rows[i : i+1])[0], nil
 }
 
-func configs(rows []store.Push) []a2a.PushConfig {
+func configs(rows []webhooks.Webhook) []a2a.PushConfig {
 	list := make([]a2a.PushConfig, len(rows))
 	for i, r := range rows {
 		list[i] = a2a.PushConfig{ID: r.ConfigID, URL: r.URL, Schemes: r.Schemes}
@@ -105,7 +107,7 @@ func configs(rows []store.Push) []a2a.PushConfig {
 
 // ListPushes reads a page of the webhooks of a task, oldest first. There are few, so it reads all
 // and returns a part.
-func (e *Engine) ListPushes(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
+func (e *Engine) ListPushes(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
 	if op.PageSize < 0 {
 		return nil, a2a.InvalidParams("pageSize", "must not be negative")
 	}
@@ -118,20 +120,20 @@ func (e *Engine) ListPushes(ctx context.Context, c store.Caller, agent *a2a.Agen
 		if err != nil {
 			return nil, err
 		}
-		rows = slices.DeleteFunc(rows, func(p store.Push) bool {
+		rows = slices.DeleteFunc(rows, func(p webhooks.Webhook) bool {
 			return cmp.Or(p.CreatedAt.Compare(last.At), bytes.Compare(p.Row[:], last.ID[:])) <= 0
 		})
 	}
 	page := &a2a.PushPage{}
 	if n := op.PageSize; n > 0 && n < len(rows) {
-		page.NextToken = e.pages.seal(store.Position{At: rows[n-1].CreatedAt, ID: rows[n-1].Row}, boundPush(c, id))
+		page.NextToken = e.pages.seal(tasks.Position{At: rows[n-1].CreatedAt, ID: rows[n-1].Row}, boundPush(c, id))
 		rows = rows[:n]
 	}
 	page.Configs = configs(rows)
 	return page, nil
 }
 
-func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, taskID, configID string) (a2a.ID, []store.Push, error) {
+func (e *Engine) pushes(ctx context.Context, c db.Caller, agent *a2a.Agent, taskID, configID string) (a2a.ID, []webhooks.Webhook, error) {
 	if !e.Pushes(agent) {
 		return a2a.ID{}, nil, errNoPush
 	}
@@ -144,13 +146,13 @@ func (e *Engine) pushes(ctx context.Context, c store.Caller, agent *a2a.Agent, t
 	if err != nil {
 		return id, nil, err
 	}
-	rows, err := e.store.Pushes(ctx, c, id, configID)
+	rows, err := e.store.Webhooks.OfTask(ctx, c, id, configID)
 	return id, rows, err
 }
 
 // DeletePush removes a webhook. After it returns no request to the webhook starts. A webhook that
 // does not exist counts as removed.
-func (e *Engine) DeletePush(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.DeletePushConfig) error {
+func (e *Engine) DeletePush(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.DeletePushConfig) error {
 	if !e.Pushes(agent) {
 		return errNoPush
 	}
@@ -167,5 +169,5 @@ func (e *Engine) DeletePush(ctx context.Context, c store.Caller, agent *a2a.Agen
 	if configID == "" {
 		configID = DefaultPushID
 	}
-	return e.store.DeletePush(ctx, c, id, configID)
+	return e.store.Webhooks.Delete(ctx, c, id, configID)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
@@ -38,14 +38,14 @@ func (s *Stream) decide(ctx context.Context) error {
 		case err == nil:
 			u.items = append(u.items, items...)
 		case errors.Is(err, errWaitedEnough), errors.Is(cause, ErrDraining):
-			if err := u.engine.store.Reveal(context.WithoutCancel(ctx), s.TaskID); err != nil {
+			if err := u.engine.store.Tasks.Reveal(context.WithoutCancel(ctx), s.TaskID); err != nil {
 				return err
 			}
 			return s.resolve(context.WithoutCancel(ctx))
 		default:
 			return err
 		}
-		if slices.ContainsFunc(items, func(it *stream.Item) bool { return store.Tells(it.Event) }) {
+		if slices.ContainsFunc(items, func(it *stream.Item) bool { return tasks.Tells(it.Event) }) {
 			return s.resolve(ctx)
 		}
 	}
@@ -66,7 +66,7 @@ func (u *undecided) next(ctx context.Context, cursor *stream.Cursor) ([]*stream.
 
 // resolve makes s the stream of a reply or of a task.
 func (s *Stream) resolve(ctx context.Context) error {
-	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, store.Want{History: new(int)})
+	t, err := s.open.engine.snapshot(ctx, s.caller, s.TaskID, tasks.Want{History: new(int)})
 	if err != nil {
 		return err
 	}

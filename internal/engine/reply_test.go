@@ -7,7 +7,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // talker is words, allowed to reply directly.
@@ -23,11 +24,11 @@ func (r *rig) ask(ctx context.Context, op *a2a.SendMessage) <-chan answer {
 }
 
 // reply does what the worker does with a message that an agent reports by itself.
-func (r *rig) reply(l *store.Lease, text string, before ...a2a.Event) {
+func (r *rig) reply(l *tasks.Lease, text string, before ...a2a.Event) {
 	r.t.Helper()
 	done := status(a2a.StateCompleted, text)
 	done.(*a2a.StatusUpdate).Status.Message.Role = a2a.RoleAgent
-	if _, err := r.store.Append(r.ctx, l, store.Batch{Events: append(before, done), Reply: true}); err != nil {
+	if _, err := r.store.Tasks.Append(r.ctx, l, tasks.Batch{Events: append(before, done), Reply: true}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -111,7 +112,7 @@ func TestRepeatOfAnUndecidedRequestWaitsForTheSameReply(t *testing.T) {
 	defer s.Close()
 	same(t, "stream before the reply", "…", frames(t, s, "…"))
 	// The worker is lost too: another attempt replies.
-	if err := r.store.Retry(r.ctx, l, "lost", 0); err != nil {
+	if err := r.store.Tasks.Retry(r.ctx, l, "lost", 0); err != nil {
 		t.Fatal(err)
 	}
 	l = r.claim()
@@ -162,7 +163,7 @@ func TestTaskThatWasCanceledOrLostWhileUndecidedIsOne(t *testing.T) {
 	r := newRig(t)
 	c := r.ask(r.ctx, send("x", blocking))
 	l := r.awaitClaim()
-	if _, err := r.store.Cancel(r.ctx, ann, "", l.TaskID); err != nil { // the operator
+	if _, err := r.store.Tasks.Cancel(r.ctx, ann, "", l.TaskID); err != nil { // the operator
 		t.Fatal(err)
 	}
 	if got := r.answered(c); got.Replied || got.Status.State != a2a.StateCanceled {
@@ -297,8 +298,8 @@ func TestWebhookHearsOfAReplyOnce(t *testing.T) {
 			Seal: func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
 		}
 	})
-	due := func() []store.Delivery {
-		d, err := r.store.ClaimPushes(r.ctx, 10, 10, time.Minute)
+	due := func() []webhooks.Delivery {
+		d, err := r.store.Webhooks.Claim(r.ctx, 10, 10, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,12 +317,12 @@ func TestWebhookHearsOfAReplyOnce(t *testing.T) {
 	if len(d) != 1 {
 		t.Fatalf("due behind the reply: %+v, want one delivery", d)
 	}
-	at, err := r.store.SnapshotAt(r.ctx, d[0].Task, d[0].Seq, store.Want{Artifacts: true})
+	at, err := r.store.Tasks.SnapshotAt(r.ctx, d[0].Task, d[0].Seq, tasks.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantReply(t, "what is delivered", at, "hi")
-	if err := r.store.Delivered(r.ctx, &d[0], &store.Try{}, true); err != nil {
+	if err := r.store.Webhooks.Delivered(r.ctx, &d[0], &webhooks.Try{}, true); err != nil {
 		t.Fatal(err)
 	}
 	if d := due(); len(d) != 0 {

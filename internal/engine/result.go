@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
@@ -34,7 +34,7 @@ func (s *seen) add(items []*stream.Item) {
 
 // task builds a new task from its first message and all of its events. ok is false if some are
 // missing, or if the client has sent further messages: the log has only their count.
-func (s *seen) task(in *store.Submission, sub *store.Submitted, history *int) (t *a2a.Task, ok bool) {
+func (s *seen) task(in *tasks.Submission, sub *tasks.Submitted, history *int) (t *a2a.Task, ok bool) {
 	if s.many || len(s.items) == 0 || s.items[0].Seq != 2 {
 		return nil, false
 	}

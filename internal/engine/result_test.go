@@ -16,14 +16,16 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-var ann = store.Caller{Tenant: "acme", Owner: "ann"}
+var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 
 // played is an executor that reports what it is given.
 type played func(run executor.Run) []a2a.Event
@@ -45,7 +47,7 @@ func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine,
 	hub := &notify.Hub{}
 	var follower *stream.Follower
 	s, err := store.Open(t.Context(), store.Config{
-		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake,
+		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake},
 		Committed: func(id a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(id, events) {
 				hub.Wake(wake.Task(id))
@@ -56,7 +58,7 @@ func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine,
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	follower = stream.New(s, hub, time.Second, logger)
+	follower = stream.New(s.Tasks, hub, time.Second, logger)
 	eng, err := engine.New(s, follower, engine.Config{PageKey: make([]byte, 32), BlockingMaxWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +137,7 @@ func TestSendAnswersWhatAReadWould(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			want, err := s.SnapshotOfAny(t.Context(), got.ID, store.Want{History: history, Artifacts: true})
+			want, err := s.Tasks.SnapshotOfAny(t.Context(), got.ID, tasks.Want{History: history, Artifacts: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +182,7 @@ func TestSendKnowsOfMessagesThatItHasNotSeen(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	want, err := s.SnapshotOfAny(t.Context(), id, store.Want{Artifacts: true})
+	want, err := s.Tasks.SnapshotOfAny(t.Context(), id, tasks.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,9 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -35,7 +37,7 @@ type rig struct {
 	ctx   context.Context //nolint:containedctx // the context of the test, which is the life of the rig
 	store *store.Store
 	drain context.CancelFunc
-	take  func(agent string) (store.Slot, bool) // nil: no worker has room for a new task
+	take  func(agent string) (tasks.Slot, bool) // nil: no worker has room for a new task
 	runs  statements
 }
 
@@ -72,10 +74,10 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	var follower *stream.Follower
 	r := &rig{t: t, ctx: t.Context(), runs: statements{names: map[string]bool{}}}
 	s, err := store.Open(t.Context(), store.Config{
-		URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs,
-		Take: func(agent string) (store.Slot, bool) {
+		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs},
+		Take: func(agent string) (tasks.Slot, bool) {
 			if r.take == nil {
-				return store.Slot{}, false
+				return tasks.Slot{}, false
 			}
 			return r.take(agent)
 		},
@@ -88,7 +90,7 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follower = stream.New(s, hub, time.Hour, slog.New(slog.DiscardHandler))
+	follower = stream.New(s.Tasks, hub, time.Hour, slog.New(slog.DiscardHandler))
 	drain, startDrain := context.WithCancel(context.Background())
 	cfg := engine.Config{PageKey: make([]byte, 32), BlockingMaxWait: time.Minute, Drain: drain}
 	for _, c := range change {
@@ -144,9 +146,9 @@ func (r *rig) task(text string) a2a.ID {
 }
 
 // claim gives the test a waiting task of words.
-func (r *rig) claim() *store.Lease {
+func (r *rig) claim() *tasks.Lease {
 	r.t.Helper()
-	leases, err := r.store.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+	leases, err := r.store.Tasks.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
 	if err != nil || len(leases) != 1 {
 		r.t.Fatalf("claim = %d leases, %v", len(leases), err)
 	}
@@ -154,12 +156,12 @@ func (r *rig) claim() *store.Lease {
 }
 
 // awaitClaim is claim for a task that another goroutine is about to submit.
-func (r *rig) awaitClaim() *store.Lease {
+func (r *rig) awaitClaim() *tasks.Lease {
 	r.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		leases, err := r.store.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+		leases, err := r.store.Tasks.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -174,21 +176,21 @@ func (r *rig) awaitClaim() *store.Lease {
 	}
 }
 
-func (r *rig) append(l *store.Lease, events ...a2a.Event) {
+func (r *rig) append(l *tasks.Lease, events ...a2a.Event) {
 	r.t.Helper()
 	for _, e := range events { // as the worker does
 		if u, ok := e.(*a2a.StatusUpdate); ok && u.Status.Message != nil {
 			u.Status.Message.Role = a2a.RoleAgent
 		}
 	}
-	if _, err := r.store.Append(r.ctx, l, store.Batch{Events: events}); err != nil {
+	if _, err := r.store.Tasks.Append(r.ctx, l, tasks.Batch{Events: events}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *rig) snapshot(id a2a.ID) *a2a.Task {
 	r.t.Helper()
-	t, err := r.store.SnapshotOfAny(r.ctx, id, store.Want{Artifacts: true})
+	t, err := r.store.Tasks.SnapshotOfAny(r.ctx, id, tasks.Want{Artifacts: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func (r *rig) snapshot(id a2a.ID) *a2a.Task {
 
 func (r *rig) log(id a2a.ID) []a2a.Entry {
 	r.t.Helper()
-	entries, err := r.store.EventsAfter(r.ctx, id, 0, 1000)
+	entries, err := r.store.Tasks.EventsAfter(r.ctx, id, 0, 1000)
 	if err != nil {
 		r.t.Fatal(err)
 	}

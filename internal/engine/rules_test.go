@@ -10,7 +10,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/engine"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // The rules by which the two generations resume.
@@ -151,14 +151,14 @@ func TestForeignTasksAreLikeNone(t *testing.T) {
 	id1 := r.eventID(id, 1)
 	other := &a2a.Agent{Name: "other"}
 	for name, c := range map[string]struct {
-		caller store.Caller
+		caller db.Caller
 		agent  *a2a.Agent
 		id     string
 	}{
-		"another owner":  {store.Caller{Tenant: "acme", Owner: "bob"}, words, id.String()},
-		"another tenant": {store.Caller{Tenant: "corp", Owner: "ann"}, words, id.String()},
+		"another owner":  {db.Caller{Tenant: "acme", Owner: "bob"}, words, id.String()},
+		"another tenant": {db.Caller{Tenant: "corp", Owner: "ann"}, words, id.String()},
 		"another agent":  {ann, other, id.String()},
-		"no such task":   {ann, words, store.NewTaskID().String()},
+		"no such task":   {ann, words, db.NewTaskID().String()},
 		"no id":          {ann, words, "garbage"},
 		"an empty id":    {ann, words, ""},
 	} {
@@ -539,7 +539,7 @@ func TestCancelKeepsWhatItsClientSays(t *testing.T) {
 	if e, ok := next(t, s).Item.Event.(*a2a.StatusUpdate); !ok || string(e.Metadata) != string(said) {
 		t.Errorf("the event of the cancel is %+v, want the metadata %s", e, said)
 	}
-	if got, err := r.store.CancelMetadata(r.ctx, id); err != nil || string(got) != string(said) {
+	if got, err := r.store.Tasks.CancelMetadata(r.ctx, id); err != nil || string(got) != string(said) {
 		t.Errorf("CancelMetadata = %s, %v", got, err)
 	}
 }
@@ -568,10 +568,10 @@ func TestCancelAnswersTheTask(t *testing.T) {
 func TestStreamsAreLimited(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *engine.Config) { c.MaxStreams, c.MaxStreamsPerOwner = 3, 2 })
-	bob := store.Caller{Tenant: "acme", Owner: "bob"}
-	eve := store.Caller{Tenant: "acme", Owner: "eve"}
-	open := func(c store.Caller) (*engine.Stream, error) { return r.Stream(r.ctx, c, words, send("x")) }
-	must := func(c store.Caller) *engine.Stream {
+	bob := db.Caller{Tenant: "acme", Owner: "bob"}
+	eve := db.Caller{Tenant: "acme", Owner: "eve"}
+	open := func(c db.Caller) (*engine.Stream, error) { return r.Stream(r.ctx, c, words, send("x")) }
+	must := func(c db.Caller) *engine.Stream {
 		t.Helper()
 		s, err := open(c)
 		if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/sse"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
@@ -32,7 +33,7 @@ func (f *Frame) Seq() (int64, a2a.ID) {
 // Stream is one client's view of one task. It is not safe for concurrent use.
 type Stream struct {
 	TaskID  a2a.ID
-	caller  store.Caller
+	caller  db.Caller
 	mem     *budget.Lease // memory of ready and items; nil: no limit
 	rules   a2a.StreamRules
 	history *int // of the task that the stream starts with
@@ -124,7 +125,7 @@ func endsSubscription(s a2a.State) bool { return s.Terminal() }
 
 // Stream submits a message and returns the stream of its results, which starts with the task. A
 // replay of an Idempotency-Key follows the task that the key made.
-func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*Stream, error) {
+func (e *Engine) Stream(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) (*Stream, error) {
 	in, err := e.submission(c, agent, op)
 	if err != nil {
 		return nil, err
@@ -141,10 +142,10 @@ func (e *Engine) Stream(ctx context.Context, c store.Caller, agent *a2a.Agent, o
 	return s, nil
 }
 
-func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Agent, in *store.Submission, op *a2a.SendMessage) error {
+func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Agent, in *tasks.Submission, op *a2a.SendMessage) error {
 	if in.Task.IsZero() {
 		in.Undecided = agent.MayReply(&op.Message)
-		in.NewTask = store.NewTaskID()
+		in.NewTask = db.NewTaskID()
 		s.cursor = e.follower.FollowNew(in.NewTask, in.ContextID)
 	}
 	sub, err := e.submit(ctx, in)
@@ -184,7 +185,7 @@ func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Ag
 
 // openAt starts s with the task as it was at event seq. head is the newest known event.
 func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
-	t, err := e.snapshotAt(ctx, s.TaskID, seq, store.Want{History: s.history, Artifacts: true})
+	t, err := e.snapshotAt(ctx, s.TaskID, seq, tasks.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (e *Engine) openAt(ctx context.Context, s *Stream, seq, head int64) error {
 
 // Subscribe follows a task of the caller, from its present state or after the event that the client
 // saw last.
-func (e *Engine) Subscribe(ctx context.Context, c store.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
+func (e *Engine) Subscribe(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.Subscribe) (*Stream, error) {
 	opened, err := e.reads.enter() // until the stream is open: it waits without a connection
 	if err != nil {
 		return nil, err
@@ -232,7 +233,7 @@ func hasEnded(state a2a.State) error {
 // openSnapshot starts s with the task as it is. If nothing more can come, the last status of the
 // task follows as the last event, where clients expect one (T-04 in docs/reference/protocol.md).
 func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
-	t, err := e.snapshot(ctx, s.caller, s.TaskID, store.Want{History: s.history, Artifacts: true})
+	t, err := e.snapshot(ctx, s.caller, s.TaskID, tasks.Want{History: s.history, Artifacts: true})
 	if err != nil {
 		return err
 	}
@@ -248,7 +249,7 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 	if !s.rules.LastStatus {
 		return nil
 	}
-	entries, err := e.store.EventsAfter(ctx, t.ID, t.LastSeq-1, 1)
+	entries, err := e.store.Tasks.EventsAfter(ctx, t.ID, t.LastSeq-1, 1)
 	if err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (e *Engine) openSnapshot(ctx context.Context, s *Stream, gap bool) error {
 func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	seq, short, ok := sse.ParseID(s.rules.LastEventID)
 	if ok {
-		uid, found, err := e.store.EventUID(ctx, s.TaskID, seq)
+		uid, found, err := e.store.Tasks.EventUID(ctx, s.TaskID, seq)
 		if err != nil {
 			return err
 		}
@@ -275,9 +276,9 @@ func (e *Engine) resume(ctx context.Context, s *Stream) error {
 	if !ok {
 		return e.openSnapshot(ctx, s, true)
 	}
-	want := store.Want{History: new(int)}
+	want := tasks.Want{History: new(int)}
 	if s.rules.ResumeAsTask {
-		want = store.Want{History: s.history, Artifacts: true}
+		want = tasks.Want{History: s.history, Artifacts: true}
 	}
 	t, err := e.snapshot(ctx, s.caller, s.TaskID, want)
 	if err != nil {
@@ -311,7 +312,7 @@ type streamCount struct {
 	owners map[owner]int // guarded by mu
 }
 
-func (n *streamCount) enter(c store.Caller) (leave func(), err error) {
+func (n *streamCount) enter(c db.Caller) (leave func(), err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.total > 0 && n.open >= n.total {

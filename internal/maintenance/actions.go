@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 )
 
 // ActionSweeper bounds the audit log: attempts to sign in with wrong keys add a row per minute and address.
@@ -27,7 +28,7 @@ func (s *ActionSweeper) round(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var n int
 		var err error
-		n, more, err = s.Store.SweepActions(ctx, store.ActionSweep{
+		n, more, err = s.Store.Access.SweepActions(ctx, access.ActionSweep{
 			Keep: s.Keep, KeepSignIns: s.KeepSignIns, Batch: actionBatch,
 		})
 		if removed += n; err != nil && ctx.Err() == nil {

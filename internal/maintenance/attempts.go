@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // AttemptSweeper removes the attempts of tasks that ended long ago and are kept.
@@ -29,13 +30,13 @@ func (s *AttemptSweeper) Run(ctx context.Context) error {
 
 // round reads the attempts of tasks that are old enough. It does not read attempts again that it has removed.
 func (s *AttemptSweeper) round(ctx context.Context) {
-	w := store.AttemptSweep{Keep: s.Keep, Batch: attemptBatch}
+	w := tasks.AttemptSweep{Keep: s.Keep, Batch: attemptBatch}
 	removed := 0
 	for more := true; more; {
 		var n int
 		var err error
 		began := time.Now()
-		if n, more, err = s.Store.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
+		if n, more, err = s.Store.Tasks.SweepAttempts(ctx, &w); err != nil && ctx.Err() == nil {
 			s.Logger.WarnContext(ctx, "sweep attempts", "err", err)
 		}
 		if removed += n; more && !pause(ctx, max(2*time.Since(began), retirePause)) {

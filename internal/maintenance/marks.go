@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const (
@@ -63,10 +64,10 @@ func (m *marks) rule(agent string) a2a.Retention {
 
 // scanned notes a step of the scan of a level. The scan of the youngest level from the start also reads the tasks of
 // all other ages, so the other scans begin where that one found younger tasks.
-func (m *marks) scanned(i int, got *store.Retired, now time.Time) {
+func (m *marks) scanned(i int, got *tasks.Retired, now time.Time) {
 	for j := range m.levels {
 		if l := &m.levels[j]; l.fresh {
-			l.after, l.fresh = store.IDAt(got.Now.Add(-l.age)), false
+			l.after, l.fresh = db.IDAt(got.Now.Add(-l.age)), false
 		}
 	}
 	if !got.At.IsZero() {
@@ -78,7 +79,7 @@ func (m *marks) scanned(i int, got *store.Retired, now time.Time) {
 }
 
 // readAgain notes what happened to tasks that were due.
-func (m *marks) readAgain(ids []a2a.ID, got *store.Retired, now time.Time) {
+func (m *marks) readAgain(ids []a2a.ID, got *tasks.Retired, now time.Time) {
 	for _, id := range ids {
 		delete(m.later, id)
 	}
@@ -99,7 +100,7 @@ func (m *marks) due(now time.Time) (ids []a2a.ID) {
 }
 
 // note notes when to read a remaining task again, unless a scan reads it at that age.
-func (m *marks) note(e *store.Ended, now time.Time) {
+func (m *marks) note(e *tasks.Ended, now time.Time) {
 	delete(m.later, e.ID)
 	var first time.Time
 	for _, age := range acts(m.rule(e.Agent), e) {
@@ -131,7 +132,7 @@ func (m *marks) passed(age time.Duration, id a2a.ID) bool {
 }
 
 // acts returns the ages, since its end, at which a rule removes something of a remaining task.
-func acts(r a2a.Retention, e *store.Ended) (list []time.Duration) {
+func acts(r a2a.Retention, e *tasks.Ended) (list []time.Duration) {
 	add := func(ages ...time.Duration) {
 		for _, age := range ages {
 			if age > 0 {

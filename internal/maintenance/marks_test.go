@@ -13,6 +13,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -57,9 +58,9 @@ type rounds struct {
 
 func newRounds(t *testing.T, rules map[string]a2a.Retention) *rounds {
 	t.Helper()
-	db := storetest.New(t)
-	r := &rounds{t: t, sql: db.Pool(t), read: &readTasks{}, rules: rules}
-	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4, Tracer: r.read})
+	pg := storetest.New(t)
+	r := &rounds{t: t, sql: pg.Pool(t), read: &readTasks{}, rules: rules}
+	s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 4, Tracer: r.read}})
 	if err != nil {
 		t.Fatal(err)
 	}

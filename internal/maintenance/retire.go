@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Retirer removes tasks that ended long ago, or their logs.
@@ -36,15 +37,15 @@ func (r *Retirer) Run(ctx context.Context) error { return repeat(ctx, r.Every, r
 func (r *Retirer) round(ctx context.Context) {
 	m := &r.marks
 	m.setRules(r.Rules())
-	decide := func(e store.Ended) store.Fate { return fate(m.rule(e.Agent), e) }
-	var sum store.Retired
+	decide := func(e tasks.Ended) tasks.Fate { return fate(m.rule(e.Agent), e) }
+	var sum tasks.Retired
 	defer func() {
 		if sum.Deleted > 0 || sum.Pruned > 0 {
 			r.Logger.InfoContext(ctx, "retired", "tasks", sum.Deleted, "logs", sum.Pruned, "events", sum.Events)
 		}
 	}()
 	// step reports whether the round continues; if not, the next round continues here.
-	step := func(do func() (store.Retired, error), note func(*store.Retired, time.Time)) bool {
+	step := func(do func() (tasks.Retired, error), note func(*tasks.Retired, time.Time)) bool {
 		began := time.Now()
 		got, err := do()
 		if err != nil && ctx.Err() == nil {
@@ -59,8 +60,8 @@ func (r *Retirer) round(ctx context.Context) {
 	}
 	for i := range m.levels {
 		l, more := &m.levels[i], true
-		scan := func() (store.Retired, error) { return r.Store.Retire(ctx, l.after, l.age, RetireBatch, decide) }
-		note := func(got *store.Retired, now time.Time) {
+		scan := func() (tasks.Retired, error) { return r.Store.Tasks.Retire(ctx, l.after, l.age, RetireBatch, decide) }
+		note := func(got *tasks.Retired, now time.Time) {
 			m.scanned(i, got, now)
 			more = !got.Next.IsZero()
 		}
@@ -71,8 +72,8 @@ func (r *Retirer) round(ctx context.Context) {
 		}
 	}
 	for ids := range slices.Chunk(m.due(time.Now()), RetireBatch) {
-		read := func() (store.Retired, error) { return r.Store.RetireAgain(ctx, ids, decide) }
-		note := func(got *store.Retired, now time.Time) { m.readAgain(ids, got, now) }
+		read := func() (tasks.Retired, error) { return r.Store.Tasks.RetireAgain(ctx, ids, decide) }
+		note := func(got *tasks.Retired, now time.Time) { m.readAgain(ids, got, now) }
 		if !step(read, note) {
 			return
 		}
@@ -92,12 +93,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // fate returns what a rule does with a task.
-func fate(r a2a.Retention, e store.Ended) store.Fate {
+func fate(r a2a.Retention, e tasks.Ended) tasks.Fate {
 	if keep := r.Of(e.State); keep > 0 && e.For >= keep {
-		return store.Delete
+		return tasks.Delete
 	}
 	if r.Log > 0 && e.For >= r.Log {
-		return store.Prune
+		return tasks.Prune
 	}
-	return store.Keep
+	return tasks.Keep
 }

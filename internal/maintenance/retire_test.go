@@ -9,7 +9,9 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 func TestFateDependsOnTheFinalState(t *testing.T) {
@@ -18,19 +20,19 @@ func TestFateDependsOnTheFinalState(t *testing.T) {
 	tests := []struct {
 		state a2a.State
 		after time.Duration
-		want  store.Fate
+		want  tasks.Fate
 	}{
-		{a2a.StateCompleted, 59 * time.Minute, store.Keep},
-		{a2a.StateCompleted, time.Hour, store.Delete},
-		{a2a.StateFailed, time.Hour, store.Keep},
-		{a2a.StateFailed, 1000 * time.Hour, store.Prune}, // kept without limit, but its log is not
-		{a2a.StateCanceled, 2 * time.Hour, store.Prune},
-		{a2a.StateCanceled, 3 * time.Hour, store.Delete},
-		{a2a.StateRejected, time.Hour, store.Keep}, // no rule
-		{a2a.StateWorking, 1000 * time.Hour, store.Prune},
+		{a2a.StateCompleted, 59 * time.Minute, tasks.Keep},
+		{a2a.StateCompleted, time.Hour, tasks.Delete},
+		{a2a.StateFailed, time.Hour, tasks.Keep},
+		{a2a.StateFailed, 1000 * time.Hour, tasks.Prune}, // kept without limit, but its log is not
+		{a2a.StateCanceled, 2 * time.Hour, tasks.Prune},
+		{a2a.StateCanceled, 3 * time.Hour, tasks.Delete},
+		{a2a.StateRejected, time.Hour, tasks.Keep}, // no rule
+		{a2a.StateWorking, 1000 * time.Hour, tasks.Prune},
 	}
 	for _, tt := range tests {
-		if got := fate(rule, store.Ended{State: tt.state, For: tt.after}); got != tt.want {
+		if got := fate(rule, tasks.Ended{State: tt.state, For: tt.after}); got != tt.want {
 			t.Errorf("%s for %s: %d, want %d", tt.state, tt.after, got, tt.want)
 		}
 	}
@@ -53,13 +55,13 @@ func TestAgesOfRules(t *testing.T) {
 // Each agent's tasks follow its own rule, in as many steps as needed.
 func TestRetirerFollowsTheRules(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: "r1", PoolSize: 4})
+	pg := storetest.New(t)
+	s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	sql := db.Pool(t)
+	sql := pg.Pool(t)
 	const each = RetireBatch + 50
 	for _, agent := range []string{"short", "long", "other"} {
 		if _, err := sql.Exec(t.Context(), `

@@ -8,14 +8,15 @@ import (
 
 	"github.com/a2ad/a2ad/internal/maintenance"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // Two replicas sweep at once: what is old goes, batch by batch, and nothing else does.
 func TestSweeperRemovesOldRows(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	sql := db.Pool(t)
+	pg := storetest.New(t)
+	sql := pg.Pool(t)
 	exec := func(statement string) {
 		t.Helper()
 		if _, err := sql.Exec(t.Context(), statement); err != nil {
@@ -38,7 +39,7 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 		}
 	}()
 	for _, replica := range []string{"r1", "r2"} {
-		s, err := store.Open(t.Context(), store.Config{URL: db.URL, Replica: replica, PoolSize: 2})
+		s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: replica, PoolSize: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,9 @@ import (
 
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/push"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // describe lists the metrics of the sources.
@@ -22,23 +24,23 @@ func (s *sources) describe() {
 func (s *sources) describeTasks() {
 	s.add("gauge", "a2ad_tasks", "Tasks there are in each state, of all replicas. Counted every 15 s; those that have ended are estimated from a sample where there are more than some hundred thousand.", []string{"state"}, func(show func(v float64, labels ...string)) {
 		if counts, ok := s.tasks.get(); ok {
-			for _, state := range store.States {
+			for _, state := range tasks.States {
 				show(float64(counts[state]), state.String())
 			}
 		}
 	})
 	s.add("counter", "a2ad_task_transitions_total", "Times that this replica brought a task into each state. A claim brings it into working, also the second one.", []string{"state"}, func(show func(v float64, labels ...string)) {
-		counts := s.Store.Counts()
-		for _, state := range store.States {
+		counts := s.Store.Tasks.Counts()
+		for _, state := range tasks.States {
 			show(float64(counts.Entered[state]), state.String())
 		}
 	})
 	s.add("gauge", "a2ad_queue_tasks", "Tasks that wait for a worker and may be claimed now, of all replicas. What waits for agents that are not served is of other.", []string{"agent"},
-		s.queues(func(q store.Queue) float64 { return float64(q.Waiting) }, func(a, b float64) float64 { return a + b }))
+		s.queues(func(q operate.Queue) float64 { return float64(q.Waiting) }, func(a, b float64) float64 { return a + b }))
 	s.add("gauge", "a2ad_queue_oldest_seconds", "Time for which the first task in the queue of each agent has waited since it could be claimed; 0 if there is none.", []string{"agent"},
-		s.queues(func(q store.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
-	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.", func() store.Groups { return s.Store.Counts().Submits })
-	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() store.Groups { return s.Store.Counts().Appends })
+		s.queues(func(q operate.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
+	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.", func() tasks.Groups { return s.Store.Tasks.Counts().Submits })
+	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() tasks.Groups { return s.Store.Tasks.Counts().Appends })
 }
 
 func (s *sources) describeWork() {
@@ -58,7 +60,7 @@ func (s *sources) describeWork() {
 		}
 	})
 	s.add("counter", "a2ad_leases_expired_total", "Leases that ran out and that this replica took from workers no longer heard of, by what became of the task: retry, fail, input-required.", []string{"fate"}, func(show func(v float64, labels ...string)) {
-		for fate, n := range s.Store.Counts().Rescued {
+		for fate, n := range s.Store.Tasks.Counts().Rescued {
 			show(float64(n), fate)
 		}
 	})
@@ -95,38 +97,38 @@ func (s *sources) describePush() {
 		}
 	})
 	s.add("gauge", "a2ad_push_in_flight", "Webhooks that this process delivers to now.", nil, one(func() float64 { _, busy := s.Deliverer.Attempts(); return float64(busy) }))
-	s.add("gauge", "a2ad_push_backlog", "Webhooks with something to deliver, of all replicas.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.PushBacklog) }))
-	s.add("gauge", "a2ad_push_oldest_seconds", "Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.", nil, s.gauge(func(g *store.Gauges) float64 { return g.PushOldest }))
-	s.add("gauge", "a2ad_push_dest_open", "Destinations whose breaker is open: they rest.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.DestinationsOpen) }))
-	s.add("gauge", "a2ad_push_dest_disabled", "Destinations that are disabled until an operator enables them.", nil, s.gauge(func(g *store.Gauges) float64 { return float64(g.DestinationsOff) }))
+	s.add("gauge", "a2ad_push_backlog", "Webhooks with something to deliver, of all replicas.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.PushBacklog) }))
+	s.add("gauge", "a2ad_push_oldest_seconds", "Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.PushOldest }))
+	s.add("gauge", "a2ad_push_dest_open", "Destinations whose breaker is open: they rest.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOpen) }))
+	s.add("gauge", "a2ad_push_dest_disabled", "Destinations that are disabled until an operator enables them.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOff) }))
 }
 
 func (s *sources) describeDatabase() {
-	pools := func(read func(p store.Pool) float64) func(show func(v float64, labels ...string)) {
+	pools := func(read func(p db.PoolStat) float64) func(show func(v float64, labels ...string)) {
 		return func(show func(v float64, labels ...string)) {
-			for _, p := range s.Store.Pools() {
+			for _, p := range s.Store.DB.Pools() {
 				show(read(p), p.Name)
 			}
 		}
 	}
 	pool := []string{"pool"}
-	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims, renew renews leases.", pool, pools(func(p store.Pool) float64 { return float64(p.MaxConns()) }))
-	s.add("gauge", "a2ad_db_pool_acquired", "Connections in use.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquiredConns()) }))
-	s.add("gauge", "a2ad_db_pool_idle", "Connections at rest.", pool, pools(func(p store.Pool) float64 { return float64(p.IdleConns()) }))
-	s.add("counter", "a2ad_db_pool_acquires_total", "Connections taken from a pool.", pool, pools(func(p store.Pool) float64 { return float64(p.AcquireCount()) }))
-	s.add("counter", "a2ad_db_pool_waits_total", "Connections that had to be waited for, or opened.", pool, pools(func(p store.Pool) float64 { return float64(p.EmptyAcquireCount()) }))
-	s.add("counter", "a2ad_db_pool_wait_seconds_total", "Time spent waiting for connections.", pool, pools(func(p store.Pool) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
-	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p store.Pool) float64 { return float64(p.CanceledAcquireCount()) }))
-	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_read_all_stats sees all.", nil, s.gauge(func(g *store.Gauges) float64 { return g.OldestTransaction }))
-	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *store.Gauges) float64 { return g.NotificationQueue }))
+	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims, renew renews leases.", pool, pools(func(p db.PoolStat) float64 { return float64(p.MaxConns()) }))
+	s.add("gauge", "a2ad_db_pool_acquired", "Connections in use.", pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquiredConns()) }))
+	s.add("gauge", "a2ad_db_pool_idle", "Connections at rest.", pool, pools(func(p db.PoolStat) float64 { return float64(p.IdleConns()) }))
+	s.add("counter", "a2ad_db_pool_acquires_total", "Connections taken from a pool.", pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_waits_total", "Connections that had to be waited for, or opened.", pool, pools(func(p db.PoolStat) float64 { return float64(p.EmptyAcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_wait_seconds_total", "Time spent waiting for connections.", pool, pools(func(p db.PoolStat) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
+	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p db.PoolStat) float64 { return float64(p.CanceledAcquireCount()) }))
+	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_read_all_stats sees all.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.OldestTransaction }))
+	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.NotificationQueue }))
 	sweep := []string{"sweep"}
 	s.add("counter", "a2ad_swept_total", "What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of attempts and of audit_log.", sweep, func(show func(v float64, labels ...string)) {
-		for sweep, done := range s.Store.Counts().Swept {
+		for sweep, done := range s.Store.Tasks.Counts().Swept {
 			show(float64(done.Removed), sweep.String())
 		}
 	})
 	s.add("gauge", "a2ad_sweep_last_run_timestamp_seconds", "When this replica last went through a step of each sweep, whether there was anything to remove or not; 0 if it has not.", sweep, func(show func(v float64, labels ...string)) {
-		for sweep, done := range s.Store.Counts().Swept {
+		for sweep, done := range s.Store.Tasks.Counts().Swept {
 			at := 0.0
 			if !done.At.IsZero() {
 				at = float64(done.At.UnixMilli()) / 1000
@@ -135,9 +137,9 @@ func (s *sources) describeDatabase() {
 		}
 	})
 	table := []string{"table"}
-	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t store.TableSize) int64 { return t.Bytes }))
-	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t store.TableSize) int64 { return t.Rows }))
-	s.add("gauge", "a2ad_db_table_dead_rows", "Dead rows of each table that have not been vacuumed away, as the statistics have them: they make the queue slow.", table, s.tables(func(t store.TableSize) int64 { return t.Dead }))
+	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t operate.TableSize) int64 { return t.Bytes }))
+	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t operate.TableSize) int64 { return t.Rows }))
+	s.add("gauge", "a2ad_db_table_dead_rows", "Dead rows of each table that have not been vacuumed away, as the statistics have them: they make the queue slow.", table, s.tables(func(t operate.TableSize) int64 { return t.Dead }))
 	s.add("counter", "a2ad_db_metrics_failures_total", "Reads of metrics from the database that failed; what they would show is missing then.", nil, one(func() float64 { return float64(s.gauges.failures() + s.tasks.failures()) }))
 }
 

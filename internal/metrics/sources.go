@@ -15,6 +15,8 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/push"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/worker"
 	"github.com/a2ad/a2ad/internal/workerapi"
@@ -40,8 +42,8 @@ type Sources struct {
 // Attach exposes the sources from now on.
 func (m *Metrics) Attach(src Sources) {
 	s := &sources{Sources: src}
-	s.gauges = &cached[store.Gauges]{read: src.Store.Gauges, log: src.Logger}
-	s.tasks = &cached[map[a2a.State]int64]{read: src.Store.TasksByState, log: src.Logger}
+	s.gauges = &cached[operate.Gauges]{read: src.Store.Operate.Gauges, log: src.Logger}
+	s.tasks = &cached[map[a2a.State]int64]{read: src.Store.Operate.TasksByState, log: src.Logger}
 	s.describe()
 	for _, f := range s.shown {
 		m.families = append(m.families, f.Family)
@@ -52,7 +54,7 @@ func (m *Metrics) Attach(src Sources) {
 // sources collects the counters of the parts for each scrape.
 type sources struct {
 	Sources
-	gauges *cached[store.Gauges]
+	gauges *cached[operate.Gauges]
 	tasks  *cached[map[a2a.State]int64]
 	shown  []*family
 }
@@ -62,14 +64,14 @@ type family struct {
 	Family
 	desc *prometheus.Desc
 	read func(show func(v float64, labels ...string)) // nil: a histogram
-	size func() store.Groups                          // nil: no histogram
+	size func() tasks.Groups                          // nil: no histogram
 }
 
 func (s *sources) add(kind, name, help string, labels []string, read func(show func(v float64, labels ...string))) {
 	s.shown = append(s.shown, &family{Family: Family{name, kind, labels, help}, desc: prometheus.NewDesc(name, help, labels, nil), read: read})
 }
 
-func (s *sources) groups(name, help string, read func() store.Groups) {
+func (s *sources) groups(name, help string, read func() tasks.Groups) {
 	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help}, desc: prometheus.NewDesc(name, help, nil, nil), size: read})
 }
 
@@ -90,8 +92,8 @@ func (s *sources) Collect(out chan<- prometheus.Metric) {
 	for _, f := range s.shown {
 		if f.size != nil {
 			g := f.size()
-			buckets := make(map[float64]uint64, len(store.GroupBounds))
-			for i, bound := range store.GroupBounds {
+			buckets := make(map[float64]uint64, len(tasks.GroupBounds))
+			for i, bound := range tasks.GroupBounds {
 				buckets[bound] = g.Buckets[i]
 			}
 			out <- prometheus.MustNewConstHistogram(f.desc, g.Count, float64(g.Sum), buckets)
@@ -166,7 +168,7 @@ func (c *cached[T]) failures() uint64 {
 }
 
 // queues exposes a value for the queue of each served agent, and the sum for all others.
-func (s *sources) queues(value func(store.Queue) float64, add func(a, b float64) float64) func(show func(v float64, labels ...string)) {
+func (s *sources) queues(value func(operate.Queue) float64, add func(a, b float64) float64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		g, ok := s.gauges.get()
 		if !ok {
@@ -191,7 +193,7 @@ func (s *sources) queues(value func(store.Queue) float64, add func(a, b float64)
 }
 
 // gauge exposes one value of the gauges from the database.
-func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v float64, labels ...string)) {
+func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		if g, ok := s.gauges.get(); ok {
 			show(read(&g))
@@ -200,7 +202,7 @@ func (s *sources) gauge(read func(g *store.Gauges) float64) func(show func(v flo
 }
 
 // tables exposes a value of each table.
-func (s *sources) tables(read func(t store.TableSize) int64) func(show func(v float64, labels ...string)) {
+func (s *sources) tables(read func(t operate.TableSize) int64) func(show func(v float64, labels ...string)) {
 	return func(show func(v float64, labels ...string)) {
 		if g, ok := s.gauges.get(); ok {
 			for _, t := range g.Tables {

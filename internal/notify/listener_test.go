@@ -16,7 +16,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/notify"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
@@ -147,9 +147,9 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 
 func TestPublishHereWakesThere(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	pool := db.Pool(t)
-	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(db.URL, "listener")})
+	pg := storetest.New(t)
+	pool := pg.Pool(t)
+	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(pg.URL, "listener")})
 	there, here := publishing(t, pool, "there"), publishing(t, pool, "here")
 	wake, stop := hub.Wait("task:a")
 	defer stop()
@@ -173,9 +173,9 @@ func TestPublishHereWakesThere(t *testing.T) {
 
 func TestUnreadablePayloadsWakeAll(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	pool := db.Pool(t)
-	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(db.URL, "listener")})
+	pg := storetest.New(t)
+	pool := pg.Pool(t)
+	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(pg.URL, "listener")})
 	wake, stop := hub.Wait("task:a")
 	defer stop()
 	for _, payload := range []string{"", "hello", "v2|there|task:b", "there *", "there task:b *"} {
@@ -190,12 +190,12 @@ func TestUnreadablePayloadsWakeAll(t *testing.T) {
 // With a ping every millisecond, notifications keep arriving while one is under way.
 func TestPingsLoseNothing(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	pg := storetest.New(t)
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connectAs(db.URL, "listener"), Alive: store.Alive, PingInterval: time.Millisecond,
+		Connect: connectAs(pg.URL, "listener"), Alive: db.Alive, PingInterval: time.Millisecond,
 		PingTimeout: 30 * time.Second,
 	})
-	p := publishing(t, db.Pool(t), "there")
+	p := publishing(t, pg.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")
 	defer stop()
 	for range 100 {
@@ -209,10 +209,10 @@ func TestPingsLoseNothing(t *testing.T) {
 
 func TestKilledBackendWakesAllAndListensAgain(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	pool := db.Pool(t)
+	pg := storetest.New(t)
+	pool := pg.Pool(t)
 	log := newLevels()
-	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(db.URL, "victim"), Log: slog.New(log)})
+	l, hub := running(t, notify.ListenerConfig{Connect: connectAs(pg.URL, "victim"), Log: slog.New(log)})
 	p := publishing(t, pool, "there")
 	wake, stop := hub.Wait("task:a")
 	defer stop()
@@ -248,14 +248,14 @@ func behindProxy(t *testing.T, url string) (*proxy, func(context.Context) (*pgx.
 
 func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	px, connect := behindProxy(t, db.URL)
+	pg := storetest.New(t)
+	px, connect := behindProxy(t, pg.URL)
 	log := newLevels()
 	l, hub := running(t, notify.ListenerConfig{
-		Connect: connect, Alive: store.Alive, Log: slog.New(log), PingInterval: 50 * time.Millisecond,
+		Connect: connect, Alive: db.Alive, Log: slog.New(log), PingInterval: 50 * time.Millisecond,
 		PingTimeout: 500 * time.Millisecond,
 	})
-	p := publishing(t, db.Pool(t), "there")
+	p := publishing(t, pg.Pool(t), "there")
 	wake, stop := hub.Wait("task:a")
 	defer stop()
 
@@ -277,8 +277,8 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 
 func TestNetworkIsUnreachableForAWhile(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	px, connect := behindProxy(t, db.URL)
+	pg := storetest.New(t)
+	px, connect := behindProxy(t, pg.URL)
 	log := newLevels()
 	var tries atomic.Int64
 	again := make(chan struct{}, 1)
@@ -312,9 +312,9 @@ func TestNetworkIsUnreachableForAWhile(t *testing.T) {
 
 func TestServerIsUnreachableAtStart(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	pg := storetest.New(t)
 	log := newLevels()
-	connect := connectAs(db.URL, "listener")
+	connect := connectAs(pg.URL, "listener")
 	var tries atomic.Int64
 	l, _ := running(t, notify.ListenerConfig{Log: slog.New(log), Connect: func(ctx context.Context) (*pgx.Conn, error) {
 		if tries.Add(1) < 4 {

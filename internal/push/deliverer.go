@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -34,7 +35,7 @@ type DelivererConfig struct {
 	Ring      seal.Ring
 	Lease     time.Duration // of a webhook; renewed during a request, so it bounds the wait after a process died
 	Schedule  Schedule
-	Breaker   store.Breaker
+	Breaker   webhooks.Breaker
 	Render    map[int16]Render // by a2a.PushV03 and the like
 	Slots     int              // requests at once of this process
 	PerOrigin int              // requests at once to one destination, of all processes
@@ -105,7 +106,7 @@ func (d *Deliverer) claim(ctx context.Context) {
 			return
 		}
 		sent := d.cfg.Now()
-		due, err := d.cfg.Store.ClaimPushes(ctx, n, d.cfg.PerOrigin, d.cfg.Lease)
+		due, err := d.cfg.Store.Webhooks.Claim(ctx, n, d.cfg.PerOrigin, d.cfg.Lease)
 		if err != nil {
 			d.cfg.Logger.WarnContext(ctx, "claim webhooks", "err", err)
 			return
@@ -119,7 +120,7 @@ func (d *Deliverer) claim(ctx context.Context) {
 	}
 }
 
-func (d *Deliverer) start(ctx context.Context, due *store.Delivery, claimed time.Time) {
+func (d *Deliverer) start(ctx context.Context, due *webhooks.Delivery, claimed time.Time) {
 	d.mu.Lock()
 	d.inFlight++
 	d.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 func TestEveryStateThatMattersArrivesInOrder(t *testing.T) {
@@ -24,9 +25,9 @@ func TestEveryStateThatMattersArrivesInOrder(t *testing.T) {
 	b.deliver()
 	l := b.run(task, whole("a", "x"), status(a2a.StateInputRequired))
 	b.settled(task, l.LastSeq)
-	in := store.Submission{Caller: ann, Agent: "words", Task: task,
+	in := tasks.Submission{Caller: ann, Agent: "words", Task: task,
 		Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "go on"}}}}
-	if _, err := b.Submit(t.Context(), in); err != nil {
+	if _, err := b.Tasks.Submit(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	l = b.run(task, whole("b", "y"), status(a2a.StateCompleted))
@@ -112,7 +113,7 @@ func TestUnreadableSecretIsNotRetried(t *testing.T) {
 		t.Errorf("%d requests, reason %q, ledger %+v", len(s.requests()), p.Reason, tries)
 	}
 	// With the key back, a replay delivers.
-	if err := b.ReplayPush(t.Context(), p.Row, 1<<62); err != nil {
+	if err := b.Webhooks.Replay(t.Context(), p.Row, 1<<62); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -155,13 +156,13 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, times(func(n int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{500, 200}[n]) }))
-	in := store.Submission{
+	in := tasks.Submission{
 		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 		Push:        b.newPush(a2a.PushConfig{URL: s.URL}),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
-	out, err := b.Submit(t.Context(), in)
+	out, err := b.Tasks.Submit(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +268,8 @@ func TestDeleteDuringARetry(t *testing.T) {
 	b.deliver()
 	<-entered
 	deleted := make(chan error, 1)
-	go func() { deleted <- b.DeletePush(t.Context(), ann, task, "default") }()
-	b.await(task, "deleted", func(p store.PushRow) bool { return !p.DeletedAt.IsZero() })
+	go func() { deleted <- b.Webhooks.Delete(t.Context(), ann, task, "default") }()
+	b.await(task, "deleted", func(p webhooks.Row) bool { return !p.DeletedAt.IsZero() })
 	select {
 	case err := <-deleted:
 		t.Errorf("the delete was over before the request: %v", err)
@@ -281,7 +282,7 @@ func TestDeleteDuringARetry(t *testing.T) {
 	n := len(s.requests())
 	// Another one, on the same destination, is delivered; the deleted one is never tried again.
 	other := b.task(a2a.PushConfig{URL: s.URL + "/other"})
-	b.await(other, "dead", func(p store.PushRow) bool { return p.State == "dead" })
+	b.await(other, "dead", func(p webhooks.Row) bool { return p.State == "dead" })
 	for _, r := range s.requests()[n:] {
 		if r.target != "/other" {
 			t.Errorf("a request to %s after the delete", r.target)
@@ -297,11 +298,11 @@ func TestReplicasShareTheWork(t *testing.T) {
 	b.deliver()
 	r2 := b.replica("r2")
 	b.deliver(func(c *DelivererConfig) { c.Store = r2 })
-	var tasks []a2a.ID
+	var taskList []a2a.ID
 	for range 30 {
-		tasks = append(tasks, b.task(a2a.PushConfig{URL: s.URL}))
+		taskList = append(taskList, b.task(a2a.PushConfig{URL: s.URL}))
 	}
-	for _, task := range tasks {
+	for _, task := range taskList {
 		b.settled(task, 1)
 	}
 	ids := map[string]int{}
@@ -348,13 +349,13 @@ func TestUnreadableTaskIsRetriedByTheSchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.deliver(func(c *DelivererConfig) { c.Schedule.Waits = []time.Duration{0, time.Hour, time.Hour} })
-	p := b.await(task, "tried", func(p store.PushRow) bool {
+	p := b.await(task, "tried", func(p webhooks.Row) bool {
 		if n := strings.Count(b.logged(), "msg=webhook"); n > 20 {
 			t.Fatalf("%d tries to read it", n)
 		}
 		return p.Attempt > 0
 	})
-	b.await(task, "free", func(p store.PushRow) bool { return p.State == "active" && p.Attempt == 1 })
+	b.await(task, "free", func(p webhooks.Row) bool { return p.State == "active" && p.Attempt == 1 })
 	if tries := b.tries(p); len(tries) != 1 || tries[0].Class != string(ClassInternal) || tries[0].Reason == "" ||
 		strings.Contains(tries[0].Reason, "not found") {
 		t.Errorf("the ledger has %+v", tries)

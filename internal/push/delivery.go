@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/budget"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -19,14 +19,14 @@ import (
 
 // delivery is one webhook that is due, with what its attempt needs. It belongs to one goroutine.
 type delivery struct {
-	due   *store.Delivery
+	due   *webhooks.Delivery
 	lease *lease
 	mem   *budget.Lease
 	log   *slog.Logger
 }
 
 // deliver makes one attempt at a delivery whose claim was sent at claimed, and records the outcome.
-func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed time.Time) {
+func (d *Deliverer) deliver(ctx context.Context, due *webhooks.Delivery, claimed time.Time) {
 	// Without a lease another process may make the same request, so its end cancels this one.
 	leased, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -49,7 +49,7 @@ func (d *Deliverer) deliver(ctx context.Context, due *store.Delivery, claimed ti
 	}
 }
 
-func deliveryLog(log *slog.Logger, due *store.Delivery) *slog.Logger {
+func deliveryLog(log *slog.Logger, due *webhooks.Delivery) *slog.Logger {
 	log = log.With(
 		"task_id", due.Task, "agent", due.Agent, "push_id", due.Row, "seq", due.Seq, "attempt", due.Attempt+1,
 		"origin", due.Origin,
@@ -128,15 +128,15 @@ func (d *Deliverer) send(ctx context.Context, v *delivery, req *Request) Result 
 // outcome is what follows an attempt.
 type outcome struct {
 	fate     Fate
-	delay    time.Duration  // FateRetry: until the next attempt; FateRelease: until the release
-	try      store.Try      // for the ledger; not used with FateRelease
-	terminal bool           // the delivery brings the receiver to the end of the task
-	breaker  *store.Breaker // the circuit breaker that counts the failure; nil: none
+	delay    time.Duration     // FateRetry: until the next attempt; FateRelease: until the release
+	try      webhooks.Try      // for the ledger; not used with FateRelease
+	terminal bool              // the delivery brings the receiver to the end of the task
+	breaker  *webhooks.Breaker // the circuit breaker that counts the failure; nil: none
 }
 
 // decide says what follows attempt number n.
 func (d *Deliverer) decide(n int, a *attempted) outcome {
-	o := outcome{terminal: a.terminal, try: store.Try{
+	o := outcome{terminal: a.terminal, try: webhooks.Try{
 		Took: a.Took, RemoteIP: a.RemoteIP, Status: a.Status, Class: string(a.Class),
 		Reason: a.Reason, Answer: a.Answer,
 	}}
@@ -172,18 +172,18 @@ func (v *delivery) logAttempt(ctx context.Context, a *attempted, fate Fate) {
 func (d *Deliverer) record(ctx context.Context, v *delivery, o *outcome) error {
 	switch o.fate {
 	case FateDelivered:
-		return d.cfg.Store.Delivered(ctx, v.due, &o.try, o.terminal)
+		return d.cfg.Store.Webhooks.Delivered(ctx, v.due, &o.try, o.terminal)
 	case FateSkip:
-		return d.cfg.Store.SkippedPush(ctx, v.due, &o.try, o.terminal)
+		return d.cfg.Store.Webhooks.Skipped(ctx, v.due, &o.try, o.terminal)
 	case FateRelease:
 		if o.delay > 0 {
 			timer := time.NewTimer(o.delay)
 			defer timer.Stop()
 			<-timer.C // a poll at most, so a stop may wait for it
 		}
-		return d.cfg.Store.ReleasePush(ctx, v.due)
+		return d.cfg.Store.Webhooks.Release(ctx, v.due)
 	}
-	disabled, err := d.cfg.Store.Failed(ctx, v.due, &o.try, store.Failure{
+	disabled, err := d.cfg.Store.Webhooks.Failed(ctx, v.due, &o.try, webhooks.Failure{
 		Delay: o.delay, Fate: string(o.fate), Breaker: o.breaker,
 	})
 	if disabled {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // gate blocks a deliverer, like a suspended process.
@@ -79,8 +79,8 @@ func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 				t.Fatal("no request was begun")
 			}
 			deleted := make(chan error, 1)
-			go func() { deleted <- b.DeletePush(t.Context(), ann, task, "default") }()
-			p := b.await(task, "deleted", func(p store.PushRow) bool { return !p.DeletedAt.IsZero() })
+			go func() { deleted <- b.Webhooks.Delete(t.Context(), ann, task, "default") }()
+			p := b.await(task, "deleted", func(p webhooks.Row) bool { return !p.DeletedAt.IsZero() })
 			if _, err := b.sql.Exec(t.Context(),
 				"UPDATE a2a.push_configs SET lease_until = clock_timestamp()"); err != nil {
 				t.Fatal(err)

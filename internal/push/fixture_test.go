@@ -17,13 +17,16 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 )
 
 const patience = 30 * time.Second
 
-var ann = store.Caller{Tenant: "acme", Owner: "ann"}
+var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 
 // bed is a store with webhooks, and a log of what deliverers say.
 type bed struct {
@@ -40,8 +43,8 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	db := storetest.New(t)
-	b := &bed{t: t, url: db.URL, sql: db.Pool(t), hub: new(notify.Hub), ring: newRing(t, "k1")}
+	pg := storetest.New(t)
+	b := &bed{t: t, url: pg.URL, sql: pg.Pool(t), hub: new(notify.Hub), ring: newRing(t, "k1")}
 	b.Store = b.replica("r1")
 	return b
 }
@@ -58,12 +61,15 @@ func newRing(t *testing.T, id string) seal.Ring {
 func (b *bed) replica(name string) *store.Store {
 	b.t.Helper()
 	s, err := store.Open(b.t.Context(), store.Config{
-		URL: b.url, Replica: name, PoolSize: 8, Committed: func(a2a.ID, []a2a.Entry) {},
-		Wake: func(keys ...string) {
-			for _, k := range keys {
-				b.hub.Wake(k)
-			}
+		Config: db.Config{
+			URL: b.url, Replica: name, PoolSize: 8,
+			Wake: func(keys ...string) {
+				for _, k := range keys {
+					b.hub.Wake(k)
+				}
+			},
 		},
+		Committed: func(a2a.ID, []a2a.Entry) {},
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -103,7 +109,7 @@ func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 		Store: b.Store, Hub: b.hub, Client: newClient(b.t, ClientConfig{Policy: dev}), Keys: b.keys(b.Store,
 			b.ring), Ring: b.ring,
 		Lease: patience, Schedule: Schedule{Waits: make([]time.Duration, 5)},
-		Breaker: store.Breaker{Fails: 100, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: 100 * time.Hour},
+		Breaker: webhooks.Breaker{Fails: 100, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: 100 * time.Hour},
 		Render:  map[int16]Render{a2a.PushV03: func(t *a2a.Task) []byte { return v03.Codec{}.AppendTask(nil, t) }},
 		Slots:   16, PerOrigin: 8, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(b, nil)),
 	}
@@ -127,7 +133,7 @@ func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 // task submits a task with a webhook.
 func (b *bed) task(c a2a.PushConfig) a2a.ID {
 	b.t.Helper()
-	out, err := b.Submit(b.t.Context(), store.Submission{
+	out, err := b.Tasks.Submit(b.t.Context(), tasks.Submission{
 		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 		Push: b.newPush(c),
@@ -138,22 +144,22 @@ func (b *bed) task(c a2a.PushConfig) a2a.ID {
 	return out.Task
 }
 
-func (b *bed) newPush(c a2a.PushConfig) *store.NewPush {
+func (b *bed) newPush(c a2a.PushConfig) *webhooks.NewWebhook {
 	b.t.Helper()
 	u, err := dev.CheckURL(c.URL)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return &store.NewPush{
+	return &webhooks.NewWebhook{
 		ConfigID: "default", URL: c.URL, Origin: Origin(u), Schemes: c.Schemes, Version: a2a.PushV03,
 		Seal: func(row a2a.ID) (token, credentials []byte, err error) { return SealSecrets(b.ring, row, &c) },
 	}
 }
 
 // run claims a task and reports events of it.
-func (b *bed) run(task a2a.ID, events ...a2a.Event) *store.Lease {
+func (b *bed) run(task a2a.ID, events ...a2a.Event) *tasks.Lease {
 	b.t.Helper()
-	leases, err := b.NewClaimer().Claim(b.t.Context(), "words", 100, time.Minute, time.Hour)
+	leases, err := b.Tasks.NewClaimer().Claim(b.t.Context(), "words", 100, time.Minute, time.Hour)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -167,10 +173,10 @@ func (b *bed) run(task a2a.ID, events ...a2a.Event) *store.Lease {
 	return nil
 }
 
-func (b *bed) append(l *store.Lease, events ...a2a.Event) {
+func (b *bed) append(l *tasks.Lease, events ...a2a.Event) {
 	b.t.Helper()
 	for _, e := range events {
-		if _, err := b.Append(b.t.Context(), l, store.Batch{Events: []a2a.Event{e}}); err != nil {
+		if _, err := b.Tasks.Append(b.t.Context(), l, tasks.Batch{Events: []a2a.Event{e}}); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -183,14 +189,14 @@ func whole(id, text string) *a2a.ArtifactUpdate {
 }
 
 // await waits until a webhook is as a test wants it.
-func (b *bed) await(task a2a.ID, what string, holds func(store.PushRow) bool) store.PushRow {
+func (b *bed) await(task a2a.ID, what string, holds func(webhooks.Row) bool) webhooks.Row {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		list, err := b.ListPushes(ctx, store.PushFilter{Task: task, Limit: 10})
+		list, err := b.Webhooks.List(ctx, webhooks.Filter{Task: task, Limit: 10})
 		if err != nil || len(list) != 1 {
 			b.t.Fatalf("%d webhooks, %v, while waiting until it is %s", len(list), err, what)
 		}
@@ -205,19 +211,19 @@ func (b *bed) await(task a2a.ID, what string, holds func(store.PushRow) bool) st
 	}
 }
 
-func (b *bed) awaitState(task a2a.ID, state string) store.PushRow {
+func (b *bed) awaitState(task a2a.ID, state string) webhooks.Row {
 	b.t.Helper()
-	return b.await(task, state, func(p store.PushRow) bool { return p.State == state })
+	return b.await(task, state, func(p webhooks.Row) bool { return p.State == state })
 }
 
-func (b *bed) settled(task a2a.ID, seq int64) store.PushRow {
+func (b *bed) settled(task a2a.ID, seq int64) webhooks.Row {
 	b.t.Helper()
-	return b.await(task, "at cursor "+strconv.FormatInt(seq, 10), func(p store.PushRow) bool { return p.Cursor >= seq })
+	return b.await(task, "at cursor "+strconv.FormatInt(seq, 10), func(p webhooks.Row) bool { return p.Cursor >= seq })
 }
 
-func (b *bed) tries(p store.PushRow) []store.PushTry {
+func (b *bed) tries(p webhooks.Row) []webhooks.LedgerEntry {
 	b.t.Helper()
-	tries, err := b.PushTries(b.t.Context(), p.Row, 100)
+	tries, err := b.Webhooks.Attempts(b.t.Context(), p.Row, 100)
 	if err != nil {
 		b.t.Fatal(err)
 	}

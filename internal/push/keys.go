@@ -107,7 +107,7 @@ func (k *Keys) drop(ctx context.Context, named []namedKey, retired []Key) error 
 			if n.key.ID != old.ID {
 				continue
 			}
-			if err := k.cfg.Store.DropSigningKey(ctx, n.name); err != nil {
+			if err := k.cfg.Store.Access.DropSigningKey(ctx, n.name); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (k *Keys) drop(ctx context.Context, named []namedKey, retired []Key) error 
 // read returns the keys with their names. It ignores keys that the ring cannot decrypt: they belong to servers with
 // another ring.
 func (k *Keys) read(ctx context.Context) (keys []namedKey, last int, now time.Time, err error) {
-	stored, now, err := k.cfg.Store.SigningKeys(ctx)
+	stored, now, err := k.cfg.Store.Access.SigningKeys(ctx)
 	if err != nil {
 		return nil, 0, now, err
 	}
@@ -161,7 +161,7 @@ func (k *Keys) add(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	return k.cfg.Store.AddSigningKey(ctx, name, sealed)
+	return k.cfg.Store.Access.AddSigningKey(ctx, name, sealed)
 }
 
 func (k *Keys) use(p Plan) error {
@@ -188,7 +188,7 @@ func (k *Keys) use(p Plan) error {
 // ResealKeys encrypts the stored keys again if the ring has a newer key, and returns how many it changed. Keys that the
 // ring cannot decrypt stay unchanged.
 func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error) {
-	stored, _, err := s.SigningKeys(ctx)
+	stored, _, err := s.Access.SigningKeys(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -209,7 +209,7 @@ func ResealKeys(ctx context.Context, s *store.Store, ring seal.Ring) (int, error
 		if err != nil {
 			return changed, err
 		}
-		if err := s.ResealSigningKey(ctx, k.Name, k.Sealed, sealed); err != nil {
+		if err := s.Access.ResealSigningKey(ctx, k.Name, k.Sealed, sealed); err != nil {
 			return changed, err
 		}
 		changed++

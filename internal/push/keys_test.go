@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // TestDeliveryHasATokenOfTheServer: without credentials, Bearer is a token of ours, which the
@@ -96,7 +97,7 @@ func TestKeysAndSecretsMoveToAnotherRing(t *testing.T) {
 	}
 	task := b.task(a2a.PushConfig{URL: s.URL, Token: "tok"})
 	before := b.keys(b.Store, b.ring)
-	n, err := b.ResealPushes(t.Context(), func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) {
+	n, err := b.Webhooks.Reseal(t.Context(), func(row a2a.ID, s webhooks.Secrets) (webhooks.Secrets, bool, error) {
 		return Reseal(both, row, s)
 	})
 	if n != 1 || err != nil {

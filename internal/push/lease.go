@@ -8,12 +8,13 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // lease is the lease of one delivery as its process knows it. The lease is certain while valid says so. When it
 // expires, the request is canceled.
 type lease struct {
-	due    *store.Delivery
+	due    *webhooks.Delivery
 	now    func() time.Time
 	ttl    time.Duration
 	expire func() // cancels the request
@@ -24,7 +25,7 @@ type lease struct {
 }
 
 // newLease returns the lease of a delivery whose claim was sent at that time.
-func newLease(due *store.Delivery, now func() time.Time, sent time.Time, ttl time.Duration, expire func()) *lease {
+func newLease(due *webhooks.Delivery, now func() time.Time, sent time.Time, ttl time.Duration, expire func()) *lease {
 	l := &lease{due: due, now: now, ttl: ttl, expire: expire, sent: sent}
 	l.timer = time.AfterFunc(l.end().Sub(now()), expire)
 	return l
@@ -119,7 +120,7 @@ func (n *renewals) run(ctx context.Context, done <-chan struct{}) {
 
 func (n *renewals) renewDue(ctx context.Context) {
 	byRow := map[a2a.ID]*lease{}
-	var due []*store.Delivery
+	var due []*webhooks.Delivery
 	n.mu.Lock()
 	for l := range n.leases {
 		if l.renewalDue() {
@@ -134,7 +135,7 @@ func (n *renewals) renewDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.ttl/3)
 	defer cancel()
 	sent := n.now()
-	rows, err := n.store.RenewPushes(ctx, due, n.ttl)
+	rows, err := n.store.Webhooks.Renew(ctx, due, n.ttl)
 	if err != nil {
 		n.log.WarnContext(ctx, "renew webhooks", "err", err)
 		return

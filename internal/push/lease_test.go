@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 func TestLeaseIsCheckedByBothClocks(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	now := start
-	l := newLease(&store.Delivery{}, func() time.Time { return now }, start, 10*time.Second, func() {})
+	l := newLease(&webhooks.Delivery{}, func() time.Time { return now }, start, 10*time.Second, func() {})
 	defer l.stop()
 	for name, tt := range map[string]struct {
 		now  time.Time
@@ -42,7 +42,7 @@ func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 		start := time.Now()
 		lost := make(chan time.Duration, 1)
 		lose := func() { lost <- time.Since(start) }
-		l := newLease(&store.Delivery{}, time.Now, start, 30*time.Second, lose)
+		l := newLease(&webhooks.Delivery{}, time.Now, start, 30*time.Second, lose)
 		time.Sleep(20 * time.Second)
 		if !l.renewalDue() || !l.valid() {
 			t.Errorf("after 20 s: due %t, valid %t, want both", l.renewalDue(), l.valid())
@@ -55,7 +55,7 @@ func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 			t.Errorf("expired after %v, valid %t, want %v", got, l.valid(), want)
 		}
 		l.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
-		never := newLease(&store.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
+		never := newLease(&webhooks.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
 		if got, want := <-lost, 109*time.Second; got != want || never.valid() {
 			t.Errorf("one that was never renewed is given up after %v, want %v", got, want)
 		}
@@ -79,7 +79,7 @@ func TestLongRequestKeepsItsWebhook(t *testing.T) {
 	t.Cleanup(release) // before the deliverers end
 	<-entered
 	var first, until time.Time
-	p := b.await(task, "renewed for longer than a lease", func(store.PushRow) bool {
+	p := b.await(task, "renewed for longer than a lease", func(webhooks.Row) bool {
 		if err := b.sql.QueryRow(t.Context(),
 			"SELECT coalesce(lease_until, 'epoch') FROM a2a.push_configs").Scan(&until); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds(t *testing.T) {
 	s := newSink(t, ok)
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	const lease = time.Second
-	due, err := b.ClaimPushes(t.Context(), 1, 1, lease) // and is dead
+	due, err := b.Webhooks.Claim(t.Context(), 1, 1, lease) // and is dead
 	if err != nil || len(due) != 1 {
 		t.Fatalf("claimed %v, %v", due, err)
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 const signed = "sig=s3cret%2Fsignature&se=2026"
@@ -18,7 +19,7 @@ func (b *bed) hookWithQuery(base string) a2a.ID {
 	b.t.Helper()
 	p := b.newPush(a2a.PushConfig{URL: base + "/hook?" + signed})
 	p.SealURL = func(row a2a.ID) (string, []byte, error) { return SealURL(b.ring, row, p.URL) }
-	out, err := b.Submit(b.t.Context(), store.Submission{
+	out, err := b.Tasks.Submit(b.t.Context(), tasks.Submission{
 		Caller: ann, Agent: "words", ContextID: "ctx", Message: a2a.Message{ID: "m", Role: a2a.RoleUser,
 			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 		Push: p,
@@ -53,19 +54,19 @@ func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 	})
 	task := b.hookWithQuery(s.URL)
 	b.deliver()
-	row := b.await(task, "tried", func(p store.PushRow) bool { return p.Attempt > 0 })
+	row := b.await(task, "tried", func(p webhooks.Row) bool { return p.Attempt > 0 })
 	if got != signed {
 		t.Errorf("the receiver got the query %q, want %q", got, signed)
 	}
 	want := s.URL + "/hook?[redacted]"
-	list, err := b.Pushes(t.Context(), ann, task, "")
+	list, err := b.Webhooks.OfTask(t.Context(), ann, task, "")
 	if err != nil || len(list) != 1 || list[0].URL != want {
 		t.Errorf("its owner sees %+v, %v, want %s", list, err, want)
 	}
 	if row.URL != want {
 		t.Errorf("the operator sees %s, want %s", row.URL, want)
 	}
-	line, err := b.Timeline(t.Context(), task)
+	line, err := b.Operate.Timeline(t.Context(), task)
 	if err != nil || len(line.Tries) == 0 || line.Tries[0].URL != want {
 		t.Errorf("the timeline has %+v, %v", line, err)
 	}
@@ -93,8 +94,8 @@ func TestUnencryptedQueryIsEncryptedByRewrap(t *testing.T) {
 		t.Errorf("the audit view shows %s, %v", shown, err)
 	}
 	for _, want := range []int{1, 0} {
-		n, err := b.ResealPushes(t.Context(),
-			func(row a2a.ID, s store.PushSecrets) (store.PushSecrets, bool, error) { return Reseal(b.ring, row, s) })
+		n, err := b.Webhooks.Reseal(t.Context(),
+			func(row a2a.ID, s webhooks.Secrets) (webhooks.Secrets, bool, error) { return Reseal(b.ring, row, s) })
 		if n != want || err != nil {
 			t.Errorf("%d webhooks resealed, %v, want %d", n, err, want)
 		}
@@ -119,7 +120,7 @@ func TestServersOfThePreviousVersionDoNotClaimEncryptedQueries(t *testing.T) {
 	if tag, err := b.sql.Exec(t.Context(), claim); err != nil || tag.RowsAffected() != 0 {
 		t.Errorf("%d claimed, %v, want none", tag.RowsAffected(), err)
 	}
-	if due, err := b.ClaimPushes(t.Context(), 10, 8, time.Minute); err != nil || len(due) != 1 {
+	if due, err := b.Webhooks.Claim(t.Context(), 10, 8, time.Minute); err != nil || len(due) != 1 {
 		t.Fatalf("%d claimed by this version, %v", len(due), err)
 	}
 	if _, err := b.sql.Exec(t.Context(),

@@ -5,11 +5,11 @@ import (
 	"strings"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // request builds what is sent. Its id and body are the same on every attempt.
-func (d *Deliverer) request(due *store.Delivery, task *a2a.Task, leaseValid func() bool) (*Request, error) {
+func (d *Deliverer) request(due *webhooks.Delivery, task *a2a.Task, leaseValid func() bool) (*Request, error) {
 	token, err := d.open(due, due.Token, columnToken)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (d *Deliverer) request(due *store.Delivery, task *a2a.Task, leaseValid func
 }
 
 // open decrypts a secret of a webhook.
-func (d *Deliverer) open(due *store.Delivery, sealed []byte, column string) (a2a.Secret, error) {
+func (d *Deliverer) open(due *webhooks.Delivery, sealed []byte, column string) (a2a.Secret, error) {
 	if len(sealed) == 0 {
 		return "", nil
 	}

@@ -5,7 +5,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/seal"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // secretOf names the column of a row that stores a secret. What is encrypted for one column cannot be decrypted as
@@ -47,7 +48,7 @@ func SealURL(ring seal.Ring, row a2a.ID, raw string) (string, []byte, error) {
 }
 
 // Reseal encrypts the secrets of a row again if the ring has a newer key, and a query that is not encrypted yet.
-func Reseal(ring seal.Ring, row a2a.ID, s store.PushSecrets) (_ store.PushSecrets, changed bool, err error) {
+func Reseal(ring seal.Ring, row a2a.ID, s webhooks.Secrets) (_ webhooks.Secrets, changed bool, err error) {
 	for _, secret := range []struct {
 		sealed *[]byte
 		column string
@@ -73,7 +74,7 @@ func Reseal(ring seal.Ring, row a2a.ID, s store.PushSecrets) (_ store.PushSecret
 }
 
 // Opens returns an error if the ring cannot decrypt a stored secret.
-func Opens(ring seal.Ring, s store.Sealed) error {
+func Opens(ring seal.Ring, s access.Sealed) error {
 	at := seal.Cell{Table: signingTable, Row: s.Name, Column: "key"}
 	if s.Place != "signing" {
 		at = seal.Cell{Table: "push_configs", Row: s.Name, Column: s.Place}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/rpc"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const (
@@ -61,7 +62,7 @@ func (r *Replica) openParts(ctx context.Context) (err error) {
 
 // useDatabase connects, checks the schema and reads the keys. After an error nothing is left open.
 func (r *Replica) useDatabase(ctx context.Context) error {
-	d, err := r.openDatabase(ctx, func(agent string) (store.Slot, bool) { return r.work.pool.Reserve(agent) })
+	d, err := r.openDatabase(ctx, func(agent string) (tasks.Slot, bool) { return r.work.pool.Reserve(agent) })
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (r *Replica) useDatabase(ctx context.Context) error {
 // mayHeal reports whether an error of the start can end while the server keeps its settings.
 func mayHeal(err error) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) || a2a.CodeOf(err) == a2a.CodeUnavailable || errors.Is(err, store.ErrUnusable)
+	return errors.As(err, &refused) || a2a.CodeOf(err) == a2a.CodeUnavailable || errors.Is(err, db.ErrUnusable)
 }
 
 // awaitDatabase tries until the database can be used. Meanwhile all listeners answer that it cannot.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/config"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -98,8 +98,8 @@ func (c *credentials) refreshIssuer(ctx context.Context) error {
 }
 
 func (c *credentials) lookupKey(ctx context.Context, id string) (auth.StoredKey, error) {
-	k, secret, err := c.database.store.LookupAPIKey(ctx, id)
-	if errors.Is(err, store.ErrNoKey) {
+	k, secret, err := c.database.store.Access.LookupKey(ctx, id)
+	if errors.Is(err, access.ErrNoKey) {
 		return auth.StoredKey{}, auth.ErrUnknownKey
 	}
 	scopes := make([]auth.Scope, len(k.Scopes))
@@ -121,7 +121,7 @@ func (c *credentials) keyUsed(id string) {
 }
 
 func (c *credentials) recordUse(ctx context.Context, id string) {
-	if err := c.database.store.UseAPIKey(ctx, id); err != nil && ctx.Err() == nil {
+	if err := c.database.store.Access.UseKey(ctx, id); err != nil && ctx.Err() == nil {
 		c.log.WarnContext(ctx, "api keys", "err", err)
 	}
 }
@@ -160,8 +160,8 @@ func (r *Replica) recordFailure(ctx context.Context, f auth.Failure) {
 	if f.KeyID != "" {
 		detail["key"] = f.KeyID
 	}
-	action := store.Action{Actor: actor, Name: store.ActionSignInFailed, Detail: detail}
-	if err := r.database.store.Record(ctx, action); err != nil {
+	action := access.Action{Actor: actor, Name: access.ActionSignInFailed, Detail: detail}
+	if err := r.database.store.Access.Record(ctx, action); err != nil {
 		r.log.WarnContext(ctx, "record failed sign-ins", "err", err)
 	}
 }

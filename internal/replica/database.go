@@ -8,7 +8,10 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/notify"
+	"github.com/a2ad/a2ad/internal/pgcheck"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -24,37 +27,41 @@ type database struct {
 
 // openDatabase connects. The store and the wake-ups need each other. reserve finds room for a new task
 // in the worker of this replica; it is not called before the worker exists.
-func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (store.Slot, bool)) (*database, error) {
+func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.Slot, bool)) (*database, error) {
 	d := &database{hub: &notify.Hub{}}
 	var err error
 	d.publisher, err = notify.NewPublisher(notify.PublisherConfig{
 		Replica: r.name, Interval: r.cfg.WakeInterval, Log: r.log,
-		Notify: func(ctx context.Context, payloads []string) error { return d.store.Notify(ctx, payloads) },
+		Notify: func(ctx context.Context, payloads []string) error { return d.store.DB.Notify(ctx, payloads) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("wake-ups: %w", err)
 	}
 	cfg := &r.cfg
 	d.store, err = store.Open(ctx, store.Config{
-		URL: cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: cfg.DBPool, Logger: r.log,
-		StatementTimeout: cfg.StatementTimeout, LockTimeout: cfg.LockTimeout, IdleTxTimeout: cfg.IdleTxTimeout,
-		AcquireTimeout: cfg.PoolTimeout, ConnectTimeout: cfg.ConnectTimeout, PacketTimeout: cfg.TCPTimeout,
-		Wake: d.wake, Take: reserve, Committed: d.committed, Tracer: r.observed.statements(),
+		Config: db.Config{
+			URL: cfg.DatabaseURL.Reveal(), Replica: r.name, PoolSize: cfg.DBPool, Logger: r.log,
+			StatementTimeout: cfg.StatementTimeout, LockTimeout: cfg.LockTimeout, IdleTxTimeout: cfg.IdleTxTimeout,
+			AcquireTimeout: cfg.PoolTimeout, ConnectTimeout: cfg.ConnectTimeout, PacketTimeout: cfg.TCPTimeout,
+			Wake: d.wake, Tracer: r.observed.statements(),
+		},
+		Take:      reserve,
+		Committed: d.committed,
 	})
 	if err != nil {
 		return nil, err
 	}
 	d.listener, err = notify.NewListener(notify.ListenerConfig{
-		Replica: r.name, Hub: d.hub, Alive: store.Alive, PingInterval: cfg.ListenerPing, Log: r.log,
+		Replica: r.name, Hub: d.hub, Alive: db.Alive, PingInterval: cfg.ListenerPing, Log: r.log,
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
-			return pgx.ConnectConfig(ctx, d.store.ConnConfig("listener"))
+			return pgx.ConnectConfig(ctx, d.store.DB.ConnConfig("listener"))
 		},
 	})
 	if err != nil {
 		d.store.Close()
 		return nil, fmt.Errorf("wake-ups: %w", err)
 	}
-	d.follower = stream.New(d.store, d.hub, cfg.PollInterval, r.log)
+	d.follower = stream.New(d.store.Tasks, d.hub, cfg.PollInterval, r.log)
 	d.follower.KeepAtMost(r.budget.Stats().Total / 8)
 	return d, nil
 }
@@ -76,10 +83,10 @@ func (d *database) committed(task a2a.ID, events []a2a.Entry) {
 
 // checkDatabase refuses a schema that is too old or too new, and warns about a superuser login.
 func (r *Replica) checkDatabase(ctx context.Context, d *database) error {
-	if err := d.store.CheckSchema(ctx); err != nil {
+	if err := d.store.Operate.CheckSchema(ctx); err != nil {
 		return err
 	}
-	login, super, err := d.store.SuperuserLogin(ctx)
+	login, super, err := pgcheck.SuperuserLogin(ctx, d.store.DB.Work())
 	if super {
 		r.log.WarnContext(ctx,
 			"A2AD_DATABASE_URL logs in as a superuser; a member of a2a_app and a2a_worker suffices", "login", login)

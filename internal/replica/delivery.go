@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/push"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
 	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
@@ -34,7 +34,7 @@ func (r *Replica) loadKeys(ctx context.Context, d *database) (*delivery, error) 
 		}
 	}
 	v := &delivery{}
-	if v.pageKey, err = d.store.ServerKey(ctx, "page-token"); err != nil {
+	if v.pageKey, err = d.store.Access.ServerKey(ctx, "page-token"); err != nil {
 		return nil, err
 	}
 	v.keys = push.NewKeys(push.KeysConfig{
@@ -68,7 +68,7 @@ func (v *delivery) open(ctx context.Context, r *Replica) (err error) {
 		Store: r.database.store, Hub: r.database.hub, Client: push.NewClient(client), Keys: v.keys, Ring: cfg.Keys,
 		Lease:    cfg.LeaseTTL,
 		Schedule: push.Schedule{Waits: cfg.PushRetry, Throttle: cfg.PushThrottleWait},
-		Breaker: store.Breaker{
+		Breaker: webhooks.Breaker{
 			Fails: cfg.PushBreaker.Failures, FirstOpen: cfg.PushBreaker.First, MaxOpen: cfg.PushBreaker.Longest,
 			DisableAfter: cfg.PushDisableAfter,
 		},

@@ -16,8 +16,8 @@ var (
 func (r *Replica) checks(told context.Context) []rpc.Check {
 	return []rpc.Check{
 		{Name: "drain", Test: func(context.Context) error { return context.Cause(told) }},
-		{Name: "database", Test: r.database.store.Ready},
-		{Name: "schema", Test: r.database.store.CheckSchema},
+		{Name: "database", Test: r.database.store.DB.Ready},
+		{Name: "schema", Test: r.database.store.Operate.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {
 			if !r.api.server.Accepting() || r.api.calls != nil && !r.api.calls.Accepting() {
 				return errNotAccepting

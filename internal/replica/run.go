@@ -31,7 +31,7 @@ func (r *Replica) readyAttrs() []any {
 // backStage starts first and stops last: what all other parts need.
 func (r *Replica) backStage(told context.Context) lifecycle.Stage {
 	stage := lifecycle.Stage{
-		{Name: "database", Run: r.database.store.Watch},
+		{Name: "database", Run: r.database.store.DB.Watch},
 		{Name: "publisher", Run: r.database.publisher.Run},
 		{Name: "listener", Run: r.database.listener.Run},
 	}

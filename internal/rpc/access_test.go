@@ -10,7 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rpc"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // TestEveryOperationNeedsItsScopes: over every binding an operation goes well with its scopes and no others,
@@ -132,7 +132,7 @@ func TestRequiredExtensionIsRequired(t *testing.T) {
 				return as.tell(t, &op, true)
 			}
 			for _, p := range probes {
-				x := thing{task: store.NewTaskID().String(), context: "c", config: "x", event: "1-00000000", key: "k", key2: "l"}
+				x := thing{task: db.NewTaskID().String(), context: "c", config: "x", event: "1-00000000", key: "k", key2: "l"}
 				op := p.op(x, x.task)
 				op.apiKey = m.keys["owner"]
 				if got := as.tell(t, &op, true); !strings.Contains(got.raw, "EXTENSION_SUPPORT_REQUIRED") {

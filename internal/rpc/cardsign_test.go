@@ -18,23 +18,24 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/seal"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
 func cardKeys(t *testing.T) *push.Keys {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Config{URL: storetest.New(t).URL, Replica: "r", PoolSize: 4})
+	pg, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: storetest.New(t).URL, Replica: "r", PoolSize: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(db.Close)
+	t.Cleanup(pg.Close)
 	ring, err := seal.Parse(seal.Generate("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := push.NewKeys(push.KeysConfig{Store: db, Ring: ring, Issuer: "http://h"})
+	keys := push.NewKeys(push.KeysConfig{Store: pg, Ring: ring, Issuer: "http://h"})
 	if err := keys.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/engine"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/throttle"
 	"github.com/a2ad/a2ad/internal/wire/encode"
 )
@@ -65,7 +65,7 @@ type call struct {
 	reply  http.Header // header of the answer
 
 	principal auth.Principal
-	caller    store.Caller
+	caller    db.Caller
 	session   *auth.Session // ends with the credential
 	mem       *budget.Lease // memory that the request holds; nil until the client is signed in
 }
@@ -100,7 +100,7 @@ func (c *call) signIn(r *http.Request) error {
 	}
 	c.principal, c.rec.principal = p, &c.principal
 	c.session = c.s.cfg.Sessions.Enter(r, p)
-	c.caller = store.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
+	c.caller = db.Caller{Tenant: p.Tenant, Owner: p.Owner, Shared: c.s.cfg.Shared, Actor: p.Actor()}
 	c.mem = c.s.cfg.Budget.Open(budget.Owner{Tenant: p.Tenant, Name: p.Owner})
 	c.rec.mem = c.mem
 	return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/rpc"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // This file holds every operation over every binding against everybody who may not do it: what
@@ -372,8 +372,8 @@ func (m *matrix) tellers() map[string]teller { return tellers(m.site, m.conn) }
 func (m *matrix) make(t *testing.T, as teller, who string) thing {
 	t.Helper()
 	key := m.keys[who]
-	x := thing{context: "context-" + store.NewUID().String(), config: "config-" + store.NewUID().String(), key: "key-" + store.NewUID().String()}
-	x.key2 = "key-" + store.NewUID().String()
+	x := thing{context: "context-" + db.NewUID().String(), config: "config-" + db.NewUID().String(), key: "key-" + db.NewUID().String()}
+	x.key2 = "key-" + db.NewUID().String()
 	do := func(op operation) any {
 		t.Helper()
 		op.apiKey = key
@@ -401,8 +401,8 @@ func (m *matrix) make(t *testing.T, as teller, who string) thing {
 // nobodys returns a thing that is nowhere, with ids of the same form.
 func nobodys(x thing) thing {
 	return thing{
-		task: store.NewTaskID().String(), context: "context-" + store.NewUID().String(), config: "config-" + store.NewUID().String(),
-		event: "1-" + store.NewUID().Short(), key: "key-" + store.NewUID().String(), key2: "key-" + store.NewUID().String(),
+		task: db.NewTaskID().String(), context: "context-" + db.NewUID().String(), config: "config-" + db.NewUID().String(),
+		event: "1-" + db.NewUID().Short(), key: "key-" + db.NewUID().String(), key2: "key-" + db.NewUID().String(),
 		token: strings.Repeat("A", len(x.token)), // of the same length, and never sealed by the server
 	}
 }

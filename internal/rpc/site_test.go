@@ -23,10 +23,11 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 	"github.com/a2ad/a2ad/internal/sse"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
-	"github.com/a2ad/a2ad/internal/wire/v03"
+	v03 "github.com/a2ad/a2ad/internal/wire/v03"
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -51,8 +52,8 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	hub := &notify.Hub{}
 	var follower *stream.Follower
 	database := storetest.New(t)
-	db, err := store.Open(t.Context(), store.Config{
-		URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second, Wake: hub.Wake,
+	pg, err := store.Open(t.Context(), store.Config{
+		Config: db.Config{URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second, Wake: hub.Wake},
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
 				hub.Wake(wake.Task(task))
@@ -62,12 +63,12 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(db.Close)
+	t.Cleanup(pg.Close)
 	logger := slog.New(slog.DiscardHandler)
-	follower = stream.New(db, hub, time.Second, logger)
+	follower = stream.New(pg.Tasks, hub, time.Second, logger)
 	player := script.New(script.Config{})
 	agent := &a2a.Agent{Name: "script", Default: true, DirectReply: true, RepliesTo: player.Replies}
-	pool := worker.New(db, hub, worker.Config{
+	pool := worker.New(pg, hub, worker.Config{
 		Worker: "r", Slots: 8, Agents: []worker.Agent{{Agent: agent, Executor: player}}, Poll: time.Second,
 		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 3}, Logger: logger,
 	})
@@ -82,7 +83,7 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	if change != nil {
 		change(&limits, &cfg)
 	}
-	cfg.Engine, err = engine.New(db, follower, limits)
+	cfg.Engine, err = engine.New(pg, follower, limits)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 // madeSQL is where a statement is put together, each time of constants.
 var madeSQL = map[string]string{
-	"internal/notify/listener.go":   `"LISTEN " + Channel`,
-	"internal/store/migratelock.go": `"DROP INDEX CONCURRENTLY IF EXISTS " + name`, // of an index that a migration makes
+	"internal/notify/listener.go":           `"LISTEN " + Channel`,
+	"internal/store/operate/migratelock.go": `"DROP INDEX CONCURRENTLY IF EXISTS " + name`, // of an index that a migration makes
 }
 
 // TestStatementsAreConstants: nothing that comes from outside can become SQL, since no statement of

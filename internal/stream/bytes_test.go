@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 // large adds n events of size bytes to a log.
@@ -26,7 +26,7 @@ func (f *fixture) large(task a2a.ID, n, size int) []a2a.Entry {
 func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.large(task, 30, 300<<10)
 	f.large(task, 2, 3<<20) // each larger than a page
 	f.large(task, 30, 300<<10)
@@ -57,7 +57,7 @@ func TestTopicsKeepLittleWhileAllKeepTooMuch(t *testing.T) {
 	f := newFixture(t, never)
 	f.KeepAtMost(1 << 20)
 	for range 20 {
-		task := store.NewTaskID()
+		task := db.NewTaskID()
 		f.log.commit(task, 1)
 		c := f.follow(task, 1, 1)
 		f.committed(task, f.large(task, 5, 100<<10))

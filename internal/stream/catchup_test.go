@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1000)
 	var wg sync.WaitGroup
 	for _, after := range []int64{0, 1, 500, 935, 936, 1000} {
@@ -29,7 +29,7 @@ func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
 func TestCursorFromTheFutureWaits(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 2)
 	ahead := f.follow(task, 4, 4) // it has seen events that this topic has not read
 	f.committed(task, f.log.commit(task, 1))
@@ -42,7 +42,7 @@ func TestCursorFromTheFutureWaits(t *testing.T) {
 func TestCursorsAtOnePositionShareARead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 100)
 	gate := make(chan struct{})
 	f.log.gate = gate
@@ -68,7 +68,7 @@ func TestCatchUpReadsAreBounded(t *testing.T) {
 	f.log.gate = gate
 	var wg sync.WaitGroup
 	for range 30 {
-		task := store.NewTaskID()
+		task := db.NewTaskID()
 		f.log.commit(task, 100)
 		c := f.follow(task, 0, 100)
 		wg.Go(func() { read(t, c, 0, 100) })
@@ -90,7 +90,7 @@ func TestCatchUpReadsAreBounded(t *testing.T) {
 func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	hold := make(chan struct{})
 	f.log.hold = hold
@@ -122,7 +122,7 @@ func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 func TestReadsAreRetriedAfterErrors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	c := f.follow(task, 1, 1)
 	receive(t, "first look", f.log.reading)
@@ -144,7 +144,7 @@ func TestReadsAreRetriedAfterErrors(t *testing.T) {
 func TestErrorOfACatchUpReadIsReturned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 300)
 	away := errors.New("away")
 	f.log.fail = func(n int) error {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/notify"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
@@ -112,7 +112,7 @@ func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
 	log := m.entries[task]
 	from := len(log)
 	for range n {
-		log = append(log, a2a.Entry{TaskID: task, Seq: int64(len(log) + 1), UID: store.NewUID(),
+		log = append(log, a2a.Entry{TaskID: task, Seq: int64(len(log) + 1), UID: db.NewUID(),
 			Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}}})
 	}
 	m.entries[task] = log

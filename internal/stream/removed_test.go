@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestCursorOfARemovedTaskEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 2)
 	c := f.follow(task, 0, 2)
 	read(t, c, 0, 2)
@@ -29,7 +29,7 @@ func TestCursorOfARemovedTaskEnds(t *testing.T) {
 func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Millisecond)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	c := f.FollowNew(task, "ctx")
 	defer c.Close()
 	var reading sync.WaitGroup
@@ -41,7 +41,7 @@ func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 	reading.Wait()
 
 	// A task that is made and removed before a cursor reads it.
-	c = f.FollowNew(store.NewTaskID(), "ctx")
+	c = f.FollowNew(db.NewTaskID(), "ctx")
 	defer c.Close()
 	c.Made()
 	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
@@ -54,7 +54,7 @@ func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	for name, after := range map[string]int64{"near": 290, "far": 1} {
-		task := store.NewTaskID()
+		task := db.NewTaskID()
 		f.log.commit(task, 290)
 		c := f.follow(task, after, 290)
 		f.log.commit(task, 10)
@@ -74,7 +74,7 @@ func TestMissedWakesCostOnePoll(t *testing.T) {
 	const streams, news = 300, 20
 	cursors := make([]*stream.Cursor, streams)
 	for i := range cursors {
-		task := store.NewTaskID()
+		task := db.NewTaskID()
 		f.log.commit(task, 1)
 		cursors[i] = f.follow(task, 1, 1)
 		receive(t, "first look", f.log.reading)
@@ -113,7 +113,7 @@ func TestMissedWakesCostOnePoll(t *testing.T) {
 func TestFailedPollForMissedWakesIsRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	c := f.follow(task, 1, 1)
 	receive(t, "first look", f.log.reading)

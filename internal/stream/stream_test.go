@@ -14,7 +14,9 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/stream"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -22,7 +24,7 @@ import (
 func TestCursorGetsEveryEventOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 3)
 	c := f.follow(task, 1, 3)
 	items := read(t, c, 1, 3)
@@ -37,7 +39,7 @@ func TestCursorGetsEveryEventOnce(t *testing.T) {
 func TestOfferReportsWhetherAWakeIsNeeded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	first := f.log.commit(task, 3)
 	if !f.Offer(task, first) {
 		t.Error("Offer = false without followers")
@@ -71,7 +73,7 @@ func TestOfferReportsWhetherAWakeIsNeeded(t *testing.T) {
 func TestRacingOffersLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	const events, cursors = 1200, 12
 	f.log.commit(task, 1)
 	var reading sync.WaitGroup
@@ -106,9 +108,9 @@ func TestRacingOffersLoseAndDoubleNothing(t *testing.T) {
 func TestPollFindsEventsWithoutAWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
-	tasks := []a2a.ID{store.NewTaskID(), store.NewTaskID(), store.NewTaskID()}
+	taskList := []a2a.ID{db.NewTaskID(), db.NewTaskID(), db.NewTaskID()}
 	var reading sync.WaitGroup
-	for _, task := range tasks {
+	for _, task := range taskList {
 		f.log.commit(task, 1)
 		for range 3 {
 			c := f.follow(task, 1, 1)
@@ -117,7 +119,7 @@ func TestPollFindsEventsWithoutAWake(t *testing.T) {
 		receive(t, "first look", f.log.reading)
 	}
 	for n := 1; n < 500; n++ {
-		for _, task := range tasks {
+		for _, task := range taskList {
 			f.log.commit(task, 1)
 		}
 	}
@@ -131,7 +133,7 @@ func TestPollFindsEventsWithoutAWake(t *testing.T) {
 func TestSlowReaderReadsTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	slow, fast := f.follow(task, 1, 1), f.follow(task, 1, 1)
 	for range 40 {
@@ -149,7 +151,7 @@ func TestSlowReaderReadsTheLog(t *testing.T) {
 func TestLargeEventsAreNotKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	c := f.follow(task, 1, 1)
 	large := strings.Repeat("x", 400<<10)
@@ -167,7 +169,7 @@ func TestLargeEventsAreNotKept(t *testing.T) {
 func TestCursorsOfALogShareItsItems(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	cursors := []*stream.Cursor{f.follow(task, 1, 1), f.follow(task, 1, 1), f.follow(task, 1, 1)}
 	f.committed(task, f.log.commit(task, 1))
@@ -191,7 +193,7 @@ func TestCursorsOfALogShareItsItems(t *testing.T) {
 func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	c := f.FollowNew(task, "ctx")
 	t.Cleanup(c.Close)
 	f.log.commit(task, 1)
@@ -212,7 +214,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	cause := errors.New("enough")
-	waiting, behind := store.NewTaskID(), store.NewTaskID()
+	waiting, behind := db.NewTaskID(), db.NewTaskID()
 	f.log.commit(waiting, 1)
 	f.log.commit(behind, 300)
 	w, b := f.follow(waiting, 1, 1), f.follow(behind, 0, 300)
@@ -241,7 +243,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 func TestCursorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
-	task := store.NewTaskID()
+	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	stay := f.follow(task, 1, 1)
 	const events = 600
@@ -284,7 +286,7 @@ func TestRunWaitsForOpenCursors(t *testing.T) {
 		f := stream.New(newMemory(), &notify.Hub{}, never, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		c := f.Follow(store.NewTaskID(), "ctx", 1, 1)
+		c := f.Follow(db.NewTaskID(), "ctx", 1, 1)
 		go func() { done <- f.Run(ctx) }()
 		cancel()
 		synctest.Wait()
@@ -302,12 +304,12 @@ func TestRunWaitsForOpenCursors(t *testing.T) {
 // without them, its poll.
 func TestFollowersOfARealStore(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	pg := storetest.New(t)
 	near, far := &notify.Hub{}, &notify.Hub{}
 	var nearFollower, farFollower *stream.Follower
 	wakes := 0
 	s, err := store.Open(t.Context(), store.Config{
-		URL: db.URL, Replica: "r1", PoolSize: 8,
+		Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 8},
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			key := wake.Task(task)
 			if !nearFollower.Offer(task, events) {
@@ -322,16 +324,16 @@ func TestFollowersOfARealStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	nearFollower = stream.New(s, near, never, slog.New(slog.DiscardHandler))
-	farFollower = stream.New(s, far, 10*time.Millisecond, slog.New(slog.DiscardHandler))
+	nearFollower = stream.New(s.Tasks, near, never, slog.New(slog.DiscardHandler))
+	farFollower = stream.New(s.Tasks, far, 10*time.Millisecond, slog.New(slog.DiscardHandler))
 	run(t, nearFollower)
 	run(t, farFollower)
 
-	caller := store.Caller{Tenant: "acme", Owner: "ann"}
-	id := store.NewTaskID()
+	caller := db.Caller{Tenant: "acme", Owner: "ann"}
+	id := db.NewTaskID()
 	first := nearFollower.FollowNew(id, "ctx")
 	t.Cleanup(first.Close)
-	_, err = s.Submit(t.Context(), store.Submission{Caller: caller, Agent: "a", NewTask: id, ContextID: "ctx",
+	_, err = s.Tasks.Submit(t.Context(), tasks.Submission{Caller: caller, Agent: "a", NewTask: id, ContextID: "ctx",
 		Message: a2a.Message{
 			ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}},
 		}})
@@ -348,27 +350,27 @@ func TestFollowersOfARealStore(t *testing.T) {
 			wg.Go(func() { read(t, c, 0, events+3) })
 		}
 	}
-	leases, err := s.NewClaimer().Claim(t.Context(), "a", 1, time.Minute, 0)
+	leases, err := s.Tasks.NewClaimer().Claim(t.Context(), "a", 1, time.Minute, 0)
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("claim = %d leases, %v", len(leases), err)
 	}
 	l := &leases[0]
 	for range events {
-		if _, err := s.Append(t.Context(), l,
-			store.Batch{Events: []a2a.Event{&a2a.ArtifactUpdate{Append: true,
+		if _, err := s.Tasks.Append(t.Context(), l,
+			tasks.Batch{Events: []a2a.Event{&a2a.ArtifactUpdate{Append: true,
 				Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Append(t.Context(), l,
-		store.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
+	if _, err := s.Tasks.Append(t.Context(), l,
+		tasks.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()
 	// Late comers get the same log, and what they are handed is what is stored.
 	late := farFollower.Follow(id, "ctx", 0, events+3)
 	t.Cleanup(late.Close)
-	stored, err := s.EventsAfter(t.Context(), id, 0, 1000)
+	stored, err := s.Tasks.EventsAfter(t.Context(), id, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Agent is one agent with the executor that does its work. Without an executor its tasks are
@@ -45,13 +45,13 @@ type roster struct {
 	queues      []*queue                // guarded by mu; replaced, never changed in place
 	withoutWork []string                // guarded by mu; agents with nothing to cancel elsewhere; replaced likewise
 	demands     map[string]*demand      // guarded by mu; of every agent since the start
-	policies    map[string]store.Policy // guarded by mu; of every agent since the start
+	policies    map[string]tasks.Policy // guarded by mu; of every agent since the start
 }
 
 func newRoster(defaults a2a.Limits, s *slots, ended *attempt.Tally) *roster {
 	return &roster{
 		defaults: defaults, slots: s, ended: ended,
-		demands: make(map[string]*demand), policies: make(map[string]store.Policy),
+		demands: make(map[string]*demand), policies: make(map[string]tasks.Policy),
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *roster) set(list []Agent) {
 			q.demand = new(demand)
 			r.demands[a.Name] = q.demand
 		}
-		r.policies[a.Name] = store.Policy{
+		r.policies[a.Name] = tasks.Policy{
 			Agent: a.Name, Fate: fates[a.OnLostLease], MaxAttempts: q.limits.MaxAttempts,
 		}
 		if a.Executor == nil {
@@ -118,10 +118,10 @@ func (r *roster) withoutRemoteWork() []string {
 }
 
 // allPolicies returns the policies by agent name.
-func (r *roster) allPolicies() []store.Policy {
+func (r *roster) allPolicies() []tasks.Policy {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]store.Policy, 0, len(r.policies))
+	out := make([]tasks.Policy, 0, len(r.policies))
 	for _, name := range slices.Sorted(maps.Keys(r.policies)) {
 		out = append(out, r.policies[name])
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -100,7 +100,7 @@ func TestPoliciesOutliveTheirAgents(t *testing.T) {
 	a.OnLostLease, remote.OnLostLease = a2a.LostLeaseFail, a2a.LostLeaseInputRequired
 	p := worker.New(f.Store, f.hub, config(nil, a, remote))
 	p.SetAgents([]worker.Agent{agent("b", say())})
-	same(t, "policies", []store.Policy{
+	same(t, "policies", []tasks.Policy{
 		{
 			Agent:       "a",
 			Fate:        "fail",

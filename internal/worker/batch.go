@@ -7,7 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // batch is what a run has reported and not yet written. A checkpoint belongs to the event after it and is saved
@@ -79,7 +79,7 @@ func (b *batch) add(it item) error {
 		}
 		it.event, b.reply = &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Message: m}}, true
 	}
-	b.taskSeen = b.taskSeen || store.Tells(it.event)
+	b.taskSeen = b.taskSeen || tasks.Tells(it.event)
 	if err := b.admit(it.event); err != nil {
 		return executor.Permanent(fmt.Errorf("event %d: %w", it.n, err))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // canceled is the cause with which the run of a canceled task ends.
 func (p *Pool) canceled(ctx context.Context, task a2a.ID) error {
-	metadata, err := p.store.CancelMetadata(ctx, task)
+	metadata, err := p.store.Tasks.CancelMetadata(ctx, task)
 	if err != nil {
 		p.cfg.Logger.WarnContext(ctx, "cancel without its metadata", "task_id", task, "err", err)
 	}
@@ -92,7 +93,7 @@ func (c *cancels) free(agent string) (wasFull bool) {
 
 // deleteUnneeded deletes cancels that no agent needs to know about, or that are too old.
 func (c *cancels) deleteUnneeded(ctx context.Context) error {
-	undelivered, err := c.store.ForgetCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
+	undelivered, err := c.store.Tasks.ExpireCancels(ctx, c.agents.withoutRemoteWork(), cancelRetention)
 	for _, task := range undelivered {
 		c.log.WarnContext(ctx, "cancel given up: it could not be delivered to the agent", "task_id", task)
 	}
@@ -110,7 +111,7 @@ func (c *cancels) claim(ctx context.Context) error {
 	if len(slots) == 0 {
 		return nil
 	}
-	due, err := c.store.ClaimCancels(ctx, slots)
+	due, err := c.store.Tasks.ClaimCancels(ctx, slots)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (c *cancels) claim(ctx context.Context) error {
 	return nil
 }
 
-func (c *cancels) deliver(ctx context.Context, agent executor.Canceler, one *store.Untold) {
+func (c *cancels) deliver(ctx context.Context, agent executor.Canceler, one *tasks.PendingCancel) {
 	// A try that has begun is not cut short: after its request it would be repeated for nothing.
 	ctx = context.WithoutCancel(ctx)
 	err := agent.Cancel(ctx, executor.Run{
@@ -133,7 +134,7 @@ func (c *cancels) deliver(ctx context.Context, agent executor.Canceler, one *sto
 		Checkpoint: one.Checkpoint, Traceparent: one.Traceparent,
 	}, one.Metadata)
 	if err == nil {
-		err = c.store.CancelTold(ctx, one.Task)
+		err = c.store.Tasks.CancelDelivered(ctx, one.Task)
 	}
 	if err != nil {
 		c.log.WarnContext(ctx, "deliver a cancel", "task_id", one.Task, "agent", one.Agent, "err", err)

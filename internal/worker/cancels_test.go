@@ -13,6 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -51,7 +52,7 @@ func (f *fixture) undelivered() int {
 func (f *fixture) waiting(agent string) a2a.ID {
 	f.t.Helper()
 	task := f.send(
-		store.Submission{
+		tasks.Submission{
 			Agent:       agent,
 			ContextID:   "ctx",
 			Message:     message("x"),
@@ -72,7 +73,7 @@ func TestCancelOfAWaitingTaskIsDelivered(t *testing.T) {
 	e := newElsewhere(asks())
 	p := f.start(config(nil, agent("a", e)))
 	task := f.waiting("a")
-	if _, err := f.CancelWith(f.ctx, ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
+	if _, err := f.Tasks.CancelWith(f.ctx, ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
 		t.Fatal(err)
 	}
 	got := receive(t, "cancel", e.delivered)
@@ -102,7 +103,7 @@ func TestCancelIsDeliveredUntilItSucceeds(t *testing.T) {
 	first := f.start(config(nil, agent("a", e)))
 	task := f.waiting("a")
 	first.stop()
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	e.fails <- errors.New("away")
@@ -128,14 +129,14 @@ func TestCancelIsDeliveredAfterItsWorkerDied(t *testing.T) {
 	task := f.waiting("a")
 	first.stop()
 	f.followUp("a", task, "this one")
-	got, err := f.NewClaimer().ClaimAs(
+	got, err := f.Tasks.NewClaimer().ClaimAs(
 		f.ctx,
-		store.Ask{Agent: "a", Slots: 1, TTL: time.Hour},
+		tasks.Ask{Agent: "a", Slots: 1, TTL: time.Hour},
 	) // by a worker that dies now
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%d tasks were claimed, %v", len(got), err)
 	}
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	p := f.start(config(nil, agent("a", e)))
@@ -163,7 +164,7 @@ func TestUnneededCancelsAreDeleted(t *testing.T) {
 	plain, bare := f.waiting("a"), f.waiting("b")
 	first.stop()
 	for _, task := range []a2a.ID{plain, bare} {
-		if _, err := f.Cancel(f.ctx, ann, "", task); err != nil {
+		if _, err := f.Tasks.Cancel(f.ctx, ann, "", task); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +173,7 @@ func TestUnneededCancelsAreDeleted(t *testing.T) {
 	}
 	e.agentFunc = asks()
 	p := f.start(config(nil, agents...))
-	if _, err := f.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // delivered after the others are deleted
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // delivered after the others are deleted
 		t.Fatal(err)
 	}
 	receive(t, "cancel", e.delivered)
@@ -222,7 +223,7 @@ func TestCancelBetweenClaimAndStartIsFound(t *testing.T) {
 	f.submit("other", "x")
 	receive(t, "another run, which is renewed", other.started)
 	between <- func(task a2a.ID) {
-		if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+		if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
 			t.Error(err)
 		}
 		select {
@@ -264,7 +265,7 @@ func TestSlowAgentDoesNotDelayCancelsOfOthers(t *testing.T) {
 	p := f.start(config(nil, agent("dead", dead), agent("live", live)))
 	t.Cleanup(open)
 	for range many {
-		if _, err := f.Cancel(f.ctx, ann, "dead", f.waiting("dead")); err != nil {
+		if _, err := f.Tasks.Cancel(f.ctx, ann, "dead", f.waiting("dead")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -272,7 +273,7 @@ func TestSlowAgentDoesNotDelayCancelsOfOthers(t *testing.T) {
 		receive(t, "try", dead.delivered)
 	}
 	task := f.waiting("live")
-	if _, err := f.Cancel(f.ctx, ann, "live", task); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "live", task); err != nil {
 		t.Fatal(err)
 	}
 	if got := receive(t, "cancel of the other agent", live.delivered); got.run.Task.ID != task {

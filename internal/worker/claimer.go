@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/backoff"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -28,7 +29,7 @@ type claimer struct {
 	poll   time.Duration
 	log    *slog.Logger
 
-	claims  *store.Claimer
+	claims  *tasks.Claimer
 	wakeups wakeups
 	queues  []*queue
 	pollDue bool // a poll is due, and waits for a free slot
@@ -40,7 +41,7 @@ type claimer struct {
 func newClaimer(p *Pool) *claimer {
 	return &claimer{
 		pool: p, store: p.store, agents: p.agents, slots: p.slots, poll: p.cfg.Poll, log: p.cfg.Logger,
-		claims: p.store.NewClaimer(), agentsChanged: make(chan struct{}, 1),
+		claims: p.store.Tasks.NewClaimer(), agentsChanged: make(chan struct{}, 1),
 		wakeups: wakeups{hub: p.hub, woken: make(chan struct{}, 1), stops: make(map[string]func())},
 	}
 }
@@ -165,7 +166,7 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 	q.hasTasks = false
 	work := context.WithoutCancel(ctx) // a claim that was sent is carried out, and its runs outlive ctx
 	sent := time.Now()
-	leases, err := c.claims.ClaimAs(work, store.Ask{
+	leases, err := c.claims.ClaimAs(work, tasks.Ask{
 		Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
 	})
 	c.succeeded.Store(err == nil)
@@ -195,8 +196,8 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 }
 
 // startAll reads the inputs of claimed tasks and starts their runs.
-func (c *claimer) startAll(ctx context.Context, q *queue, leases []store.Lease, sent time.Time) {
-	inputs, err := c.store.Inputs(ctx, leases)
+func (c *claimer) startAll(ctx context.Context, q *queue, leases []tasks.Lease, sent time.Time) {
+	inputs, err := c.store.Tasks.Inputs(ctx, leases)
 	if err != nil {
 		c.log.WarnContext(ctx, "read claimed tasks", "agent", q.Name, "err", err)
 		for i := range leases {
@@ -212,8 +213,8 @@ func (c *claimer) startAll(ctx context.Context, q *queue, leases []store.Lease, 
 // startOne starts the run of one task, so that a task that cannot be read does not keep the others of its claim
 // from running. Such a task is retried later, as if its agent had failed: if it were released at once, it would
 // be claimed again at once.
-func (c *claimer) startOne(ctx context.Context, q *queue, lease []store.Lease, sent time.Time) {
-	in, err := c.store.Inputs(ctx, lease)
+func (c *claimer) startOne(ctx context.Context, q *queue, lease []tasks.Lease, sent time.Time) {
+	in, err := c.store.Tasks.Inputs(ctx, lease)
 	switch {
 	case err == nil:
 		c.pool.start(ctx, q, &lease[0], in[0], sent)
@@ -221,7 +222,7 @@ func (c *claimer) startOne(ctx context.Context, q *queue, lease []store.Lease, s
 		c.pool.release(ctx, lease)
 		c.slots.release(q, 1)
 	default:
-		r := c.pool.newRun(q, &lease[0], store.Input{}, func(error) {}, sent)
+		r := c.pool.newRun(q, &lease[0], tasks.Input{}, func(error) {}, sent)
 		outcome, err := r.finish(ctx, fmt.Errorf("read the task: %w", err))
 		c.pool.noteEnd(q.Name, outcome, err)
 		r.log.ErrorContext(ctx, "run", "outcome", outcome, "attempt", lease[0].Attempt, "err", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/worker"
 )
@@ -81,7 +82,7 @@ func TestConcurrencyLimitAppliesOverReplicas(t *testing.T) {
 func (f *fixture) second() *store.Store {
 	f.t.Helper()
 	s, err := store.Open(f.ctx, store.Config{
-		URL: f.sql.Config().ConnString(), Replica: "r2", PoolSize: 8, Wake: f.hub.Wake,
+		Config:    db.Config{URL: f.sql.Config().ConnString(), Replica: "r2", PoolSize: 8, Wake: f.hub.Wake},
 		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake(wake.Task(task)) },
 	})
 	if err != nil {

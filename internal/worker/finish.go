@@ -9,7 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -47,7 +48,7 @@ func (r *run) finish(ctx context.Context, reason error) (outcome string, err err
 		return r.finishLost(ctx)
 	case errors.Is(reason, executor.ErrShutdown):
 		r.beginFinishing()
-		r.pool.release(ctx, []store.Lease{*r.lease})
+		r.pool.release(ctx, []tasks.Lease{*r.lease})
 		return "released", nil
 	case a2a.CodeOf(reason) == a2a.CodeUnavailable:
 		return r.finishUnwritten(ctx, reason)
@@ -77,7 +78,7 @@ func (r *run) release(ctx context.Context) (released bool, err error) {
 	tick := time.NewTicker(releaseEvery)
 	defer tick.Stop()
 	for {
-		err := r.pool.store.Release(ctx, []*store.Lease{r.lease})
+		err := r.pool.store.Tasks.Release(ctx, []*tasks.Lease{r.lease})
 		if err == nil {
 			return true, nil
 		}
@@ -97,7 +98,7 @@ func (r *run) release(ctx context.Context) (released bool, err error) {
 func (r *run) whyLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
-	states, err := r.pool.store.States(ctx, []a2a.ID{r.lease.TaskID})
+	states, err := r.pool.store.Tasks.States(ctx, []a2a.ID{r.lease.TaskID})
 	if err == nil && states[r.lease.TaskID] == a2a.StateCanceled {
 		return r.pool.canceled(ctx, r.lease.TaskID)
 	}
@@ -128,7 +129,7 @@ func (r *run) finishFailed(ctx context.Context, reason error) (outcome string, e
 		outcome = "failed"
 	}
 	switch {
-	case errors.Is(err, store.ErrLeaseLost):
+	case errors.Is(err, db.ErrLeaseLost):
 		return outcome, err
 	case err != nil:
 		return outcome, fmt.Errorf("%w, after: %w", err, reason)

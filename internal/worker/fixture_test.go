@@ -18,14 +18,16 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-var ann = store.Caller{Tenant: "acme", Owner: "ann"}
+var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 
 // fixture is a store on a database of its own and a hub that it wakes, as in a replica.
 type fixture struct {
@@ -39,10 +41,10 @@ type fixture struct {
 
 func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
 	t.Helper()
-	db := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), sql: db.Pool(t), hub: &notify.Hub{}, url: db.URL}
+	pg := storetest.New(t)
+	f := &fixture{t: t, ctx: t.Context(), sql: pg.Pool(t), hub: &notify.Hub{}, url: pg.URL}
 	cfg := store.Config{
-		URL: db.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake,
+		Config:    db.Config{URL: pg.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake},
 		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake(wake.Task(task)) },
 	}
 	for _, c := range change {
@@ -178,7 +180,7 @@ func (f *fixture) start(cfg worker.Config) running {
 
 func (f *fixture) submit(agent, text string) a2a.ID {
 	f.t.Helper()
-	return f.send(store.Submission{Agent: agent, ContextID: "ctx", Message: message(text)})
+	return f.send(tasks.Submission{Agent: agent, ContextID: "ctx", Message: message(text)})
 }
 
 func message(text string) a2a.Message {
@@ -187,13 +189,13 @@ func message(text string) a2a.Message {
 
 func (f *fixture) followUp(agent string, task a2a.ID, text string) {
 	f.t.Helper()
-	f.send(store.Submission{Agent: agent, Task: task, Message: message(text)})
+	f.send(tasks.Submission{Agent: agent, Task: task, Message: message(text)})
 }
 
-func (f *fixture) send(in store.Submission) a2a.ID {
+func (f *fixture) send(in tasks.Submission) a2a.ID {
 	f.t.Helper()
 	in.Caller = ann
-	out, err := f.Submit(f.ctx, in)
+	out, err := f.Tasks.Submit(f.ctx, in)
 	if err != nil {
 		f.t.Fatalf("submit: %v", err)
 	}
@@ -222,7 +224,7 @@ func chunk(id string, text ...string) *a2a.ArtifactUpdate {
 
 func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 	f.t.Helper()
-	t, err := f.SnapshotOfAny(f.ctx, task, store.Want{Artifacts: true})
+	t, err := f.Tasks.SnapshotOfAny(f.ctx, task, tasks.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatalf("snapshot: %v", err)
 	}
@@ -285,7 +287,7 @@ func value[T any](f *fixture, query string, args ...any) (v T) {
 func (f *fixture) steal(task a2a.ID) {
 	f.t.Helper()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", task)
-	if n, err := f.Rescue(f.ctx, nil, 100, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(f.ctx, nil, 100, 10); err != nil || n != 1 {
 		f.t.Fatalf("rescue = %d, %v, want 1", n, err)
 	}
 }
@@ -307,7 +309,7 @@ func (f *fixture) hold(query string, args ...any) (release func()) {
 // outcomes returns how the attempts of a task ended, oldest first.
 func (f *fixture) outcomes(task a2a.ID) []string {
 	f.t.Helper()
-	rows, err := f.Attempts(f.ctx, task)
+	rows, err := f.Operate.Attempts(f.ctx, task)
 	if err != nil {
 		f.t.Fatalf("attempts: %v", err)
 	}
@@ -321,7 +323,7 @@ func (f *fixture) outcomes(task a2a.ID) []string {
 // events returns a task's log after the claim of its first attempt, without times.
 func (f *fixture) events(task a2a.ID) []a2a.Event {
 	f.t.Helper()
-	entries, err := f.EventsAfter(f.ctx, task, 2, 100_000)
+	entries, err := f.Tasks.EventsAfter(f.ctx, task, 2, 100_000)
 	if err != nil {
 		f.t.Fatalf("log: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -86,30 +88,30 @@ func TestPollOfManyAgentsIsOneStatement(t *testing.T) {
 		t.Errorf("%d claims and polls after all were woken", n)
 	}
 	// Tasks without a wake-up are found by the poll, with a claim or two for each.
-	tasks := make([]a2a.ID, 5)
-	for i := range tasks {
-		tasks[i] = f.submitSilently(fmt.Sprintf("agent-%04d", i*200))
+	taskList := make([]a2a.ID, 5)
+	for i := range taskList {
+		taskList[i] = f.submitSilently(fmt.Sprintf("agent-%04d", i*200))
 	}
-	for _, task := range tasks {
+	for _, task := range taskList {
 		f.waitState(task, a2a.StateCompleted)
 	}
 	p.stop()
-	if n := s.of("TaskClaim", "LaneHeads"); n > 20+4*len(tasks) {
-		t.Errorf("%d claims and polls for %d tasks", n, len(tasks))
+	if n := s.of("TaskClaim", "LaneHeads"); n > 20+4*len(taskList) {
+		t.Errorf("%d claims and polls for %d tasks", n, len(taskList))
 	}
 }
 
 // submitSilently submits a task like another replica whose wake-up is lost.
 func (f *fixture) submitSilently(agent string) a2a.ID {
 	f.t.Helper()
-	other, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: "r2", PoolSize: 2})
+	other, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: "r2", PoolSize: 2}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer other.Close()
-	out, err := other.Submit(
+	out, err := other.Tasks.Submit(
 		f.ctx,
-		store.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")},
+		tasks.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")},
 	)
 	if err != nil {
 		f.t.Fatal(err)

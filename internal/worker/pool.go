@@ -26,6 +26,8 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
 	"github.com/a2ad/a2ad/internal/wake"
 )
@@ -94,7 +96,7 @@ func (p *Pool) SetAgents(list []Agent) {
 
 // Policies returns what happens to the agents' tasks when a worker is lost, in this process or another. A
 // removed agent keeps its policy: its tasks may still be running.
-func (p *Pool) Policies() []store.Policy { return p.agents.allPolicies() }
+func (p *Pool) Policies() []tasks.Policy { return p.agents.allPolicies() }
 
 // Stats returns the counters and the number of runs now.
 func (p *Pool) Stats() (s Stats, running int) { return p.counters.get(), p.runs.len() }
@@ -157,19 +159,19 @@ func (p *Pool) bounds() attempt.Bounds {
 
 // noteEnd counts the end of a run. A run that could not record its end because the lease was lost counts as lost.
 func (p *Pool) noteEnd(agent, outcome string, err error) {
-	if errors.Is(err, store.ErrLeaseLost) {
+	if errors.Is(err, db.ErrLeaseLost) {
 		outcome = "lost"
 	}
 	p.ended.Add(agent, outcome)
 }
 
 // release gives leases back without charging an attempt.
-func (p *Pool) release(ctx context.Context, leases []store.Lease) {
-	held := make([]*store.Lease, len(leases))
+func (p *Pool) release(ctx context.Context, leases []tasks.Lease) {
+	held := make([]*tasks.Lease, len(leases))
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := p.store.Release(ctx, held); err != nil {
+	if err := p.store.Tasks.Release(ctx, held); err != nil {
 		p.cfg.Logger.WarnContext(ctx, "release tasks", "tasks", len(held), "err", err)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -30,9 +31,9 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			g := newGate()
-			var tasks []a2a.ID
+			var taskList []a2a.ID
 			for i := range 6 {
-				tasks = append(tasks, f.submit("a", fmt.Sprint(i)))
+				taskList = append(taskList, f.submit("a", fmt.Sprint(i)))
 			}
 			p := f.start(
 				config(
@@ -43,7 +44,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			for range tt.want {
 				receive(t, "run", g.started)
 			}
-			for range len(tasks) - tt.want { // each end lets one more begin
+			for range len(taskList) - tt.want { // each end lets one more begin
 				if n := g.working.Load(); n != int64(tt.want) {
 					t.Errorf("%d at work, want %d", n, tt.want)
 				}
@@ -53,7 +54,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			for range tt.want {
 				g.next <- []a2a.Event{status(a2a.StateCompleted)}
 			}
-			for _, task := range tasks {
+			for _, task := range taskList {
 				f.waitState(task, a2a.StateCompleted)
 			}
 			p.stop()
@@ -226,7 +227,7 @@ func TestPoliciesFollowTheAgents(t *testing.T) {
 	agents := []worker.Agent{agent("a", say()), agent("b", say(), a2a.Limits{MaxAttempts: 7}), agent("c", say())}
 	agents[1].OnLostLease, agents[2].OnLostLease = a2a.LostLeaseFail, a2a.LostLeaseInputRequired
 	p := worker.New(f.Store, f.hub, config(nil, agents...))
-	same(t, "policies", []store.Policy{
+	same(t, "policies", []tasks.Policy{
 		{
 			Agent:       "a",
 			Fate:        "retry",

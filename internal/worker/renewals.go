@@ -10,6 +10,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 const (
@@ -152,25 +153,25 @@ func (n *renewals) runsOf(one *renewer) []*run {
 
 // renew renews the leases of runs. It reports whether another transaction had locked some of them.
 func (n *renewals) renew(ctx context.Context, runs []*run, ttl time.Duration) (locked bool, err error) {
-	leases := make([]*store.Lease, len(runs))
+	leases := make([]*tasks.Lease, len(runs))
 	for i, r := range runs {
 		leases[i] = r.lease
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, renewLimit(ttl), errRenewTimeout)
 	defer cancel()
 	sent := time.Now()
-	renewals, err := n.store.Renew(limited, leases, ttl)
+	renewals, err := n.store.Tasks.Renew(limited, leases, ttl)
 	if err != nil {
 		return false, err
 	}
 	var lost []*run
 	for i, r := range runs {
 		switch renewals[i] {
-		case store.Renewed:
+		case tasks.Renewed:
 			r.timer.extend(sent)
-		case store.Locked:
+		case tasks.Locked:
 			locked = true
-		case store.Lost:
+		case tasks.Lost:
 			if r.beginLosing() {
 				lost = append(lost, r)
 			}
@@ -191,7 +192,7 @@ func (n *renewals) endLost(ctx context.Context, lost []*run) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, finishTimeout, errFinishTimeout)
 	defer cancel()
-	states, err := n.store.States(ctx, ids)
+	states, err := n.store.Tasks.States(ctx, ids)
 	if err != nil {
 		n.log.WarnContext(ctx, "read states of lost tasks", "runs", len(lost), "err", err)
 		for _, r := range lost {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -21,7 +21,7 @@ func talker(e executor.Executor) worker.Agent {
 
 func (f *fixture) ask(text string) a2a.ID {
 	f.t.Helper()
-	return f.send(store.Submission{Agent: "a", ContextID: "ctx", Message: message(text), Undecided: true})
+	return f.send(tasks.Submission{Agent: "a", ContextID: "ctx", Message: message(text), Undecided: true})
 }
 
 func reply(text string) *a2a.Message { return &a2a.Message{ID: "r", Parts: texts(text)} }

@@ -15,7 +15,10 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -61,11 +64,11 @@ func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 	}
 	hub := &notify.Hub{}
 	var err error
-	db := storetest.New(t)
-	p.sql = db.Pool(t)
+	pg := storetest.New(t)
+	p.sql = pg.Pool(t)
 	p.Store, err = store.Open(t.Context(), store.Config{
-		URL: db.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake, Committed: p.note,
-		Take: func(agent string) (store.Slot, bool) {
+		Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake}, Committed: p.note,
+		Take: func(agent string) (tasks.Slot, bool) {
 			slot, ok := p.pool.Reserve(agent)
 			if ok {
 				p.reserved++
@@ -102,8 +105,8 @@ func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 
 func (p *replica) submit() a2a.ID {
 	p.t.Helper()
-	out, err := p.Submit(p.t.Context(), store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "gate", ContextID: "c",
+	out, err := p.Tasks.Submit(p.t.Context(), tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "gate", ContextID: "c",
 		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
 	})
 	if err != nil {
@@ -242,7 +245,7 @@ func TestReservedSlotThatIsStartedLateStartsNothing(t *testing.T) {
 	if !ok {
 		t.Fatal("no slot is free")
 	}
-	slot.Start(store.Lease{TaskID: store.NewTaskID(), Agent: "gate"}, store.Input{})
+	slot.Start(tasks.Lease{TaskID: db.NewTaskID(), Agent: "gate"}, tasks.Input{})
 	if stats, running := p.pool.Stats(); stats.Lost != 1 || running != 0 {
 		t.Errorf("%d lost, %d running, want one and none", stats.Lost, running)
 	}
@@ -284,8 +287,8 @@ func TestReservedSlotDelaysTheStop(t *testing.T) {
 	}
 	slot.Leave()
 	<-stopped
-	tasks, err := p.ListTasks(t.Context(), store.TaskFilter{ID: late, Limit: 1})
-	if err != nil || len(tasks) != 1 || tasks[0].State != a2a.StateSubmitted || tasks[0].ReadyAt.IsZero() {
-		t.Errorf("the late task is %+v, %v: want it queued", tasks, err)
+	taskList, err := p.Operate.ListTasks(t.Context(), operate.TaskFilter{ID: late, Limit: 1})
+	if err != nil || len(taskList) != 1 || taskList[0].State != a2a.StateSubmitted || taskList[0].ReadyAt.IsZero() {
+		t.Errorf("the late task is %+v, %v: want it queued", taskList, err)
 	}
 }

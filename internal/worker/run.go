@@ -11,7 +11,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -19,8 +20,8 @@ import (
 type run struct {
 	pool     *Pool
 	queue    *queue
-	lease    *store.Lease // what changes in it belongs to the goroutine of do
-	input    store.Input
+	lease    *tasks.Lease // what changes in it belongs to the goroutine of do
+	input    tasks.Input
 	cancel   context.CancelCauseFunc // ends the run, with one of the executor's causes
 	timer    *leaseTimer
 	freeSlot func() // frees the slot once the executor has ended; may be called again
@@ -76,7 +77,7 @@ func (r *run) do(ctx context.Context) {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(reason, errTurnEnded) {
 		reason = cause // an executor that is stopped may report any error
 	}
-	if errors.Is(reason, store.ErrLeaseLost) {
+	if errors.Is(reason, db.ErrLeaseLost) {
 		reason = r.whyLost(context.WithoutCancel(ctx))
 		cancel(reason)
 	}

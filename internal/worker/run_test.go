@@ -11,6 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -18,7 +19,7 @@ func TestRunGetsTheTaskAndItsEventsAreKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	task := f.send(store.Submission{Agent: "a", ContextID: "ctx", Message: message("hello"), Traceparent: trace})
+	task := f.send(tasks.Submission{Agent: "a", ContextID: "ctx", Message: message("hello"), Traceparent: trace})
 	runs := make(chan executor.Run, 1)
 	p := f.start(
 		config(

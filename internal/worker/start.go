@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/executor"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // Reserve reserves a slot for a task of an agent that is being submitted, so that the task need not wait in the
 // queue and be claimed from there. It refuses while more tasks of the agent may wait than there was room for,
 // because they came first. A task that is entering the queue at the same time may be overtaken. It also refuses
 // for an agent with a concurrency limit, which only the claim can enforce over all replicas.
-func (p *Pool) Reserve(agent string) (store.Slot, bool) {
+func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
 	q := p.agents.find(agent)
 	if q == nil || q.limits.Concurrency > 0 || !p.slots.reserveForSubmit(q) {
-		return store.Slot{}, false
+		return tasks.Slot{}, false
 	}
 	sent := time.Now()
-	return store.Slot{
+	return tasks.Slot{
 		TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
-		Start: func(l store.Lease, in store.Input) {
+		Start: func(l tasks.Lease, in tasks.Input) {
 			p.counters.count(func(s *Stats) { s.Claimed++ })
 			p.start(context.Background(), q, &l, in, sent) // the run outlives the request that submits the task
 		},
@@ -31,7 +31,7 @@ func (p *Pool) Reserve(agent string) (store.Slot, bool) {
 
 // start starts a run in a slot that is reserved for it. sent is when the claim was sent: the lease may count
 // from then on. ctx must outlive the run; the registry and the run's lease timer end the run.
-func (p *Pool) start(ctx context.Context, q *queue, l *store.Lease, in store.Input, sent time.Time) {
+func (p *Pool) start(ctx context.Context, q *queue, l *tasks.Lease, in tasks.Input, sent time.Time) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := p.newRun(q, l, in, cancel, sent)
 	if !r.timer.start() {
@@ -55,7 +55,7 @@ func (p *Pool) start(ctx context.Context, q *queue, l *store.Lease, in store.Inp
 }
 
 func (p *Pool) newRun(
-	q *queue, l *store.Lease, in store.Input, cancel context.CancelCauseFunc, sent time.Time,
+	q *queue, l *tasks.Lease, in tasks.Input, cancel context.CancelCauseFunc, sent time.Time,
 ) *run {
 	return &run{
 		pool: p, queue: q, lease: l, input: in, cancel: cancel,

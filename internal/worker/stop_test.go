@@ -9,6 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/executor"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
@@ -20,7 +21,7 @@ func TestCancelEndsTheContextWithinAWake(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	said := a2a.Raw(`{"why":"late"}`)
-	if _, err := f.CancelWith(f.ctx, ann, "a", task, said); err != nil {
+	if _, err := f.Tasks.CancelWith(f.ctx, ann, "a", task, said); err != nil {
 		t.Fatal(err)
 	}
 	cause := receive(t, "end", g.ended)
@@ -56,7 +57,7 @@ func TestCancelIsFoundByTheRenewal(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = 3 * time.Second }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
@@ -80,7 +81,7 @@ func TestCancelIsFoundByTheRefusedEvent(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = time.Hour }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	g.next <- []a2a.Event{status(a2a.StateWorking)}
@@ -98,7 +99,7 @@ func TestLostLeaseEndsTheRunAndWritesNothing(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if n, err := f.Rescue(f.ctx, []store.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(f.ctx, []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil || n != 1 {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	f.hub.Wake("cancel:r1") // a renewal is due
@@ -120,7 +121,7 @@ func TestLostLeaseIsFoundByTheAppend(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if _, err := f.Rescue(f.ctx, []store.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil {
+	if _, err := f.Tasks.Rescue(f.ctx, []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil {
 		t.Fatal(err)
 	}
 	g.next <- []a2a.Event{chunk("x", "zombie")}
@@ -173,7 +174,7 @@ func TestExecutorThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	first := f.submit("a", "first")
 	f.waitState(first, a2a.StateWorking)
 	second := f.submit("a", "second")
-	if _, err := f.Cancel(f.ctx, ann, "a", first); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", first); err != nil {
 		t.Fatal(err)
 	}
 	f.waitState(second, a2a.StateCompleted) // the one slot is free again

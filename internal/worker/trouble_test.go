@@ -74,7 +74,7 @@ func TestDatabaseErrorsChargeNoAttempt(t *testing.T) {
 			}
 			f.waitState(task, a2a.StateCompleted)
 			same(t, "outcomes", tt.outcomes, f.outcomes(task))
-			attempts, err := f.Attempts(f.ctx, task)
+			attempts, err := f.Operate.Attempts(f.ctx, task)
 			if err != nil || attempts[1].Attempt != tt.attempt {
 				t.Errorf("attempts = %+v, %v; want that the second one is number %d", attempts, err, tt.attempt)
 			}

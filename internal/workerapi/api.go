@@ -19,6 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -153,11 +154,11 @@ func (a *API) Run(ctx context.Context) error {
 }
 
 // allowed returns the agents that a caller may work for, with what each grants a run.
-func (a *API) allowed(p *auth.Principal) map[string]store.Terms {
-	out := make(map[string]store.Terms, len(a.agents()))
+func (a *API) allowed(p *auth.Principal) map[string]tasks.Terms {
+	out := make(map[string]tasks.Terms, len(a.agents()))
 	for name, x := range a.agents() {
 		if p.MayUse(name) {
-			out[name] = store.Terms{TTL: x.limits.LeaseTTL, Deadline: x.limits.Deadline}
+			out[name] = tasks.Terms{TTL: x.limits.LeaseTTL, Deadline: x.limits.Deadline}
 		}
 	}
 	return out

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
@@ -55,8 +56,8 @@ func TestRunSaysWhatCameWithItsRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	if _, err := f.Submit(f.ctx, store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", ContextID: "ctx", Traceparent: trace,
+	if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", ContextID: "ctx", Traceparent: trace,
 		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}, RequestMetadata: a2a.Raw(`{"n": 1.50}`)},
 	}); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestPausedWorkerGets409ForEverything(t *testing.T) {
 	}
 	f.expire(r)
 	refused() // although nobody has taken it yet
-	if n, err := f.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	refused()
@@ -182,11 +183,11 @@ func TestRepeatedBatchIsAnsweredAndNotWritten(t *testing.T) {
 	if n := f.logLength(f.id(r)); n != 5 {
 		t.Errorf("the log has %d events, want 5", n)
 	}
-	if n, err := f.ForgetBatches(f.ctx, time.Hour, 10); n != 0 || err != nil {
+	if n, err := f.Tasks.ForgetBatches(f.ctx, time.Hour, 10); n != 0 || err != nil {
 		t.Errorf("forgotten: %d, %v", n, err)
 	}
 	f.exec("UPDATE a2a.task_batches SET made_at = made_at - interval '2 hours'")
-	if n, err := f.ForgetBatches(f.ctx, time.Hour, 2); n != 2 || err != nil {
+	if n, err := f.Tasks.ForgetBatches(f.ctx, time.Hour, 2); n != 2 || err != nil {
 		t.Errorf("forgotten: %d, %v, want 2", n, err)
 	}
 }
@@ -240,7 +241,7 @@ func TestCancelIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := f.claimed()
-	if _, err := f.Cancel(f.ctx, store.Caller{Tenant: "acme", Owner: "ann"}, "", f.id(r)); err != nil {
+	if _, err := f.Tasks.Cancel(f.ctx, db.Caller{Tenant: "acme", Owner: "ann"}, "", f.id(r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range [][2]string{{"heartbeat", ""}, {"events", events(working)}, {"events", events(completed)}} {
@@ -336,8 +337,8 @@ func TestMessageMeanwhileIsTheNextTurn(t *testing.T) {
 	f := newFixture(t)
 	_, _, second := f.replica("r2")
 	r := f.claimed()
-	if _, err := f.Submit(f.ctx, store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", Task: f.id(r),
+	if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", Task: f.id(r),
 		Message: a2a.Message{ID: "m-2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and this"}}},
 	}); err != nil {
 		t.Fatal(err)
@@ -504,8 +505,8 @@ func TestKeyLimitedToAgents(t *testing.T) {
 func TestTasksOfAllTenantsAreClaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for _, c := range []store.Caller{{Tenant: "acme", Owner: "ann"}, {Tenant: "umbrella", Owner: "bob"}} {
-		if _, err := f.Submit(f.ctx, store.Submission{Caller: c, Agent: "words", ContextID: "c", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}); err != nil {
+	for _, c := range []db.Caller{{Tenant: "acme", Owner: "ann"}, {Tenant: "umbrella", Owner: "bob"}} {
+		if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{Caller: c, Agent: "words", ContextID: "c", Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

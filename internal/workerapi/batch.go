@@ -9,14 +9,14 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // newBatch makes one batch of all that a request reports. It returns CodeInvalidAgentResponse if
 // any part is invalid. The last of several checkpoints counts, and the checkpoint of the request
 // comes last: all of a request is saved in one transaction. Unlike with exec and http no event need
 // follow a checkpoint, because the answer confirms that it was saved.
-func (a *API) newBatch(ctx context.Context, h *store.Held, req *eventsRequest) (b store.Batch, err error) {
+func (a *API) newBatch(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest) (b tasks.Batch, err error) {
 	b.ID = req.batchID
 	d := vocab.Decoder{
 		TaskID: h.TaskID.String(), ContextID: h.ContextID,
@@ -72,7 +72,7 @@ func invalid(at string, err error) error {
 
 // admitArtifacts refuses more artifacts than a task may have. A log with fewer events than that
 // cannot name too many, so it is not read.
-func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) error {
+func (a *API) admitArtifacts(ctx context.Context, h *tasks.RemoteRun, ids []string) error {
 	limit := a.bounds.Artifacts
 	if limit == 0 || len(ids) == 0 || h.LastSeq+int64(len(ids)) <= int64(limit) {
 		return nil
@@ -80,7 +80,7 @@ func (a *API) admitArtifacts(ctx context.Context, h *store.Held, ids []string) e
 	all := a.artifacts.of(h.TaskID)
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	more, err := a.store.ArtifactIDs(ctx, h.TaskID, all.through)
+	more, err := a.store.Tasks.ArtifactIDs(ctx, h.TaskID, all.through)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/attempt"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/executor/vocab"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/tracing"
 )
 
@@ -58,7 +58,7 @@ const maxClaimed = 16 << 20
 
 // runs reads the claimed tasks and returns the answer to the worker. It releases the leases if the
 // worker is no longer there to receive them.
-func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []store.Lease) ([]byte, error) {
+func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []tasks.Lease) ([]byte, error) {
 	b := []byte(`{"runs":[`)
 	if len(leases) == 0 {
 		return append(b, "]}"...), ctx.Err()
@@ -100,7 +100,7 @@ func (a *API) runs(ctx context.Context, mem *budget.Lease, leases []store.Lease)
 }
 
 // limitSize releases the leases that do not fit into one answer, and returns the others.
-func (a *API) limitSize(ctx context.Context, leases []store.Lease) []store.Lease {
+func (a *API) limitSize(ctx context.Context, leases []tasks.Lease) []tasks.Lease {
 	var size int64
 	for i := range leases {
 		if size += leases[i].Bytes; size > maxClaimed && i > 0 {
@@ -113,22 +113,22 @@ func (a *API) limitSize(ctx context.Context, leases []store.Lease) []store.Lease
 
 // input is what a run starts with, or why it cannot be read.
 type input struct {
-	store.Input
+	tasks.Input
 	err error
 }
 
 // readInputs reads what the runs start with. If that fails it reads each task by itself, so that
 // one unreadable task does not keep the others from running. It stops at the first task if the
 // database is unreachable.
-func (a *API) readInputs(ctx context.Context, leases []store.Lease) []input {
+func (a *API) readInputs(ctx context.Context, leases []tasks.Lease) []input {
 	inputs := make([]input, len(leases))
-	all, err := a.store.Inputs(ctx, leases)
+	all, err := a.store.Tasks.Inputs(ctx, leases)
 	for i := range leases {
 		if err == nil {
 			inputs[i].Input = all[i]
 			continue
 		}
-		one, err := a.store.Inputs(ctx, leases[i:i+1])
+		one, err := a.store.Tasks.Inputs(ctx, leases[i:i+1])
 		if inputs[i].err = err; err == nil {
 			inputs[i].Input = one[0]
 		} else if a2a.CodeOf(err) == a2a.CodeUnavailable {
@@ -139,7 +139,7 @@ func (a *API) readInputs(ctx context.Context, leases []store.Lease) []input {
 }
 
 // memoryOf estimates how much memory the tasks of leases take once they are read.
-func memoryOf(leases []store.Lease) (n int64) {
+func memoryOf(leases []tasks.Lease) (n int64) {
 	for i := range leases {
 		n += leases[i].Bytes + 512*leases[i].LastSeq
 	}
@@ -148,7 +148,7 @@ func memoryOf(leases []store.Lease) (n int64) {
 
 // traceClaim makes a span of the claim, the parent of the worker's spans. The run has no span, as
 // another replica may see its end.
-func (a *API) traceClaim(l *store.Lease) {
+func (a *API) traceClaim(l *tasks.Lease) {
 	_, span := a.cfg.Tracer.Start(context.Background(), "claim", tracing.Consumer, l.Traceparent)
 	if span == nil {
 		return
@@ -159,7 +159,7 @@ func (a *API) traceClaim(l *store.Lease) {
 }
 
 // appendRun appends the run object with the terms of its lease.
-func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
+func (a *API) appendRun(b []byte, l *tasks.Lease, in *tasks.Input) []byte {
 	a.traceClaim(l)
 	run := vocab.Run{
 		Task: &in.Task, Tenant: l.Tenant, Owner: l.Owner, Messages: in.Messages, Epoch: l.Epoch, Attempt: l.Attempt,
@@ -176,12 +176,12 @@ func (a *API) appendRun(b []byte, l *store.Lease, in *store.Input) []byte {
 }
 
 // release gives leases back, so that the tasks can be claimed again at once.
-func (a *API) release(ctx context.Context, leases []store.Lease) {
-	held := make([]*store.Lease, len(leases))
+func (a *API) release(ctx context.Context, leases []tasks.Lease) {
+	held := make([]*tasks.Lease, len(leases))
 	for i := range leases {
 		held[i] = &leases[i]
 	}
-	if err := a.store.Release(context.WithoutCancel(ctx), held); err != nil {
+	if err := a.store.Tasks.Release(context.WithoutCancel(ctx), held); err != nil {
 		a.cfg.Logger.WarnContext(ctx, "release leases", "err", err) // the leases expire
 	}
 }

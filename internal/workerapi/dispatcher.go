@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/backoff"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -53,7 +53,7 @@ type claim struct {
 }
 
 type claimResult struct {
-	leases []store.Lease
+	leases []tasks.Lease
 	err    error
 }
 
@@ -128,7 +128,7 @@ func (d *dispatcher) run(ctx context.Context) {
 	for name := range d.api.agents() { // before the first claim, so that no wake-up is missed
 		d.subscribe(name)
 	}
-	claimer := d.api.store.NewClaimer()
+	claimer := d.api.store.Tasks.NewClaimer()
 	timer := time.NewTimer(d.api.cfg.Poll)
 	defer timer.Stop()
 	for {
@@ -163,7 +163,7 @@ func (d *dispatcher) stop() {
 // checkQueues asks, in one statement, which of the queues that may hold tasks do. It asks only for
 // agents that a claim waits for. Unless this is a poll it skips a few queues, from which serve
 // claims directly.
-func (d *dispatcher) checkQueues(ctx context.Context, claimer *store.Claimer, polled bool) {
+func (d *dispatcher) checkQueues(ctx context.Context, claimer *tasks.Claimer, polled bool) {
 	d.unsure = 0
 	names := d.unsureQueues()
 	if len(names) == 0 || len(names) <= fewQueues && !polled {
@@ -255,7 +255,7 @@ func (d *dispatcher) markAll() {
 }
 
 // serve tries to claim tasks for each waiting claim once.
-func (d *dispatcher) serve(ctx context.Context, claimer *store.Claimer) {
+func (d *dispatcher) serve(ctx context.Context, claimer *tasks.Claimer) {
 	d.mu.Lock()
 	line := slices.Clone(d.waiting)
 	d.mu.Unlock()
@@ -274,7 +274,7 @@ func (d *dispatcher) serve(ctx context.Context, claimer *store.Claimer) {
 }
 
 // claim claims tasks for one request, from the queues of its agents in turn.
-func (d *dispatcher) claim(ctx context.Context, claimer *store.Claimer, c *claim) (r claimResult) {
+func (d *dispatcher) claim(ctx context.Context, claimer *tasks.Claimer, c *claim) (r claimResult) {
 	d.turn++
 	for _, a := range c.agents {
 		d.subscribe(a.name) // before the claim, so that no wake-up is missed
@@ -286,7 +286,7 @@ func (d *dispatcher) claim(ctx context.Context, claimer *store.Claimer, c *claim
 			continue
 		}
 		// If the server or the request ended in the middle, it would be unknown what was claimed.
-		leases, err := claimer.ClaimAs(context.WithoutCancel(ctx), store.Ask{
+		leases, err := claimer.ClaimAs(context.WithoutCancel(ctx), tasks.Ask{
 			Agent: a.name, Worker: c.worker, Slots: n,
 			Running: a.limits.Concurrency, TTL: a.limits.LeaseTTL, Deadline: a.limits.Deadline,
 		})

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
@@ -36,8 +37,8 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 		fmt.Fprintf(&text, "line %d\n", i+1)
 	}
 	first := start("first")
-	out, err := f.Submit(f.ctx, store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: "ann"}, Agent: "lines", ContextID: "ctx",
+	out, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "lines", ContextID: "ctx",
 		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text.String()}}},
 	})
 	if err != nil {
@@ -49,7 +50,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 	}
 	_ = first.Wait()
 	f.expire(run{TaskID: out.Task.String()})
-	if n, err := f.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	start("second")

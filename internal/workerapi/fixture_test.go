@@ -25,7 +25,9 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/notify"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
@@ -78,8 +80,8 @@ func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 // newTracedFixture is newFixture with a tracer of the store's statements.
 func newTracedFixture(t testing.TB, tracer pgx.QueryTracer, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
-	db := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), url: db.URL, sql: db.Pool(t), tracer: tracer}
+	pg := storetest.New(t)
+	f := &fixture{t: t, ctx: t.Context(), url: pg.URL, sql: pg.Pool(t), tracer: tracer}
 	f.Store, f.hub, f.at = f.replica("r1", change...)
 	return f
 }
@@ -104,7 +106,7 @@ func (h *watchedHub) Watch(key string, wake func()) (stop func()) {
 func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
 	f.t.Helper()
 	hub := &notify.Hub{}
-	s, err := store.Open(f.ctx, store.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake, Tracer: f.tracer})
+	s, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake, Tracer: f.tracer}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -137,8 +139,8 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 
 func (f *fixture) submit(agent, owner string) a2a.ID {
 	f.t.Helper()
-	out, err := f.Submit(f.ctx, store.Submission{
-		Caller: store.Caller{Tenant: "acme", Owner: owner}, Agent: agent, ContextID: "ctx",
+	out, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+		Caller: db.Caller{Tenant: "acme", Owner: owner}, Agent: agent, ContextID: "ctx",
 		Message: a2a.Message{ID: "m-1", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 	})
 	if err != nil {
@@ -321,7 +323,7 @@ func (f *fixture) id(r run) a2a.ID {
 
 func (f *fixture) snapshot(id a2a.ID) *a2a.Task {
 	f.t.Helper()
-	task, err := f.SnapshotOfAny(f.ctx, id, store.Want{Artifacts: true})
+	task, err := f.Tasks.SnapshotOfAny(f.ctx, id, tasks.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -337,7 +339,7 @@ func (f *fixture) wantState(id a2a.ID, want a2a.State) {
 
 func (f *fixture) logLength(id a2a.ID) int {
 	f.t.Helper()
-	entries, err := f.EventsAfter(f.ctx, id, 0, 100_000)
+	entries, err := f.Tasks.EventsAfter(f.ctx, id, 0, 100_000)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -346,7 +348,7 @@ func (f *fixture) logLength(id a2a.ID) int {
 
 func (f *fixture) outcomes(id a2a.ID) (out []string) {
 	f.t.Helper()
-	rows, err := f.Attempts(f.ctx, id)
+	rows, err := f.Operate.Attempts(f.ctx, id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

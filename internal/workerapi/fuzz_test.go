@@ -9,7 +9,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // FuzzDecoders gives every decoder what a worker may send. Whatever is taken is within the
@@ -58,7 +58,7 @@ func FuzzDecoders(f *testing.F) {
 			told(t, "events", err)
 			return
 		}
-		b, err := a.newBatch(context.Background(), &store.Held{Lease: store.Lease{LastSeq: 2}}, &req)
+		b, err := a.newBatch(context.Background(), &tasks.RemoteRun{Lease: tasks.Lease{LastSeq: 2}}, &req)
 		if err != nil {
 			told(t, "events", err)
 			return

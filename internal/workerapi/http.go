@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth"
 	"github.com/a2ad/a2ad/internal/budget"
 	"github.com/a2ad/a2ad/internal/rawjson"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 )
 
 //go:embed openapi.json
@@ -117,7 +117,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var e *a2a.Error
 	var nf notFoundError
 	switch {
-	case errors.Is(err, store.ErrLeaseLost):
+	case errors.Is(err, db.ErrLeaseLost):
 		status, reason, text = http.StatusConflict, "LEASE_LOST", "you do not hold the lease of this run: stop working on it"
 	case errors.As(err, &nf):
 		status, reason, text = http.StatusNotFound, "NOT_FOUND", nf.Error()

@@ -9,7 +9,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/attempt"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
@@ -21,31 +22,31 @@ var (
 
 // remoteLease reads from the path which run a request is about. An id that cannot be one gets the
 // same error as a run that the caller does not hold.
-func (a *API) remoteLease(r *request, batch string) (store.Grip, error) {
+func (a *API) remoteLease(r *request, batch string) (tasks.RemoteLease, error) {
 	task, err := a2a.ParseID(r.PathValue("task"))
 	epoch, bad := strconv.ParseInt(r.PathValue("epoch"), 10, 64)
 	if err != nil || bad != nil || epoch < 1 {
-		return store.Grip{}, store.ErrLeaseLost
+		return tasks.RemoteLease{}, db.ErrLeaseLost
 	}
-	return store.Grip{Task: task, Epoch: epoch, Batch: batch, Agents: a.allowed(&r.principal)}, nil
+	return tasks.RemoteLease{Task: task, Epoch: epoch, Batch: batch, Agents: a.allowed(&r.principal)}, nil
 }
 
 // withLease renews the lease and calls do. It tries again if another request for the same run came
 // first. It returns ErrLeaseLost if the lease is not held. It ends a run whose deadline has passed,
 // or that has reported nothing for too long; reports says that this request is a report.
-func (a *API) withLease(ctx context.Context, g store.Grip, reports bool, do func(h *store.Held) error) error {
+func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool, do func(h *tasks.RemoteRun) error) error {
 	const tries = 16
 	for range tries {
-		h, err := a.store.Hold(ctx, g)
+		h, err := a.store.Tasks.RenewRemote(ctx, g)
 		if err != nil {
 			return err
 		}
 		limits := a.limitsOf(h.Agent)
 		if f := timedOut(h, limits, reports); f != nil && h.Repeat == nil {
 			a.fail(ctx, &h.Lease, *f)
-			return store.ErrLeaseLost
+			return db.ErrLeaseLost
 		}
-		if err := do(h); !errors.Is(err, store.ErrLeaseLost) {
+		if err := do(h); !errors.Is(err, db.ErrLeaseLost) {
 			return err
 		}
 	}
@@ -53,7 +54,7 @@ func (a *API) withLease(ctx context.Context, g store.Grip, reports bool, do func
 }
 
 // timedOut returns the failure of a run that took too long, else nil.
-func timedOut(h *store.Held, limits a2a.Limits, reports bool) *attempt.Failure {
+func timedOut(h *tasks.RemoteRun, limits a2a.Limits, reports bool) *attempt.Failure {
 	switch {
 	case h.Overdue:
 		return &deadlineExceeded
@@ -90,11 +91,11 @@ func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 		return nil, err
 	}
 	var n answer
-	err = a.withLease(ctx, g, true, func(h *store.Held) (err error) {
+	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) (err error) {
 		n, err = a.report(ctx, h, &req)
 		return err
 	})
-	if errors.Is(err, store.ErrLeaseLost) {
+	if errors.Is(err, db.ErrLeaseLost) {
 		n, err = a.endedRun(ctx, g)
 	}
 	if err != nil {
@@ -104,7 +105,7 @@ func (a *API) serveEvents(ctx context.Context, r *request) ([]byte, error) {
 }
 
 // report writes one batch under the lease.
-func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (answer, error) {
+func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest) (answer, error) {
 	if h.Repeat != nil {
 		return answer{lastSeq: h.Repeat.LastSeq, until: h.Repeat.Until}, nil
 	}
@@ -116,7 +117,7 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 	if len(b.Events) == 0 && b.Checkpoint == nil && b.ID == "" {
 		return n, nil
 	}
-	out, err := a.store.Append(ctx, &h.Lease, b)
+	out, err := a.store.Tasks.Append(ctx, &h.Lease, b)
 	if a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse && err != nil {
 		a.cfg.Logger.WarnContext(ctx, "the database refused an event",
 			"task_id", h.TaskID, "agent", h.Agent, "epoch", h.Epoch, "err", err)
@@ -136,18 +137,18 @@ func (a *API) report(ctx context.Context, h *store.Held, req *eventsRequest) (an
 // refused returns the error of an invalid report. Nothing of the report is written and the run goes
 // on: the worker corrects the report, or finishes with the outcome fail. An invalid report does not
 // count as activity, so a run that sends nothing else still ends at its idle_timeout.
-func (a *API) refused(ctx context.Context, h *store.Held, err error) error {
+func (a *API) refused(ctx context.Context, h *tasks.RemoteRun, err error) error {
 	if f := timedOut(h, a.limitsOf(h.Agent), false); f != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		a.fail(ctx, &h.Lease, *f)
-		return store.ErrLeaseLost
+		return db.ErrLeaseLost
 	}
 	return err
 }
 
 // endedRun answers a request for a run whose lease is not held. It reports a cancel, or what the
 // batch wrote before the run ended. Otherwise it returns ErrLeaseLost.
-func (a *API) endedRun(ctx context.Context, g store.Grip) (answer, error) {
-	o, err := a.store.Ended(ctx, g)
+func (a *API) endedRun(ctx context.Context, g tasks.RemoteLease) (answer, error) {
+	o, err := a.store.Tasks.EndOfRun(ctx, g)
 	switch {
 	case err != nil:
 		return answer{}, err
@@ -156,7 +157,7 @@ func (a *API) endedRun(ctx context.Context, g store.Grip) (answer, error) {
 	case o.Outcome == "canceled":
 		return answer{lastSeq: o.LastSeq, until: o.At, canceled: true}, nil
 	}
-	return answer{}, store.ErrLeaseLost
+	return answer{}, db.ErrLeaseLost
 }
 
 func (a *API) serveHeartbeat(ctx context.Context, r *request) ([]byte, error) {
@@ -168,11 +169,11 @@ func (a *API) serveHeartbeat(ctx context.Context, r *request) ([]byte, error) {
 		return nil, err
 	}
 	var n answer
-	err = a.withLease(ctx, g, false, func(h *store.Held) error {
+	err = a.withLease(ctx, g, false, func(h *tasks.RemoteRun) error {
 		n = answer{until: h.Until}
 		return nil
 	})
-	if errors.Is(err, store.ErrLeaseLost) {
+	if errors.Is(err, db.ErrLeaseLost) {
 		n, err = a.endedRun(ctx, g)
 	}
 	if err != nil {
@@ -192,11 +193,11 @@ func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = a.withLease(ctx, g, true, func(h *store.Held) error { return a.finish(ctx, &h.Lease, &req) })
-	if errors.Is(err, store.ErrLeaseLost) {
-		var o *store.Over
-		if o, err = a.store.Ended(ctx, g); err == nil && o.Outcome == "expired" {
-			err = store.ErrLeaseLost
+	err = a.withLease(ctx, g, true, func(h *tasks.RemoteRun) error { return a.finish(ctx, &h.Lease, &req) })
+	if errors.Is(err, db.ErrLeaseLost) {
+		var o *tasks.RunEnd
+		if o, err = a.store.Tasks.EndOfRun(ctx, g); err == nil && o.Outcome == "expired" {
+			err = db.ErrLeaseLost
 		}
 	}
 	if err != nil {
@@ -205,17 +206,17 @@ func (a *API) serveFinish(ctx context.Context, r *request) ([]byte, error) {
 	return []byte("{}"), nil
 }
 
-func (a *API) finish(ctx context.Context, l *store.Lease, req *finishRequest) error {
+func (a *API) finish(ctx context.Context, l *tasks.Lease, req *finishRequest) error {
 	switch req.outcome {
 	case outcomeDone:
 		completed := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}
-		_, err := a.store.Append(ctx, l, store.Batch{Events: []a2a.Event{completed}})
+		_, err := a.store.Tasks.Append(ctx, l, tasks.Batch{Events: []a2a.Event{completed}})
 		if err == nil {
 			a.logEnd(ctx, l, "finished", nil)
 		}
 		return err
 	case outcomeRelease:
-		err := a.store.Release(ctx, []*store.Lease{l})
+		err := a.store.Tasks.Release(ctx, []*tasks.Lease{l})
 		if err == nil {
 			a.logEnd(ctx, l, "released", nil)
 		}
@@ -229,8 +230,8 @@ func (a *API) finish(ctx context.Context, l *store.Lease, req *finishRequest) er
 }
 
 // fail records a failure that the worker learns of in another way.
-func (a *API) fail(ctx context.Context, l *store.Lease, f attempt.Failure) {
-	if err := a.recordFailure(context.WithoutCancel(ctx), l, f); err != nil && !errors.Is(err, store.ErrLeaseLost) {
+func (a *API) fail(ctx context.Context, l *tasks.Lease, f attempt.Failure) {
+	if err := a.recordFailure(context.WithoutCancel(ctx), l, f); err != nil && !errors.Is(err, db.ErrLeaseLost) {
 		a.cfg.Logger.WarnContext(ctx, "record a failed run", // the lease will expire
 			"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "err", err)
 	}
@@ -238,7 +239,7 @@ func (a *API) fail(ctx context.Context, l *store.Lease, f attempt.Failure) {
 
 // recordFailure ends an attempt that failed. If the task gets another attempt, its queue is woken
 // when the task is due again.
-func (a *API) recordFailure(ctx context.Context, l *store.Lease, f attempt.Failure) error {
+func (a *API) recordFailure(ctx context.Context, l *tasks.Lease, f attempt.Failure) error {
 	a.artifacts.drop(l.TaskID)
 	ended, err := attempt.Fail(ctx, a.store, l, a.limitsOf(l.Agent), f)
 	if err != nil {
@@ -254,7 +255,7 @@ func (a *API) recordFailure(ctx context.Context, l *store.Lease, f attempt.Failu
 }
 
 // logEnd counts the end of a run, and writes the one log line of the run.
-func (a *API) logEnd(ctx context.Context, l *store.Lease, outcome string, err error) {
+func (a *API) logEnd(ctx context.Context, l *tasks.Lease, outcome string, err error) {
 	a.tally.Add(l.Agent, outcome)
 	attrs := []any{
 		"task_id", l.TaskID, "agent", l.Agent, "epoch", l.Epoch, "worker", l.Worker,

@@ -13,7 +13,9 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/e2e/check"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/storetest"
+	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -25,15 +27,15 @@ const grace = 5 * time.Second
 func fill(t *testing.T, url string) []string {
 	t.Helper()
 	ctx := t.Context()
-	s, err := store.Open(ctx, store.Config{URL: url, Replica: "w1", PoolSize: 4})
+	s, err := store.Open(ctx, store.Config{Config: db.Config{URL: url, Replica: "w1", PoolSize: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	var ids []string
 	for i := range 4 {
-		sub, err := s.Submit(ctx, store.Submission{
-			Caller: store.Caller{Tenant: "t1", Owner: "u1"}, Agent: "echo", ContextID: "c",
+		sub, err := s.Tasks.Submit(ctx, tasks.Submission{
+			Caller: db.Caller{Tenant: "t1", Owner: "u1"}, Agent: "echo", ContextID: "c",
 			Key: fmt.Sprintf("h:k%d", i),
 			Message: a2a.Message{ID: fmt.Sprintf("m%d", i), Role: a2a.RoleUser,
 				Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
@@ -44,7 +46,7 @@ func fill(t *testing.T, url string) []string {
 		ids = append(ids, sub.Task.String())
 		lease := claim(t, s)
 		if i == 1 {
-			if err := s.Retry(ctx, lease, "bad luck", 0); err != nil {
+			if err := s.Tasks.Retry(ctx, lease, "bad luck", 0); err != nil {
 				t.Fatal(err)
 			}
 			lease = claim(t, s)
@@ -53,7 +55,7 @@ func fill(t *testing.T, url string) []string {
 		if i == 3 {
 			state = a2a.StateInputRequired
 		}
-		_, err = s.Append(ctx, lease, store.Batch{Events: []a2a.Event{
+		_, err = s.Tasks.Append(ctx, lease, tasks.Batch{Events: []a2a.Event{
 			&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}},
 				LastChunk: true},
 			&a2a.StatusUpdate{Status: a2a.Status{State: state}},
@@ -65,9 +67,9 @@ func fill(t *testing.T, url string) []string {
 	return ids
 }
 
-func claim(t *testing.T, s *store.Store) *store.Lease {
+func claim(t *testing.T, s *store.Store) *tasks.Lease {
 	t.Helper()
-	leases, err := s.NewClaimer().Claim(t.Context(), "echo", 1, time.Minute, 0)
+	leases, err := s.Tasks.NewClaimer().Claim(t.Context(), "echo", 1, time.Minute, 0)
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("claim: %d leases, %v", len(leases), err)
 	}
@@ -207,10 +209,10 @@ const orphan = `DELETE FROM audit.delivery WHERE task_id = $T AND seq = 4; DELET
 // count.
 func TestDatabaseFindsEachMutation(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	ids := fill(t, db.URL)
+	pg := storetest.New(t)
+	ids := fill(t, pg.URL)
 	ctx := t.Context()
-	conn, err := pgx.Connect(ctx, db.URL)
+	conn, err := pgx.Connect(ctx, pg.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/a2ad/a2ad/internal/devpg"
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 )
 
 const (
@@ -127,7 +127,7 @@ func NewOn(t testing.TB, srv *devpg.Server) *DB {
 	if err != nil {
 		t.Fatalf("make database: %v", err)
 	}
-	if err := store.MigrateUp(ctx, u); err != nil {
+	if err := operate.MigrateUp(ctx, u); err != nil {
 		t.Fatalf("migrate database: %v", err)
 	}
 	return &DB{URL: u}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/operate"
 	"github.com/a2ad/a2ad/migrations"
 )
 
@@ -73,7 +73,7 @@ func (s server) makeTemplate(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := store.MigrateUp(ctx, s.database(fresh)); err != nil {
+	if err := operate.MigrateUp(ctx, s.database(fresh)); err != nil {
 		return err
 	}
 	// A backend of the migration may take a moment to go, and would hinder the rename.

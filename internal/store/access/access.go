@@ -1,0 +1,10 @@
+// Package access keeps who may call: API keys, the keys that all replicas share, and the audit log.
+package access
+
+import "github.com/a2ad/a2ad/internal/store/db"
+
+// Store is safe for concurrent use.
+type Store struct{ db *db.DB }
+
+// New returns the room on a database.
+func New(conns *db.DB) *Store { return &Store{db: conns} }

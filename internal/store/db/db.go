@@ -1,0 +1,145 @@
+// Package db is the ground that the rooms of the store stand on: pools of connections with their roles, transactions
+// whose effects run after the commit, classes of errors, and ids.
+//
+// It knows no facts: those are in the rooms, each with statements of its own.
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
+)
+
+// Config says how to reach the database. Zero durations and sizes take their defaults.
+type Config struct {
+	URL              string
+	Replica          string // names this process in application_name and as a worker
+	PoolSize         int    // connections, 16
+	StatementTimeout time.Duration
+	LockTimeout      time.Duration
+	IdleTxTimeout    time.Duration
+	AcquireTimeout   time.Duration // wait for a free connection
+	ConnectTimeout   time.Duration // wait for a new connection; while there is none, callers wait as long
+	PacketTimeout    time.Duration // wait for the database's machine to acknowledge what was sent, where the system can do that
+	Logger           *slog.Logger
+	// Wake is called after a commit with the keys of what changed: see package wake. It must not block.
+	Wake func(keys ...string)
+	// Actor is named in the audit log for actions without another actor; default "replica " and the
+	// name of the replica.
+	Actor string
+	// Tracer, if not nil, is told of every statement.
+	Tracer pgx.QueryTracer
+}
+
+func (c *Config) setDefaults() {
+	c.PoolSize = max(c.PoolSize, 0)
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.StatementTimeout, 8 * time.Second}, {&c.LockTimeout, 5 * time.Second},
+		{&c.IdleTxTimeout, 5 * time.Second}, {&c.AcquireTimeout, 5 * time.Second},
+		{&c.ConnectTimeout, 2 * time.Second}, {&c.PacketTimeout, 5 * time.Second},
+	} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if c.PoolSize == 0 {
+		c.PoolSize = 16
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Actor == "" {
+		c.Actor = "replica " + c.Replica
+	}
+	if c.Wake == nil {
+		c.Wake = func(...string) {}
+	}
+}
+
+// DB is the database as the rooms of the store use it: pools of connections for different work, transactions with
+// effects, and what is known of whether the database can be reached. It is safe for concurrent use.
+type DB struct {
+	cfg    Config
+	api    *Pool // reads for requests: see As, Reads and SignIns
+	work   *Pool // grouped writes, what runs read, the operator
+	claims *Pool // claims: one connection, with plans of its own
+	renews *Pool // renewals of leases: other work must not delay them
+	reach  reach
+	// readRoom is how much of the pool of requests reads may use that are not for one caller.
+	readRoom *semaphore.Weighted
+
+	sweeps [sweepKinds]sweepCounter
+}
+
+// Work is the pool for grouped writes, for what runs read and for the operator.
+func (s *DB) Work() *Pool { return s.work }
+
+// Claims is the pool of the claims of tasks: one connection that only makes index plans.
+func (s *DB) Claims() *Pool { return s.claims }
+
+// Renews is the pool for renewals of leases, so that other work does not delay them.
+func (s *DB) Renews() *Pool { return s.renews }
+
+// Logger is where the rooms log.
+func (s *DB) Logger() *slog.Logger { return s.cfg.Logger }
+
+// Replica names this process.
+func (s *DB) Replica() string { return s.cfg.Replica }
+
+// StatementTimeout is how long a statement may take.
+func (s *DB) StatementTimeout() time.Duration { return s.cfg.StatementTimeout }
+
+// Open connects. It fails with ErrUnusable if the database cannot be reached, or with ErrLends if a pooler is in the
+// way. It does not check the schema.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	cfg.setDefaults()
+	err := RefuseLender(ctx, cfg.URL, "a2ad-"+cfg.Replica+"-probe", cfg.AcquireTimeout)
+	if err != nil {
+		return nil, opened(err)
+	}
+	s := &DB{cfg: cfg}
+	s.reach.suspect = make(chan struct{}, 1)
+	if err := s.openPools(); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	for _, p := range s.pools() {
+		if err := p.Ping(ctx); err != nil {
+			s.Close()
+			return nil, opened(Redact(err))
+		}
+	}
+	return s, nil
+}
+
+// Close waits for the connections in use and closes them.
+func (s *DB) Close() {
+	for _, p := range s.pools() {
+		p.conns.Close()
+	}
+}
+
+// Notify sends wake payloads to every listening replica.
+func (s *DB) Notify(ctx context.Context, payloads []string) error {
+	return Unavailable(dbsqlc.New(s.work).Notify(ctx, payloads))
+}
+
+// ErrTimeout is the cause of contexts that bound work on the database.
+var ErrTimeout = errors.New("database took too long")
+
+// Detached returns a context for work whose result others wait for as well: it outlives the
+// request that happens to carry it out, but not by much.
+func (s *DB) Detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := s.cfg.AcquireTimeout + s.cfg.StatementTimeout
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, ErrTimeout)
+}

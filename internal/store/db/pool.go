@@ -1,0 +1,302 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// cancelAfter is how long a statement goes on when nobody waits for its result any more, before it is canceled. Short ones
+	// end by themselves, which costs less.
+	cancelAfter = 250 * time.Millisecond
+	// canceledIn is how long after the end of its context a statement may take to end. Then its connection is given up.
+	canceledIn = time.Second
+	// freshFor is how long an idle connection is used without a proof that it is alive.
+	freshFor = time.Second
+)
+
+// The sizes of the pools beside the ones that Config.PoolSize makes up.
+const (
+	claimConns = 1 // of PoolSize
+	renewConns = 2 // besides
+)
+
+// openPools makes the pools. They connect when they are used.
+func (s *DB) openPools() error {
+	work := max(s.cfg.PoolSize-s.cfg.PoolSize/2-claimConns, 2)
+	api := max(s.cfg.PoolSize-work-claimConns, 1)
+	s.readRoom = semaphore.NewWeighted(int64(max(api/2, 1)))
+	for _, p := range []struct {
+		pool  **Pool
+		name  string
+		role  string
+		size  int
+		plans map[string]string // beside those of all
+	}{
+		{&s.api, "api", RoleApp, api, nil}, {&s.work, "worker", RoleWorker, work, nil},
+		{&s.claims, "claim", RoleWorker, claimConns, claimPlans}, {&s.renews, "renew", RoleWorker, renewConns, nil},
+	} {
+		var err error
+		if *p.pool, err = s.open(p.name, p.role, p.size, p.plans); err != nil {
+			return err
+		}
+	}
+	s.api.wait = s.cfg.AcquireTimeout
+	return nil
+}
+
+// pools returns all of them.
+func (s *DB) pools() []*Pool {
+	var list []*Pool
+	for _, p := range []*Pool{s.api, s.work, s.claims, s.renews} {
+		if p != nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// plans makes every statement keep its first plan, by index. Left alone, PostgreSQL plans
+// those with arrays for arguments anew each time, which takes longer than to run them; and a
+// plan that is kept must not be one for the empty tables of the first minute. What searches
+// instead of looking up asks for another (PlanForArguments).
+var plans = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+
+// claimPlans leaves the claim nothing but index lookups. The statistics of a queue say
+// nothing: after an analyze of a table with many dead rows the planner left the index and the
+// claim rate fell by a factor of thirty. On grouped writes the same settings
+// are quadratic.
+var claimPlans = map[string]string{"enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+func (s *DB) open(name, role string, size int, more map[string]string) (*Pool, error) {
+	pc, err := pgxpool.ParseConfig(s.cfg.URL)
+	if err != nil {
+		return nil, badURL{Redact(err)}
+	}
+	p := &Pool{store: s, name: name, reach: &s.reach, connect: s.cfg.ConnectTimeout, wait: s.cfg.AcquireTimeout + s.cfg.StatementTimeout}
+	p.dialer = newDialer(s.cfg.StatementTimeout+answerGrace, s.cfg.PacketTimeout, s.connLost)
+	pc.MaxConns = int32(size)
+	s.configure(pc.ConnConfig, name, p.dialer)
+	pc.ConnConfig.Tracer = s.cfg.Tracer
+	pc.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: cancelAfter, DeadlineDelay: canceledIn}
+	}
+	ms := func(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
+	settings := map[string]string{
+		"search_path":                         "pg_catalog",
+		"statement_timeout":                   ms(s.cfg.StatementTimeout),
+		"lock_timeout":                        ms(s.cfg.LockTimeout),
+		"idle_in_transaction_session_timeout": ms(s.cfg.IdleTxTimeout),
+		"a2a.opens_queries":                   "on", // see migration 38
+	}
+	maps.Copy(settings, plans)
+	maps.Copy(settings, more)
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return setUp(ctx, conn, role, settings) }
+	pc.ShouldPing = func(_ context.Context, idle pgxpool.ShouldPingParams) bool {
+		return idle.IdleDuration > freshFor && !p.alive(idle.Conn)
+	}
+	p.conns, err = pgxpool.NewWithConfig(context.Background(), pc)
+	return p, err
+}
+
+// configure sets what the connections of the pools and the others have in common.
+func (s *DB) configure(cc *pgx.ConnConfig, name string, d *dialer) {
+	cc.ConnectTimeout = s.cfg.ConnectTimeout
+	cc.DialFunc = d.DialContext
+	cc.RuntimeParams["application_name"] = "a2ad-" + s.cfg.Replica + "-" + name
+}
+
+// ConnConfig returns the settings for a connection outside the pools, for the listener. Its silence is not bounded: a wait
+// for notifications has no end, and the listener proves by itself that its connection is alive.
+func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
+	pc, err := pgxpool.ParseConfig(s.cfg.URL) // takes the settings of pools, which may be in the URL
+	if err != nil {
+		panic("store: a URL that was parsed before: " + Redact(err).Error())
+	}
+	s.configure(pc.ConnConfig, role, newDialer(0, s.cfg.PacketTimeout, s.connLost))
+	return pc.ConnConfig
+}
+
+// Pool is a pool of connections whose every use ends in good time, whatever the network does: it waits for a free connection no
+// longer than wait, for a new one of a database that answers nobody no longer than connect, and for a silent one no longer than its dialer allows. While the database is known to be away it refuses
+// at once. It has the form of dbsqlc.DBTX.
+type Pool struct {
+	store  *DB
+	name   string
+	conns  *pgxpool.Pool
+	dialer *dialer
+	reach  *reach
+
+	connect time.Duration // wait for a new connection
+	wait    time.Duration // and for a free one
+}
+
+// alive reports whether an idle connection answers.
+func (p *Pool) alive(conn *pgx.Conn) bool {
+	c := conn.PgConn().Conn()
+	if c.SetDeadline(time.Now().Add(pingWait)) != nil {
+		return false
+	}
+	if err := Alive(context.Background(), conn); err != nil {
+		p.dialer.lost(true) // what else is idle is no better
+		return false
+	}
+	return c.SetDeadline(time.Time{}) == nil
+}
+
+// Acquire takes a connection.
+func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	if err := p.reach.refuse(); err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, p.wait)
+	defer cancel()
+	defer p.endInVain(wait, cancel)()
+	conn, err := p.conns.Acquire(wait)
+	if err != nil {
+		if wait.Err() == nil {
+			p.reach.doubt()
+			if isAway(err) && p.reach.quiet(bridged) {
+				p.reach.giveUp()
+			}
+		}
+		if away := p.reach.refuse(); away != nil && ctx.Err() == nil {
+			return nil, away
+		}
+		return nil, busy(ctx, wait, err)
+	}
+	return conn, nil
+}
+
+// endInVain ends a wait, until stop is called, if it is one for a new connection that takes too long, and nobody else has an answer of
+// the database either. A new connection may take several tries, with TLS and without and of several hosts, each for as long. A wait
+// for connections that are in use goes on.
+func (p *Pool) endInVain(wait context.Context, end context.CancelFunc) (stop func() bool) {
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() {
+		switch {
+		case wait.Err() != nil:
+		case p.reach.refuse() != nil:
+			end()
+		case p.conns.Stat().ConstructingConns() > 0 && p.reach.quiet(watchEvery/2):
+			p.reach.giveUp()
+			end()
+		default:
+			timer.Reset(watchAway)
+		}
+	})
+	timer.Reset(p.connect) // from here on the function sees timer
+	return timer.Stop
+}
+
+// Begin starts a transaction, and frees the connection with its end.
+func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) {
+	conn, err := p.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return &poolTx{tx, conn}, nil
+}
+
+// poolTx is a transaction on a connection that outlives the request: where the request has ended, the transaction is rolled back
+// instead of the connection closed.
+type poolTx struct {
+	pgx.Tx
+	conn *pgxpool.Conn
+}
+
+// Commit commits, or rolls back if ctx has ended.
+func (t *poolTx) Commit(ctx context.Context) error {
+	defer t.conn.Release()
+	if ctx.Err() != nil {
+		t.Tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was committed either way
+		return context.Cause(ctx)
+	}
+	return t.Tx.Commit(ctx)
+}
+
+// Rollback does nothing after a Commit.
+func (t *poolTx) Rollback(ctx context.Context) error {
+	defer t.conn.Release()
+	return t.Tx.Rollback(context.WithoutCancel(ctx))
+}
+
+// Exec runs a statement.
+func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	conn, err := p.Acquire(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer conn.Release()
+	return conn.Exec(ctx, sql, args...)
+}
+
+// Query runs a query. The connection is free when the rows are closed.
+func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	conn, err := p.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := conn.Query(ctx, sql, args...) //nolint:rowserrcheck // whoever reads the rows does
+	if err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return poolRows{rows, conn}, nil
+}
+
+// QueryRow runs a query for one row.
+func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := p.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
+	return requestRow{rows, err}
+}
+
+// poolRows frees the connection with the rows.
+type poolRows struct {
+	pgx.Rows
+	conn *pgxpool.Conn
+}
+
+// Close frees the connection.
+func (r poolRows) Close() {
+	r.Rows.Close()
+	r.conn.Release()
+}
+
+// Ping asks for an answer.
+func (p *Pool) Ping(ctx context.Context) error {
+	conn, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return Alive(ctx, conn.Conn())
+}
+
+// PoolStat is one of the connection pools and how it is.
+type PoolStat struct {
+	Name string // as in application_name: "api", "worker", "claim", "renew"
+	*pgxpool.Stat
+}
+
+// Pools returns how the connection pools are.
+func (s *DB) Pools() []PoolStat {
+	var list []PoolStat
+	for _, p := range s.pools() {
+		list = append(list, PoolStat{p.name, p.conns.Stat()})
+	}
+	return list
+}

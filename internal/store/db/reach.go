@@ -1,0 +1,226 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+)
+
+const (
+	// watchEvery is how often Watch asks whether the database answers, watchAway how often while it does not, and watchLeast
+	// how long it waits at the least when others doubt it.
+	watchEvery = time.Second
+	watchAway  = 100 * time.Millisecond
+	watchLeast = 20 * time.Millisecond
+	// bridged is how long the database may be away before callers are refused at once: a restart or a switchover that takes
+	// no longer they only wait for.
+	bridged = 1500 * time.Millisecond
+	// provenFor is how long after its last answer a pool is ready without being asked.
+	provenFor = 5 * time.Second
+)
+
+// reach is what is known of whether the database can be reached. The pools share it.
+type reach struct {
+	away     atomic.Pointer[error] // why it cannot be reached; nil: it can, as far as anybody knows
+	suspect  chan struct{}         // capacity 1: somebody could not reach it
+	answered atomic.Int64          // when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
+}
+
+var errSwallowed = errors.New("no new connection to the database is made, and it answers nobody")
+
+// quiet reports whether the database has not answered Watch for so long after the look that was due.
+func (r *reach) quiet(late time.Duration) bool {
+	at := r.answered.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) > watchEvery+late
+}
+
+// giveUp has callers refused until Watch has an answer: one of them has waited in vain for a new connection.
+func (r *reach) giveUp() {
+	err := errSwallowed
+	r.away.CompareAndSwap(nil, &err)
+	r.doubt()
+}
+
+// refuse returns the error for callers while the database is known to be away.
+func (r *reach) refuse() error {
+	if err := r.away.Load(); err != nil {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(*err)
+	}
+	return nil
+}
+
+// doubt has Watch look now.
+func (r *reach) doubt() {
+	select {
+	case r.suspect <- struct{}{}:
+	default:
+	}
+}
+
+// connLost is told of connections that broke, or from which nothing was heard for too long: then the others are no better, and
+// those that nobody uses are given up before somebody does.
+func (s *DB) connLost(silent bool) {
+	if silent {
+		s.dropIdle()
+	}
+	s.reach.doubt()
+}
+
+func (s *DB) dropIdle() {
+	for _, p := range s.pools() {
+		p.conns.Reset()
+	}
+}
+
+// Watch finds out whether the database can be reached, with a connection of its own, until ctx is done. While it cannot, every
+// call is refused at once, and when it can again all of them go on.
+func (s *DB) Watch(ctx context.Context) error {
+	w := watcher{store: s}
+	defer w.close()
+	s.reach.answered.Store(time.Now().UnixNano()) // Open has had an answer
+	defer s.reach.answered.Store(0)
+	for {
+		begin := time.Now()
+		err := w.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		wait := watchEvery
+		if w.judge(ctx, begin, err) {
+			wait = watchAway
+		}
+		if !s.pause(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// pause waits until it is time to look again. It reports whether ctx goes on.
+func (s *DB) pause(ctx context.Context, wait time.Duration) bool {
+	least, most := time.NewTimer(watchLeast), time.NewTimer(wait)
+	defer least.Stop()
+	defer most.Stop()
+	select {
+	case <-least.C:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-most.C:
+	case <-s.reach.suspect:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// watcher is the state of Watch.
+type watcher struct {
+	store *DB
+	conn  *pgx.Conn // nil: none
+	since time.Time // the begin of the first try in a row that failed
+}
+
+// look asks for an answer, over a new connection if there is none on the old one.
+func (w *watcher) look(ctx context.Context) error {
+	if w.conn != nil {
+		if Alive(ctx, w.conn) == nil || ctx.Err() != nil {
+			return nil
+		}
+		w.close()
+		w.store.dropIdle()
+	}
+	cfg, err := PlainConfig(w.store.cfg.URL, "", w.store.cfg.ConnectTimeout)
+	if err != nil {
+		return err
+	}
+	w.store.configure(cfg, "watch", newDialer(pingWait, w.store.cfg.PacketTimeout, func(bool) {}))
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return Redact(err)
+	}
+	w.conn = conn
+	if err := conn.Ping(ctx); err != nil { // a pooler may answer for a database that does not
+		w.close()
+		return err
+	}
+	return nil
+}
+
+// judge takes the result of a look, and reports whether the database is away.
+func (w *watcher) judge(ctx context.Context, begin time.Time, err error) (away bool) {
+	s := w.store
+	was := s.reach.away.Load() != nil
+	if !isAway(err) {
+		w.since = time.Time{}
+		s.reach.answered.Store(time.Now().UnixNano())
+		if was {
+			s.dropIdle()
+			s.reach.away.Store(nil)
+			s.cfg.Logger.InfoContext(ctx, "the database can be reached again")
+		}
+		return false
+	}
+	if w.since.IsZero() {
+		w.since = begin
+	}
+	if was || time.Since(w.since) >= bridged {
+		s.reach.away.Store(&err)
+		if !was {
+			s.cfg.Logger.WarnContext(ctx, "the database cannot be reached; calls are refused meanwhile", "err", err)
+		}
+	}
+	return true
+}
+
+func (w *watcher) close() {
+	if w.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	_ = w.conn.Close(ctx) // the server sees the end of the connection either way
+	w.conn = nil
+}
+
+// isAway reports whether an error means that no PostgreSQL answers that could do work. One that refuses a new connection, to this
+// login or for want of room, may serve the others.
+func isAway(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return false
+	}
+	var pe *pgconn.PgError
+	return !errors.As(err, &pe) || pe.Code[:2] == "57" || pe.Code[:2] == "08"
+}
+
+// Ready reports whether the database serves every pool: each has had an answer lately, or gets one now.
+func (s *DB) Ready(ctx context.Context) error {
+	if err := s.reach.away.Load(); err != nil {
+		return *err
+	}
+	for _, p := range s.pools() {
+		quiet := time.Since(time.Unix(0, p.dialer.heard.Load()))
+		if quiet < provenFor {
+			continue
+		}
+		if err := p.Ping(ctx); err != nil {
+			return fmt.Errorf("no answer to the %s connections for %s: %w", p.name, quiet.Round(time.Second), err)
+		}
+	}
+	return nil
+}
+
+// Ping reports whether the database answers.
+func (s *DB) Ping(ctx context.Context) error {
+	if err := s.work.Ping(ctx); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db/dbsqlc"
+)
+
+// Roles of the database, made by the migrations. Under roleApp the row policies show what
+// belongs to the caller that a transaction names, and nothing to one that names none.
+const (
+	RoleApp    = "a2a_app"
+	RoleWorker = "a2a_worker"
+)
+
+// setUp gives a new connection its role, whoever it logged in as, and its settings. They are not
+// part of the request to connect, where poolers refuse what they do not know.
+func setUp(ctx context.Context, conn *pgx.Conn, role string, settings map[string]string) error {
+	names, values := []string{"role"}, []string{role}
+	for name, value := range settings {
+		names, values = append(names, name), append(values, value)
+	}
+	return RoleError(dbsqlc.New(conn).SessionSet(ctx, names, values), conn, role)
+}
+
+// RoleError says what to do when a role cannot be taken on.
+func RoleError(err error, conn *pgx.Conn, role string) error {
+	switch {
+	case IsCode(err, "22023"):
+		return fmt.Errorf("the database has no role %s: run a2ad migrate up", role)
+	case IsCode(err, "42501"):
+		return fmt.Errorf("the login may not be %s: as an administrator, GRANT %s, %s TO %q", role, RoleApp, RoleWorker, conn.Config().User)
+	}
+	return err
+}
+
+// As returns what queries for a caller run on: the row policies show them the caller's rows
+// alone, whatever else they ask for. Each is a transaction of its own, and one round trip.
+func (s *DB) As(c Caller) Conn {
+	return requestDB{store: s, set: setCaller, args: c.settings()}
+}
+
+// Reads returns what reads of tasks for no caller in particular run on, for streams and webhooks
+// that a request has been let through to. They use the pool of requests and not that of runs, which
+// they would hold up, and no more than half of it, so that requests have the rest.
+func (s *DB) Reads() Conn {
+	return requestDB{store: s, set: setReader, room: s.readRoom}
+}
+
+// SignIns returns what finds out who a caller is: on the pool of requests.
+func (s *DB) SignIns() Conn {
+	return requestDB{store: s, set: setReader}
+}
+
+// requestDB sends each query behind the role, and for a caller the settings that the row policies
+// go by. Without a BEGIN the two are one transaction, and role and settings end with it: whatever
+// the connection was before, a caller's query is never run as another role.
+type requestDB struct {
+	store *DB
+	set   string
+	args  []any
+	room  *semaphore.Weighted // to be entered first, if not nil
+}
+
+const (
+	setCaller = "SELECT set_config('role', '" + RoleApp + "', true), set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)"
+	setReader = "SELECT set_config('role', '" + RoleWorker + "', true)"
+)
+
+var errRequestsRead = errors.New("queries of requests only read")
+
+// Exec is not for requests: what they write is written by the worker role, with tenant and
+// owner bound.
+func (requestDB) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errRequestsRead
+}
+
+// Query runs a query. The connection is free when the rows are closed.
+func (d requestDB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	var b pgx.Batch
+	b.Queue(d.set, d.args...)
+	b.Queue(sql, args...)
+	conn, free, err := d.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := conn.SendBatch(ctx, &b)
+	_, err = res.Exec()
+	var rows pgx.Rows
+	if err == nil {
+		rows, err = res.Query() //nolint:rowserrcheck // whoever reads the rows does
+	}
+	if err != nil {
+		res.Close()
+		free()
+		return nil, err
+	}
+	return requestRows{rows, res, free}, nil
+}
+
+// acquire takes a connection, and returns what gives it back. Calling that again does nothing.
+func (d requestDB) acquire(ctx context.Context) (conn *pgxpool.Conn, free func(), err error) {
+	if d.room == nil {
+		conn, err = d.store.api.Acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, conn.Release, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, d.store.cfg.AcquireTimeout)
+	defer cancel()
+	if err := d.room.Acquire(wait, 1); err != nil {
+		return nil, nil, busy(ctx, wait, err)
+	}
+	conn, err = d.store.api.Acquire(ctx)
+	if err != nil {
+		d.room.Release(1)
+		return nil, nil, err
+	}
+	return conn, sync.OnceFunc(func() { conn.Release(); d.room.Release(1) }), nil
+}
+
+// busy is the error of a wait for a connection that lasted too long.
+func busy(ctx, wait context.Context, err error) error {
+	if wait.Err() != nil && ctx.Err() == nil {
+		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is busy"}.With(fmt.Errorf("no free connection: %w", err))
+	}
+	return err
+}
+
+// QueryRow runs a query for one row.
+func (d requestDB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := d.Query(ctx, sql, args...) //nolint:rowserrcheck // Scan does
+	return requestRow{rows, err}
+}
+
+// requestRows frees the connection with the rows.
+type requestRows struct {
+	pgx.Rows
+	batch pgx.BatchResults
+	free  func()
+}
+
+func (r requestRows) Close() {
+	r.Rows.Close()
+	r.batch.Close()
+	r.free()
+}
+
+// requestRow is the first of the rows.
+type requestRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+// Scan reads the row, or returns pgx.ErrNoRows.
+func (r requestRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}

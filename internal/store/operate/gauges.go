@@ -1,0 +1,83 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+// Queue is what waits for the workers of an agent.
+type Queue struct {
+	Agent   string
+	Waiting int64
+	Oldest  float64 // seconds for which the first of them has waited
+}
+
+// Gauges is how the database is, for metrics. It is that of all replicas.
+type Gauges struct {
+	Queues            []Queue // of agents for which something waits
+	PushBacklog       int64   // webhooks with something to deliver
+	PushOldest        float64 // age in seconds of the oldest event that is to be delivered
+	DestinationsOpen  int64   // whose breaker is open
+	DestinationsOff   int64   // that are disabled
+	OldestTransaction float64 // age in seconds of the one that keeps most dead rows
+	NotificationQueue float64 // how full it is: 0 to 1
+	Tables            []TableSize
+}
+
+// Gauges reads them. It costs about a lookup for each task and webhook that waits.
+func (s *Store) Gauges(ctx context.Context) (g Gauges, err error) {
+	err = s.db.Search(ctx, func(tx *db.Tx) error {
+		q := dbsqlc.New(tx)
+		queues, err := q.QueueDepths(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range queues {
+			g.Queues = append(g.Queues, Queue{Agent: r.Queue, Waiting: r.Waiting, Oldest: max(r.Oldest, 0)})
+		}
+		push, err := q.PushBacklog(ctx)
+		if err != nil {
+			return err
+		}
+		down, err := q.DestinationsDownCount(ctx)
+		if err != nil {
+			return err
+		}
+		if g.Tables, err = tableSizes(ctx, q); err != nil {
+			return err
+		}
+		g.PushBacklog, g.PushOldest, g.DestinationsOpen, g.DestinationsOff = push.Backlog, max(push.Oldest, 0), down.Open, down.Disabled
+		// The roles may not see what the sessions of others do. The login may.
+		if _, err := tx.Exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
+			return err
+		}
+		health, err := q.ServerHealth(ctx)
+		g.OldestTransaction, g.NotificationQueue = health.OldestTransaction, health.NotificationQueue
+		return err
+	})
+	if err != nil {
+		return Gauges{}, fmt.Errorf("read gauges: %w", db.Unavailable(err))
+	}
+	return g, nil
+}
+
+// TasksByState tells how many tasks there are in each state, with the limits of TaskCount.
+func (s *Store) TasksByState(ctx context.Context) (map[a2a.State]int64, error) {
+	counts := make(map[a2a.State]int64, len(tasks.States))
+	err := s.db.Search(ctx, func(tx *db.Tx) error {
+		list, err := CountTasks(ctx, tx, CountedPages)
+		for _, c := range list {
+			counts[c.State] += c.Tasks
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count tasks: %w", db.Unavailable(err))
+	}
+	return counts, nil
+}

@@ -1,0 +1,431 @@
+package tasks
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// Batch is what a run reports at once: events in order, a checkpoint, or both. Only the last
+// event may end the turn. Error is the reason of a failure, for the record of attempts. ID,
+// where there is one, is noted with the newest seq and the lease's Until: see Hold.
+type Batch struct {
+	Events     []a2a.Event // no *a2a.Checkpoint among them
+	Checkpoint a2a.Raw
+	Error      string
+	ID         string
+	// Reply says that the last event, which completes the task with a message, is a direct reply:
+	// the message is the answer in place of the task, unless somebody knows of the task already.
+	Reply bool
+}
+
+// Appended says where a batch stands in the log. State is the state that was set, if any:
+// it is working where the batch asked for the end of the turn but the client had sent more
+// meanwhile (Requeued).
+type Appended struct {
+	Base     int64 // seq of the event before the first one
+	At       time.Time
+	State    a2a.State
+	Requeued bool
+}
+
+// pendingBatch is a batch on its way. Only its caller changes it, and reads what in the lease moves.
+type pendingBatch struct {
+	lease *Lease
+	batch Batch
+	uids  []a2a.ID
+	rows  []eventRow
+	size  int
+	push  bool // the heads of webhooks are to be moved
+}
+
+// appended is a batch that was written.
+type appended struct{ dbsqlc.EventAppendRow }
+
+type eventRow struct {
+	kind, state int16
+	artifactID  string
+	body, parts []byte
+	messageID   string
+	message     []byte
+}
+
+func appendSize(a *pendingBatch) int { return a.size }
+
+// Append records events in order under lease and ends the lease if they end the turn. It
+// returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
+// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. While somebody else has locked the task it
+// waits, until ctx ends. If the connection is lost it finds out whether the batch was
+// committed; CodeUnavailable means that it could not.
+func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
+	a := &pendingBatch{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
+	for _, e := range batch.Events {
+		row, err := encodeEvent(e)
+		if err != nil {
+			return Appended{}, fmt.Errorf("append: %w", err)
+		}
+		a.rows = append(a.rows, row)
+		a.uids = append(a.uids, db.NewUID())
+		a.size += len(row.body) + len(row.parts) + len(row.message)
+	}
+	lease.Kept = lease.Kept || batch.Checkpoint != nil
+	out, err := db.Repeat(ctx, s.db, func(try int) (*appended, error) { return s.appendOne(ctx, a, try) })
+	if db.IsCode(err, "22", "54") { // what the agent reported is no JSON, no UTF-8, or exceeds a limit of PostgreSQL
+		err = a2a.Error{Code: a2a.CodeInvalidAgentResponse, Message: "the event cannot be stored"}.With(err)
+	}
+	if err != nil {
+		return Appended{}, fmt.Errorf("append: %w", db.UnavailableToRun(err))
+	}
+	if out == nil {
+		return Appended{}, db.ErrLeaseLost
+	}
+	n := int64(len(batch.Events))
+	lease.LastSeq, lease.HasPush = out.Base+n, out.HasPush
+	lease.Bytes += int64(a.size)
+	return Appended{Base: out.Base, At: db.WireTime(out.LastAt), State: a2a.State(out.State), Requeued: out.Requeued}, nil
+}
+
+// tellAppended has the effects of a batch run after the commit.
+func (s *Store) tellAppended(tx *db.Tx, b *pendingBatch, out *appended) {
+	tx.After(func() {
+		s.counters.appendedBatch(b, out)
+		if len(b.batch.Events) > 0 {
+			s.cfg.Committed(b.lease.TaskID, b.entries(out))
+		}
+	})
+	if out.Requeued || b.lease.Counted && b.ends() {
+		tx.Wake(wake.Ready(b.lease.Agent))
+	}
+}
+
+// appendOne is one try at a batch: with others, and by itself if it was left out. No row means that it is fenced.
+func (s *Store) appendOne(ctx context.Context, a *pendingBatch, try int) (*appended, error) {
+	group := s.appends[a.lease.TaskID[15]&1]
+	out, err := group.do(ctx, a)
+	for {
+		switch {
+		case db.Blocked(err) && ctx.Err() == nil: // it has waited for as long as a statement may
+		case err == nil && out == nil && !a.push:
+			a.push = true // fenced, or somebody has set a webhook since the claim: once more, with its head
+		case err == nil && out == nil && try > 1:
+			return s.written(ctx, a)
+		default:
+			return out, err
+		}
+		out, err = group.doAlone(ctx, a)
+	}
+}
+
+// entries returns the batch's events as they stand in the log. A turn's end that was turned
+// into one more step of it is copied: what the agent reported stays as it was.
+func (a *pendingBatch) entries(out *appended) []a2a.Entry {
+	at := db.WireTime(out.LastAt)
+	entries := make([]a2a.Entry, len(a.batch.Events))
+	for i, e := range a.batch.Events {
+		if s, ok := e.(*a2a.StatusUpdate); ok {
+			logged := *s
+			logged.Status.Time = at
+			if out.Requeued && i == len(entries)-1 {
+				logged.Status.State = a2a.State(out.State)
+			}
+			e = &logged
+		}
+		entries[i] = a2a.Entry{TaskID: a.lease.TaskID, Seq: out.Base + 1 + int64(i), UID: a.uids[i], Time: at, Event: e}
+	}
+	entries[len(entries)-1].Messages = out.LastMessageSeq
+	return entries
+}
+
+// written finds out whether a batch that was refused had been written by an earlier try,
+// whose answer was lost. Then its first event comes after the newest one that the run knew of.
+func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error) {
+	if len(a.rows) == 0 {
+		return nil, nil // a checkpoint alone: refused means refused
+	}
+	ctx, cancel := s.db.Detached(ctx)
+	defer cancel()
+	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (*appended, error) {
+		rows, err := dbsqlc.New(tx).EventsAfter(ctx, dbsqlc.EventsAfterParams{
+			TaskID: db.PGID(a.lease.TaskID), After: a.lease.LastSeq, Bytes: noLimit, Max: int32(len(a.rows)),
+		})
+		if err != nil || len(rows) == 0 || rows[0].EventUid.Bytes != a.uids[0] {
+			return nil, err
+		}
+		last := rows[len(rows)-1]
+		out := &appended{dbsqlc.EventAppendRow{Base: a.lease.LastSeq, LastAt: last.CommittedAt, HasPush: a.lease.HasPush}}
+		if last.State != nil {
+			out.State = *last.State
+			asked := a.rows[len(a.rows)-1].state
+			out.Requeued = asked > int16(a2a.StateWorking) && asked != *last.State
+		}
+		s.tellAppended(tx, a, out)
+		return out, nil
+	})
+}
+
+func encodeEvent(e a2a.Event) (eventRow, error) {
+	switch e := e.(type) {
+	case *a2a.StatusUpdate:
+		row := eventRow{kind: kindStatus, state: int16(e.Status.State), body: appendStatus(nil, e)}
+		if m := e.Status.Message; m != nil {
+			row.messageID, row.message = m.ID, appendMessage(nil, m)
+		}
+		return row, nil
+	case *a2a.ArtifactUpdate:
+		row := eventRow{kind: kindArtifact, artifactID: e.Artifact.ID, body: appendArtifact(nil, e), parts: appendParts(nil, e.Artifact.Parts)}
+		if e.Append {
+			row.kind = kindChunk
+		}
+		return row, nil
+	}
+	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
+}
+
+// flushAppends writes batches of several runs in one transaction. A batch without a row is fenced.
+func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
+	ctx, cancel := s.db.Detached(ctx)
+	defer cancel()
+	ordered := slices.Clone(items)
+	slices.SortFunc(ordered, func(a, b *pendingBatch) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
+	p := s.appendParams(ordered)
+	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.push })
+	written, err := s.appendRows(ctx, ordered, p)
+	if err != nil {
+		return nil, err
+	}
+	made := make(map[*pendingBatch]*appended, len(items))
+	for i := range written {
+		made[ordered[written[i].Pos-1]] = &written[i]
+	}
+	out := make([]*appended, len(items))
+	for i, it := range items {
+		out[i] = made[it]
+	}
+	return out, nil
+}
+
+// ends reports whether the batch ends the turn.
+func (a *pendingBatch) ends() bool {
+	n := len(a.rows)
+	return n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
+}
+
+// foldEvents is how many events a log has when its artifacts are folded at the end of the
+// task. Those of a shorter one cost more to write again than to put together for a reader.
+const foldEvents = 32
+
+// A log of more events, or of more bytes, is left as it is: to write all of it once more would take so long that
+// the task could not end within the limits of a statement, and that of a flood never would.
+const (
+	foldMostEvents = 10_000
+	foldMostBytes  = 16 << 20
+)
+
+// folds reports whether the artifacts of a task are folded when it ends with so many events and bytes.
+func folds(events, bytes int64) bool {
+	return events > foldEvents && events <= foldMostEvents && bytes <= foldMostBytes
+}
+
+// folds reports whether the task ends with the batch and is worth folding.
+func (a *pendingBatch) folds() bool {
+	n := len(a.rows)
+	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && folds(a.lease.LastSeq+int64(n), a.lease.Bytes)
+}
+
+func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
+	k, n := len(items), 0
+	for _, it := range items {
+		n += len(it.rows)
+	}
+	p := dbsqlc.EventAppendParams{
+		Numbers: make([]int32, k), TaskIds: make([]pgtype.UUID, k), Epochs: make([]int64, k), Counts: make([]int32, k), MessageCounts: make([]int32, k), Sizes: make([]int64, k),
+		Artifacts: make([]bool, k), Throughs: make([]int64, k), Afters: make([]int64, k), Errors: make([]string, k), Asked: make([]int16, k), Said: make([]bool, k), Folds: make([]bool, k),
+		Checkpoints: make([][]byte, k), Kept: make([]bool, k), Workers: make([]string, k), Tells: make([]bool, k), Replies: make([]bool, k),
+		Positions: make([]int32, 0, n), Places: make([]int32, 0, n), EventUids: make([]pgtype.UUID, 0, n), Kinds: make([]int16, 0, n), States: make([]int16, 0, n),
+		Bodies: make([][]byte, 0, n), ArtifactIds: make([]string, 0, n), Parts: make([][]byte, 0, n),
+		MessagePositions: []int32{}, MessagePlaces: []int32{}, MessageNumbers: []int32{}, MessageIds: []string{}, Messages: [][]byte{},
+	}
+	for i, it := range items {
+		p.Numbers[i], p.TaskIds[i], p.Epochs[i], p.Counts[i], p.Sizes[i] = int32(i+1), db.PGID(it.lease.TaskID), it.lease.Epoch, int32(len(it.rows)), int64(it.size)
+		p.Throughs[i], p.Afters[i], p.Errors[i], p.Checkpoints[i], p.Kept[i] = it.lease.Through, it.lease.LastSeq, it.batch.Error, it.batch.Checkpoint, it.lease.Kept
+		p.Folds[i], p.Workers[i] = it.folds(), cmp.Or(it.lease.Worker, s.db.Replica())
+		p.Tells[i], p.Replies[i] = slices.ContainsFunc(it.batch.Events, Tells), it.batch.Reply
+		for j, r := range it.rows {
+			if r.message != nil {
+				p.MessageCounts[i]++
+				p.MessagePositions = append(p.MessagePositions, int32(i+1))
+				p.MessagePlaces = append(p.MessagePlaces, int32(j+1))
+				p.MessageNumbers = append(p.MessageNumbers, p.MessageCounts[i])
+				p.MessageIds = append(p.MessageIds, r.messageID)
+				p.Messages = append(p.Messages, r.message)
+			}
+			if r.state > 0 {
+				p.Asked[i], p.Said[i] = r.state, r.message != nil
+			}
+			p.Artifacts[i] = p.Artifacts[i] || r.artifactID != ""
+			p.Positions = append(p.Positions, int32(i+1))
+			p.Places = append(p.Places, int32(j+1))
+			p.EventUids = append(p.EventUids, db.PGID(it.uids[j]))
+			p.Kinds = append(p.Kinds, r.kind)
+			p.States = append(p.States, r.state)
+			p.Bodies = append(p.Bodies, r.body)
+			p.ArtifactIds = append(p.ArtifactIds, r.artifactID)
+			p.Parts = append(p.Parts, r.parts)
+		}
+	}
+	return p
+}
+
+// appendRows runs the statement: by itself, or with what must be in the same transaction
+// where artifacts are folded, tasks have webhooks or batches have ids.
+func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.EventAppendParams) ([]appended, error) {
+	whole := p.WithPush || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.batch.ID != "" })
+	run := db.Autocommit[[]appended]
+	if whole {
+		run = db.InTx[[]appended]
+	}
+	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]appended, error) {
+		written, err := dbsqlc.New(tx).EventAppend(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		rows := make([]appended, len(written))
+		tx.After(func() { s.counters.appends.add(len(rows)) })
+		for i := range written {
+			rows[i] = appended{written[i]}
+			s.tellAppended(tx, items[rows[i].Pos-1], &rows[i])
+		}
+		if !whole {
+			return rows, nil
+		}
+		return rows, appendWith(ctx, tx, items, rows)
+	})
+}
+
+// appendWith does what belongs to the batches that were written: it folds artifacts, notes the ids of batches and moves the heads
+// of webhooks.
+func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
+	q := dbsqlc.New(tx)
+	var ended []pgtype.UUID
+	var m webhooks.HeadMoves
+	for i := range rows {
+		r := &rows[i]
+		if r.Folded {
+			ended = append(ended, r.ID)
+		}
+		m.Add(r.ID, r.HasPush, r.State != 0)
+	}
+	if len(ended) > 0 {
+		if err := q.ArtifactFold(ctx, ended); err != nil {
+			return err
+		}
+	}
+	if ids := batchIDs(items, rows); len(ids.TaskIds) > 0 {
+		if err := q.BatchesAdd(ctx, ids); err != nil {
+			return err
+		}
+	}
+	return m.Move(ctx, tx)
+}
+
+// batchIDs are the ids of the batches that were written, with their answers.
+func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams) {
+	for i := range rows {
+		it := items[rows[i].Pos-1]
+		if it.batch.ID == "" {
+			continue
+		}
+		p.TaskIds, p.Epochs, p.BatchIds = append(p.TaskIds, db.PGID(it.lease.TaskID)), append(p.Epochs, it.lease.Epoch), append(p.BatchIds, it.batch.ID)
+		p.LastSeqs = append(p.LastSeqs, rows[i].Base+int64(len(it.rows)))
+		p.LeaseUntils = append(p.LeaseUntils, db.PGTime(it.lease.Until))
+	}
+	return p
+}
+
+// EventsAfter reads up to limit events behind seq after. Whoever calls it has checked that
+// the caller may see the task.
+func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
+	entries, _, err := s.EventPage(ctx, task, after, limit, noLimit)
+	return entries, err
+}
+
+// noLimit is more bytes than there are.
+const noLimit = int64(1) << 60
+
+// EventPage is EventsAfter, but of events that together have more than limit bytes only the first
+// ones, at least one. more says that there may be further ones.
+func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
+	var rows []dbsqlc.EventsAfterRow
+	err = s.db.RepeatRead(ctx, func() (err error) {
+		rows, err = dbsqlc.New(s.db.Reads()).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: db.PGID(task), After: after, Bytes: limit, Max: int32(most)})
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("read events: %w", err)
+	}
+	entries := make([]a2a.Entry, len(rows))
+	for i, r := range rows {
+		var state int16
+		if r.State != nil {
+			state = *r.State
+		}
+		var artifact string
+		if r.ArtifactID != nil {
+			artifact = *r.ArtifactID
+		}
+		e, err := DecodeEvent(r.Kind, state, artifact, r.Body, r.Parts)
+		if err != nil {
+			return nil, false, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
+		}
+		entries[i] = a2a.Entry{TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: db.WireTime(r.CommittedAt), Event: e}
+		if s, ok := e.(*a2a.StatusUpdate); ok {
+			s.Status.Time = entries[i].Time
+		}
+	}
+	return entries, len(rows) == most || len(rows) > 0 && rows[0].Found > int64(len(rows)), nil
+}
+
+// EventUID returns the uid of one event; ok is false if there is none.
+func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
+	err = s.db.RepeatRead(ctx, func() error {
+		u, err := dbsqlc.New(s.db.Reads()).EventUID(ctx, db.PGID(task), seq)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		uid, ok = u.Bytes, err == nil
+		return err
+	})
+	if err != nil {
+		return uid, false, fmt.Errorf("read event uid: %w", err)
+	}
+	return uid, ok, nil
+}
+
+// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
+func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
+	rows, err := dbsqlc.New(s.db.Reads()).TasksAhead(ctx, db.PGIDs(ids), seen)
+	if err != nil {
+		return nil, nil, fmt.Errorf("poll tasks: %w", db.Unavailable(err))
+	}
+	for _, r := range rows {
+		if r.Gone {
+			gone = append(gone, r.ID.Bytes)
+		} else {
+			ahead = append(ahead, r.ID.Bytes)
+		}
+	}
+	return ahead, gone, nil
+}

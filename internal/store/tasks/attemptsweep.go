@@ -1,0 +1,51 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+)
+
+// AttemptSweep says what SweepAttempts removes, and where it goes on.
+type AttemptSweep struct {
+	Keep  time.Duration // since the end of the task
+	Batch int           // attempts to look at, at most
+	After a2a.ID        // task of the last attempt that was looked at
+	Epoch int64         // of that attempt
+}
+
+// SweepAttempts removes a batch of attempts of tasks that ended long ago and are kept, and returns how many. more says that there may
+// be more: go on with w, which it has moved on. If another process is at it already it does nothing.
+func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more bool, err error) {
+	row, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (out *dbsqlc.AttemptsForgetRow, err error) {
+		q := dbsqlc.New(tx)
+		free, err := tx.TryChore(ctx, db.ChoreAttempts)
+		if err != nil || !free {
+			return nil, err
+		}
+		now, err := tx.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := q.AttemptsForget(ctx, dbsqlc.AttemptsForgetParams{
+			After: db.PGID(w.After), AfterEpoch: w.Epoch, Before: db.PGID(db.IDAt(now.Add(-w.Keep))), Max: int32(w.Batch), Keep: db.PGInterval(w.Keep),
+		})
+		if err != nil {
+			return nil, err
+		}
+		tx.After(func() { s.db.CountSwept(db.SweepOfAttempts, int(r.Gone)) })
+		return &r, nil
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("sweep attempts: %w", db.Unavailable(err))
+	}
+	if row == nil {
+		return 0, false, nil
+	}
+	w.After, w.Epoch = row.TaskID.Bytes, row.Epoch
+	return int(row.Gone), int(row.Looked) == w.Batch, nil
+}

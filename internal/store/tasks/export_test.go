@@ -1,0 +1,87 @@
+package tasks
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Looked makes a claimer one that has looked at its queues from the start just now.
+func Looked(c *Claimer) { setLook(c, time.Now().Add(time.Hour)) }
+
+// LookDue makes the next claim look at its queue from the start.
+func LookDue(c *Claimer) { setLook(c, time.Time{}) }
+
+func setLook(c *Claimer, at time.Time) {
+	for _, pos := range c.queues {
+		pos.looks.Next = at
+	}
+}
+
+// HoldAppends makes all appends of a store wait in one queue: queued returns when n of them are there, and release lets them
+// go, in one flush.
+func HoldAppends(s *Store) (queued func(n int), release func()) {
+	s.appends[1] = s.appends[0]
+	return s.appends[0].hold()
+}
+
+// HoldSubmits is HoldAppends for new tasks without a key.
+func HoldSubmits(s *Store) (queued func(n int), release func()) { return s.submits.hold() }
+
+// HoldKeyed is HoldAppends for new tasks with a key.
+func HoldKeyed(s *Store) (queued func(n int), release func()) { return s.keyed.hold() }
+
+func (c *combiner[I, R]) hold() (queued func(n int), release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writers > 0 {
+		panic("somebody writes")
+	}
+	c.writers, c.called = 1, true
+	queued = func(n int) {
+		for {
+			c.mu.Lock()
+			got := len(c.queue)
+			c.mu.Unlock()
+			if got >= n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	return queued, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue[0].done <- true
+	}
+}
+
+// LaneTurn is in how many claims each lane has been the first.
+const LaneTurn = turnEvery * (lanes - 1)
+
+// LaneDue makes the next submission that finds a lane full look at the queue.
+func LaneDue(s *Store) {
+	s.laner.mu.Lock()
+	defer s.laner.mu.Unlock()
+	for _, h := range s.laner.heads {
+		h.looks.Next = time.Time{}
+	}
+}
+
+// LaneOwners submits for n owners, and returns how many are remembered.
+func LaneOwners(n int) int {
+	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
+	for i := range n {
+		l.choose(laneKey{"a", "t", fmt.Sprint(i)}, true)
+	}
+	return len(l.owners)
+}
+
+// AgeTotals makes what a store knows of the lengths of long lists too old to be good.
+func AgeTotals(s *Store) {
+	s.totals.mu.Lock()
+	defer s.totals.mu.Unlock()
+	for _, v := range s.totals.known {
+		v.at = v.at.Add(-totalFor)
+	}
+}

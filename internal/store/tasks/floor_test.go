@@ -1,0 +1,55 @@
+package tasks
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/a2ad/a2ad/internal/store/db"
+)
+
+// A database that is away for seconds keeps nobody from looking when it is back; a look that is cut off counts.
+func TestOnlyLooksThatWalkCount(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		next time.Duration
+	}{
+		{errors.New("dial: timeout"), time.Second}, {&pgconn.PgError{Code: "57P03"}, time.Second},
+		{&pgconn.PgError{Code: "57014"}, time.Minute}, {nil, time.Minute},
+	} {
+		var p db.Pace
+		for range 3 {
+			p.Took(time.Now().Add(-5*time.Second), time.Second, tt.err)
+		}
+		if got := time.Until(p.Next).Round(time.Second); got != tt.next {
+			t.Errorf("behind looks of 5 s that end with %v: %s to the next, want %s", tt.err, got, tt.next)
+		}
+	}
+}
+
+// While one submission looks at the lanes others go by what is known, however long it takes.
+func TestOneSubmissionLooksAtTheLanes(t *testing.T) {
+	t.Parallel()
+	l := laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
+	key := laneKey{"a", "t", "ann"}
+	choose := func() (lanes []int16, declined int) {
+		for range 3 * laneRoom[0] {
+			lane, ok := l.choose(key, false)
+			if !ok {
+				declined++
+				continue
+			}
+			lanes = append(lanes, lane)
+		}
+		return lanes, declined
+	}
+	if got, declined := choose(); declined != 1 {
+		t.Errorf("into a full lane %d looked, want 1; the others went to %v", declined, got)
+	}
+	if _, declined := choose(); declined != 0 {
+		t.Errorf("while one looks %d others do", declined)
+	}
+}

@@ -1,0 +1,175 @@
+package tasks
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+)
+
+// A queue has lanes, and a claim goes through them in order. An owner's first waiting tasks of
+// an agent are in lane 0, the next ones in lane 1, and so on, each lane with room for more: so
+// an owner with very many waiting tasks stands in front of another with a few of them alone.
+// Behind tasks that wait in one lane an owner gets no place in an earlier one: its tasks keep
+// their order. One claim in turnEvery begins with another lane than the first, each of them in turn: so every
+// lane is served within turnEvery * (lanes-1) claims, although others keep those before it full.
+const (
+	lanes     = 4
+	turnEvery = 8
+)
+
+// laneRoom is how many tasks of one owner each lane takes; the last one takes all.
+var laneRoom = [lanes - 1]int{4, 28, 224}
+
+// laneKey names what shares the room in a lane.
+type laneKey struct{ agent, tenant, owner string }
+
+// laner chooses the lane of each new task. It knows what this process has submitted, and when;
+// whether that still waits it tells from the first task of the lane, since a lane is claimed
+// in order. Several replicas give an owner so many times the room.
+type laner struct {
+	mu     sync.Mutex
+	owners map[laneKey]*laneOwner // guarded by mu
+	heads  map[string]*laneHeads  // guarded by mu
+}
+
+// laneOwner is what an owner has submitted, by the local clock.
+type laneOwner struct {
+	rings [lanes - 1]ring
+	last  [lanes]time.Time // the newest into each lane
+}
+
+// lane returns the last lane in which the owner has waiting tasks, or 0.
+func (o *laneOwner) lane(h *laneHeads) int {
+	for i := lanes - 1; i > 0; i-- {
+		if o.last[i].After(h.at[i]) {
+			return i
+		}
+	}
+	return 0
+}
+
+// maxLaneOwners bounds the memory: those without waiting tasks are forgotten first.
+const maxLaneOwners = 10_000
+
+// ring holds the times of the newest submissions of an owner into one lane, by the local
+// clock; the oldest one is next to be overwritten. It grows to the room of its lane.
+type ring struct {
+	times []time.Time
+	next  int
+}
+
+func (r *ring) oldest(room int) time.Time {
+	if len(r.times) < room {
+		return time.Time{}
+	}
+	return r.times[r.next]
+}
+
+func (r *ring) add(t time.Time, room int) {
+	if len(r.times) < room {
+		r.times = append(r.times, t)
+		return
+	}
+	r.times[r.next] = t
+	r.next = (r.next + 1) % room
+}
+
+// laneHeads is up to when each lane of a queue has been claimed, by the local clock.
+type laneHeads struct {
+	at      [lanes]time.Time
+	floors  floors
+	looks   db.Pace
+	looking bool // somebody reads them
+}
+
+// headAge is how old a look at the lanes may be when a lane seems to be full.
+const headAge = 20 * time.Millisecond
+
+// lane returns the lane of a new task.
+func (s *Store) lane(ctx context.Context, key laneKey) int16 {
+	if lane, ok := s.laner.choose(key, false); ok {
+		return lane
+	}
+	s.laner.look(ctx, s, key.agent)
+	lane, _ := s.laner.choose(key, true)
+	return lane
+}
+
+// choose takes the first lane with room behind the tasks of the owner that wait. If that is not
+// lane 0 and the queue has not been looked at for a while it declines, unless it must not: the
+// caller looks, while others go by what is known.
+func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heads := l.heads[key.agent]
+	if heads == nil {
+		heads = &laneHeads{}
+		l.heads[key.agent] = heads
+	}
+	o := l.owners[key]
+	if o == nil {
+		l.forget()
+		o = &laneOwner{}
+		l.owners[key] = o
+	}
+	i := o.lane(heads)
+	for ; i < lanes-1; i++ {
+		if t := o.rings[i].oldest(laneRoom[i]); t.IsZero() || !t.After(heads.at[i]) {
+			break
+		}
+	}
+	if i > 0 && !must && !heads.looking && heads.looks.Due(now) {
+		heads.looking = true
+		return 0, false
+	}
+	if i < lanes-1 {
+		o.rings[i].add(now, laneRoom[i])
+	}
+	o.last[i] = now
+	return int16(i), true
+}
+
+// forget makes room for one more owner. mu is held.
+func (l *laner) forget() {
+	if len(l.owners) < maxLaneOwners {
+		return
+	}
+	for key, o := range l.owners {
+		if h := l.heads[key.agent]; o.lane(h) == 0 && !o.last[0].After(h.at[0]) {
+			delete(l.owners, key)
+		}
+	}
+	for key := range l.owners {
+		if len(l.owners) < maxLaneOwners*9/10 { // so that it is not searched for each of many
+			return
+		}
+		delete(l.owners, key)
+	}
+}
+
+// look reads how far the lanes of a queue have been claimed. Who cannot know takes what it
+// knew: a task in the wrong lane is claimed all the same. For that reason it never goes back
+// behind its floors, to rows that were committed late.
+func (l *laner) look(ctx context.Context, s *Store, agent string) {
+	begin := time.Now()
+	l.mu.Lock()
+	heads := l.heads[agent]
+	known := heads.floors
+	l.mu.Unlock()
+	rows, err := dbsqlc.New(s.db.Work()).LaneHeads(ctx, known.above(agent))
+	if err != nil && ctx.Err() == nil {
+		s.db.Logger().WarnContext(ctx, "look at the lanes", "agent", agent, "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heads.looking = false
+	heads.looks.Took(begin, headAge, err)
+	heads.floors.set(rows, db.FloorMargin)
+	for _, r := range rows {
+		heads.at[r.Lane] = begin.Add(-time.Duration(r.WaitedMs)*time.Millisecond - time.Millisecond)
+	}
+}

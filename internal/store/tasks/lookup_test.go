@@ -1,0 +1,118 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/store/db"
+)
+
+// lookups are the statements that find a task for its caller, the role that runs them, and
+// their arguments: task, tenant, owner and sharing.
+var lookups = []struct {
+	name, role, args string
+	shared           []bool
+}{
+	{"TaskHeadForCaller", "a2a_app", "'%[1]s', '%[2]s', '%[3]s'", []bool{false}},
+	{"TaskHeadSharedForCaller", "a2a_app", "'%[1]s', '%[2]s'", []bool{true}},
+	{"TaskLockForCaller", "a2a_worker", "%[4]t, '%[1]s', '%[2]s', '%[3]s'", []bool{false, true}},
+}
+
+// aRow is in a plan that found something in a table.
+var aRow = regexp.MustCompile(` on \w+ \w+ \(actual rows=[1-9]`)
+
+// What PostgreSQL does for a task of somebody else is what it does for one that nobody has:
+// it reads the same pages and no row, so that the time does not tell them apart either. The
+// plan is one that a server keeps, made when the tables were empty, or when they were full.
+func TestATaskOfSomebodyElseIsLookedUpAsOneThatNobodyHas(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	strangers := map[string]db.Caller{
+		"an owner":                       {Tenant: "acme", Owner: "zoe"},
+		"an owner with tasks":            {Tenant: "acme", Owner: "eve"},
+		"a tenant":                       {Tenant: "evil", Owner: "bob"},
+		"a tenant in front":              {Tenant: "abba", Owner: "bob"},
+		"a tenant that shares":           {Tenant: "evil", Owner: "bob", Shared: true},
+		"a tenant in front, that shares": {Tenant: "abba", Owner: "bob", Shared: true},
+	}
+	const theirs, nobodys = "019a0000-0500-7000-8000-000000000000", "019a0000-0500-7000-8000-000000000001"
+	early := f.lookup()
+	f.exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
+		SELECT ('019a0000-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000')::uuid, 'acme', CASE WHEN i % 9 = 1 THEN 'eve' ELSE 'bob' END,
+			'echo', 'c', 2, now(), 0, now(), 0, 0, now() FROM generate_series(1, 3000) i`)
+	f.exec(`UPDATE a2a.tasks SET status_at = status_at + interval '1 second' WHERE id = $1`, theirs) // it has versions
+	f.exec(`ANALYZE a2a.tasks`)
+	f.exec(`ANALYZE a2a.context_tasks`)
+	for when, l := range map[string]*lookup{"a plan for empty tables": early, "a plan for full tables": f.lookup()} {
+		for i, s := range lookups {
+			for _, shared := range s.shared {
+				bob := db.Caller{Tenant: "acme", Owner: map[bool]string{false: "bob", true: "eve"}[shared], Shared: shared}
+				if got := l.explain(i, bob, theirs); !strings.Contains(strings.ReplaceAll(got, ".00", ""), "tasks_pkey on tasks t (actual rows=1 ") {
+					t.Errorf("%s, %s: who may does not find it:\n%s", when, s.name, got)
+				}
+			}
+			for who, c := range strangers {
+				if !slices.Contains(s.shared, c.Shared) {
+					continue
+				}
+				l.explain(i, c, theirs) // to have the pages at hand
+				got, want := l.explain(i, c, theirs), l.explain(i, c, nobodys)
+				if got != want || strings.Contains(got, "Removed") || aRow.MatchString(got) || !strings.Contains(got, "context_tasks_owner") {
+					t.Errorf("%s, %s, %s: the task of somebody else takes\n%s\nand that of nobody\n%s", when, s.name, who, got, want)
+				}
+			}
+		}
+	}
+}
+
+// lookup holds the statements prepared as a server has them.
+type lookup struct {
+	f    *fixture
+	conn []*pgx.Conn
+}
+
+func (f *fixture) lookup() *lookup {
+	f.t.Helper()
+	l := &lookup{f: f}
+	for _, s := range lookups {
+		conn, err := pgx.Connect(f.ctx, f.url)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.t.Cleanup(func() { conn.Close(context.WithoutCancel(f.ctx)) })
+		l.conn = append(l.conn, conn)
+		if _, err := conn.Exec(f.ctx, kept+"; SET ROLE "+s.role+"; PREPARE l AS "+f.statement(s.name)); err != nil {
+			f.t.Fatal(err)
+		}
+		l.explain(len(l.conn)-1, db.Caller{Tenant: "none", Owner: "none"}, "019a0000-0000-7000-8000-000000000000") // it is planned here
+	}
+	return l
+}
+
+// explain looks a task up and says what that took.
+func (l *lookup) explain(i int, c db.Caller, task string) string {
+	l.f.t.Helper()
+	var plan []string
+	err := pgx.BeginFunc(l.f.ctx, l.conn[i], func(tx pgx.Tx) error {
+		sharing := map[bool]string{false: "owner", true: "tenant"}[c.Shared]
+		if _, err := tx.Exec(l.f.ctx, "SELECT set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)", c.Tenant, c.Owner, sharing); err != nil {
+			return err
+		}
+		rows, err := tx.Query(l.f.ctx, fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE l ("+lookups[i].args+")", task, c.Tenant, c.Owner, c.Shared))
+		if err != nil {
+			return err
+		}
+		plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	if err != nil {
+		l.f.t.Fatal(err)
+	}
+	return strings.ReplaceAll(strings.Join(plan, "\n"), task, "the task")
+}

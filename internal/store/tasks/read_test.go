@@ -1,0 +1,318 @@
+package tasks_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/a2a/a2atest"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+// fold applies a list of events to no artifacts.
+func fold(events []a2a.Event) (artifacts []a2a.Artifact) {
+	for _, e := range events {
+		if u, ok := e.(*a2a.ArtifactUpdate); ok {
+			artifacts = a2a.Fold(artifacts, u)
+		}
+	}
+	return artifacts
+}
+
+func TestArtifactsAreTheFoldOfTheLog(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		events []a2a.Event
+	}{
+		{"none", nil},
+		{"one whole", []a2a.Event{whole("a", "1", "2")}},
+		{"chunks", []a2a.Event{whole("a", "1"), chunk("a", "2"), chunk("a", "3", "4")}},
+		{"a chunk of an unknown artifact makes it", []a2a.Event{chunk("a", "1"), chunk("a", "2")}},
+		{"a whole one supersedes", []a2a.Event{whole("a", "1"), chunk("a", "2"), whole("a", "3"), chunk("a", "4")}},
+		{"a whole one supersedes chunks, in place", []a2a.Event{chunk("a", "1"), whole("b", "2"), whole("a", "3")}},
+		{"order is that of the first event", []a2a.Event{whole("b", "1"), whole("a", "2"), whole("b", "3"), chunk("c", "4"), whole("a", "5")}},
+		{"interleaved", []a2a.Event{chunk("a", "1"), chunk("b", "2"), status(a2a.StateWorking, "x"), chunk("a", "3"), chunk("b", "4")}},
+		{"no parts", []a2a.Event{whole("a"), chunk("b"), chunk("a", "1"), whole("c", "1"), whole("c")}},
+		{"text with NUL", []a2a.Event{whole("a", "\x00"), chunk("a", "b\x00c")}},
+	}
+	f := newFixture(t)
+	for _, tt := range tests {
+		want := fold(tt.events)
+		living := f.running()
+		f.append(living, tt.events...)
+		same(t, tt.name+", living", want, f.snapshot(living.TaskID).Artifacts)
+		f.append(living, status(a2a.StateWorking))
+		same(t, tt.name+", living, one event later", want, f.snapshot(living.TaskID).Artifacts)
+		f.append(living, status(a2a.StateFailed))
+		same(t, tt.name+", ended", want, f.snapshot(living.TaskID).Artifacts)
+		together := f.running()
+		f.append(together, append(slices.Clone(tt.events), status(a2a.StateCompleted))...)
+		same(t, tt.name+", ended at once", want, f.snapshot(together.TaskID).Artifacts)
+	}
+	f.invariants()
+}
+
+// artifactUpdates draws events of a few artifacts, so that they meet.
+func artifactUpdates(t *rapid.T) []a2a.Event {
+	var events []a2a.Event
+	for range rapid.IntRange(0, 5).Draw(t, "events") {
+		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+			s := a2atest.Status().Draw(t, "status")
+			s.State, s.Time = a2a.StateWorking, time.Time{}
+			if s.Message != nil { // not stored: they are those of the task
+				s.Message.ContextID, s.Message.TaskID = "", ""
+			}
+			events = append(events, &a2a.StatusUpdate{Status: s})
+			continue
+		}
+		a := a2atest.Artifact().Draw(t, "artifact")
+		a.ID = rapid.SampledFrom([]string{"a", "b", "\u2028"}).Draw(t, "id")
+		if rapid.IntRange(0, 4).Draw(t, "empty") == 0 {
+			a.Parts = nil
+		}
+		events = append(events, &a2a.ArtifactUpdate{Artifact: a, Append: rapid.Bool().Draw(t, "append"), LastChunk: rapid.Bool().Draw(t, "last")})
+	}
+	return events
+}
+
+func TestAnyListOfEventsFoldsAndReadsBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	end := time.Now().Add(2 * time.Second) // long enough for some dozens
+	rapid.Check(t, func(rt *rapid.T) {
+		if time.Now().After(end) {
+			return
+		}
+		l := f.running()
+		var all []a2a.Event
+		check := func(when string) {
+			t.Helper()
+			got := f.snapshot(l.TaskID)
+			same(rt, when+": artifacts", fold(all), got.Artifacts)
+			logged := f.log(l.TaskID)
+			if got.LastSeq != int64(len(logged)) || got.LastUID != logged[len(logged)-1].UID {
+				rt.Fatalf("%s: the snapshot is of event %d, the log has %d", when, got.LastSeq, len(logged))
+			}
+			var read []a2a.Event
+			for _, e := range logged[2:] {
+				if u, ok := e.Event.(*a2a.StatusUpdate); ok {
+					u.Status.Time = time.Time{}
+				}
+				read = append(read, e.Event)
+			}
+			same(rt, when+": log", all, read)
+		}
+		for range rapid.IntRange(1, 3).Draw(rt, "batches") {
+			if events := artifactUpdates(rt); len(events) > 0 {
+				f.append(l, events...)
+				all = append(all, events...)
+			}
+			check("living")
+		}
+		end := append(artifactUpdates(rt), status(a2a.StateCompleted))
+		f.append(l, end...)
+		all = append(all, end...)
+		check("ended")
+	})
+	f.invariants()
+}
+
+func TestSnapshotReadsWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.append(l, whole("a", "x"), status(a2a.StateWorking, "one"), status(a2a.StateWorking, "two"))
+	for _, tt := range []struct {
+		name      string
+		want      tasks.Want
+		history   int
+		artifacts int
+	}{
+		{"all", tasks.Want{Artifacts: true}, 2, 1},
+		{"no artifacts", tasks.Want{}, 2, 0},
+		{"no history", tasks.Want{History: new(int), Artifacts: true}, 0, 1},
+		{"one message", tasks.Want{History: ptr(1)}, 1, 0},
+		{"more than there are", tasks.Want{History: ptr(1 << 40)}, 2, 0},
+	} {
+		got, err := f.Tasks.SnapshotOfAny(f.ctx, l.TaskID, tt.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.History) != tt.history || len(got.Artifacts) != tt.artifacts || got.Status.Message == nil || got.Status.Message.ID != "agent-two" {
+			t.Errorf("%s: %d messages, %d artifacts, status message %+v", tt.name, len(got.History), len(got.Artifacts), got.Status.Message)
+		}
+	}
+	_, err := f.Tasks.SnapshotOfAny(f.ctx, db.NewTaskID(), tasks.Want{})
+	wantCode(t, err, a2a.CodeTaskNotFound)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestSnapshotsKeepTheOrderAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var want []a2a.ID
+	for i := range 6 {
+		l := f.running()
+		f.append(l, whole("a", fmt.Sprint(i)))
+		if i%2 == 0 {
+			f.append(l, status(a2a.StateCompleted, fmt.Sprint(i)))
+		}
+		want = append([]a2a.ID{l.TaskID}, want...)
+	}
+	asked := slices.Insert(slices.Clone(want), 3, db.NewTaskID())
+	taskList, err := f.Tasks.Snapshots(f.ctx, ann, asked, tasks.Want{Artifacts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []a2a.ID
+	for i, task := range taskList {
+		got = append(got, task.ID)
+		if text := task.Artifacts[0].Parts[0].Text; text != fmt.Sprint(5-i) {
+			t.Errorf("task %d has the artifact %q", i, text)
+		}
+	}
+	same(t, "order", want, got)
+}
+
+func TestHeadIsForTheOwner(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	got, err := f.Tasks.Head(f.ctx, ann, l.TaskID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "head", tasks.Head{Agent: agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2}, got)
+	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}, {}} {
+		_, err := f.Tasks.Head(f.ctx, c, l.TaskID)
+		wantCode(t, err, a2a.CodeTaskNotFound)
+	}
+}
+
+// listed is a task as the model of the list knows it.
+type listed struct {
+	id      a2a.ID
+	at      time.Time
+	context string
+	state   a2a.State
+}
+
+func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}} {
+		in := submission("foreign")
+		in.Caller = c
+		f.submit(in)
+	}
+	other := submission("for another agent")
+	other.Agent = "other"
+	f.submit(other)
+	var all []listed
+	states := []a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted}
+	base := time.UnixMilli(1_700_000_000_000).UTC()
+	for i := range 23 {
+		in := submission("x")
+		in.ContextID = fmt.Sprint("ctx", i%3)
+		x := listed{f.submit(in).Task, base.Add(time.Duration(i/5) * time.Millisecond), in.ContextID, states[i%len(states)]} // five of each moment
+		f.exec("UPDATE a2a.tasks SET status_at = $2, state = $3 WHERE id = $1", x.id, x.at, int16(x.state))
+		all = append(all, x)
+	}
+	slices.SortFunc(all, func(a, b listed) int {
+		return cmp.Or(b.at.Compare(a.at), cmp.Compare(b.id.String(), a.id.String()))
+	})
+	filters := map[string]struct {
+		filter tasks.Filter
+		keep   func(listed) bool
+	}{
+		"all":         {tasks.Filter{}, func(listed) bool { return true }},
+		"context":     {tasks.Filter{ContextID: "ctx1"}, func(x listed) bool { return x.context == "ctx1" }},
+		"no context":  {tasks.Filter{ContextID: "none"}, func(listed) bool { return false }},
+		"state":       {tasks.Filter{State: a2a.StateWorking}, func(x listed) bool { return x.state == a2a.StateWorking }},
+		"since a tie": {tasks.Filter{Since: base.Add(2 * time.Millisecond)}, func(x listed) bool { return !x.at.Before(base.Add(2 * time.Millisecond)) }},
+		"since later": {tasks.Filter{Since: base.Add(time.Hour)}, func(listed) bool { return false }},
+		"all conditions": {tasks.Filter{ContextID: "ctx2", State: a2a.StateCompleted, Since: base.Add(time.Millisecond)}, func(x listed) bool {
+			return x.context == "ctx2" && x.state == a2a.StateCompleted && !x.at.Before(base.Add(time.Millisecond))
+		}},
+	}
+	for name, tt := range filters {
+		var want []tasks.Position
+		for _, x := range all {
+			if tt.keep(x) {
+				want = append(want, tasks.Position{ID: x.id, At: x.at})
+			}
+		}
+		for _, limit := range []int{1, 2, 5, 100} {
+			filter := tt.filter
+			filter.Agent, filter.Limit = agent, limit
+			var got []tasks.Position
+			for {
+				page, total, err := f.Tasks.Page(f.ctx, ann, filter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if total.N != len(want) {
+					t.Errorf("%s, %d a page: total %d, want %d", name, limit, total.N, len(want))
+				}
+				if got = append(got, page...); len(page) < limit {
+					break
+				}
+				last := page[len(page)-1]
+				filter.BeforeAt, filter.BeforeID = last.At, last.ID
+			}
+			same(t, fmt.Sprintf("%s, %d a page", name, limit), want, got)
+		}
+	}
+}
+
+// A walk shows every task that does not change once, whatever others do meanwhile.
+func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.submitMany(20)
+	still, err := f.page(tasks.Filter{Agent: agent, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(still, func(a, b tasks.Position) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	movers := still[:10]
+	still = still[10:]
+	var got []tasks.Position
+	filter := tasks.Filter{Agent: agent, Limit: 3}
+	for i := 0; ; i++ {
+		page, err := f.page(filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, page...); len(page) < 3 {
+			break
+		}
+		f.task()
+		if _, err := f.Tasks.Cancel(f.ctx, ann, agent, movers[i].ID); err != nil {
+			t.Fatal(err)
+		}
+		filter.BeforeAt, filter.BeforeID = page[2].At, page[2].ID
+	}
+	seen := map[a2a.ID]int{}
+	for _, p := range got {
+		seen[p.ID]++
+	}
+	for _, p := range still {
+		if seen[p.ID] != 1 {
+			t.Errorf("a task that did not change was shown %d times", seen[p.ID])
+		}
+	}
+}
+
+func (f *fixture) page(filter tasks.Filter) ([]tasks.Position, error) {
+	page, _, err := f.Tasks.Page(f.ctx, ann, filter)
+	return page, err
+}

@@ -1,0 +1,243 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+)
+
+// Retired says what a step of Retire has done.
+type Retired struct {
+	Busy    bool      // another process was at it: nothing was looked at
+	Now     time.Time // by the database
+	At      a2a.ID    // the last task that was looked at; zero: there was none
+	Next    a2a.ID    // where to go on; zero: everything was looked at
+	Deleted int       // tasks
+	Pruned  int       // logs
+	Events  int64     // of these
+	Left    []Ended   // what was looked at and is still there
+}
+
+// Ended is a task that Retire asks about, or one that it has left, which may not have ended.
+type Ended struct {
+	ID     a2a.ID
+	Agent  string
+	State  a2a.State
+	For    time.Duration // since it ended
+	Pruned bool          // there is nothing to remove of its log
+	Kept   bool          // it would have been removed, but that somebody holds it or it has something to deliver
+}
+
+// Fate is what becomes of a task that has ended.
+type Fate int
+
+// Fates, the least first.
+const (
+	Keep   Fate = iota
+	Prune       // remove its log; the task, its messages and its artifacts stay
+	Delete      // remove everything
+)
+
+// How many tasks a step of Retire looks at, at most, and reads at once: while there is much to
+// remove it reads little more than it removes.
+const retireScan, retirePage = 2000, 200
+
+// Retire looks at a bounded number of tasks behind after, oldest first, that were made longer
+// than age ago, and removes of those that have ended what decide says. Tasks with something to
+// deliver are left alone, and so are those that somebody holds. Each step is one short
+// transaction; only one of all replicas takes it at a time, the others are told that there is
+// nothing to do.
+func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {
+	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (Retired, error) { return s.retireIn(ctx, tx, after, age, limit, decide) })
+	if err != nil {
+		return Retired{}, fmt.Errorf("retire tasks: %w", db.Unavailable(err))
+	}
+	return out, nil
+}
+
+func (s *Store) retireIn(ctx context.Context, tx *db.Tx, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (out Retired, err error) {
+	q := dbsqlc.New(tx)
+	if mine, err := tx.TryChore(ctx, db.ChoreRetire); err != nil || !mine {
+		return Retired{Busy: err == nil}, err
+	}
+	now, err := tx.Now(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Now = now
+	before := db.PGID(db.IDAt(now.Add(-age)))
+	d := decisions{limit: limit, decide: decide}
+	for looked, at := 0, after; looked < retireScan && !d.full(); {
+		rows, err := q.RetireScan(ctx, dbsqlc.RetireScanParams{After: db.PGID(at), Before: before, Max: retirePage})
+		if err != nil {
+			return out, err
+		}
+		n := 0
+		for ; n < len(rows) && !d.full(); n++ {
+			r := &rows[n]
+			d.consider(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: now.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+			out.At = r.ID.Bytes
+		}
+		looked, at, out.Next = looked+n, out.At, out.At
+		if len(rows) < retirePage && n == len(rows) {
+			out.Next = a2a.ID{} // these were the last ones
+			break
+		}
+	}
+	return s.carryOut(ctx, tx, &d, out)
+}
+
+// RetireAgain does for tasks that Retire has left what Retire does. Those that are no longer there it leaves out.
+func (s *Store) RetireAgain(ctx context.Context, ids []a2a.ID, decide func(Ended) Fate) (Retired, error) {
+	out, err := db.InTxWithin(ctx, s.db.Work(), pruneLimit, func(tx *db.Tx) (out Retired, err error) {
+		q := dbsqlc.New(tx)
+		if mine, err := tx.TryChore(ctx, db.ChoreRetire); err != nil || !mine {
+			return Retired{Busy: err == nil}, err
+		}
+		rows, err := q.RetireRead(ctx, db.PGIDs(ids))
+		if err != nil {
+			return out, err
+		}
+		d := decisions{limit: len(ids) + 1, decide: decide}
+		for _, r := range rows {
+			d.consider(Ended{ID: r.ID.Bytes, Agent: r.Agent, State: a2a.State(r.State), For: r.Now.Time.Sub(r.StatusAt.Time), Pruned: r.FirstSeq >= r.LastSeq})
+		}
+		return s.carryOut(ctx, tx, &d, out)
+	})
+	if err != nil {
+		return Retired{}, fmt.Errorf("retire tasks: %w", db.Unavailable(err))
+	}
+	return out, nil
+}
+
+// decisions are what a step of Retire is to do.
+type decisions struct {
+	limit       int
+	decide      func(Ended) Fate
+	prune, drop []pgtype.UUID
+	left        []Ended
+}
+
+func (d *decisions) full() bool { return len(d.prune)+len(d.drop) >= d.limit }
+
+func (d *decisions) consider(e Ended) {
+	if e.State.Terminal() {
+		switch fate := d.decide(e); {
+		case fate == Delete:
+			d.drop = append(d.drop, db.PGID(e.ID))
+		case fate == Prune && !e.Pruned:
+			d.prune = append(d.prune, db.PGID(e.ID))
+		}
+	}
+	d.left = append(d.left, e)
+}
+
+func (s *Store) carryOut(ctx context.Context, tx *db.Tx, d *decisions, out Retired) (Retired, error) {
+	pruned, err := s.prune(ctx, tx, d.prune, &out)
+	if err != nil {
+		return out, err
+	}
+	dropped, err := s.drop(ctx, tx, d.drop, &out)
+	if err != nil {
+		return out, err
+	}
+	tx.After(func() {
+		s.db.CountSwept(db.SweepOfTasks, out.Deleted)
+		s.db.CountSwept(db.SweepOfLogs, out.Pruned)
+	})
+	want := make(map[a2a.ID]bool, len(d.prune)+len(d.drop))
+	for _, id := range slices.Concat(d.prune, d.drop) {
+		want[id.Bytes] = true
+	}
+	done, gone := make(map[a2a.ID]bool, len(pruned)), make(map[a2a.ID]bool, len(dropped))
+	for _, id := range pruned {
+		done[id.Bytes] = true
+	}
+	for _, id := range dropped {
+		gone[id.Bytes] = true
+	}
+	for _, e := range d.left {
+		if gone[e.ID] {
+			continue
+		}
+		e.Pruned = e.Pruned || done[e.ID]
+		e.Kept = want[e.ID] && !done[e.ID]
+		out.Left = append(out.Left, e)
+	}
+	return out, nil
+}
+
+// pruneLimit is how long the events of a batch may take to be put together, of tasks that nobody writes to any more.
+const pruneLimit = 10 * time.Minute
+
+// lockRemovable locks the tasks and returns those that nothing keeps.
+func lockRemovable(ctx context.Context, tx *db.Tx, ids []pgtype.UUID) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	locked, err := q.RetireLock(ctx, ids)
+	if err != nil || len(locked) == 0 {
+		return nil, err
+	}
+	return q.RetireSettled(ctx, locked)
+}
+
+// prune returns those whose log it has removed.
+func (s *Store) prune(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
+	ids, err := lockRemovable(ctx, tx, ids)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	unfolded, err := q.LogUnfolded(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(unfolded) > 0 {
+		// Among them are those that were too large to be folded when they ended.
+		if err := tx.AllowStatements(ctx, pruneLimit); err != nil {
+			return nil, err
+		}
+		if err := q.ArtifactFold(ctx, unfolded); err != nil {
+			return nil, err
+		}
+	}
+	if out.Events, err = q.LogPrune(ctx, ids); err != nil {
+		return nil, err
+	}
+	out.Pruned = len(ids)
+	from, to := span(ids)
+	return ids, access.Record(ctx, tx, access.Action{Name: access.ActionLogPrune, Detail: map[string]any{"tasks": len(ids), "events": out.Events, "from": from, "to": to}})
+}
+
+// drop returns those that it has deleted.
+func (s *Store) drop(ctx context.Context, tx *db.Tx, ids []pgtype.UUID, out *Retired) ([]pgtype.UUID, error) {
+	q := dbsqlc.New(tx)
+	ids, err := lockRemovable(ctx, tx, ids)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	gone, err := q.TaskDelete(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out.Deleted = len(gone)
+	from, to := span(ids)
+	return ids, access.Record(ctx, tx, access.Action{Name: access.ActionTaskRetire, Detail: map[string]any{"tasks": len(gone), "from": from, "to": to}})
+}
+
+// span returns the first and the last of ids.
+func span(ids []pgtype.UUID) (from, to string) {
+	byID := func(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
+	return slices.MinFunc(ids, byID).String(), slices.MaxFunc(ids, byID).String()
+}

@@ -1,0 +1,270 @@
+package tasks_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+// A story is a task's life, and what is known of it without the database.
+type story struct {
+	*fixture
+	task  a2a.ID
+	lease *tasks.Lease // nil: nobody works on it
+	state a2a.State
+	last  int64 // newest event
+	said  []said
+	seen  map[int64]*a2a.Task // SnapshotAt and Snapshot of the moment when the event was the newest one
+	n     int
+}
+
+// said is a message, the first event whose snapshot shows it, and the event whose status it is.
+type said struct {
+	message      a2a.Message
+	from, status int64
+}
+
+func (s *story) text() string { s.n++; return fmt.Sprintf("%d", s.n) }
+
+// wrote notes that there are n more events, of which the last shows in Snapshot now.
+func (s *story) wrote(n int64, state a2a.State) {
+	if s.last += n; state != a2a.StateNone {
+		s.state = state
+	}
+	now := s.snapshot(s.task)
+	if now.LastSeq != s.last || now.Status.State != s.state {
+		s.t.Fatalf("the task is %s at %d, want %s at %d", now.Status.State, now.LastSeq, s.state, s.last)
+	}
+	s.seen[s.last] = now
+}
+
+func (s *story) begin() {
+	in := submission(s.text())
+	s.task = s.submit(in).Task
+	s.said = append(s.said, said{message: in.Message, from: 1})
+	s.wrote(1, a2a.StateSubmitted)
+}
+
+func (s *story) claim() {
+	s.lease = s.claimTask(s.task)
+	s.wrote(1, a2a.StateWorking)
+}
+
+// client adds a message: with an event if the task waits for it, else without.
+func (s *story) client() {
+	text := s.text()
+	out := s.say(s.task, text)
+	s.said = append(s.said, said{message: message("m-"+text, text), from: s.last + 1})
+	if out.Resumed != s.state.Interrupted() {
+		s.t.Fatalf("a message to a task that is %s: resumed %v", s.state, out.Resumed)
+	}
+	if out.Resumed {
+		s.wrote(1, a2a.StateSubmitted)
+	}
+}
+
+// report appends what a run says, of which only the last may end its turn.
+func (s *story) report(events ...a2a.Event) {
+	state := a2a.StateNone
+	for i, e := range events {
+		u, ok := e.(*a2a.StatusUpdate)
+		if !ok {
+			continue
+		}
+		if state = u.Status.State; u.Status.Message != nil {
+			at := s.last + int64(i) + 1
+			s.said = append(s.said, said{*u.Status.Message, at, at})
+		}
+	}
+	out := s.append(s.lease, events...)
+	if state != a2a.StateNone {
+		state = out.State
+	}
+	if out.State.EndsTurn() || out.Requeued {
+		s.lease = nil
+	}
+	s.wrote(int64(len(events)), state)
+}
+
+// lose lets the worker die, which the task's agent does not take lightly.
+func (s *story) lose(fate string, state a2a.State) {
+	s.expire(s.task)
+	if _, err := s.Tasks.Rescue(s.ctx, []tasks.Policy{{Agent: agent, Fate: fate, MaxAttempts: 100}}, 100, 100); err != nil {
+		s.t.Fatal(err)
+	}
+	s.lease = nil
+	m := s.snapshot(s.task).Status.Message
+	s.said = append(s.said, said{*m, s.last + 1, s.last + 1})
+	s.wrote(1, state)
+}
+
+func (s *story) cancel() {
+	if _, err := s.Tasks.Cancel(s.ctx, ann, agent, s.task); err != nil {
+		s.t.Fatal(err)
+	}
+	s.lease = nil
+	s.wrote(1, a2a.StateCanceled)
+}
+
+// as returns what the task was at an event, from the log and what was said.
+func (s *story) as(log []a2a.Entry, seq int64) *a2a.Task {
+	now := s.snapshot(s.task)
+	t := &a2a.Task{ID: s.task, Agent: now.Agent, ContextID: now.ContextID, CreatedAt: now.CreatedAt, LastSeq: seq, LastUID: log[seq-1].UID}
+	var status int64
+	for _, e := range log[:seq] {
+		switch ev := e.Event.(type) {
+		case *a2a.StatusUpdate:
+			t.Status, status = ev.Status, e.Seq
+		case *a2a.ArtifactUpdate:
+			t.Artifacts = a2a.Fold(t.Artifacts, ev)
+		}
+	}
+	for _, m := range s.said {
+		if m.from <= seq && m.status != status {
+			t.History = append(t.History, m.message)
+		}
+	}
+	return t
+}
+
+// check holds SnapshotAt at every event against the log, and against what it was then.
+func (s *story) check(t cmpReporter) {
+	log := s.log(s.task)
+	for seq := int64(1); seq <= s.last; seq++ {
+		got := s.at(seq, tasks.Want{Artifacts: true})
+		want := s.as(log, seq)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("at %d of %d (-want +got):\n%s", seq, s.last, diff)
+		}
+		if then := s.seen[seq]; then != nil {
+			if diff := cmp.Diff(then, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("at %d of %d, now and then (-then +now):\n%s", seq, s.last, diff)
+			}
+		}
+		for n := range 3 {
+			few := s.at(seq, tasks.Want{History: &n})
+			if diff := cmp.Diff(want.History[max(0, len(want.History)-n):], few.History, cmpopts.EquateEmpty()); diff != "" || few.Artifacts != nil {
+				t.Fatalf("at %d of %d with %d messages: %d artifacts\n%s", seq, s.last, n, len(few.Artifacts), diff)
+			}
+		}
+	}
+}
+
+type cmpReporter interface {
+	Fatalf(format string, args ...any)
+}
+
+func (s *story) at(seq int64, w tasks.Want) *a2a.Task {
+	s.t.Helper()
+	got, err := s.Tasks.SnapshotAt(s.ctx, s.task, seq, w)
+	if err != nil {
+		s.t.Fatalf("snapshot at %d: %v", seq, err)
+	}
+	return got
+}
+
+// TestSnapshotAtEveryEvent: whatever happens to a task, as of each of its events it is what
+// the log says, and what Snapshot returned when that event was the newest.
+func TestSnapshotAtEveryEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	event := rapid.Custom(func(t *rapid.T) a2a.Event {
+		id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact")
+		text := rapid.StringN(0, 3, 10).Draw(t, "text")
+		switch rapid.IntRange(0, 3).Draw(t, "event") {
+		case 0:
+			return status(a2a.StateWorking)
+		case 1:
+			return status(a2a.StateWorking, "s-"+rapid.StringMatching("[a-z]{8}").Draw(t, "says"))
+		case 2:
+			return whole(id, text)
+		}
+		return chunk(id, text, text)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		s := &story{fixture: f, seen: map[int64]*a2a.Task{}}
+		s.begin()
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			s.step(t, event)
+		}
+		s.check(t)
+	})
+}
+
+// step does one of the things that can happen to a task now.
+func (s *story) step(t *rapid.T, event *rapid.Generator[a2a.Event]) {
+	if s.state.Terminal() {
+		return
+	}
+	steps := []string{"client", "client", "cancel"}
+	switch {
+	case s.lease != nil:
+		steps = append(steps, "report", "report", "report", "ask", "complete", "lose", "fail")
+	case !s.state.Interrupted():
+		steps = append(steps, "claim", "claim", "claim")
+	}
+	switch rapid.SampledFrom(steps).Draw(t, "step") {
+	case "client":
+		s.client()
+	case "cancel":
+		s.cancel()
+	case "claim":
+		s.claim()
+	case "report":
+		s.report(rapid.SliceOfN(event, 1, 4).Draw(t, "events")...)
+	case "ask":
+		s.report(status(a2a.StateInputRequired, "ask"+s.text()))
+	case "complete":
+		s.report(append(rapid.SliceOfN(event, 0, 2).Draw(t, "events"), status(a2a.StateCompleted))...)
+	case "lose":
+		s.lose("input-required", a2a.StateInputRequired)
+	case "fail":
+		s.lose("fail", a2a.StateFailed)
+	}
+}
+
+// TestSnapshotAtStaysTheSame although the client goes on talking: a webhook that is sent
+// again must have the same bytes.
+func TestSnapshotAtStaysTheSame(t *testing.T) {
+	t.Parallel()
+	s := &story{fixture: newFixture(t), seen: map[int64]*a2a.Task{}}
+	s.begin()
+	s.claim()
+	s.report(status(a2a.StateWorking, "one moment"), chunk("a", "x"))
+	before := s.at(s.last, tasks.Want{Artifacts: true})
+	s.client()
+	same(t, "the snapshot at the newest event", before, s.at(s.last, tasks.Want{Artifacts: true}))
+	if n := len(s.snapshot(s.task).History); n != len(before.History)+1 {
+		t.Errorf("the task has %d messages, want one more than at the event, %d", n, len(before.History))
+	}
+	s.report(status(a2a.StateWorking))
+	if got := s.at(s.last, tasks.Want{}).History; !slices.ContainsFunc(got, func(m a2a.Message) bool { return m.ID == s.said[len(s.said)-1].message.ID }) {
+		t.Errorf("the message does not show at the next event: %+v", got)
+	}
+	s.check(t)
+	s.invariants()
+}
+
+func TestSnapshotAtNoEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.task()
+	for _, seq := range []int64{-1, 0, 2, 1 << 40} {
+		_, err := f.Tasks.SnapshotAt(f.ctx, task, seq, tasks.Want{})
+		wantCode(t, err, a2a.CodeTaskNotFound)
+	}
+	_, err := f.Tasks.SnapshotAt(f.ctx, db.NewTaskID(), 1, tasks.Want{})
+	wantCode(t, err, a2a.CodeTaskNotFound)
+	if got, err := f.Tasks.SnapshotAt(f.ctx, task, 1, tasks.Want{}); err != nil || got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

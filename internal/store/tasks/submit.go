@@ -1,0 +1,373 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// Submission is a client's message for an agent. Task is zero for a new task.
+type Submission struct {
+	db.Caller
+	Agent       string
+	Task        a2a.ID
+	NewTask     a2a.ID // id for a new task, made by NewTaskID; zero: Submit makes one
+	ContextID   string // of a new task; for an existing one it must be its own, or empty
+	Message     a2a.Message
+	Digest      [32]byte             // of the request
+	Key         string               // "h:" and the Idempotency-Key, or "m:" and the message id; or empty
+	Reject      bool                 // refuse the message if the task is being worked on
+	MaxBytes    int64                // of the task; 0: no limit
+	MaxSeq      int64                // messages in the history of the task; 0: no limit
+	Push        *webhooks.NewWebhook // set in the same transaction, in force from the message on; may be nil
+	MaxPushes   int                  // of the task; 0: no limit
+	Traceparent a2a.Traceparent      // of the request; empty: what the task has stays
+	// Undecided says that the agent may answer with a message in place of a new task: nobody can
+	// see the task until it has told something else, or Reveal was called.
+	Undecided bool
+	// Action is recorded in the same transaction; nil: nothing is. It is for new tasks.
+	Action *access.Action
+}
+
+// Submitted says what became of a Submission. After is the seq behind which what the message
+// brings about begins; of a replay it is the newest one, at which the task is in State.
+type Submitted struct {
+	Task      a2a.ID
+	ContextID string
+	After     int64
+	State     a2a.State
+	Resumed   bool      // the task waited for the message, and event After says that it is submitted again
+	Replay    bool      // the key was used before: nothing was written
+	Undecided bool      // it may still be answered with a message
+	At        time.Time // of a new task: its first status
+	UID       a2a.ID    // of a new task: its first event
+}
+
+type submission struct {
+	Submission
+	body   []byte
+	id     a2a.ID
+	uid    a2a.ID
+	digest []byte
+	lane   int16
+}
+
+// made is what the transaction of a new task has made of a submission.
+type made struct {
+	is   bool // else its key is taken
+	at   time.Time
+	slot *reservedSlot // where it runs; nil: it waits in the queue
+}
+
+func submissionSize(s *submission) int { return len(s.body) + 256 }
+
+var errKeyReused = a2a.InvalidParams("", "the Idempotency-Key was used before with another request")
+
+// Submit makes the message durable: as the first of a new task or as the next of an existing
+// one, which then becomes available to a worker if it waited for its client. The same key
+// with the same digest changes nothing and returns the task it made. Errors for the caller:
+// CodeTaskNotFound, CodeTaskTerminal, CodeInvalidParams (context of another task, key used
+// for another request, limits), CodeUnsupportedOperation (Reject).
+func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
+	sub := &submission{Submission: in, body: appendMessage(nil, &in.Message), uid: db.NewUID()}
+	h := sha256.New()
+	h.Write([]byte(in.Agent))
+	h.Write([]byte{0})
+	h.Write(in.Digest[:])
+	sub.digest = h.Sum(nil)
+	if !in.Task.IsZero() {
+		return s.resume(ctx, sub)
+	}
+	if in.MaxBytes > 0 && int64(len(sub.body)) > in.MaxBytes {
+		return Submitted{}, fmt.Errorf("submit: %w", tooLarge(in.MaxBytes))
+	}
+	if sub.id = in.NewTask; sub.id.IsZero() {
+		sub.id = db.NewTaskID()
+	}
+	sub.lane = s.lane(ctx, laneKey{in.Agent, in.Tenant, in.Owner})
+	group := s.submits
+	if in.Key != "" {
+		group = s.keyed
+	}
+	m, err := group.do(ctx, sub)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("submit: %w", err)
+	}
+	if !m.is {
+		return s.replay(ctx, sub)
+	}
+	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at, UID: sub.uid}, nil
+}
+
+// flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
+// earlier try was committed.
+func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]made, error) {
+	ctx, cancel := s.db.Detached(ctx)
+	defer cancel()
+	slots := s.reserveSlots(items)
+	defer leave(slots) // also where it panics
+	p := s.submitParams(items, slots)
+	return db.Repeat(ctx, s.db, func(try int) ([]made, error) {
+		list, err := s.submitRows(ctx, items, slots, p, try == 1)
+		// Items of an earlier try find their own key taken, those without a key their id.
+		if try > 1 && err == nil || db.IsCode(err, "23505") {
+			return s.submitted(ctx, items, slots)
+		}
+		return list, err
+	})
+}
+
+// tellMade has the effects of new tasks run after the commit. slots are those that were asked for.
+func (s *Store) tellMade(tx *db.Tx, items []*submission, list []made) {
+	tx.After(func() { s.counters.submits.add(len(items)) })
+	for i, it := range items {
+		m := list[i]
+		if !m.is {
+			continue
+		}
+		tx.After(func() {
+			s.counters.enter(a2a.StateSubmitted, 1)
+			if m.slot != nil {
+				s.start(m.slot, it, m.at)
+			}
+		})
+		if m.slot == nil {
+			tx.Wake(wake.Ready(it.Agent))
+		}
+		if it.Push != nil {
+			tx.Wake(wake.Webhooks)
+		}
+	}
+}
+
+func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.TaskSubmitParams {
+	n := len(items)
+	p := dbsqlc.TaskSubmitParams{
+		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
+		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
+		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n), Undecided: make([]bool, n),
+		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
+	}
+	for i, it := range items {
+		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = db.PGID(it.id), it.Tenant, it.Owner, it.Agent
+		p.ContextIds[i], p.Keys[i], p.Digests[i], p.EventUids[i] = it.ContextID, it.Key, it.digest, db.PGID(it.uid)
+		p.MessageIds[i], p.Messages[i], p.Sizes[i] = it.Message.ID, it.body, int64(len(it.body))
+		p.Lanes[i] = it.lane
+		p.Traceparents[i], p.Undecided[i] = string(it.Traceparent), it.Undecided
+		if t := slots[i]; t != nil {
+			t.param(&p, i)
+		}
+	}
+	return p
+}
+
+// submitRows runs the statement, in a transaction with the webhooks and actions if there are any. One whose key is taken is
+// not made. It tells of the new tasks only if tell is set: else submitted does.
+func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool) ([]made, error) {
+	run := db.Autocommit[[]made]
+	if slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
+		run = db.InTx[[]made]
+	}
+	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]made, error) {
+		rows, err := dbsqlc.New(tx).TaskSubmit(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		at := submittedAt(rows)
+		list := make([]made, len(items))
+		for i, it := range items {
+			t, ok := at[it.id]
+			list[i] = made{ok, t, slots[i]}
+			if !ok {
+				continue
+			}
+			if err := submitWith(ctx, tx, it); err != nil {
+				return nil, err
+			}
+		}
+		if tell {
+			s.tellMade(tx, items, list)
+		}
+		return list, nil
+	})
+}
+
+// submitWith stores what belongs to a new task: its action and its webhook.
+func submitWith(ctx context.Context, tx *db.Tx, it *submission) error {
+	if it.Action != nil {
+		if err := access.Record(ctx, tx, *it.Action); err != nil {
+			return err
+		}
+	}
+	if it.Push == nil {
+		return nil
+	}
+	head := int64(1)
+	if it.Undecided {
+		head = 0 // there may be no task to tell of
+	}
+	return webhooks.Set(ctx, tx, webhooks.Setting{Owner: it.Caller, Agent: it.Agent, Task: it.id, Webhook: it.Push, Limit: it.MaxPushes, Head: head})
+}
+
+func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
+	at := make(map[a2a.ID]time.Time, len(rows))
+	for _, r := range rows {
+		at[r.ID.Bytes] = db.WireTime(r.CreatedAt)
+	}
+	return at
+}
+
+// submitted finds out which items there are, made by this try or by an earlier one whose answer was lost. One without a
+// key is among them, or the statement was refused for another reason than that it had succeeded before.
+func (s *Store) submitted(ctx context.Context, items []*submission, slots []*reservedSlot) ([]made, error) {
+	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]made, error) {
+		q := dbsqlc.New(tx)
+		list := make([]made, len(items))
+		for i, it := range items {
+			row, err := q.TaskOwner(ctx, db.PGID(it.id))
+			if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("look for a task that may have been made: %w", err)
+			}
+			list[i] = made{is: true, at: db.WireTime(row.CreatedAt)}
+			if slots[i] == nil {
+				continue
+			}
+			switch uid, err := q.EventUID(ctx, db.PGID(it.id), 2); {
+			case err == nil && uid.Bytes == slots[i].uid:
+				list[i].slot = slots[i]
+			case err != nil && !errors.Is(err, pgx.ErrNoRows):
+				return nil, err
+			}
+		}
+		s.tellMade(tx, items, list)
+		return list, nil
+	})
+}
+
+// replay answers a submission whose key is taken.
+func (s *Store) replay(ctx context.Context, sub *submission) (Submitted, error) {
+	out, err := db.Repeat(ctx, s.db, func(int) (Submitted, error) {
+		k, err := dbsqlc.New(s.db.As(sub.Caller)).TaskKeyed(ctx, dbsqlc.TaskKeyedParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key})
+		if err != nil {
+			return Submitted{}, err
+		}
+		if !bytes.Equal(k.Digest, sub.digest) {
+			return Submitted{}, errKeyReused
+		}
+		t, err := s.head(ctx, sub.Caller, k.TaskID)
+		if err != nil {
+			return Submitted{}, err
+		}
+		return Submitted{
+			Task: k.TaskID.Bytes, ContextID: t.ContextID, After: t.LastSeq, State: a2a.State(t.State), Replay: true, Undecided: undecided(t.Reply, t.State),
+		}, nil
+	})
+	if err != nil {
+		return Submitted{}, fmt.Errorf("replay: %w", err)
+	}
+	return out, nil
+}
+
+var errKeyTaken = errors.New("key taken")
+
+// resume adds a message to an existing task.
+func (s *Store) resume(ctx context.Context, sub *submission) (Submitted, error) {
+	sub.id = sub.Task
+	out, err := db.InTxOnce(ctx, s.db, func(tx *db.Tx) (Submitted, error) { return s.resumeIn(ctx, tx, sub) })
+	if errors.Is(err, errKeyTaken) {
+		return s.replay(ctx, sub)
+	}
+	if err != nil {
+		return Submitted{}, fmt.Errorf("submit to a task: %w", db.Unavailable(err))
+	}
+	return out, nil
+}
+
+func (s *Store) resumeIn(ctx context.Context, tx *db.Tx, sub *submission) (out Submitted, err error) {
+	q := dbsqlc.New(tx)
+	t, err := q.TaskLockForCaller(ctx, dbsqlc.TaskLockForCallerParams{ID: db.PGID(sub.Task), Tenant: sub.Tenant, Owner: sub.Owner, Shared: sub.Shared})
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && (t.Agent != sub.Agent || hidden(t.Reply, t.State)) {
+		return out, a2a.ErrTaskNotFound
+	}
+	if err != nil {
+		return out, err
+	}
+	if sub.Key != "" {
+		n, err := q.KeyInsert(ctx, dbsqlc.KeyInsertParams{Tenant: sub.Tenant, Owner: sub.Owner, Key: sub.Key, Digest: sub.digest, TaskID: db.PGID(sub.Task)})
+		if err != nil {
+			return out, err
+		}
+		if n == 0 {
+			return out, errKeyTaken
+		}
+	}
+	if err := admit(&t, sub); err != nil {
+		return out, err
+	}
+	state := a2a.State(t.State)
+	if sub.Push != nil {
+		if err := webhooks.Set(ctx, tx, webhooks.Setting{
+			Owner: db.Caller{Tenant: t.Tenant, Owner: t.Owner}, Agent: sub.Agent, Task: sub.Task, Webhook: sub.Push, Limit: sub.MaxPushes,
+			From: t.LastSeq, Head: t.LastSeq,
+		}); err != nil {
+			return out, err
+		}
+	}
+	seq, err := q.MessageAdd(ctx, dbsqlc.MessageAddParams{
+		ID: db.PGID(sub.Task), Size: int64(len(sub.body)), Resubmit: state.Interrupted(), MessageID: sub.Message.ID,
+		Message: sub.body, Digest: sub.digest, Key: sub.Key, EventUid: db.PGID(sub.uid), Traceparent: string(sub.Traceparent),
+	})
+	if err != nil {
+		return out, err
+	}
+	out = Submitted{Task: sub.Task, ContextID: t.ContextID, After: seq, State: state, Resumed: state.Interrupted()}
+	if !out.Resumed {
+		return out, nil
+	}
+	out.State = a2a.StateSubmitted
+	var m webhooks.HeadMoves
+	m.Add(db.PGID(sub.Task), t.HasPush || sub.Push != nil, true)
+	tx.After(func() { s.counters.enter(a2a.StateSubmitted, 1) })
+	s.tell(tx, sub.Task)
+	tx.Wake(wake.Ready(sub.Agent))
+	return out, m.Move(ctx, tx)
+}
+
+// admit decides on a locked task whether it takes the message.
+func admit(t *dbsqlc.TaskLockForCallerRow, sub *submission) error {
+	state := a2a.State(t.State)
+	switch {
+	case sub.ContextID != "" && sub.ContextID != t.ContextID:
+		return a2a.InvalidParams("message.contextId", "not the context of the task")
+	case state.Terminal():
+		return a2a.Errorf(a2a.CodeTaskTerminal, "the task is %s and takes no more messages", state)
+	case sub.Reject && state == a2a.StateWorking:
+		return a2a.Errorf(a2a.CodeUnsupportedOperation, "the task is being worked on and takes no message now")
+	case sub.MaxBytes > 0 && t.Bytes+int64(len(sub.body)) > sub.MaxBytes:
+		return tooLarge(sub.MaxBytes)
+	case sub.MaxSeq > 0 && t.LastMessageSeq >= sub.MaxSeq:
+		return a2a.InvalidParams("message", "the task has its limit of %d messages", sub.MaxSeq)
+	}
+	return nil
+}
+
+func tooLarge(limit int64) error {
+	return a2a.InvalidParams("message", "the task would grow over its limit of %d bytes", limit)
+}

@@ -1,0 +1,53 @@
+// Package tasks keeps tasks from their submission to their removal: messages, events, the queue, leases, artifacts.
+//
+// It tells webhooks of new events in the transaction that writes them, and everybody else after its commit.
+package tasks
+
+import (
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+)
+
+// Config says whom the room tells of what. Nil functions do nothing.
+type Config struct {
+	// Take gives a new task of an agent to the worker of this process, if it has room and no
+	// other task waits. It must not block.
+	Take func(agent string) (Slot, bool)
+	// Committed is called after a commit that wrote events of a task, with those events, or
+	// with none where the store does not know them. It must not block, nor change them.
+	Committed func(task a2a.ID, events []a2a.Entry)
+}
+
+// Store is safe for concurrent use.
+type Store struct {
+	db       *db.DB
+	webhooks *webhooks.Store
+	cfg      Config
+
+	submits *combiner[submission, made]
+	keyed   *combiner[submission, made]           // those with an idempotency key may wait for another's commit
+	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
+	laner   laner
+	totals  totals
+
+	counters counters
+}
+
+// New returns the room on a database.
+func New(conns *db.DB, hooks *webhooks.Store, cfg Config) *Store {
+	if cfg.Take == nil {
+		cfg.Take = func(string) (Slot, bool) { return Slot{}, false }
+	}
+	if cfg.Committed == nil {
+		cfg.Committed = func(a2a.ID, []a2a.Entry) {}
+	}
+	s := &Store{db: conns, webhooks: hooks, cfg: cfg}
+	s.submits = newCombiner(s.flushSubmits, submissionSize, combineItems/4, conns.Logger())
+	s.keyed = newCombiner(s.flushSubmits, submissionSize, 0, conns.Logger())
+	s.laner = laner{owners: make(map[laneKey]*laneOwner), heads: make(map[string]*laneHeads)}
+	for i := range s.appends {
+		s.appends[i] = newCombiner(s.flushAppends, appendSize, 0, conns.Logger())
+	}
+	return s
+}
