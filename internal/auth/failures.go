@@ -67,15 +67,16 @@ func (f *Failures) Run(ctx context.Context) error {
 		case <-ticker.C:
 			f.flush(ctx)
 		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
-			defer cancel()
-			f.flush(end)
+			f.flush(ctx)
 			return nil
 		}
 	}
 }
 
+// flush outlives ctx: failures that were taken out of the group must not be lost because the server stops meanwhile.
 func (f *Failures) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
+	defer cancel()
 	f.mu.Lock()
 	all := f.all
 	f.all = nil

@@ -20,7 +20,8 @@ type credentials struct {
 	sessions *auth.Sessions // nil without authentication
 	tokens   *auth.JWT      // nil without an identity provider
 
-	used     chan string // ids of API keys that were used
+	used     chan string                                // ids of API keys that were used
+	use      func(ctx context.Context, id string) error // records that a key was used
 	database *database
 	log      *slog.Logger
 }
@@ -28,12 +29,14 @@ type credentials struct {
 // maxUsedKeys is how many uses of keys wait to be recorded. Further ones are recorded at the next use.
 const maxUsedKeys = 1000
 
-// lastRecords is how long a stopping server records the uses that still wait.
-const lastRecords = 2 * time.Second
+// recordTimeout bounds the record of one use, and for how long a stopping server begins to record further ones.
+const recordTimeout = 2 * time.Second
 
 func (r *Replica) openCredentials() (*credentials, error) {
 	cfg := &r.cfg
-	c := &credentials{used: make(chan string, maxUsedKeys), database: r.database, log: r.log}
+	c := &credentials{
+		used: make(chan string, maxUsedKeys), use: r.database.store.Access.UseKey, database: r.database, log: r.log,
+	}
 	if cfg.Auth == config.AuthNone {
 		c.chain = auth.Anonymous{}
 		return c, nil
@@ -120,8 +123,11 @@ func (c *credentials) keyUsed(id string) {
 	}
 }
 
+// recordUse outlives ctx: a replica that stops meanwhile must not lose what it has taken out of the channel.
 func (c *credentials) recordUse(ctx context.Context, id string) {
-	if err := c.database.store.Access.UseKey(ctx, id); err != nil && ctx.Err() == nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := c.use(ctx, id); err != nil {
 		c.log.WarnContext(ctx, "api keys", "err", err)
 	}
 }
@@ -140,10 +146,8 @@ func (c *credentials) followKeys(ctx context.Context) error {
 		case id := <-c.used:
 			c.recordUse(ctx, id)
 		case <-ctx.Done():
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecords)
-			defer cancel()
-			for len(c.used) > 0 && end.Err() == nil {
-				c.recordUse(end, <-c.used)
+			for end := time.Now().Add(recordTimeout); len(c.used) > 0 && time.Now().Before(end); {
+				c.recordUse(ctx, <-c.used)
 			}
 			return nil
 		}
