@@ -25,7 +25,7 @@ type SendMessage struct {
 // StreamRules is what generations ask of a stream of events.
 type StreamRules struct {
 	LastEventID  string // Last-Event-ID header; the binding fills it in
-	ResumeAsTask bool   // resumed, it starts with the Task as of LastEventID instead of the event behind
+	ResumeAsTask bool   // a resumed stream starts with the Task as of LastEventID instead of the next event
 	LastStatus   bool   // of a task with no more to come, the last status follows the Task, for those who wait for one
 }
 

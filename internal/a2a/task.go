@@ -134,7 +134,7 @@ func (e *Entry) State() State {
 // the artifact in its place, one with Append adds its parts, and creates the
 // artifact where there is none (T-34 in docs/reference/protocol.md).
 //
-// The list and what it holds belong to the fold, which writes behind the parts of earlier
+// The list and what it holds belong to the fold, which writes after the parts of earlier
 // results; the parts of u are never written to. A chunk costs about as much as it holds,
 // however many there were.
 func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {

@@ -37,7 +37,7 @@ type Certs struct {
 	Trusts func(chains [][]*x509.Certificate) bool
 
 	// Proxies are the addresses whose X-Forwarded-Client-Cert is believed. A proxy's own
-	// certificate authenticates nobody, because its requests come from its clients.
+	// certificate authenticates no caller, because its requests come from its clients.
 	Proxies []netip.Prefix
 }
 

@@ -90,8 +90,8 @@ func (p *location) dropRoot() error {
 		p.cred, p.name = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, name
 		return nil
 	}
-	return errors.New("PostgreSQL does not run as root, and there is no user postgres or nobody to run it: " +
-		"add one, or start as another user")
+	return errors.New("PostgreSQL does not run as root, and this system has no other user to run it: " +
+		"add a user named postgres, or start as another user")
 }
 
 // reachOrMove keeps the directory if the server's user can enter it, and otherwise uses one below /var/tmp. It leaves

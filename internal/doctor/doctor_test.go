@@ -27,10 +27,10 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := []access.Sealed{{KeyID: "k1", Secrets: 3, Place: "token", Name: webhook, Sample: sample}}
+	sealed := []access.KeyUsage{{KeyID: "k1", Secrets: 3, Place: "token", Name: webhook, Sample: sample}}
 	for name, tc := range map[string]struct {
 		ring   seal.Ring
-		sealed []access.Sealed
+		sealed []access.KeyUsage
 		want   string
 	}{
 		"fine": {ring(first), sealed, LevelOK}, "older": {ring(second + "," + first), sealed, LevelNote}, "gone": {ring(second), sealed, LevelFault},

@@ -47,7 +47,7 @@ func (d *Doctor) secrets(ctx context.Context, url string) error {
 	return nil
 }
 
-func checkSecrets(ring seal.Ring, sealed []access.Sealed, f *Findings) {
+func checkSecrets(ring seal.Ring, sealed []access.KeyUsage, f *Findings) {
 	const putBack = "Put the key back at the end of A2AD_KEYS, then run \"a2ad keys rewrap\"."
 	before, secrets := len(*f), int64(0)
 	for _, s := range sealed {

@@ -24,7 +24,7 @@ type Inspection struct {
 	Database      string
 	Login         string
 	Super         bool // the login is a superuser
-	SeesAll       bool // the login sees what the connections of others do
+	SeesAll       bool // the login sees what the connections of other logins do
 	Standby       bool
 	Encoding      string
 	XIDAge        int64

@@ -74,7 +74,7 @@ func Reseal(ring seal.Ring, row a2a.ID, s webhooks.Secrets) (_ webhooks.Secrets,
 }
 
 // Opens returns an error if the ring cannot decrypt a stored secret.
-func Opens(ring seal.Ring, s access.Sealed) error {
+func Opens(ring seal.Ring, s access.KeyUsage) error {
 	at := seal.Cell{Table: signingTable, Row: s.Name, Column: "key"}
 	if s.Place != "signing" {
 		at = seal.Cell{Table: "push_configs", Row: s.Name, Column: s.Place}

@@ -23,9 +23,9 @@ var (
 	// ErrNoKeys says that the ring has no key. Secrets are never stored unencrypted instead.
 	ErrNoKeys = errors.New("no key to seal secrets with: set A2AD_KEYS")
 	// ErrUnknownKey says that a secret was encrypted with a key that is not in the ring.
-	ErrUnknownKey = errors.New("sealed with a key that is not in A2AD_KEYS")
+	ErrUnknownKey = errors.New("encrypted with a key that is not in A2AD_KEYS")
 	// ErrBroken says that a secret was changed, or belongs to another cell.
-	ErrBroken = errors.New("not what was sealed for this place")
+	ErrBroken = errors.New("not what was encrypted for this row and column")
 )
 
 const (

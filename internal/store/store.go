@@ -1,4 +1,4 @@
-// Package store is the door to every fact that a2ad keeps in PostgreSQL. Each room behind it is a package that owns
+// Package store is the door to every fact that a2ad keeps in PostgreSQL. Each room that it opens is a package that owns
 // its facts and its statements: a method is one fact, and one transaction.
 //
 // What a method reports as written is durable. Wake-ups and other effects follow the commit, never precede it. The

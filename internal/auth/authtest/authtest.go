@@ -26,7 +26,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New returns an authority that nobody knows yet.
+// New returns an authority that no server knows yet.
 func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t}

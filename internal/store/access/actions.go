@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// Action is something that somebody did, for the audit log.
+// Action is an entry of the audit log: what an actor did.
 type Action struct {
 	Actor  string // "key <id>", "operator <user>@<host>", "replica <name>", "address <ip>"; empty: Config.Actor
 	Name   string // one of the Action… constants

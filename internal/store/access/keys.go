@@ -86,7 +86,7 @@ func (s *Store) LookupKey(ctx context.Context, id string) (k Key, secret [32]byt
 	return k, secret, nil
 }
 
-// UseKey notes that somebody has signed in with a key, once a minute at most.
+// UseKey records that a caller has signed in with a key, at most once a minute.
 func (s *Store) UseKey(ctx context.Context, id string) error {
 	if err := dbsqlc.New(s.db.Work()).APIKeyUsed(ctx, id); err != nil {
 		return fmt.Errorf("note the use of API key %s: %w", id, db.Unavailable(err))
@@ -146,7 +146,7 @@ func (s *Store) ServerKey(ctx context.Context, name string) ([]byte, error) {
 	return key, nil
 }
 
-// SigningKey is a sealed key that the servers share.
+// SigningKey is an encrypted key that all replicas share.
 type SigningKey struct {
 	Name      string
 	Sealed    []byte
@@ -186,7 +186,7 @@ func (s *Store) DropSigningKey(ctx context.Context, name string) error {
 	return nil
 }
 
-// ResealSigningKey stores a key sealed anew, unless it has changed meanwhile.
+// ResealSigningKey stores a key that was encrypted again, unless the stored one is no longer old.
 func (s *Store) ResealSigningKey(ctx context.Context, name string, old, sealed []byte) error {
 	if err := dbsqlc.New(s.db.Work()).ServerKeyReseal(ctx, dbsqlc.ServerKeyResealParams{Name: name, OldKey: old, NewKey: sealed}); err != nil {
 		return fmt.Errorf("reseal signing key: %w", db.Unavailable(err))

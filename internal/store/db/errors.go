@@ -39,8 +39,8 @@ func DueToOneItem(err error) bool {
 // Blocked reports whether a statement was given up because it took too long, or waited for too long, for what others have locked.
 func Blocked(err error) bool { return IsCode(err, "55P03", "57014") }
 
-// UnavailableToRun gives an error of what a run asks, here or far away, the code that its worker may act on, also if the statement was
-// blocked: that is not the agent's fault.
+// UnavailableToRun gives an error of a request of a run the code that its worker, local or remote, may act on. A blocked
+// statement is unavailable, too: that is not the agent's fault.
 func UnavailableToRun(err error) error {
 	if Blocked(err) {
 		return a2a.Error{Code: a2a.CodeUnavailable, Message: "the database took too long"}.With(err)
@@ -98,8 +98,8 @@ func IsCode(err error, codes ...string) bool {
 	return false
 }
 
-// ErrUnusable says that the database cannot be used now, though the settings may be right: it is away, refuses the login, or has
-// another schema.
+// ErrUnusable says that the database cannot be used now, though the settings may be right: it is unreachable, refuses
+// the login, or has another schema.
 var ErrUnusable = errors.New("the database cannot be used now")
 
 // unusable marks an error as ErrUnusable, and leaves its text.

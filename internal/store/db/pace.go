@@ -8,10 +8,10 @@ import (
 	"github.com/a2ad/a2ad/internal/backoff"
 )
 
-// A floor stays a margin behind what was seen, for transactions that commit late. What was
-// claimed within the margin each claim walks over while a snapshot is held. Where nothing was seen the disk
-// may hang, or so little be going on that a wider margin costs nothing. Rows behind a floor, of those that
-// commit later still, are found by a look from the start every floorsAge, and every floorsOld at the least.
+// A floor is older than what was seen by a margin, for transactions that commit late. While a snapshot is held, each
+// claim walks over what was claimed within the margin. Where nothing was seen, the disk may hang, or so little happens
+// that a wider margin costs nothing. Rows that commit even later are older than the floor. A poll from the start finds
+// them every floorsAge, and at least every floorsOld.
 const (
 	FloorMargin = 250 * time.Millisecond
 	WideMargin  = 2 * time.Second
@@ -27,8 +27,8 @@ func PGFloor(floor time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: floor, Valid: true}
 }
 
-// Pace is when to look at a queue next. A look walks over all dead entries behind its floors; one
-// from the start over everything claimed since the oldest snapshot: a dump of hours would leave no time to claims.
+// Pace says when to poll a queue next. A poll walks over all dead entries that follow its floors. One from the start
+// walks over everything claimed since the oldest snapshot: during a dump of hours it would leave no time to claims.
 type Pace struct {
 	Next  time.Time // by the local clock
 	share backoff.Share
@@ -37,8 +37,9 @@ type Pace struct {
 // Due reports whether it is time for the next look.
 func (p *Pace) Due(now time.Time) bool { return !now.Before(p.Next) }
 
-// Took sets the next look behind one that began then and ends now: at least so long after it. One that failed, but for
-// being cut off, has walked over nothing: the database was away, and what it brings back may lie behind the floors.
+// Took sets the time of the next poll, at least least after one that began at begin and ends now. A poll that failed
+// without being cut off has walked over nothing: the database was unreachable, and rows that come back with it may be
+// older than the floors.
 func (p *Pace) Took(begin time.Time, least time.Duration, err error) {
 	now := time.Now()
 	took := now.Sub(begin)

@@ -125,9 +125,9 @@ func (s *DB) ConnConfig(role string) *pgx.ConnConfig {
 	return pc.ConnConfig
 }
 
-// Pool is a pool of connections whose every use ends in good time, whatever the network does: it waits for a free connection no
-// longer than wait, for a new one of a database that answers nobody no longer than connect, and for a silent one no longer than its dialer allows. While the database is known to be away it refuses
-// at once. It has the form of dbsqlc.DBTX.
+// Pool is a pool of connections whose every use ends in good time, whatever the network does. It waits at most wait for
+// a free connection, at most connect for a new one to a silent database, and at most what its dialer allows for a silent
+// connection. While the database is known to be unreachable, it refuses at once. It has the form of dbsqlc.DBTX.
 type Pool struct {
 	store  *DB
 	name   string

@@ -35,7 +35,7 @@ func PlainConfig(url, application string, timeout time.Duration) (*pgx.ConnConfi
 	return cfg, nil
 }
 
-// RefuseLender fails with ErrLends for a database behind such a pooler. It changes nothing there.
+// RefuseLender fails with ErrLends if url leads to such a pooler. It changes nothing there.
 func RefuseLender(ctx context.Context, url, application string, patience time.Duration) error {
 	cfg, err := PlainConfig(url, application, patience)
 	if err != nil {

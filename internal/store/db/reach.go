@@ -33,7 +33,7 @@ type reach struct {
 	answered atomic.Int64          // when Watch had its last answer, in nanoseconds by the local clock; 0: Watch does not run
 }
 
-var errSwallowed = errors.New("no new connection to the database is made, and it answers nobody")
+var errSwallowed = errors.New("no new connection to the database is made, and no existing one gets an answer")
 
 // quiet reports whether the database has not answered Watch for so long after the look that was due.
 func (r *reach) quiet(late time.Duration) bool {

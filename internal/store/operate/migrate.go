@@ -41,8 +41,8 @@ type Migration struct {
 // others wait and find nothing left to do. A database that is newer than this binary is left alone. A login that lacks a right that
 // the first steps need changes nothing; the error has the SQL that an administrator has to run.
 //
-// A step that needs a lock which somebody holds is tried again until ctx is done; servers go on meanwhile. notice, if there is one, is
-// told now and then whom it waits for.
+// A step that needs a lock which another session holds is tried again until ctx is done; servers continue meanwhile.
+// notice, if it is not nil, is told now and then which sessions it waits for.
 func MigrateUp(ctx context.Context, url string, notice ...func(string)) error {
 	if err := checkRights(ctx, url); err != nil {
 		return fmt.Errorf("migrate up: %w", err)

@@ -41,8 +41,8 @@ type TaskCount struct {
 // 0.15 s. A sample of that size is good to a hundredth.
 const CountedPages = 16384
 
-// CountTasks counts the tasks of each agent in each state, of those that have ended from a sample if their table has more than
-// so many pages.
+// CountTasks counts the tasks of each agent in each state. If their table has more than pages pages, it estimates the
+// number of ended tasks from a sample.
 func CountTasks(ctx context.Context, tx db.Conn, pages int64) ([]TaskCount, error) {
 	rows, err := dbsqlc.New(tx).CountTasks(ctx, pages)
 	list := make([]TaskCount, len(rows))

@@ -84,7 +84,7 @@ type TaskRow struct {
 	Attempt    int
 	Epoch      int64
 	ReadyAt    time.Time // zero: it does not wait for a worker
-	Worker     string    // empty: nobody runs it
+	Worker     string    // empty: no worker runs it
 	LeaseUntil time.Time
 }
 

@@ -38,7 +38,7 @@ type DB struct {
 	URL string
 }
 
-// Main runs the tests of a package that uses New, and fails when they leave goroutines behind. Call it from TestMain; it does not
+// Main runs the tests of a package that uses New, and fails if they leave goroutines running. Call it from TestMain; it does not
 // return.
 func Main(m *testing.M, opts ...goleak.Option) {
 	if dir := os.Getenv(supervisorEnv); dir != "" {

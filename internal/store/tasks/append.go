@@ -28,7 +28,7 @@ type Batch struct {
 	Error      string
 	ID         string
 	// Reply says that the last event, which completes the task with a message, is a direct reply:
-	// the message is the answer in place of the task, unless somebody knows of the task already.
+	// the message is the answer in place of the task, unless a client knows of the task already.
 	Reply bool
 }
 
@@ -67,9 +67,9 @@ func appendSize(a *pendingBatch) int { return a.size }
 
 // Append records events in order under lease and ends the lease if they end the turn. It
 // returns ErrLeaseLost, and has written nothing, if the lease is no longer held. Appends of
-// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. While somebody else has locked the task it
-// waits, until ctx ends. If the connection is lost it finds out whether the batch was
-// committed; CodeUnavailable means that it could not.
+// one lease must not overlap. What cannot be stored is CodeInvalidAgentResponse. While
+// another transaction has locked the task it waits, until ctx ends. If the connection is lost it finds out
+// whether the batch was committed; CodeUnavailable means that it could not.
 func (s *Store) Append(ctx context.Context, lease *Lease, batch Batch) (Appended, error) {
 	a := &pendingBatch{lease: lease, batch: batch, push: lease.HasPush, rows: make([]eventRow, 0, len(batch.Events)), uids: make([]a2a.ID, 0, len(batch.Events))}
 	for _, e := range batch.Events {
@@ -355,7 +355,7 @@ func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams
 	return p
 }
 
-// EventsAfter reads up to limit events behind seq after. Whoever calls it has checked that
+// EventsAfter reads up to limit events after the one with seq after. Whoever calls it has checked that
 // the caller may see the task.
 func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
 	entries, _, err := s.EventPage(ctx, task, after, limit, noLimit)
@@ -414,7 +414,7 @@ func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.I
 	return uid, ok, nil
 }
 
-// Ahead returns those tasks that have events behind the given seqs, and those that there are not.
+// Ahead returns the tasks that have events after the given seqs, and those that do not exist.
 func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
 	rows, err := dbsqlc.New(s.db.Reads()).TasksAhead(ctx, db.PGIDs(ids), seen)
 	if err != nil {

@@ -93,7 +93,7 @@ var GroupBounds = [...]float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 // Groups says how many shared a transaction.
 type Groups struct {
-	Buckets    [len(GroupBounds)]uint64 // transactions of up to so many, each with those before it
+	Buckets    [len(GroupBounds)]uint64 // transactions of up to GroupBounds items; each bucket includes those before it
 	Count, Sum uint64                   // transactions, and what was in them
 }
 

@@ -66,7 +66,7 @@ func (s *Store) NewClaimer() *Claimer {
 type Ask struct {
 	Agent    string
 	Worker   string        // who will do the work; empty: this replica
-	Slots    int           // at most so many tasks
+	Slots    int           // how many tasks to claim at most
 	Running  int           // how many runs of the agent there may be at once, over all workers; 0: no limit
 	TTL      time.Duration // of the leases
 	Deadline time.Duration // in which the turn must end, from its first claim on; 0: none

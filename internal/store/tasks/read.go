@@ -24,9 +24,9 @@ type Head struct {
 	LastSeq   int64
 }
 
-// Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound: a task of
-// somebody else is like one that does not exist, also in what it takes to find that out, and
-// so is one that was answered with a message, or may still be.
+// Head reads the head of a task of the caller, or returns a2a.ErrTaskNotFound. A task
+// of another owner is like one that does not exist, also in the time that it takes to find that out. So is
+// one that was answered with a message, or may still be.
 func (s *Store) Head(ctx context.Context, c db.Caller, id a2a.ID) (Head, error) {
 	var h Head
 	err := s.db.RepeatRead(ctx, func() error {
@@ -123,7 +123,7 @@ func (s *Store) Sizes(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([
 const allHistory = int64(1) << 60
 
 // Snapshots reads tasks of the caller as of one moment, in the order of ids; one that does
-// not exist, or is somebody else's, is left out.
+// not exist, or belongs to another owner, is left out.
 func (s *Store) Snapshots(ctx context.Context, c db.Caller, ids []a2a.ID, w Want) ([]a2a.Task, error) {
 	read, err := s.snapshots(ctx, dbsqlc.New(s.db.As(c)), ids, w)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
 )
 
-// RemoteLease is what a worker far away says it holds. Agents are those that it may work for, with
+// RemoteLease is the lease that a remote worker says it holds. Agents are those that it may work for, with
 // what each grants: the task of another one is not there.
 type RemoteLease struct {
 	Task   a2a.ID
@@ -29,7 +29,7 @@ type Terms struct {
 	Deadline time.Duration // of a turn; 0: none
 }
 
-// RemoteRun is a lease of a worker far away, extended just now.
+// RemoteRun is a lease of a remote worker, extended just now.
 type RemoteRun struct {
 	Lease
 	ContextID string
@@ -115,7 +115,7 @@ func (s *Store) EndOfRun(ctx context.Context, g RemoteLease) (*RunEnd, error) {
 	return &RunEnd{Outcome: *r.Outcome, At: db.WireTime(r.EndedAt), LastSeq: r.LastSeq, Repeat: written(r.BatchSeq, r.BatchUntil)}, nil
 }
 
-// ArtifactIDs returns the ids of the artifacts that the events of a task behind after name.
+// ArtifactIDs returns the ids of the artifacts that the events of a task after seq after name.
 func (s *Store) ArtifactIDs(ctx context.Context, task a2a.ID, after int64) (ids []string, err error) {
 	err = s.db.RepeatRead(ctx, func() (err error) {
 		ids, err = dbsqlc.New(s.db.Work()).ArtifactIDs(ctx, db.PGID(task), after)

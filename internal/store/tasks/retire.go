@@ -34,7 +34,7 @@ type Ended struct {
 	State  a2a.State
 	For    time.Duration // since it ended
 	Pruned bool          // there is nothing to remove of its log
-	Kept   bool          // it would have been removed, but that somebody holds it or it has something to deliver
+	Kept   bool          // it would have been removed, but another transaction has locked it or it has something to deliver
 }
 
 // Fate is what becomes of a task that has ended.
@@ -51,9 +51,9 @@ const (
 // remove it reads little more than it removes.
 const retireScan, retirePage = 2000, 200
 
-// Retire looks at a bounded number of tasks behind after, oldest first, that were made longer
+// Retire looks at a bounded number of tasks after after, oldest first, that were made longer
 // than age ago, and removes of those that have ended what decide says. Tasks with something to
-// deliver are left alone, and so are those that somebody holds. Each step is one short
+// deliver are left alone, and so are those that another transaction has locked. Each step is one short
 // transaction; only one of all replicas takes it at a time, the others are told that there is
 // nothing to do.
 func (s *Store) Retire(ctx context.Context, after a2a.ID, age time.Duration, limit int, decide func(Ended) Fate) (Retired, error) {

@@ -36,15 +36,15 @@ type Submission struct {
 	Push        *webhooks.NewWebhook // set in the same transaction, in force from the message on; may be nil
 	MaxPushes   int                  // of the task; 0: no limit
 	Traceparent a2a.Traceparent      // of the request; empty: what the task has stays
-	// Undecided says that the agent may answer with a message in place of a new task: nobody can
-	// see the task until it has told something else, or Reveal was called.
+	// Undecided says that the agent may answer with a message in place of a new task: no client
+	// sees the task until it has reported something else, or Reveal was called.
 	Undecided bool
 	// Action is recorded in the same transaction; nil: nothing is. It is for new tasks.
 	Action *access.Action
 }
 
-// Submitted says what became of a Submission. After is the seq behind which what the message
-// brings about begins; of a replay it is the newest one, at which the task is in State.
+// Submitted says what became of a Submission. What the message brings about begins after
+// the seq After; of a replay it is the newest one, at which the task is in State.
 type Submitted struct {
 	Task      a2a.ID
 	ContextID string

@@ -15,7 +15,7 @@ type Slot struct {
 	TTL      time.Duration // of the lease
 	Deadline time.Duration // of the turn; 0: none
 	Start    func(Lease, Input)
-	Leave    func() // the task was not made, or nobody knows
+	Leave    func() // the task was not made, or the outcome is unknown
 }
 
 // reservedSlot is a new task that goes to a worker in the statement that makes it, without having

@@ -40,7 +40,7 @@ type Row struct {
 	NextAttemptAt time.Time // zero: there is nothing to deliver
 	CreatedAt     time.Time
 	DeletedAt     time.Time // zero: in force
-	OpenUntil     time.Time // its destination rests until then; zero: it does not
+	OpenUntil     time.Time // the circuit breaker of its destination is open until then; zero: it is closed
 	DisabledAt    time.Time // its destination is disabled since; zero: it is not
 }
 
@@ -86,7 +86,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Row, error) {
 
 // LedgerEntry is one line of a webhook's ledger.
 type LedgerEntry struct {
-	From, Seq int64 // it covers the events behind From up to Seq
+	From, Seq int64 // it covers the events after From, up to Seq
 	Outcome   string
 	Attempt   int
 	Trigger   string // TriggerAuto or TriggerManual
@@ -212,7 +212,7 @@ func (s *Store) Reseal(ctx context.Context, reseal func(row a2a.ID, s Secrets) (
 	for after := (a2a.ID{}); ; {
 		rows, err := q.PushSecrets(ctx, db.PGID(after), page)
 		if err != nil {
-			return changed, fmt.Errorf("read sealed secrets: %w", db.Unavailable(err))
+			return changed, fmt.Errorf("read encrypted secrets: %w", db.Unavailable(err))
 		}
 		for _, r := range rows {
 			after = r.ID.Bytes

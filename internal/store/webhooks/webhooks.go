@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// NewWebhook is a webhook to be set. Seal turns its secrets into what is stored; it is given
-// the row's id, to which the sealed bytes are bound.
+// NewWebhook is a webhook to be set. Seal encrypts its secrets for storage; it is given the
+// row's id, to which the encrypted bytes are bound.
 type NewWebhook struct {
 	ConfigID string
 	URL      string
@@ -25,7 +25,7 @@ type NewWebhook struct {
 	Schemes  []string
 	Version  int16 // of the payloads: a2a.V03 or a2a.V10
 	Seal     func(row a2a.ID) (token, credentials []byte, err error)
-	// SealURL returns the URL without its query, and the query sealed; nil keeps the URL as it is.
+	// SealURL returns the URL without its query, and the encrypted query; nil keeps the URL as it is.
 	SealURL func(row a2a.ID) (url string, query []byte, err error)
 }
 
@@ -40,7 +40,7 @@ func (p *NewWebhook) sealed(row a2a.ID) (s Secrets, err error) {
 	return s, err
 }
 
-// Secrets are the URL of a webhook and what is stored sealed of it.
+// Secrets are the URL of a webhook and what of it is stored encrypted.
 type Secrets struct {
 	URL         string // ends in a2a.RedactedQuery if there is a Query
 	Token       []byte
@@ -203,12 +203,12 @@ type Delivery struct {
 	URL         string
 	Origin      string
 	Schemes     []string
-	Token       []byte // sealed
-	Credentials []byte // sealed
-	Query       []byte // of URL, sealed; nil: URL is whole
+	Token       []byte // encrypted
+	Credentials []byte // encrypted
+	Query       []byte // of URL, encrypted; nil: URL is whole
 	Version     int16
 	Cursor      int64 // events up to it are settled
-	Seq         int64 // the delivery covers the events behind Cursor up to it; the same on every retry
+	Seq         int64 // the delivery covers the events after Cursor, up to it; the same on every retry
 	Attempt     int   // failed tries so far
 	Epoch       int64
 	Manual      bool            // an operator asked for it
@@ -284,8 +284,8 @@ func (s *Store) Delivered(ctx context.Context, d *Delivery, t *Try, terminal boo
 	return s.recordDelivered(ctx, d, t, terminal, "delivered")
 }
 
-// Skipped records that the webhook's server does not want this delivery, and goes on
-// behind it. The errors are those of Delivered.
+// Skipped records that the webhook's server does not want this delivery, and continues
+// after it. The errors are those of Delivered.
 func (s *Store) Skipped(ctx context.Context, d *Delivery, t *Try, terminal bool) error {
 	return s.recordDelivered(ctx, d, t, terminal, "skipped")
 }
@@ -340,7 +340,7 @@ func destinationUp(ctx context.Context, tx *db.Tx, d *Delivery) error {
 	return q.PushListLook(ctx, d.Tenant, d.Origin)
 }
 
-// Breaker says when a destination rests after failures.
+// Breaker says when the circuit breaker of a destination opens after failures.
 type Breaker struct {
 	Fails        int
 	FirstOpen    time.Duration

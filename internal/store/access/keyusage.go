@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-// Sealed is what is sealed with one key, with one of the secrets to try the key on.
-type Sealed struct {
+// KeyUsage counts the secrets that are encrypted with one key, and has one of them to test the key with.
+type KeyUsage struct {
 	KeyID   string
 	Secrets int64
 	Place   string // "token", "credentials" of a webhook, or "signing"
@@ -17,8 +17,8 @@ type Sealed struct {
 	Sample  []byte
 }
 
-// SealedWith counts the secrets that are stored, by the id of the key that they are sealed with.
-func (s *Store) SealedWith(ctx context.Context) ([]Sealed, error) {
+// SealedWith counts the stored secrets by the id of the key that they are encrypted with.
+func (s *Store) SealedWith(ctx context.Context) ([]KeyUsage, error) {
 	var rows []dbsqlc.SealedWithRow
 	err := s.db.Search(ctx, func(tx *db.Tx) (err error) {
 		q := dbsqlc.New(tx)
@@ -26,11 +26,11 @@ func (s *Store) SealedWith(ctx context.Context) ([]Sealed, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read sealed secrets: %w", db.Unavailable(err))
+		return nil, fmt.Errorf("read encrypted secrets: %w", db.Unavailable(err))
 	}
-	out := make([]Sealed, len(rows))
+	out := make([]KeyUsage, len(rows))
 	for i, r := range rows {
-		out[i] = Sealed{KeyID: r.KeyID, Secrets: r.Secrets, Place: r.Place, Name: r.Name, Sample: r.Sealed}
+		out[i] = KeyUsage{KeyID: r.KeyID, Secrets: r.Secrets, Place: r.Place, Name: r.Name, Sample: r.Sealed}
 	}
 	return out, nil
 }
