@@ -17,6 +17,8 @@ SQLC_VERSION := v1.31.1
 GOLANGCI_VERSION := v2.15.0
 SQLC := bin/sqlc-$(SQLC_VERSION)
 GOVULN_VERSION := v1.8.0
+VALE_VERSION := v3.21.0
+VALE := bin/vale-$(VALE_VERSION)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 GOVULN := bin/govulncheck-$(GOVULN_VERSION)
 
@@ -136,6 +138,10 @@ lint: $(GOLANGCI) ## Check format, style and imports between packages
 	cd internal/deploycheck && '$(CURDIR)/$(GOLANGCI)' run ./...
 	scripts/check-sleeps.sh
 
+.PHONY: prose
+prose: $(VALE) ## Check words and sentences of the documents and the help texts against .vale
+	$(VALE) $(shell git ls-files '*.md' 'cmd/a2ad/testdata/help*.golden')
+
 .PHONY: vet
 vet: ## Check format, go vet, and that go.mod is tidy
 	@out=$$(gofmt -l cmd internal migrations 2>/dev/null); [ -z "$$out" ] || { echo "not formatted:"; echo "$$out"; exit 1; }
@@ -149,10 +155,10 @@ vuln: $(GOVULN) ## Report known vulnerabilities in dependencies; needs the netwo
 	$(GOVULN) ./...
 
 .PHONY: verify
-verify: vet lint sqlc-diff ## Run all checks that are not tests
+verify: vet lint prose sqlc-diff ## Run all checks that are not tests
 
 .PHONY: tools
-tools: $(SQLC) $(GOLANGCI) ## Build the tools into bin/
+tools: $(SQLC) $(GOLANGCI) $(VALE) ## Build the tools into bin/
 
 .PHONY: clean
 clean: ## Remove build output; keep the database of `make run` (.a2ad)
@@ -163,6 +169,12 @@ $(SQLC):
 	@mkdir -p bin
 	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin $(GO) install github.com/sqlc-dev/sqlc/cmd/sqlc@$(SQLC_VERSION)
 	@mv bin/sqlc $@
+
+# Vale parses code with C libraries, so this one needs a C compiler, as RACE=1 does.
+$(VALE):
+	@mkdir -p bin
+	GOBIN=$(CURDIR)/bin $(GO) install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)
+	@mv bin/vale $@
 
 $(GOVULN):
 	@mkdir -p bin
