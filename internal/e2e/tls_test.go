@@ -265,7 +265,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 		answer, err := shows(by, cert).list(t, a)
 		return err == nil && answer.status == http.StatusOK
 	}
-	const unusable = "the certificate of the listeners is used as it was"
+	const unusable = "the certificate of the listeners is used unchanged"
 	told := func() int { return a.log.count(func(l logLine) bool { return l.str("msg") == unusable }) }
 
 	// Another certificate.

@@ -326,3 +326,22 @@ func TestWebhookThatIsGivenUpIsDueAfterTheClockWasSetBack(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaseOfAWebhookIsAsLongAfterTheClockWasSetBack: the clock is set back while a webhook is claimed, and then an event
+// of its task comes, which moves the next attempt. The lease must still end when it was meant to.
+func TestLeaseOfAWebhookIsAsLongAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := f.running()
+	f.setPush(l.TaskID, "news")
+	f.append(l, status(a2a.StateWorking, "one"))
+	if due := f.claimPushes(10); len(due) != 1 {
+		t.Fatalf("%d webhooks are due, want 1", len(due))
+	}
+	f.setClockBack(jump)
+	f.append(l, status(a2a.StateInputRequired, "what?"))
+	f.rescue(0)
+	if left := value[float64](f, "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM a2a.push_configs"); left > 120 {
+		t.Errorf("the lease ends in %.0f s", left)
+	}
+}
