@@ -140,7 +140,7 @@ lint: $(GOLANGCI) ## Check format, style and imports between packages
 
 .PHONY: prose
 prose: $(VALE) ## Check words and sentences of the documents and the help texts against .vale
-	$(VALE) $(shell git ls-files '*.md' 'cmd/a2ad/testdata/help*.golden')
+	@$(VALE) $(shell git ls-files '*.md' 'cmd/a2ad/testdata/help*.golden')
 
 .PHONY: vet
 vet: ## Check format, go vet, and that go.mod is tidy
