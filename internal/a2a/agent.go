@@ -58,7 +58,8 @@ func (l Limits) Or(def Limits) Limits {
 	return Limits{
 		Concurrency: cmp.Or(l.Concurrency, def.Concurrency), MaxAttempts: cmp.Or(l.MaxAttempts, def.MaxAttempts),
 		BackoffBase: cmp.Or(l.BackoffBase, def.BackoffBase), BackoffMax: cmp.Or(l.BackoffMax, def.BackoffMax),
-		LeaseTTL: cmp.Or(l.LeaseTTL, def.LeaseTTL), Deadline: cmp.Or(l.Deadline, def.Deadline), IdleTimeout: cmp.Or(l.IdleTimeout, def.IdleTimeout),
+		LeaseTTL: cmp.Or(l.LeaseTTL, def.LeaseTTL), Deadline: cmp.Or(l.Deadline, def.Deadline),
+		IdleTimeout: cmp.Or(l.IdleTimeout, def.IdleTimeout),
 	}
 }
 

@@ -67,7 +67,8 @@ type SecurityScheme struct {
 
 // OAuth2 is how clients get tokens.
 type OAuth2 struct {
-	Flow             string // "authorizationCode", "clientCredentials", "deviceCode", "implicit" or "password"; 0.3 knows no "deviceCode"
+	// "authorizationCode", "clientCredentials", "deviceCode", "implicit" or "password"; 0.3 knows no "deviceCode"
+	Flow             string
 	AuthorizationURL string // of "authorizationCode" and "implicit"
 	DeviceURL        string // of "deviceCode": where a device is authorized
 	TokenURL         string

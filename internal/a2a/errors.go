@@ -50,8 +50,9 @@ var reasons = [codeCount]string{
 	CodeTaskNotFound: "TASK_NOT_FOUND", CodeTaskNotCancelable: "TASK_NOT_CANCELABLE",
 	CodeTaskTerminal: "UNSUPPORTED_OPERATION", CodePushNotSupported: "PUSH_NOTIFICATION_NOT_SUPPORTED",
 	CodeUnsupportedOperation: "UNSUPPORTED_OPERATION", CodeContentTypeNotSupported: "CONTENT_TYPE_NOT_SUPPORTED",
-	CodeInvalidAgentResponse: "INVALID_AGENT_RESPONSE", CodeExtendedCardNotConfigured: "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-	CodeExtensionRequired: "EXTENSION_SUPPORT_REQUIRED", CodeVersionNotSupported: "VERSION_NOT_SUPPORTED",
+	CodeInvalidAgentResponse:      "INVALID_AGENT_RESPONSE",
+	CodeExtendedCardNotConfigured: "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+	CodeExtensionRequired:         "EXTENSION_SUPPORT_REQUIRED", CodeVersionNotSupported: "VERSION_NOT_SUPPORTED",
 	CodeUnauthenticated: "UNAUTHENTICATED", CodeForbidden: "FORBIDDEN", CodeRateLimited: "RATE_LIMITED",
 	CodeUnavailable: "UNAVAILABLE", CodeTooLarge: "REQUEST_TOO_LARGE", CodeMediaType: "CONTENT_TYPE_NOT_SUPPORTED",
 }

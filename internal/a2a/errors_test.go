@@ -15,10 +15,13 @@ func TestExplainTellsWhySomethingWasNotAvailable(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("read task: %w", a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(cause)), "read task: the database is not available: connection refused"},
+		{fmt.Errorf("read task: %w",
+			a2a.Error{Code: a2a.CodeUnavailable, Message: "the database is not available"}.With(cause)),
+			"read task: the database is not available: connection refused"},
 		{&a2a.Error{Code: a2a.CodeUnavailable, Message: "busy"}, "busy"},
 		// What a client sent stays out of the log.
-		{a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(cause), "the body could not be read"},
+		{a2a.Error{Code: a2a.CodeParse, Message: "the body could not be read"}.With(cause),
+			"the body could not be read"},
 		{cause, "connection refused"},
 	} {
 		if got := a2a.Explain(tt.err); got != tt.want {

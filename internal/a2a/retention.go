@@ -26,7 +26,8 @@ func (r Retention) Of(s State) time.Duration {
 // Or returns r with what it leaves open taken from def.
 func (r Retention) Or(def Retention) Retention {
 	for _, d := range []struct{ v, def *time.Duration }{
-		{&r.Completed, &def.Completed}, {&r.Failed, &def.Failed}, {&r.Canceled, &def.Canceled}, {&r.Rejected, &def.Rejected}, {&r.Log, &def.Log},
+		{&r.Completed, &def.Completed}, {&r.Failed, &def.Failed}, {&r.Canceled, &def.Canceled},
+		{&r.Rejected, &def.Rejected}, {&r.Log, &def.Log},
 	} {
 		if *d.v == 0 {
 			*d.v = *d.def

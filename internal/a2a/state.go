@@ -44,7 +44,8 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// ParseState reads the names of String; it also takes the British spelling of "canceled". ok is false for any other text.
+// ParseState reads the names of String; it also takes the British spelling of "canceled". ok is false for any other
+// text.
 func ParseState(name string) (s State, ok bool) {
 	if name == "cancelled" {
 		return StateCanceled, true

@@ -41,9 +41,10 @@ type Message struct {
 	TaskID           string // as the sender wrote it; empty for a new task
 	ReferenceTaskIDs []string
 	Extensions       []string
-	Activated        []string // of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
-	Metadata         Raw
-	RequestMetadata  Raw // of the request that brought it: kept for the agent, and never on the wire
+	// of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
+	Activated       []string
+	Metadata        Raw
+	RequestMetadata Raw // of the request that brought it: kept for the agent, and never on the wire
 }
 
 // Artifact is output of an agent.

@@ -13,7 +13,8 @@
 //	documentation_url, icon_url  # http or https
 //	provider: {organization: Example, url: https://example.com}
 //	skills:                      # default: one skill made of name and description
-//	  - {id: count, name: Count words, description: …, tags: [text], examples: […], input_modes: […], output_modes: […]}
+//	  - {id: count, name: Count words, description: …, tags: [text], examples: […],
+//	     input_modes: […], output_modes: […]}
 //	input_modes, output_modes    # media types; the default goes by the executor
 //	default: true                # the agent that answers at /
 //	executor: {echo: {}}         # or script, exec, http, a2a, pull; required
@@ -221,7 +222,8 @@ func Builtin() []File {
 			Description: "Answers with one artifact that holds what the message said.",
 		}}},
 		{Path: "built in", Executor: Script{}, Agent: a2a.Agent{Name: "script", DirectReply: true, Card: a2a.Card{
-			Description: `Plays the script in a data part {"script":[…]} of the message; without one it follows the message id prefixes of the A2A conformance kits.`,
+			Description: `Plays the script in a data part {"script":[…]} of the message; ` +
+				`without one it follows the message id prefixes of the A2A conformance kits.`,
 		}}},
 	}
 	for i := range files {

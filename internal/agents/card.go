@@ -17,7 +17,8 @@ var byServer = func() map[string]string {
 	} {
 		all[key] = "card." + key + " is filled in by the server from its configuration; leave the line out"
 	}
-	all["capabilities"] = "card.capabilities is filled in by the server from what it can do; leave the line out, and name extensions under extensions"
+	all["capabilities"] = "card.capabilities is filled in by the server from what it can do; " +
+		"leave the line out, and name extensions under extensions"
 	return all
 }()
 
@@ -53,7 +54,8 @@ func (d *decoder) provider(n node, c *a2a.Card) {
 	}, map[string]string{"name": "provider has no name; the key is organization"})
 	for _, key := range []string{"organization", "url"} {
 		if n.kind == kindMap && lines[key] == 0 {
-			d.fault(n.line, "provider has no %s; write provider: {organization: Example, url: https://example.com}", key)
+			d.fault(n.line, "provider has no %s; write provider: {organization: Example, url: https://example.com}",
+				key)
 		}
 	}
 	c.Provider = p
@@ -61,7 +63,8 @@ func (d *decoder) provider(n node, c *a2a.Card) {
 
 func (d *decoder) skills(n node, c *a2a.Card) {
 	if n.kind != kindList || len(n.list) == 0 {
-		d.fault(n.line, "skills must be a list with at least one skill; leave it out for one made of name and description")
+		d.fault(n.line,
+			"skills must be a list with at least one skill; leave it out for one made of name and description")
 		return
 	}
 	seen := map[string]int{}
@@ -105,7 +108,8 @@ func (d *decoder) skill(n node) a2a.Skill {
 // security reads the sign-in requirements of a skill. One element of the list is enough, and it
 // needs all of its schemes.
 func (d *decoder) security(n node, dst *[]a2a.Requirement) {
-	const example = "security must be a list of mappings from schemes to scopes; write [{oidc: [reports]}, {apiKey: []}]"
+	const example = "security must be a list of mappings from schemes to scopes; " +
+		"write [{oidc: [reports]}, {apiKey: []}]"
 	if n.kind != kindList || len(n.list) == 0 {
 		d.fault(n.line, example)
 		return
@@ -139,7 +143,8 @@ func (d *decoder) extended(n node, x *a2a.Card) {
 func (d *decoder) extend(name string, public, x *a2a.Card, line int) *a2a.Card {
 	c := *public
 	for _, t := range []struct{ dst, src *string }{
-		{&c.Name, &x.Name}, {&c.Description, &x.Description}, {&c.Version, &x.Version}, {&c.DocumentationURL, &x.DocumentationURL}, {&c.IconURL, &x.IconURL},
+		{&c.Name, &x.Name}, {&c.Description, &x.Description}, {&c.Version, &x.Version},
+		{&c.DocumentationURL, &x.DocumentationURL}, {&c.IconURL, &x.IconURL},
 	} {
 		*t.dst = cmp.Or(*t.src, *t.dst)
 	}

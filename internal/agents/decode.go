@@ -52,7 +52,9 @@ func (d *decoder) mapping(n node, what string, fields []field, gone map[string]s
 		return lines
 	}
 	for _, m := range n.members {
-		i := slices.IndexFunc(fields, func(f field) bool { return m.key == f.name || m.key == f.alias && f.alias != "" })
+		i := slices.IndexFunc(fields, func(f field) bool {
+			return m.key == f.name || m.key == f.alias && f.alias != ""
+		})
 		switch {
 		case i < 0 && gone[m.key] != "":
 			d.fault(m.line, "%s", gone[m.key])
@@ -130,8 +132,13 @@ func (d *decoder) root(root node, f *File) {
 		{name: "extended_card", read: func(n node) { a.Extended = &a2a.Card{}; d.extended(n, a.Extended) }},
 		{name: "executor", read: func(n node) { f.Executor = d.executor(n) }},
 		{name: "limits", read: func(n node) { d.limits(n, &a.Limits) }},
-		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) { a.OnBusy = a2a.OnBusy(i) })},
-		{name: "on_lost_lease", read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) { a.OnLostLease = a2a.OnLostLease(i) })},
+		{name: "on_busy", read: d.choice("on_busy", []string{"queue", "reject"}, func(i int) {
+			a.OnBusy = a2a.OnBusy(i)
+		})},
+		{name: "on_lost_lease",
+			read: d.choice("on_lost_lease", []string{"retry", "fail", "input-required"}, func(i int) {
+				a.OnLostLease = a2a.OnLostLease(i)
+			})},
 		{name: "dedupe", read: d.choice("dedupe", []string{"message_id"}, func(int) { a.DedupeByID = true })},
 		{name: "direct_reply", read: d.truth("direct_reply", &a.DirectReply)},
 		{name: "retention", read: func(n node) { d.retention(n, &a.Retention) }},
@@ -197,7 +204,9 @@ func (d *decoder) name(dst *string) func(node) {
 		case slices.Contains(taken, name):
 			d.fault(n.line, "the name %q is used by the server itself; choose another", name)
 		case !validName.MatchString(name):
-			d.fault(n.line, "the name %q is part of a URL; use at most 64 letters, digits, - and _, and start with a letter or digit", name)
+			d.fault(n.line,
+				"the name %q is part of a URL; "+
+					"use at most 64 letters, digits, - and _, and start with a letter or digit", name)
 		default:
 			*dst = name
 		}

@@ -180,8 +180,11 @@ func (d *decoder) origins(what string, dst *[]string) func(node) {
 		d.texts(what, dst)(n)
 		for _, o := range *dst {
 			u, err := url.Parse(o)
-			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-				d.fault(n.line, "%s: %q is not an origin; write one like https://agents.example.org or http://127.0.0.1:9100", what, o)
+			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil ||
+				u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+				d.fault(n.line,
+					"%s: %q is not an origin; write one like https://agents.example.org or http://127.0.0.1:9100", what,
+					o)
 			}
 		}
 	}
@@ -205,14 +208,16 @@ func (d *decoder) variable(what string, dst *string) func(node) {
 			return
 		}
 		if !envName.MatchString(*dst) {
-			d.fault(n.line, "%s names the variable that holds the token, like MY_AGENT_TOKEN; it is not the token itself", what)
+			d.fault(n.line,
+				"%s names the variable that holds the token, like MY_AGENT_TOKEN; it is not the token itself", what)
 			*dst = ""
 		}
 	}
 }
 
 // ownHeaders are headers that the executors set themselves.
-var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Accept", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Traceparent", "A2a-Version"}
+var ownHeaders = []string{"Host", "Content-Length", "Content-Type", "Accept", "Connection", "Transfer-Encoding", "Te",
+	"Trailer", "Upgrade", "Traceparent", "A2a-Version"}
 
 func (d *decoder) headers(n node, dst *map[string]string) {
 	if n.kind != kindMap {
@@ -253,7 +258,8 @@ func (d *decoder) reference(m member, name string) {
 		d.fault(m.line, "headers: %s: %s", name, err)
 	}
 	if name == "Authorization" && !refers && err == nil {
-		d.warn(m.line, "headers: Authorization is in the file unencrypted; write ${NAME} and set the variable, or use bearer_env")
+		d.warn(m.line,
+			"headers: Authorization is in the file unencrypted; write ${NAME} and set the variable, or use bearer_env")
 	}
 }
 
@@ -264,7 +270,8 @@ func (d *decoder) tls(n node, t *TLS) {
 		{name: "key", read: d.file("tls.key", &t.Key)},
 		{name: "server_name", read: d.text("tls.server_name", &t.ServerName)},
 	}, map[string]string{
-		"insecure_skip_verify": "tls has no insecure_skip_verify; name the certificate of the server's authority, or its own, under ca",
+		"insecure_skip_verify": "tls has no insecure_skip_verify; " +
+			"name the certificate of the server's authority, or its own, under ca",
 	})
 	if n.kind == kindMap && (lines["cert"] == 0) != (lines["key"] == 0) {
 		d.fault(n.line, "tls: cert and key belong together; name both or none")

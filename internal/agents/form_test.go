@@ -83,7 +83,8 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 	}
 	add("an agent file", root)
 	for name, v := range definitions {
-		add(map[string]string{"skill": "a skill", "extension": "an extension"}[name]+map[bool]string{true: "", false: name}[name == "skill" || name == "extension"], v)
+		add(map[string]string{"skill": "a skill", "extension": "an extension"}[name]+
+			map[bool]string{true: "", false: name}[name == "skill" || name == "extension"], v)
 	}
 	for name, v := range definitions["executor"].(map[string]any)["properties"].(map[string]any) {
 		if v.(map[string]any)["$ref"] == nil {
@@ -104,10 +105,13 @@ func TestSchemaTakesWhatTheDecoderTakes(t *testing.T) {
 	s, _ := formSchema(t)
 	texts := map[string]string{"full.yaml": strings.ReplaceAll(full, "0x10", "16"), "research.yaml": research}
 	for _, executor := range []string{
-		"{echo: }", "{script: {}}", "{pull: }", "{a2a: {card: 'http://x', version: 1.0}}", "{a2a: {card: 'HTTP://x', version: '0.3', poll_interval: 1.5s}}",
-		"{exec: {command: [x, ''], max_output: 4096}}", "{http: {url: 'https://x', headers: {A: 1, B: \"${C}\"}, tls: {cert: a, key: b}, connect_timeout: 1h30m}}",
+		"{echo: }", "{script: {}}", "{pull: }", "{a2a: {card: 'http://x', version: 1.0}}",
+		"{a2a: {card: 'HTTP://x', version: '0.3', poll_interval: 1.5s}}",
+		"{exec: {command: [x, ''], max_output: 4096}}",
+		"{http: {url: 'https://x', headers: {A: 1, B: \"${C}\"}, tls: {cert: a, key: b}, connect_timeout: 1h30m}}",
 	} {
-		texts["executor "+executor+".yaml"] = "name: a\ncard: {description: d, defaultInputModes: ['a/b; c=d']}\nexecutor: " + executor + "\n"
+		texts["executor "+executor+
+			".yaml"] = "name: a\ncard: {description: d, defaultInputModes: ['a/b; c=d']}\nexecutor: " + executor + "\n"
 	}
 	files, err := filepath.Glob("../../examples/*/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -141,15 +145,27 @@ func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 	const head = "name: a\ndescription: d\n"
 	const ok = head + "executor: {echo: {}}\n"
 	for i, text := range []string{
-		"description: d\nexecutor: {echo: {}}\n", "name: a\nexecutor: {echo: {}}\n", head, "name: v1\ndescription: d\nexecutor: {echo: {}}\n", "name: a/b\ndescription: d\nexecutor: {echo: {}}\n",
-		ok + "frobnicate: 1\n", ok + "on_busy: drop\n", ok + "on_lost_lease: stop\n", ok + "dedupe: true\n", ok + "default: 1\n", ok + "push: maybe\n", ok + "retention: 30\n", ok + "retention: {working: 1h}\n", ok + "version: 1.0\n",
-		ok + "limits: {deadline: 30}\n", ok + "limits: {deadline: soon}\n", ok + "limits: {concurrency: 0}\n", ok + "limits: {concurrency: 10001}\n", ok + "limits: {max_attempt: 1}\n",
-		ok + "limits: {backoff: {bse: 1s}}\n", ok + "skills: []\n", ok + "skills: [{name: x}]\n", ok + "skills: [{id: a, tags: b}]\n", ok + "skills: [{id: a, inputSchema: []}]\n",
-		ok + "provider: {organization: x}\n", ok + "input_modes: [text]\n", ok + "input_modes: []\n", ok + "icon_url: /x\n", ok + "card: {url: 'http://x'}\n", ok + "extensions: [{uri: 'a b'}]\n",
-		head + "executor: {}\n", head + "executor: echo\n", head + "executor: {echo: {}, script: {}}\n", head + "executor: {echo: {x: 1}}\n", head + "executor: {exec: {}}\n",
-		head + "executor: {exec: {command: wc}}\n", head + "executor: {exec: {command: []}}\n", head + "executor: {exec: {command: [x], input: stdin}}\n", head + "executor: {exec: {command: [x], max_output: 1MB}}\n",
-		head + "executor: {http: {}}\n", head + "executor: {http: {url: x}}\n", head + "executor: {http: {url: 'http://x', bearer_env: a-b}}\n", head + "executor: {http: {url: 'https://x', tls: {cert: x}}}\n",
-		head + "executor: {http: {url: 'http://x', headers: {A: []}}}\n", head + "executor: {a2a: {}}\n", head + "executor: {a2a: {card: 'http://x', version: 2.0}}\n",
+		"description: d\nexecutor: {echo: {}}\n", "name: a\nexecutor: {echo: {}}\n", head,
+		"name: v1\ndescription: d\nexecutor: {echo: {}}\n", "name: a/b\ndescription: d\nexecutor: {echo: {}}\n",
+		ok + "frobnicate: 1\n", ok + "on_busy: drop\n", ok + "on_lost_lease: stop\n", ok + "dedupe: true\n",
+		ok + "default: 1\n", ok + "push: maybe\n", ok + "retention: 30\n", ok + "retention: {working: 1h}\n",
+		ok + "version: 1.0\n",
+		ok + "limits: {deadline: 30}\n", ok + "limits: {deadline: soon}\n", ok + "limits: {concurrency: 0}\n",
+		ok + "limits: {concurrency: 10001}\n", ok + "limits: {max_attempt: 1}\n",
+		ok + "limits: {backoff: {bse: 1s}}\n", ok + "skills: []\n", ok + "skills: [{name: x}]\n",
+		ok + "skills: [{id: a, tags: b}]\n", ok + "skills: [{id: a, inputSchema: []}]\n",
+		ok + "provider: {organization: x}\n", ok + "input_modes: [text]\n", ok + "input_modes: []\n",
+		ok + "icon_url: /x\n", ok + "card: {url: 'http://x'}\n", ok + "extensions: [{uri: 'a b'}]\n",
+		head + "executor: {}\n", head + "executor: echo\n", head + "executor: {echo: {}, script: {}}\n",
+		head + "executor: {echo: {x: 1}}\n", head + "executor: {exec: {}}\n",
+		head + "executor: {exec: {command: wc}}\n", head + "executor: {exec: {command: []}}\n",
+		head + "executor: {exec: {command: [x], input: stdin}}\n",
+		head + "executor: {exec: {command: [x], max_output: 1MB}}\n",
+		head + "executor: {http: {}}\n", head + "executor: {http: {url: x}}\n",
+		head + "executor: {http: {url: 'http://x', bearer_env: a-b}}\n",
+		head + "executor: {http: {url: 'https://x', tls: {cert: x}}}\n",
+		head + "executor: {http: {url: 'http://x', headers: {A: []}}}\n", head + "executor: {a2a: {}}\n",
+		head + "executor: {a2a: {card: 'http://x', version: 2.0}}\n",
 	} {
 		path := fmt.Sprintf("%d.yaml", i)
 		if _, faults := agents.Keys(path, []byte(text)); len(faults) == 0 {

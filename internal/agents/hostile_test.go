@@ -10,7 +10,8 @@ import (
 func TestHostileFilesAreRefusedBeforeTheyAreParsed(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 10
-	for _, piece := range []string{"[", "{", "- ", "? ", "a: ", "[a,", "{a: ", "- [", "a:\n", "!a ", "&a ", "*a ", "\"", "'", "%", "@", "<<: ", "a: b\n", "? a\n", "- a\r"} {
+	for _, piece := range []string{"[", "{", "- ", "? ", "a: ", "[a,", "{a: ", "- [", "a:\n", "!a ", "&a ", "*a ", "\"",
+		"'", "%", "@", "<<: ", "a: b\n", "? a\n", "- a\r"} {
 		err := tooMuch([]byte(strings.Repeat(piece, size/len(piece))))
 		var at *lineError
 		if !errors.As(err, &at) {
@@ -21,7 +22,8 @@ func TestHostileFilesAreRefusedBeforeTheyAreParsed(t *testing.T) {
 			t.Errorf("%q is parsed: %v", piece, err)
 		}
 	}
-	for _, fine := range []string{strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), "name: a # [[[\n", strings.Repeat("- {a: [b, c]}\n", 500)} {
+	for _, fine := range []string{strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), "name: a # [[[\n",
+		strings.Repeat("- {a: [b, c]}\n", 500)} {
 		if err := tooMuch([]byte(fine)); err != nil {
 			t.Errorf("%.60q: %v", fine, err)
 		}

@@ -238,7 +238,9 @@ func fromYAML(v ast.Node, depth int) (node, error) {
 		}
 		n.kind, n.members = kindMap, []member{m}
 	default:
-		return node{}, &lineError{n.line, fmt.Sprintf("%s: anchors, aliases, tags and merge keys are not used in agent files; write the value out", v.Type())}
+		return node{}, &lineError{n.line,
+			fmt.Sprintf("%s: anchors, aliases, tags and merge keys are not used in agent files; write the value out",
+				v.Type())}
 	}
 	return n, nil
 }

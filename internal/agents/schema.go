@@ -44,7 +44,9 @@ const schemaBase = "https://schema.invalid/"
 func (d *decoder) schema(what string, raw *a2a.Raw, compiled *schema) func(node) {
 	return func(n node) {
 		if n.kind != kindMap {
-			d.fault(n.line, "%s must be a JSON Schema, which is a mapping, not %s; write {type: object, properties: {…}}", what, n.kind)
+			d.fault(n.line,
+				"%s must be a JSON Schema, which is a mapping, not %s; write {type: object, properties: {…}}", what,
+				n.kind)
 			return
 		}
 		text, ok := d.json(n, what)
@@ -79,7 +81,8 @@ func (d *decoder) schemaFault(n node, what string, err error) {
 		at, text := first(mismatch)
 		d.fault(n.at(at).line, "%s is not a JSON Schema: %s%s", what, strings.TrimPrefix(path(at)+": ", ": "), text)
 	case errors.As(err, &load):
-		d.fault(n.line, "%s refers to %s, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME", what, strings.TrimPrefix(load.URL, schemaBase))
+		d.fault(n.line, "%s refers to %s, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME",
+			what, strings.TrimPrefix(load.URL, schemaBase))
 	default:
 		d.fault(n.line, "%s is not a usable JSON Schema: %s", what, strings.ReplaceAll(err.Error(), schemaBase, ""))
 	}
@@ -270,7 +273,8 @@ func (d *decoder) appendJSON(dst []byte, n node, what string) []byte {
 		return append(dst, strings.ToLower(n.text)...)
 	case kindNumber:
 		if !jsonNumber.MatchString(n.text) {
-			d.fault(n.line, "%s: %s is not a number in JSON; write it in decimal, or in quotes if it is text", what, n.text)
+			d.fault(n.line, "%s: %s is not a number in JSON; write it in decimal, or in quotes if it is text", what,
+				n.text)
 		}
 		return append(dst, n.text...)
 	case kindString:
@@ -304,7 +308,9 @@ func (d *decoder) appendJSON(dst []byte, n node, what string) []byte {
 // extensions reads the extensions that the agent declares and implements itself.
 func (d *decoder) extensions(n node, c *a2a.Card) {
 	if n.kind != kindList {
-		d.fault(n.line, "extensions must be a list, not %s; write [{uri: \"https://example.com/ext/v1\", description: What it does}]", n.kind)
+		d.fault(n.line,
+			"extensions must be a list, not %s; "+
+				"write [{uri: \"https://example.com/ext/v1\", description: What it does}]", n.kind)
 		return
 	}
 	seen := map[string]bool{}

@@ -41,7 +41,8 @@ func TestSchemasAreKeptAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := files[0].Agent.Card.Skills[0]
-	if got, want := string(s.OutputSchema), `{"type":"object","properties":{"summary":{"type":"string"},"score":{"type":"number","minimum":-1.5e3}}}`; got != want {
+	if got, want := string(s.OutputSchema), `{"type":"object",`+
+		`"properties":{"summary":{"type":"string"},"score":{"type":"number","minimum":-1.5e3}}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if !strings.HasPrefix(string(s.InputSchema), `{"type":"object","properties":{"topic":{"type":"string"},"depth":`) {
@@ -69,8 +70,10 @@ func TestSchemaSaysWhatDoesNotFitAndWhere(t *testing.T) {
 		{`{"topic":"x","n":1e401}`, "", "holds a number of too many digits to be checked"},
 		{`{"topic":"x","n":1e999999999999999999999}`, "", "holds a number of too many digits to be checked"},
 		{`{"topic":"x","n":` + strings.Repeat("1", 401) + `}`, "", "holds a number of too many digits to be checked"},
-		{`{"topic":"x","tree":{"next":{"next":{"nest":1}}}}`, ".tree.next.next", "additional properties 'nest' not allowed"},
-		{`{"topic":"x","list":[` + strings.Repeat("0,", 100_000) + `0]}`, "", "holds more than 100000 values, too many to be checked"},
+		{`{"topic":"x","tree":{"next":{"next":{"nest":1}}}}`, ".tree.next.next",
+			"additional properties 'nest' not allowed"},
+		{`{"topic":"x","list":[` + strings.Repeat("0,", 100_000) + `0]}`, "",
+			"holds more than 100000 values, too many to be checked"},
 	} {
 		path, mismatch := schema.Check(a2a.Raw(tc.value))
 		if path != tc.path || tc.mismatch != mismatch && (tc.mismatch != "" || path == "") {
@@ -105,19 +108,35 @@ func TestSchemaAnswersSoon(t *testing.T) {
 func TestSchemaFaults(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ schema, want string }{
-		{"[]", `a.yaml:5: input_schema must be a JSON Schema, which is a mapping, not a list; write {type: object, properties: {…}}`},
-		{"\n      type: object\n      properties:\n        a: {type: txt}", `a.yaml:8: input_schema is not a JSON Schema: .properties.a.type: fits none of the alternatives (anyOf)`},
-		{"\n      type: object\n      required: a", `a.yaml:7: input_schema is not a JSON Schema: .required: got string, want array`},
-		{"{$ref: other.json}", `a.yaml:5: input_schema refers to other.json, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
-		{"{properties: {a: {$ref: 'https://example.com/s.json#/$defs/x'}}}", `a.yaml:5: input_schema refers to https://example.com/s.json, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$ref: 'file:///etc/passwd'}", `a.yaml:5: input_schema refers to file:///etc/passwd, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$schema: 'https://example.com/draft', type: object}", `a.yaml:5: input_schema refers to https://example.com/draft, which a2ad does not fetch; copy it under $defs and refer to #/$defs/NAME`},
-		{"{$ref: '#/$defs/none'}", `a.yaml:5: input_schema is not a usable JSON Schema: json-pointer in "#/$defs/none" not found`},
-		{"{pattern: '(?=x)'}", "a.yaml:5: input_schema is not a JSON Schema: .pattern: '(?=x)' is not valid regex: error parsing regexp: invalid or unsupported Perl syntax: `(?=`"},
-		{"{maximum: 0x10}", `a.yaml:5: input_schema: 0x10 is not a number in JSON; write it in decimal, or in quotes if it is text`},
+		{"[]", `a.yaml:5: input_schema must be a JSON Schema, which is a mapping, not a list; ` +
+			`write {type: object, properties: {…}}`},
+		{"\n      type: object\n      properties:\n        a: {type: txt}",
+			`a.yaml:8: input_schema is not a JSON Schema: .properties.a.type: fits none of the alternatives (anyOf)`},
+		{"\n      type: object\n      required: a",
+			`a.yaml:7: input_schema is not a JSON Schema: .required: got string, want array`},
+		{"{$ref: other.json}",
+			`a.yaml:5: input_schema refers to other.json, which a2ad does not fetch; ` +
+				`copy it under $defs and refer to #/$defs/NAME`},
+		{"{properties: {a: {$ref: 'https://example.com/s.json#/$defs/x'}}}",
+			`a.yaml:5: input_schema refers to https://example.com/s.json, which a2ad does not fetch; ` +
+				`copy it under $defs and refer to #/$defs/NAME`},
+		{"{$ref: 'file:///etc/passwd'}",
+			`a.yaml:5: input_schema refers to file:///etc/passwd, which a2ad does not fetch; ` +
+				`copy it under $defs and refer to #/$defs/NAME`},
+		{"{$schema: 'https://example.com/draft', type: object}",
+			`a.yaml:5: input_schema refers to https://example.com/draft, which a2ad does not fetch; ` +
+				`copy it under $defs and refer to #/$defs/NAME`},
+		{"{$ref: '#/$defs/none'}",
+			`a.yaml:5: input_schema is not a usable JSON Schema: json-pointer in "#/$defs/none" not found`},
+		{"{pattern: '(?=x)'}",
+			"a.yaml:5: input_schema is not a JSON Schema: .pattern: '(?=x)' is not valid regex: " +
+				"error parsing regexp: invalid or unsupported Perl syntax: `(?=`"},
+		{"{maximum: 0x10}",
+			`a.yaml:5: input_schema: 0x10 is not a number in JSON; write it in decimal, or in quotes if it is text`},
 		{"{type: object, type: array}", `a.yaml:5: input_schema: type is there already; keep one`},
 	} {
-		dir := write(t, "a.yaml", "name: a\ndescription: d\nskills:\n  - id: s\n    inputSchema: "+tc.schema+"\nexecutor: {echo: {}}\n")
+		dir := write(t, "a.yaml",
+			"name: a\ndescription: d\nskills:\n  - id: s\n    inputSchema: "+tc.schema+"\nexecutor: {echo: {}}\n")
 		_, err := agents.Load(dir)
 		if err == nil {
 			t.Errorf("%s: no error", tc.schema)
@@ -132,11 +151,14 @@ func TestSchemaFaults(t *testing.T) {
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	const head = "name: a\ndescription: d\nexecutor: {echo: {}}\n"
-	files, err := agents.Load(write(t, "a.yaml", head+"extensions:\n  - {uri: 'https://example.com/x/v1', description: d, required: true, params: {a: [1, null, \"b\"], c: True}}\n  - uri: urn:b\n"))
+	files, err := agents.Load(write(t, "a.yaml",
+		head+"extensions:\n  - {uri: 'https://example.com/x/v1', description: d, required: true, "+
+			"params: {a: [1, null, \"b\"], c: True}}\n  - uri: urn:b\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []a2a.Extension{{URI: "https://example.com/x/v1", Description: "d", Required: true, Params: a2a.Raw(`{"a":[1,null,"b"],"c":true}`)}, {URI: "urn:b"}}
+	want := []a2a.Extension{{URI: "https://example.com/x/v1", Description: "d", Required: true,
+		Params: a2a.Raw(`{"a":[1,null,"b"],"c":true}`)}, {URI: "urn:b"}}
 	if diff := cmp.Diff(want, files[0].Agent.Card.Extensions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

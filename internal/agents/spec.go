@@ -118,7 +118,8 @@ func variable(name string, lookup func(string) (string, bool)) (string, error) {
 	case !ok || value == "":
 		return "", fmt.Errorf("the variable %s is not set", name)
 	case !headerValue(value):
-		return "", fmt.Errorf("the variable %s contains a line break or another character that a header cannot contain", name)
+		return "", fmt.Errorf("the variable %s contains a line break or another character that a header cannot contain",
+			name)
 	}
 	return value, nil
 }

@@ -51,7 +51,8 @@ func TestChainAsksTheOneWhoseCredentialIsThere(t *testing.T) {
 	}
 	_, err = Chain{}.Authenticate(request(t, "A", "1"))
 	refused(t, err, "no credential")
-	for _, header := range [][]string{{"Authorization", "Basic eDp5"}, {"Authorization", "Bearer x"}, {"X-API-Key", "x"}} {
+	for _, header := range [][]string{{"Authorization", "Basic eDp5"}, {"Authorization", "Bearer x"},
+		{"X-API-Key", "x"}} {
 		_, err = c.Authenticate(request(t, header...))
 		refused(t, err, "credential of no kind that is taken")
 	}
@@ -63,7 +64,8 @@ func TestRefusalIs401WithChallenges(t *testing.T) {
 	wrong := newKey(t)
 	tb.set(wrong, func(s *StoredKey) { s.SecretHash[0] ^= 1 })
 	var answers []http.Header
-	for _, r := range []*http.Request{request(t), bearer(t, wrong), bearer(t, newKey(t)), request(t, "X-API-Key", "x")} {
+	for _, r := range []*http.Request{request(t), bearer(t, wrong), bearer(t, newKey(t)),
+		request(t, "X-API-Key", "x")} {
 		_, err := Chain{k}.Authenticate(r)
 		var e *Error
 		if !errors.As(err, &e) {

@@ -59,7 +59,8 @@ func (c Certs) Authenticate(r *http.Request) (Principal, error) {
 	if !h.current(time.Now()) { // it was valid when the connection began
 		return Principal{}, refuse("expired certificate", "")
 	}
-	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert, Until: h.until}
+	p := Principal{Tenant: c.Tenant, Owner: h.owner(), Kind: KindService, Scopes: c.Scopes, Method: MethodCert,
+		Until: h.until}
 	switch c.From {
 	case TenantOrganization:
 		if p.Tenant = ""; len(h.organizations) == 1 { // several organizations have no order
@@ -111,11 +112,12 @@ type ServerCert struct {
 	cert, key, clientCA string
 	failed              func(error)
 
-	mu      sync.Mutex
-	config  *tls.Config         // guarded by mu; replaced, never changed
-	trusted map[string]struct{} // guarded by mu; replaced, never changed; the authorities of config, by their raw certificates
-	state   string              // guarded by mu; of the files that config was made from
-	checked time.Time           // guarded by mu
+	mu     sync.Mutex
+	config *tls.Config // guarded by mu; replaced, never changed
+	// guarded by mu; replaced, never changed; the authorities of config, by their raw certificates
+	trusted map[string]struct{}
+	state   string    // guarded by mu; of the files that config was made from
+	checked time.Time // guarded by mu
 }
 
 // NewServerCert reads a certificate with its chain and its key. With a file of authorities, clients

@@ -41,7 +41,8 @@ func tlsServer(t *testing.T, cert *ServerCert, c Certs) string {
 	return "https://" + server.Listener.Addr().String()
 }
 
-func ask(t *testing.T, url string, roots *x509.CertPool, certs ...tls.Certificate) (string, *tls.ConnectionState, error) {
+func ask(t *testing.T, url string, roots *x509.CertPool,
+	certs ...tls.Certificate) (string, *tls.ConnectionState, error) {
 	t.Helper()
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
@@ -75,14 +76,21 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 		change func(*x509.Certificate)
 		want   string
 	}{
-		"common name":       {TenantFixed, plain, "default/ann cert ann service [tasks:read]"},
-		"URI":               {TenantFixed, named, "default/spiffe://acme.example/words/worker cert spiffe://acme.example/words/worker service [tasks:read]"},
-		"organization":      {TenantOrganization, plain, "acme/ann cert ann service [tasks:read]"},
-		"trust domain":      {TenantURIHost, named, "acme.example/spiffe://acme.example/words/worker cert spiffe://acme.example/words/worker service [tasks:read]"},
-		"no URI":            {TenantURIHost, plain, "certificate without a tenant"},
-		"two organizations": {TenantOrganization, func(c *x509.Certificate) { c.Subject.Organization = []string{"a", "b"} }, "certificate without a tenant"},
-		"no organization":   {TenantOrganization, nil, "certificate without a tenant"},
-		"no name":           {TenantFixed, func(c *x509.Certificate) { c.Subject = pkix.Name{} }, "certificate without an owner"},
+		"common name": {TenantFixed, plain, "default/ann cert ann service [tasks:read]"},
+		"URI": {TenantFixed, named,
+			"default/spiffe://acme.example/words/worker cert spiffe://acme.example/words/worker service [tasks:read]"},
+		"organization": {TenantOrganization, plain, "acme/ann cert ann service [tasks:read]"},
+		"trust domain": {TenantURIHost, named,
+			"acme.example/spiffe://acme.example/words/worker cert spiffe://acme.example/words/worker service " +
+				"[tasks:read]"},
+		"no URI": {TenantURIHost, plain, "certificate without a tenant"},
+		"two organizations": {TenantOrganization, func(c *x509.Certificate) {
+			c.Subject.Organization = []string{"a", "b"}
+		}, "certificate without a tenant"},
+		"no organization": {TenantOrganization, nil, "certificate without a tenant"},
+		"no name": {TenantFixed, func(c *x509.Certificate) {
+			c.Subject = pkix.Name{}
+		}, "certificate without an owner"},
 	} {
 		at := tlsServer(t, cert, Certs{Tenant: "default", From: tc.from, Scopes: []Scope{ScopeTasksRead}})
 		got, state, err := ask(t, at, servers.Pool(), clients.Issue(tc.change))
@@ -97,10 +105,13 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	for name, bad := range map[string]tls.Certificate{
 		"of another authority": strangers.Issue(plain),
 		"expired":              clients.Issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
-		"for servers":          clients.Issue(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
+		"for servers": clients.Issue(func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}),
 	} {
 		bad.Leaf = nil
-		tr := &tls.Config{RootCAs: servers.Pool(), GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &bad, nil }}
+		tr := &tls.Config{RootCAs: servers.Pool(),
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &bad, nil }}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: tr}}
 		if resp, err := client.Get(at); err == nil {
 			resp.Body.Close()
@@ -115,8 +126,8 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	refused(t, err, "expired certificate")
 }
 
-// TestConnectionsAreFreshAndNew: a session that is resumed would not ask again who is let in, and TLS before 1.2 can be read
-// by others.
+// TestConnectionsAreFreshAndNew: a session that is resumed would not ask again who is let in, and TLS before 1.2 can be
+// read by others.
 func TestConnectionsAreFreshAndNew(t *testing.T) {
 	t.Parallel()
 	servers, clients := authtest.New(t, "servers"), authtest.New(t, "clients")
@@ -133,10 +144,12 @@ func TestConnectionsAreFreshAndNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := tlsServer(t, cert, Certs{Tenant: "t"})
-		for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		for version, ok := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false,
+			tls.VersionTLS12: true, tls.VersionTLS13: true} {
 			cfg := &tls.Config{
-				RootCAs: servers.Pool(), Certificates: []tls.Certificate{clients.Issue(nil)}, ClientSessionCache: tls.NewLRUClientSessionCache(1),
-				MinVersion: version, MaxVersion: version,
+				RootCAs: servers.Pool(), Certificates: []tls.Certificate{clients.Issue(nil)},
+				ClientSessionCache: tls.NewLRUClientSessionCache(1),
+				MinVersion:         version, MaxVersion: version,
 			}
 			for range 2 {
 				tr := &http.Transport{TLSClientConfig: cfg}
@@ -154,7 +167,8 @@ func TestConnectionsAreFreshAndNew(t *testing.T) {
 		}
 	}
 	if resumed[caFile] || !resumed[""] {
-		t.Errorf("resumed with authorities of clients: %t, want false; and without: %t, want true", resumed[caFile], resumed[""])
+		t.Errorf("resumed with authorities of clients: %t, want false; and without: %t, want true", resumed[caFile],
+			resumed[""])
 	}
 }
 
@@ -223,7 +237,8 @@ func TestFailuresAreGathered(t *testing.T) {
 		}
 		time.Sleep(failureEvery)
 		synctest.Wait()
-		if len(got) != 2 || got[Failure{"192.0.2.1", "wrong secret", "k1", 300}] != 1 || got[Failure{"192.0.2.2", "wrong secret", "", 300}] != 1 {
+		if len(got) != 2 || got[Failure{"192.0.2.1", "wrong secret", "k1", 300}] != 1 ||
+			got[Failure{"192.0.2.2", "wrong secret", "", 300}] != 1 {
 			t.Errorf("after a minute: %v", got)
 		}
 		clear(got)
@@ -240,7 +255,8 @@ func TestFailuresAreGathered(t *testing.T) {
 	})
 }
 
-// An authority that is removed signs nobody in, on connections that there are already neither, and what is under way ends.
+// An authority that is removed signs nobody in, on connections that there are already neither, and what is under way
+// ends.
 func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
 	t.Parallel()
 	servers, old, kept := authtest.New(t, "servers"), authtest.New(t, "old"), authtest.New(t, "kept")
@@ -287,7 +303,8 @@ func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
 	}
 	transports, streams := map[string]*http.Transport{}, map[string]*Session{}
 	for name, ca := range map[string]*authtest.Authority{"old": old, "kept": kept} {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: servers.Pool(), Certificates: []tls.Certificate{ca.Issue(named)}}}
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: servers.Pool(),
+			Certificates: []tls.Certificate{ca.Issue(named)}}}
 		t.Cleanup(tr.CloseIdleConnections)
 		if status := get(tr); status != http.StatusOK {
 			t.Fatalf("%s: status %d", name, status)

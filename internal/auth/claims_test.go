@@ -10,8 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// TestTokensSayEverythingOnceAndByItsName: what one reader takes for a claim is none to another where cases are folded, names
-// come twice, or a value is of another type. All such tokens are signed by the issuer.
+// TestTokensSayEverythingOnceAndByItsName: what one reader takes for a claim is none to another where cases are folded,
+// names come twice, or a value is of another type. All such tokens are signed by the issuer.
 func TestTokensSayEverythingOnceAndByItsName(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)

@@ -72,7 +72,9 @@ func parseURI(s string) (*url.URL, error) {
 		return nil, nil
 	}
 	u, err := url.Parse(s)
-	if err != nil || !u.IsAbs() || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) {
+	if err != nil || !u.IsAbs() || strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || r == '\\' || r == '"'
+	}) {
 		return nil, errForwarded
 	}
 	return u, nil
@@ -92,7 +94,8 @@ func holderOfPEM(escaped string) (holder, error) {
 		return holder{}, errForwarded
 	}
 	block, rest := pem.Decode([]byte(text))
-	if block == nil || block.Type != "CERTIFICATE" || !strings.HasPrefix(text, "-----BEGIN ") || strings.TrimSpace(string(rest)) != "" {
+	if block == nil || block.Type != "CERTIFICATE" || !strings.HasPrefix(text, "-----BEGIN ") ||
+		strings.TrimSpace(string(rest)) != "" {
 		return holder{}, errForwarded
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -182,7 +185,9 @@ func cutValue(s string) (value, rest string, err error) {
 			end = len(s)
 		}
 		value, rest = s[:end], s[end:]
-		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`="\`, r) }) {
+		if strings.ContainsFunc(value, func(r rune) bool {
+			return r <= ' ' || r >= 0x7f || strings.ContainsRune(`="\`, r)
+		}) {
 			return "", "", errForwarded
 		}
 	}
@@ -201,7 +206,8 @@ type holder struct {
 }
 
 func holderOf(cert *x509.Certificate) holder {
-	h := holder{name: cert.Subject.CommonName, organizations: cert.Subject.Organization, from: cert.NotBefore, until: cert.NotAfter}
+	h := holder{name: cert.Subject.CommonName, organizations: cert.Subject.Organization, from: cert.NotBefore,
+		until: cert.NotAfter}
 	if len(cert.URIs) > 0 {
 		h.uri = cert.URIs[0]
 	}

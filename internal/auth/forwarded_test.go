@@ -55,52 +55,65 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 		line string
 		want string
 	}{
-		"URI":                          {TenantFixed, begin + `Subject="";URI=` + words, "default/" + words},
-		"URI, quoted":                  {TenantFixed, `uri="` + words + `?a=b;c,d"`, "default/" + words + "?a=b;c,d"},
-		"URI, trust domain":            {TenantURIHost, "URI=" + words, "acme.example/" + words},
-		"the first URI":                {TenantURIHost, begin + "URI=" + words + ";URI=spiffe://other.example/x;DNS=a.example;DNS=b.example", "acme.example/" + words},
-		"empty URI":                    {TenantFixed, begin + `Subject="CN=ann";URI=`, "certificate without an owner"},
-		"empty URI and another":        {TenantFixed, `URI=;URI=` + words, "certificate without an owner"},
-		"a URI behind a host":          {TenantFixed, `DNS=x;URI=` + words, malformed},
-		"a Cert behind a host":         {TenantFixed, `DNS=x;DNS=y;Cert="` + authtest.Escaped(plain) + `"`, malformed},
-		"no URI":                       {TenantFixed, begin + `Subject="CN=ann,O=acme"`, "certificate without an owner"},
-		"URI without a host":           {TenantURIHost, "URI=urn:x", "certificate without a tenant"},
-		"organization is not in a URI": {TenantOrganization, `Subject="O=acme";URI=` + words, "certificate without a tenant"},
-		"Cert":                         {TenantFixed, `Cert="` + authtest.Escaped(plain) + `"`, "default/ann"},
-		"Cert, organization":           {TenantOrganization, begin + `Cert="` + authtest.Escaped(plain) + `";URI=`, "acme/ann"},
-		"Cert, trust domain":           {TenantURIHost, begin + `CERT="` + authtest.Escaped(named) + `";Subject="CN=x\"\\";URI=` + words + ";URI=spiffe://acme.example/also", "acme.example/" + words},
-		"Cert, no URI":                 {TenantURIHost, `Cert="` + authtest.Escaped(plain) + `"`, "certificate without a tenant"},
-		"Cert, another URI":            {TenantFixed, `Cert="` + authtest.Escaped(named) + `";URI=spiffe://other.example/x`, malformed},
-		"Cert, a URI it has not":       {TenantFixed, `Cert="` + authtest.Escaped(plain) + `";URI=` + words, malformed},
-		"Cert, not the URI it has":     {TenantFixed, `URI=;Cert="` + authtest.Escaped(named) + `"`, malformed},
-		"Cert, expired":                {TenantFixed, `Cert="` + authtest.Escaped(old) + `"`, "expired certificate"},
-		"Cert, not yet":                {TenantFixed, `Cert="` + authtest.Escaped(early) + `"`, "expired certificate"},
-		"two Certs":                    {TenantFixed, `Cert="` + authtest.Escaped(plain) + `";Cert="` + authtest.Escaped(named) + `"`, malformed},
-		"two certificates in one":      {TenantFixed, `Cert="` + authtest.Escaped(plain) + authtest.Escaped(named) + `"`, malformed},
-		"no certificate":               {TenantFixed, `Cert=""`, malformed},
-		"something else in PEM":        {TenantFixed, `Cert="` + strings.ReplaceAll(authtest.Escaped(plain), "CERTIFICATE", "PUBLIC%20KEY") + `"`, malformed},
-		"bad escape":                   {TenantFixed, `Cert="%zz"`, malformed},
-		"two elements":                 {TenantFixed, "URI=spiffe://acme.example/edge,URI=" + words, many},
-		"an empty second element":      {TenantFixed, "URI=" + words + ",", many},
-		"a comma in a URI":             {TenantFixed, "URI=" + words + ",By=x;URI=spiffe://acme.example/boss", many},
-		"empty":                        {TenantFixed, "", malformed},
-		"no value":                     {TenantFixed, "URI", malformed},
-		"no key":                       {TenantFixed, "=" + words, malformed},
-		"a key with a space":           {TenantFixed, " URI=" + words, malformed},
-		"beyond ASCII":                 {TenantFixed, "By=\x8e;URI=" + words, malformed},
-		"a space in a value":           {TenantFixed, "URI=" + words + " ;By=x", malformed},
-		"a semicolon at the end":       {TenantFixed, "URI=" + words + ";", malformed},
-		"an equals sign":               {TenantFixed, "URI=" + words + "?a=b", malformed},
-		"a quote that has no end":      {TenantFixed, `Subject="CN=x;URI=` + words, malformed},
-		"a quote that is escaped":      {TenantFixed, `Subject="CN=x\";URI=` + words, malformed},
-		"a backslash at the end":       {TenantFixed, `URI=` + words + `;Subject="\`, malformed},
-		"something behind the quote":   {TenantFixed, `Subject="CN=x"y;URI=` + words, malformed},
-		"a quote in the middle":        {TenantFixed, `URI=` + words + `"`, malformed},
-		"a line in a quote":            {TenantFixed, "Subject=\"a\nb\";URI=" + words, malformed},
-		"no URI at all":                {TenantFixed, "URI=ann", malformed},
-		"a URI beyond ASCII":           {TenantFixed, "URI=spiffe://acme.example/ä", malformed},
-		"a URI with a backslash":       {TenantFixed, `URI="spiffe://acme.example/a\\b"`, malformed},
-		"a long URI":                   {TenantFixed, "URI=spiffe://" + strings.Repeat("a", 200), "certificate without an owner"},
+		"URI":               {TenantFixed, begin + `Subject="";URI=` + words, "default/" + words},
+		"URI, quoted":       {TenantFixed, `uri="` + words + `?a=b;c,d"`, "default/" + words + "?a=b;c,d"},
+		"URI, trust domain": {TenantURIHost, "URI=" + words, "acme.example/" + words},
+		"the first URI": {TenantURIHost,
+			begin + "URI=" + words + ";URI=spiffe://other.example/x;DNS=a.example;DNS=b.example",
+			"acme.example/" + words},
+		"empty URI":             {TenantFixed, begin + `Subject="CN=ann";URI=`, "certificate without an owner"},
+		"empty URI and another": {TenantFixed, `URI=;URI=` + words, "certificate without an owner"},
+		"a URI behind a host":   {TenantFixed, `DNS=x;URI=` + words, malformed},
+		"a Cert behind a host":  {TenantFixed, `DNS=x;DNS=y;Cert="` + authtest.Escaped(plain) + `"`, malformed},
+		"no URI": {TenantFixed, begin + `Subject="CN=ann,O=acme"`,
+			"certificate without an owner"},
+		"URI without a host": {TenantURIHost, "URI=urn:x", "certificate without a tenant"},
+		"organization is not in a URI": {TenantOrganization, `Subject="O=acme";URI=` + words,
+			"certificate without a tenant"},
+		"Cert": {TenantFixed, `Cert="` + authtest.Escaped(plain) + `"`, "default/ann"},
+		"Cert, organization": {TenantOrganization, begin + `Cert="` + authtest.Escaped(plain) + `";URI=`,
+			"acme/ann"},
+		"Cert, trust domain": {TenantURIHost,
+			begin + `CERT="` + authtest.Escaped(named) + `";Subject="CN=x\"\\";URI=` + words +
+				";URI=spiffe://acme.example/also", "acme.example/" + words},
+		"Cert, no URI": {TenantURIHost, `Cert="` + authtest.Escaped(plain) + `"`,
+			"certificate without a tenant"},
+		"Cert, another URI": {TenantFixed,
+			`Cert="` + authtest.Escaped(named) + `";URI=spiffe://other.example/x`, malformed},
+		"Cert, a URI it has not":   {TenantFixed, `Cert="` + authtest.Escaped(plain) + `";URI=` + words, malformed},
+		"Cert, not the URI it has": {TenantFixed, `URI=;Cert="` + authtest.Escaped(named) + `"`, malformed},
+		"Cert, expired":            {TenantFixed, `Cert="` + authtest.Escaped(old) + `"`, "expired certificate"},
+		"Cert, not yet":            {TenantFixed, `Cert="` + authtest.Escaped(early) + `"`, "expired certificate"},
+		"two Certs": {TenantFixed,
+			`Cert="` + authtest.Escaped(plain) + `";Cert="` + authtest.Escaped(named) + `"`, malformed},
+		"two certificates in one": {TenantFixed,
+			`Cert="` + authtest.Escaped(plain) + authtest.Escaped(named) + `"`, malformed},
+		"no certificate": {TenantFixed, `Cert=""`, malformed},
+		"something else in PEM": {TenantFixed,
+			`Cert="` + strings.ReplaceAll(authtest.Escaped(plain), "CERTIFICATE", "PUBLIC%20KEY") + `"`, malformed},
+		"bad escape":                 {TenantFixed, `Cert="%zz"`, malformed},
+		"two elements":               {TenantFixed, "URI=spiffe://acme.example/edge,URI=" + words, many},
+		"an empty second element":    {TenantFixed, "URI=" + words + ",", many},
+		"a comma in a URI":           {TenantFixed, "URI=" + words + ",By=x;URI=spiffe://acme.example/boss", many},
+		"empty":                      {TenantFixed, "", malformed},
+		"no value":                   {TenantFixed, "URI", malformed},
+		"no key":                     {TenantFixed, "=" + words, malformed},
+		"a key with a space":         {TenantFixed, " URI=" + words, malformed},
+		"beyond ASCII":               {TenantFixed, "By=\x8e;URI=" + words, malformed},
+		"a space in a value":         {TenantFixed, "URI=" + words + " ;By=x", malformed},
+		"a semicolon at the end":     {TenantFixed, "URI=" + words + ";", malformed},
+		"an equals sign":             {TenantFixed, "URI=" + words + "?a=b", malformed},
+		"a quote that has no end":    {TenantFixed, `Subject="CN=x;URI=` + words, malformed},
+		"a quote that is escaped":    {TenantFixed, `Subject="CN=x\";URI=` + words, malformed},
+		"a backslash at the end":     {TenantFixed, `URI=` + words + `;Subject="\`, malformed},
+		"something behind the quote": {TenantFixed, `Subject="CN=x"y;URI=` + words, malformed},
+		"a quote in the middle":      {TenantFixed, `URI=` + words + `"`, malformed},
+		"a line in a quote":          {TenantFixed, "Subject=\"a\nb\";URI=" + words, malformed},
+		"no URI at all":              {TenantFixed, "URI=ann", malformed},
+		"a URI beyond ASCII":         {TenantFixed, "URI=spiffe://acme.example/ä", malformed},
+		"a URI with a backslash":     {TenantFixed, `URI="spiffe://acme.example/a\\b"`, malformed},
+		"a long URI": {TenantFixed, "URI=spiffe://" + strings.Repeat("a", 200),
+			"certificate without an owner"},
 	} {
 		c := Certs{Tenant: "default", From: tc.from, Scopes: []Scope{ScopeTasksRead}, Proxies: theProxy}
 		p, err := Chain{c}.Authenticate(forwards(t, fromTheProxy, tc.line))
@@ -121,7 +134,8 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	_, err := Certs{Tenant: "default", Proxies: theProxy}.Authenticate(forwards(t, fromTheProxy, "URI="+words, "URI="+words))
+	_, err := Certs{Tenant: "default", Proxies: theProxy}.Authenticate(forwards(t, fromTheProxy, "URI="+words,
+		"URI="+words))
 	refused(t, err, many)
 }
 
@@ -138,9 +152,11 @@ func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
 		own     bool // the connection has a certificate
 		want    string
 	}{
-		"of a proxy":                  {theProxy, fromTheProxy, []string{line}, false, "spiffe://acme.example/words"},
-		"of a proxy, IPv6":            {theProxy, "[2001:db8::5]:1", []string{line}, false, "spiffe://acme.example/words"},
-		"of a proxy, IPv4 in IPv6":    {theProxy, "[::ffff:10.1.2.3]:1", []string{line}, false, "spiffe://acme.example/words"},
+		"of a proxy": {theProxy, fromTheProxy, []string{line}, false, "spiffe://acme.example/words"},
+		"of a proxy, IPv6": {theProxy, "[2001:db8::5]:1", []string{line}, false,
+			"spiffe://acme.example/words"},
+		"of a proxy, IPv4 in IPv6": {theProxy, "[::ffff:10.1.2.3]:1", []string{line}, false,
+			"spiffe://acme.example/words"},
 		"of a proxy that has its own": {theProxy, fromTheProxy, []string{line}, true, "spiffe://acme.example/words"},
 		"a proxy's own":               {theProxy, fromTheProxy, nil, true, noCredential},
 		"a proxy without any":         {theProxy, fromTheProxy, nil, false, noCredential},
@@ -185,9 +201,12 @@ func firstPair(line, key string) (string, bool) {
 
 // FuzzForwarded holds that a header names somebody by the first URI or the certificate in it, or nobody.
 func FuzzForwarded(f *testing.F) {
-	cert := authtest.Escaped(authtest.New(f, "clients").Issue(func(c *x509.Certificate) { c.URIs = []*url.URL{authtest.URI(f, "spiffe://acme.example/words")} }).Leaf)
+	cert := authtest.Escaped(authtest.New(f, "clients").Issue(func(c *x509.Certificate) {
+		c.URIs = []*url.URL{authtest.URI(f, "spiffe://acme.example/words")}
+	}).Leaf)
 	for _, seed := range []string{
-		"URI=spiffe://a/b", `By=spiffe://p;Hash=00;Subject="CN=a\"b\\,O=c";URI=spiffe://a/b;DNS=c`, `Cert="` + cert + `"`, `Cert="` + cert + `";URI=spiffe://acme.example/words`,
+		"URI=spiffe://a/b", `By=spiffe://p;Hash=00;Subject="CN=a\"b\\,O=c";URI=spiffe://a/b;DNS=c`,
+		`Cert="` + cert + `"`, `Cert="` + cert + `";URI=spiffe://acme.example/words`,
 		"URI=a,URI=b", `URI="`, `URI="\"`, ";;;", `uRi="a:b";Cert=`,
 	} {
 		f.Add(seed)
@@ -223,7 +242,8 @@ func FuzzForwarded(f *testing.F) {
 // name or not at all.
 func FuzzForwardedByEnvoy(f *testing.F) {
 	for _, seed := range [][3]string{
-		{"ann", "spiffe://a/b", "c.example"}, {`a",URI=spiffe://x`, "spiffe://a/b,URI=spiffe://a/boss", ""}, {`\`, "spiffe://a/b;URI=spiffe://a/boss", "x;URI=spiffe://a/boss"},
+		{"ann", "spiffe://a/b", "c.example"}, {`a",URI=spiffe://x`, "spiffe://a/b,URI=spiffe://a/boss", ""},
+		{`\`, "spiffe://a/b;URI=spiffe://a/boss", "x;URI=spiffe://a/boss"},
 		{"", "", `x;URI=spiffe://a/boss`}, {"", `spiffe://a/b;Cert="x"`, ""}, {`"`, `"spiffe://a/b`, `"`},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
@@ -235,7 +255,8 @@ func FuzzForwardedByEnvoy(f *testing.F) {
 			return // no URI: with another quote behind it the name would be longer
 		}
 		sent := func(line string) (Principal, error) {
-			return Chain{c}.Authenticate(&http.Request{RemoteAddr: fromTheProxy, Header: http.Header{forwardedHeader: {line}}})
+			return Chain{c}.Authenticate(&http.Request{RemoteAddr: fromTheProxy,
+				Header: http.Header{forwardedHeader: {line}}})
 		}
 		line := `By=spiffe://p;Hash=00;Subject="CN=` + escape.Replace(subject) + `"`
 		if p, err := sent(line + ";DNS=" + host); err == nil {

@@ -94,10 +94,13 @@ func (j *JWT) Schemes() []a2a.SecurityScheme {
 		URL: strings.TrimSuffix(j.cfg.Issuer, "/") + "/.well-known/openid-configuration",
 	}}
 	if j.cfg.JWKSURL != "" {
-		all[0] = a2a.SecurityScheme{Name: "jwt", Kind: a2a.SecurityBearer, Format: "JWT", Description: "A token of " + j.cfg.Issuer + ".", Scopes: scopes}
+		all[0] = a2a.SecurityScheme{Name: "jwt", Kind: a2a.SecurityBearer, Format: "JWT",
+			Description: "A token of " + j.cfg.Issuer + ".", Scopes: scopes}
 	}
 	if j.cfg.OAuth2 != nil {
-		all = append(all, a2a.SecurityScheme{Name: "oauth2", Kind: a2a.SecurityOAuth2, Description: "The same token, by OAuth 2.0.", Scopes: scopes, OAuth2: j.cfg.OAuth2})
+		all = append(all,
+			a2a.SecurityScheme{Name: "oauth2", Kind: a2a.SecurityOAuth2, Description: "The same token, by OAuth 2.0.",
+				Scopes: scopes, OAuth2: j.cfg.OAuth2})
 	}
 	return all
 }
@@ -241,5 +244,6 @@ func validName(s string) bool {
 }
 
 func unavailable(cause error) error {
-	return a2a.Error{Code: a2a.CodeUnavailable, Message: "credentials cannot be verified now"}.With(fmt.Errorf("keys of the issuer: %w", cause))
+	return a2a.Error{Code: a2a.CodeUnavailable,
+		Message: "credentials cannot be verified now"}.With(fmt.Errorf("keys of the issuer: %w", cause))
 }

@@ -127,7 +127,8 @@ func (k *Keys) Authenticate(r *http.Request) (Principal, error) {
 		return Principal{}, err
 	}
 	return Principal{
-		Tenant: key.Tenant, Owner: key.Owner, Kind: key.Kind, Scopes: key.Scopes, Agents: key.Agents, Method: MethodAPIKey, KeyID: id,
+		Tenant: key.Tenant, Owner: key.Owner, Kind: key.Kind, Scopes: key.Scopes, Agents: key.Agents,
+		Method: MethodAPIKey, KeyID: id,
 		Until: key.ExpiresAt,
 	}, nil
 }

@@ -47,8 +47,10 @@ type keySet struct {
 
 func newKeySet(cfg JWTConfig) *keySet {
 	k := &keySet{
-		issuer: cfg.Issuer, url: cfg.JWKSURL, now: cfg.now, err: errors.New("not read yet"), ignored: make(map[string]time.Time),
-		client: &http.Client{Timeout: keysTimeout, Transport: bounded{cfg.Transport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		issuer: cfg.Issuer, url: cfg.JWKSURL, now: cfg.now, err: errors.New("not read yet"),
+		ignored: make(map[string]time.Time),
+		client: &http.Client{Timeout: keysTimeout, Transport: bounded{cfg.Transport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 	return k
 }
@@ -191,7 +193,8 @@ func (k *keySet) discover(ctx context.Context) (string, error) {
 
 // get reads a document of the issuer.
 func (k *keySet) get(ctx context.Context, at string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil) //nolint:gosec // configured by the operator, or https as the issuer says: see private
+	//nolint:gosec // configured by the operator, or https as the issuer says: see private
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err
 	}

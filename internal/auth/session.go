@@ -18,7 +18,8 @@ import (
 const checkTimeout = 5 * time.Second
 
 // errCredentialEnded is for clients whose credential stopped being good during the request.
-var errCredentialEnded = &a2a.Error{Code: a2a.CodeUnauthenticated, Message: "the credentials have expired or were revoked"}
+var errCredentialEnded = &a2a.Error{Code: a2a.CodeUnauthenticated,
+	Message: "the credentials have expired or were revoked"}
 
 // Sessions ends requests whose credential is no longer good: streams, blocking sends, long polls.
 // All requests of one credential share a session, so ten thousand streams of one key cost one
@@ -47,7 +48,8 @@ type Session struct {
 	principal Principal
 	expires   *time.Timer // nil: the credential does not expire
 
-	ctx context.Context //nolint:containedctx // the life of this value: ends with the credential, with an *Error as cause
+	// ctx is the life of this value: it ends with the credential, with an *Error as its cause.
+	ctx context.Context //nolint:containedctx // requests run under it
 	end context.CancelCauseFunc
 
 	users int // guarded by all.mu
@@ -56,7 +58,8 @@ type Session struct {
 // NewSessions returns Sessions. While Run runs, a checks each credential in use at least once every
 // interval.
 func NewSessions(a Authenticator, every time.Duration) *Sessions {
-	return &Sessions{authenticator: a, every: every, recheck: make(chan struct{}, 1), open: make(map[credential]*Session)}
+	return &Sessions{authenticator: a, every: every, recheck: make(chan struct{}, 1),
+		open: make(map[credential]*Session)}
 }
 
 // Enter adds a request that was just signed in as p. The caller calls Leave at its end.
@@ -72,7 +75,9 @@ func (s *Sessions) Enter(r *http.Request, p Principal) *Session {
 		e = &Session{all: s, key: key, request: signedPart(r), principal: p}
 		e.ctx, e.end = context.WithCancelCause(context.Background())
 		if !p.Until.IsZero() {
-			e.expires = time.AfterFunc(time.Until(p.Until), func() { s.close(e, refuse("the credential expired while it was in use", p.KeyID)) })
+			e.expires = time.AfterFunc(time.Until(p.Until), func() {
+				s.close(e, refuse("the credential expired while it was in use", p.KeyID))
+			})
 		}
 		s.open[key] = e
 	}
@@ -132,7 +137,8 @@ func (s *Sessions) close(e *Session, why *Error) {
 	s.mu.Lock()
 	e.forget()
 	s.mu.Unlock()
-	e.end(&Error{challenges: s.authenticator.Challenges(), reason: why.reason, keyID: why.keyID, shown: errCredentialEnded})
+	e.end(&Error{challenges: s.authenticator.Challenges(), reason: why.reason, keyID: why.keyID,
+		shown: errCredentialEnded})
 }
 
 // Open returns how many credentials are in use.

@@ -130,7 +130,8 @@ func TestOneLookPerCredential(t *testing.T) {
 // TestSessionsOfNobody: whoever need not sign in has no session, and without Sessions nothing ends.
 func TestSessionsOfNobody(t *testing.T) {
 	t.Parallel()
-	for _, e := range []*Session{(*Sessions)(nil).Enter(bearing("a"), Principal{}), NewSessions(door(nil), 1).Enter(bearing(""), Principal{Method: MethodNone})} {
+	for _, e := range []*Session{(*Sessions)(nil).Enter(bearing("a"), Principal{}),
+		NewSessions(door(nil), 1).Enter(bearing(""), Principal{Method: MethodNone})} {
 		ctx, stop := e.Context(t.Context())
 		stop()
 		e.Leave()

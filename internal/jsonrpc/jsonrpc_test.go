@@ -34,7 +34,9 @@ func TestParseRefuses(t *testing.T) {
 		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", parse, ""},
 		{"lone surrogate", `{"jsonrpc":"2.0","id":"\ud800","method":"m"}`, parse, ""},
 		{"raw NUL", "{\"jsonrpc\":\"2.0\",\"id\":\"\x00\",\"method\":\"m\"}", parse, ""},
-		{"too deep", `{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, parse, ""},
+		{"too deep",
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`,
+			parse, ""},
 		{"far too deep", strings.Repeat("[", 100_000), parse, ""},
 		{"null", `null`, invalid, ""},
 		{"string", `"x"`, invalid, ""},
@@ -81,7 +83,8 @@ func TestParseRefuses(t *testing.T) {
 
 func TestParseTruncated(t *testing.T) {
 	t.Parallel()
-	body := []byte(`{"jsonrpc":"2.0","id":"a\u00e9","method":"tasks/get","params":{"id":"x","n":-1.5e3,"l":[true,null]}}`)
+	body := []byte(`{"jsonrpc":"2.0","id":"a\u00e9","method":"tasks/get",` +
+		`"params":{"id":"x","n":-1.5e3,"l":[true,null]}}`)
 	for i := range body {
 		if _, fault := jsonrpc.Parse(body[:i], 64); fault == nil || fault.Kind != parse || fault.ID != nil {
 			t.Fatalf("Parse(%q) = %+v, want a parse error", body[:i], fault)
@@ -95,7 +98,8 @@ func TestParseKeepsBytes(t *testing.T) {
 		`1`, `1.0`, `1e2`, `-0`, `"1"`, `""`, `"\u0031"`, `9007199254740993`, `null`, `"\ud83d\ude00"`,
 		`"` + strings.Repeat("x", 254) + `"`,
 	} {
-		req, fault := jsonrpc.Parse([]byte(` {"params" : {"a": 1.0 } , "id": `+id+` ,"x":{},"method":"tasks\/get","jsonrpc":"2.0"} `), 64)
+		req, fault := jsonrpc.Parse([]byte(` {"params" : {"a": 1.0 } , "id": `+id+
+			` ,"x":{},"method":"tasks\/get","jsonrpc":"2.0"} `), 64)
 		if fault != nil {
 			t.Errorf("id %s: %v", id, fault)
 			continue
@@ -103,7 +107,8 @@ func TestParseKeepsBytes(t *testing.T) {
 		if string(req.ID) != id || req.Method != "tasks/get" || string(req.Params) != `{"a": 1.0 }` {
 			t.Errorf("id %s: got %q %q %q", id, req.ID, req.Method, req.Params)
 		}
-		if got, want := string(jsonrpc.AppendResult(nil, req.ID, []byte(`{}`))), `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`; got != want {
+		if got, want := string(jsonrpc.AppendResult(nil, req.ID, []byte(`{}`))), `{"jsonrpc":"2.0","id":`+id+
+			`,"result":{}}`; got != want {
 			t.Errorf("answer %s, want %s", got, want)
 		}
 	}
@@ -129,8 +134,10 @@ func TestAppend(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ got, want string }{
 		{string(jsonrpc.AppendResult([]byte("x"), nil, []byte("null"))), `x{"jsonrpc":"2.0","id":null,"result":null}`},
-		{string(jsonrpc.AppendError([]byte("x"), []byte(`"a"`), []byte(`{"code":1}`))), `x{"jsonrpc":"2.0","id":"a","error":{"code":1}}`},
-		{string(jsonrpc.AppendResultPrefix(nil, []byte("1.0"))) + "7" + jsonrpc.ResultSuffix, `{"jsonrpc":"2.0","id":1.0,"result":7}`},
+		{string(jsonrpc.AppendError([]byte("x"), []byte(`"a"`), []byte(`{"code":1}`))),
+			`x{"jsonrpc":"2.0","id":"a","error":{"code":1}}`},
+		{string(jsonrpc.AppendResultPrefix(nil, []byte("1.0"))) + "7" + jsonrpc.ResultSuffix,
+			`{"jsonrpc":"2.0","id":1.0,"result":7}`},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %s, want %s", tc.got, tc.want)
@@ -143,7 +150,8 @@ func TestAppend(t *testing.T) {
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`, `{"jsonrpc":"2.0","id":{},"method":1}`,
-		`[]`, `null`, ``, "\ufeff", `{"jsonrpc":"2.0","METHOD":"x"}`, `{"id":1,"id":2}`, `{"jsonrpc":"2.0","id":"\ud83d\ude00","method":"\u0000"}`,
+		`[]`, `null`, ``, "\ufeff", `{"jsonrpc":"2.0","METHOD":"x"}`, `{"id":1,"id":2}`,
+		`{"jsonrpc":"2.0","id":"\ud83d\ude00","method":"\u0000"}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -164,7 +172,8 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("id %q of %q", id, body)
 		}
 		for _, answer := range [][]byte{
-			jsonrpc.AppendResult(nil, id, []byte("{}")), jsonrpc.AppendError(nil, id, []byte(`{"code":-32600,"message":""}`)),
+			jsonrpc.AppendResult(nil, id, []byte("{}")),
+			jsonrpc.AppendError(nil, id, []byte(`{"code":-32600,"message":""}`)),
 		} {
 			if err := rawjson.Check(answer, 8); err != nil {
 				t.Fatalf("answer %q: %v", answer, err)
@@ -177,7 +186,9 @@ func FuzzEnvelope(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"` + strings.Repeat("hello ", 100) + `"}]}}}`)
+	body := []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send",` +
+		`"params":{"message":{"kind":"message","messageId":"m","role":"user",` +
+		`"parts":[{"kind":"text","text":"` + strings.Repeat("hello ", 100) + `"}]}}}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

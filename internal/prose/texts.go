@@ -14,7 +14,8 @@ type Text struct {
 	Text string
 }
 
-// Texts returns the doc comments of the package and of exported names in a file, and the texts of its errors and log messages.
+// Texts returns the doc comments of the package and of exported names in a file, and the texts of its errors and log
+// messages.
 func Texts(file *ast.File) []Text {
 	var texts []Text
 	doc := func(exported bool, groups ...*ast.CommentGroup) {
@@ -70,7 +71,8 @@ func isMessage(call *ast.CallExpr) bool {
 		return false
 	}
 	switch sel.Sel.Name {
-	case "Errorf", "Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext", "Log":
+	case "Errorf", "Debug", "Info", "Warn", "Error",
+		"DebugContext", "InfoContext", "WarnContext", "ErrorContext", "Log":
 		return true
 	case "New":
 		of, ok := sel.X.(*ast.Ident)

@@ -18,8 +18,8 @@ type rule struct {
 	instead string
 }
 
-// ReadWords reads a Vale rule of the kind "substitution". Its patterns look ahead, as Vale's regular expressions may and
-// Go's may not.
+// ReadWords reads a Vale rule of the kind "substitution". Its patterns look ahead, as Vale's regular expressions may
+// and Go's may not.
 func ReadWords(path string) (*Words, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

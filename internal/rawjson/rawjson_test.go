@@ -22,14 +22,20 @@ func TestCheck(t *testing.T) {
 		{``, rawjson.FaultSyntax}, {` `, rawjson.FaultSyntax}, {"\ufeff{}", rawjson.FaultSyntax},
 		{`{} {}`, rawjson.FaultSyntax}, {`{}x`, rawjson.FaultSyntax}, {`[1,]`, rawjson.FaultSyntax},
 		{`{"a":1,}`, rawjson.FaultSyntax}, {`{a:1}`, rawjson.FaultSyntax}, {`{'a':1}`, rawjson.FaultSyntax},
-		{`NaN`, rawjson.FaultSyntax}, {`Infinity`, rawjson.FaultSyntax}, {`01`, rawjson.FaultSyntax}, {`1.`, rawjson.FaultSyntax},
-		{`.5`, rawjson.FaultSyntax}, {`+1`, rawjson.FaultSyntax}, {`1e`, rawjson.FaultSyntax}, {`-`, rawjson.FaultSyntax},
+		{`NaN`, rawjson.FaultSyntax}, {`Infinity`, rawjson.FaultSyntax}, {`01`, rawjson.FaultSyntax},
+		{`1.`, rawjson.FaultSyntax},
+		{`.5`, rawjson.FaultSyntax}, {`+1`, rawjson.FaultSyntax}, {`1e`, rawjson.FaultSyntax},
+		{`-`, rawjson.FaultSyntax},
 		{`tru`, rawjson.FaultSyntax}, {"\"a\nb\"", rawjson.FaultSyntax}, {"\"a\x00b\"", rawjson.FaultSyntax},
-		{`"\x"`, rawjson.FaultSyntax}, {`"\u12"`, rawjson.FaultSyntax}, {`"\`, rawjson.FaultSyntax}, {`"a`, rawjson.FaultSyntax},
+		{`"\x"`, rawjson.FaultSyntax}, {`"\u12"`, rawjson.FaultSyntax}, {`"\`, rawjson.FaultSyntax},
+		{`"a`, rawjson.FaultSyntax},
 		{`"\ud800"`, rawjson.FaultSyntax}, {`"\udc00"`, rawjson.FaultSyntax}, {`"\ud800\ud800"`, rawjson.FaultSyntax},
-		{"\"\xff\"", rawjson.FaultSyntax}, {"\"\xc0\xaf\"", rawjson.FaultSyntax}, {"\"\xed\xa0\x80\"", rawjson.FaultSyntax},
-		{`{"a":1,"a":2}`, rawjson.FaultDuplicate}, {`{"a":1,"\u0061":2}`, rawjson.FaultDuplicate}, {`[{"x":{"":1,"":2}}]`, rawjson.FaultDuplicate},
-		{strings.Repeat("[", 65) + strings.Repeat("]", 65), rawjson.FaultDepth}, {strings.Repeat(`{"a":`, 100_000), rawjson.FaultDepth},
+		{"\"\xff\"", rawjson.FaultSyntax}, {"\"\xc0\xaf\"", rawjson.FaultSyntax},
+		{"\"\xed\xa0\x80\"", rawjson.FaultSyntax},
+		{`{"a":1,"a":2}`, rawjson.FaultDuplicate}, {`{"a":1,"\u0061":2}`, rawjson.FaultDuplicate},
+		{`[{"x":{"":1,"":2}}]`, rawjson.FaultDuplicate},
+		{strings.Repeat("[", 65) + strings.Repeat("]", 65), rawjson.FaultDepth},
+		{strings.Repeat(`{"a":`, 100_000), rawjson.FaultDepth},
 		{strings.Repeat("[", 64) + strings.Repeat("]", 64), 0},
 	} {
 		err := rawjson.Check([]byte(tc.in), 64)
@@ -90,7 +96,8 @@ func TestWalk(t *testing.T) {
 			got = append(got, string(e))
 		}
 	}
-	want := []string{`ab=[1, {"x":"]}\\"}, "\"" ]`, `1`, `{"x":"]}\\"}`, `"\""`, `n=null`, `t=true`, `i=1.0`, `big=12345678901234567890`}
+	want := []string{`ab=[1, {"x":"]}\\"}, "\"" ]`, `1`, `{"x":"]}\\"}`, `"\""`, `n=null`, `t=true`, `i=1.0`,
+		`big=12345678901234567890`}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("walk:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -108,7 +115,8 @@ func TestWalk(t *testing.T) {
 // FuzzCheck holds the checker against encoding/json: what it accepts is valid there
 // too, walks without a panic, and strings survive a round trip.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{`{"a":[1,2,{"b":"\ud83d\ude00\\"}]}`, `"\\\""`, `[[[]]]`, `{"a":1,"a":2}`, `-0.0e-0`, "\"\xff\""} {
+	for _, s := range []string{`{"a":[1,2,{"b":"\ud83d\ude00\\"}]}`, `"\\\""`, `[[[]]]`, `{"a":1,"a":2}`, `-0.0e-0`,
+		"\"\xff\""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -156,7 +164,9 @@ func walk(t *testing.T, v []byte) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	doc := []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"` + strings.Repeat("hello ", 100) + `"}]}}}`)
+	doc := []byte(`{"jsonrpc":"2.0","id":1,"method":"message/send",` +
+		`"params":{"message":{"kind":"message","messageId":"m","role":"user",` +
+		`"parts":[{"kind":"text","text":"` + strings.Repeat("hello ", 100) + `"}]}}}`)
 	b.SetBytes(int64(len(doc)))
 	for b.Loop() {
 		if err := rawjson.Check(doc, 64); err != nil {
@@ -170,7 +180,8 @@ func TestWithout(t *testing.T) {
 	for _, tc := range []struct{ obj, key, want string }{
 		{`{"a":1}`, "a", `{}`}, {`{"a":1}`, "b", `{"a":1}`}, {`{}`, "a", `{}`}, {`[1]`, "a", `[1]`},
 		{`{"a":1,"b":2}`, "a", `{"b":2}`}, {`{"a":1, "b":2}`, "a", `{ "b":2}`}, {`{"a":1 , "b":2 }`, "b", `{"a":1  }`},
-		{`{ "a" : {"b":[1,"}"]} , "b":2, "c":3}`, "b", `{ "a" : {"b":[1,"}"]} ,  "c":3}`}, {`{"\u0061":1}`, "a", `{}`}, {`{ "a":1 }`, "a", `{  }`},
+		{`{ "a" : {"b":[1,"}"]} , "b":2, "c":3}`, "b", `{ "a" : {"b":[1,"}"]} ,  "c":3}`}, {`{"\u0061":1}`, "a", `{}`},
+		{`{ "a":1 }`, "a", `{  }`},
 	} {
 		got := rawjson.Without([]byte(tc.obj), tc.key)
 		if string(got) != tc.want {
@@ -180,7 +191,8 @@ func TestWithout(t *testing.T) {
 			t.Errorf("Without(%s, %s): %v", tc.obj, tc.key, err)
 		}
 	}
-	for v, want := range map[string]bool{``: true, `{}`: true, "{ \n}": true, `{"a":1}`: false, `[]`: false, `1`: false} {
+	for v, want := range map[string]bool{``: true, `{}`: true, "{ \n}": true, `{"a":1}`: false, `[]`: false,
+		`1`: false} {
 		if got := rawjson.Empty([]byte(v)); got != want {
 			t.Errorf("Empty(%s) = %v", v, got)
 		}
@@ -190,7 +202,9 @@ func TestWithout(t *testing.T) {
 func TestScalars(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[string]string{
-		`""`: "", `"a"`: "a", `"\u00e9\ud83d\ude00x"`: "é😀x", `"\uABCD\uabcd"`: "\uabcd\uabcd", `"a\\b\/\"c"`: `a\b/"c`, `"\b\f\n\r\t"`: "\b\f\n\r\t",
+		`""`: "", `"a"`: "a", `"\u00e9\ud83d\ude00x"`: "é😀x",
+		`"\uABCD\uabcd"`: "\uabcd\uabcd", `"a\\b\/\"c"`: `a\b/"c`,
+		`"\b\f\n\r\t"`: "\b\f\n\r\t",
 	} {
 		if got, ok := rawjson.String([]byte(v)); got != want || !ok {
 			t.Errorf("String(%s) = %q, %v", v, got, ok)
@@ -201,17 +215,20 @@ func TestScalars(t *testing.T) {
 			t.Errorf("String took %s", v)
 		}
 	}
-	for v, want := range map[string]int64{`0`: 0, `-0`: 0, `7`: 7, `1.0`: 1, `1e2`: 100, `-9223372036854775808`: -1 << 63, `9007199254740993`: 9007199254740993} {
+	for v, want := range map[string]int64{`0`: 0, `-0`: 0, `7`: 7, `1.0`: 1, `1e2`: 100,
+		`-9223372036854775808`: -1 << 63, `9007199254740993`: 9007199254740993} {
 		if n, ok := rawjson.Int([]byte(v)); n != want || !ok {
 			t.Errorf("Int(%s) = %d, %v", v, n, ok)
 		}
 	}
-	for _, v := range []string{`1.5`, `1e400`, `1e30`, `9223372036854775808`, `"1"`, `null`, `true`, strings.Repeat("1", 10_000)} {
+	for _, v := range []string{`1.5`, `1e400`, `1e30`, `9223372036854775808`, `"1"`, `null`, `true`,
+		strings.Repeat("1", 10_000)} {
 		if n, ok := rawjson.Int([]byte(v)); ok {
 			t.Errorf("Int(%.40s) = %d", v, n)
 		}
 	}
-	for v, want := range map[string][2]bool{`true`: {true, true}, `false`: {false, true}, `null`: {}, `"true"`: {}, `1`: {}} {
+	for v, want := range map[string][2]bool{`true`: {true, true}, `false`: {false, true}, `null`: {}, `"true"`: {},
+		`1`: {}} {
 		if b, ok := rawjson.Bool([]byte(v)); b != want[0] || ok != want[1] {
 			t.Errorf("Bool(%s) = %v, %v", v, b, ok)
 		}

@@ -79,7 +79,8 @@ func TestOpensInItsPlaceAlone(t *testing.T) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
-	for _, at := range []seal.Cell{{}, {Table: "a", Row: "b"}, {Table: "a|b", Row: "c", Column: "d"}, {Table: "a", Row: "b|c", Column: "d"}} {
+	for _, at := range []seal.Cell{{}, {Table: "a", Row: "b"}, {Table: "a|b", Row: "c", Column: "d"},
+		{Table: "a", Row: "b|c", Column: "d"}} {
 		if _, err := r.Seal([]byte("x"), at); err == nil {
 			t.Errorf("sealed for %+v", at)
 		}
@@ -119,7 +120,8 @@ func TestRotation(t *testing.T) {
 		t.Errorf("KeyID = %q, %t", id, ok)
 	}
 	if old.NeedsRewrap(sealed) || !both.NeedsRewrap(sealed) {
-		t.Errorf("NeedsRewrap = %t with its own key first, %t with another", old.NeedsRewrap(sealed), both.NeedsRewrap(sealed))
+		t.Errorf("NeedsRewrap = %t with its own key first, %t with another", old.NeedsRewrap(sealed),
+			both.NeedsRewrap(sealed))
 	}
 	got, err := both.Open(sealed, here)
 	if err != nil || string(got) != "secret" {
@@ -163,12 +165,16 @@ func TestTextsThatAreNoRing(t *testing.T) {
 	const hunter = "aHVudGVyMg==" // 7 bytes
 	good := strings.TrimPrefix(seal.Generate("k"), "k:")
 	for text, want := range map[string]string{
-		hunter: "key 1 is not of the form", "k1:" + hunter: `key "k1" is not 32 bytes`, "k1:" + good + ",": "key 2 is not of the form", "k1:" + good + ",k1:" + good: `key id "k1" is there twice`,
-		":" + good: "key 1 is not", "k 1:" + good: "key 1 is not", "k|1:" + good: "key 1 is not", strings.Repeat("k", 33) + ":" + good: "key 1 is not", "k1:!" + good[1:]: `key "k1" is not`,
-		"k1:" + good + good: `key "k1" is not`, "k1:" + base64.StdEncoding.EncodeToString(make([]byte, 16)): `key "k1" is not 32 bytes`,
+		hunter: "key 1 is not of the form", "k1:" + hunter: `key "k1" is not 32 bytes`,
+		"k1:" + good + ",": "key 2 is not of the form", "k1:" + good + ",k1:" + good: `key id "k1" is there twice`,
+		":" + good: "key 1 is not", "k 1:" + good: "key 1 is not", "k|1:" + good: "key 1 is not",
+		strings.Repeat("k", 33) + ":" + good: "key 1 is not", "k1:!" + good[1:]: `key "k1" is not`,
+		"k1:" + good + good: `key "k1" is not`,
+		"k1:" + base64.StdEncoding.EncodeToString(make([]byte, 16)): `key "k1" is not 32 bytes`,
 	} {
 		_, err := seal.Parse(text)
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), hunter) || strings.Contains(err.Error(), good[:12]) {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), hunter) ||
+			strings.Contains(err.Error(), good[:12]) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 		var r seal.Ring
@@ -180,7 +186,8 @@ func TestTextsThatAreNoRing(t *testing.T) {
 	if err := r.UnmarshalText(nil); err == nil {
 		t.Error("a setting without a key is taken")
 	}
-	if err := r.UnmarshalText([]byte(" k2:" + good + " , k1:" + good + "\n")); err != nil || fmt.Sprint(r.IDs()) != "[k2 k1]" {
+	if err := r.UnmarshalText([]byte(" k2:" + good + " , k1:" + good + "\n")); err != nil ||
+		fmt.Sprint(r.IDs()) != "[k2 k1]" {
 		t.Errorf("got %v, %v", r.IDs(), err)
 	}
 }
@@ -203,7 +210,8 @@ func TestKeysAreNotPrinted(t *testing.T) {
 		fmt.Fprintf(&out, verb+"\n", &r)
 		fmt.Fprintf(&out, verb+"\n", struct{ r seal.Ring }{r})
 	}
-	for _, bad := range []string{"hunter2", text[3:20], fmt.Sprintf("%x", "hunter2"), fmt.Sprintf("%X", "hunter2"), "104 117 110"} {
+	for _, bad := range []string{"hunter2", text[3:20], fmt.Sprintf("%x", "hunter2"), fmt.Sprintf("%X", "hunter2"),
+		"104 117 110"} {
 		if strings.Contains(out.String(), bad) {
 			t.Errorf("%q is seen in\n%s", bad, &out)
 		}

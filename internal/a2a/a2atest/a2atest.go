@@ -27,7 +27,8 @@ func ID() *rapid.Generator[a2a.ID] {
 // Text makes texts of any content, U+0000 included.
 func Text() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
-		"", "hello", "\x00", "a\r\n\ndata: x\n\n", "\u2028\u2029", "\"\\/\b\f\n\r\t", "\u202egnp.exe", "😀\U0010FFFF\uFFFE", "\x1b[31m",
+		"", "hello", "\x00", "a\r\n\ndata: x\n\n", "\u2028\u2029", "\"\\/\b\f\n\r\t", "\u202egnp.exe",
+		"😀\U0010FFFF\uFFFE", "\x1b[31m",
 		strings.Repeat("e\u0301\u0323", 40), strings.Repeat("0123456789", 30), "\x7f</script>", "ﬀﬁſK", "",
 	}))
 }
@@ -65,7 +66,8 @@ func Object() *rapid.Generator[a2a.Raw] {
 var (
 	spaces  = rapid.SampledFrom([]string{"", "", "", " ", "\n", "\t\r\n  "})
 	numbers = rapid.SampledFrom([]string{
-		"0", "-0", "1", "1.0", "0.1", "1E+2", "1e400", "1e-400", "9007199254740993", "12345678901234567890", "-1.50", "1e131071",
+		"0", "-0", "1", "1.0", "0.1", "1E+2", "1e400", "1e-400", "9007199254740993", "12345678901234567890", "-1.50",
+		"1e131071",
 		strings.Repeat("7", 500),
 	})
 	quoted = rapid.OneOf(
@@ -245,7 +247,8 @@ func Event() *rapid.Generator[a2a.Event] {
 func Entry() *rapid.Generator[a2a.Entry] {
 	return rapid.Custom(func(t *rapid.T) a2a.Entry {
 		return a2a.Entry{
-			TaskID: ID().Draw(t, "task"), ContextID: Name().Draw(t, "context id"), Seq: rapid.Int64Range(1, 1<<40).Draw(t, "seq"),
+			TaskID: ID().Draw(t, "task"), ContextID: Name().Draw(t, "context id"),
+			Seq: rapid.Int64Range(1, 1<<40).Draw(t, "seq"),
 			UID: ID().Draw(t, "uid"), Time: Time().Draw(t, "time"), Event: Event().Draw(t, "event"),
 		}
 	})
@@ -255,68 +258,89 @@ func Entry() *rapid.Generator[a2a.Entry] {
 func PushConfig() *rapid.Generator[a2a.PushConfig] {
 	return rapid.Custom(func(t *rapid.T) a2a.PushConfig {
 		return a2a.PushConfig{
-			ID: maybe(t, Name(), "id"), URL: "https://" + Name().Draw(t, "url"), Token: a2a.Secret(maybe(t, Name(), "token")),
-			Schemes: maybe(t, rapid.SliceOfN(Name(), 1, 3), "schemes"), Credentials: a2a.Secret(maybe(t, Name(), "credentials")),
+			ID: maybe(t, Name(), "id"), URL: "https://" + Name().Draw(t, "url"),
+			Token:       a2a.Secret(maybe(t, Name(), "token")),
+			Schemes:     maybe(t, rapid.SliceOfN(Name(), 1, 3), "schemes"),
+			Credentials: a2a.Secret(maybe(t, Name(), "credentials")),
+		}
+	})
+}
+
+func names() *rapid.Generator[[]string] { return rapid.SliceOfN(Name(), 0, 3) }
+
+func skill() *rapid.Generator[a2a.Skill] {
+	requirement := rapid.Custom(func(t *rapid.T) a2a.Requirement {
+		r := a2a.Requirement{{Name: "scheme0", Scopes: names().Draw(t, "scopes")}}
+		if rapid.Bool().Draw(t, "two") {
+			r = append(r, a2a.RequiredScheme{Name: "scheme1"})
+		}
+		return r
+	})
+	return rapid.Custom(func(t *rapid.T) a2a.Skill {
+		return a2a.Skill{
+			Security: rapid.SliceOfN(requirement, 0, 2).Draw(t, "security"),
+			ID:       Name().Draw(t, "id"), Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"),
+			Tags:     names().Draw(t, "tags"),
+			Examples: names().Draw(t, "examples"), InputModes: names().Draw(t, "input modes"),
+			OutputModes: names().Draw(t, "output modes"),
+		}
+	})
+}
+
+func interfaceOf(version string) *rapid.Generator[a2a.Interface] {
+	return rapid.Custom(func(t *rapid.T) a2a.Interface {
+		return a2a.Interface{
+			URL: "https://" + Name().Draw(t, "url"), Version: version,
+			Binding: rapid.SampledFrom([]string{"JSONRPC", "HTTP+JSON", "GRPC"}).Draw(t, "binding"),
+		}
+	})
+}
+
+func extension() *rapid.Generator[a2a.Extension] {
+	return rapid.Custom(func(t *rapid.T) a2a.Extension {
+		return a2a.Extension{
+			URI: "https://" + Name().Draw(t, "uri"), Description: maybe(t, Text(), "description"),
+			Required: rapid.Bool().Draw(t, "required"), Params: maybe(t, Object(), "params"),
+		}
+	})
+}
+
+func oauth2() *rapid.Generator[*a2a.OAuth2] {
+	return rapid.Custom(func(t *rapid.T) *a2a.OAuth2 {
+		return &a2a.OAuth2{
+			Flow: rapid.SampledFrom([]string{"authorizationCode", "clientCredentials", "deviceCode",
+				"implicit", "password"}).Draw(t, "flow"),
+			AuthorizationURL: Name().Draw(t, "authorization"), DeviceURL: Name().Draw(t, "device"),
+			TokenURL: Name().Draw(t, "token"), RefreshURL: maybe(t, Name(), "refresh"),
+			MetadataURL: maybe(t, Name(), "metadata"), Scopes: rapid.MapOfN(Name(), Name(), 1, 2).Draw(t, "scopes"),
 		}
 	})
 }
 
 // Card makes cards with at least one interface of each version.
 func Card() *rapid.Generator[a2a.Card] {
-	names := rapid.SliceOfN(Name(), 0, 3)
-	requirement := rapid.Custom(func(t *rapid.T) a2a.Requirement {
-		r := a2a.Requirement{{Name: "scheme0", Scopes: names.Draw(t, "scopes")}}
-		if rapid.Bool().Draw(t, "two") {
-			r = append(r, a2a.RequiredScheme{Name: "scheme1"})
-		}
-		return r
-	})
-	skill := rapid.Custom(func(t *rapid.T) a2a.Skill {
-		return a2a.Skill{
-			Security: rapid.SliceOfN(requirement, 0, 2).Draw(t, "security"),
-			ID:       Name().Draw(t, "id"), Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"), Tags: names.Draw(t, "tags"),
-			Examples: names.Draw(t, "examples"), InputModes: names.Draw(t, "input modes"), OutputModes: names.Draw(t, "output modes"),
-		}
-	})
-	place := func(version string) *rapid.Generator[a2a.Interface] {
-		return rapid.Custom(func(t *rapid.T) a2a.Interface {
-			return a2a.Interface{
-				URL: "https://" + Name().Draw(t, "url"), Version: version,
-				Binding: rapid.SampledFrom([]string{"JSONRPC", "HTTP+JSON", "GRPC"}).Draw(t, "binding"),
-			}
-		})
-	}
-	extension := rapid.Custom(func(t *rapid.T) a2a.Extension {
-		return a2a.Extension{
-			URI: "https://" + Name().Draw(t, "uri"), Description: maybe(t, Text(), "description"),
-			Required: rapid.Bool().Draw(t, "required"), Params: maybe(t, Object(), "params"),
-		}
-	})
-	oauth2 := rapid.Custom(func(t *rapid.T) *a2a.OAuth2 {
-		return &a2a.OAuth2{
-			Flow:             rapid.SampledFrom([]string{"authorizationCode", "clientCredentials", "deviceCode", "implicit", "password"}).Draw(t, "flow"),
-			AuthorizationURL: Name().Draw(t, "authorization"), DeviceURL: Name().Draw(t, "device"), TokenURL: Name().Draw(t, "token"), RefreshURL: maybe(t, Name(), "refresh"),
-			MetadataURL: maybe(t, Name(), "metadata"), Scopes: rapid.MapOfN(Name(), Name(), 1, 2).Draw(t, "scopes"),
-		}
-	})
 	return rapid.Custom(func(t *rapid.T) a2a.Card {
 		c := a2a.Card{
-			Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"), Version: Name().Draw(t, "version"),
+			Name: Name().Draw(t, "name"), Description: Text().Draw(t, "description"),
+			Version:          Name().Draw(t, "version"),
 			DocumentationURL: maybe(t, Name(), "documentation"), IconURL: maybe(t, Name(), "icon"),
-			Skills:     rapid.SliceOfN(skill, 0, 2).Draw(t, "skills"),
-			InputModes: names.Draw(t, "input modes"), OutputModes: names.Draw(t, "output modes"),
-			Interfaces: append(rapid.SliceOfN(place("1.0"), 1, 2).Draw(t, "1.0"), rapid.SliceOfN(place("0.3"), 1, 2).Draw(t, "0.3")...),
-			Streaming:  rapid.Bool().Draw(t, "streaming"), Push: rapid.Bool().Draw(t, "push"), ExtendedCard: rapid.Bool().Draw(t, "extended"),
-			Extensions: rapid.SliceOfN(extension, 0, 2).Draw(t, "extensions"),
+			Skills:     rapid.SliceOfN(skill(), 0, 2).Draw(t, "skills"),
+			InputModes: names().Draw(t, "input modes"), OutputModes: names().Draw(t, "output modes"),
+			Interfaces: append(rapid.SliceOfN(interfaceOf("1.0"), 1, 2).Draw(t, "1.0"),
+				rapid.SliceOfN(interfaceOf("0.3"), 1, 2).Draw(t, "0.3")...),
+			Streaming: rapid.Bool().Draw(t, "streaming"), Push: rapid.Bool().Draw(t, "push"),
+			ExtendedCard: rapid.Bool().Draw(t, "extended"),
+			Extensions:   rapid.SliceOfN(extension(), 0, 2).Draw(t, "extensions"),
 		}
 		if rapid.Bool().Draw(t, "has provider") {
 			c.Provider = &a2a.Provider{Organization: Name().Draw(t, "organization"), URL: Name().Draw(t, "url")}
 		}
 		for i := range rapid.IntRange(0, 5).Draw(t, "schemes") {
 			c.Security = append(c.Security, a2a.SecurityScheme{
-				Name: "scheme" + strconv.Itoa(i), Kind: a2a.SecurityKind(i + 1), Description: maybe(t, Text(), "description"),
-				Header: Name().Draw(t, "header"), Format: maybe(t, Name(), "format"), URL: Name().Draw(t, "url"),
-				Scopes: names.Draw(t, "scopes"), OAuth2: oauth2.Draw(t, "oauth2"),
+				Name: "scheme" + strconv.Itoa(i), Kind: a2a.SecurityKind(i + 1),
+				Description: maybe(t, Text(), "description"),
+				Header:      Name().Draw(t, "header"), Format: maybe(t, Name(), "format"), URL: Name().Draw(t, "url"),
+				Scopes: names().Draw(t, "scopes"), OAuth2: oauth2().Draw(t, "oauth2"),
 			})
 		}
 		return c

@@ -19,7 +19,8 @@ func TestValuesKeepTheirPromises(t *testing.T) {
 				t.Fatalf("%q: %v", raw, err)
 			}
 		}
-		if s := a2atest.Name().Draw(t, "name"); s == "" || len(s) > 256 || !utf8.ValidString(s) || strings.Contains(s, "\x00") {
+		if s := a2atest.Name().Draw(t, "name"); s == "" || len(s) > 256 || !utf8.ValidString(s) ||
+			strings.Contains(s, "\x00") {
 			t.Fatalf("name %q", s)
 		}
 		if s := a2atest.Text().Draw(t, "text"); !utf8.ValidString(s) {

@@ -36,8 +36,10 @@ func TestRequestsCarryVersionCredentialsAndTenant(t *testing.T) {
 func TestCardChoosesTheVersionAndIsCached(t *testing.T) {
 	t.Parallel()
 	both := func(base string) string {
-		return fmt.Sprintf(`{"name":"x","url":%q,"protocolVersion":"0.3.0","preferredTransport":"JSONRPC","capabilities":{"streaming":true},
-			"supportedInterfaces":[{"url":"grpc://x","protocolBinding":"GRPC","protocolVersion":"1.0"},{"url":"/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0.0"}]}`, base+"/rpc")
+		return fmt.Sprintf(`{"name":"x","url":%q,"protocolVersion":"0.3.0","preferredTransport":"JSONRPC",
+			"capabilities":{"streaming":true},
+			"supportedInterfaces":[{"url":"grpc://x","protocolBinding":"GRPC","protocolVersion":"1.0"},
+			{"url":"/rpc","protocolBinding":"JSONRPC","protocolVersion":"1.0.0"}]}`, base+"/rpc")
 	}
 	for version, served := range map[string]string{"": "1.0", "1.0": "1.0", "0.3": "0.3"} {
 		f := newFake(t, served)
@@ -66,7 +68,8 @@ func TestCardMustNotReferToOtherServers(t *testing.T) {
 			f, other := newFake(t, "1.0"), newFake(t, "1.0")
 			other.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
 			f.card = func(string) string {
-				return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc")
+				return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC",`+
+					`"protocolVersion":"1.0"}]}`, other.url+"/rpc")
 			}
 			k := newKeeper(t, f, func(c *upstream.Config) { c.Header = header })
 			k.say("go")
@@ -95,7 +98,9 @@ func TestCardMayNameSeveralServers(t *testing.T) {
 	f, other := newFake(t, "1.0"), newFake(t, "1.0")
 	f.program = [][]a2a.Event{{status(a2a.StateCompleted)}}
 	f.card = func(base string) string {
-		return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"},{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, other.url+"/rpc", base+"/rpc")
+		return fmt.Sprintf(`{"name":"x","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC",`+
+			`"protocolVersion":"1.0"},{"url":%q,"protocolBinding":"JSONRPC",`+
+			`"protocolVersion":"1.0"}]}`, other.url+"/rpc", base+"/rpc")
 	}
 	k := newKeeper(t, f)
 	k.say("go")

@@ -129,7 +129,8 @@ func TestBadUpstreamsFailWithAReason(t *testing.T) {
 			return true
 		}
 	}
-	task := `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}}`
+	task := `{"jsonrpc":"2.0","id":1,"result":{"task":{"id":"u","contextId":"c",` +
+		`"status":{"state":"TASK_STATE_WORKING"}}}}`
 	for _, c := range []struct {
 		name      string
 		raw       func(string, http.ResponseWriter, *http.Request) bool

@@ -150,7 +150,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		card := fmt.Sprintf(`{"name":"fake","url":%q,"protocolVersion":"0.3.0","capabilities":{"streaming":%v}}`,
 			f.url+"/rpc", f.streaming)
 		if f.codec.Version() == "1.0" {
-			card = fmt.Sprintf(`{"name":"fake","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC","protocolVersion":"1.0","tenant":"north"}],"capabilities":{"streaming":%v}}`, f.url+"/rpc", f.streaming)
+			card = fmt.Sprintf(`{"name":"fake","supportedInterfaces":[{"url":%q,"protocolBinding":"JSONRPC",`+
+				`"protocolVersion":"1.0","tenant":"north"}],`+
+				`"capabilities":{"streaming":%v}}`, f.url+"/rpc", f.streaming)
 		}
 		if f.card != nil {
 			card = f.card(f.url)

@@ -197,7 +197,8 @@ func TestOutputIsBounded(t *testing.T) {
 	}{
 		{[]string{"yes"}, exec.OutputEvents, "line 1 of stdout is not an event: unexpected character at byte 0"},
 		{sh(`echo '{"checkpoint":1}'; echo; echo '{"artefact":{}}'`), exec.OutputEvents,
-			"line 3 of stdout is not an event: artefact is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint"},
+			"line 3 of stdout is not an event: artefact is unknown; an event is a statusUpdate, artifactUpdate, " +
+				"message or checkpoint"},
 		{[]string{"yes", `{"checkpoint":1}`}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"yes", ""}, exec.OutputEvents, "stdout is longer than 1000000 bytes"},
 		{[]string{"cat", "/dev/zero"}, exec.OutputEvents, "line 1 of stdout is longer than 100000 bytes"},
@@ -260,7 +261,8 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 func TestStderrGoesToTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c := exec.Config{Command: sh(`echo hello >&2; head -c 1000 /dev/zero | tr '\0' x >&2; echo >&2; echo >&2; yes flood | head -n 50000 >&2; echo end >&2; exit 1`),
+	c := exec.Config{Command: sh(`echo hello >&2; head -c 1000 /dev/zero | tr '\0' x >&2; echo >&2; echo >&2; ` +
+		`yes flood | head -n 50000 >&2; echo end >&2; exit 1`),
 		Log: slog.New(slog.NewTextHandler(&log, nil))}
 	_, err := collect(t, c, runOf(message("x")))
 	if err == nil || !strings.HasSuffix(err.Error(), "flood\nend") || len(err.Error()) > 1100 {

@@ -97,7 +97,9 @@ func TestCallerStops(t *testing.T) {
 func TestCommandIsStoppedAfterItsLastEvent(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
-	c := exec.Config{Command: sh(`trap "" TERM; exec 9>"$W"; echo '{"statusUpdate":{"status":{"state":"completed"}}}'; while :; do sleep 1000; done`),
+	const script = `trap "" TERM; exec 9>"$W"; echo '{"statusUpdate":{"status":{"state":"completed"}}}'
+		while :; do sleep 1000; done`
+	c := exec.Config{Command: sh(script),
 		Env: map[string]string{"W": w.path}, Grace: 20 * time.Millisecond}
 	events, err := collect(t, c, runOf(message("x")))
 	if diff := cmp.Diff([]a2a.Event{status(a2a.StateCompleted)}, events); diff != "" || err != nil {
@@ -117,7 +119,8 @@ func TestCommandMayCleanUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c := exec.Config{Command: sh(`echo '{"statusUpdate":{"status":{"state":"completed"}}}'; exec 9>fifo; echo yes >tidied`), Dir: dir, Grace: time.Minute}
+	const script = `echo '{"statusUpdate":{"status":{"state":"completed"}}}'; exec 9>fifo; echo yes >tidied`
+	c := exec.Config{Command: sh(script), Dir: dir, Grace: time.Minute}
 	for _, err := range newExecutor(t, c).Execute(ctx, runOf(message("x"))) {
 		if err != nil {
 			t.Error(err)
@@ -148,8 +151,11 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 		t.Skip("no setsid here")
 	}
 	w = newWitness(t)
-	events, err = collect(t, exec.Config{Command: sh(`exec 9>"$W"; setsid sh -c 'echo $$; : >"$W.up"; sleep 1000' & until [ -e "$W.up" ]; do sleep 0.01; done; echo hi`), Env: map[string]string{"W": w.path},
-		Input: exec.InputText, Output: exec.OutputText}, runOf(message("x\n")))
+	const script = `exec 9>"$W"; setsid sh -c 'echo $$; : >"$W.up"; sleep 1000' &
+		until [ -e "$W.up" ]; do sleep 0.01; done; echo hi`
+	events, err = collect(t,
+		exec.Config{Command: sh(script), Env: map[string]string{"W": w.path},
+			Input: exec.InputText, Output: exec.OutputText}, runOf(message("x\n")))
 	if err != nil || len(events) != 2 {
 		t.Fatalf("outside the group: error %v, events %v", err, events)
 	}

@@ -72,7 +72,8 @@ func TestEndlessWriterIsAbandoned(t *testing.T) {
 func TestWholeCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"": "", "a": "a", "ä": "ä", "a\xc3": "a", "a\xe2\x82": "a", "a\xf0\x9f\x98": "a", "a😀": "a😀", "\xff": "\xff",
+		"": "", "a": "a", "ä": "ä", "a\xc3": "a", "a\xe2\x82": "a", "a\xf0\x9f\x98": "a",
+		"a😀": "a😀", "\xff": "\xff",
 		"a\x80\x80\x80\x80": "a\x80\x80\x80\x80",
 	} {
 		if got := string(whole([]byte(in))); got != want {

@@ -264,7 +264,9 @@ func TestStatusCodes(t *testing.T) {
 		{503, "-1", "", false, 0, 0, "", "the agent answered 503 Service Unavailable"},
 		{500, "7", "boom", false, 0, 0, "text/plain", "the agent answered 500 Internal Server Error: boom"},
 		{307, "", "", true, 0, 0, "", "the agent answered 307 Temporary Redirect: redirects are not followed"},
-		{204, "", "", true, 0, 0, "", `the answer has the Content-Type ""; it must be application/x-ndjson, text/event-stream or application/json`},
+		{204, "", "", true, 0, 0, "",
+			`the answer has the Content-Type ""; it must be application/x-ndjson, text/event-stream or ` +
+				`application/json`},
 	} {
 		url := agent(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			w.Header().Set("Content-Type", tc.kind)
@@ -312,7 +314,8 @@ func TestBadEventEndsTheRun(t *testing.T) {
 		{"application/x-ndjson", chunk + "\n" + `{"artifactUpdate":{"artifact":{"artifactId":"a"}}}` + "\n",
 			"event 2 of the answer: artifactUpdate.artifact.parts must have at least one part"},
 		{"text/event-stream", "data: " + chunk + "\n\ndata: {}\n\n",
-			"event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint"},
+			"event 2 of the answer: the event must have exactly one of the members statusUpdate, artifactUpdate, " +
+				"message and checkpoint"},
 		{"application/x-ndjson", chunk + "\n" + `{"checkpoint":"` + strings.Repeat("x", 5000) + `"}` + "\n",
 			"event 2 of the answer is longer than 4096 bytes"},
 		{"text/event-stream", "data: " + chunk + "\n\ndata: \"" + strings.Repeat("x", 5000) + "\"\n\n",
@@ -344,7 +347,8 @@ func TestBadEventEndsTheRun(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.want, diff)
 		}
 		<-closed
-		const note = `{"taskId":"01000000-0000-0000-0000-000000000000","contextId":"c","agent":"agent","epoch":7,"attempt":2,"reason":"invalid"}`
+		const note = `{"taskId":"01000000-0000-0000-0000-000000000000","contextId":"c","agent":"agent","epoch":7,` +
+			`"attempt":2,"reason":"invalid"}`
 		if got := <-told; got != note || len(told) > 0 {
 			t.Errorf("the cancel URL got %s, want %s, once", got, note)
 		}

@@ -45,9 +45,11 @@ func TestBadCheckpoints(t *testing.T) {
 	}
 }
 
-const everything = `[{"op":"status","text":"s"},{"op":"chunk","id":"a","n":4,"bytes":9,"every_ms":5},{"op":"sleep","ms":5},{"op":"sleep","ms":5},
-	{"op":"artifact","id":"a","text":"again"},{"op":"error","times":1},{"op":"ignore_cancel","ms":1},{"op":"input","text":"?"},
-	{"op":"sleep","ms":5},{"op":"chunk","id":"b","n":3},{"op":"auth"},{"op":"error","times":2},{"op":"artifact","id":"c","text":"c"},{"op":"complete","text":"done"}]`
+const everything = `[{"op":"status","text":"s"},{"op":"chunk","id":"a","n":4,"bytes":9,"every_ms":5},
+	{"op":"sleep","ms":5},{"op":"sleep","ms":5},{"op":"artifact","id":"a","text":"again"},
+	{"op":"error","times":1},{"op":"ignore_cancel","ms":1},{"op":"input","text":"?"},
+	{"op":"sleep","ms":5},{"op":"chunk","id":"b","n":3},{"op":"auth"},{"op":"error","times":2},
+	{"op":"artifact","id":"c","text":"c"},{"op":"complete","text":"done"}]`
 
 // One script with every kind of op is played, and two attempts of each turn die: the first at every yield, and the
 // second at every later yield. So they die before and after every write.
@@ -100,7 +102,9 @@ func TestEffect(t *testing.T) {
 	}
 	var want []string
 	for n := 1; n <= 3; n++ {
-		want = append(want, fmt.Sprintf(`POST application/json {"task":"%s","epoch":%d,"attempt":%d,"step":1,"key":"k\"1"}`, s.task.ID, n, n))
+		want = append(want,
+			fmt.Sprintf(`POST application/json {"task":"%s","epoch":%d,"attempt":%d,"step":1,"key":"k\"1"}`, s.task.ID,
+				n, n))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -13,7 +13,8 @@
 //	{"op":"complete"|"fail"|"reject","text":t}             end the task
 //	{"op":"reply","text":t}                                a message instead of a task, as the first event;
 //	                                                       otherwise the same as complete
-//	{"op":"error","text":t,"times":k}                      an error that is retried, on the first k attempts (default 1)
+//	{"op":"error","text":t,"times":k}                      an error that is retried, on the first k attempts
+//	                                                       (default 1)
 //	{"op":"panic"}   {"op":"hang"}                         misbehave
 //	{"op":"ignore_cancel","ms":M}                          wait, and begin the next op, even if the context has ended
 //	{"op":"effect","url":u,"key":k}                        POST {"task","epoch","attempt","step","key"} to u

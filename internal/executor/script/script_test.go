@@ -223,7 +223,8 @@ func TestTimesAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(script.Config{})
-		s.send(play(`[{"op":"chunk","id":"a","n":4,"every_ms":1000},{"op":"sleep","ms":86400000},{"op":"ignore_cancel","ms":500}]`))
+		s.send(play(`[{"op":"chunk","id":"a","n":4,"every_ms":1000},{"op":"sleep","ms":86400000},` +
+			`{"op":"ignore_cancel","ms":500}]`))
 		start := time.Now()
 		s.finish(t)
 		if took, want := time.Since(start), 24*time.Hour+3500*time.Millisecond; took != want {
@@ -307,7 +308,8 @@ func TestPanic(t *testing.T) {
 func TestErrorOp(t *testing.T) {
 	t.Parallel()
 	s := newServer(script.Config{})
-	s.send(play(`[{"op":"artifact","id":"a"},{"op":"error","text":"flaky","times":2},{"op":"error"},{"op":"artifact","id":"b"}]`))
+	s.send(play(`[{"op":"artifact","id":"a"},{"op":"error","text":"flaky","times":2},{"op":"error"},` +
+		`{"op":"artifact","id":"b"}]`))
 	for range 2 {
 		if over, err := s.run(t.Context(), never); over || err == nil || executor.IsPermanent(err) ||
 			!strings.Contains(err.Error(), "flaky") {
@@ -328,7 +330,8 @@ func TestBadScripts(t *testing.T) {
 		{`[5]`, `script[0] must be an object with a member op`},
 		{`[{}]`, `script[0].op must be a string`},
 		{`[{"op":"input"},{"op":"dance"}]`,
-			`script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, reject, error, panic, hang, ignore_cancel, effect, reply`},
+			`script[1].op: "dance" is not one of status, chunk, artifact, sleep, input, auth, complete, fail, ` +
+				`reject, error, panic, hang, ignore_cancel, effect, reply`},
 		{`[{"op":"sleep"}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":86400001}]`, `script[0].ms must be a whole number from 0 to 86400000`},
 		{`[{"op":"sleep","ms":-1}]`, `script[0].ms must be a whole number from 0 to 86400000`},

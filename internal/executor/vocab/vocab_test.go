@@ -27,7 +27,8 @@ func TestAppendRun(t *testing.T) {
 			Metadata: a2a.Raw(`{"b":1,"a":2}`)},
 		{Kind: a2a.PartFile, Text: "dGNr", Filename: "f"},
 		{Kind: a2a.PartURL, Text: "https://example.com/"},
-	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"}, ReferenceTaskIDs: []string{"r"}, Activated: []string{"https://example.com/e"}}
+	}, Metadata: a2a.Raw(`{"k":12345678901234567890}`), Extensions: []string{"e1", "e2"},
+		ReferenceTaskIDs: []string{"r"}, Activated: []string{"https://example.com/e"}}
 	answered := a2a.Message{ID: "m2", Role: a2a.RoleAgent, Parts: text("?")}
 	run := vocab.Run{
 		Task: &a2a.Task{
@@ -48,13 +49,19 @@ func TestAppendRun(t *testing.T) {
 		`{"data":{"n": 1e131071, ` + "\t" + `"n2":[1.0,  -0]},"metadata":{"b":1,"a":2}},` +
 		`{"raw":"dGNr","filename":"f"},{"url":"https://example.com/"}],` +
 		`"metadata":{"k":12345678901234567890},"extensions":["e1","e2"],"referenceTaskIds":["r"]}`
-	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c","contextKey":"0c8ddc19-e13a-8247-a50d-6a5dc3d44c4e","tenant":"acme","owner":"a\"nn","agent":"words","epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
+	const want = `{"taskId":"ab000000-0000-0000-0000-000000000000","contextId":"c",` +
+		`"contextKey":"0c8ddc19-e13a-8247-a50d-6a5dc3d44c4e","tenant":"acme","owner":"a\"nn","agent":"words",` +
+		`"epoch":7,"attempt":2,"deadline":"2026-03-04T06:06:07.008Z",` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",` +
 		`"task":{"id":"ab000000-0000-0000-0000-000000000000","contextId":"c","status":{"state":"TASK_STATE_WORKING",` +
-		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},"timestamp":"2026-03-04T05:06:07.008Z"},` +
-		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},"extensions":["e"]}],` +
+		`"message":{"messageId":"m2","role":"ROLE_AGENT","parts":[{"text":"?"}]},` +
+		`"timestamp":"2026-03-04T05:06:07.008Z"},` +
+		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[{"text":"x"}],"metadata":{},` +
+		`"extensions":["e"]}],` +
 		`"history":[` + message + `],"metadata":{"z":null}},"messages":[` + message +
-		`,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],"requestMetadata":[null,{"big":  9007199254740993}],"checkpoint":[1,  2],"extensions":["https://example.com/e","https://example.com/f"]}`
+		`,{"messageId":"m3","role":"ROLE_USER","parts":[{"text":"y"}]}],` +
+		`"requestMetadata":[null,{"big":  9007199254740993}],"checkpoint":[1,  2],` +
+		`"extensions":["https://example.com/e","https://example.com/f"]}`
 	got := string(vocab.AppendRun([]byte(">"), &run))
 	if diff := cmp.Diff(">"+want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -63,8 +70,10 @@ func TestAppendRun(t *testing.T) {
 		t.Error(err)
 	}
 	empty := string(vocab.AppendRun(nil, &vocab.Run{Task: &a2a.Task{}}))
-	if want := `{"taskId":"00000000-0000-0000-0000-000000000000","contextId":"","contextKey":"d5330e19-9df6-8dfc-9739-2c9c3cb56450","tenant":"","owner":"","agent":"","epoch":0,"attempt":0,` +
-		`"task":{"id":"00000000-0000-0000-0000-000000000000","contextId":"","status":{"state":"TASK_STATE_UNSPECIFIED"}},"messages":[]}`; empty != want {
+	if want := `{"taskId":"00000000-0000-0000-0000-000000000000","contextId":"",` +
+		`"contextKey":"d5330e19-9df6-8dfc-9739-2c9c3cb56450","tenant":"","owner":"","agent":"","epoch":0,"attempt":0,` +
+		`"task":{"id":"00000000-0000-0000-0000-000000000000","contextId":"",` +
+		`"status":{"state":"TASK_STATE_UNSPECIFIED"}},"messages":[]}`; empty != want {
 		t.Errorf("got %s, want %s", empty, want)
 	}
 }
@@ -77,7 +86,9 @@ func TestDecode(t *testing.T) {
 		want a2a.Event
 	}{
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_WORKING"}}}`, status(a2a.StateWorking)},
-		{` {"statusUpdate" : {"taskId":"t","contextId":"c","status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z","message":null}}} `, status(a2a.StateInputRequired)},
+		{` {"statusUpdate" : {"taskId":"t","contextId":"c",` +
+			`"status":{"state":"input-required","timestamp":"2026-01-01T00:00:00Z",` +
+			`"message":null}}} `, status(a2a.StateInputRequired)},
 		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"k":1e400}}}`,
 			&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateRejected}, Metadata: a2a.Raw(`{"k":1e400}`)}},
 		{`{"statusUpdate":{"status":{"state":"rejected"},"metadata":{"z":1.0,"a":2}}}`,
@@ -86,11 +97,15 @@ func TestDecode(t *testing.T) {
 			&a2a.StatusUpdate{Status: a2a.Status{
 				State: a2a.StateFailed, Message: &a2a.Message{ID: "1-message-1", Role: a2a.RoleAgent, Parts: text("no"),
 					TaskID: "t", ContextID: "c"}}}},
-		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{"z":1.0,"a":2},"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
+		{`{"message":{"messageId":"m","role":"agent","parts":[{"text":""}],"metadata":{"z":1.0,"a":2},` +
+			`"extensions":["e"],"referenceTaskIds":[]}}`, &a2a.Message{
 			ID: "m", Role: a2a.RoleAgent, Parts: text(""), TaskID: "t", ContextID: "c",
 			Metadata: a2a.Raw(`{"z":1.0,"a":2}`), Extensions: []string{"e"}}},
-		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],"metadata":{"z":2.0,"a":3},"parts":[` +
-			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{"z":3.0,"a":4}},{"raw":"_-8"},{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,"metadata":{"z":4.0,"a":5}}}`,
+		{`{"artifactUpdate":{"artifact":{"artifactId":"a","name":"n","description":"d","extensions":["e"],` +
+			`"metadata":{"z":2.0,"a":3},"parts":[` +
+			`{"text":"t","mediaType":"text/plain","filename":"f","metadata":{"z":3.0,"a":4}},{"raw":"_-8"},` +
+			`{"url":"u"},{"data": [1.0, 2] },{"data":null}]},"append":true,"lastChunk":true,` +
+			`"metadata":{"z":4.0,"a":5}}}`,
 			&a2a.ArtifactUpdate{Append: true, LastChunk: true, Metadata: a2a.Raw(`{"z":4.0,"a":5}`),
 				Artifact: a2a.Artifact{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"},
 					Metadata: a2a.Raw(`{"z":2.0,"a":3}`), Parts: []a2a.Part{
@@ -143,7 +158,8 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"checkpoint":1,"message":{"parts":[{"text":"x"}]}}`,
 			`the event must have exactly one of the members statusUpdate, artifactUpdate, message and checkpoint`},
 		{`{"task":{}}`, `task is kept by the server; report statusUpdate and artifactUpdate`},
-		{`{"artefactUpdate":{}}`, `artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint`},
+		{`{"artefactUpdate":{}}`,
+			`artefactUpdate is unknown; an event is a statusUpdate, artifactUpdate, message or checkpoint`},
 		{`{"statusUpdate":null}`, `statusUpdate must be an object`},
 		{`{"statusUpdate":{}}`, `statusUpdate.status.state is missing`},
 		{`{"statusUpdate":{"status":{"state":"TASK_STATE_UNSPECIFIED"}}}`,

@@ -5,27 +5,26 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // ends are the ways in which a task with artifacts ends.
-func ends(f *storetest.Fixture) map[string]func(l *tasks.Lease) {
+func (f *fixture) ends() map[string]func(l *tasks.Lease) {
 	return map[string]func(l *tasks.Lease){
-		"completed": func(l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateCompleted)) },
+		"completed": func(l *tasks.Lease) { f.append(l, status(a2a.StateCompleted)) },
 		"with the last chunk": func(l *tasks.Lease) {
-			f.Append(l, storetest.Chunk("log", "the last"), storetest.Status(a2a.StateFailed, "why"))
+			f.append(l, chunk("log", "the last"), status(a2a.StateFailed, "why"))
 		},
 		"canceled": func(l *tasks.Lease) {
-			if _, err := f.Tasks.Cancel(f.T.Context(), storetest.Ann, storetest.Agent, l.TaskID); err != nil {
-				f.T.Fatal(err)
+			if _, err := f.Tasks.Cancel(f.ctx, ann, agent, l.TaskID); err != nil {
+				f.t.Fatal(err)
 			}
 		},
 		"lost": func(l *tasks.Lease) {
-			f.Expire(l.TaskID)
-			policies := []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}
-			if n, err := f.Tasks.Rescue(f.T.Context(), policies, 1, 10); err != nil || n != 1 {
-				f.T.Fatalf("Rescue = %d, %v", n, err)
+			f.expire(l.TaskID)
+			policies := []tasks.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 1}}
+			if n, err := f.Tasks.Rescue(f.ctx, policies, 1, 10); err != nil || n != 1 {
+				f.t.Fatalf("Rescue = %d, %v", n, err)
 			}
 		},
 	}
@@ -34,66 +33,66 @@ func ends(f *storetest.Fixture) map[string]func(l *tasks.Lease) {
 // A reader cannot tell whether artifacts come from the log or were folded when the task ended.
 func TestArtifactsReadTheSameFoldedOrNot(t *testing.T) {
 	t.Parallel()
-	f := storetest.Open(t)
-	ends := ends(f)
+	f := newFixture(t)
+	ends := f.ends()
 	// Two events are there before the chunks, and one comes at the end: 32 in all is the limit.
 	for _, chunks := range []int{1, 3, 27, 28, 29, 30, 31, 90} {
 		for name, end := range ends {
-			l := f.RunningTask()
+			l := f.running()
 			var want []a2a.Artifact
 			for n := range chunks {
-				u := storetest.Chunk("log", fmt.Sprint(n))
+				u := chunk("log", fmt.Sprint(n))
 				switch {
 				case n%7 == 3:
-					u = storetest.Chunk("other", fmt.Sprint(n), "and more")
+					u = chunk("other", fmt.Sprint(n), "and more")
 				case n == 20:
-					u = storetest.Artifact("log", "again")
+					u = whole("log", "again")
 				}
-				f.Append(l, u)
+				f.append(l, u)
 				want = a2a.Fold(want, u)
 			}
 			end(l)
 			if name == "with the last chunk" {
-				want = a2a.Fold(want, storetest.Chunk("log", "the last"))
+				want = a2a.Fold(want, chunk("log", "the last"))
 			}
-			task := f.Snapshot(l.TaskID)
+			task := f.snapshot(l.TaskID)
 			if !task.Status.State.Terminal() {
 				t.Fatalf("%d chunks, %s: the task is %s", chunks, name, task.Status.State)
 			}
-			storetest.Same(t, fmt.Sprintf("artifacts of %d chunks, %s", chunks, name), want, task.Artifacts)
-			folded := storetest.Value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String())
+			same(t, fmt.Sprintf("artifacts of %d chunks, %s", chunks, name), want, task.Artifacts)
+			folded := value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String())
 			if long := task.LastSeq > 32; folded != long {
 				t.Errorf("%d chunks, %s: folded is %t with %d events", chunks, name, folded, task.LastSeq)
 			}
 		}
 	}
-	f.Invariants()
+	f.invariants()
 }
 
 // To write the artifacts of a very large log again would keep its task from ending. They are folded when
 // its events are removed.
 func TestLogTooLargeToBeFoldedIsLeftUntilItIsPruned(t *testing.T) {
 	t.Parallel()
-	f := storetest.Open(t)
-	for name, end := range ends(f) {
-		l := f.RunningTask()
+	f := newFixture(t)
+	for name, end := range f.ends() {
+		l := f.running()
 		for n := range 40 {
-			f.Append(l, storetest.Chunk("log", fmt.Sprint(n)))
+			f.append(l, chunk("log", fmt.Sprint(n)))
 		}
-		f.Exec(`UPDATE a2a.tasks SET bytes = 17 << 20 WHERE id = $1`, l.TaskID.String())
+		f.exec(`UPDATE a2a.tasks SET bytes = 17 << 20 WHERE id = $1`, l.TaskID.String())
 		l.Bytes = 17 << 20
 		end(l)
-		if storetest.Value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
+		if value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
 			t.Errorf("%s: it is folded", name)
 		}
-		before := f.Snapshot(l.TaskID)
+		before := f.snapshot(l.TaskID)
 		if len(before.Artifacts) != 1 || len(before.Artifacts[0].Parts) < 40 || !before.Status.State.Terminal() {
 			t.Errorf("%s: the task is %s with %d artifacts", name, before.Status.State, len(before.Artifacts))
 		}
-		if got := retire(f, 10, always(tasks.Prune)); got.Pruned != 1 {
+		if got := f.retire(10, always(tasks.Prune)); got.Pruned != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		storetest.Same(t, name+": pruned", before, f.Snapshot(l.TaskID))
+		same(t, name+": pruned", before, f.snapshot(l.TaskID))
 	}
-	f.Invariants()
+	f.invariants()
 }

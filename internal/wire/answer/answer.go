@@ -314,7 +314,8 @@ func (r *reader) base64(v []byte, path string) string {
 	if _, err := base64.StdEncoding.Strict().DecodeString(s); err == nil && !strings.ContainsAny(s, "\r\n") {
 		return s
 	}
-	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+	for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding,
+		base64.RawURLEncoding} {
 		if b, err := enc.DecodeString(s); err == nil {
 			return base64.StdEncoding.EncodeToString(b)
 		}

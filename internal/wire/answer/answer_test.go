@@ -26,7 +26,9 @@ var codecs = []wire.Codec{v03.Codec{}, v1.Codec{}}
 // either way.
 var same = cmp.Options{
 	cmpopts.IgnoreFields(a2a.Message{}, "TaskID", "ContextID", "ReferenceTaskIDs"),
-	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().Type() != reflect.TypeFor[a2a.Raw]() }, cmpopts.EquateEmpty()),
+	cmp.FilterPath(func(p cmp.Path) bool {
+		return p.Last().Type() != reflect.TypeFor[a2a.Raw]()
+	}, cmpopts.EquateEmpty()),
 	cmp.Comparer(func(a, b a2a.Raw) bool {
 		return rawjson.Empty(a) && rawjson.Empty(b) || bytes.Equal(rawjson.Trim(a), rawjson.Trim(b))
 	}),
@@ -38,7 +40,8 @@ func TestWhatOurServerSaysIsReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		task, entry := a2atest.Task().Draw(t, "task"), a2atest.Entry().Draw(t, "entry")
 		for _, c := range codecs {
-			want := answer.Task{ID: task.ID.String(), ContextID: task.ContextID, Status: task.Status, Artifacts: task.Artifacts, History: task.History, Metadata: task.Metadata}
+			want := answer.Task{ID: task.ID.String(), ContextID: task.ContextID, Status: task.Status,
+				Artifacts: task.Artifacts, History: task.History, Metadata: task.Metadata}
 			got, err := answer.DecodeTask(c.AppendTask(nil, &task))
 			if diff := cmp.Diff(want, got, same); err != nil || diff != "" {
 				t.Fatalf("%s: %v, task (-want +got):\n%s", c.Version(), err, diff)
@@ -83,27 +86,39 @@ func TestAnswersOfOthersAreRead(t *testing.T) {
 		want answer.Item
 	}{
 		"0.3 without kinds": {
-			`{"id":"t","contextId":"c","status":{"state":"cancelled"},"artifacts":[{"artifactId":"a","parts":[{"text":"x"}]}]}`,
-			answer.Item{TaskID: "t", ContextID: "c", Task: &answer.Task{ID: "t", ContextID: "c", Status: a2a.Status{State: a2a.StateCanceled}, Artifacts: []a2a.Artifact{{ID: "a", Parts: text}}}},
+			`{"id":"t","contextId":"c","status":{"state":"cancelled"},` +
+				`"artifacts":[{"artifactId":"a","parts":[{"text":"x"}]}]}`,
+			answer.Item{TaskID: "t", ContextID: "c",
+				Task: &answer.Task{ID: "t", ContextID: "c", Status: a2a.Status{State: a2a.StateCanceled},
+					Artifacts: []a2a.Artifact{{ID: "a", Parts: text}}}},
 		},
 		"0.3 with an unknown state": {
-			`{"kind":"status-update","taskId":"t","contextId":"c","final":false,"status":{"state":"unknown","timestamp":"now"}}`,
+			`{"kind":"status-update","taskId":"t","contextId":"c","final":false,` +
+				`"status":{"state":"unknown","timestamp":"now"}}`,
 			answer.Item{TaskID: "t", ContextID: "c", Status: &a2a.StatusUpdate{}},
 		},
 		"1.0 in snake case with numbers": {
-			`{"status_update":{"task_id":"t","context_id":"c","status":{"state":6,"message":{"message_id":"m","role":2,"parts":[{"text":"x","media_type":"a/b","data":null}]}}}}`,
-			answer.Item{TaskID: "t", ContextID: "c", Status: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateInputRequired, Message: &a2a.Message{
-				ID: "m", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x", MediaType: "a/b"}},
-			}}}},
+			`{"status_update":{"task_id":"t","context_id":"c",` +
+				`"status":{"state":6,"message":{"message_id":"m","role":2,` +
+				`"parts":[{"text":"x","media_type":"a/b","data":null}]}}}}`,
+			answer.Item{TaskID: "t", ContextID: "c",
+				Status: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateInputRequired, Message: &a2a.Message{
+					ID: "m", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x", MediaType: "a/b"}},
+				}}}},
 		},
 		"files": {
-			`{"kind":"artifact-update","taskId":"t","append":true,"artifact":{"artifactId":"a","parts":[{"kind":"file","file":{"bytes":"-_8","name":"n","mimeType":"a/b"}},{"url":"https://u"},{"data":null}]}}`,
-			answer.Item{TaskID: "t", Artifact: &a2a.ArtifactUpdate{Append: true, Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{
-				{Kind: a2a.PartFile, Text: "+/8=", Filename: "n", MediaType: "a/b"}, {Kind: a2a.PartURL, Text: "https://u"}, {Kind: a2a.PartData, Data: a2a.Raw("null")},
-			}}}},
+			`{"kind":"artifact-update","taskId":"t","append":true,` +
+				`"artifact":{"artifactId":"a","parts":[{"kind":"file",` +
+				`"file":{"bytes":"-_8","name":"n","mimeType":"a/b"}},{"url":"https://u"},{"data":null}]}}`,
+			answer.Item{TaskID: "t",
+				Artifact: &a2a.ArtifactUpdate{Append: true, Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{
+					{Kind: a2a.PartFile, Text: "+/8=", Filename: "n", MediaType: "a/b"},
+					{Kind: a2a.PartURL, Text: "https://u"}, {Kind: a2a.PartData, Data: a2a.Raw("null")},
+				}}}},
 		},
 		"a direct reply": {
-			`{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"x"}],"referenceTaskIds":["theirs"]}`,
+			`{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"x"}],` +
+				`"referenceTaskIds":["theirs"]}`,
 			answer.Item{Message: &a2a.Message{ID: "m", Role: a2a.RoleAgent, Parts: text}},
 		},
 	} {
@@ -116,30 +131,37 @@ func TestAnswersOfOthersAreRead(t *testing.T) {
 
 func TestBadAnswersAreRefusedByTheirPath(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]string{
-		`[]`:                              "must be an object",
-		`{}`:                              "is no task, message, statusUpdate or artifactUpdate",
-		`{"kind":"dog"}`:                  `kind "dog"`,
-		`{"task":{"status":{}}}`:          "task.id is missing",
-		`{"task":{"id":"t"}}`:             "task.status is missing",
-		`{"statusUpdate":{"status":{}}}`:  "statusUpdate.taskId is missing",
-		`{"statusUpdate":{"taskId":"t"}}`: "statusUpdate.status is missing",
-		`{"task":{"id":"t","status":{"state":"x"}}}`:                                                  `task.status.state "x" is not a state`,
-		`{"task":{"id":"t","status":{},"history":[{"role":"god"}]}}`:                                  `task.history[0].role "god"`,
-		`{"artifactUpdate":{"taskId":"t","artifact":{"parts":[]}}}`:                                   "artifactUpdate.artifact.artifactId is missing",
-		`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{}]}}}`:                "artifactUpdate.artifact.parts[0] must have exactly one",
-		`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"raw":"%"}]}}}`:       "parts[0].raw must be base64",
-		`{"artifactUpdate":{"taskId":"t","append":"yes","artifact":{"artifactId":"a"}}}`:              "append must be true or false",
-		`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a"},"metadata":[]}}`:               "artifactUpdate.metadata must be an object",
-		`{"message":{"messageId":"` + strings.Repeat("m", answer.MaxID+1) + `","parts":[]}}`:          "message.messageId is longer",
-		`{"message":{"messageId":"m","parts":[{"text":"a","raw":"QQ=="}]}}`:                           "message.parts[0] must have exactly one",
-		`{"statusUpdate":{"taskId":"t","status":{"message":{"parts":{"text":"no list"}}}}}`:           "status.message.parts must be an array",
-		`{"statusUpdate":{"taskId":"t","status":{"state":["TASK_STATE_WORKING"]}}}`:                   "status.state must be a string",
-		`{"kind":"task","id":"t","status":{"state":"working"},"artifacts":[null]}`:                    "task.artifacts[0] must be an object",
-		`{"kind":"task","id":"t","status":{"state":"working"},"artifacts":[{"artifactId":"\u0000"}]}`: "has a NUL",
+	for _, c := range []struct{ raw, want string }{
+		{`[]`, "must be an object"},
+		{`{}`, "is no task, message, statusUpdate or artifactUpdate"},
+		{`{"kind":"dog"}`, `kind "dog"`},
+		{`{"task":{"status":{}}}`, "task.id is missing"},
+		{`{"task":{"id":"t"}}`, "task.status is missing"},
+		{`{"statusUpdate":{"status":{}}}`, "statusUpdate.taskId is missing"},
+		{`{"statusUpdate":{"taskId":"t"}}`, "statusUpdate.status is missing"},
+		{`{"task":{"id":"t","status":{"state":"x"}}}`, `task.status.state "x" is not a state`},
+		{`{"task":{"id":"t","status":{},"history":[{"role":"god"}]}}`, `task.history[0].role "god"`},
+		{`{"artifactUpdate":{"taskId":"t","artifact":{"parts":[]}}}`, "artifactUpdate.artifact.artifactId is missing"},
+		{`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{}]}}}`,
+			"artifactUpdate.artifact.parts[0] must have exactly one"},
+		{`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"raw":"%"}]}}}`,
+			"parts[0].raw must be base64"},
+		{`{"artifactUpdate":{"taskId":"t","append":"yes","artifact":{"artifactId":"a"}}}`,
+			"append must be true or false"},
+		{`{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a"},"metadata":[]}}`,
+			"artifactUpdate.metadata must be an object"},
+		{`{"message":{"messageId":"` + strings.Repeat("m", answer.MaxID+1) + `","parts":[]}}`,
+			"message.messageId is longer"},
+		{`{"message":{"messageId":"m","parts":[{"text":"a","raw":"QQ=="}]}}`, "message.parts[0] must have exactly one"},
+		{`{"statusUpdate":{"taskId":"t","status":{"message":{"parts":{"text":"no list"}}}}}`,
+			"status.message.parts must be an array"},
+		{`{"statusUpdate":{"taskId":"t","status":{"state":["TASK_STATE_WORKING"]}}}`, "status.state must be a string"},
+		{`{"kind":"task","id":"t","status":{"state":"working"},"artifacts":[null]}`,
+			"task.artifacts[0] must be an object"},
+		{`{"kind":"task","id":"t","status":{"state":"working"},"artifacts":[{"artifactId":"\u0000"}]}`, "has a NUL"},
 	} {
-		if _, err := answer.Decode([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", raw, err, want)
+		if _, err := answer.Decode([]byte(c.raw)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want %q", c.raw, err, c.want)
 		}
 	}
 }
@@ -147,13 +169,16 @@ func TestBadAnswersAreRefusedByTheirPath(t *testing.T) {
 func TestErrorsAndResponses(t *testing.T) {
 	t.Parallel()
 	for _, c := range codecs {
-		body := []byte(`{"jsonrpc":"2.0","id":null,"error":` + string(c.AppendError(nil, a2a.ErrTaskNotFound, "")) + `}`)
+		body := []byte(`{"jsonrpc":"2.0","id":null,"error":` + string(c.AppendError(nil, a2a.ErrTaskNotFound, "")) +
+			`}`)
 		var e *answer.Error
-		if _, err := answer.Response(body, 1); !errors.As(err, &e) || e.Code != answer.CodeTaskNotFound || e.Reason != "TASK_NOT_FOUND" || e.Message != "task not found" {
+		if _, err := answer.Response(body, 1); !errors.As(err, &e) || e.Code != answer.CodeTaskNotFound ||
+			e.Reason != "TASK_NOT_FOUND" || e.Message != "task not found" {
 			t.Errorf("%s: %v", c.Version(), err)
 		}
 	}
-	for _, body := range []string{``, `{`, `[]`, `{"id":1}`, `{"id":2,"result":{}}`, `{"id":"1","result":{}}`, `{"id":1,"id":1,"result":{}}`} {
+	for _, body := range []string{``, `{`, `[]`, `{"id":1}`, `{"id":2,"result":{}}`, `{"id":"1","result":{}}`,
+		`{"id":1,"id":1,"result":{}}`} {
 		if result, err := answer.Response([]byte(body), 1); err == nil {
 			t.Errorf("%s gives %s", body, result)
 		}
@@ -171,14 +196,18 @@ func TestCardsOfBothGenerations(t *testing.T) {
 			}
 			return
 		}
-		if err != nil || got.Streaming != card.Streaming || len(got.Interfaces) != len(card.Interfaces) || got.Interfaces[0].URL != card.Interfaces[0].URL {
+		if err != nil || got.Streaming != card.Streaming || len(got.Interfaces) != len(card.Interfaces) ||
+			got.Interfaces[0].URL != card.Interfaces[0].URL {
 			t.Fatalf("%v: %+v of %+v", err, got, card)
 		}
 	})
-	got, err := answer.DecodeCard([]byte(`{"name":"n","url":"u","protocolVersion":"0.3.0","preferredTransport":"GRPC","capabilities":{"streaming":true},
-		"additionalInterfaces":[{"url":"v","transport":"JSONRPC"}],"supportedInterfaces":[{"url":"w","protocolBinding":"JSONRPC","protocolVersion":"1.0.1","tenant":"t"}]}`))
+	got, err := answer.DecodeCard([]byte(`{"name":"n","url":"u","protocolVersion":"0.3.0",
+		"preferredTransport":"GRPC","capabilities":{"streaming":true},
+		"additionalInterfaces":[{"url":"v","transport":"JSONRPC"}],
+		"supportedInterfaces":[{"url":"w","protocolBinding":"JSONRPC","protocolVersion":"1.0.1","tenant":"t"}]}`))
 	want := answer.Card{Name: "n", Streaming: true, Interfaces: []answer.Interface{
-		{URL: "w", Binding: "JSONRPC", Version: "1.0", Tenant: "t"}, {URL: "u", Binding: "GRPC", Version: "0.3"}, {URL: "v", Binding: "JSONRPC", Version: "0.3"},
+		{URL: "w", Binding: "JSONRPC", Version: "1.0", Tenant: "t"}, {URL: "u", Binding: "GRPC", Version: "0.3"},
+		{URL: "v", Binding: "JSONRPC", Version: "0.3"},
 	}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -188,10 +217,14 @@ func TestCardsOfBothGenerations(t *testing.T) {
 // FuzzDecode: whatever a server says, there is an error or values that can be relied on.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
-		`{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}},"history":[{}]}}`,
-		`{"kind":"artifact-update","taskId":"t","artifact":{"artifactId":"a","parts":[{"kind":"data","data":{"value":1},"metadata":{"data_part_compat":true}}]}}`,
-		`{"status_update":{"task_id":"t","status":{"state":3,"timestamp":"2026-11-20T10:00:00Z"},"metadata":{}}}`, `{"kind":"message","parts":[{"file":{"bytes":"-_8"}}]}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"artifact":{}}}`, `{"error":{"code":-32001,"data":[{"reason":"X"}]}}`, `{"name":"n","supportedInterfaces":[{"url":"u"}],"url":"v"}`,
+		`{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING",` +
+			`"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}},"history":[{}]}}`,
+		`{"kind":"artifact-update","taskId":"t","artifact":{"artifactId":"a",` +
+			`"parts":[{"kind":"data","data":{"value":1},"metadata":{"data_part_compat":true}}]}}`,
+		`{"status_update":{"task_id":"t","status":{"state":3,"timestamp":"2026-11-20T10:00:00Z"},"metadata":{}}}`,
+		`{"kind":"message","parts":[{"file":{"bytes":"-_8"}}]}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"artifact":{}}}`, `{"error":{"code":-32001,"data":[{"reason":"X"}]}}`,
+		`{"name":"n","supportedInterfaces":[{"url":"u"}],"url":"v"}`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -48,7 +48,9 @@ func DecodeCard(raw []byte) (Card, error) {
 				c.Streaming = r.truth(v, path+".streaming")
 			}
 		case "supportedInterfaces":
-			r.list(v, path, func(path string, v []byte) { c.Interfaces = append(c.Interfaces, r.face(v, path, "protocolBinding")) })
+			r.list(v, path, func(path string, v []byte) {
+				c.Interfaces = append(c.Interfaces, r.face(v, path, "protocolBinding"))
+			})
 		case "additionalInterfaces":
 			r.list(v, path, func(path string, v []byte) { more = append(more, r.face(v, path, "transport")) })
 		}

@@ -93,7 +93,8 @@ func (r *reader) unwrap(p *a2a.Part) {
 	}
 	lift(keyMediaType, &p.MediaType)
 	lift(keyFilename, &p.Filename)
-	if marked, _ := rawjson.Bool(rawjson.Get(p.Metadata, keyWrapped)); !marked || rawjson.KindOf(p.Data) != rawjson.KindObject {
+	if marked, _ := rawjson.Bool(rawjson.Get(p.Metadata, keyWrapped)); !marked ||
+		rawjson.KindOf(p.Data) != rawjson.KindObject {
 		return
 	}
 	value := rawjson.Get(p.Data, "value")

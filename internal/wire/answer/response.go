@@ -44,7 +44,8 @@ func Response(body []byte, id int64) (result []byte, err error) {
 		return nil, errors.New("not a JSON-RPC response: it has neither result nor error")
 	}
 	if got, ok := rawjson.Int(rawjson.Get(body, "id")); !ok || got != id {
-		return nil, fmt.Errorf("the response belongs to another request: its id is %.40s, not %d", rawjson.Get(body, "id"), id)
+		return nil, fmt.Errorf("the response belongs to another request: its id is %.40s, not %d",
+			rawjson.Get(body, "id"), id)
 	}
 	return result, nil
 }

@@ -80,7 +80,8 @@ func skill(dst []byte, s *a2a.Skill) []byte {
 // Security appends the member "securitySchemes", whose values scheme writes, and then one
 // requirement for each scheme, because any one of them is enough. A card without schemes has
 // neither.
-func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte, requirements func([]byte, []a2a.Requirement) []byte) []byte {
+func Security(dst []byte, schemes []a2a.SecurityScheme, scheme func([]byte, *a2a.SecurityScheme) []byte,
+	requirements func([]byte, []a2a.Requirement) []byte) []byte {
 	if len(schemes) == 0 {
 		return dst
 	}

@@ -212,7 +212,8 @@ func Comma(dst []byte, i int) []byte {
 }
 
 // PushConfigs appends a page of webhooks in ProtoJSON. one appends one of them.
-func PushConfigs(dst []byte, taskID string, p *a2a.PushPage, one func(dst []byte, taskID string, c *a2a.PushConfig) []byte) []byte {
+func PushConfigs(dst []byte, taskID string, p *a2a.PushPage,
+	one func(dst []byte, taskID string, c *a2a.PushConfig) []byte) []byte {
 	dst = append(dst, `{"configs":[`...)
 	for i := range p.Configs {
 		dst = one(Comma(dst, i), taskID, &p.Configs[i])

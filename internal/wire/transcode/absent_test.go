@@ -15,9 +15,9 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// TestAbsentIsTheZeroValue: where the definitions cannot tell a field that is not set from one that is zero, no codec does.
-// It takes every such field of every request out of a full one, and compares what is read without the field, as gRPC and
-// clients of ProtoJSON send it, with what is read where JSON spells the zero value out.
+// TestAbsentIsTheZeroValue: where the definitions cannot tell a field that is not set from one that is zero, no codec
+// does. It takes every such field of every request out of a full one, and compares what is read without the field, as
+// gRPC and clients of ProtoJSON send it, with what is read where JSON spells the zero value out.
 func TestAbsentIsTheZeroValue(t *testing.T) {
 	t.Parallel()
 	tested := 0
@@ -42,8 +42,10 @@ func TestAbsentIsTheZeroValue(t *testing.T) {
 						t.Fatal(err)
 					}
 					spelled := spellOut(t, full.Interface())
-					if diff := cmp.Diff(meaning(side.codec.Decode(m.Codec, absent)), meaning(side.codec.Decode(m.Codec, spelled)), ignoreDigest); diff != "" {
-						t.Errorf("%s %s without %s: -absent +zero\n%s\n%s\n%s", side.service.Version, m.Name, field, diff, absent, spelled)
+					if diff := cmp.Diff(meaning(side.codec.Decode(m.Codec, absent)),
+						meaning(side.codec.Decode(m.Codec, spelled)), ignoreDigest); diff != "" {
+						t.Errorf("%s %s without %s: -absent +zero\n%s\n%s\n%s", side.service.Version, m.Name, field,
+							diff, absent, spelled)
 					}
 				})
 			}
@@ -85,7 +87,8 @@ func fill(m protoreflect.Message, rpc *Method, variant int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() && of.Fields().Get(variant%of.Fields().Len()) != fd {
+		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() &&
+			of.Fields().Get(variant%of.Fields().Len()) != fd {
 			continue
 		}
 		switch {
@@ -101,13 +104,12 @@ func fill(m protoreflect.Message, rpc *Method, variant int) {
 			}
 		case fd.Message() == nil:
 			m.Set(fd, scalar(fd, rpc))
-		case fd.Message().FullName() == "google.protobuf.Struct", fd.Message().FullName() == "google.protobuf.Value", fd.Message().FullName() == "google.protobuf.Timestamp":
-			if fd.Message().FullName() == "google.protobuf.Value" {
-				value := m.Mutable(fd).Message()
-				value.Set(value.Descriptor().Fields().ByName("bool_value"), protoreflect.ValueOfBool(true))
-			} else {
-				m.Set(fd, m.NewField(fd))
-			}
+		case fd.Message().FullName() == "google.protobuf.Value":
+			value := m.Mutable(fd).Message()
+			value.Set(value.Descriptor().Fields().ByName("bool_value"), protoreflect.ValueOfBool(true))
+		case fd.Message().FullName() == "google.protobuf.Struct",
+			fd.Message().FullName() == "google.protobuf.Timestamp":
+			m.Set(fd, m.NewField(fd))
 		default:
 			fill(m.Mutable(fd).Message(), rpc, variant)
 		}
@@ -118,7 +120,8 @@ func scalar(fd protoreflect.FieldDescriptor, rpc *Method) protoreflect.Value {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
 		switch {
-		case fd.Name() == "parent", fd.Name() == "name" && fd.Parent() == rpc.in.Descriptor() && rpc.Name != "GetTaskPushNotificationConfig" && rpc.Name != "DeleteTaskPushNotificationConfig":
+		case fd.Name() == "parent", fd.Name() == "name" && fd.Parent() == rpc.in.Descriptor() &&
+			rpc.Name != "GetTaskPushNotificationConfig" && rpc.Name != "DeleteTaskPushNotificationConfig":
 			return protoreflect.ValueOfString("tasks/x")
 		case fd.Name() == "name" && fd.Parent().Name() != "FilePart":
 			return protoreflect.ValueOfString("tasks/x/pushNotificationConfigs/x")

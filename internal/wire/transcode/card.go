@@ -18,7 +18,8 @@ func card(v []byte) []byte {
 			out = append(out, '{')
 			for name, s := range rawjson.Members(member) {
 				kind, _ := rawjson.String(rawjson.Get(s, "type"))
-				out = append(append(rawjson.AppendString(out, string(name)), `:{"`+schemes03[kind]+`":`...), rename(rawjson.Without(s, "type"), "in", "location")...)
+				out = append(append(rawjson.AppendString(out, string(name)), `:{"`+schemes03[kind]+`":`...),
+					rename(rawjson.Without(s, "type"), "in", "location")...)
 				out = append(out, "},"...)
 			}
 			out = closeObject(out)

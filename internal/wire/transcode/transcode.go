@@ -57,7 +57,8 @@ func (m *Method) Params(req proto.Message) ([]byte, error) {
 	text, err := protojson.Marshal(req)
 	if err != nil {
 		return nil, a2a.Error{
-			Code: a2a.CodeInvalidParams, Message: "the request has a value without a kind, a number that is not finite, or a time out of range",
+			Code:    a2a.CodeInvalidParams,
+			Message: "the request has a value without a kind, a number that is not finite, or a time out of range",
 		}.With(err)
 	}
 	var b bytes.Buffer
@@ -103,10 +104,14 @@ func V1() *Service {
 
 // methods03 maps the methods of the service to those of the codec.
 var methods03 = map[string]string{
-	"SendMessage": "message/send", "SendStreamingMessage": "message/stream", "GetTask": "tasks/get", "ListTasks": "tasks/list",
-	"CancelTask": "tasks/cancel", "TaskSubscription": "tasks/resubscribe", "GetAgentCard": "agent/getAuthenticatedExtendedCard",
-	"CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set", "GetTaskPushNotificationConfig": "tasks/pushNotificationConfig/get",
-	"ListTaskPushNotificationConfig": "tasks/pushNotificationConfig/list", "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
+	"SendMessage": "message/send", "SendStreamingMessage": "message/stream", "GetTask": "tasks/get",
+	"ListTasks":  "tasks/list",
+	"CancelTask": "tasks/cancel", "TaskSubscription": "tasks/resubscribe",
+	"GetAgentCard":                     "agent/getAuthenticatedExtendedCard",
+	"CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set",
+	"GetTaskPushNotificationConfig":    "tasks/pushNotificationConfig/get",
+	"ListTaskPushNotificationConfig":   "tasks/pushNotificationConfig/list",
+	"DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
 }
 
 // V03 returns the service of 0.3, for the codec v03.Proto with Parts.
@@ -124,7 +129,8 @@ func service(file protoreflect.FileDescriptor, version string, fill func(*Method
 	s := &Service{Name: string(d.FullName()), File: file.Path(), Version: version}
 	for i := range d.Methods().Len() {
 		rpc := d.Methods().Get(i)
-		m := Method{Name: string(rpc.Name()), Stream: rpc.IsStreamingServer(), in: typeOf(rpc.Input()), out: typeOf(rpc.Output())}
+		m := Method{Name: string(rpc.Name()), Stream: rpc.IsStreamingServer(), in: typeOf(rpc.Input()),
+			out: typeOf(rpc.Output())}
 		fill(&m)
 		if s.Methods = append(s.Methods, m); m.Stream {
 			s.items = &m

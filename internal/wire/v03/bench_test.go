@@ -11,6 +11,7 @@ func BenchmarkCodec(b *testing.B) {
 	wiretest.Bench(b, codec, "message/send", map[string]string{
 		"hello": `{"message":` + hello + `}`,
 		"full":  fullSend,
-		"34kB":  `{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"` + strings.Repeat("x", 34_000) + `"}]}}`,
+		"34kB": `{"message":{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"` +
+			strings.Repeat("x", 34_000) + `"}]}}`,
 	})
 }

@@ -9,13 +9,18 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-const fullMessage = `{"kind":"message","messageId":"m","role":"user","contextId":"c","taskId":"t","referenceTaskIds":["r"],"extensions":["e"],"metadata":{"k":1},"parts":[
-	{"kind":"text","text":"t","metadata":{}},{"kind":"file","file":{"bytes":"QQ==","mimeType":"m/t","name":"n"},"metadata":{}},
-	{"kind":"file","file":{"uri":"https://u","mimeType":"m/t","name":"n"},"metadata":{}},{"kind":"data","data":{"k":1},"metadata":{}}]}`
+const fullMessage = `{"kind":"message","messageId":"m","role":"user","contextId":"c","taskId":"t",
+	"referenceTaskIds":["r"],"extensions":["e"],"metadata":{"k":1},"parts":[
+	{"kind":"text","text":"t","metadata":{}},
+	{"kind":"file","file":{"bytes":"QQ==","mimeType":"m/t","name":"n"},"metadata":{}},
+	{"kind":"file","file":{"uri":"https://u","mimeType":"m/t","name":"n"},"metadata":{}},
+	{"kind":"data","data":{"k":1},"metadata":{}}]}`
 
 const fullPush = `{"id":"p","url":"https://u","token":"t","authentication":{"schemes":["Bearer"],"credentials":"c"}}`
 
-const fullSend = `{"message":` + fullMessage + `,"metadata":{},"configuration":{"blocking":true,"historyLength":1,"acceptedOutputModes":["a/b"],"pushNotificationConfig":` + fullPush + `}}`
+const fullSend = `{"message":` + fullMessage +
+	`,"metadata":{},"configuration":{"blocking":true,"historyLength":1,"acceptedOutputModes":["a/b"],` +
+	`"pushNotificationConfig":` + fullPush + `}}`
 
 var requests = []struct{ method, definition, full string }{
 	{"message/send", "MessageSendParams", fullSend},
@@ -23,16 +28,20 @@ var requests = []struct{ method, definition, full string }{
 	{"tasks/get", "TaskQueryParams", `{"id":"x","historyLength":1,"metadata":{}}`},
 	{"tasks/cancel", "TaskIdParams", `{"id":"x","metadata":{}}`},
 	{"tasks/resubscribe", "TaskIdParams", `{"id":"x","metadata":{}}`},
-	{"tasks/pushNotificationConfig/set", "TaskPushNotificationConfig", `{"taskId":"x","pushNotificationConfig":` + fullPush + `}`},
-	{"tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfigParams", `{"id":"x","pushNotificationConfigId":"p","metadata":{}}`},
+	{"tasks/pushNotificationConfig/set", "TaskPushNotificationConfig",
+		`{"taskId":"x","pushNotificationConfig":` + fullPush + `}`},
+	{"tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfigParams",
+		`{"id":"x","pushNotificationConfigId":"p","metadata":{}}`},
 	{"tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigParams", `{"id":"x","metadata":{}}`},
-	{"tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfigParams", `{"id":"x","pushNotificationConfigId":"p","metadata":{}}`},
+	{"tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfigParams",
+		`{"id":"x","pushNotificationConfigId":"p","metadata":{}}`},
 }
 
 // missing: message.kind and the kind of a part may be missing all the same (L-03, L-08).
 func missing(path string, required, _ bool) string {
 	switch {
-	case !required, path == "message.kind", strings.HasPrefix(path, "message.parts[") && strings.HasSuffix(path, "].kind"):
+	case !required, path == "message.kind", strings.HasPrefix(path, "message.parts[") &&
+		strings.HasSuffix(path, "].kind"):
 		return ""
 	case path == "message.parts[2].file.uri":
 		return "message.parts[2].file.bytes" // one of the two is missing

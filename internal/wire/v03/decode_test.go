@@ -56,30 +56,44 @@ func TestDecode(t *testing.T) {
 	}{
 		{"message/send", `{"message":` + hello + `}`, send(func(*a2a.SendMessage) {})},
 		{"message/stream", `{"message":` + hello + `}`, send(func(op *a2a.SendMessage) { op.Stream = true })},
-		{"message/send", `{"message":` + hello + `,"configuration":{},"metadata":null}`, send(func(*a2a.SendMessage) {})},
+		{"message/send", `{"message":` + hello + `,"configuration":{},"metadata":null}`,
+			send(func(*a2a.SendMessage) {})},
 		{"message/send", `{"message":` + hello + `,"configuration":null,"metadata":{"n": 1.0}}`,
 			send(func(op *a2a.SendMessage) { op.Metadata = a2a.Raw(`{"n": 1.0}`) })},
-		{"message/send", `{"message":` + hello + `,"configuration":{"blocking":false,"historyLength":0,"acceptedOutputModes":["text/plain","*/*"],
-			"pushNotificationConfig":{"url":"https://h/x","id":"p","token":"t","authentication":{"schemes":["Bearer"],"credentials":"c"}}}}`,
+		{"message/send",
+			`{"message":` + hello +
+				`,"configuration":{"blocking":false,"historyLength":0,"acceptedOutputModes":["text/plain","*/*"],
+			"pushNotificationConfig":{"url":"https://h/x","id":"p","token":"t",
+			"authentication":{"schemes":["Bearer"],"credentials":"c"}}}}`,
 			send(func(op *a2a.SendMessage) {
 				op.Blocking, op.HistoryLength, op.AcceptedModes = false, pointer(0), []string{"text/plain", "*/*"}
-				op.Push = &a2a.PushConfig{ID: "p", URL: "https://h/x", Version: a2a.PushV03, Token: "t", Schemes: []string{"Bearer"}, Credentials: "c"}
+				op.Push = &a2a.PushConfig{ID: "p", URL: "https://h/x", Version: a2a.PushV03, Token: "t",
+					Schemes: []string{"Bearer"}, Credentials: "c"}
 			})},
-		{"message/send", `{"message":` + hello + `,"configuration":{"blocking":null,"historyLength":null,"acceptedOutputModes":null,"pushNotificationConfig":null}}`,
+		{"message/send",
+			`{"message":` + hello +
+				`,"configuration":{"blocking":null,"historyLength":null,"acceptedOutputModes":null,` +
+				`"pushNotificationConfig":null}}`,
 			send(func(*a2a.SendMessage) {})},
 		{"tasks/get", `{"id":"x"}`, &a2a.GetTask{ID: "x"}},
-		{"tasks/get", `{"id":"","historyLength":3,"metadata":{},"unknown":{"id":1}}`, &a2a.GetTask{HistoryLength: pointer(3)}},
-		{"tasks/get", `{"id":"x","historyLength":9007199254740993}`, &a2a.GetTask{ID: "x", HistoryLength: pointer(1<<31 - 1)}},
-		{"tasks/cancel", `{"id":"x","metadata":{"a":[1e400]}}`, &a2a.CancelTask{ID: "x", Metadata: a2a.Raw(`{"a":[1e400]}`)}},
+		{"tasks/get", `{"id":"","historyLength":3,"metadata":{},"unknown":{"id":1}}`,
+			&a2a.GetTask{HistoryLength: pointer(3)}},
+		{"tasks/get", `{"id":"x","historyLength":9007199254740993}`,
+			&a2a.GetTask{ID: "x", HistoryLength: pointer(1<<31 - 1)}},
+		{"tasks/cancel", `{"id":"x","metadata":{"a":[1e400]}}`,
+			&a2a.CancelTask{ID: "x", Metadata: a2a.Raw(`{"a":[1e400]}`)}},
 		{"tasks/resubscribe", `{"id":"x"}`, &a2a.Subscribe{ID: "x", EndedOK: true, StreamRules: toTheLast}},
 		{"tasks/pushNotificationConfig/set", `{"taskId":"x","pushNotificationConfig":{"url":"https://h"}}`,
 			&a2a.SetPushConfig{TaskID: "x", Config: a2a.PushConfig{URL: "https://h", Version: a2a.PushV03}}},
 		{"tasks/pushNotificationConfig/get", `{"id":"x"}`, &a2a.GetPushConfig{TaskID: "x"}},
-		{"tasks/pushNotificationConfig/get", `{"id":"x","pushNotificationConfigId":"p"}`, &a2a.GetPushConfig{TaskID: "x", ConfigID: "p"}},
+		{"tasks/pushNotificationConfig/get", `{"id":"x","pushNotificationConfigId":"p"}`,
+			&a2a.GetPushConfig{TaskID: "x", ConfigID: "p"}},
 		{"tasks/pushNotificationConfig/list", `{"id":"x"}`, &a2a.ListPushConfigs{TaskID: "x"}},
-		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"p"}`, &a2a.DeletePushConfig{TaskID: "x", ConfigID: "p"}},
+		{"tasks/pushNotificationConfig/delete", `{"id":"x","pushNotificationConfigId":"p"}`,
+			&a2a.DeletePushConfig{TaskID: "x", ConfigID: "p"}},
 		{"agent/getAuthenticatedExtendedCard", ``, &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
-		{"agent/getAuthenticatedExtendedCard", `{"x":1}`, &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
+		{"agent/getAuthenticatedExtendedCard", `{"x":1}`,
+			&a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
 	} {
 		for _, lenient := range []bool{false, true} {
 			got, rules, err := decode(t, lenient, tc.method, tc.params)
@@ -114,7 +128,8 @@ func TestDecodeMessage(t *testing.T) {
 	}
 	want := a2a.Message{
 		ID: "ü", Role: a2a.RoleAgent, ContextID: "c", TaskID: "not a uuid",
-		ReferenceTaskIDs: []string{"a", "b"}, Extensions: []string{"https://e"}, Metadata: a2a.Raw(`{"k":"\u0000","n":-0}`),
+		ReferenceTaskIDs: []string{"a", "b"}, Extensions: []string{"https://e"},
+		Metadata: a2a.Raw(`{"k":"\u0000","n":-0}`),
 		Parts: []a2a.Part{
 			{Kind: a2a.PartText, Text: "a\x00\n😀", Metadata: a2a.Raw(`{"z":1,"a":2}`)},
 			{Kind: a2a.PartFile, Text: "+/8=", MediaType: "a/b", Filename: "f"},
@@ -145,11 +160,17 @@ func TestDecodeRefuses(t *testing.T) {
 		{"message/send", `"x"`, "params"},
 		{"message/send", `{"message":` + hello + `,"configuration":[]}`, "configuration"},
 		{"message/send", `{"message":` + hello + `,"configuration":{"blocking":"true"}}`, "configuration.blocking"},
-		{"message/send", `{"message":` + hello + `,"configuration":{"historyLength":-1}}`, "configuration.historyLength"},
-		{"message/send", `{"message":` + hello + `,"configuration":{"historyLength":1.5}}`, "configuration.historyLength"},
-		{"message/send", `{"message":` + hello + `,"configuration":{"acceptedOutputModes":["a",1]}}`, "configuration.acceptedOutputModes[1]"},
-		{"message/send", `{"message":` + hello + `,"configuration":{"pushNotificationConfig":{"url":""}}}`, "configuration.pushNotificationConfig.url"},
-		{"message/send", `{"message":` + hello + `,"configuration":{"pushNotificationConfig":{"url":"u","authentication":{}}}}`, "configuration.pushNotificationConfig.authentication.schemes"},
+		{"message/send", `{"message":` + hello + `,"configuration":{"historyLength":-1}}`,
+			"configuration.historyLength"},
+		{"message/send", `{"message":` + hello + `,"configuration":{"historyLength":1.5}}`,
+			"configuration.historyLength"},
+		{"message/send", `{"message":` + hello + `,"configuration":{"acceptedOutputModes":["a",1]}}`,
+			"configuration.acceptedOutputModes[1]"},
+		{"message/send", `{"message":` + hello + `,"configuration":{"pushNotificationConfig":{"url":""}}}`,
+			"configuration.pushNotificationConfig.url"},
+		{"message/send",
+			`{"message":` + hello + `,"configuration":{"pushNotificationConfig":{"url":"u","authentication":{}}}}`,
+			"configuration.pushNotificationConfig.authentication.schemes"},
 		{"message/send", parts(``), "message.parts"},
 		{"message/send", parts(`null`), "message.parts[0]"},
 		{"message/send", parts(`{"kind":"text","text":""},{"kind":"video"}`), "message.parts[1].kind"},
@@ -163,20 +184,25 @@ func TestDecodeRefuses(t *testing.T) {
 		{"message/send", parts(`{"kind":"file","file":{"uri":""}}`), "message.parts[0].file.uri"},
 		{"message/send", parts(`{"kind":"file","file":{"uri":"a\u0000"}}`), "message.parts[0].file.uri"},
 		{"message/send", parts(`{"kind":"file","file":{"uri":"u","name":"\u0000"}}`), "message.parts[0].file.name"},
-		{"message/send", parts(`{"kind":"file","file":{"uri":"u","mimeType":"\u0000"}}`), "message.parts[0].file.mimeType"},
+		{"message/send", parts(`{"kind":"file","file":{"uri":"u","mimeType":"\u0000"}}`),
+			"message.parts[0].file.mimeType"},
 		{"message/send", parts(`{"kind":"file"}`), "message.parts[0].file"},
 		{"message/send", parts(`{"kind":"data","data":null}`), "message.parts[0].data"},
-		{"message/send", parts(`{"kind":"text","text":"x","metadata":{"a2ad/filename":"\u0000"}}`), `message.parts[0].metadata["a2ad/filename"]`},
+		{"message/send", parts(`{"kind":"text","text":"x","metadata":{"a2ad/filename":"\u0000"}}`),
+			`message.parts[0].metadata["a2ad/filename"]`},
 		{"message/send", parts(`{"kind":"text","text":` + long(1<<20+1) + `}`), "message.parts[0].text"},
 		{"message/send", parts(`{"kind":"data","data":{"a":` + long(1<<20) + `}}`), "message.parts[0].data"},
-		{"message/send", parts(`{"kind":"file","file":{"bytes":"` + strings.Repeat("AAAA", 349526) + `"}}`), "message.parts[0].file.bytes"},
+		{"message/send", parts(`{"kind":"file","file":{"bytes":"` + strings.Repeat("AAAA", 349526) + `"}}`),
+			"message.parts[0].file.bytes"},
 		{"message/send", parts(strings.Repeat(`{"text":""},`, 100) + `{"text":""}`), "message.parts"},
 		{"message/send", `{"message":{"role":"user","parts":[{"text":""}]}}`, "message.messageId"},
 		{"message/send", `{"message":{"messageId":"","role":"user","parts":[{"text":""}]}}`, "message.messageId"},
 		{"message/send", `{"message":{"messageId":"m","parts":[{"text":""}]}}`, "message.role"},
 		{"message/send", `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":""}]}}`, "message.role"},
-		{"message/send", `{"message":{"messageId":` + long(257) + `,"role":"user","parts":[{"text":""}]}}`, "message.messageId"},
-		{"message/send", `{"message":{"messageId":"a\u0000","role":"user","parts":[{"text":""}]}}`, "message.messageId"},
+		{"message/send", `{"message":{"messageId":` + long(257) + `,"role":"user","parts":[{"text":""}]}}`,
+			"message.messageId"},
+		{"message/send", `{"message":{"messageId":"a\u0000","role":"user","parts":[{"text":""}]}}`,
+			"message.messageId"},
 		{"message/send", message(`"kind":"task"`), "message.kind"},
 		{"message/send", message(`"kind":1`), "message.kind"},
 		{"message/send", message(`"contextId":"\u0000"`), "message.contextId"},
@@ -184,7 +210,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"message/send", message(`"taskId":` + long(257)), "message.taskId"},
 		{"message/send", message(`"taskId":"\u0000"`), "message.taskId"},
 		{"message/send", message(`"referenceTaskIds":["a","\u0000"]`), "message.referenceTaskIds[1]"},
-		{"message/send", message(`"referenceTaskIds":[` + strings.Repeat(`"",`, 100) + `""]`), "message.referenceTaskIds"},
+		{"message/send", message(`"referenceTaskIds":[` + strings.Repeat(`"",`, 100) + `""]`),
+			"message.referenceTaskIds"},
 		{"message/send", message(`"extensions":["\u0000"]`), "message.extensions[0]"},
 		{"message/send", message(`"extensions":[null]`), "message.extensions[0]"},
 		{"message/send", message(`"metadata":[]`), "message.metadata"},
@@ -200,11 +227,14 @@ func TestDecodeRefuses(t *testing.T) {
 		{"tasks/cancel", `{"id":"x","metadata":"y"}`, "metadata"},
 		{"tasks/resubscribe", `{"id":null}`, "id"},
 		{"tasks/pushNotificationConfig/set", push(`null`), "pushNotificationConfig"},
-		{"tasks/pushNotificationConfig/set", push(`{"url":"` + strings.Repeat("x", 2049) + `"}`), "pushNotificationConfig.url"},
+		{"tasks/pushNotificationConfig/set", push(`{"url":"` + strings.Repeat("x", 2049) + `"}`),
+			"pushNotificationConfig.url"},
 		{"tasks/pushNotificationConfig/set", push(`{"url":"\u0000"}`), "pushNotificationConfig.url"},
 		{"tasks/pushNotificationConfig/set", push(`{"url":"u","token":"\u0000"}`), "pushNotificationConfig.token"},
-		{"tasks/pushNotificationConfig/set", push(`{"url":"u","token":` + long(4097) + `}`), "pushNotificationConfig.token"},
-		{"tasks/pushNotificationConfig/set", push(`{"url":"u","authentication":{"schemes":"Bearer"}}`), "pushNotificationConfig.authentication.schemes"},
+		{"tasks/pushNotificationConfig/set", push(`{"url":"u","token":` + long(4097) + `}`),
+			"pushNotificationConfig.token"},
+		{"tasks/pushNotificationConfig/set", push(`{"url":"u","authentication":{"schemes":"Bearer"}}`),
+			"pushNotificationConfig.authentication.schemes"},
 		{"tasks/pushNotificationConfig/set", `{"pushNotificationConfig":{"url":"u"}}`, "taskId"},
 		{"tasks/pushNotificationConfig/get", `{"id":"x","pushNotificationConfigId":7}`, "pushNotificationConfigId"},
 		{"tasks/pushNotificationConfig/list", `{"taskId":"x"}`, "id"},
@@ -220,9 +250,11 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestDecodeUnknownMethod(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"", "Message/Send", "message/Send", "SendMessage", "tasks/list/", "tasks/pushNotificationConfig", strings.Repeat("x", 1<<20)} {
+	for _, method := range []string{"", "Message/Send", "message/Send", "SendMessage", "tasks/list/",
+		"tasks/pushNotificationConfig", strings.Repeat("x", 1<<20)} {
 		for _, lenient := range []bool{false, true} {
-			if _, _, err := decode(t, lenient, method, `{"id":1}`); a2a.CodeOf(err) != a2a.CodeMethodNotFound || len(err.Error()) > 200 {
+			if _, _, err := decode(t, lenient, method, `{"id":1}`); a2a.CodeOf(err) != a2a.CodeMethodNotFound ||
+				len(err.Error()) > 200 {
 				t.Errorf("%.80q: %v", method, err)
 			}
 		}
@@ -238,13 +270,17 @@ func TestDecodeLimitsAreInclusive(t *testing.T) {
 	for _, tc := range []struct{ params, field string }{
 		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAA=="}}]}}`, ""},
 		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAA"}}]}}`, ""},
-		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAAA="}}]}}`, "message.parts[1].file.bytes"},
+		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"üü"},{"file":{"bytes":"AAAAAAA="}}]}}`,
+			"message.parts[1].file.bytes"},
 		{`{"message":{"messageId":"1234","role":"user","parts":[{"text":""}]}}`, "message.messageId"},
 		{`{"message":{"messageId":"123","role":"user","parts":[{"text":"12345"}]}}`, "message.parts[0].text"},
 		{`{"message":{"messageId":"123","role":"user","parts":[{"data":{"":1}}]}}`, "message.parts[0].data"},
-		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""},{"text":""},{"text":""}]}}`, "message.parts"},
-		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""}]},"configuration":{"pushNotificationConfig":{"url":"12345","token":"12"}}}`, ""},
-		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""}]},"configuration":{"pushNotificationConfig":{"url":"123456"}}}`, "configuration.pushNotificationConfig.url"},
+		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""},{"text":""},{"text":""}]}}`,
+			"message.parts"},
+		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""}]},` +
+			`"configuration":{"pushNotificationConfig":{"url":"12345","token":"12"}}}`, ""},
+		{`{"message":{"messageId":"123","role":"user","parts":[{"text":""}]},` +
+			`"configuration":{"pushNotificationConfig":{"url":"123456"}}}`, "configuration.pushNotificationConfig.url"},
 	} {
 		_, err := c.Decode("message/send", []byte(tc.params))
 		if tc.field != "" {
@@ -257,7 +293,9 @@ func TestDecodeLimitsAreInclusive(t *testing.T) {
 
 func TestHas(t *testing.T) {
 	t.Parallel()
-	strict, lenient := v03.Codec{}, v03.Codec{Lenient: true, OnLenient: func(rule string) { t.Errorf("Has used %s", rule) }}
+	strict, lenient := v03.Codec{}, v03.Codec{Lenient: true, OnLenient: func(rule string) {
+		t.Errorf("Has used %s", rule)
+	}}
 	for _, m := range methods {
 		want := m != "unknown"
 		if got := strict.Has(m); got != (want && m != "tasks/list") {

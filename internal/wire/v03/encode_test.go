@@ -24,29 +24,38 @@ func TestAppendTask(t *testing.T) {
 		ID: taskID, Agent: "echo", ContextID: "c\n", Metadata: a2a.Raw(`{"x": 1.0}`),
 		Status: a2a.Status{State: a2a.StateWorking, Time: at, Message: &a2a.Message{
 			ID: "s", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "a\x00\"\u2028<"}}}},
-		Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"}, Metadata: a2a.Raw(`{}`), Parts: []a2a.Part{
-			{Kind: a2a.PartFile, Text: "QQ==", MediaType: "m/t", Filename: "f"}, {Kind: a2a.PartURL, Text: "https://u"},
-			{Kind: a2a.PartData, Data: a2a.Raw(`{"n":1e400}`), Metadata: a2a.Raw(`{"k":1}`)},
-			{Kind: a2a.PartData, Data: a2a.Raw(`[1, 2]`), MediaType: "x/y", Metadata: a2a.Raw(`{ "k":1}`)},
-			{Kind: a2a.PartData, Data: a2a.Raw(`null`)},
-			{Kind: a2a.PartText, Text: "t", MediaType: "text/markdown", Filename: "r.md"},
-		}}},
-		History: []a2a.Message{{ID: "m", Role: a2a.RoleUser, TaskID: "other", ContextID: "other", ReferenceTaskIDs: []string{"r"},
-			Extensions: []string{"e"}, Metadata: a2a.Raw(`{"a":1}`), Parts: []a2a.Part{{Kind: a2a.PartText, Text: ""}}}},
+		Artifacts: []a2a.Artifact{{ID: "a", Name: "n", Description: "d", Extensions: []string{"e"},
+			Metadata: a2a.Raw(`{}`), Parts: []a2a.Part{
+				{Kind: a2a.PartFile, Text: "QQ==", MediaType: "m/t", Filename: "f"},
+				{Kind: a2a.PartURL, Text: "https://u"},
+				{Kind: a2a.PartData, Data: a2a.Raw(`{"n":1e400}`), Metadata: a2a.Raw(`{"k":1}`)},
+				{Kind: a2a.PartData, Data: a2a.Raw(`[1, 2]`), MediaType: "x/y", Metadata: a2a.Raw(`{ "k":1}`)},
+				{Kind: a2a.PartData, Data: a2a.Raw(`null`)},
+				{Kind: a2a.PartText, Text: "t", MediaType: "text/markdown", Filename: "r.md"},
+			}}},
+		History: []a2a.Message{{ID: "m", Role: a2a.RoleUser, TaskID: "other", ContextID: "other",
+			ReferenceTaskIDs: []string{"r"},
+			Extensions:       []string{"e"}, Metadata: a2a.Raw(`{"a":1}`),
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: ""}}}},
 	}
 	const ids = `"taskId":"` + wireID + `","contextId":"c\n"`
 	want := `{"kind":"task","id":"` + wireID + `","contextId":"c\n","status":{"state":"working","message":` +
-		`{"kind":"message","messageId":"s","role":"agent","parts":[{"kind":"text","text":"a\u0000\"` + "\u2028" + `<"}],` + ids + `},"timestamp":"2026-11-20T10:00:00.007Z"},` +
+		`{"kind":"message","messageId":"s","role":"agent","parts":[{"kind":"text","text":"a\u0000\"` + "\u2028" +
+		`<"}],` + ids + `},"timestamp":"2026-11-20T10:00:00.007Z"},` +
 		`"artifacts":[{"artifactId":"a","name":"n","description":"d","parts":[` +
-		`{"kind":"file","file":{"bytes":"QQ==","mimeType":"m/t","name":"f"}},{"kind":"file","file":{"uri":"https://u"}},` +
+		`{"kind":"file","file":{"bytes":"QQ==","mimeType":"m/t","name":"f"}},` +
+		`{"kind":"file","file":{"uri":"https://u"}},` +
 		`{"kind":"data","data":{"n":1e400},"metadata":{"k":1}},` +
 		`{"kind":"data","data":{"value":[1, 2]},"metadata":{"data_part_compat":true,"a2ad/mediaType":"x/y", "k":1}},` +
 		`{"kind":"data","data":{"value":null},"metadata":{"data_part_compat":true}},` +
-		`{"kind":"text","text":"t","metadata":{"a2ad/mediaType":"text/markdown","a2ad/filename":"r.md"}}],"extensions":["e"],"metadata":{}}],` +
-		`"history":[{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":""}],` + ids + `,"referenceTaskIds":["r"],"extensions":["e"],"metadata":{"a":1}}],` +
+		`{"kind":"text","text":"t","metadata":{"a2ad/mediaType":"text/markdown","a2ad/filename":"r.md"}}],` +
+		`"extensions":["e"],"metadata":{}}],` +
+		`"history":[{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":""}],` + ids +
+		`,"referenceTaskIds":["r"],"extensions":["e"],"metadata":{"a":1}}],` +
 		`"metadata":{"x": 1.0}}`
 	for name, got := range map[string][]byte{
-		"AppendTask": codec.AppendTask(nil, task), "AppendSent": codec.AppendSent(nil, task), "AppendSnapshot": codec.AppendSnapshot(nil, task),
+		"AppendTask": codec.AppendTask(nil, task), "AppendSent": codec.AppendSent(nil, task),
+		"AppendSnapshot": codec.AppendSnapshot(nil, task),
 	} {
 		if string(got) != want {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
@@ -72,12 +81,15 @@ func TestAppendTaskOmitsWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	task := &a2a.Task{ID: taskID, ContextID: "c", Artifacts: []a2a.Artifact{}, History: []a2a.Message{}}
 	for state, name := range map[a2a.State]string{
-		a2a.StateSubmitted: "submitted", a2a.StateWorking: "working", a2a.StateInputRequired: "input-required", a2a.StateAuthRequired: "auth-required",
-		a2a.StateCompleted: "completed", a2a.StateFailed: "failed", a2a.StateCanceled: "canceled", a2a.StateRejected: "rejected", a2a.StateNone: "unknown",
+		a2a.StateSubmitted: "submitted", a2a.StateWorking: "working", a2a.StateInputRequired: "input-required",
+		a2a.StateAuthRequired: "auth-required",
+		a2a.StateCompleted:    "completed", a2a.StateFailed: "failed", a2a.StateCanceled: "canceled",
+		a2a.StateRejected: "rejected", a2a.StateNone: "unknown",
 	} {
 		task.Status.State = state
 		got := codec.AppendTask([]byte("x"), task)
-		if want := `x{"kind":"task","id":"` + wireID + `","contextId":"c","status":{"state":"` + name + `"}}`; string(got) != want {
+		if want := `x{"kind":"task","id":"` + wireID + `","contextId":"c","status":{"state":"` + name +
+			`"}}`; string(got) != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		wiretest.Valid(t, schema(t, "Task"), got[1:])
@@ -96,16 +108,28 @@ func TestAppendEvent(t *testing.T) {
 		def   string
 	}{
 		{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted, Time: at}, Metadata: a2a.Raw(`{"m":1}`)}, true,
-			`{"kind":"status-update",` + ids + `,"status":{"state":"completed","timestamp":"2026-11-20T10:00:00.007Z"},"final":true,"metadata":{"m":1}}`, "TaskStatusUpdateEvent"},
-		{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Message: &a2a.Message{ID: "s", Role: a2a.RoleAgent, Parts: text}}}, false,
-			`{"kind":"status-update",` + ids + `,"status":{"state":"working","message":{"kind":"message","messageId":"s","role":"agent","parts":[{"kind":"text","text":"t"}],` + ids + `}},"final":false}`, "TaskStatusUpdateEvent"},
-		{&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: text}, Append: true, LastChunk: true, Metadata: a2a.Raw(`{}`)}, false,
-			`{"kind":"artifact-update",` + ids + `,"artifact":{"artifactId":"a","parts":[{"kind":"text","text":"t"}]},"append":true,"lastChunk":true,"metadata":{}}`, "TaskArtifactUpdateEvent"},
+			`{"kind":"status-update",` + ids +
+				`,"status":{"state":"completed","timestamp":"2026-11-20T10:00:00.007Z"},"final":true,` +
+				`"metadata":{"m":1}}`, "TaskStatusUpdateEvent"},
+		{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking,
+			Message: &a2a.Message{ID: "s", Role: a2a.RoleAgent, Parts: text}}}, false,
+			`{"kind":"status-update",` + ids +
+				`,"status":{"state":"working","message":{"kind":"message","messageId":"s","role":"agent",` +
+				`"parts":[{"kind":"text","text":"t"}],` + ids + `}},"final":false}`, "TaskStatusUpdateEvent"},
+		{&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: text}, Append: true, LastChunk: true,
+			Metadata: a2a.Raw(`{}`)}, false,
+			`{"kind":"artifact-update",` + ids +
+				`,"artifact":{"artifactId":"a","parts":[{"kind":"text","text":"t"}]},"append":true,"lastChunk":true,` +
+				`"metadata":{}}`, "TaskArtifactUpdateEvent"},
 		{&a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: text}}, true,
-			`{"kind":"artifact-update",` + ids + `,"artifact":{"artifactId":"a","parts":[{"kind":"text","text":"t"}]},"append":false,"lastChunk":false}`, "TaskArtifactUpdateEvent"},
+			`{"kind":"artifact-update",` + ids +
+				`,"artifact":{"artifactId":"a","parts":[{"kind":"text","text":"t"}]},"append":false,"lastChunk":false}`,
+			"TaskArtifactUpdateEvent"},
 		{&a2a.Message{ID: "m", Role: a2a.RoleAgent, Parts: text}, true,
-			`{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"t"}],"contextId":"c"}`, "Message"},
-		{&a2a.Checkpoint{Body: a2a.Raw(`1`)}, false, `null`, "DeleteTaskPushNotificationConfigSuccessResponse/properties/result"},
+			`{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"t"}],"contextId":"c"}`,
+			"Message"},
+		{&a2a.Checkpoint{Body: a2a.Raw(`1`)}, false, `null`,
+			"DeleteTaskPushNotificationConfigSuccessResponse/properties/result"},
 	} {
 		got := codec.AppendEvent([]byte("x"), entry(tc.event), tc.last)
 		if string(got) != "x"+tc.want {
@@ -117,9 +141,11 @@ func TestAppendEvent(t *testing.T) {
 
 func TestAppendReply(t *testing.T) {
 	t.Parallel()
-	m := &a2a.Message{ID: "m", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "t"}}, ContextID: "c", TaskID: "x"}
+	m := &a2a.Message{ID: "m", Role: a2a.RoleAgent, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "t"}}, ContextID: "c",
+		TaskID: "x"}
 	got := codec.AppendReply(nil, m)
-	if want := `{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"t"}],"taskId":"x","contextId":"c"}`; string(got) != want {
+	if want := `{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"t"}],"taskId":"x",` +
+		`"contextId":"c"}`; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	wiretest.Valid(t, schema(t, "Message"), got)
@@ -134,13 +160,16 @@ func TestAppendPage(t *testing.T) {
 	if got, want := string(v03.Codec{}.AppendPage(nil, page, false)), page1+`}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := string(codec.AppendPage(nil, page, false)), page1+`,"total_size":7,"page_size":2,"next_page_token":"n"}`; got != want {
+	if got, want := string(codec.AppendPage(nil, page, false)), page1+
+		`,"total_size":7,"page_size":2,"next_page_token":"n"}`; got != want {
 		t.Errorf("lenient: got %s, want %s", got, want)
 	}
-	if got := string(codec.AppendPage(nil, page, true)); strings.Count(got, `"artifacts":[{"artifactId":"a","parts":[]}]`) != 1 {
+	if got := string(codec.AppendPage(nil, page, true)); strings.Count(got,
+		`"artifacts":[{"artifactId":"a","parts":[]}]`) != 1 {
 		t.Errorf("with artifacts: %s", got)
 	}
-	if got, want := string(v03.Codec{}.AppendPage(nil, &a2a.Page{}, false)), `{"tasks":[],"totalSize":0,"pageSize":0,"nextPageToken":""}`; got != want {
+	if got, want := string(v03.Codec{}.AppendPage(nil, &a2a.Page{},
+		false)), `{"tasks":[],"totalSize":0,"pageSize":0,"nextPageToken":""}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -148,10 +177,12 @@ func TestAppendPage(t *testing.T) {
 func TestAppendPushConfigKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	configs := []a2a.PushConfig{
-		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"}, {URL: "u"},
+		{ID: "default", URL: "https://h/?a=1&b", Token: "s3cret", Schemes: []string{"Bearer"}, Credentials: "s3cret"},
+		{URL: "u"},
 	}
 	got := codec.AppendPushConfigs(nil, "x", &a2a.PushPage{Configs: configs})
-	want := `[{"taskId":"x","pushNotificationConfig":{"url":"https://h/?a=1&b","id":"default","authentication":{"schemes":["Bearer"]}}},` +
+	want := `[{"taskId":"x","pushNotificationConfig":{"url":"https://h/?a=1&b","id":"default",` +
+		`"authentication":{"schemes":["Bearer"]}}},` +
 		`{"taskId":"x","pushNotificationConfig":{"url":"u"}}]`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)

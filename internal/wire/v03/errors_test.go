@@ -12,13 +12,15 @@ import (
 func TestAppendErrorIsTotal(t *testing.T) {
 	t.Parallel()
 	want := map[a2a.ErrorCode]int64{
-		a2a.CodeParse: -32700, a2a.CodeInvalidRequest: -32600, a2a.CodeTooLarge: -32600, a2a.CodeExtensionRequired: -32600,
-		a2a.CodeMethodNotFound: -32601, a2a.CodeInvalidParams: -32602, a2a.CodeTaskTerminal: -32602,
+		a2a.CodeParse: -32700, a2a.CodeInvalidRequest: -32600, a2a.CodeTooLarge: -32600,
+		a2a.CodeExtensionRequired: -32600,
+		a2a.CodeMethodNotFound:    -32601, a2a.CodeInvalidParams: -32602, a2a.CodeTaskTerminal: -32602,
 		a2a.CodeInternal: -32603, a2a.CodeRateLimited: -32603, a2a.CodeUnavailable: -32603,
 		a2a.CodeTaskNotFound: -32001, a2a.CodeTaskNotCancelable: -32002, a2a.CodePushNotSupported: -32003,
 		a2a.CodeUnsupportedOperation: -32004, a2a.CodeContentTypeNotSupported: -32005, a2a.CodeMediaType: -32005,
-		a2a.CodeInvalidAgentResponse: -32006, a2a.CodeExtendedCardNotConfigured: -32007, a2a.CodeVersionNotSupported: -32009,
-		a2a.CodeUnauthenticated: -32041, a2a.CodeForbidden: -32043,
+		a2a.CodeInvalidAgentResponse: -32006, a2a.CodeExtendedCardNotConfigured: -32007,
+		a2a.CodeVersionNotSupported: -32009,
+		a2a.CodeUnauthenticated:     -32041, a2a.CodeForbidden: -32043,
 	}
 	if len(want) != len(a2a.ErrorCodes()) {
 		t.Errorf("%d codes in the table, %d in the domain", len(want), len(a2a.ErrorCodes()))
@@ -47,7 +49,8 @@ func TestAppendErrorHidesTheUnforeseen(t *testing.T) {
 	t.Parallel()
 	const want = `{"code":-32603,"message":"Internal error","data":{"reason":"INTERNAL"}}`
 	for _, code := range []a2a.ErrorCode{a2a.CodeInternal, a2a.ErrorCode(255)} {
-		if got := string(codec.AppendError(nil, &a2a.Error{Code: code, Message: "dial tcp 10.0.0.1"}, "")); got != want {
+		if got := string(codec.AppendError(nil, &a2a.Error{Code: code, Message: "dial tcp 10.0.0.1"},
+			"")); got != want {
 			t.Errorf("code %s: %s", strconv.Itoa(int(code)), got)
 		}
 	}

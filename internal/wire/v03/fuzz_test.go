@@ -26,10 +26,15 @@ var methods = []string{
 // back as the same message, by the strict reader too.
 func FuzzSendParams(f *testing.F) {
 	for _, s := range []string{
-		`{"message":` + hello + `}`, fullSend, `{"contextId":"c","message":{"messageId":"m","role":"user","parts":[{"kind":"file","data":"QQ","mimeType":"a"}]}}`,
-		`{"message":{"messageId":"m","role":"agent","parts":[{"kind":"data","data":[1],"mimeType":"x","metadata":{"a2ad/mediaType":1,"data_part_compat":false}}]}}`,
-		`{"message":{"messageId":"m","role":"user","parts":[{"data":{"value":{"value":2}},"metadata":{ "data_part_compat" : true , "a2ad/filename":"f"}}]}}`,
-		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"file","file":{"fileWithUri":"u\n"}},{"text":"\ud83d\ude00\u0000"}]}}`,
+		`{"message":` + hello + `}`, fullSend,
+		`{"contextId":"c","message":{"messageId":"m","role":"user",` +
+			`"parts":[{"kind":"file","data":"QQ","mimeType":"a"}]}}`,
+		`{"message":{"messageId":"m","role":"agent","parts":[{"kind":"data","data":[1],"mimeType":"x",` +
+			`"metadata":{"a2ad/mediaType":1,"data_part_compat":false}}]}}`,
+		`{"message":{"messageId":"m","role":"user","parts":[{"data":{"value":{"value":2}},` +
+			`"metadata":{ "data_part_compat" : true , "a2ad/filename":"f"}}]}}`,
+		`{"message":{"messageId":"m","role":"user","parts":[{"kind":"file","file":{"fileWithUri":"u\n"}},` +
+			`{"text":"\ud83d\ude00\u0000"}]}}`,
 	} {
 		f.Add([]byte(s), true)
 		f.Add([]byte(s), false)
@@ -47,10 +52,13 @@ func FuzzSendParams(f *testing.F) {
 func TestOddParts(t *testing.T) {
 	t.Parallel()
 	message := schema(t, "Message")
-	keys := []string{"kind", "text", "file", "data", "metadata", "mimeType", "name", "bytes", "uri", "url", "fileWithBytes", "fileWithUri", "type"}
+	keys := []string{"kind", "text", "file", "data", "metadata", "mimeType", "name", "bytes", "uri", "url",
+		"fileWithBytes", "fileWithUri", "type"}
 	words := rapid.SampledFrom([]string{
-		`"text"`, `"file"`, `"data"`, `"QQ=="`, `"-_8"`, `"https://u"`, `null`, `""`, `{"value":1}`, `{"bytes":"QQ"}`, `{"uri":"u","mimeType":"m"}`,
-		`{"data":"QQ"}`, `{"url":"u","bytes":null}`, `{"data_part_compat":true}`, `{"a2ad/filename":"f", "k":1}`, `{ "a2ad/mediaType":1}`,
+		`"text"`, `"file"`, `"data"`, `"QQ=="`, `"-_8"`, `"https://u"`, `null`, `""`, `{"value":1}`, `{"bytes":"QQ"}`,
+		`{"uri":"u","mimeType":"m"}`,
+		`{"data":"QQ"}`, `{"url":"u","bytes":null}`, `{"data_part_compat":true}`, `{"a2ad/filename":"f", "k":1}`,
+		`{ "a2ad/mediaType":1}`,
 		`{"data_part_compat":true,"a2ad/mediaType":"m","a2ad/filename":""}`,
 	})
 	part := rapid.Custom(func(t *rapid.T) string {
@@ -128,7 +136,8 @@ func withoutOurs(m *a2a.Message) {
 // for the caller.
 func FuzzDecode(f *testing.F) {
 	for i := range methods {
-		f.Add(uint8(i), []byte(`{"id":"x","taskId":"t","pushNotificationConfigId":"p","historyLength":1,"metadata":{}}`), true)
+		f.Add(uint8(i),
+			[]byte(`{"id":"x","taskId":"t","pushNotificationConfigId":"p","historyLength":1,"metadata":{}}`), true)
 	}
 	f.Add(uint8(3), []byte(`{"status":"cancelled","pageSize":3,"pageToken":"","includeArtifacts":true}`), true)
 	f.Add(uint8(6), []byte(`{"taskId":"x","pushNotificationConfig":`+fullPush+`}`), false)

@@ -38,24 +38,32 @@ func TestLenientParts(t *testing.T) {
 		{`{"kind":"file","file":{"fileWithBytes":"QQ==","mimeType":"a/b","name":"f"}}`, file, "L-05", "file.bytes"},
 		{`{"kind":"file","file":{"url":"https://u"}}`, url, "L-05", "file.bytes"},
 		{`{"kind":"file","file":{"fileWithUri":"https://u"}}`, url, "L-05", "file.bytes"},
-		{`{"kind":"file","file":{"uri":"https://u","data":"QQ=="},"data":"QQ==","bytes":"QQ==","mimeType":7}`, url, "", ""},
-		{`{"kind":"data","data":{},"mimeType":"a/b"}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{}`), MediaType: "a/b"}, "L-07", "-"},
+		{`{"kind":"file","file":{"uri":"https://u","data":"QQ=="},"data":"QQ==","bytes":"QQ==","mimeType":7}`, url, "",
+			""},
+		{`{"kind":"data","data":{},"mimeType":"a/b"}`,
+			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{}`), MediaType: "a/b"}, "L-07", "-"},
 		{`{"kind":"data","data":{},"mimeType":7}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{}`)}, "", ""},
 		{`{"kind":"data","data":"QQ=="}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`"QQ=="`)}, "L-07", "data"},
 		{`{"kind":"data","data":1.0}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`1.0`)}, "L-07", "data"},
 		{`{"kind":"data","data":false}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`false`)}, "L-07", "data"},
 		{`{"kind":"data","data":[{"a":1}]}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`[{"a":1}]`)}, "L-07", ""},
 		// The compatibility wrapping of a2ad and the SDKs, in both modes.
-		{`{"kind":"data","data":{"value":null},"metadata":{"data_part_compat":true}}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`null`)}, "", ""},
-		{`{"kind":"data","data":{"value":1},"metadata":{"a":1,"data_part_compat":true}}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`1`), Metadata: a2a.Raw(`{"a":1}`)}, "", ""},
+		{`{"kind":"data","data":{"value":null},"metadata":{"data_part_compat":true}}`,
+			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`null`)}, "", ""},
+		{`{"kind":"data","data":{"value":1},"metadata":{"a":1,"data_part_compat":true}}`,
+			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`1`), Metadata: a2a.Raw(`{"a":1}`)}, "", ""},
 		{`{"kind":"data","data":{"value":1,"b":2},"metadata":{"data_part_compat":true}}`,
-			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"value":1,"b":2}`), Metadata: a2a.Raw(`{"data_part_compat":true}`)}, "", ""},
+			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"value":1,"b":2}`),
+				Metadata: a2a.Raw(`{"data_part_compat":true}`)}, "", ""},
 		{`{"kind":"data","data":{"value":1},"metadata":{"data_part_compat":"true"}}`,
-			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"value":1}`), Metadata: a2a.Raw(`{"data_part_compat":"true"}`)}, "", ""},
+			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`{"value":1}`),
+				Metadata: a2a.Raw(`{"data_part_compat":"true"}`)}, "", ""},
 		{`{"kind":"text","text":"x","metadata":{"a2ad/mediaType":"a/b", "k" : 1,"a2ad/filename":"f"}}`,
-			a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: "a/b", Filename: "f", Metadata: a2a.Raw(`{ "k" : 1}`)}, "", ""},
+			a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: "a/b", Filename: "f", Metadata: a2a.Raw(`{ "k" : 1}`)},
+			"", ""},
 		{`{"kind":"text","text":"x","metadata":{"a2ad/mediaType":1,"a2ad/filename":""}}`,
-			a2a.Part{Kind: a2a.PartText, Text: "x", Metadata: a2a.Raw(`{"a2ad/mediaType":1,"a2ad/filename":""}`)}, "", ""},
+			a2a.Part{Kind: a2a.PartText, Text: "x", Metadata: a2a.Raw(`{"a2ad/mediaType":1,"a2ad/filename":""}`)}, "",
+			""},
 	} {
 		for _, lenient := range []bool{true, false} {
 			params := `{"message":{"kind":"message","messageId":"m","role":"user","parts":[` + tc.part + `]}}`
@@ -82,8 +90,8 @@ func TestLenientParts(t *testing.T) {
 	}
 }
 
-// TestTypeMustNameWhatThePartHolds: early drafts of the protocol called kind "type". Where a part has no kind, its type is
-// no reason to refuse it, unless the part holds something else.
+// TestTypeMustNameWhatThePartHolds: early drafts of the protocol called kind "type". Where a part has no kind, its type
+// is no reason to refuse it, unless the part holds something else.
 func TestTypeMustNameWhatThePartHolds(t *testing.T) {
 	t.Parallel()
 	for part, member := range map[string]string{
@@ -103,7 +111,8 @@ func TestTypeMustNameWhatThePartHolds(t *testing.T) {
 		`{"type":"text","text":"x","file":{"uri":"https://"}}`: "kind",
 	} {
 		for _, lenient := range []bool{true, false} {
-			_, _, err := decode(t, lenient, "message/send", `{"message":{"messageId":"m","role":"user","parts":[`+part+`]}}`)
+			_, _, err := decode(t, lenient, "message/send",
+				`{"message":{"messageId":"m","role":"user","parts":[`+part+`]}}`)
 			if member == "" {
 				if err != nil {
 					t.Errorf("%s (lenient %v): %v", part, lenient, err)
@@ -133,7 +142,8 @@ func TestLenientRefuses(t *testing.T) {
 		`{"kind":"text","data":"x"}`:                      "text",
 		`{"type":"text","metadata":{}}`:                   "kind",
 	} {
-		_, _, err := decode(t, true, "message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[`+part+`]}}`)
+		_, _, err := decode(t, true, "message/send",
+			`{"message":{"kind":"message","messageId":"m","role":"user","parts":[`+part+`]}}`)
 		wiretest.WantInvalid(t, err, "message.parts[0]."+field, "lenient", part)
 	}
 }
@@ -179,7 +189,8 @@ func TestLenientContext(t *testing.T) {
 func TestLenientKindOfMessage(t *testing.T) {
 	t.Parallel()
 	for _, lenient := range []bool{true, false} {
-		_, rules, err := decode(t, lenient, "message/send", `{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":""}]}}`)
+		_, rules, err := decode(t, lenient, "message/send",
+			`{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":""}]}}`)
 		if err != nil || strings.Join(rules, " ") != "L-03" {
 			t.Errorf("lenient %v: %v, rules %v", lenient, err, rules)
 		}
@@ -195,26 +206,33 @@ func TestLenientList(t *testing.T) {
 	}{
 		{``, "L-01", a2a.ListTasks{}, ""},
 		{`{}`, "L-01", a2a.ListTasks{}, ""},
-		{`{"contextId":"c","status":"working","pageSize":10}`, "L-01", a2a.ListTasks{ContextID: "c", State: a2a.StateWorking, PageSize: 10}, ""},
+		{`{"contextId":"c","status":"working","pageSize":10}`, "L-01",
+			a2a.ListTasks{ContextID: "c", State: a2a.StateWorking, PageSize: 10}, ""},
 		{`{"status":"cancelled"}`, "L-01 L-04", a2a.ListTasks{State: a2a.StateCanceled}, ""},
 		{`{"status":"canceled","pageToken":"p","historyLength":0,"includeArtifacts":true}`, "L-01",
-			a2a.ListTasks{State: a2a.StateCanceled, PageToken: "p", HistoryLength: pointer(0), IncludeArtifacts: true}, ""},
-		{`{"status":null,"contextId":null,"pageSize":null,"pageToken":null,"historyLength":null,"includeArtifacts":null}`, "L-01", a2a.ListTasks{}, ""},
+			a2a.ListTasks{State: a2a.StateCanceled, PageToken: "p", HistoryLength: pointer(0), IncludeArtifacts: true},
+			""},
+		{`{"status":null,"contextId":null,"pageSize":null,"pageToken":null,"historyLength":null,` +
+			`"includeArtifacts":null}`, "L-01", a2a.ListTasks{}, ""},
 		{`{"status":"WORKING"}`, "L-01", a2a.ListTasks{}, "status"},
 		{`{"status":""}`, "L-01", a2a.ListTasks{}, "status"},
 		{`{"status":1}`, "L-01", a2a.ListTasks{}, "status"},
 		{`{"pageSize":0}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":101}`, "L-01", a2a.ListTasks{}, "pageSize"},
 		{`{"pageSize":"1"}`, "L-01", a2a.ListTasks{}, "pageSize"},
-		{`{"statusTimestampAfter":"2026-11-20T10:00:00+01:00"}`, "L-01", a2a.ListTasks{UpdatedAfter: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}, ""},
+		{`{"statusTimestampAfter":"2026-11-20T10:00:00+01:00"}`, "L-01",
+			a2a.ListTasks{UpdatedAfter: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}, ""},
 		{`{"statusTimestampAfter":"yesterday"}`, "L-01", a2a.ListTasks{}, "statusTimestampAfter"},
 		{`{"pageToken":1}`, "L-01", a2a.ListTasks{}, "pageToken"},
 		{`{"includeArtifacts":0}`, "L-01", a2a.ListTasks{}, "includeArtifacts"},
 		{`{"contextId":"\u0000"}`, "L-01", a2a.ListTasks{}, "contextId"},
 		{`[]`, "L-01", a2a.ListTasks{}, "params"},
-		{`{"context_id":"c","page_size":10,"page_token":"p","history_length":0,"include_artifacts":true,"last_updated_after":"2026-11-20T12:00:00.5+02:00"}`,
-			"L-01 L-24", a2a.ListTasks{ContextID: "c", PageSize: 10, PageToken: "p", HistoryLength: pointer(0), IncludeArtifacts: true,
-				UpdatedAfter: time.Date(2026, 11, 20, 10, 0, 0, 5e8, time.UTC)}, ""},
+		{`{"context_id":"c","page_size":10,"page_token":"p","history_length":0,"include_artifacts":true,` +
+			`"last_updated_after":"2026-11-20T12:00:00.5+02:00"}`,
+			"L-01 L-24",
+			a2a.ListTasks{ContextID: "c", PageSize: 10, PageToken: "p", HistoryLength: pointer(0),
+				IncludeArtifacts: true,
+				UpdatedAfter:     time.Date(2026, 11, 20, 10, 0, 0, 5e8, time.UTC)}, ""},
 		{`{"context_id":"other","contextId":"c"}`, "L-01", a2a.ListTasks{ContextID: "c"}, ""},
 		{`{"context_id":null,"last_updated_after":null}`, "L-01", a2a.ListTasks{}, ""},
 		{`{"page_size":0}`, "L-01 L-24", a2a.ListTasks{}, "pageSize"},
@@ -230,7 +248,8 @@ func TestLenientList(t *testing.T) {
 		} else if diff := cmp.Diff(a2a.Op(&tc.want), op); err != nil || diff != "" {
 			t.Errorf("%s: %v, -want +got\n%s", tc.params, err, diff)
 		}
-		if _, rules, err := decode(t, false, "tasks/list", tc.params); a2a.CodeOf(err) != a2a.CodeMethodNotFound || len(rules) > 0 {
+		if _, rules, err := decode(t, false, "tasks/list", tc.params); a2a.CodeOf(err) != a2a.CodeMethodNotFound ||
+			len(rules) > 0 {
 			t.Errorf("strict %s: %v, rules %v", tc.params, err, rules)
 		}
 	}
@@ -245,10 +264,13 @@ func TestSeed004(t *testing.T) {
 		code  a2a.ErrorCode // of strict mode; zero: the same op
 	}
 	want := map[string]outcome{
-		"message/send": {&a2a.SendMessage{Blocking: true, StreamRules: toTheLast, Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
-			Parts: []a2a.Part{{Kind: a2a.PartText, Text: "Research quantum computing applications"}}}}, "L-02 L-03", 0},
-		"tasks/get":    {&a2a.GetTask{ID: "task-abc", HistoryLength: pointer(10)}, "", 0},
-		"tasks/list":   {&a2a.ListTasks{ContextID: "ctx-456", State: a2a.StateWorking, PageSize: 10}, "L-01", a2a.CodeMethodNotFound},
+		"message/send": {&a2a.SendMessage{Blocking: true, StreamRules: toTheLast,
+			Message: a2a.Message{ID: "msg-123", ContextID: "ctx-456", Role: a2a.RoleUser,
+				Parts: []a2a.Part{{Kind: a2a.PartText, Text: "Research quantum computing applications"}}}}, "L-02 L-03",
+			0},
+		"tasks/get": {&a2a.GetTask{ID: "task-abc", HistoryLength: pointer(10)}, "", 0},
+		"tasks/list": {&a2a.ListTasks{ContextID: "ctx-456", State: a2a.StateWorking, PageSize: 10}, "L-01",
+			a2a.CodeMethodNotFound},
 		"tasks/cancel": {&a2a.CancelTask{ID: "task-abc"}, "", 0},
 	}
 	doc := rawjson.Trim(wiretest.ReadFile(t, "testdata/seed-004-requests.json"))

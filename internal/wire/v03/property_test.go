@@ -17,8 +17,10 @@ import (
 
 func TestOutputIsValid(t *testing.T) {
 	t.Parallel()
-	task, entry, message := schema(t, "Task"), schema(t, "SendStreamingMessageSuccessResponse/properties/result"), schema(t, "Message")
-	push, pushes := schema(t, "TaskPushNotificationConfig"), schema(t, "ListTaskPushNotificationConfigSuccessResponse/properties/result")
+	task, entry, message := schema(t, "Task"), schema(t,
+		"SendStreamingMessageSuccessResponse/properties/result"), schema(t, "Message")
+	push, pushes := schema(t, "TaskPushNotificationConfig"), schema(t,
+		"ListTaskPushNotificationConfigSuccessResponse/properties/result")
 	card, failure := schema(t, "AgentCard"), schema(t, "JSONRPCError")
 	rapid.Check(t, func(t *rapid.T) {
 		x := a2atest.Task().Draw(t, "task")
@@ -49,7 +51,9 @@ func TestOutputIsValid(t *testing.T) {
 		if again := codec.AppendCard(nil, &c); !bytes.Equal(doc, again) {
 			t.Fatalf("two cards of one: %s and %s", doc, again)
 		}
-		wiretest.Valid(t, failure, codec.AppendError(nil, a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), ""))
+		wiretest.Valid(t, failure,
+			codec.AppendError(nil,
+				a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), ""))
 	})
 }
 
@@ -57,7 +61,8 @@ func TestPageIsValid(t *testing.T) {
 	t.Parallel()
 	task := schema(t, "Task")
 	rapid.Check(t, func(t *rapid.T) {
-		p := a2a.Page{Tasks: rapid.SliceOfN(a2atest.Task(), 0, 2).Draw(t, "tasks"), NextToken: a2atest.Text().Draw(t, "next"), PageSize: 2, Total: 9}
+		p := a2a.Page{Tasks: rapid.SliceOfN(a2atest.Task(), 0, 2).Draw(t, "tasks"),
+			NextToken: a2atest.Text().Draw(t, "next"), PageSize: 2, Total: 9}
 		artifacts := rapid.Bool().Draw(t, "artifacts")
 		doc := codec.AppendPage(nil, &p, artifacts)
 		if err := rawjson.Check(doc, 64); err != nil {
@@ -87,7 +92,9 @@ func TestMessageRoundTrip(t *testing.T) {
 		m := a2atest.Message().Draw(t, "message")
 		params := append(codec.AppendReply([]byte(`{"message":`), &m), '}')
 		for _, lenient := range []bool{false, true} {
-			c := v03.Codec{Lenient: lenient, OnLenient: func(rule string) { t.Fatalf("our own output needs %s: %s", rule, params) }}
+			c := v03.Codec{Lenient: lenient, OnLenient: func(rule string) {
+				t.Fatalf("our own output needs %s: %s", rule, params)
+			}}
 			op, err := c.Decode("message/send", params)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, params)
@@ -117,21 +124,24 @@ func TestPushConfigRoundTrip(t *testing.T) {
 func TestBase64(t *testing.T) {
 	t.Parallel()
 	part := func(text string) (string, error) {
-		op, err := codec.Decode("message/send", []byte(`{"message":{"messageId":"m","role":"user","parts":[{"file":{"bytes":"`+text+`"}}]}}`))
+		op, err := codec.Decode("message/send",
+			[]byte(`{"message":{"messageId":"m","role":"user","parts":[{"file":{"bytes":"`+text+`"}}]}}`))
 		if err != nil {
 			return "", err
 		}
 		return op.(*a2a.SendMessage).Message.Parts[0].Text, nil
 	}
 	for in, want := range map[string]string{
-		"": "", "QQ==": "QQ==", "QQ": "QQ==", "QUI=": "QUI=", "QUI": "QUI=", "QUJD": "QUJD", "-_8": "+/8=", "-_8=": "+/8=", "+/8": "+/8=",
+		"": "", "QQ==": "QQ==", "QQ": "QQ==", "QUI=": "QUI=", "QUI": "QUI=", "QUJD": "QUJD", "-_8": "+/8=",
+		"-_8=": "+/8=", "+/8": "+/8=",
 		"QR==": "QQ==", "QUJ=": "QUI=", // bits that stand for nothing
 	} {
 		if got, err := part(in); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"Q", "=", "==", "Q===", "QQ=", "QUJD====", "QQ==QQ==", "-/8=", "Q Q=", `Q\nQ=`, "QÜI=", "QUJDQ", `\u0000`, "QUI=="} {
+	for _, in := range []string{"Q", "=", "==", "Q===", "QQ=", "QUJD====", "QQ==QQ==", "-/8=", "Q Q=", `Q\nQ=`, "QÜI=",
+		"QUJDQ", `\u0000`, "QUI=="} {
 		if got, err := part(in); a2a.CodeOf(err) != a2a.CodeInvalidParams {
 			t.Errorf("%q: got %q, %v", in, got, err)
 		}
@@ -149,7 +159,8 @@ func TestRepliedTaskIsItsMessage(t *testing.T) {
 		want := m
 		want.TaskID, want.ContextID = "", task.ContextID
 		reply := codec.AppendReply(nil, &want)
-		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task), "streamed": codec.AppendSnapshot(nil, &task)} {
+		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task),
+			"streamed": codec.AppendSnapshot(nil, &task)} {
 			if !bytes.Equal(reply, got) {
 				t.Fatalf("%s %s, want %s", what, got, reply)
 			}

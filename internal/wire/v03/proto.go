@@ -62,7 +62,8 @@ func (c Proto) Decode(method string, params []byte) (a2a.Op, error) {
 	if read == nil {
 		return nil, a2a.Errorf(a2a.CodeMethodNotFound, "unknown method %.64q", method)
 	}
-	d := protoDecoder{decoder{Reader: decode.Reader{Limits: c.Limits.OrDefault(), Proto: true}, lenient: c.Lenient, onLenient: c.OnLenient}}
+	d := protoDecoder{decoder{Reader: decode.Reader{Limits: c.Limits.OrDefault(), Proto: true}, lenient: c.Lenient,
+		onLenient: c.OnLenient}}
 	d.Params(params)
 	op := read(&d, params)
 	if err := d.Err(); err != nil {
@@ -131,88 +132,6 @@ func (d *protoDecoder) history(v []byte) *int {
 	return n
 }
 
-func (d *protoDecoder) message(obj []byte) a2a.Message {
-	d.Enter("message", -1)
-	var found decode.MessageMembers
-	member := "content"
-	for key, v := range rawjson.Members(obj) {
-		name := d.Key(obj, key)
-		switch string(name) {
-		case "content":
-			found.Parts = v
-		case "parts":
-			if found.Parts == nil {
-				found.Parts, member = v, "parts"
-			}
-		default:
-			found.Take(name, v)
-		}
-	}
-	msg := d.Message(&found)
-	msg.Role = d.Role(found.Role)
-	d.Need(member, found.Parts)
-	for v := range d.Parts(found.Parts) {
-		msg.Parts = append(msg.Parts, d.part(v))
-	}
-	d.Leave()
-	return msg
-}
-
-func (d *protoDecoder) part(obj []byte) a2a.Part {
-	var text, file, data []byte
-	var part a2a.Part
-	for key, v := range rawjson.Members(obj) {
-		switch string(key) {
-		case "text":
-			text = v
-		case "file":
-			file = v
-		case "data":
-			data = v
-		case "metadata":
-			part.Metadata = d.Raw("metadata", v)
-		}
-	}
-	contents := 0
-	for _, v := range [...][]byte{text, file, data} {
-		if !decode.Absent(v) {
-			contents++
-		}
-	}
-	switch {
-	case contents != 1:
-		d.Fail("", "must have exactly one of text, file and data")
-	case !decode.Absent(text):
-		part.Kind, part.Text = a2a.PartText, d.Content("text", text)
-		d.lift(&part)
-	case !decode.Absent(file):
-		if d.IsObject("file", file) {
-			d.file(&part, file)
-		}
-	default:
-		if d.IsObject("data", data) {
-			d.data(&part, data)
-		}
-	}
-	return part
-}
-
-// data reads a DataPart, which holds its data in a member of the same name.
-func (d *protoDecoder) data(part *a2a.Part, obj []byte) {
-	d.Enter("data", -1)
-	defer d.Leave()
-	v := rawjson.Get(obj, "data")
-	part.Kind, part.Data = a2a.PartData, a2a.Raw("{}")
-	if !decode.Absent(v) {
-		if kind := rawjson.KindOf(v); kind != rawjson.KindObject && !d.lenientData(kind) {
-			d.Fail("data", "must be an object")
-		}
-		part.Data = d.Data("data", v)
-	}
-	d.unwrap(part)
-	d.lift(part)
-}
-
 // resource holds the members that say what a request is about.
 type resource struct {
 	task, config            string
@@ -258,7 +177,8 @@ func (d *protoDecoder) splitName(member string, v []byte, of int, r *resource) {
 		task, config, ok = strings.Cut(rest, "/pushNotificationConfigs/")
 	}
 	if !ok || task == "" || strings.Contains(task, "/") || strings.Contains(config, "/") {
-		d.Fail(member, "must be a name like %s", [...]string{"", "tasks/{id}", "tasks/{id}/pushNotificationConfigs/{id}"}[of])
+		d.Fail(member, "must be a name like %s",
+			[...]string{"", "tasks/{id}", "tasks/{id}/pushNotificationConfigs/{id}"}[of])
 		return
 	}
 	if r.task == "" {
@@ -286,7 +206,8 @@ func (d *protoDecoder) resubscribe(params []byte) a2a.Op {
 func (d *protoDecoder) list(params []byte) a2a.Op {
 	m := d.ListMembers(params)
 	for key, v := range rawjson.Members(params) {
-		if name := string(d.Key(params, key)); (name == "lastUpdatedTime" || name == "lastUpdatedAfter") && m.StatusTimestampAfter == nil {
+		if name := string(d.Key(params, key)); (name == "lastUpdatedTime" || name == "lastUpdatedAfter") &&
+			m.StatusTimestampAfter == nil {
 			m.StatusTimestampAfter = v
 		}
 	}
@@ -375,7 +296,8 @@ func (d *protoDecoder) pushGet(params []byte) a2a.Op {
 
 func (d *protoDecoder) pushList(params []byte) a2a.Op {
 	r := d.resource(params, 1)
-	return &a2a.ListPushConfigs{TaskID: r.task, PageSize: d.Count("pageSize", r.pageSize), PageToken: d.Text("pageToken", r.pageToken, decode.MaxToken)}
+	return &a2a.ListPushConfigs{TaskID: r.task, PageSize: d.Count("pageSize", r.pageSize),
+		PageToken: d.Text("pageToken", r.pageToken, decode.MaxToken)}
 }
 
 func (d *protoDecoder) pushDelete(params []byte) a2a.Op {
@@ -393,7 +315,8 @@ var (
 		a2a.StateInputRequired, a2a.StateRejected, a2a.StateAuthRequired,
 	}
 	protoStates = []string{
-		"TASK_STATE_UNSPECIFIED", "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED", "TASK_STATE_FAILED",
-		"TASK_STATE_CANCELLED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED",
+		"TASK_STATE_UNSPECIFIED", "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED",
+		"TASK_STATE_FAILED", "TASK_STATE_CANCELLED", "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_REJECTED",
+		"TASK_STATE_AUTH_REQUIRED",
 	}
 )

@@ -92,7 +92,8 @@ func (c Proto) AppendEvent(dst []byte, e *a2a.Entry, last bool) []byte {
 		dst = encode.Raw(dst, `,"metadata":`, ev.Metadata)
 		return append(dst, "}}"...)
 	case *a2a.Message:
-		return append(c.form().AppendMessage(append(dst, `{"message":`...), ev, encode.Parent{Context: e.ContextID}), '}')
+		return append(c.form().AppendMessage(append(dst, `{"message":`...), ev, encode.Parent{Context: e.ContextID}),
+			'}')
 	}
 	return append(dst, "null"...) // a checkpoint, which is never sent
 }

@@ -60,7 +60,8 @@ func TestProtoSaysWhatTheSchemaSays(t *testing.T) {
 				t.Fatalf("%s is %s, want %s", member, got, want)
 			}
 		}
-		if rawjson.Get(doc, "kind") != nil || !bytes.Equal(proto.AppendSent(nil, &x), append(append([]byte(`{"task":`), doc...), '}')) {
+		if rawjson.Get(doc, "kind") != nil ||
+			!bytes.Equal(proto.AppendSent(nil, &x), append(append([]byte(`{"task":`), doc...), '}')) {
 			t.Fatalf("%s", doc)
 		}
 		e := a2atest.Entry().Draw(t, "entry")
@@ -87,14 +88,18 @@ func TestProtoSend(t *testing.T) {
 	const message = `{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}`
 	n := 3
 	for params, want := range map[string]a2a.SendMessage{
-		`{"message":` + message + `}`:                                                        {Blocking: true},
-		`{"request":` + message + `}`:                                                        {Blocking: true},
-		`{"message":` + message + `,"configuration":{}}`:                                     {},
-		`{"message":` + message + `,"configuration":{"blocking":true,"historyLength":0}}`:    {Blocking: true},
-		`{"message":` + message + `,"configuration":{"history_length":"3"}}`:                 {HistoryLength: &n},
-		`{"message":` + message + `,"configuration":{"acceptedOutputModes":["a/b"]}}`:        {AcceptedModes: []string{"a/b"}},
-		`{"message":` + message + `,"configuration":{"push_notification":{"url":"u"}}}`:      {Push: &a2a.PushConfig{URL: "u", Version: a2a.PushV03}},
-		`{"message":{"message_id":"m","role":1,"parts":[{"text":"hi"}]},"metadata":{"a":1}}`: {Blocking: true, Metadata: a2a.Raw(`{"a":1}`)},
+		`{"message":` + message + `}`:                                                     {Blocking: true},
+		`{"request":` + message + `}`:                                                     {Blocking: true},
+		`{"message":` + message + `,"configuration":{}}`:                                  {},
+		`{"message":` + message + `,"configuration":{"blocking":true,"historyLength":0}}`: {Blocking: true},
+		`{"message":` + message + `,"configuration":{"history_length":"3"}}`:              {HistoryLength: &n},
+		`{"message":` + message +
+			`,"configuration":{"acceptedOutputModes":["a/b"]}}`: {AcceptedModes: []string{"a/b"}},
+		`{"message":` + message +
+			`,"configuration":{"push_notification":{"url":"u"}}}`: {Push: &a2a.PushConfig{URL: "u",
+			Version: a2a.PushV03}},
+		`{"message":{"message_id":"m","role":1,"parts":[{"text":"hi"}]},"metadata":{"a":1}}`: {Blocking: true,
+			Metadata: a2a.Raw(`{"a":1}`)},
 	} {
 		op, err := proto.Decode("message/send", []byte(params))
 		if err != nil {
@@ -115,26 +120,37 @@ func TestProtoBadParams(t *testing.T) {
 		return `{"message":{"messageId":"m","role":"ROLE_USER","content":[` + p + `]}}`
 	}
 	for _, tc := range [][3]string{
-		{"message/send", `[]`, "params"}, {"message/send", `{}`, "message"}, {"message/send", `{"message":[]}`, "message"},
+		{"message/send", `[]`, "params"}, {"message/send", `{}`, "message"},
+		{"message/send", `{"message":[]}`, "message"},
 		{"message/send", `{"message":{"role":"ROLE_USER","content":[{"text":""}]}}`, "message.messageId"},
 		{"message/send", `{"message":{"messageId":"m","role":"user","content":[{"text":""}]}}`, "message.role"},
 		{"message/send", `{"message":{"messageId":"m","role":0,"content":[{"text":""}]}}`, "message.role"},
 		{"message/send", `{"message":{"messageId":"m","content":[{"text":""}]}}`, "message.role"},
 		{"message/send", `{"message":{"messageId":"m","role":1}}`, "message.content"},
 		{"message/send", `{"message":{"messageId":"m","role":1,"content":[]}}`, "message.parts"},
-		{"message/send", part(`{}`), "message.parts[0]"}, {"message/send", part(`{"text":"","data":{}}`), "message.parts[0]"},
-		{"message/send", part(`{"kind":"file","uri":"u"}`), "message.parts[0]"}, {"message/send", part(`{"file":{}}`), "message.parts[0].file"},
+		{"message/send", part(`{}`), "message.parts[0]"},
+		{"message/send", part(`{"text":"","data":{}}`), "message.parts[0]"},
+		{"message/send", part(`{"kind":"file","uri":"u"}`), "message.parts[0]"},
+		{"message/send", part(`{"file":{}}`), "message.parts[0].file"},
 		{"message/send", part(`{"file":{"fileWithUri":"u","fileWithBytes":"QQ=="}}`), "message.parts[0].file"},
 		{"message/send", part(`{"file":{"fileWithBytes":"?"}}`), "message.parts[0].file.fileWithBytes"},
-		{"message/send", part(`{"data":[1]}`), "message.parts[0].data"}, {"message/send", part(`{"data":{"data":1}}`), "message.parts[0].data.data"},
-		{"message/send", `{"message":{"messageId":"m","role":1,"content":[{"text":""}]},"configuration":{"blocking":1}}`, "configuration.blocking"},
-		{"tasks/get", `{}`, "name"}, {"tasks/get", `{"name":"abc"}`, "name"}, {"tasks/get", `{"name":"tasks/"}`, "name"}, {"tasks/get", `{"name":"tasks/a/b"}`, "name"},
-		{"tasks/get", `{"id":"a","historyLength":-1}`, "historyLength"}, {"tasks/cancel", `{"name":7}`, "name"}, {"tasks/resubscribe", `{}`, "name"},
-		{"tasks/list", `{"status":"BUSY"}`, "status"}, {"tasks/list", `{"pageSize":101}`, "pageSize"}, {"tasks/list", `{"includeArtifacts":"yes"}`, "includeArtifacts"},
-		{"tasks/pushNotificationConfig/get", `{"name":"tasks/a"}`, "name"}, {"tasks/pushNotificationConfig/delete", `{"name":"tasks/a/pushNotificationConfigs/"}`, "name"},
+		{"message/send", part(`{"data":[1]}`), "message.parts[0].data"},
+		{"message/send", part(`{"data":{"data":1}}`), "message.parts[0].data.data"},
+		{"message/send",
+			`{"message":{"messageId":"m","role":1,"content":[{"text":""}]},"configuration":{"blocking":1}}`,
+			"configuration.blocking"},
+		{"tasks/get", `{}`, "name"}, {"tasks/get", `{"name":"abc"}`, "name"},
+		{"tasks/get", `{"name":"tasks/"}`, "name"}, {"tasks/get", `{"name":"tasks/a/b"}`, "name"},
+		{"tasks/get", `{"id":"a","historyLength":-1}`, "historyLength"}, {"tasks/cancel", `{"name":7}`, "name"},
+		{"tasks/resubscribe", `{}`, "name"},
+		{"tasks/list", `{"status":"BUSY"}`, "status"}, {"tasks/list", `{"pageSize":101}`, "pageSize"},
+		{"tasks/list", `{"includeArtifacts":"yes"}`, "includeArtifacts"},
+		{"tasks/pushNotificationConfig/get", `{"name":"tasks/a"}`, "name"},
+		{"tasks/pushNotificationConfig/delete", `{"name":"tasks/a/pushNotificationConfigs/"}`, "name"},
 		{"tasks/pushNotificationConfig/set", `{"config":{"pushNotificationConfig":{"url":"u"}}}`, "parent"},
 		{"tasks/pushNotificationConfig/set", `{"parent":"tasks/a","config":{}}`, "pushNotificationConfig"},
-		{"tasks/pushNotificationConfig/set", `{"parent":"tasks/a","config":{"pushNotificationConfig":{}}}`, "pushNotificationConfig.url"},
+		{"tasks/pushNotificationConfig/set", `{"parent":"tasks/a","config":{"pushNotificationConfig":{}}}`,
+			"pushNotificationConfig.url"},
 		{"tasks/pushNotificationConfig/set", `{"parent":"tasks/a"}`, "pushNotificationConfig.url"},
 	} {
 		_, err := v03.Proto{}.Decode(tc[0], []byte(tc[1]))
@@ -153,20 +169,33 @@ func TestProtoResources(t *testing.T) {
 		{"tasks/get", `{"name":"tasks/a","history_length":2}`, &a2a.GetTask{ID: "a", HistoryLength: &n}},
 		{"tasks/get", `{"id":"a","historyLength":"0"}`, &a2a.GetTask{ID: "a"}},
 		{"tasks/get", `{"id":"a","name":"tasks/b"}`, &a2a.GetTask{ID: "a"}},
-		{"tasks/cancel", `{"name":"tasks/a","metadata":{"k":1}}`, &a2a.CancelTask{ID: "a", Metadata: a2a.Raw(`{"k":1}`)}},
-		{"tasks/resubscribe", `{"name":"tasks/a"}`, &a2a.Subscribe{ID: "a", EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}},
-		{"tasks/list", `{"context_id":"c","status":"TASK_STATE_CANCELLED","pageSize":0}`, &a2a.ListTasks{ContextID: "c", State: a2a.StateCanceled}},
+		{"tasks/cancel", `{"name":"tasks/a","metadata":{"k":1}}`,
+			&a2a.CancelTask{ID: "a", Metadata: a2a.Raw(`{"k":1}`)}},
+		{"tasks/resubscribe", `{"name":"tasks/a"}`,
+			&a2a.Subscribe{ID: "a", EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}},
+		{"tasks/list", `{"context_id":"c","status":"TASK_STATE_CANCELLED","pageSize":0}`,
+			&a2a.ListTasks{ContextID: "c", State: a2a.StateCanceled}},
 		{"tasks/list", `{"status":"TASK_STATE_CANCELED"}`, &a2a.ListTasks{State: a2a.StateCanceled}},
 		{"tasks/list", `{"status":"working"}`, &a2a.ListTasks{State: a2a.StateWorking}},
 		{"tasks/list", `{"status":0,"includeArtifacts":true}`, &a2a.ListTasks{IncludeArtifacts: true}},
-		{"tasks/pushNotificationConfig/get", `{"name":"tasks/a/pushNotificationConfigs/p"}`, &a2a.GetPushConfig{TaskID: "a", ConfigID: "p"}},
-		{"tasks/pushNotificationConfig/list", `{"parent":"tasks/a","pageSize":2}`, &a2a.ListPushConfigs{TaskID: "a", PageSize: 2}},
-		{"tasks/pushNotificationConfig/delete", `{"id":"a","pushNotificationConfigId":"p"}`, &a2a.DeletePushConfig{TaskID: "a", ConfigID: "p"}},
-		{"tasks/pushNotificationConfig/set", `{"parent":"tasks/a","configId":"p","config":{"pushNotificationConfig":{"url":"u"}}}`, &a2a.SetPushConfig{TaskID: "a", Config: push}},
-		{"tasks/pushNotificationConfig/set", `{"config":{"name":"tasks/a/pushNotificationConfigs/p","push_notification_config":{"url":"u"}}}`, &a2a.SetPushConfig{TaskID: "a", Config: push}},
-		{"tasks/pushNotificationConfig/set", `{"taskId":"a","pushNotificationConfig":{"id":"p","url":"u"}}`, &a2a.SetPushConfig{TaskID: "a", Config: push}},
-		{"tasks/pushNotificationConfig/set", `{"taskId":"a","id":"p","url":"u"}`, &a2a.SetPushConfig{TaskID: "a", Config: push}},
-		{"agent/getAuthenticatedExtendedCard", `{}`, &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
+		{"tasks/pushNotificationConfig/get", `{"name":"tasks/a/pushNotificationConfigs/p"}`,
+			&a2a.GetPushConfig{TaskID: "a", ConfigID: "p"}},
+		{"tasks/pushNotificationConfig/list", `{"parent":"tasks/a","pageSize":2}`,
+			&a2a.ListPushConfigs{TaskID: "a", PageSize: 2}},
+		{"tasks/pushNotificationConfig/delete", `{"id":"a","pushNotificationConfigId":"p"}`,
+			&a2a.DeletePushConfig{TaskID: "a", ConfigID: "p"}},
+		{"tasks/pushNotificationConfig/set",
+			`{"parent":"tasks/a","configId":"p","config":{"pushNotificationConfig":{"url":"u"}}}`,
+			&a2a.SetPushConfig{TaskID: "a", Config: push}},
+		{"tasks/pushNotificationConfig/set",
+			`{"config":{"name":"tasks/a/pushNotificationConfigs/p","push_notification_config":{"url":"u"}}}`,
+			&a2a.SetPushConfig{TaskID: "a", Config: push}},
+		{"tasks/pushNotificationConfig/set", `{"taskId":"a","pushNotificationConfig":{"id":"p","url":"u"}}`,
+			&a2a.SetPushConfig{TaskID: "a", Config: push}},
+		{"tasks/pushNotificationConfig/set", `{"taskId":"a","id":"p","url":"u"}`,
+			&a2a.SetPushConfig{TaskID: "a", Config: push}},
+		{"agent/getAuthenticatedExtendedCard", `{}`,
+			&a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}},
 	} {
 		op, err := proto.Decode(tc.method, []byte(tc.params))
 		if diff := cmp.Diff(tc.want, op); err != nil || diff != "" {
@@ -184,10 +213,13 @@ func TestProtoFileBytes(t *testing.T) {
 	twice := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	largest := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
 	for in, want := range map[string]string{
-		"": "", "/w==": "/w==", "_w": "/w==", twice("/w=="): "/w==", twice("_w"): twice("_w"), twice("tests"): twice("tests"), twice("/x=="): twice("/x=="), twice("QUJD"): "QUJD", twice("no base64"): twice("no base64"),
-		twice(largest): largest, largest: largest,
+		"": "", "/w==": "/w==", "_w": "/w==", twice("/w=="): "/w==", twice("_w"): twice("_w"),
+		twice("tests"): twice("tests"), twice("/x=="): twice("/x=="), twice("QUJD"): "QUJD",
+		twice("no base64"): twice("no base64"),
+		twice(largest):     largest, largest: largest,
 	} {
-		op, err := proto.Decode("message/send", []byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+in+`"}}]}}`))
+		op, err := proto.Decode("message/send",
+			[]byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+in+`"}}]}}`))
 		if err != nil {
 			t.Errorf("%.40q: %v", in, err)
 		} else if got := op.(*a2a.SendMessage).Message.Parts[0]; got.Kind != a2a.PartFile || got.Text != want {
@@ -207,7 +239,9 @@ func TestProtoFileBytes(t *testing.T) {
 		{"", twice("test"), "test"},
 		{"not a type", twice("test"), "test"},
 	} {
-		op, err := proto.Decode("message/send", []byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+tc.in+`","mimeType":"`+tc.mediaType+`"}}]}}`))
+		op, err := proto.Decode("message/send",
+			[]byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+tc.in+`","mimeType":"`+
+				tc.mediaType+`"}}]}}`))
 		if err != nil {
 			t.Errorf("%v: %v", tc, err)
 		} else if got := op.(*a2a.SendMessage).Message.Parts[0].Text; got != tc.want {
@@ -216,7 +250,8 @@ func TestProtoFileBytes(t *testing.T) {
 	}
 	over := base64.StdEncoding.EncodeToString(make([]byte, 1<<20+1))
 	for _, in := range []string{over, twice(over), strings.Repeat("QUJD", 1<<20)} {
-		_, err := proto.Decode("message/send", []byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+in+`"}}]}}`))
+		_, err := proto.Decode("message/send",
+			[]byte(`{"message":{"messageId":"m","role":1,"content":[{"file":{"fileWithBytes":"`+in+`"}}]}}`))
 		wiretest.WantInvalid(t, err, "message.parts[0].file.fileWithBytes", "message/send", "")
 	}
 }
@@ -225,10 +260,17 @@ func TestProtoFileBytes(t *testing.T) {
 // the caller, or takes a message that it would not read back as the same.
 func FuzzProtoDecode(f *testing.F) {
 	for i := range methods {
-		f.Add(uint8(i), []byte(`{"id":"x","name":"tasks/a/pushNotificationConfigs/p","parent":"tasks/a","historyLength":"1","metadata":{}}`))
+		f.Add(uint8(i),
+			[]byte(`{"id":"x","name":"tasks/a/pushNotificationConfigs/p","parent":"tasks/a","historyLength":"1",`+
+				`"metadata":{}}`))
 	}
-	f.Add(uint8(0), []byte(`{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"x","metadata":{"a2ad/mediaType":"m"}},{"file":{"file_with_bytes":"UVE9PQ==","name":"n"}},{"data":{"data":{"value":1}},"metadata":{"data_part_compat":true}}]},"configuration":{"blocking":true}}`))
-	f.Add(uint8(6), []byte(`{"config":{"name":"tasks/a/pushNotificationConfigs/p","pushNotificationConfig":`+fullPush+`}}`))
+	f.Add(uint8(0),
+		[]byte(`{"message":{"messageId":"m","role":"ROLE_USER",`+
+			`"content":[{"text":"x","metadata":{"a2ad/mediaType":"m"}},`+
+			`{"file":{"file_with_bytes":"UVE9PQ==","name":"n"}},`+
+			`{"data":{"data":{"value":1}},"metadata":{"data_part_compat":true}}]},"configuration":{"blocking":true}}`))
+	f.Add(uint8(6),
+		[]byte(`{"config":{"name":"tasks/a/pushNotificationConfigs/p","pushNotificationConfig":`+fullPush+`}}`))
 	f.Fuzz(func(t *testing.T, method uint8, params []byte) {
 		if rawjson.Check(params, 64) != nil {
 			return

@@ -139,7 +139,8 @@ func (d *decoder) pushList(params []byte) a2a.Op {
 
 func (d *decoder) pushDelete(params []byte) a2a.Op {
 	taskID, configID := d.pushParams(params)
-	return &a2a.DeletePushConfig{TaskID: taskID, ConfigID: d.Name("pushNotificationConfigId", configID, d.Limits.IDBytes)}
+	return &a2a.DeletePushConfig{TaskID: taskID,
+		ConfigID: d.Name("pushNotificationConfigId", configID, d.Limits.IDBytes)}
 }
 
 // pushParams reads the common params of the three methods on existing configs. Unlike in

@@ -17,10 +17,13 @@ import (
 
 // restMethods maps the actions of HTTP+JSON to the methods of JSON-RPC that do the same.
 var restMethods = map[wire.Action]string{
-	wire.ActionSend: "message/send", wire.ActionStream: "message/stream", wire.ActionGet: "tasks/get", wire.ActionList: methodList,
-	wire.ActionCancel: "tasks/cancel", wire.ActionSubscribe: "tasks/resubscribe", wire.ActionSetPush: "tasks/pushNotificationConfig/set",
+	wire.ActionSend: "message/send", wire.ActionStream: "message/stream", wire.ActionGet: "tasks/get",
+	wire.ActionList:   methodList,
+	wire.ActionCancel: "tasks/cancel", wire.ActionSubscribe: "tasks/resubscribe",
+	wire.ActionSetPush: "tasks/pushNotificationConfig/set",
 	wire.ActionGetPush: "tasks/pushNotificationConfig/get", wire.ActionListPushes: "tasks/pushNotificationConfig/list",
-	wire.ActionDeletePush: "tasks/pushNotificationConfig/delete", wire.ActionExtendedCard: "agent/getAuthenticatedExtendedCard",
+	wire.ActionDeletePush:   "tasks/pushNotificationConfig/delete",
+	wire.ActionExtendedCard: "agent/getAuthenticatedExtendedCard",
 }
 
 // Paths returns the prefix v1, which is how 0.3 names itself in paths.
@@ -105,9 +108,12 @@ func (Codec) Status(code a2a.ErrorCode) int {
 
 // errorTypes are the names of errors in 0.3.0.
 var errorTypes = map[int]string{
-	-32700: "JSONParseError", -32600: "InvalidRequestError", -32601: "MethodNotFoundError", -32602: "InvalidParamsError", -32603: "InternalError",
-	-32001: "TaskNotFoundError", -32002: "TaskNotCancelableError", -32003: "PushNotificationNotSupportedError", -32004: "UnsupportedOperationError",
-	-32005: "ContentTypeNotSupportedError", -32006: "InvalidAgentResponseError", -32007: "AuthenticatedExtendedCardNotConfiguredError",
+	-32700: "JSONParseError", -32600: "InvalidRequestError", -32601: "MethodNotFoundError",
+	-32602: "InvalidParamsError", -32603: "InternalError",
+	-32001: "TaskNotFoundError", -32002: "TaskNotCancelableError", -32003: "PushNotificationNotSupportedError",
+	-32004: "UnsupportedOperationError",
+	-32005: "ContentTypeNotSupportedError", -32006: "InvalidAgentResponseError",
+	-32007: "AuthenticatedExtendedCardNotConfiguredError",
 }
 
 // AppendStatus appends the error as in JSON-RPC, which the official JavaScript client reads,

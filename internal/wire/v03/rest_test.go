@@ -33,15 +33,20 @@ func readREST(t *testing.T, c v03.Codec, action wire.Action, query, body string)
 func TestRESTReadsBothDialects(t *testing.T) {
 	t.Parallel()
 	want := a2a.Message{ID: "m", Role: a2a.RoleUser, ContextID: "c", Parts: []a2a.Part{
-		{Kind: a2a.PartText, Text: "hi"}, {Kind: a2a.PartFile, Text: "QQ==", MediaType: "a/b", Filename: "f"}, {Kind: a2a.PartData, Data: a2a.Raw(`{"n":9007199254740993}`)},
+		{Kind: a2a.PartText, Text: "hi"}, {Kind: a2a.PartFile, Text: "QQ==", MediaType: "a/b", Filename: "f"},
+		{Kind: a2a.PartData, Data: a2a.Raw(`{"n":9007199254740993}`)},
 	}}
 	for body, form := range map[string]wire.Form{
-		`{"message":{"kind":"message","messageId":"m","role":"user","contextId":"c","parts":[{"kind":"text","text":"hi"},` +
-			`{"kind":"file","file":{"bytes":"QQ==","mimeType":"a/b","name":"f"}},{"kind":"data","data":{"n":9007199254740993}}]}}`: wire.FormV03REST,
+		`{"message":{"kind":"message","messageId":"m","role":"user","contextId":"c",` +
+			`"parts":[{"kind":"text","text":"hi"},` +
+			`{"kind":"file","file":{"bytes":"QQ==","mimeType":"a/b","name":"f"}},` +
+			`{"kind":"data","data":{"n":9007199254740993}}]}}`: wire.FormV03REST,
 		`{"message":{"messageId":"m","role":"ROLE_USER","contextId":"c","content":[{"text":"hi"},` +
-			`{"file":{"fileWithBytes":"UVE9PQ==","mimeType":"a/b","name":"f"}},{"data":{"data":{"n":9007199254740993}}}]}}`: wire.FormV03Proto,
+			`{"file":{"fileWithBytes":"UVE9PQ==","mimeType":"a/b","name":"f"}},` +
+			`{"data":{"data":{"n":9007199254740993}}}]}}`: wire.FormV03Proto,
 		`{"request":{"message_id":"m","role":1,"context_id":"c","parts":[{"text":"hi"},` +
-			`{"file":{"file_with_bytes":"UVE9PQ==","mime_type":"a/b","name":"f"}},{"data":{"data":{"n":9007199254740993}}}]}}`: wire.FormV03Proto,
+			`{"file":{"file_with_bytes":"UVE9PQ==","mime_type":"a/b","name":"f"}},` +
+			`{"data":{"data":{"n":9007199254740993}}}]}}`: wire.FormV03Proto,
 	} {
 		for _, lenient := range []bool{false, true} {
 			op, as, err := readREST(t, v03.Codec{Lenient: lenient}, wire.ActionSend, "", body)
@@ -70,28 +75,40 @@ func TestREST(t *testing.T) {
 	}{
 		{wire.ActionGet, "history_length=2", "", &a2a.GetTask{ID: "t", HistoryLength: &two}, wire.FormV03Proto},
 		{wire.ActionGet, "historyLength=0", "", &a2a.GetTask{ID: "t"}, wire.FormV03Proto},
-		{wire.ActionList, "status=completed&contextId=c", "", &a2a.ListTasks{State: a2a.StateCompleted, ContextID: "c"}, wire.FormV03Proto},
-		{wire.ActionList, "status=TASK_STATE_CANCELLED&page_size=2", "", &a2a.ListTasks{State: a2a.StateCanceled, PageSize: 2}, wire.FormV03Proto},
-		{wire.ActionCancel, "", `{"name":"tasks/other","metadata":{}}`, &a2a.CancelTask{ID: "t", Metadata: a2a.Raw(`{}`)}, wire.FormV03Proto},
-		{wire.ActionSubscribe, "", "", &a2a.Subscribe{ID: "t", EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}, wire.FormV03Proto},
-		{wire.ActionSetPush, "", `{"taskId":"other","pushNotificationConfig":{"id":"p","url":"u"}}`, push, wire.FormV03REST},
-		{wire.ActionSetPush, "", `{"parent":"tasks/other","configId":"p","config":{"pushNotificationConfig":{"url":"u"}}}`, push, wire.FormV03Proto},
-		{wire.ActionSetPush, "", `{"name":"tasks/t/pushNotificationConfigs/p","pushNotificationConfig":{"url":"u"}}`, push, wire.FormV03Proto},
+		{wire.ActionList, "status=completed&contextId=c", "", &a2a.ListTasks{State: a2a.StateCompleted, ContextID: "c"},
+			wire.FormV03Proto},
+		{wire.ActionList, "status=TASK_STATE_CANCELLED&page_size=2", "",
+			&a2a.ListTasks{State: a2a.StateCanceled, PageSize: 2}, wire.FormV03Proto},
+		{wire.ActionCancel, "", `{"name":"tasks/other","metadata":{}}`,
+			&a2a.CancelTask{ID: "t", Metadata: a2a.Raw(`{}`)}, wire.FormV03Proto},
+		{wire.ActionSubscribe, "", "",
+			&a2a.Subscribe{ID: "t", EndedOK: true, StreamRules: a2a.StreamRules{LastStatus: true}}, wire.FormV03Proto},
+		{wire.ActionSetPush, "", `{"taskId":"other","pushNotificationConfig":{"id":"p","url":"u"}}`, push,
+			wire.FormV03REST},
+		{wire.ActionSetPush, "",
+			`{"parent":"tasks/other","configId":"p","config":{"pushNotificationConfig":{"url":"u"}}}`, push,
+			wire.FormV03Proto},
+		{wire.ActionSetPush, "", `{"name":"tasks/t/pushNotificationConfigs/p","pushNotificationConfig":{"url":"u"}}`,
+			push, wire.FormV03Proto},
 		{wire.ActionSetPush, "", `{"id":"p","url":"u"}`, push, wire.FormV03Proto},
 		{wire.ActionSetPush, "", `{"id":"p","url":"u","authentication":{}}`, push, wire.FormV03Proto},
 		{wire.ActionSetPush, "", `{"id":"p","url":"u","authentication":{"schemes":[]}}`, push, wire.FormV03Proto},
-		{wire.ActionSetPush, "", `{"taskId":"t","pushNotificationConfig":{"id":"p","url":"u","authentication":{"schemes":[]}}}`, push, wire.FormV03REST},
+		{wire.ActionSetPush, "",
+			`{"taskId":"t","pushNotificationConfig":{"id":"p","url":"u","authentication":{"schemes":[]}}}`, push,
+			wire.FormV03REST},
 		{wire.ActionGetPush, "", "", &a2a.GetPushConfig{TaskID: "t", ConfigID: "c"}, wire.FormV03Proto},
 		{wire.ActionListPushes, "pageSize=2", "", &a2a.ListPushConfigs{TaskID: "t", PageSize: 2}, wire.FormV03Proto},
 		{wire.ActionDeletePush, "", "", &a2a.DeletePushConfig{TaskID: "t", ConfigID: "c"}, wire.FormV03Proto},
-		{wire.ActionExtendedCard, "", "", &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured}, wire.FormV03Proto},
+		{wire.ActionExtendedCard, "", "", &a2a.GetExtendedCard{Undeclared: a2a.CodeExtendedCardNotConfigured},
+			wire.FormV03Proto},
 	} {
 		op, as, err := readREST(t, v03.Codec{}, tc.action, tc.query, tc.body)
 		if diff := cmp.Diff(tc.want, op); err != nil || diff != "" || as.Form() != tc.form {
 			t.Errorf("%d ?%s %s: %v, form %d, -want +got\n%s", tc.action, tc.query, tc.body, err, as.Form(), diff)
 		}
 	}
-	for _, tc := range [][3]string{{"pageSize=0", "", ""}, {"pageSize=101", "", "pageSize"}, {"historyLength=x", "", "historyLength"}, {"status=busy", "", "status"}} {
+	for _, tc := range [][3]string{{"pageSize=0", "", ""}, {"pageSize=101", "", "pageSize"},
+		{"historyLength=x", "", "historyLength"}, {"status=busy", "", "status"}} {
 		_, _, err := readREST(t, v03.Codec{}, wire.ActionList, tc[0], tc[1])
 		if tc[2] == "" {
 			tc[2] = "pageSize"
@@ -105,13 +122,15 @@ func TestREST(t *testing.T) {
 func TestRESTLists(t *testing.T) {
 	t.Parallel()
 	page := a2a.Page{NextToken: "n", Total: 7, PageSize: 2}
-	for query, want := range map[string]string{"": `[]`, "unknown=1&pageSize=": `[]`, "pageSize=2": `{"tasks":[],"totalSize":7,"nextPageToken":"n"}`} {
+	for query, want := range map[string]string{"": `[]`, "unknown=1&pageSize=": `[]`,
+		"pageSize=2": `{"tasks":[],"totalSize":7,"nextPageToken":"n"}`} {
 		_, as, err := readREST(t, v03.Codec{}, wire.ActionList, query, "")
 		if got := string(as.AppendPage(nil, &page, false)); err != nil || got != want {
 			t.Errorf("tasks?%s: %v %s", query, err, got)
 		}
 		_, as, err = readREST(t, v03.Codec{}, wire.ActionListPushes, query, "")
-		if got := string(as.AppendPushConfigs(nil, "t", &a2a.PushPage{})); err != nil || got != `{"configs":[],"nextPageToken":""}` {
+		if got := string(as.AppendPushConfigs(nil, "t", &a2a.PushPage{})); err != nil ||
+			got != `{"configs":[],"nextPageToken":""}` {
 			t.Errorf("configs?%s: %v %s", query, err, got)
 		}
 	}
@@ -120,14 +139,17 @@ func TestRESTLists(t *testing.T) {
 // TestRESTOutputIsValid: in the dialect of the schema, what is in the wrapper validates.
 func TestRESTOutputIsValid(t *testing.T) {
 	t.Parallel()
-	item := map[string]string{"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent", "artifactUpdate": "TaskArtifactUpdateEvent"}
+	item := map[string]string{"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent",
+		"artifactUpdate": "TaskArtifactUpdateEvent"}
 	_, as, err := readREST(t, v03.Codec{}, wire.ActionSend, "", `{"message":`+hello+`}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		task, entry, message := a2atest.Task().Draw(rt, "task"), a2atest.Entry().Draw(rt, "entry"), a2atest.Message().Draw(rt, "message")
-		for _, doc := range [][]byte{as.AppendSent(nil, &task), as.AppendSnapshot(nil, &task), as.AppendEvent(nil, &entry, true), as.AppendReply(nil, &message)} {
+		task, entry, message := a2atest.Task().Draw(rt, "task"), a2atest.Entry().Draw(rt,
+			"entry"), a2atest.Message().Draw(rt, "message")
+		for _, doc := range [][]byte{as.AppendSent(nil, &task), as.AppendSnapshot(nil, &task),
+			as.AppendEvent(nil, &entry, true), as.AppendReply(nil, &message)} {
 			members := 0
 			for name, v := range rawjson.Members(doc) {
 				wiretest.Valid(rt, schema(t, item[string(name)]), v)
@@ -142,8 +164,10 @@ func TestRESTOutputIsValid(t *testing.T) {
 
 func FuzzREST(f *testing.F) {
 	for action := range uint8(11) {
-		f.Add(action, "t", "c", "historyLength=2&pageSize=3&status=2&includeArtifacts=true", []byte(`{"id":"x","task_id":"y","metadata":{},"url":"u","parent":"tasks/z","name":"x"}`))
-		f.Add(action, "\u2028\\\"", "", "a=b", []byte(`{"message":`+hello+`,"config":{"name":"tasks/q/pushNotificationConfigs/p"}}`))
+		f.Add(action, "t", "c", "historyLength=2&pageSize=3&status=2&includeArtifacts=true",
+			[]byte(`{"id":"x","task_id":"y","metadata":{},"url":"u","parent":"tasks/z","name":"x"}`))
+		f.Add(action, "\u2028\\\"", "", "a=b",
+			[]byte(`{"message":`+hello+`,"config":{"name":"tasks/q/pushNotificationConfigs/p"}}`))
 	}
 	f.Fuzz(func(t *testing.T, action uint8, task, config, query string, body []byte) {
 		wiretest.CheckREST(t, v03.Codec{Lenient: true}, action, task, config, query, body)

@@ -11,6 +11,7 @@ func BenchmarkCodec(b *testing.B) {
 	wiretest.Bench(b, codec, "SendMessage", map[string]string{
 		"hello": `{"message":` + hello + `}`,
 		"full":  fullSend,
-		"34kB":  `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + strings.Repeat("x", 34_000) + `"}]}}`,
+		"34kB": `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"` + strings.Repeat("x", 34_000) +
+			`"}]}}`,
 	})
 }

@@ -12,25 +12,35 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-const fullMessage = `{"messageId":"m","role":"ROLE_USER","contextId":"c","taskId":"t","referenceTaskIds":["r"],"extensions":["e"],"metadata":{"k":1},"parts":[
-	{"text":"t","mediaType":"m/t","filename":"n","metadata":{}},{"raw":"QQ==","mediaType":"m/t","filename":"n","metadata":{}},
-	{"url":"https://u","mediaType":"m/t","filename":"n","metadata":{}},{"data":{"k":1},"mediaType":"m/t","filename":"n","metadata":{}}]}`
+const fullMessage = `{"messageId":"m","role":"ROLE_USER","contextId":"c","taskId":"t","referenceTaskIds":["r"],
+	"extensions":["e"],"metadata":{"k":1},"parts":[
+	{"text":"t","mediaType":"m/t","filename":"n","metadata":{}},
+	{"raw":"QQ==","mediaType":"m/t","filename":"n","metadata":{}},
+	{"url":"https://u","mediaType":"m/t","filename":"n","metadata":{}},
+	{"data":{"k":1},"mediaType":"m/t","filename":"n","metadata":{}}]}`
 
-const fullPush = `{"tenant":"a","id":"p","taskId":"t","url":"https://u","token":"t","authentication":{"scheme":"Bearer","credentials":"c"}}`
+const fullPush = `{"tenant":"a","id":"p","taskId":"t","url":"https://u","token":"t",` +
+	`"authentication":{"scheme":"Bearer","credentials":"c"}}`
 
-const fullSend = `{"tenant":"a","message":` + fullMessage + `,"metadata":{},"configuration":{"returnImmediately":true,"historyLength":1,"acceptedOutputModes":["a/b"],"taskPushNotificationConfig":` + fullPush + `}}`
+const fullSend = `{"tenant":"a","message":` + fullMessage +
+	`,"metadata":{},"configuration":{"returnImmediately":true,"historyLength":1,"acceptedOutputModes":["a/b"],` +
+	`"taskPushNotificationConfig":` + fullPush + `}}`
 
 var requests = []struct{ method, definition, full string }{
 	{"SendMessage", "SendMessageRequest", fullSend},
 	{"SendStreamingMessage", "SendMessageRequest", fullSend},
 	{"GetTask", "GetTaskRequest", `{"tenant":"a","id":"x","historyLength":1}`},
-	{"ListTasks", "ListTasksRequest", `{"tenant":"a","contextId":"c","status":"TASK_STATE_WORKING","pageSize":1,"pageToken":"p","historyLength":1,"statusTimestampAfter":"2026-11-20T10:00:00.000Z","includeArtifacts":true}`},
+	{"ListTasks", "ListTasksRequest",
+		`{"tenant":"a","contextId":"c","status":"TASK_STATE_WORKING","pageSize":1,"pageToken":"p","historyLength":1,` +
+			`"statusTimestampAfter":"2026-11-20T10:00:00.000Z","includeArtifacts":true}`},
 	{"CancelTask", "CancelTaskRequest", `{"tenant":"a","id":"x","metadata":{}}`},
 	{"SubscribeToTask", "SubscribeToTaskRequest", `{"tenant":"a","id":"x"}`},
 	{"CreateTaskPushNotificationConfig", "TaskPushNotificationConfig", fullPush},
 	{"GetTaskPushNotificationConfig", "GetTaskPushNotificationConfigRequest", `{"tenant":"a","id":"p","taskId":"x"}`},
-	{"ListTaskPushNotificationConfigs", "ListTaskPushNotificationConfigsRequest", `{"tenant":"a","taskId":"x","pageSize":1,"pageToken":"p"}`},
-	{"DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfigRequest", `{"tenant":"a","id":"p","taskId":"x"}`},
+	{"ListTaskPushNotificationConfigs", "ListTaskPushNotificationConfigsRequest",
+		`{"tenant":"a","taskId":"x","pageSize":1,"pageToken":"p"}`},
+	{"DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfigRequest",
+		`{"tenant":"a","id":"p","taskId":"x"}`},
 	{"GetExtendedAgentCard", "GetExtendedAgentCardRequest", `{"tenant":"a"}`},
 }
 
@@ -74,7 +84,8 @@ func missing(path string, required, null bool) string {
 func wrong(_ string, n *wiretest.Node, v any) []any {
 	switch {
 	case n.Enum != nil:
-		return []any{99, -1, 1.5, true, map[string]any{}, []any{}, "", "other", "1", strings.ToLower(v.(string)), v.(string) + " "}
+		return []any{99, -1, 1.5, true, map[string]any{}, []any{}, "", "other", "1", strings.ToLower(v.(string)),
+			v.(string) + " "}
 	case n.Type == "integer":
 		return []any{"", "x", "1.5", " 1", 1.5, -1, true, map[string]any{}, []any{}}
 	}
@@ -98,7 +109,8 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 				t.Errorf("%s with %s: %v", r.method, m.What, err)
 			}
 			snake, snakeErr := decode(t, r.method, snakeCase(t, m.Params))
-			if diff := cmp.Diff(op, snake, sameDigest); diff != "" || (err == nil) != (snakeErr == nil) || err != nil && err.Error() != snakeErr.Error() {
+			if diff := cmp.Diff(op, snake, sameDigest); diff != "" || (err == nil) != (snakeErr == nil) ||
+				err != nil && err.Error() != snakeErr.Error() {
 				t.Errorf("%s with %s: in snake_case %v instead of %v\n%s", r.method, m.What, snakeErr, err, diff)
 			}
 		}
@@ -212,7 +224,8 @@ func TestFullRequests(t *testing.T) {
 			t.Errorf("%s: tenant %q", r.method, tenant)
 		}
 	}
-	if _, err := decode(t, "getTask", `{"id":"x"}`); a2a.CodeOf(err) != a2a.CodeMethodNotFound || errors.Unwrap(err) != nil {
+	if _, err := decode(t, "getTask", `{"id":"x"}`); a2a.CodeOf(err) != a2a.CodeMethodNotFound ||
+		errors.Unwrap(err) != nil {
 		t.Errorf("unknown method: %v", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 // form is the form of 1.0: the name of the member tells what a value is, and enumerations have
 // their ProtoJSON names.
 var form = encode.Form{
-	Task: `{"id":"`, Message: `{"messageId":`, User: `"ROLE_USER"`, Agent: `"ROLE_AGENT"`, State: stateName, Part: appendPart,
+	Task: `{"id":"`, Message: `{"messageId":`, User: `"ROLE_USER"`, Agent: `"ROLE_AGENT"`, State: stateName,
+	Part: appendPart,
 }
 
 // AppendTask appends a bare Task.

@@ -12,11 +12,14 @@ const info = `{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"`
 func TestAppendErrorIsTotal(t *testing.T) {
 	t.Parallel()
 	want := map[a2a.ErrorCode]int64{
-		a2a.CodeParse: -32700, a2a.CodeInvalidRequest: -32600, a2a.CodeTooLarge: -32600, a2a.CodeMethodNotFound: -32601, a2a.CodeInvalidParams: -32602,
-		a2a.CodeInternal: -32603, a2a.CodeRateLimited: -32603, a2a.CodeUnavailable: -32603,
+		a2a.CodeParse: -32700, a2a.CodeInvalidRequest: -32600, a2a.CodeTooLarge: -32600, a2a.CodeMethodNotFound: -32601,
+		a2a.CodeInvalidParams: -32602,
+		a2a.CodeInternal:      -32603, a2a.CodeRateLimited: -32603, a2a.CodeUnavailable: -32603,
 		a2a.CodeTaskNotFound: -32001, a2a.CodeTaskNotCancelable: -32002, a2a.CodePushNotSupported: -32003,
-		a2a.CodeUnsupportedOperation: -32004, a2a.CodeTaskTerminal: -32004, a2a.CodeContentTypeNotSupported: -32005, a2a.CodeMediaType: -32005,
-		a2a.CodeInvalidAgentResponse: -32006, a2a.CodeExtendedCardNotConfigured: -32007, a2a.CodeExtensionRequired: -32008, a2a.CodeVersionNotSupported: -32009,
+		a2a.CodeUnsupportedOperation: -32004, a2a.CodeTaskTerminal: -32004, a2a.CodeContentTypeNotSupported: -32005,
+		a2a.CodeMediaType:            -32005,
+		a2a.CodeInvalidAgentResponse: -32006, a2a.CodeExtendedCardNotConfigured: -32007,
+		a2a.CodeExtensionRequired: -32008, a2a.CodeVersionNotSupported: -32009,
 		a2a.CodeUnauthenticated: -32041, a2a.CodeForbidden: -32043,
 	}
 	if len(want) != len(a2a.ErrorCodes()) {
@@ -31,10 +34,13 @@ func TestAppendErrorIsTotal(t *testing.T) {
 			t.Errorf("%s: %d, want %d", code.Reason(), n, want[code])
 		}
 		data := `[` + info + code.Reason() + `","domain":"a2a-protocol.org"},` +
-			`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"f","description":"f: m"}]}]`
+			`{"@type":"type.googleapis.com/google.rpc.BadRequest",` +
+			`"fieldViolations":[{"field":"f","description":"f: m"}]}]`
 		message := "f: m"
 		if code == a2a.CodeInternal {
-			data = `[` + info + `INTERNAL","domain":"a2a-protocol.org"},{"@type":"type.googleapis.com/google.rpc.RequestInfo","requestId":"r"}]`
+			data = `[` + info +
+				`INTERNAL","domain":"a2a-protocol.org"},{"@type":"type.googleapis.com/google.rpc.RequestInfo",` +
+				`"requestId":"r"}]`
 			message = "Internal error"
 		}
 		if d := string(rawjson.Get(got, "data")); d != data {
@@ -48,9 +54,11 @@ func TestAppendErrorIsTotal(t *testing.T) {
 
 func TestAppendErrorHidesTheUnforeseen(t *testing.T) {
 	t.Parallel()
-	const want = `{"code":-32603,"message":"Internal error","data":[` + info + `INTERNAL","domain":"a2a-protocol.org"}]}`
+	const want = `{"code":-32603,"message":"Internal error","data":[` + info +
+		`INTERNAL","domain":"a2a-protocol.org"}]}`
 	for _, code := range []a2a.ErrorCode{a2a.CodeInternal, a2a.ErrorCode(255)} {
-		if got := string(codec.AppendError(nil, &a2a.Error{Code: code, Message: "dial tcp 10.0.0.1", Field: "f"}, "")); got != want {
+		if got := string(codec.AppendError(nil, &a2a.Error{Code: code, Message: "dial tcp 10.0.0.1", Field: "f"},
+			"")); got != want {
 			t.Errorf("code %d: %s", code, got)
 		}
 	}

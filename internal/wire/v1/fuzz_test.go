@@ -20,8 +20,10 @@ import (
 // as the same message.
 func FuzzSendParams(f *testing.F) {
 	for _, s := range []string{
-		`{"message":` + hello + `}`, fullSend, `{"message":{"message_id":"m","role":1,"parts":[{"raw":"-_8","media_type":"a"}]}}`,
-		`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"data":null},{"data":[1],"text":null},{"url":"u\n"},{"text":"\ud83d\ude00\u0000"}]}}`,
+		`{"message":` + hello + `}`, fullSend,
+		`{"message":{"message_id":"m","role":1,"parts":[{"raw":"-_8","media_type":"a"}]}}`,
+		`{"message":{"messageId":"m","role":"ROLE_AGENT",` +
+			`"parts":[{"data":null},{"data":[1],"text":null},{"url":"u\n"},{"text":"\ud83d\ude00\u0000"}]}}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -39,7 +41,8 @@ func TestOddParts(t *testing.T) {
 	t.Parallel()
 	message := schema(t, "SendMessageResponse")
 	keys := []string{"kind", "text", "raw", "url", "data", "metadata", "mediaType", "media_type", "filename", "file"}
-	words := rapid.SampledFrom([]string{`"text"`, `"QQ=="`, `"-_8"`, `"https://u"`, `null`, `null`, `""`, `{"value":1}`, `{"bytes":"QQ"}`, `{ "k" : 1e400}`, `[]`, `0`})
+	words := rapid.SampledFrom([]string{`"text"`, `"QQ=="`, `"-_8"`, `"https://u"`, `null`, `null`, `""`, `{"value":1}`,
+		`{"bytes":"QQ"}`, `{ "k" : 1e400}`, `[]`, `0`})
 	part := rapid.Custom(func(t *rapid.T) string {
 		b := []byte{'{'}
 		for i, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(keys), 1, 5, rapid.ID).Draw(t, "keys") {
@@ -55,7 +58,8 @@ func TestOddParts(t *testing.T) {
 	taken := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
-			if checkSend(t, message, []byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+part.Draw(t, "part")+`]}}`)) {
+			if checkSend(t, message,
+				[]byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+part.Draw(t, "part")+`]}}`)) {
 				taken++
 			}
 		}
@@ -95,7 +99,9 @@ func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte) b
 func FuzzDecode(f *testing.F) {
 	for i := range requests {
 		f.Add(uint8(i), []byte(requests[i].full))
-		f.Add(uint8(i), []byte(`{"id":"x","task_id":"t","history_length":"1","page_size":0,"status":8,"status_timestamp_after":"2026-11-20T10:00:00Z"}`))
+		f.Add(uint8(i),
+			[]byte(`{"id":"x","task_id":"t","history_length":"1","page_size":0,"status":8,`+
+				`"status_timestamp_after":"2026-11-20T10:00:00Z"}`))
 	}
 	f.Add(uint8(len(requests)), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, method uint8, params []byte) {

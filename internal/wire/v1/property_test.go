@@ -19,7 +19,8 @@ import (
 func TestOutputIsValid(t *testing.T) {
 	t.Parallel()
 	task, item, sent := schema(t, "Task"), schema(t, "StreamResponse"), schema(t, "SendMessageResponse")
-	push, pushes, card, page := schema(t, "TaskPushNotificationConfig"), schema(t, "ListTaskPushNotificationConfigsResponse"), schema(t, "AgentCard"), schema(t, "ListTasksResponse")
+	push, pushes, card, page := schema(t, "TaskPushNotificationConfig"), schema(t,
+		"ListTaskPushNotificationConfigsResponse"), schema(t, "AgentCard"), schema(t, "ListTasksResponse")
 	rapid.Check(t, func(t *rapid.T) {
 		x := a2atest.Task().Draw(t, "task")
 		doc := codec.AppendTask(nil, &x)
@@ -37,7 +38,8 @@ func TestOutputIsValid(t *testing.T) {
 		}
 		m := a2atest.Message().Draw(t, "message")
 		wiretest.Valid(t, sent, codec.AppendReply(nil, &m))
-		p := a2a.Page{Tasks: rapid.SliceOfN(a2atest.Task(), 0, 2).Draw(t, "tasks"), NextToken: a2atest.Text().Draw(t, "next"), PageSize: 2, Total: 9}
+		p := a2a.Page{Tasks: rapid.SliceOfN(a2atest.Task(), 0, 2).Draw(t, "tasks"),
+			NextToken: a2atest.Text().Draw(t, "next"), PageSize: 2, Total: 9}
 		artifacts := rapid.Bool().Draw(t, "artifacts")
 		doc = codec.AppendPage(nil, &p, artifacts)
 		wiretest.Valid(t, page, doc)
@@ -57,7 +59,8 @@ func TestOutputIsValid(t *testing.T) {
 		if again := codec.AppendCard(nil, &c); !bytes.Equal(doc, again) {
 			t.Fatalf("two cards of one: %s and %s", doc, again)
 		}
-		doc = codec.AppendError(nil, a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), "")
+		doc = codec.AppendError(nil,
+			a2a.InvalidParams(a2atest.Text().Draw(t, "field"), "%s", a2atest.Text().Draw(t, "text")), "")
 		if err := rawjson.Check(doc, 8); err != nil {
 			t.Fatalf("%v\n%s", err, doc)
 		}
@@ -74,7 +77,9 @@ func TestOutputIsValid(t *testing.T) {
 // without metadata that was empty.
 func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
-	sameRaw := cmp.Comparer(func(a, b a2a.Raw) bool { return bytes.Equal(a, b) || rawjson.Empty(a) && rawjson.Empty(b) })
+	sameRaw := cmp.Comparer(func(a, b a2a.Raw) bool {
+		return bytes.Equal(a, b) || rawjson.Empty(a) && rawjson.Empty(b)
+	})
 	rapid.Check(t, func(t *rapid.T) {
 		m := a2atest.Message().Draw(t, "message")
 		again := send(t, codec, "SendMessage", codec.AppendReply(nil, &m))
@@ -125,7 +130,8 @@ func TestRepliedTaskIsItsMessage(t *testing.T) {
 		want := m
 		want.TaskID, want.ContextID = "", task.ContextID
 		reply := codec.AppendReply(nil, &want)
-		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task), "streamed": codec.AppendSnapshot(nil, &task)} {
+		for what, got := range map[string][]byte{"sent": codec.AppendSent(nil, &task),
+			"streamed": codec.AppendSnapshot(nil, &task)} {
 			if !bytes.Equal(reply, got) {
 				t.Fatalf("%s %s, want %s", what, got, reply)
 			}

@@ -105,8 +105,9 @@ func (d *decoder) part(obj []byte) a2a.Part {
 		}
 	}
 	p := a2a.Part{
-		Filename: d.Text("filename", filename, decode.MaxName), MediaType: d.Text("mediaType", mediaType, decode.MaxName),
-		Metadata: d.Raw("metadata", metadata),
+		Filename:  d.Text("filename", filename, decode.MaxName),
+		MediaType: d.Text("mediaType", mediaType, decode.MaxName),
+		Metadata:  d.Raw("metadata", metadata),
 	}
 	contents := 0
 	for _, v := range [...][]byte{text, raw, url, data} {

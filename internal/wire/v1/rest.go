@@ -7,8 +7,10 @@ import (
 
 // restMethods maps the actions of HTTP+JSON to the methods of JSON-RPC that do the same.
 var restMethods = map[wire.Action]string{
-	wire.ActionSend: "SendMessage", wire.ActionStream: "SendStreamingMessage", wire.ActionGet: "GetTask", wire.ActionList: "ListTasks",
-	wire.ActionCancel: "CancelTask", wire.ActionSubscribe: "SubscribeToTask", wire.ActionSetPush: "CreateTaskPushNotificationConfig",
+	wire.ActionSend: "SendMessage", wire.ActionStream: "SendStreamingMessage", wire.ActionGet: "GetTask",
+	wire.ActionList:   "ListTasks",
+	wire.ActionCancel: "CancelTask", wire.ActionSubscribe: "SubscribeToTask",
+	wire.ActionSetPush: "CreateTaskPushNotificationConfig",
 	wire.ActionGetPush: "GetTaskPushNotificationConfig", wire.ActionListPushes: "ListTaskPushNotificationConfigs",
 	wire.ActionDeletePush: "DeleteTaskPushNotificationConfig", wire.ActionExtendedCard: "GetExtendedAgentCard",
 }

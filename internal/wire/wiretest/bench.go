@@ -23,14 +23,18 @@ var (
 
 // bigTask is 34 kB on the wire.
 func bigTask() *a2a.Task {
-	t := &a2a.Task{ID: benchID, ContextID: "ctx-1", Status: a2a.Status{State: a2a.StateCompleted, Time: benchTime}, Metadata: a2a.Raw(`{"trace":"abc","n":1.0}`)}
+	t := &a2a.Task{ID: benchID, ContextID: "ctx-1", Status: a2a.Status{State: a2a.StateCompleted, Time: benchTime},
+		Metadata: a2a.Raw(`{"trace":"abc","n":1.0}`)}
 	for i := range 10 {
 		t.History = append(t.History, a2a.Message{
-			ID: fmt.Sprintf("message-%d", i), Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(500)}}})
+			ID: fmt.Sprintf("message-%d", i), Role: a2a.RoleUser,
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(500)}}})
 	}
 	for i := range 2 {
-		t.Artifacts = append(t.Artifacts, a2a.Artifact{ID: fmt.Sprintf("artifact-%d", i), Name: "report", Parts: []a2a.Part{
-			{Kind: a2a.PartText, Text: prose(10_000)}, {Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 500) + `0]}`)}}})
+		t.Artifacts = append(t.Artifacts,
+			a2a.Artifact{ID: fmt.Sprintf("artifact-%d", i), Name: "report", Parts: []a2a.Part{
+				{Kind: a2a.PartText, Text: prose(10_000)},
+				{Kind: a2a.PartData, Data: a2a.Raw(`{"rows":[` + strings.Repeat(`1.25,`, 500) + `0]}`)}}})
 	}
 	return t
 }
@@ -54,10 +58,13 @@ func Bench(b *testing.B, c wire.Codec, method string, requests map[string]string
 		})
 	}
 	for name, event := range map[string]a2a.Event{
-		"status":   &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Time: benchTime}},
-		"chunk":    &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(60)}}}, Append: true},
-		"artifact": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(34_000)}}}},
-		"file":     &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a", Parts: []a2a.Part{{Kind: a2a.PartFile, Text: strings.Repeat("QUJD", 8_500)}}}},
+		"status": &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Time: benchTime}},
+		"chunk": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a",
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(60)}}}, Append: true},
+		"artifact": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a",
+			Parts: []a2a.Part{{Kind: a2a.PartText, Text: prose(34_000)}}}},
+		"file": &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: "a",
+			Parts: []a2a.Part{{Kind: a2a.PartFile, Text: strings.Repeat("QUJD", 8_500)}}}},
 	} {
 		entry := &a2a.Entry{TaskID: benchID, ContextID: "ctx-1", Event: event}
 		b.Run("Event/"+name, func(b *testing.B) {

@@ -92,8 +92,9 @@ func (c *Corpus) object(n *Node, value map[string]any, path []any) {
 // WrongType returns values of every other type than n's.
 func WrongType(n *Node) []any {
 	return map[any][]any{
-		"string": {1, true, map[string]any{}, []any{}}, "boolean": {"true", 0, map[string]any{}, []any{}}, "integer": {"1", 1.5, true, map[string]any{}, []any{}},
-		"object": {"x", 1, true, []any{}}, "array": {"x", 1, true, map[string]any{}},
+		"string": {1, true, map[string]any{}, []any{}}, "boolean": {"true", 0, map[string]any{}, []any{}},
+		"integer": {"1", 1.5, true, map[string]any{}, []any{}},
+		"object":  {"x", 1, true, []any{}}, "array": {"x", 1, true, map[string]any{}},
 	}[n.Type]
 }
 

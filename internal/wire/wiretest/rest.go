@@ -33,7 +33,8 @@ func CheckREST(t Reporter, c wire.Codec, action uint8, task, config, query strin
 	if err != nil || !utf8.ValidString(task) || !utf8.ValidString(config) {
 		return
 	}
-	r := wire.Resource{Action: wire.Action(action)%wire.ActionExtendedCard + 1, TaskID: task, ConfigID: config, Query: values}
+	r := wire.Resource{Action: wire.Action(action)%wire.ActionExtendedCard + 1, TaskID: task, ConfigID: config,
+		Query: values}
 	if rawjson.Check(body, 64) == nil {
 		r.Body = rawjson.Trim(body)
 	} else if r.Action == wire.ActionSend || r.Action == wire.ActionStream {

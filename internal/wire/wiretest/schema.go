@@ -44,16 +44,24 @@ func address(definition string) string {
 // required are the members that the definitions mark REQUIRED, and the request members that REST
 // has in its paths.
 var required = map[string][]string{
-	"Task": {"id", "contextId", "status"}, "TaskStatus": {"state"}, "Message": {"messageId", "role", "parts"}, "Artifact": {"artifactId", "parts"},
-	"TaskStatusUpdateEvent": {"taskId", "contextId", "status"}, "TaskArtifactUpdateEvent": {"taskId", "contextId", "artifact"},
-	"AgentInterface": {"url", "protocolBinding", "protocolVersion"}, "AgentProvider": {"url", "organization"},
-	"AgentCard":  {"name", "description", "supportedInterfaces", "version", "capabilities", "defaultInputModes", "defaultOutputModes", "skills"},
-	"AgentSkill": {"id", "name", "description", "tags"}, "AuthenticationInfo": {"scheme"}, "TaskPushNotificationConfig": {"url", "taskId"},
-	"APIKeySecurityScheme": {"location", "name"}, "HTTPAuthSecurityScheme": {"scheme"}, "OpenIdConnectSecurityScheme": {"openIdConnectUrl"},
-	"ListTasksResponse": {"tasks", "nextPageToken", "pageSize", "totalSize"}, "ListTaskPushNotificationConfigsResponse": {"configs"},
-	"SendMessageRequest": {"message"}, "GetTaskRequest": {"id"}, "CancelTaskRequest": {"id"}, "SubscribeToTaskRequest": {"id"},
-	"GetTaskPushNotificationConfigRequest": {"taskId", "id"}, "DeleteTaskPushNotificationConfigRequest": {"taskId", "id"},
-	"ListTaskPushNotificationConfigsRequest": {"taskId"},
+	"Task": {"id", "contextId", "status"}, "TaskStatus": {"state"}, "Message": {"messageId", "role", "parts"},
+	"Artifact":                {"artifactId", "parts"},
+	"TaskStatusUpdateEvent":   {"taskId", "contextId", "status"},
+	"TaskArtifactUpdateEvent": {"taskId", "contextId", "artifact"},
+	"AgentInterface":          {"url", "protocolBinding", "protocolVersion"}, "AgentProvider": {"url", "organization"},
+	"AgentCard": {"name", "description", "supportedInterfaces", "version", "capabilities", "defaultInputModes",
+		"defaultOutputModes", "skills"},
+	"AgentSkill": {"id", "name", "description", "tags"}, "AuthenticationInfo": {"scheme"},
+	"TaskPushNotificationConfig": {"url", "taskId"},
+	"APIKeySecurityScheme":       {"location", "name"}, "HTTPAuthSecurityScheme": {"scheme"},
+	"OpenIdConnectSecurityScheme":             {"openIdConnectUrl"},
+	"ListTasksResponse":                       {"tasks", "nextPageToken", "pageSize", "totalSize"},
+	"ListTaskPushNotificationConfigsResponse": {"configs"},
+	"SendMessageRequest":                      {"message"}, "GetTaskRequest": {"id"}, "CancelTaskRequest": {"id"},
+	"SubscribeToTaskRequest":                  {"id"},
+	"GetTaskPushNotificationConfigRequest":    {"taskId", "id"},
+	"DeleteTaskPushNotificationConfigRequest": {"taskId", "id"},
+	"ListTaskPushNotificationConfigsRequest":  {"taskId"},
 }
 
 // oneMember are the definitions whose only member tells what they are.

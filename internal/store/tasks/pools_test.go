@@ -1,0 +1,175 @@
+package tasks_test
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+)
+
+// reads are those of streams, of webhooks and of sign-ins.
+func (f *fixture) reads(ctx context.Context, task a2a.ID) map[string]func() error {
+	return map[string]func() error{
+		"a task":           func() error { _, err := f.Tasks.SnapshotOfAny(ctx, task, tasks.Want{}); return err },
+		"a task as it was": func() error { _, err := f.Tasks.SnapshotAt(ctx, task, 1, tasks.Want{}); return err },
+		"events":           func() error { _, err := f.Tasks.EventsAfter(ctx, task, 0, 10); return err },
+		"an event":         func() error { _, _, err := f.Tasks.EventUID(ctx, task, 1); return err },
+		"news":             func() error { _, _, err := f.Tasks.Ahead(ctx, []a2a.ID{task}, []int64{0}); return err },
+	}
+}
+
+// Large tasks that streams read must not keep runs from renewing their leases and from writing.
+func TestReadsOfStreamsLeaveThePoolOfRunsAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.task()
+	release, err := holdPool(f.ctx, f.Store, "worker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+	defer cancel()
+	for what, read := range f.reads(ctx, task) {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, _, err := f.Access.LookupKey(ctx, "nobody's"); err == nil || ctx.Err() != nil {
+		t.Errorf("a sign-in: %v", err)
+	}
+}
+
+// Nor may they keep requests waiting: they have half of the pool, and are refused when it is taken.
+func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	task := f.task()
+	release, err := holdPool(f.ctx, f.Store, "reads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitForConnections(f.Store, 100*time.Millisecond)
+	for what, read := range f.reads(f.ctx, task) {
+		if err := read(); a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(err.Error(), "busy") {
+			t.Errorf("%s without room: %v", what, err)
+		}
+	}
+	waitForConnections(f.Store, time.Minute)
+	if _, err := f.Tasks.Snapshot(f.ctx, ann, task, tasks.Want{}); err != nil {
+		t.Errorf("a request: %v", err)
+	}
+	if _, _, err := f.Access.LookupKey(f.ctx, "nobody's"); err != access.ErrNoKey { //nolint:errorlint // it is that one
+		t.Errorf("a sign-in: %v", err)
+	}
+	release()
+	for range 20 { // more than there is room for: each gives its place back
+		for what, read := range f.reads(f.ctx, task) {
+			if err := read(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
+// Why functions that only read do so on the pool of runs.
+const (
+	ofRuns     = "what a run needs, or the write that it is part of"
+	ofUpkeep   = "one at a time in a process"
+	ofOperator = "the operator's commands alone call it"
+)
+
+// readOnRuns are those functions. What a request, a stream or a webhook reads goes through as, reads
+// or signIns.
+var readOnRuns = map[string]string{
+	"Inputs": ofRuns, "written": ofRuns, "CancelMetadata": ofRuns, "submitted": ofRuns, "look": ofRuns,
+	"EndOfRun": ofRuns, "ArtifactIDs": ofRuns, "States": ofRuns,
+	"checkSchema": ofUpkeep, "Gauges": ofUpkeep, "SigningKeys": ofUpkeep, "pollFrom": ofUpkeep,
+	"SweepActions": ofUpkeep, "RetireAgain": ofUpkeep, "turn": ofUpkeep,
+	"Actions": ofOperator, "ListTasks": ofOperator, "Attempts": ofOperator, "Owner": ofOperator, "RetryTask": ofOperator, "SealedWith": ofOperator,
+	"Keys": ofOperator, "List": ofOperator, "Timeline": ofOperator, "CountPurge": ofOperator,
+	"Purge": ofOperator,
+}
+
+// A statement that only reads is on the pool of runs only where readOnRuns says why.
+func TestFewReadsAreOnThePoolOfRuns(t *testing.T) {
+	t.Parallel()
+	text := regexp.MustCompile("(?s)`-- name: (\\w+) :\\w+\n(.*?)`")
+	writes := regexp.MustCompile(`\b(INSERT INTO|UPDATE|DELETE FROM|pg_notify|set_config)\b`)
+	statements := map[string]bool{} // whether it only reads
+	for _, file := range glob(t, filepath.Join("..", "*", "dbsqlc", "*.sql.go")) {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range text.FindAllStringSubmatch(string(data), -1) {
+			statements[m[1]] = !writes.MatchString(m[2])
+		}
+	}
+	found := map[string]bool{}
+	for _, file := range glob(t, filepath.Join("..", "*", "*.go")) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil && onlyReadsOnRuns(f, statements) {
+				found[f.Name.Name] = true
+				if readOnRuns[f.Name.Name] == "" {
+					t.Errorf("%s: %s only reads, and does so on the pool of runs: see readOnRuns", file, f.Name.Name)
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(readOnRuns)) {
+		if !found[name] {
+			t.Errorf("readOnRuns has %s, which is not such a function", name)
+		}
+	}
+}
+
+// onlyReadsOnRuns reports whether a function uses the pool of runs, and calls statements of which none writes.
+func onlyReadsOnRuns(f *ast.FuncDecl, statements map[string]bool) bool {
+	uses, reads, writes := false, false, false
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		switch sel.Sel.Name {
+		case "Work", "Search":
+			uses = uses || types.ExprString(sel.X) == "s.db"
+		case "work", "search":
+			uses = uses || types.ExprString(sel.X) == "s"
+		}
+		only, known := statements[sel.Sel.Name]
+		reads, writes = reads || known && only || sel.Sel.Name == "snapshots", writes || known && !only
+		return true
+	})
+	return uses && reads && !writes
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	}
+	return files
+}

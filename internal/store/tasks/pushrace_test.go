@@ -1,0 +1,71 @@
+package tasks_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+)
+
+// stopClaims makes a claim stop after it has locked and changed its first webhook and before it
+// locks the second, until release is called.
+func (f *fixture) stopClaims() (release func()) {
+	f.t.Helper()
+	f.exec(`CREATE FUNCTION a2a.test_stop() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN PERFORM pg_advisory_xact_lock(71, 1); RETURN NEW; END $$`)
+	f.exec(`CREATE TRIGGER test_stop BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
+		WHEN (NEW.lease_epoch > OLD.lease_epoch AND NEW.origin = '` + hook + `') EXECUTE FUNCTION a2a.test_stop()`)
+	return f.hold("SELECT pg_advisory_xact_lock(71, 1)")
+}
+
+// A claim reads which webhooks are due before it locks their rows. What became of a row between
+// the two decides: a webhook whose deletion was answered must not get a request.
+func TestClaimLeavesOutWebhooksThatChangedBeforeTheirLock(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]string{
+		"deleted":                    "", // by Delete, which answers at once: nobody holds this one
+		"disabled":                   "state = 'disabled'",
+		"delivered":                  "cursor_seq = head_seq, target_seq = NULL",
+		"put off":                    "next_attempt_at = clock_timestamp() + interval '1 hour'",
+		"claimed by another replica": "lease_until = clock_timestamp() + interval '1 hour'",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			for i := range 2 {
+				in := submission(fmt.Sprintf("hello %d", i))
+				p := newPush("default")
+				in.Push = &p
+				f.submit(in)
+			}
+			release := f.stopClaims()
+			var due []webhooks.Delivery
+			var err error
+			var wg sync.WaitGroup
+			wg.Go(func() { due, err = f.Webhooks.Claim(f.ctx, 10, 8, time.Minute) })
+			f.waitBlocked(1)
+			last := value[string](f, "SELECT id::text FROM a2a.push_configs ORDER BY next_attempt_at DESC LIMIT 1")
+			if change != "" {
+				f.exec("UPDATE a2a.push_configs SET "+change+" WHERE id = $1", last)
+			} else if err := f.Webhooks.Delete(f.ctx, ann, value[a2a.ID](f, "SELECT task_id FROM a2a.push_configs WHERE id = $1", last), "default"); err != nil {
+				t.Error(err)
+			}
+			release()
+			wg.Wait()
+			if err != nil {
+				t.Fatalf("claim: %v", err)
+			}
+			for _, d := range due {
+				if d.Row.String() == last {
+					t.Errorf("the claim gave out the webhook that was %s", what)
+				}
+			}
+			if len(due) != 1 {
+				t.Errorf("%d webhooks claimed, want the one that did not change", len(due))
+			}
+		})
+	}
+}
