@@ -1,7 +1,8 @@
-// Package storetest gives each test a migrated database of its own, on a server that all packages of a go test run share.
-// The server is A2AD_TEST_DATABASE_URL, else a container if a Docker daemon answers, else the PostgreSQL installed on this
-// machine; where there is none of them the test fails, and is never skipped. Tests that use it call Main from TestMain, and since it
-// imports store, tests of package store itself are in package store_test.
+// Package storetest gives each test a migrated database of its own, and a store on it (Open), on a server that all
+// packages of a go test run share. The server is A2AD_TEST_DATABASE_URL, else a container if a Docker daemon answers,
+// else the PostgreSQL installed on this machine. Without any of these the test fails; it is never skipped. A package
+// whose tests use storetest calls Main from TestMain. storetest imports the packages of the store, so tests that use it
+// are in external test packages (store_test).
 package storetest
 
 import (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -15,111 +16,113 @@ func TestCancelEndsATask(t *testing.T) {
 	const none = ""
 	tests := []struct {
 		name   string
-		before func(f *fixture) a2a.ID
+		before func(f *storetest.Fixture) a2a.ID
 		code   a2a.ErrorCode // 0: canceled
 		state  a2a.State
 		wake   string
 	}{
-		{"queued", (*fixture).task, 0, a2a.StateCanceled, none},
-		{"running", func(f *fixture) a2a.ID { return f.running().TaskID }, 0, a2a.StateCanceled, "cancel:r1"},
-		{"waiting for a retry", func(f *fixture) a2a.ID {
-			l := f.running()
-			if err := f.Tasks.Retry(f.ctx, l, "x", time.Hour); err != nil {
-				f.t.Fatal(err)
+		{"queued", (*storetest.Fixture).NewTask, 0, a2a.StateCanceled, none},
+		{"running", func(f *storetest.Fixture) a2a.ID { return f.RunningTask().TaskID }, 0, a2a.StateCanceled, "cancel:r1"},
+		{"waiting for a retry", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			if err := f.Tasks.Retry(t.Context(), l, "x", time.Hour); err != nil {
+				f.T.Fatal(err)
 			}
 			return l.TaskID
 		}, 0, a2a.StateCanceled, none},
-		{"running with a lease that ran out", func(f *fixture) a2a.ID {
-			l := f.running()
-			f.expire(l.TaskID)
+		{"running with a lease that ran out", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			f.Expire(l.TaskID)
 			return l.TaskID
 		}, 0, a2a.StateCanceled, "cancel:r1"},
-		{"waiting for input", func(f *fixture) a2a.ID {
-			l := f.running()
-			f.append(l, chunk("a", "1"), status(a2a.StateInputRequired, "?"))
+		{"waiting for input", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			f.Append(l, storetest.Chunk("a", "1"), storetest.Status(a2a.StateInputRequired, "?"))
 			return l.TaskID
 		}, 0, a2a.StateCanceled, none},
-		{"resubmitted", func(f *fixture) a2a.ID {
-			l := f.running()
-			f.append(l, status(a2a.StateAuthRequired, "?"))
-			f.say(l.TaskID, "go on")
+		{"resubmitted", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			f.Append(l, storetest.Status(a2a.StateAuthRequired, "?"))
+			f.Say(l.TaskID, "go on")
 			return l.TaskID
 		}, 0, a2a.StateCanceled, none},
-		{"with a checkpoint and artifacts", func(f *fixture) a2a.ID {
-			l := f.running()
-			if _, err := f.Tasks.Append(f.ctx, l, tasks.Batch{Events: []a2a.Event{chunk("a", "1"), chunk("b", "2"), chunk("a", "3")}, Checkpoint: a2a.Raw(`1`)}); err != nil {
-				f.t.Fatal(err)
+		{"with a checkpoint and artifacts", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			if _, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Chunk("a", "3")}, Checkpoint: a2a.Raw(`1`)}); err != nil {
+				f.T.Fatal(err)
 			}
 			return l.TaskID
 		}, 0, a2a.StateCanceled, "cancel:r1"},
-		{"completed", func(f *fixture) a2a.ID {
-			l := f.running()
-			f.append(l, status(a2a.StateCompleted))
+		{"completed", func(f *storetest.Fixture) a2a.ID {
+			l := f.RunningTask()
+			f.Append(l, storetest.Status(a2a.StateCompleted))
 			return l.TaskID
 		}, a2a.CodeTaskNotCancelable, a2a.StateCompleted, none},
-		{"canceled", func(f *fixture) a2a.ID {
-			id := f.task()
-			if _, err := f.Tasks.Cancel(f.ctx, ann, agent, id); err != nil {
-				f.t.Fatal(err)
+		{"canceled", func(f *storetest.Fixture) a2a.ID {
+			id := f.NewTask()
+			if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, id); err != nil {
+				f.T.Fatal(err)
 			}
 			return id
 		}, a2a.CodeTaskNotCancelable, a2a.StateCanceled, none},
 	}
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for _, tt := range tests {
 		id := tt.before(f)
-		before := f.snapshot(id)
-		f.takeWakes()
-		f.takeCommitted(id)
-		state, err := f.Tasks.Cancel(f.ctx, ann, agent, id)
+		before := f.Snapshot(id)
+		f.TakeWakes()
+		f.TakeCommitted(id)
+		state, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, id)
 		if a2a.CodeOf(err) != tt.code || (err == nil) != (tt.code == 0) || state != tt.state {
 			t.Errorf("%s: Cancel = %s, %v, want %s", tt.name, state, err, tt.state)
 		}
-		after := f.snapshot(id)
+		after := f.Snapshot(id)
 		if tt.code != 0 {
-			same(t, tt.name+": the task", before, after)
+			storetest.Same(t, tt.name+": the task", before, after)
 			continue
 		}
 		if after.Status.State != a2a.StateCanceled || after.Status.Message != nil || after.LastSeq != before.LastSeq+1 {
 			t.Errorf("%s: status %+v at %d, was at %d", tt.name, after.Status, after.LastSeq, before.LastSeq)
 		}
-		same(t, tt.name+": artifacts", before.Artifacts, after.Artifacts)
+		storetest.Same(t, tt.name+": artifacts", before.Artifacts, after.Artifacts)
 		if m := before.Status.Message; m != nil {
-			same(t, tt.name+": last message", *m, after.History[len(after.History)-1])
+			storetest.Same(t, tt.name+": last message", *m, after.History[len(after.History)-1])
 		}
 		var want []string
 		if tt.wake != none {
 			want = []string{tt.wake}
 		}
-		same(t, tt.name+": wakes", want, f.takeWakes())
-		if n := len(f.takeCommitted(id)); n != 1 {
+		storetest.Same(t, tt.name+": wakes", want, f.TakeWakes())
+		if n := len(f.TakeCommitted(id)); n != 1 {
 			t.Errorf("%s: told of %d commits, want 1", tt.name, n)
 		}
-		f.invariants()
+		f.Invariants()
 	}
 }
 
 func TestCancelOfAForeignTask(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	id := f.task()
+	f := storetest.Open(t)
+	id := f.NewTask()
 	for name, try := range map[string]func() (a2a.State, error){
 		"owner": func() (a2a.State, error) {
-			return f.Tasks.Cancel(f.ctx, db.Caller{Tenant: "acme", Owner: "bob"}, agent, id)
+			return f.Tasks.Cancel(t.Context(), db.Caller{Tenant: "acme", Owner: "bob"}, storetest.Agent, id)
 		},
 		"tenant": func() (a2a.State, error) {
-			return f.Tasks.Cancel(f.ctx, db.Caller{Tenant: "corp", Owner: "ann"}, agent, id)
+			return f.Tasks.Cancel(t.Context(), db.Caller{Tenant: "corp", Owner: "ann"}, storetest.Agent, id)
 		},
-		"agent": func() (a2a.State, error) { return f.Tasks.Cancel(f.ctx, ann, "other", id) },
-		"none":  func() (a2a.State, error) { return f.Tasks.Cancel(f.ctx, ann, agent, db.NewTaskID()) },
+		"agent": func() (a2a.State, error) { return f.Tasks.Cancel(t.Context(), storetest.Ann, "other", id) },
+		"none": func() (a2a.State, error) {
+			return f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, db.NewTaskID())
+		},
 	} {
 		_, err := try()
-		wantCode(t, err, a2a.CodeTaskNotFound)
+		storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 		if !errors.Is(err, a2a.ErrTaskNotFound) {
 			t.Errorf("%s: %v differs from a task that does not exist", name, err)
 		}
 	}
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "", id); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, "", id); err != nil {
 		t.Errorf("the operator names no agent: %v", err)
 	}
 }
@@ -127,25 +130,28 @@ func TestCancelOfAForeignTask(t *testing.T) {
 // Both want the row of the task; whoever is second finds out what the first did. The test holds the row until both wait for it.
 func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for i := range 30 {
 		cancelFirst := i%2 == 0
-		l := f.running()
-		f.append(l, chunk("a", "x"))
-		release := f.hold("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
+		l := f.RunningTask()
+		f.Append(l, storetest.Chunk("a", "x"))
+		release := f.Lock("SELECT FROM a2a.tasks WHERE id = $1 FOR UPDATE", l.TaskID)
 		canceled, completed := make(chan error, 1), make(chan error, 1)
-		cancel := func() { _, err := f.Tasks.Cancel(f.ctx, ann, agent, l.TaskID); canceled <- err }
+		cancel := func() {
+			_, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, l.TaskID)
+			canceled <- err
+		}
 		complete := func() {
-			_, err := f.Tasks.Append(f.ctx, l, tasks.Batch{Events: []a2a.Event{chunk("a", "y"), status(a2a.StateCompleted)}})
+			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "y"), storetest.Status(a2a.StateCompleted)}})
 			completed <- err
 		}
 		if !cancelFirst {
 			cancel, complete = complete, cancel
 		}
 		go cancel()
-		f.waitBlocked(1)
+		f.WaitBlocked(1)
 		go complete()
-		f.waitBlocked(2)
+		f.WaitBlocked(2)
 		release()
 		cancelErr, completeErr := <-canceled, <-completed
 		want := a2a.StateCompleted
@@ -159,9 +165,9 @@ func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 			t.Errorf("completion of a canceled task: %v, want ErrLeaseLost", completeErr)
 		}
 		if cancelErr != nil {
-			wantCode(t, cancelErr, a2a.CodeTaskNotCancelable)
+			storetest.WantCode(t, cancelErr, a2a.CodeTaskNotCancelable)
 		}
-		got := f.snapshot(l.TaskID)
+		got := f.Snapshot(l.TaskID)
 		if got.Status.State != want {
 			t.Errorf("the task is %s, want %s", got.Status.State, want)
 		}
@@ -169,33 +175,39 @@ func TestCancelAndCompletionRaceToOneEnd(t *testing.T) {
 			t.Errorf("%s with %d parts", want, n)
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // The same without a gate, against everything that takes a task from its worker.
 func TestEverythingThatTakesATaskRacesToOneEnd(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for range 15 {
-		l := f.running()
-		f.expire(l.TaskID)
+		l := f.RunningTask()
+		f.Expire(l.TaskID)
 		racers := []func() error{
-			func() error { _, err := f.Tasks.Cancel(f.ctx, ann, agent, l.TaskID); return err },
-			func() error { c := *l; return f.Tasks.Retry(f.ctx, &c, "x", 0) },
-			func() error { c := *l; return f.Tasks.Release(f.ctx, []*tasks.Lease{&c}) },
-			func() error { _, err := f.Tasks.Rescue(f.ctx, nil, 5, 10); return err },
+			func() error {
+				_, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, l.TaskID)
+				return err
+			},
+			func() error { c := *l; return f.Tasks.Retry(t.Context(), &c, "x", 0) },
+			func() error { c := *l; return f.Tasks.Release(t.Context(), []*tasks.Lease{&c}) },
+			func() error { _, err := f.Tasks.Rescue(t.Context(), nil, 5, 10); return err },
 			func() error {
 				c := *l
-				_, err := f.Tasks.Append(f.ctx, &c, tasks.Batch{Events: []a2a.Event{status(a2a.StateInputRequired)}})
+				_, err := f.Tasks.Append(t.Context(), &c, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired)}})
 				return err
 			},
 			func() error {
-				in := submission("x")
+				in := storetest.Submission("x")
 				in.Task = l.TaskID
-				_, err := f.Tasks.Submit(f.ctx, in)
+				_, err := f.Tasks.Submit(t.Context(), in)
 				return err
 			},
-			func() error { _, err := f.Tasks.NewClaimer().Claim(f.ctx, agent, 10, ttl, 0); return err },
+			func() error {
+				_, err := f.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 10, storetest.TTL, 0)
+				return err
+			},
 		}
 		start, done := make(chan struct{}), make(chan error, len(racers))
 		for _, r := range racers {
@@ -208,10 +220,10 @@ func TestEverythingThatTakesATaskRacesToOneEnd(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		f.claim(10) // a claim that lost the race for a canceled task left its row
-		if got := f.states(l.TaskID); got[len(got)-1] != a2a.StateCanceled {
+		f.Claim(10) // a claim that lost the race for a canceled task left its row
+		if got := states(f, l.TaskID); got[len(got)-1] != a2a.StateCanceled {
 			t.Errorf("states %v, want canceled at the end", got)
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }

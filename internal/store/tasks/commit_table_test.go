@@ -7,6 +7,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
@@ -50,167 +51,179 @@ func claimed(w *witness, leases []tasks.Lease) string {
 
 // writings are all methods of the store that write, some in several shapes.
 var writings = []writing{
-	answering("tasks.Submit", execute, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, submission("x")) }
+	answering("tasks.Submit", storetest.IsExecute, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+		return func(s *store.Store) (tasks.Submitted, error) {
+			return s.Tasks.Submit(w.T.Context(), storetest.Submission("x"))
+		}
 	}, submitted),
-	answering("tasks.Submit with a webhook", commit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		in := submission("x")
+	answering("tasks.Submit with a webhook", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, in) }
+		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.T.Context(), in) }
 	}, submitted),
-	answering("tasks.Submit with a webhook and a key", commit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		in := submission("x")
+	answering("tasks.Submit with a webhook and a key", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+		in := storetest.Submission("x")
 		in.Push, in.Key = webhook("h"), "h:k"
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, in) }
+		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.T.Context(), in) }
 	}, submitted),
-	answering("tasks.Submit to a worker", execute, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+	answering("tasks.Submit to a worker", storetest.IsExecute, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
 		w.takes = true
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, submission("x")) }
+		return func(s *store.Store) (tasks.Submitted, error) {
+			return s.Tasks.Submit(w.T.Context(), storetest.Submission("x"))
+		}
 	}, submitted),
-	answering("tasks.Submit to a worker with an action", commit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+	answering("tasks.Submit to a worker with an action", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
 		w.takes = true
-		in := submission("x")
-		in.Action = &access.Action{Name: access.ActionTaskRetry, Tenant: ann.Tenant, Owner: ann.Owner}
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, in) }
+		in := storetest.Submission("x")
+		in.Action = &access.Action{Name: access.ActionTaskRetry, Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner}
+		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.T.Context(), in) }
 	}, submitted),
-	answering("tasks.Submit to a task", commit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		l := w.running()
-		w.append(l, status(a2a.StateInputRequired, "?"))
-		in := submission("answer")
+	answering("tasks.Submit to a task", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+		l := w.RunningTask()
+		w.Append(l, storetest.Status(a2a.StateInputRequired, "?"))
+		in := storetest.Submission("answer")
 		in.Task, in.ContextID, in.Push = l.TaskID, "", webhook("h")
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.ctx, in) }
+		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.Submit(w.T.Context(), in) }
 	}, func(w *witness, out tasks.Submitted) string {
 		return w.count(1, "a2a.tasks WHERE id = $1 AND state = 1 AND last_seq = $2", out.Task, out.After)
 	}),
-	answering("tasks.RetryTask", commit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
-		l := w.running()
-		w.append(l, status(a2a.StateFailed))
-		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.RetryTask(w.ctx, l.TaskID) }
+	answering("tasks.RetryTask", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Submitted, error) {
+		l := w.RunningTask()
+		w.Append(l, storetest.Status(a2a.StateFailed))
+		return func(s *store.Store) (tasks.Submitted, error) { return s.Tasks.RetryTask(w.T.Context(), l.TaskID) }
 	}, submitted),
-	answering("tasks.Append", execute, func(w *witness) func(*store.Store) (tasks.Appended, error) {
-		l := w.running()
+	answering("tasks.Append", storetest.IsExecute, func(w *witness) func(*store.Store) (tasks.Appended, error) {
+		l := w.RunningTask()
 		return func(s *store.Store) (tasks.Appended, error) {
-			return s.Tasks.Append(w.ctx, l, tasks.Batch{Events: []a2a.Event{chunk("a", "x"), status(a2a.StateCompleted)}})
+			return s.Tasks.Append(w.T.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted)}})
 		}
 	}, func(w *witness, out tasks.Appended) string {
 		return w.count(1, "a2a.tasks WHERE state = 100 AND last_seq = $1", out.Base+2)
 	}),
-	answering("tasks.Append under a webhook", commit, func(w *witness) func(*store.Store) (tasks.Appended, error) {
-		in := submission("x")
+	answering("tasks.Append under a webhook", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Appended, error) {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		l := w.claimTask(w.submit(in).Task)
+		l := w.ClaimTask(w.Submit(in).Task)
 		return func(s *store.Store) (tasks.Appended, error) {
-			return s.Tasks.Append(w.ctx, l, tasks.Batch{ID: "b", Events: longEnd()})
+			return s.Tasks.Append(w.T.Context(), l, tasks.Batch{ID: "b", Events: longEnd()})
 		}
 	}, func(w *witness, out tasks.Appended) string {
 		return w.count(1, "a2a.tasks WHERE state = 100 AND folded AND last_seq = $1", out.Base+41)
 	}),
-	answering("tasks.Cancel", commit, func(w *witness) func(*store.Store) (a2a.State, error) {
-		l := w.running()
-		return func(s *store.Store) (a2a.State, error) { return s.Tasks.Cancel(w.ctx, ann, agent, l.TaskID) }
-	}, func(w *witness, state a2a.State) string { return w.count(1, "a2a.tasks WHERE state = $1", int(state)) }),
-	answering("tasks.CancelWith", commit, func(w *witness) func(*store.Store) (a2a.State, error) {
-		in := submission("x")
-		in.Push = webhook("h")
-		task := w.submit(in).Task
+	answering("tasks.Cancel", storetest.IsCommit, func(w *witness) func(*store.Store) (a2a.State, error) {
+		l := w.RunningTask()
 		return func(s *store.Store) (a2a.State, error) {
-			return s.Tasks.CancelWith(w.ctx, ann, agent, task, a2a.Raw(`{}`))
+			return s.Tasks.Cancel(w.T.Context(), storetest.Ann, storetest.Agent, l.TaskID)
 		}
 	}, func(w *witness, state a2a.State) string { return w.count(1, "a2a.tasks WHERE state = $1", int(state)) }),
-	plain("tasks.Reveal", commit, func(w *witness) func(*store.Store) error {
-		in := submission("x")
+	answering("tasks.CancelWith", storetest.IsCommit, func(w *witness) func(*store.Store) (a2a.State, error) {
+		in := storetest.Submission("x")
+		in.Push = webhook("h")
+		task := w.Submit(in).Task
+		return func(s *store.Store) (a2a.State, error) {
+			return s.Tasks.CancelWith(w.T.Context(), storetest.Ann, storetest.Agent, task, a2a.Raw(`{}`))
+		}
+	}, func(w *witness, state a2a.State) string { return w.count(1, "a2a.tasks WHERE state = $1", int(state)) }),
+	plain("tasks.Reveal", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		in := storetest.Submission("x")
 		in.Undecided, in.Push = true, webhook("h")
-		task := w.submit(in).Task
-		return func(s *store.Store) error { return s.Tasks.Reveal(w.ctx, task) }
+		task := w.Submit(in).Task
+		return func(s *store.Store) error { return s.Tasks.Reveal(w.T.Context(), task) }
 	}),
 
 	answering("tasks.Claim", taskClaim, func(w *witness) func(*store.Store) ([]tasks.Lease, error) {
-		w.task()
+		w.NewTask()
 		return func(s *store.Store) ([]tasks.Lease, error) {
-			return s.Tasks.NewClaimer().Claim(w.ctx, agent, 5, ttl, 0)
+			return s.Tasks.NewClaimer().Claim(w.T.Context(), storetest.Agent, 5, storetest.TTL, 0)
 		}
 	}, claimed),
-	answering("tasks.ClaimAs", commit, func(w *witness) func(*store.Store) ([]tasks.Lease, error) {
-		w.task()
+	answering("tasks.ClaimAs", storetest.IsCommit, func(w *witness) func(*store.Store) ([]tasks.Lease, error) {
+		w.NewTask()
 		return func(s *store.Store) ([]tasks.Lease, error) {
-			return s.Tasks.NewClaimer().ClaimAs(w.ctx, tasks.Ask{Agent: agent, Slots: 5, Running: 5, TTL: ttl})
+			return s.Tasks.NewClaimer().ClaimAs(w.T.Context(), tasks.Ask{Agent: storetest.Agent, Slots: 5, Running: 5, TTL: storetest.TTL})
 		}
 	}, claimed),
-	answering("tasks.Renew", execute, func(w *witness) func(*store.Store) ([]tasks.Renewal, error) {
-		l := w.running()
-		return func(s *store.Store) ([]tasks.Renewal, error) { return s.Tasks.Renew(w.ctx, []*tasks.Lease{l}, ttl) }
+	answering("tasks.Renew", storetest.IsExecute, func(w *witness) func(*store.Store) ([]tasks.Renewal, error) {
+		l := w.RunningTask()
+		return func(s *store.Store) ([]tasks.Renewal, error) {
+			return s.Tasks.Renew(w.T.Context(), []*tasks.Lease{l}, storetest.TTL)
+		}
 	}, func(w *witness, held []tasks.Renewal) string { return w.count(len(held), "a2a.task_leases") }),
-	answering("tasks.RenewRemote", execute, func(w *witness) func(*store.Store) (*tasks.RemoteRun, error) {
-		l := w.running()
-		g := tasks.RemoteLease{Task: l.TaskID, Epoch: l.Epoch, Agents: map[string]tasks.Terms{agent: {TTL: ttl}}}
-		return func(s *store.Store) (*tasks.RemoteRun, error) { return s.Tasks.RenewRemote(w.ctx, g) }
+	answering("tasks.RenewRemote", storetest.IsExecute, func(w *witness) func(*store.Store) (*tasks.RemoteRun, error) {
+		l := w.RunningTask()
+		g := tasks.RemoteLease{Task: l.TaskID, Epoch: l.Epoch, Agents: map[string]tasks.Terms{storetest.Agent: {TTL: storetest.TTL}}}
+		return func(s *store.Store) (*tasks.RemoteRun, error) { return s.Tasks.RenewRemote(w.T.Context(), g) }
 	}, func(w *witness, held *tasks.RemoteRun) string {
 		return w.count(1, "a2a.task_leases WHERE task_id = $1", held.TaskID)
 	}),
-	plain("tasks.Retry", execute, func(w *witness) func(*store.Store) error {
-		l := w.running()
-		return func(s *store.Store) error { return s.Tasks.Retry(w.ctx, l, "bad luck", 0) }
+	plain("tasks.Retry", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		l := w.RunningTask()
+		return func(s *store.Store) error { return s.Tasks.Retry(w.T.Context(), l, "bad luck", 0) }
 	}),
-	plain("tasks.Release", execute, func(w *witness) func(*store.Store) error {
-		l := w.running()
-		return func(s *store.Store) error { return s.Tasks.Release(w.ctx, []*tasks.Lease{l}) }
+	plain("tasks.Release", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		l := w.RunningTask()
+		return func(s *store.Store) error { return s.Tasks.Release(w.T.Context(), []*tasks.Lease{l}) }
 	}),
-	answering("tasks.Rescue", commit, func(w *witness) func(*store.Store) (int, error) {
-		in := submission("x")
+	answering("tasks.Rescue", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		w.expire(w.claimTask(w.submit(in).Task).TaskID)
+		w.Expire(w.ClaimTask(w.Submit(in).Task).TaskID)
 		return func(s *store.Store) (int, error) {
-			return s.Tasks.Rescue(w.ctx, []tasks.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 1}}, 1, 10)
+			return s.Tasks.Rescue(w.T.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}, 1, 10)
 		}
 	}, func(w *witness, n int) string { return w.count(n, "a2a.tasks WHERE state = 101") }),
-	answering("tasks.ForgetBatches", execute, func(w *witness) func(*store.Store) (int, error) {
-		l := w.running()
-		if _, err := w.Tasks.Append(w.ctx, l, tasks.Batch{ID: "b", Checkpoint: a2a.Raw("1")}); err != nil {
-			w.t.Fatal(err)
+	answering("tasks.ForgetBatches", storetest.IsExecute, func(w *witness) func(*store.Store) (int, error) {
+		l := w.RunningTask()
+		if _, err := w.Tasks.Append(w.T.Context(), l, tasks.Batch{ID: "b", Checkpoint: a2a.Raw("1")}); err != nil {
+			w.T.Fatal(err)
 		}
-		w.exec(`UPDATE a2a.task_batches SET made_at = made_at - interval '1 h'`)
-		return func(s *store.Store) (int, error) { return s.Tasks.ForgetBatches(w.ctx, time.Minute, 10) }
+		w.Exec(`UPDATE a2a.task_batches SET made_at = made_at - interval '1 h'`)
+		return func(s *store.Store) (int, error) { return s.Tasks.ForgetBatches(w.T.Context(), time.Minute, 10) }
 	}, func(w *witness, _ int) string { return w.count(0, "a2a.task_batches") }),
 
-	answering("tasks.ClaimCancels", execute, func(w *witness) func(*store.Store) ([]tasks.PendingCancel, error) {
+	answering("tasks.ClaimCancels", storetest.IsExecute, func(w *witness) func(*store.Store) ([]tasks.PendingCancel, error) {
 		w.untold()
 		return func(s *store.Store) ([]tasks.PendingCancel, error) {
-			return s.Tasks.ClaimCancels(w.ctx, map[string]int{agent: 5})
+			return s.Tasks.ClaimCancels(w.T.Context(), map[string]int{storetest.Agent: 5})
 		}
 	}, func(w *witness, list []tasks.PendingCancel) string {
 		return w.count(len(list), "a2a.task_cancels WHERE tries = 1")
 	}),
-	plain("tasks.CancelDelivered", execute, func(w *witness) func(*store.Store) error {
+	plain("tasks.CancelDelivered", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		task := w.untold()
-		return func(s *store.Store) error { return s.Tasks.CancelDelivered(w.ctx, task) }
+		return func(s *store.Store) error { return s.Tasks.CancelDelivered(w.T.Context(), task) }
 	}),
-	answering("tasks.ExpireCancels", execute, func(w *witness) func(*store.Store) ([]a2a.ID, error) {
+	answering("tasks.ExpireCancels", storetest.IsExecute, func(w *witness) func(*store.Store) ([]a2a.ID, error) {
 		w.untold()
-		w.exec(`UPDATE a2a.task_cancels SET tries = 1`)
-		return func(s *store.Store) ([]a2a.ID, error) { return s.Tasks.ExpireCancels(w.ctx, nil, 0) }
+		w.Exec(`UPDATE a2a.task_cancels SET tries = 1`)
+		return func(s *store.Store) ([]a2a.ID, error) { return s.Tasks.ExpireCancels(w.T.Context(), nil, 0) }
 	}, func(w *witness, _ []a2a.ID) string { return w.count(0, "a2a.task_cancels") }),
 
-	plain("tasks.SetWebhook", commit, func(w *witness) func(*store.Store) error {
-		task := w.task()
-		return func(s *store.Store) error { return s.Tasks.SetWebhook(w.ctx, ann, agent, task, *webhook("h"), 0) }
+	plain("tasks.SetWebhook", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		task := w.NewTask()
+		return func(s *store.Store) error {
+			return s.Tasks.SetWebhook(w.T.Context(), storetest.Ann, storetest.Agent, task, *webhook("h"), 0)
+		}
 	}),
-	plain("webhooks.EndOfTasks", execute, func(w *witness) func(*store.Store) error {
-		in := submission("x")
+	plain("webhooks.EndOfTasks", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		task := w.submit(in).Task
-		return func(s *store.Store) error { return s.Webhooks.EndOfTasks(w.ctx, []a2a.ID{task}) }
+		task := w.Submit(in).Task
+		return func(s *store.Store) error { return s.Webhooks.EndOfTasks(w.T.Context(), []a2a.ID{task}) }
 	}),
-	plain("webhooks.Delete", execute, func(w *witness) func(*store.Store) error {
-		in := submission("x")
+	plain("webhooks.Delete", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		task := w.submit(in).Task
-		return func(s *store.Store) error { return s.Webhooks.Delete(w.ctx, ann, task, "h") }
+		task := w.Submit(in).Task
+		return func(s *store.Store) error { return s.Webhooks.Delete(w.T.Context(), storetest.Ann, task, "h") }
 	}),
-	answering("webhooks.Claim", commit, func(w *witness) func(*store.Store) ([]webhooks.Delivery, error) {
-		in := submission("x")
+	answering("webhooks.Claim", storetest.IsCommit, func(w *witness) func(*store.Store) ([]webhooks.Delivery, error) {
+		in := storetest.Submission("x")
 		in.Push = webhook("h")
-		w.submit(in)
-		return func(s *store.Store) ([]webhooks.Delivery, error) { return s.Webhooks.Claim(w.ctx, 5, 5, ttl) }
+		w.Submit(in)
+		return func(s *store.Store) ([]webhooks.Delivery, error) {
+			return s.Webhooks.Claim(w.T.Context(), 5, 5, storetest.TTL)
+		}
 	}, func(w *witness, list []webhooks.Delivery) string {
 		for _, d := range list {
 			if wrong := w.count(1, "a2a.push_configs WHERE id = $1 AND lease_epoch = $2 AND lease_until > clock_timestamp()", d.Row, d.Epoch); wrong != "" {
@@ -219,27 +232,31 @@ var writings = []writing{
 		}
 		return ""
 	}),
-	answering("webhooks.Renew", execute, func(w *witness) func(*store.Store) ([]a2a.ID, error) {
+	answering("webhooks.Renew", storetest.IsExecute, func(w *witness) func(*store.Store) ([]a2a.ID, error) {
 		d := w.due()
-		return func(s *store.Store) ([]a2a.ID, error) { return s.Webhooks.Renew(w.ctx, []*webhooks.Delivery{d}, ttl) }
+		return func(s *store.Store) ([]a2a.ID, error) {
+			return s.Webhooks.Renew(w.T.Context(), []*webhooks.Delivery{d}, storetest.TTL)
+		}
 	}, func(w *witness, rows []a2a.ID) string {
 		return w.count(len(rows), "a2a.push_configs WHERE lease_until > clock_timestamp()")
 	}),
-	plain("webhooks.Delivered", commit, func(w *witness) func(*store.Store) error {
-		d := w.due()
-		return func(s *store.Store) error { return s.Webhooks.Delivered(w.ctx, d, &webhooks.Try{Status: 200}, false) }
-	}),
-	plain("webhooks.Skipped", commit, func(w *witness) func(*store.Store) error {
+	plain("webhooks.Delivered", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		d := w.due()
 		return func(s *store.Store) error {
-			return s.Webhooks.Skipped(w.ctx, d, &webhooks.Try{Status: 400, Class: "client_error", Reason: "no"}, false)
+			return s.Webhooks.Delivered(w.T.Context(), d, &webhooks.Try{Status: 200}, false)
 		}
 	}),
-	answering("webhooks.Failed", commit, func(w *witness) func(*store.Store) (bool, error) {
+	plain("webhooks.Skipped", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+		d := w.due()
+		return func(s *store.Store) error {
+			return s.Webhooks.Skipped(w.T.Context(), d, &webhooks.Try{Status: 400, Class: "client_error", Reason: "no"}, false)
+		}
+	}),
+	answering("webhooks.Failed", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
 		f := webhooks.Failure{Delay: time.Hour, Breaker: &webhooks.Breaker{Fails: 1, FirstOpen: time.Second, MaxOpen: time.Second, DisableAfter: time.Nanosecond}}
 		return func(s *store.Store) (bool, error) {
-			return s.Webhooks.Failed(w.ctx, d, &webhooks.Try{Class: "connect", Reason: "refused"}, f)
+			return s.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f)
 		}
 	}, func(w *witness, disabled bool) string {
 		if !disabled {
@@ -247,36 +264,38 @@ var writings = []writing{
 		}
 		return w.count(1, "a2a.push_destinations WHERE disabled_at IS NOT NULL")
 	}),
-	plain("webhooks.Release", execute, func(w *witness) func(*store.Store) error {
+	plain("webhooks.Release", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		d := w.due()
-		return func(s *store.Store) error { return s.Webhooks.Release(w.ctx, d) }
+		return func(s *store.Store) error { return s.Webhooks.Release(w.T.Context(), d) }
 	}),
-	plain("webhooks.Replay", commit, func(w *witness) func(*store.Store) error {
+	plain("webhooks.Replay", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		d := w.due()
-		return func(s *store.Store) error { return s.Webhooks.Replay(w.ctx, d.Row, 0) }
+		return func(s *store.Store) error { return s.Webhooks.Replay(w.T.Context(), d.Row, 0) }
 	}),
-	answering("webhooks.EnableDestination", commit, func(w *witness) func(*store.Store) (bool, error) {
+	answering("webhooks.EnableDestination", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
 		f := webhooks.Failure{Delay: time.Hour, Breaker: &webhooks.Breaker{Fails: 1, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: time.Hour}}
-		if _, err := w.Webhooks.Failed(w.ctx, d, &webhooks.Try{Class: "connect", Reason: "refused"}, f); err != nil {
-			w.t.Fatal(err)
+		if _, err := w.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f); err != nil {
+			w.T.Fatal(err)
 		}
-		return func(s *store.Store) (bool, error) { return s.Webhooks.EnableDestination(w.ctx, d.Tenant, d.Origin) }
+		return func(s *store.Store) (bool, error) {
+			return s.Webhooks.EnableDestination(w.T.Context(), d.Tenant, d.Origin)
+		}
 	}, func(w *witness, _ bool) string {
 		return w.count(0, "a2a.push_destinations WHERE open_until > clock_timestamp()")
 	}),
-	answering("tasks.SweepAttempts", commit, func(w *witness) func(*store.Store) (int, error) {
-		w.append(w.running(), status(a2a.StateCompleted))
-		w.attemptsGo = true
+	answering("tasks.SweepAttempts", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		w.Append(w.RunningTask(), storetest.Status(a2a.StateCompleted))
+		w.AttemptsSwept = true
 		return func(s *store.Store) (int, error) {
-			n, _, err := s.Tasks.SweepAttempts(w.ctx, &tasks.AttemptSweep{Keep: time.Nanosecond, Batch: 10})
+			n, _, err := s.Tasks.SweepAttempts(w.T.Context(), &tasks.AttemptSweep{Keep: time.Nanosecond, Batch: 10})
 			return n, err
 		}
 	}, func(w *witness, n int) string { return w.count(1-n, "a2a.task_attempts") }),
-	answering("access.SweepActions", commit, func(w *witness) func(*store.Store) (int, error) {
-		w.exec("INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - interval '401 days', 'operator', 'key.create' FROM generate_series(1, 3)")
+	answering("access.SweepActions", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		w.Exec("INSERT INTO a2a.audit_log (at, actor, action) SELECT clock_timestamp() - interval '401 days', 'operator', 'key.create' FROM generate_series(1, 3)")
 		return func(s *store.Store) (int, error) {
-			n, _, err := s.Access.SweepActions(w.ctx, access.ActionSweep{Keep: 400 * 24 * time.Hour, KeepSignIns: 24 * time.Hour, Batch: 10})
+			n, _, err := s.Access.SweepActions(w.T.Context(), access.ActionSweep{Keep: 400 * 24 * time.Hour, KeepSignIns: 24 * time.Hour, Batch: 10})
 			return n, err
 		}
 	}, func(w *witness, n int) string {
@@ -285,118 +304,120 @@ var writings = []writing{
 		}
 		return w.count(0, "a2a.audit_log WHERE action = 'key.create'")
 	}),
-	answering("webhooks.Sweep", commit, func(w *witness) func(*store.Store) (bool, error) {
+	answering("webhooks.Sweep", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
-		if _, err := w.Webhooks.Failed(w.ctx, d, &webhooks.Try{Class: "connect", Reason: "refused"}, webhooks.Failure{}); err != nil {
-			w.t.Fatal(err)
+		if _, err := w.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, webhooks.Failure{}); err != nil {
+			w.T.Fatal(err)
 		}
-		w.exec(`UPDATE a2a.push_attempts SET started_at = started_at - interval '1 h'`)
+		w.Exec(`UPDATE a2a.push_attempts SET started_at = started_at - interval '1 h'`)
 		return func(s *store.Store) (bool, error) {
-			return s.Webhooks.Sweep(w.ctx, webhooks.SweepPolicy{Keep: time.Minute, Batch: 1})
+			return s.Webhooks.Sweep(w.T.Context(), webhooks.SweepPolicy{Keep: time.Minute, Batch: 1})
 		}
 	}, func(w *witness, _ bool) string { return w.count(0, "a2a.push_attempts") }),
-	answering("webhooks.Reseal", execute, func(w *witness) func(*store.Store) (int, error) {
+	answering("webhooks.Reseal", storetest.IsExecute, func(w *witness) func(*store.Store) (int, error) {
 		w.due()
 		return func(s *store.Store) (int, error) {
-			return s.Webhooks.Reseal(w.ctx, func(_ a2a.ID, p webhooks.Secrets) (webhooks.Secrets, bool, error) {
+			return s.Webhooks.Reseal(w.T.Context(), func(_ a2a.ID, p webhooks.Secrets) (webhooks.Secrets, bool, error) {
 				p.Token = []byte("t")
 				return p, true, nil
 			})
 		}
 	}, func(w *witness, n int) string { return w.count(n, "a2a.push_configs WHERE token = 't'") }),
 
-	answering("tasks.Retire", commit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
-		w.append(w.running(), status(a2a.StateCompleted))
+	answering("tasks.Retire", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
+		w.Append(w.RunningTask(), storetest.Status(a2a.StateCompleted))
 		return func(s *store.Store) (tasks.Retired, error) {
-			return s.Tasks.Retire(w.ctx, a2a.ID{}, -time.Hour, 10, func(tasks.Ended) tasks.Fate { return tasks.Delete })
+			return s.Tasks.Retire(w.T.Context(), a2a.ID{}, -time.Hour, 10, func(tasks.Ended) tasks.Fate { return tasks.Delete })
 		}
 	}, func(w *witness, out tasks.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
-	answering("tasks.RetireAgain", commit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
-		l := w.running()
-		w.append(l, status(a2a.StateCompleted))
+	answering("tasks.RetireAgain", storetest.IsCommit, func(w *witness) func(*store.Store) (tasks.Retired, error) {
+		l := w.RunningTask()
+		w.Append(l, storetest.Status(a2a.StateCompleted))
 		return func(s *store.Store) (tasks.Retired, error) {
-			return s.Tasks.RetireAgain(w.ctx, []a2a.ID{l.TaskID}, func(tasks.Ended) tasks.Fate { return tasks.Delete })
+			return s.Tasks.RetireAgain(w.T.Context(), []a2a.ID{l.TaskID}, func(tasks.Ended) tasks.Fate { return tasks.Delete })
 		}
 	}, func(w *witness, out tasks.Retired) string { return w.count(1-out.Deleted, "a2a.tasks") }),
-	answering("tasks.Purge", commit, func(w *witness) func(*store.Store) (int, error) {
-		w.append(w.running(), status(a2a.StateCompleted))
+	answering("tasks.Purge", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		w.Append(w.RunningTask(), storetest.Status(a2a.StateCompleted))
 		return func(s *store.Store) (int, error) {
-			return s.Tasks.Purge(w.ctx, tasks.PurgeFilter{Tenant: ann.Tenant, Owner: ann.Owner})
+			return s.Tasks.Purge(w.T.Context(), tasks.PurgeFilter{Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner})
 		}
 	}, func(w *witness, _ int) string { return w.count(0, "a2a.tasks") }),
-	plain("access.Record", execute, func(w *witness) func(*store.Store) error {
+	plain("access.Record", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		return func(s *store.Store) error {
-			return s.Access.Record(w.ctx, access.Action{Name: access.ActionSignInFailed})
+			return s.Access.Record(w.T.Context(), access.Action{Name: access.ActionSignInFailed})
 		}
 	}),
-	answering("access.SweepActions", commit, func(w *witness) func(*store.Store) (int, error) {
-		if err := w.Access.Record(w.ctx, access.Action{Name: access.ActionSignInFailed}); err != nil {
-			w.t.Fatal(err)
+	answering("access.SweepActions", storetest.IsCommit, func(w *witness) func(*store.Store) (int, error) {
+		if err := w.Access.Record(w.T.Context(), access.Action{Name: access.ActionSignInFailed}); err != nil {
+			w.T.Fatal(err)
 		}
-		w.exec(`UPDATE a2a.audit_log SET at = at - interval '1 h'`)
+		w.Exec(`UPDATE a2a.audit_log SET at = at - interval '1 h'`)
 		return func(s *store.Store) (int, error) {
-			n, _, err := s.Access.SweepActions(w.ctx, access.ActionSweep{Keep: time.Minute, KeepSignIns: time.Minute, Batch: 10})
+			n, _, err := s.Access.SweepActions(w.T.Context(), access.ActionSweep{Keep: time.Minute, KeepSignIns: time.Minute, Batch: 10})
 			return n, err
 		}
 	}, func(w *witness, _ int) string {
 		return w.count(0, "a2a.audit_log WHERE action = $1", access.ActionSignInFailed)
 	}),
-	plain("db.Notify", execute, func(w *witness) func(*store.Store) error {
-		return func(s *store.Store) error { return s.DB.Notify(w.ctx, []string{"x"}) }
+	plain("db.Notify", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error { return s.DB.Notify(w.T.Context(), []string{"x"}) }
 	}),
 
-	answering("access.CreateKey", commit, func(w *witness) func(*store.Store) (access.Key, error) {
+	answering("access.CreateKey", storetest.IsCommit, func(w *witness) func(*store.Store) (access.Key, error) {
 		k := access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{"tasks:read"}}
 		return func(s *store.Store) (access.Key, error) {
-			out, err := s.Access.CreateKey(w.ctx, k, [32]byte{1}, time.Hour)
+			out, err := s.Access.CreateKey(w.T.Context(), k, [32]byte{1}, time.Hour)
 			out.Scopes = nil // compared with nothing
 			return out, err
 		}
 	}, func(w *witness, k access.Key) string { return w.count(1, "a2a.api_keys WHERE id = $1", k.ID) }),
-	plain("access.UseKey", execute, func(w *witness) func(*store.Store) error {
+	plain("access.UseKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
 		w.key()
-		return func(s *store.Store) error { return s.Access.UseKey(w.ctx, "k1") }
+		return func(s *store.Store) error { return s.Access.UseKey(w.T.Context(), "k1") }
 	}),
-	plain("access.RevokeKey", commit, func(w *witness) func(*store.Store) error {
+	plain("access.RevokeKey", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		w.key()
-		return func(s *store.Store) error { return s.Access.RevokeKey(w.ctx, "k1") }
+		return func(s *store.Store) error { return s.Access.RevokeKey(w.T.Context(), "k1") }
 	}),
-	answering("access.ServerKey", execute, func(w *witness) func(*store.Store) (string, error) {
+	answering("access.ServerKey", storetest.IsExecute, func(w *witness) func(*store.Store) (string, error) {
 		return func(s *store.Store) (string, error) {
-			key, err := s.Access.ServerKey(w.ctx, "x")
+			key, err := s.Access.ServerKey(w.T.Context(), "x")
 			return fmt.Sprintf("%x", key), err
 		}
 	}, func(w *witness, key string) string {
 		return w.count(1, "a2a.server_keys WHERE encode(key, 'hex') = $1", key)
 	}),
-	plain("access.AddSigningKey", execute, func(w *witness) func(*store.Store) error {
-		return func(s *store.Store) error { return s.Access.AddSigningKey(w.ctx, "x", []byte("k")) }
+	plain("access.AddSigningKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error { return s.Access.AddSigningKey(w.T.Context(), "x", []byte("k")) }
 	}),
-	plain("access.DropSigningKey", execute, func(w *witness) func(*store.Store) error {
-		return func(s *store.Store) error { return s.Access.DropSigningKey(w.ctx, "x") }
+	plain("access.DropSigningKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error { return s.Access.DropSigningKey(w.T.Context(), "x") }
 	}),
-	plain("access.ResealSigningKey", execute, func(w *witness) func(*store.Store) error {
-		return func(s *store.Store) error { return s.Access.ResealSigningKey(w.ctx, "x", []byte("k"), []byte("l")) }
+	plain("access.ResealSigningKey", storetest.IsExecute, func(w *witness) func(*store.Store) error {
+		return func(s *store.Store) error {
+			return s.Access.ResealSigningKey(w.T.Context(), "x", []byte("k"), []byte("l"))
+		}
 	}),
 }
 
 // untold leaves a cancel that an agent is to be told of.
 func (w *witness) untold() a2a.ID {
-	w.t.Helper()
-	l := w.running()
-	if _, err := w.Tasks.Append(w.ctx, l, tasks.Batch{Checkpoint: a2a.Raw(`{"remote":1}`)}); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	l := w.RunningTask()
+	if _, err := w.Tasks.Append(w.T.Context(), l, tasks.Batch{Checkpoint: a2a.Raw(`{"remote":1}`)}); err != nil {
+		w.T.Fatal(err)
 	}
-	if _, err := w.Tasks.Cancel(w.ctx, ann, agent, l.TaskID); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.Tasks.Cancel(w.T.Context(), storetest.Ann, storetest.Agent, l.TaskID); err != nil {
+		w.T.Fatal(err)
 	}
-	w.exec(`UPDATE a2a.task_cancels SET due_at = clock_timestamp() - interval '1 s'`)
+	w.Exec(`UPDATE a2a.task_cancels SET due_at = clock_timestamp() - interval '1 s'`)
 	return l.TaskID
 }
 
 func (w *witness) key() {
-	w.t.Helper()
-	if _, err := w.Access.CreateKey(w.ctx, access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{}}, [32]byte{1}, 0); err != nil {
-		w.t.Fatal(err)
+	w.T.Helper()
+	if _, err := w.Access.CreateKey(w.T.Context(), access.Key{ID: "k1", Tenant: "acme", Owner: "ann", Scopes: []string{}}, [32]byte{1}, 0); err != nil {
+		w.T.Fatal(err)
 	}
 }

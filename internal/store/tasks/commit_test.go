@@ -14,6 +14,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
@@ -30,7 +31,7 @@ type writing struct {
 
 // witness is a fixture with what one store told others: runs that it began, wakes, events, counts.
 type witness struct {
-	*fixture
+	*storetest.Fixture
 	mu     sync.Mutex
 	begun  []tasks.Lease // guarded by mu
 	left   int           // guarded by mu; slots that were given back
@@ -45,7 +46,7 @@ func (w *witness) config(c *store.Config) {
 			return tasks.Slot{}, false
 		}
 		return tasks.Slot{
-			TTL: ttl,
+			TTL: storetest.TTL,
 			Start: func(l tasks.Lease, _ tasks.Input) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -85,7 +86,9 @@ var commitFaults = []commitFault{
 }
 
 // taskClaim is the statement by which tasks are claimed, and not the look at the queue before it.
-func taskClaim(request []byte) bool { return execute(request) && bytes.Contains(request, []byte("r1")) }
+func taskClaim(request []byte) bool {
+	return storetest.IsExecute(request) && bytes.Contains(request, []byte("r1"))
+}
 
 // webhook is one without secrets.
 func webhook(id string) *webhooks.NewWebhook {
@@ -97,21 +100,21 @@ func webhook(id string) *webhooks.NewWebhook {
 
 // due returns a webhook of a new task as a claim of deliveries finds it.
 func (w *witness) due() *webhooks.Delivery {
-	w.t.Helper()
-	in := submission("hello")
+	w.T.Helper()
+	in := storetest.Submission("hello")
 	in.Push = webhook("h")
-	w.submit(in)
-	list, err := w.Webhooks.Claim(w.ctx, 1, 1, ttl)
+	w.Submit(in)
+	list, err := w.Webhooks.Claim(w.T.Context(), 1, 1, storetest.TTL)
 	if err != nil || len(list) != 1 {
-		w.t.Fatalf("claim webhooks: %d, %v", len(list), err)
+		w.T.Fatalf("claim webhooks: %d, %v", len(list), err)
 	}
 	return &list[0]
 }
 
 // count compares the number of rows that a query finds.
 func (w *witness) count(want int, query string, args ...any) string {
-	w.t.Helper()
-	if got := value[int](w.fixture, "SELECT count(*)::int FROM "+query, args...); got != want {
+	w.T.Helper()
+	if got := storetest.Value[int](w.Fixture, "SELECT count(*)::int FROM "+query, args...); got != want {
 		return fmt.Sprintf("%d of %s, want %d", got, query, want)
 	}
 	return ""
@@ -125,17 +128,17 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 		for _, cf := range commitFaults {
 			t.Run(op.method+"/"+cf.name, func(t *testing.T) {
 				t.Parallel()
-				w := &witness{fixture: newFixture(t), told: map[a2a.ID][][]a2a.Entry{}}
-				p, url := newProxy(t, w.url)
-				s := w.replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
+				w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}}
+				p, url := storetest.NewProxy(t, w.URL)
+				s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
 				call := op.prepare(w)
 				before := s.Tasks.Counts()
-				fired := p.arm(fault{match: op.unit, answered: cf.answered, again: cf.always})
-				ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+				fired := p.Arm(storetest.Fault{Match: op.unit, Answered: cf.answered, Repeat: cf.always})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				answer, err := call(s)
-				wantFired(t, fired)
-				p.disarm()
+				storetest.WantFired(t, fired)
+				p.Disarm()
 				if ctx.Err() != nil {
 					t.Fatal("the call took too long")
 				}
@@ -147,7 +150,7 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 						t.Errorf("answered %+v, but there are %s", answer, wrong)
 					}
 				}
-				w.invariants()
+				w.Invariants()
 			})
 		}
 	}
@@ -156,7 +159,7 @@ func TestFailedCommitsTellNothing(t *testing.T) {
 // compare holds what the store has told against the database, and wants it to have told nothing of what failed. It returns
 // what is wrong.
 func (w *witness) compare(before, after tasks.Counts, answer any, err error) (wrong []string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -193,9 +196,9 @@ func (w *witness) compare(before, after tasks.Counts, answer any, err error) (wr
 // The comparison finds runs, events, wakes, counts and answers without a task, and does not find those with one.
 func TestComparisonFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
-	w := &witness{fixture: newFixture(t), told: map[a2a.ID][][]a2a.Entry{}}
-	l := w.running()
-	log := w.log(l.TaskID)
+	w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}}
+	l := w.RunningTask()
+	log := w.Log(l.TaskID)
 	unavailable := a2a.Errorf(a2a.CodeUnavailable, "planted")
 	counted := tasks.Counts{Submits: tasks.Groups{Count: 1}}
 	for name, tt := range map[string]struct {
@@ -247,13 +250,13 @@ func TestFailedCommitsOfGroups(t *testing.T) {
 }
 
 func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) {
-	w := &witness{fixture: newFixture(t), told: map[a2a.ID][][]a2a.Entry{}, takes: takes}
-	p, url := newProxy(t, w.url)
-	s := w.replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
+	w := &witness{Fixture: storetest.Open(t), told: map[a2a.ID][][]a2a.Entry{}, takes: takes}
+	p, url := storetest.NewProxy(t, w.URL)
+	s := w.Replica("r1", w.config, func(c *store.Config) { c.URL, c.PoolSize = url, 4 })
 	const group = 4
 	items := make([]tasks.Submission, group)
 	for i := range items {
-		items[i] = submission(fmt.Sprint("item ", i))
+		items[i] = storetest.Submission(fmt.Sprint("item ", i))
 		if keyed {
 			items[i].Key = fmt.Sprint("h:", i)
 		}
@@ -261,9 +264,9 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 			items[i].Push = webhook("h")
 		}
 	}
-	unit := execute
+	unit := storetest.IsExecute
 	if hooks > 0 {
-		unit = commit
+		unit = storetest.IsCommit
 	}
 	hold := tasks.HoldSubmits
 	if keyed {
@@ -275,13 +278,13 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 		if !keyed {
 			return
 		}
-		if out, err := w.Tasks.Submit(w.ctx, items[0]); err != nil {
+		if out, err := w.Tasks.Submit(t.Context(), items[0]); err != nil {
 			t.Errorf("the repeat on another replica: %v", err)
 		} else {
 			others.Store(items[0].Key, out.Task)
 		}
 	}
-	fired := p.arm(fault{match: unit, answered: cf.answered, again: cf.always, then: sync.OnceFunc(taken)})
+	fired := p.Arm(storetest.Fault{Match: unit, Answered: cf.answered, Repeat: cf.always, Then: sync.OnceFunc(taken)})
 	type answer struct {
 		tasks.Submitted
 		err error
@@ -290,19 +293,19 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 	var wg sync.WaitGroup
 	for i := range items {
 		wg.Go(func() {
-			out, err := s.Tasks.Submit(w.ctx, items[i])
+			out, err := s.Tasks.Submit(t.Context(), items[i])
 			answers[i] = answer{out, err}
 		})
 		queued(i + 1)
 	}
 	release()
 	wg.Wait()
-	wantFired(t, fired)
-	p.disarm()
+	storetest.WantFired(t, fired)
+	p.Disarm()
 	told := map[a2a.ID]bool{}
 	for i, a := range answers {
 		if a.err != nil {
-			wantCode(t, a.err, a2a.CodeUnavailable)
+			storetest.WantCode(t, a.err, a2a.CodeUnavailable)
 			if a.Submitted != (tasks.Submitted{}) {
 				t.Errorf("item %d: with the error %v it answered %+v", i, a.err, a.Submitted)
 			}
@@ -343,7 +346,7 @@ func failGroup(t *testing.T, cf commitFault, keyed bool, hooks int, takes bool) 
 	if got := entered[a2a.StateSubmitted]; got != uint64(made) {
 		t.Errorf("%d tasks were counted as submitted, %d were answered as new", got, made)
 	}
-	w.invariants()
+	w.Invariants()
 }
 
 // Every method of the store that writes is in the table above: reached from it is a query that writes.

@@ -2,13 +2,15 @@ package tasks_test
 
 import (
 	"testing"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 func TestClaimWithoutDeadline(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
-	leases, err := f.Tasks.NewClaimer().Claim(f.ctx, agent, 10, ttl, 0)
+	f := storetest.Open(t)
+	task := f.NewTask()
+	leases, err := f.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 10, storetest.TTL, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,26 +5,27 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // ends are the ways in which a task with artifacts ends.
-func (f *fixture) ends() map[string]func(l *tasks.Lease) {
+func ends(f *storetest.Fixture) map[string]func(l *tasks.Lease) {
 	return map[string]func(l *tasks.Lease){
-		"completed": func(l *tasks.Lease) { f.append(l, status(a2a.StateCompleted)) },
+		"completed": func(l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateCompleted)) },
 		"with the last chunk": func(l *tasks.Lease) {
-			f.append(l, chunk("log", "the last"), status(a2a.StateFailed, "why"))
+			f.Append(l, storetest.Chunk("log", "the last"), storetest.Status(a2a.StateFailed, "why"))
 		},
 		"canceled": func(l *tasks.Lease) {
-			if _, err := f.Tasks.Cancel(f.ctx, ann, agent, l.TaskID); err != nil {
-				f.t.Fatal(err)
+			if _, err := f.Tasks.Cancel(f.T.Context(), storetest.Ann, storetest.Agent, l.TaskID); err != nil {
+				f.T.Fatal(err)
 			}
 		},
 		"lost": func(l *tasks.Lease) {
-			f.expire(l.TaskID)
-			policies := []tasks.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 1}}
-			if n, err := f.Tasks.Rescue(f.ctx, policies, 1, 10); err != nil || n != 1 {
-				f.t.Fatalf("Rescue = %d, %v", n, err)
+			f.Expire(l.TaskID)
+			policies := []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}
+			if n, err := f.Tasks.Rescue(f.T.Context(), policies, 1, 10); err != nil || n != 1 {
+				f.T.Fatalf("Rescue = %d, %v", n, err)
 			}
 		},
 	}
@@ -33,66 +34,66 @@ func (f *fixture) ends() map[string]func(l *tasks.Lease) {
 // A reader cannot tell whether artifacts come from the log or were folded when the task ended.
 func TestArtifactsReadTheSameFoldedOrNot(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	ends := f.ends()
+	f := storetest.Open(t)
+	ends := ends(f)
 	// Two events are there before the chunks, and one comes at the end: 32 in all is the limit.
 	for _, chunks := range []int{1, 3, 27, 28, 29, 30, 31, 90} {
 		for name, end := range ends {
-			l := f.running()
+			l := f.RunningTask()
 			var want []a2a.Artifact
 			for n := range chunks {
-				u := chunk("log", fmt.Sprint(n))
+				u := storetest.Chunk("log", fmt.Sprint(n))
 				switch {
 				case n%7 == 3:
-					u = chunk("other", fmt.Sprint(n), "and more")
+					u = storetest.Chunk("other", fmt.Sprint(n), "and more")
 				case n == 20:
-					u = whole("log", "again")
+					u = storetest.Artifact("log", "again")
 				}
-				f.append(l, u)
+				f.Append(l, u)
 				want = a2a.Fold(want, u)
 			}
 			end(l)
 			if name == "with the last chunk" {
-				want = a2a.Fold(want, chunk("log", "the last"))
+				want = a2a.Fold(want, storetest.Chunk("log", "the last"))
 			}
-			task := f.snapshot(l.TaskID)
+			task := f.Snapshot(l.TaskID)
 			if !task.Status.State.Terminal() {
 				t.Fatalf("%d chunks, %s: the task is %s", chunks, name, task.Status.State)
 			}
-			same(t, fmt.Sprintf("artifacts of %d chunks, %s", chunks, name), want, task.Artifacts)
-			folded := value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String())
+			storetest.Same(t, fmt.Sprintf("artifacts of %d chunks, %s", chunks, name), want, task.Artifacts)
+			folded := storetest.Value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String())
 			if long := task.LastSeq > 32; folded != long {
 				t.Errorf("%d chunks, %s: folded is %t with %d events", chunks, name, folded, task.LastSeq)
 			}
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // To write the artifacts of a very large log again would keep its task from ending. They are folded when
 // its events are removed.
 func TestLogTooLargeToBeFoldedIsLeftUntilItIsPruned(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	for name, end := range f.ends() {
-		l := f.running()
+	f := storetest.Open(t)
+	for name, end := range ends(f) {
+		l := f.RunningTask()
 		for n := range 40 {
-			f.append(l, chunk("log", fmt.Sprint(n)))
+			f.Append(l, storetest.Chunk("log", fmt.Sprint(n)))
 		}
-		f.exec(`UPDATE a2a.tasks SET bytes = 17 << 20 WHERE id = $1`, l.TaskID.String())
+		f.Exec(`UPDATE a2a.tasks SET bytes = 17 << 20 WHERE id = $1`, l.TaskID.String())
 		l.Bytes = 17 << 20
 		end(l)
-		if value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
+		if storetest.Value[bool](f, `SELECT folded FROM a2a.tasks WHERE id = $1`, l.TaskID.String()) {
 			t.Errorf("%s: it is folded", name)
 		}
-		before := f.snapshot(l.TaskID)
+		before := f.Snapshot(l.TaskID)
 		if len(before.Artifacts) != 1 || len(before.Artifacts[0].Parts) < 40 || !before.Status.State.Terminal() {
 			t.Errorf("%s: the task is %s with %d artifacts", name, before.Status.State, len(before.Artifacts))
 		}
-		if got := f.retire(10, always(tasks.Prune)); got.Pruned != 1 {
+		if got := retire(f, 10, always(tasks.Prune)); got.Pruned != 1 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		same(t, name+": pruned", before, f.snapshot(l.TaskID))
+		storetest.Same(t, name+": pruned", before, f.Snapshot(l.TaskID))
 	}
-	f.invariants()
+	f.Invariants()
 }

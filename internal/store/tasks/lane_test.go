@@ -8,22 +8,23 @@ import (
 	"testing"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
 // flood submits n tasks of an owner, many at once.
-func (f *fixture) flood(owner string, n int) {
-	f.t.Helper()
+func flood(f *storetest.Fixture, owner string, n int) {
+	f.T.Helper()
 	const callers = 64
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
 			for i := c; i < n; i += callers {
-				in := submission("hello")
+				in := storetest.Submission("hello")
 				in.Owner = owner
-				if _, err := f.Tasks.Submit(f.ctx, in); err != nil {
-					f.t.Error(err)
+				if _, err := f.Tasks.Submit(f.T.Context(), in); err != nil {
+					f.T.Error(err)
 					return
 				}
 			}
@@ -32,21 +33,21 @@ func (f *fixture) flood(owner string, n int) {
 	wg.Wait()
 }
 
-func (f *fixture) submitOf(owner string) a2a.ID {
-	f.t.Helper()
-	in := submission("hello")
+func submitOf(f *storetest.Fixture, owner string) a2a.ID {
+	f.T.Helper()
+	in := storetest.Submission("hello")
 	in.Owner = owner
-	return f.submit(in).Task
+	return f.Submit(in).Task
 }
 
 func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.flood("flood", 10_000)
+	f := storetest.Open(t)
+	flood(f, "flood", 10_000)
 	c := f.Tasks.NewClaimer()
 	var order []string
 	claim := func(slots int) {
-		leases, err := c.Claim(f.ctx, agent, slots, ttl, 0)
+		leases, err := c.Claim(t.Context(), storetest.Agent, slots, storetest.TTL, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 		order = nil
 		others := []string{fmt.Sprintf("ann%d", round), fmt.Sprintf("bob%d", round)}
 		for _, o := range others {
-			f.submitOf(o)
+			submitOf(f, o)
 		}
 		for range 12 {
 			claim(1)
@@ -69,7 +70,7 @@ func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 	}
 	// In batches too, and with more than a first task.
 	for range 20 {
-		f.submitOf("carol")
+		submitOf(f, "carol")
 	}
 	order = nil
 	for range 8 {
@@ -78,19 +79,19 @@ func TestFloodOfOneOwnerDoesNotDelayOthers(t *testing.T) {
 	if n := strings.Count(strings.Join(order, " "), "carol"); n < 20 {
 		t.Errorf("of the first %d claimed %d are carol's, want her 20: %v", len(order), n, order)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // What waits in the last lane is claimed although the first ones never empty.
 func TestFloodIsNotForgotten(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.flood("flood", 400)
+	f := storetest.Open(t)
+	flood(f, "flood", 400)
 	c := f.Tasks.NewClaimer()
 	flooded := 0
 	for i := range 64 {
-		f.submitOf(fmt.Sprint("small", i))
-		leases, err := c.Claim(f.ctx, agent, 1, ttl, 0)
+		submitOf(f, fmt.Sprint("small", i))
+		leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
 		if err != nil || len(leases) != 1 {
 			t.Fatalf("claimed %d, %v", len(leases), err)
 		}
@@ -107,36 +108,36 @@ func TestFloodIsNotForgotten(t *testing.T) {
 // room for one task.
 func TestEveryLaneIsClaimedUnderOverload(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	const rounds = 4
-	f.flood("flood", 400) // fills all lanes; the small ones keep the first full
+	flood(f, "flood", 400) // fills all lanes; the small ones keep the first full
 	c := f.Tasks.NewClaimer()
 	claimed := make(map[int]int)
 	for i := range rounds * tasks.LaneTurn {
-		f.submitOf(fmt.Sprint("small", i))
-		leases, err := c.Claim(f.ctx, agent, 1, ttl, 0)
+		submitOf(f, fmt.Sprint("small", i))
+		leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
 		if err != nil || len(leases) != 1 {
 			t.Fatalf("claimed %d, %v", len(leases), err)
 		}
-		claimed[value[int](f, "SELECT priority::int FROM a2a.tasks WHERE id = $1", leases[0].TaskID)]++
+		claimed[storetest.Value[int](f, "SELECT priority::int FROM a2a.tasks WHERE id = $1", leases[0].TaskID)]++
 	}
 	for lane := 1; lane < 4; lane++ {
 		if claimed[lane] != rounds {
 			t.Errorf("of %d claims %d were of lane %d, want %d", rounds*tasks.LaneTurn, claimed[lane], lane, rounds)
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // Its own waiting tasks an owner does not overtake, although the first lanes have room again.
 func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
 	var submitted, claimed []a2a.ID
 	claim := func(n int) (got []a2a.ID) {
 		for range n {
-			leases, err := c.Claim(f.ctx, agent, 1, ttl, 0)
+			leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0)
 			if err != nil || len(leases) != 1 {
 				t.Fatalf("claimed %d, %v", len(leases), err)
 			}
@@ -145,34 +146,34 @@ func TestNewTasksOfAnOwnerComeBehindItsOldOnes(t *testing.T) {
 		return got
 	}
 	for range 400 {
-		submitted = append(submitted, f.task())
+		submitted = append(submitted, f.NewTask())
 	}
 	before := claim(300) // all of the first lanes, and some of the last
 	for range 20 {
 		tasks.LaneDue(f.Store.Tasks)
-		submitted = append(submitted, f.task())
+		submitted = append(submitted, f.NewTask())
 	}
 	claimed = claim(120)
 	left := slices.DeleteFunc(submitted, func(id a2a.ID) bool { return slices.Contains(before, id) })
 	if !slices.Equal(claimed, left) {
 		t.Error("tasks of one owner were not claimed in the order in which they came")
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // A lane has room again when what was in it has been claimed: an owner whose tasks do not wait
 // stays in the first.
 func TestOwnerWithoutWaitingTasksStaysInTheFirstLane(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for range 100 {
-		f.task()
-		if got := f.claim(1); len(got) != 1 {
+		f.NewTask()
+		if got := f.Claim(1); len(got) != 1 {
 			t.Fatalf("claimed %d", len(got))
 		}
 		tasks.LaneDue(f.Store.Tasks)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE priority <> 0"); n != 0 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE priority <> 0"); n != 0 {
 		t.Errorf("%d of 100 tasks were not in the first lane", n)
 	}
 }
@@ -186,19 +187,19 @@ func TestLanesAreForgottenWithTheirOwners(t *testing.T) {
 
 func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.submitMany(60)
+	f := storetest.Open(t)
+	f.SubmitMany(60)
 	const limit, replicas = 5, 4
 	var mu sync.Mutex
 	running, most, total := 0, 0, 0
 	var wg sync.WaitGroup
 	for r := range replicas {
-		s := f.replica(fmt.Sprintf("r%d", r+2))
+		s := f.Replica(fmt.Sprintf("r%d", r+2))
 		wg.Go(func() {
 			c := s.Tasks.NewClaimer()
 			for idle := 0; idle < 50; {
 				// What the database says counts: this is the state behind the claim, seen from here.
-				leases, err := c.ClaimAs(f.ctx, tasks.Ask{Agent: agent, Slots: 3, Running: limit, TTL: ttl})
+				leases, err := c.ClaimAs(t.Context(), tasks.Ask{Agent: storetest.Agent, Slots: 3, Running: limit, TTL: storetest.TTL})
 				if err != nil {
 					t.Error(err)
 					return
@@ -215,7 +216,7 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 					mu.Lock()
 					running-- // before its end is written: from then on others may
 					mu.Unlock()
-					if _, err := s.Tasks.Append(f.ctx, &leases[i], tasks.Batch{Events: []a2a.Event{status(a2a.StateCompleted)}}); err != nil {
+					if _, err := s.Tasks.Append(t.Context(), &leases[i], tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -226,73 +227,76 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 	if most > limit || total != 60 {
 		t.Errorf("%d tasks were run, at most %d at once, want 60 and at most %d", total, most, limit)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
-	ask := tasks.Ask{Agent: agent, Slots: 10, Running: 1, TTL: ttl}
+	ask := tasks.Ask{Agent: storetest.Agent, Slots: 10, Running: 1, TTL: storetest.TTL}
 	one := func() *tasks.Lease {
 		t.Helper()
-		leases, err := c.ClaimAs(f.ctx, ask)
+		leases, err := c.ClaimAs(t.Context(), ask)
 		if err != nil || len(leases) != 1 || !leases[0].Counted {
 			t.Fatalf("claimed %+v, %v, want one that counts", leases, err)
 		}
-		if more, err := c.ClaimAs(f.ctx, ask); len(more) != 0 || err != nil {
+		if more, err := c.ClaimAs(t.Context(), ask); len(more) != 0 || err != nil {
 			t.Fatalf("claimed %d more, %v", len(more), err)
 		}
 		return &leases[0]
 	}
-	f.submitMany(12)
+	f.SubmitMany(12)
 	for name, end := range map[string]func(l *tasks.Lease) error{
 		"completed": func(l *tasks.Lease) error {
-			_, err := f.Tasks.Append(f.ctx, l, tasks.Batch{Events: []a2a.Event{status(a2a.StateCompleted)}})
+			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}})
 			return err
 		},
 		"input": func(l *tasks.Lease) error {
-			_, err := f.Tasks.Append(f.ctx, l, tasks.Batch{Events: []a2a.Event{status(a2a.StateInputRequired)}})
+			_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired)}})
 			return err
 		},
-		"retry":    func(l *tasks.Lease) error { return f.Tasks.Retry(f.ctx, l, "x", ttl) },
-		"released": func(l *tasks.Lease) error { return f.Tasks.Release(f.ctx, []*tasks.Lease{l}) },
-		"canceled": func(l *tasks.Lease) error { _, err := f.Tasks.Cancel(f.ctx, ann, "", l.TaskID); return err },
+		"retry":    func(l *tasks.Lease) error { return f.Tasks.Retry(t.Context(), l, "x", storetest.TTL) },
+		"released": func(l *tasks.Lease) error { return f.Tasks.Release(t.Context(), []*tasks.Lease{l}) },
+		"canceled": func(l *tasks.Lease) error {
+			_, err := f.Tasks.Cancel(t.Context(), storetest.Ann, "", l.TaskID)
+			return err
+		},
 		"rescued": func(l *tasks.Lease) error {
-			f.expire(l.TaskID)
-			_, err := f.Tasks.Rescue(f.ctx, []tasks.Policy{{Agent: agent, Fate: "fail", MaxAttempts: 1}}, 1, 10)
+			f.Expire(l.TaskID)
+			_, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: "fail", MaxAttempts: 1}}, 1, 10)
 			return err
 		},
 	} {
 		l := one()
-		f.takeWakes()
+		f.TakeWakes()
 		if err := end(l); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if keys := strings.Join(f.takeWakes(), " "); !strings.Contains(keys, wake.Ready(agent)) {
-			t.Errorf("%s: woken %q, want ready:%s among them", name, keys, agent)
+		if keys := strings.Join(f.TakeWakes(), " "); !strings.Contains(keys, wake.Ready(storetest.Agent)) {
+			t.Errorf("%s: woken %q, want ready:%s among them", name, keys, storetest.Agent)
 		}
 	}
 	one()
-	f.invariants()
+	f.Invariants()
 }
 
 // A claim does not wait for another one of the same agent that is stuck, nor count without it.
 func TestCountedClaimLeavesTheQueueToOneWhoIsAtIt(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.submitMany(3)
-	release := f.hold("SELECT pg_advisory_xact_lock(x'61326177'::int, hashtext($1))", agent)
+	f := storetest.Open(t)
+	f.SubmitMany(3)
+	release := f.Lock("SELECT pg_advisory_xact_lock(x'61326177'::int, hashtext($1))", storetest.Agent)
 	c := f.Tasks.NewClaimer()
-	ask := tasks.Ask{Agent: agent, Slots: 1, Running: 2, TTL: ttl}
-	if leases, err := c.ClaimAs(f.ctx, ask); len(leases) != 0 || err != nil {
+	ask := tasks.Ask{Agent: storetest.Agent, Slots: 1, Running: 2, TTL: storetest.TTL}
+	if leases, err := c.ClaimAs(t.Context(), ask); len(leases) != 0 || err != nil {
 		t.Errorf("claimed %d, %v", len(leases), err)
 	}
-	if leases, err := c.Claim(f.ctx, agent, 1, ttl, 0); len(leases) != 1 || err != nil {
+	if leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); len(leases) != 1 || err != nil {
 		t.Errorf("without a limit: claimed %d, %v", len(leases), err)
 	}
 	release()
-	if leases, err := c.ClaimAs(f.ctx, ask); len(leases) != 1 || err != nil {
+	if leases, err := c.ClaimAs(t.Context(), ask); len(leases) != 1 || err != nil {
 		t.Errorf("claimed %d, %v", len(leases), err)
 	}
 }

@@ -8,16 +8,18 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // What an owner has, and what a tenant has, is one range of keys: a list does not read what others have.
 func TestListKeysOfATenantAndOfAnOwnerAreARange(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	type bits struct{ Tenant, Owner, Agent int64 }
 	of := func(tenant, owner, agent string) bits {
 		t.Helper()
-		k := value[int64](f, "SELECT a2a.list_key($1, $2, $3)", tenant, owner, agent)
+		k := storetest.Value[int64](f, "SELECT a2a.list_key($1, $2, $3)", tenant, owner, agent)
 		return bits{k >> 44, k >> 16 & (1<<28 - 1), k & (1<<16 - 1)}
 	}
 	one := of("acme", "ann", "words")
@@ -40,12 +42,12 @@ func TestListKeysOfATenantAndOfAnOwnerAreARange(t *testing.T) {
 // is in flight; for a tenant that shares its tasks those of other tenants do not.
 func TestListsReadNobodyElsesTasks(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
+	f := storetest.Open(t)
+	f.Exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
 		SELECT ('019a0000-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000')::uuid, CASE WHEN i % 3 = 0 THEN 'evil' ELSE 'acme' END,
 			CASE WHEN i % 100 = 1 THEN 'ann' ELSE 'eve' END, CASE WHEN i % 200 = 1 THEN 'echo' ELSE 'words' END,
 			'c', 2, now() + i * interval '1 second', 0, now(), 0, 0, now() FROM generate_series(1, 6000) i`)
-	f.exec("ANALYZE a2a.tasks")
+	f.Exec("ANALYZE a2a.tasks")
 	removed := regexp.MustCompile(`Rows Removed by Filter: (\d+)`)
 	tests := []struct {
 		name, statement, args, most string
@@ -66,7 +68,7 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 				args += ", 100000"
 			}
 		}
-		plan := f.analyze(tt.statement, args)
+		plan := analyze(f, tt.statement, args)
 		others := 0
 		for _, m := range removed.FindAllStringSubmatch(plan, -1) {
 			n, err := strconv.Atoi(m[1])
@@ -77,7 +79,7 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 		}
 		most := 0
 		if tt.most != "" { // of other agents
-			most = value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE tenant = $1 AND agent <> 'words'", tt.most)
+			most = storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks WHERE tenant = $1 AND agent <> 'words'", tt.most)
 		}
 		if others > most || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("%s reads %d rows of others:\n%s", tt.name, others, plan)
@@ -86,26 +88,26 @@ func TestListsReadNobodyElsesTasks(t *testing.T) {
 }
 
 // analyze runs a statement, planned for its arguments, and says what that took.
-func (f *fixture) analyze(name, args string) string {
-	f.t.Helper()
-	tx, err := f.sql.Begin(f.ctx)
+func analyze(f *storetest.Fixture, name, args string) string {
+	f.T.Helper()
+	tx, err := f.SQL.Begin(f.T.Context())
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
-	defer tx.Rollback(f.ctx) //nolint:errcheck // nothing is written
-	if _, err := tx.Exec(f.ctx, "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL jit = off; PREPARE analyzed AS "+f.statement(name)); err != nil {
-		f.t.Fatalf("%s: %v", name, err)
+	defer tx.Rollback(f.T.Context()) //nolint:errcheck // nothing is written
+	if _, err := tx.Exec(f.T.Context(), "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL jit = off; PREPARE analyzed AS "+f.Statement(name)); err != nil {
+		f.T.Fatalf("%s: %v", name, err)
 	}
-	rows, err := tx.Query(f.ctx, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE analyzed ("+args+")")
+	rows, err := tx.Query(f.T.Context(), "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE analyzed ("+args+")")
 	if err != nil {
-		f.t.Fatalf("%s: %v", name, err)
+		f.T.Fatalf("%s: %v", name, err)
 	}
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		f.t.Fatalf("%s: %v", name, err)
+		f.T.Fatalf("%s: %v", name, err)
 	}
-	if _, err := tx.Exec(f.ctx, "DEALLOCATE analyzed"); err != nil {
-		f.t.Fatal(err)
+	if _, err := tx.Exec(f.T.Context(), "DEALLOCATE analyzed"); err != nil {
+		f.T.Fatal(err)
 	}
 	return strings.Join(plan, "\n")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // lookups are the statements that find a task for its caller, the role that runs them, and
@@ -32,7 +33,7 @@ var aRow = regexp.MustCompile(` on \w+ \w+ \(actual rows=[1-9]`)
 // plan is one that a server keeps, made when the tables were empty, or when they were full.
 func TestATaskOfSomebodyElseIsLookedUpAsOneThatNobodyHas(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	strangers := map[string]db.Caller{
 		"an owner":                       {Tenant: "acme", Owner: "zoe"},
 		"an owner with tasks":            {Tenant: "acme", Owner: "eve"},
@@ -42,14 +43,14 @@ func TestATaskOfSomebodyElseIsLookedUpAsOneThatNobodyHas(t *testing.T) {
 		"a tenant in front, that shares": {Tenant: "abba", Owner: "bob", Shared: true},
 	}
 	const theirs, nobodys = "019a0000-0500-7000-8000-000000000000", "019a0000-0500-7000-8000-000000000001"
-	early := f.lookup()
-	f.exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
+	early := newLookup(f)
+	f.Exec(`INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
 		SELECT ('019a0000-' || lpad(to_hex(i), 4, '0') || '-7000-8000-000000000000')::uuid, 'acme', CASE WHEN i % 9 = 1 THEN 'eve' ELSE 'bob' END,
 			'echo', 'c', 2, now(), 0, now(), 0, 0, now() FROM generate_series(1, 3000) i`)
-	f.exec(`UPDATE a2a.tasks SET status_at = status_at + interval '1 second' WHERE id = $1`, theirs) // it has versions
-	f.exec(`ANALYZE a2a.tasks`)
-	f.exec(`ANALYZE a2a.context_tasks`)
-	for when, l := range map[string]*lookup{"a plan for empty tables": early, "a plan for full tables": f.lookup()} {
+	f.Exec(`UPDATE a2a.tasks SET status_at = status_at + interval '1 second' WHERE id = $1`, theirs) // it has versions
+	f.Exec(`ANALYZE a2a.tasks`)
+	f.Exec(`ANALYZE a2a.context_tasks`)
+	for when, l := range map[string]*lookup{"a plan for empty tables": early, "a plan for full tables": newLookup(f)} {
 		for i, s := range lookups {
 			for _, shared := range s.shared {
 				bob := db.Caller{Tenant: "acme", Owner: map[bool]string{false: "bob", true: "eve"}[shared], Shared: shared}
@@ -73,22 +74,22 @@ func TestATaskOfSomebodyElseIsLookedUpAsOneThatNobodyHas(t *testing.T) {
 
 // lookup holds the statements prepared as a server has them.
 type lookup struct {
-	f    *fixture
+	f    *storetest.Fixture
 	conn []*pgx.Conn
 }
 
-func (f *fixture) lookup() *lookup {
-	f.t.Helper()
+func newLookup(f *storetest.Fixture) *lookup {
+	f.T.Helper()
 	l := &lookup{f: f}
 	for _, s := range lookups {
-		conn, err := pgx.Connect(f.ctx, f.url)
+		conn, err := pgx.Connect(f.T.Context(), f.URL)
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
-		f.t.Cleanup(func() { conn.Close(context.WithoutCancel(f.ctx)) })
+		f.T.Cleanup(func() { conn.Close(context.WithoutCancel(f.T.Context())) })
 		l.conn = append(l.conn, conn)
-		if _, err := conn.Exec(f.ctx, kept+"; SET ROLE "+s.role+"; PREPARE l AS "+f.statement(s.name)); err != nil {
-			f.t.Fatal(err)
+		if _, err := conn.Exec(f.T.Context(), storetest.PlanSettings+"; SET ROLE "+s.role+"; PREPARE l AS "+f.Statement(s.name)); err != nil {
+			f.T.Fatal(err)
 		}
 		l.explain(len(l.conn)-1, db.Caller{Tenant: "none", Owner: "none"}, "019a0000-0000-7000-8000-000000000000") // it is planned here
 	}
@@ -97,14 +98,14 @@ func (f *fixture) lookup() *lookup {
 
 // explain looks a task up and says what that took.
 func (l *lookup) explain(i int, c db.Caller, task string) string {
-	l.f.t.Helper()
+	l.f.T.Helper()
 	var plan []string
-	err := pgx.BeginFunc(l.f.ctx, l.conn[i], func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(l.f.T.Context(), l.conn[i], func(tx pgx.Tx) error {
 		sharing := map[bool]string{false: "owner", true: "tenant"}[c.Shared]
-		if _, err := tx.Exec(l.f.ctx, "SELECT set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)", c.Tenant, c.Owner, sharing); err != nil {
+		if _, err := tx.Exec(l.f.T.Context(), "SELECT set_config('a2a.tenant', $1, true), set_config('a2a.owner', $2, true), set_config('a2a.sharing', $3, true)", c.Tenant, c.Owner, sharing); err != nil {
 			return err
 		}
-		rows, err := tx.Query(l.f.ctx, fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE l ("+lookups[i].args+")", task, c.Tenant, c.Owner, c.Shared))
+		rows, err := tx.Query(l.f.T.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE l ("+lookups[i].args+")", task, c.Tenant, c.Owner, c.Shared))
 		if err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (l *lookup) explain(i int, c db.Caller, task string) string {
 		return err
 	})
 	if err != nil {
-		l.f.t.Fatal(err)
+		l.f.T.Fatal(err)
 	}
 	return strings.ReplaceAll(strings.Join(plan, "\n"), task, "the task")
 }

@@ -12,18 +12,9 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/a2a/a2atest"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
-
-// fold applies a list of events to no artifacts.
-func fold(events []a2a.Event) (artifacts []a2a.Artifact) {
-	for _, e := range events {
-		if u, ok := e.(*a2a.ArtifactUpdate); ok {
-			artifacts = a2a.Fold(artifacts, u)
-		}
-	}
-	return artifacts
-}
 
 func TestArtifactsAreTheFoldOfTheLog(t *testing.T) {
 	t.Parallel()
@@ -32,31 +23,31 @@ func TestArtifactsAreTheFoldOfTheLog(t *testing.T) {
 		events []a2a.Event
 	}{
 		{"none", nil},
-		{"one whole", []a2a.Event{whole("a", "1", "2")}},
-		{"chunks", []a2a.Event{whole("a", "1"), chunk("a", "2"), chunk("a", "3", "4")}},
-		{"a chunk of an unknown artifact makes it", []a2a.Event{chunk("a", "1"), chunk("a", "2")}},
-		{"a whole one supersedes", []a2a.Event{whole("a", "1"), chunk("a", "2"), whole("a", "3"), chunk("a", "4")}},
-		{"a whole one supersedes chunks, in place", []a2a.Event{chunk("a", "1"), whole("b", "2"), whole("a", "3")}},
-		{"order is that of the first event", []a2a.Event{whole("b", "1"), whole("a", "2"), whole("b", "3"), chunk("c", "4"), whole("a", "5")}},
-		{"interleaved", []a2a.Event{chunk("a", "1"), chunk("b", "2"), status(a2a.StateWorking, "x"), chunk("a", "3"), chunk("b", "4")}},
-		{"no parts", []a2a.Event{whole("a"), chunk("b"), chunk("a", "1"), whole("c", "1"), whole("c")}},
-		{"text with NUL", []a2a.Event{whole("a", "\x00"), chunk("a", "b\x00c")}},
+		{"one whole", []a2a.Event{storetest.Artifact("a", "1", "2")}},
+		{"chunks", []a2a.Event{storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Chunk("a", "3", "4")}},
+		{"a chunk of an unknown artifact makes it", []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("a", "2")}},
+		{"a whole one supersedes", []a2a.Event{storetest.Artifact("a", "1"), storetest.Chunk("a", "2"), storetest.Artifact("a", "3"), storetest.Chunk("a", "4")}},
+		{"a whole one supersedes chunks, in place", []a2a.Event{storetest.Chunk("a", "1"), storetest.Artifact("b", "2"), storetest.Artifact("a", "3")}},
+		{"order is that of the first event", []a2a.Event{storetest.Artifact("b", "1"), storetest.Artifact("a", "2"), storetest.Artifact("b", "3"), storetest.Chunk("c", "4"), storetest.Artifact("a", "5")}},
+		{"interleaved", []a2a.Event{storetest.Chunk("a", "1"), storetest.Chunk("b", "2"), storetest.Status(a2a.StateWorking, "x"), storetest.Chunk("a", "3"), storetest.Chunk("b", "4")}},
+		{"no parts", []a2a.Event{storetest.Artifact("a"), storetest.Chunk("b"), storetest.Chunk("a", "1"), storetest.Artifact("c", "1"), storetest.Artifact("c")}},
+		{"text with NUL", []a2a.Event{storetest.Artifact("a", "\x00"), storetest.Chunk("a", "b\x00c")}},
 	}
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for _, tt := range tests {
-		want := fold(tt.events)
-		living := f.running()
-		f.append(living, tt.events...)
-		same(t, tt.name+", living", want, f.snapshot(living.TaskID).Artifacts)
-		f.append(living, status(a2a.StateWorking))
-		same(t, tt.name+", living, one event later", want, f.snapshot(living.TaskID).Artifacts)
-		f.append(living, status(a2a.StateFailed))
-		same(t, tt.name+", ended", want, f.snapshot(living.TaskID).Artifacts)
-		together := f.running()
-		f.append(together, append(slices.Clone(tt.events), status(a2a.StateCompleted))...)
-		same(t, tt.name+", ended at once", want, f.snapshot(together.TaskID).Artifacts)
+		want := storetest.Fold(tt.events)
+		living := f.RunningTask()
+		f.Append(living, tt.events...)
+		storetest.Same(t, tt.name+", living", want, f.Snapshot(living.TaskID).Artifacts)
+		f.Append(living, storetest.Status(a2a.StateWorking))
+		storetest.Same(t, tt.name+", living, one event later", want, f.Snapshot(living.TaskID).Artifacts)
+		f.Append(living, storetest.Status(a2a.StateFailed))
+		storetest.Same(t, tt.name+", ended", want, f.Snapshot(living.TaskID).Artifacts)
+		together := f.RunningTask()
+		f.Append(together, append(slices.Clone(tt.events), storetest.Status(a2a.StateCompleted))...)
+		storetest.Same(t, tt.name+", ended at once", want, f.Snapshot(together.TaskID).Artifacts)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // artifactUpdates draws events of a few artifacts, so that they meet.
@@ -84,19 +75,19 @@ func artifactUpdates(t *rapid.T) []a2a.Event {
 
 func TestAnyListOfEventsFoldsAndReadsBack(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	end := time.Now().Add(2 * time.Second) // long enough for some dozens
 	rapid.Check(t, func(rt *rapid.T) {
 		if time.Now().After(end) {
 			return
 		}
-		l := f.running()
+		l := f.RunningTask()
 		var all []a2a.Event
 		check := func(when string) {
 			t.Helper()
-			got := f.snapshot(l.TaskID)
-			same(rt, when+": artifacts", fold(all), got.Artifacts)
-			logged := f.log(l.TaskID)
+			got := f.Snapshot(l.TaskID)
+			storetest.Same(rt, when+": artifacts", storetest.Fold(all), got.Artifacts)
+			logged := f.Log(l.TaskID)
 			if got.LastSeq != int64(len(logged)) || got.LastUID != logged[len(logged)-1].UID {
 				rt.Fatalf("%s: the snapshot is of event %d, the log has %d", when, got.LastSeq, len(logged))
 			}
@@ -107,28 +98,28 @@ func TestAnyListOfEventsFoldsAndReadsBack(t *testing.T) {
 				}
 				read = append(read, e.Event)
 			}
-			same(rt, when+": log", all, read)
+			storetest.Same(rt, when+": log", all, read)
 		}
 		for range rapid.IntRange(1, 3).Draw(rt, "batches") {
 			if events := artifactUpdates(rt); len(events) > 0 {
-				f.append(l, events...)
+				f.Append(l, events...)
 				all = append(all, events...)
 			}
 			check("living")
 		}
-		end := append(artifactUpdates(rt), status(a2a.StateCompleted))
-		f.append(l, end...)
+		end := append(artifactUpdates(rt), storetest.Status(a2a.StateCompleted))
+		f.Append(l, end...)
 		all = append(all, end...)
 		check("ended")
 	})
-	f.invariants()
+	f.Invariants()
 }
 
 func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.running()
-	f.append(l, whole("a", "x"), status(a2a.StateWorking, "one"), status(a2a.StateWorking, "two"))
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	f.Append(l, storetest.Artifact("a", "x"), storetest.Status(a2a.StateWorking, "one"), storetest.Status(a2a.StateWorking, "two"))
 	for _, tt := range []struct {
 		name      string
 		want      tasks.Want
@@ -141,7 +132,7 @@ func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 		{"one message", tasks.Want{History: ptr(1)}, 1, 0},
 		{"more than there are", tasks.Want{History: ptr(1 << 40)}, 2, 0},
 	} {
-		got, err := f.Tasks.SnapshotOfAny(f.ctx, l.TaskID, tt.want)
+		got, err := f.Tasks.SnapshotOfAny(t.Context(), l.TaskID, tt.want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,26 +140,26 @@ func TestSnapshotReadsWhatIsWanted(t *testing.T) {
 			t.Errorf("%s: %d messages, %d artifacts, status message %+v", tt.name, len(got.History), len(got.Artifacts), got.Status.Message)
 		}
 	}
-	_, err := f.Tasks.SnapshotOfAny(f.ctx, db.NewTaskID(), tasks.Want{})
-	wantCode(t, err, a2a.CodeTaskNotFound)
+	_, err := f.Tasks.SnapshotOfAny(t.Context(), db.NewTaskID(), tasks.Want{})
+	storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 }
 
 func ptr[T any](v T) *T { return &v }
 
 func TestSnapshotsKeepTheOrderAskedFor(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	var want []a2a.ID
 	for i := range 6 {
-		l := f.running()
-		f.append(l, whole("a", fmt.Sprint(i)))
+		l := f.RunningTask()
+		f.Append(l, storetest.Artifact("a", fmt.Sprint(i)))
 		if i%2 == 0 {
-			f.append(l, status(a2a.StateCompleted, fmt.Sprint(i)))
+			f.Append(l, storetest.Status(a2a.StateCompleted, fmt.Sprint(i)))
 		}
 		want = append([]a2a.ID{l.TaskID}, want...)
 	}
 	asked := slices.Insert(slices.Clone(want), 3, db.NewTaskID())
-	taskList, err := f.Tasks.Snapshots(f.ctx, ann, asked, tasks.Want{Artifacts: true})
+	taskList, err := f.Tasks.Snapshots(t.Context(), storetest.Ann, asked, tasks.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,21 +170,21 @@ func TestSnapshotsKeepTheOrderAskedFor(t *testing.T) {
 			t.Errorf("task %d has the artifact %q", i, text)
 		}
 	}
-	same(t, "order", want, got)
+	storetest.Same(t, "order", want, got)
 }
 
 func TestHeadIsForTheOwner(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.running()
-	got, err := f.Tasks.Head(f.ctx, ann, l.TaskID)
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	got, err := f.Tasks.Head(t.Context(), storetest.Ann, l.TaskID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "head", tasks.Head{Agent: agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2}, got)
+	storetest.Same(t, "head", tasks.Head{Agent: storetest.Agent, ContextID: "ctx", State: a2a.StateWorking, LastSeq: 2}, got)
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}, {}} {
-		_, err := f.Tasks.Head(f.ctx, c, l.TaskID)
-		wantCode(t, err, a2a.CodeTaskNotFound)
+		_, err := f.Tasks.Head(t.Context(), c, l.TaskID)
+		storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 	}
 }
 
@@ -207,23 +198,23 @@ type listed struct {
 
 func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "bob"}, {Tenant: "corp", Owner: "ann"}} {
-		in := submission("foreign")
+		in := storetest.Submission("foreign")
 		in.Caller = c
-		f.submit(in)
+		f.Submit(in)
 	}
-	other := submission("for another agent")
+	other := storetest.Submission("for another agent")
 	other.Agent = "other"
-	f.submit(other)
+	f.Submit(other)
 	var all []listed
 	states := []a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateCompleted}
 	base := time.UnixMilli(1_700_000_000_000).UTC()
 	for i := range 23 {
-		in := submission("x")
+		in := storetest.Submission("x")
 		in.ContextID = fmt.Sprint("ctx", i%3)
-		x := listed{f.submit(in).Task, base.Add(time.Duration(i/5) * time.Millisecond), in.ContextID, states[i%len(states)]} // five of each moment
-		f.exec("UPDATE a2a.tasks SET status_at = $2, state = $3 WHERE id = $1", x.id, x.at, int16(x.state))
+		x := listed{f.Submit(in).Task, base.Add(time.Duration(i/5) * time.Millisecond), in.ContextID, states[i%len(states)]} // five of each moment
+		f.Exec("UPDATE a2a.tasks SET status_at = $2, state = $3 WHERE id = $1", x.id, x.at, int16(x.state))
 		all = append(all, x)
 	}
 	slices.SortFunc(all, func(a, b listed) int {
@@ -252,10 +243,10 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 		}
 		for _, limit := range []int{1, 2, 5, 100} {
 			filter := tt.filter
-			filter.Agent, filter.Limit = agent, limit
+			filter.Agent, filter.Limit = storetest.Agent, limit
 			var got []tasks.Position
 			for {
-				page, total, err := f.Tasks.Page(f.ctx, ann, filter)
+				page, total, err := f.Tasks.Page(t.Context(), storetest.Ann, filter)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -268,7 +259,7 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 				last := page[len(page)-1]
 				filter.BeforeAt, filter.BeforeID = last.At, last.ID
 			}
-			same(t, fmt.Sprintf("%s, %d a page", name, limit), want, got)
+			storetest.Same(t, fmt.Sprintf("%s, %d a page", name, limit), want, got)
 		}
 	}
 }
@@ -276,9 +267,9 @@ func TestPagesWalkOverEveryTaskOnce(t *testing.T) {
 // A walk shows every task that does not change once, whatever others do meanwhile.
 func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.submitMany(20)
-	still, err := f.page(tasks.Filter{Agent: agent, Limit: 100})
+	f := storetest.Open(t)
+	f.SubmitMany(20)
+	still, err := pageOf(f, tasks.Filter{Agent: storetest.Agent, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,17 +277,17 @@ func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
 	movers := still[:10]
 	still = still[10:]
 	var got []tasks.Position
-	filter := tasks.Filter{Agent: agent, Limit: 3}
+	filter := tasks.Filter{Agent: storetest.Agent, Limit: 3}
 	for i := 0; ; i++ {
-		page, err := f.page(filter)
+		page, err := pageOf(f, filter)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got = append(got, page...); len(page) < 3 {
 			break
 		}
-		f.task()
-		if _, err := f.Tasks.Cancel(f.ctx, ann, agent, movers[i].ID); err != nil {
+		f.NewTask()
+		if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, movers[i].ID); err != nil {
 			t.Fatal(err)
 		}
 		filter.BeforeAt, filter.BeforeID = page[2].At, page[2].ID
@@ -312,7 +303,7 @@ func TestPagesAreStableWhileOtherTasksMove(t *testing.T) {
 	}
 }
 
-func (f *fixture) page(filter tasks.Filter) ([]tasks.Position, error) {
-	page, _, err := f.Tasks.Page(f.ctx, ann, filter)
+func pageOf(f *storetest.Fixture, filter tasks.Filter) ([]tasks.Position, error) {
+	page, _, err := f.Tasks.Page(f.T.Context(), storetest.Ann, filter)
 	return page, err
 }

@@ -3,9 +3,8 @@ package tasks_test
 import (
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // What is lost before its commit cannot be there, and is done again: a follow-up and a cancel
@@ -15,71 +14,29 @@ func TestFollowUpAndCancelThatWereLostBeforeTheirCommit(t *testing.T) {
 	for _, ft := range faults {
 		t.Run(ft.name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t)
-			s, p := f.behindProxy(t)
-			l := f.running()
-			f.append(l, status(a2a.StateInputRequired, "?"))
-			ft.fault.match = execute // the first statement of the transaction
-			fired := p.arm(ft.fault)
-			in := submission("answer")
+			f := storetest.Open(t)
+			s, p := f.BehindProxy(t)
+			l := f.RunningTask()
+			f.Append(l, storetest.Status(a2a.StateInputRequired, "?"))
+			ft.fault.Match = storetest.IsExecute // the first statement of the transaction
+			fired := p.Arm(ft.fault)
+			in := storetest.Submission("answer")
 			in.Task, in.ContextID = l.TaskID, ""
-			out, err := s.Tasks.Submit(f.ctx, in)
-			wantFired(t, fired)
+			out, err := s.Tasks.Submit(t.Context(), in)
+			storetest.WantFired(t, fired)
 			if err != nil || out.State != a2a.StateSubmitted {
 				t.Errorf("follow-up = %+v, %v", out, err)
 			}
-			if n := len(f.snapshot(l.TaskID).History); n != 3 {
+			if n := len(f.Snapshot(l.TaskID).History); n != 3 {
 				t.Errorf("%d messages, want 3", n)
 			}
-			fired = p.arm(ft.fault)
-			state, err := s.Tasks.Cancel(f.ctx, ann, agent, l.TaskID)
-			wantFired(t, fired)
+			fired = p.Arm(ft.fault)
+			state, err := s.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, l.TaskID)
+			storetest.WantFired(t, fired)
 			if err != nil || state != a2a.StateCanceled {
 				t.Errorf("cancel = %s, %v", state, err)
 			}
-			f.invariants()
-		})
-	}
-}
-
-// What PostgreSQL refuses for a while is not the request's fault, and not ours: its caller is
-// told that it can come again.
-func TestDatabaseThatRefusesForAWhileIsUnavailable(t *testing.T) {
-	t.Parallel()
-	for name, refuse := range map[string]func(f *fixture){
-		"no connections are allowed": func(f *fixture) {
-			cfg, err := pgx.ParseConfig(f.url)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			database := cfg.Database
-			cfg.Database = "postgres"
-			conn, err := pgx.ConnectConfig(f.ctx, cfg)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			defer conn.Close(f.ctx)
-			for _, q := range []string{
-				`ALTER DATABASE "` + database + `" ALLOW_CONNECTIONS false`,
-				`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = '` + database + `' AND a.application_name LIKE 'a2ad-r1-%'`,
-			} {
-				if _, err := conn.Exec(f.ctx, q); err != nil {
-					f.t.Fatal(err)
-				}
-			}
-		},
-		"it takes no writes": func(f *fixture) {
-			f.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
-			f.exec(`SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.datname = current_database() AND a.application_name LIKE 'a2ad-r1-%'`)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t)
-			refuse(f)
-			if _, err := f.Tasks.Submit(f.ctx, submission("hello")); a2a.CodeOf(err) != a2a.CodeUnavailable {
-				t.Errorf("submit: %v", err)
-			}
+			f.Invariants()
 		})
 	}
 }

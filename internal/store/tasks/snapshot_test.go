@@ -12,12 +12,13 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // A story is a task's life, and what is known of it without the database.
 type story struct {
-	*fixture
+	*storetest.Fixture
 	task  a2a.ID
 	lease *tasks.Lease // nil: nobody works on it
 	state a2a.State
@@ -40,32 +41,32 @@ func (s *story) wrote(n int64, state a2a.State) {
 	if s.last += n; state != a2a.StateNone {
 		s.state = state
 	}
-	now := s.snapshot(s.task)
+	now := s.Snapshot(s.task)
 	if now.LastSeq != s.last || now.Status.State != s.state {
-		s.t.Fatalf("the task is %s at %d, want %s at %d", now.Status.State, now.LastSeq, s.state, s.last)
+		s.T.Fatalf("the task is %s at %d, want %s at %d", now.Status.State, now.LastSeq, s.state, s.last)
 	}
 	s.seen[s.last] = now
 }
 
 func (s *story) begin() {
-	in := submission(s.text())
-	s.task = s.submit(in).Task
+	in := storetest.Submission(s.text())
+	s.task = s.Submit(in).Task
 	s.said = append(s.said, said{message: in.Message, from: 1})
 	s.wrote(1, a2a.StateSubmitted)
 }
 
 func (s *story) claim() {
-	s.lease = s.claimTask(s.task)
+	s.lease = s.ClaimTask(s.task)
 	s.wrote(1, a2a.StateWorking)
 }
 
 // client adds a message: with an event if the task waits for it, else without.
 func (s *story) client() {
 	text := s.text()
-	out := s.say(s.task, text)
-	s.said = append(s.said, said{message: message("m-"+text, text), from: s.last + 1})
+	out := s.Say(s.task, text)
+	s.said = append(s.said, said{message: storetest.Message("m-"+text, text), from: s.last + 1})
 	if out.Resumed != s.state.Interrupted() {
-		s.t.Fatalf("a message to a task that is %s: resumed %v", s.state, out.Resumed)
+		s.T.Fatalf("a message to a task that is %s: resumed %v", s.state, out.Resumed)
 	}
 	if out.Resumed {
 		s.wrote(1, a2a.StateSubmitted)
@@ -85,7 +86,7 @@ func (s *story) report(events ...a2a.Event) {
 			s.said = append(s.said, said{*u.Status.Message, at, at})
 		}
 	}
-	out := s.append(s.lease, events...)
+	out := s.Append(s.lease, events...)
 	if state != a2a.StateNone {
 		state = out.State
 	}
@@ -97,19 +98,19 @@ func (s *story) report(events ...a2a.Event) {
 
 // lose lets the worker die, which the task's agent does not take lightly.
 func (s *story) lose(fate string, state a2a.State) {
-	s.expire(s.task)
-	if _, err := s.Tasks.Rescue(s.ctx, []tasks.Policy{{Agent: agent, Fate: fate, MaxAttempts: 100}}, 100, 100); err != nil {
-		s.t.Fatal(err)
+	s.Expire(s.task)
+	if _, err := s.Tasks.Rescue(s.T.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: fate, MaxAttempts: 100}}, 100, 100); err != nil {
+		s.T.Fatal(err)
 	}
 	s.lease = nil
-	m := s.snapshot(s.task).Status.Message
+	m := s.Snapshot(s.task).Status.Message
 	s.said = append(s.said, said{*m, s.last + 1, s.last + 1})
 	s.wrote(1, state)
 }
 
 func (s *story) cancel() {
-	if _, err := s.Tasks.Cancel(s.ctx, ann, agent, s.task); err != nil {
-		s.t.Fatal(err)
+	if _, err := s.Tasks.Cancel(s.T.Context(), storetest.Ann, storetest.Agent, s.task); err != nil {
+		s.T.Fatal(err)
 	}
 	s.lease = nil
 	s.wrote(1, a2a.StateCanceled)
@@ -117,7 +118,7 @@ func (s *story) cancel() {
 
 // as returns what the task was at an event, from the log and what was said.
 func (s *story) as(log []a2a.Entry, seq int64) *a2a.Task {
-	now := s.snapshot(s.task)
+	now := s.Snapshot(s.task)
 	t := &a2a.Task{ID: s.task, Agent: now.Agent, ContextID: now.ContextID, CreatedAt: now.CreatedAt, LastSeq: seq, LastUID: log[seq-1].UID}
 	var status int64
 	for _, e := range log[:seq] {
@@ -138,7 +139,7 @@ func (s *story) as(log []a2a.Entry, seq int64) *a2a.Task {
 
 // check holds SnapshotAt at every event against the log, and against what it was then.
 func (s *story) check(t cmpReporter) {
-	log := s.log(s.task)
+	log := s.Log(s.task)
 	for seq := int64(1); seq <= s.last; seq++ {
 		got := s.at(seq, tasks.Want{Artifacts: true})
 		want := s.as(log, seq)
@@ -164,10 +165,10 @@ type cmpReporter interface {
 }
 
 func (s *story) at(seq int64, w tasks.Want) *a2a.Task {
-	s.t.Helper()
-	got, err := s.Tasks.SnapshotAt(s.ctx, s.task, seq, w)
+	s.T.Helper()
+	got, err := s.Tasks.SnapshotAt(s.T.Context(), s.task, seq, w)
 	if err != nil {
-		s.t.Fatalf("snapshot at %d: %v", seq, err)
+		s.T.Fatalf("snapshot at %d: %v", seq, err)
 	}
 	return got
 }
@@ -176,22 +177,22 @@ func (s *story) at(seq int64, w tasks.Want) *a2a.Task {
 // the log says, and what Snapshot returned when that event was the newest.
 func TestSnapshotAtEveryEvent(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	event := rapid.Custom(func(t *rapid.T) a2a.Event {
 		id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact")
 		text := rapid.StringN(0, 3, 10).Draw(t, "text")
 		switch rapid.IntRange(0, 3).Draw(t, "event") {
 		case 0:
-			return status(a2a.StateWorking)
+			return storetest.Status(a2a.StateWorking)
 		case 1:
-			return status(a2a.StateWorking, "s-"+rapid.StringMatching("[a-z]{8}").Draw(t, "says"))
+			return storetest.Status(a2a.StateWorking, "s-"+rapid.StringMatching("[a-z]{8}").Draw(t, "says"))
 		case 2:
-			return whole(id, text)
+			return storetest.Artifact(id, text)
 		}
-		return chunk(id, text, text)
+		return storetest.Chunk(id, text, text)
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		s := &story{fixture: f, seen: map[int64]*a2a.Task{}}
+		s := &story{Fixture: f, seen: map[int64]*a2a.Task{}}
 		s.begin()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			s.step(t, event)
@@ -222,9 +223,9 @@ func (s *story) step(t *rapid.T, event *rapid.Generator[a2a.Event]) {
 	case "report":
 		s.report(rapid.SliceOfN(event, 1, 4).Draw(t, "events")...)
 	case "ask":
-		s.report(status(a2a.StateInputRequired, "ask"+s.text()))
+		s.report(storetest.Status(a2a.StateInputRequired, "ask"+s.text()))
 	case "complete":
-		s.report(append(rapid.SliceOfN(event, 0, 2).Draw(t, "events"), status(a2a.StateCompleted))...)
+		s.report(append(rapid.SliceOfN(event, 0, 2).Draw(t, "events"), storetest.Status(a2a.StateCompleted))...)
 	case "lose":
 		s.lose("input-required", a2a.StateInputRequired)
 	case "fail":
@@ -236,35 +237,35 @@ func (s *story) step(t *rapid.T, event *rapid.Generator[a2a.Event]) {
 // again must have the same bytes.
 func TestSnapshotAtStaysTheSame(t *testing.T) {
 	t.Parallel()
-	s := &story{fixture: newFixture(t), seen: map[int64]*a2a.Task{}}
+	s := &story{Fixture: storetest.Open(t), seen: map[int64]*a2a.Task{}}
 	s.begin()
 	s.claim()
-	s.report(status(a2a.StateWorking, "one moment"), chunk("a", "x"))
+	s.report(storetest.Status(a2a.StateWorking, "one moment"), storetest.Chunk("a", "x"))
 	before := s.at(s.last, tasks.Want{Artifacts: true})
 	s.client()
-	same(t, "the snapshot at the newest event", before, s.at(s.last, tasks.Want{Artifacts: true}))
-	if n := len(s.snapshot(s.task).History); n != len(before.History)+1 {
+	storetest.Same(t, "the snapshot at the newest event", before, s.at(s.last, tasks.Want{Artifacts: true}))
+	if n := len(s.Snapshot(s.task).History); n != len(before.History)+1 {
 		t.Errorf("the task has %d messages, want one more than at the event, %d", n, len(before.History))
 	}
-	s.report(status(a2a.StateWorking))
+	s.report(storetest.Status(a2a.StateWorking))
 	if got := s.at(s.last, tasks.Want{}).History; !slices.ContainsFunc(got, func(m a2a.Message) bool { return m.ID == s.said[len(s.said)-1].message.ID }) {
 		t.Errorf("the message does not show at the next event: %+v", got)
 	}
 	s.check(t)
-	s.invariants()
+	s.Invariants()
 }
 
 func TestSnapshotAtNoEvent(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
+	f := storetest.Open(t)
+	task := f.NewTask()
 	for _, seq := range []int64{-1, 0, 2, 1 << 40} {
-		_, err := f.Tasks.SnapshotAt(f.ctx, task, seq, tasks.Want{})
-		wantCode(t, err, a2a.CodeTaskNotFound)
+		_, err := f.Tasks.SnapshotAt(t.Context(), task, seq, tasks.Want{})
+		storetest.WantCode(t, err, a2a.CodeTaskNotFound)
 	}
-	_, err := f.Tasks.SnapshotAt(f.ctx, db.NewTaskID(), 1, tasks.Want{})
-	wantCode(t, err, a2a.CodeTaskNotFound)
-	if got, err := f.Tasks.SnapshotAt(f.ctx, task, 1, tasks.Want{}); err != nil || got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
+	_, err := f.Tasks.SnapshotAt(t.Context(), db.NewTaskID(), 1, tasks.Want{})
+	storetest.WantCode(t, err, a2a.CodeTaskNotFound)
+	if got, err := f.Tasks.SnapshotAt(t.Context(), task, 1, tasks.Want{}); err != nil || got.Status.Time.Truncate(time.Millisecond) != got.Status.Time {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -12,37 +12,38 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
 func TestSubmitMakesATaskThatWaitsForAWorker(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	in := submission("hello")
+	f := storetest.Open(t)
+	in := storetest.Submission("hello")
 	in.NewTask = db.NewTaskID()
 	in.Message.Metadata = a2a.Raw(`{ "n": 1.00 }`)
-	out := f.submit(in)
+	out := f.Submit(in)
 	if out.Task != in.NewTask || out.ContextID != "ctx" || out.State != a2a.StateSubmitted || out.Replay || out.After != 0 {
 		t.Errorf("Submit = %+v", out)
 	}
-	got := f.snapshot(out.Task)
+	got := f.Snapshot(out.Task)
 	want := &a2a.Task{
-		ID: in.NewTask, Agent: agent, ContextID: "ctx", Status: a2a.Status{State: a2a.StateSubmitted, Time: out.At},
+		ID: in.NewTask, Agent: storetest.Agent, ContextID: "ctx", Status: a2a.Status{State: a2a.StateSubmitted, Time: out.At},
 		History: []a2a.Message{in.Message}, CreatedAt: out.At, LastSeq: 1, LastUID: out.UID,
 	}
-	same(t, "task", want, got)
-	wantLog := []a2a.Entry{{TaskID: out.Task, Seq: 1, UID: out.UID, Time: out.At, Event: status(a2a.StateSubmitted)}}
+	storetest.Same(t, "task", want, got)
+	wantLog := []a2a.Entry{{TaskID: out.Task, Seq: 1, UID: out.UID, Time: out.At, Event: storetest.Status(a2a.StateSubmitted)}}
 	wantLog[0].Event.(*a2a.StatusUpdate).Status.Time = out.At
-	same(t, "log", wantLog, f.log(out.Task))
-	same(t, "wakes", []string{wake.Ready(agent)}, f.takeWakes())
-	f.invariants()
+	storetest.Same(t, "log", wantLog, f.Log(out.Task))
+	storetest.Same(t, "wakes", []string{wake.Ready(storetest.Agent)}, f.TakeWakes())
+	f.Invariants()
 }
 
 func TestSubmitKeepsTheMessageByteForByte(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	in := submission("x")
+	f := storetest.Open(t)
+	in := storetest.Submission("x")
 	in.Message = a2a.Message{
 		ID: "id\u2028\"\\", Role: a2a.RoleUser, ReferenceTaskIDs: []string{"a", ""}, Extensions: []string{"https://x"},
 		Metadata: a2a.Raw("{\"\\u0000\": 1e131071,\n \"\\ud83d\\ude00\" : [ ] }"),
@@ -53,96 +54,96 @@ func TestSubmitKeepsTheMessageByteForByte(t *testing.T) {
 			{Kind: a2a.PartData, Data: a2a.Raw(`[12345678901234567890, 1.0, "\u0000", null]`)},
 		},
 	}
-	out := f.submit(in)
-	same(t, "history", []a2a.Message{in.Message}, f.snapshot(out.Task).History)
+	out := f.Submit(in)
+	storetest.Same(t, "history", []a2a.Message{in.Message}, f.Snapshot(out.Task).History)
 }
 
 func TestSubmitWithAKey(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	first := submission("one")
+	f := storetest.Open(t)
+	first := storetest.Submission("one")
 	first.Key, first.Digest = "h:k", [32]byte{1}
-	made := f.submit(first)
+	made := f.Submit(first)
 
 	again := first
 	again.NewTask = db.NewTaskID()
-	got := f.submit(again)
+	got := f.Submit(again)
 	if !got.Replay || got.Task != made.Task || got.ContextID != "ctx" || got.State != a2a.StateSubmitted {
 		t.Errorf("same key, same digest = %+v, want a replay of %s", got, made.Task)
 	}
 
 	other := first
 	other.Digest = [32]byte{2}
-	_, err := f.Tasks.Submit(f.ctx, other)
-	wantCode(t, err, a2a.CodeInvalidParams)
+	_, err := f.Tasks.Submit(t.Context(), other)
+	storetest.WantCode(t, err, a2a.CodeInvalidParams)
 	elsewhere := first
 	elsewhere.Agent = "other"
-	_, err = f.Tasks.Submit(f.ctx, elsewhere)
-	wantCode(t, err, a2a.CodeInvalidParams)
+	_, err = f.Tasks.Submit(t.Context(), elsewhere)
+	storetest.WantCode(t, err, a2a.CodeInvalidParams)
 
 	for name, c := range map[string]db.Caller{"another owner": {Tenant: "acme", Owner: "bob"}, "another tenant": {Tenant: "corp", Owner: "ann"}} {
 		in := other
 		in.Caller = c
-		if out := f.submit(in); out.Replay || out.Task == made.Task {
+		if out := f.Submit(in); out.Replay || out.Task == made.Task {
 			t.Errorf("%s, same key = %+v, want a task of their own", name, out)
 		}
 	}
-	unkeyed := f.submit(submission("one"))
+	unkeyed := f.Submit(storetest.Submission("one"))
 	if unkeyed.Replay || unkeyed.Task == made.Task {
 		t.Errorf("no key = %+v, want a new task", unkeyed)
 	}
 	byMessage := first
 	byMessage.Key, byMessage.Digest = "m:k", [32]byte{3}
-	if out := f.submit(byMessage); out.Replay {
+	if out := f.Submit(byMessage); out.Replay {
 		t.Errorf("a message id equal to a key = %+v, want a new task", out)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM a2a.messages"); n != 5 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.messages"); n != 5 {
 		t.Errorf("%d messages, want 5: a replay and a refusal write nothing", n)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM audit.message WHERE idem_key = 'k' AND NOT dedupe_mid"); n != 3 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM audit.message WHERE idem_key = 'k' AND NOT dedupe_mid"); n != 3 {
 		t.Errorf("%d messages carry the key in the audit view, want 3", n)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM audit.message WHERE dedupe_mid"); n != 1 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM audit.message WHERE dedupe_mid"); n != 1 {
 		t.Errorf("%d messages are deduplicated by id in the audit view, want 1", n)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 func TestReplayOfAFollowUpTellsWhereTheTaskIs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.running()
-	f.append(l, status(a2a.StateInputRequired, "who?"))
-	in := submission("me")
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	f.Append(l, storetest.Status(a2a.StateInputRequired, "who?"))
+	in := storetest.Submission("me")
 	in.Task, in.ContextID, in.Key = l.TaskID, "", "h:k"
-	made := f.submit(in)
+	made := f.Submit(in)
 	if made.Replay || made.State != a2a.StateSubmitted || made.After != 4 {
 		t.Fatalf("follow-up = %+v, want submitted with seq 4", made)
 	}
-	f.claimTask(l.TaskID)
-	got := f.submit(in)
+	f.ClaimTask(l.TaskID)
+	got := f.Submit(in)
 	want := tasks.Submitted{Task: l.TaskID, ContextID: "ctx", After: 5, State: a2a.StateWorking, Replay: true}
-	same(t, "replay", want, got)
-	if n := len(f.snapshot(l.TaskID).History); n != 3 {
+	storetest.Same(t, "replay", want, got)
+	if n := len(f.Snapshot(l.TaskID).History); n != 3 {
 		t.Errorf("%d messages, want 3", n)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 func TestConcurrentDuplicatesMakeOneTask(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	stores := []*store.Store{f.Store, f.replica("r2")}
+	f := storetest.Open(t)
+	stores := []*store.Store{f.Store, f.Replica("r2")}
 	const copies = 24
 	outs := make([]tasks.Submitted, copies)
 	var g errgroup.Group
 	start := make(chan struct{})
 	for i := range copies {
 		g.Go(func() (err error) {
-			in := submission("same")
+			in := storetest.Submission("same")
 			in.Key = "h:same"
 			<-start
-			outs[i], err = stores[i%2].Tasks.Submit(f.ctx, in)
+			outs[i], err = stores[i%2].Tasks.Submit(t.Context(), in)
 			return err
 		})
 	}
@@ -162,46 +163,46 @@ func TestConcurrentDuplicatesMakeOneTask(t *testing.T) {
 	if made != 1 {
 		t.Errorf("%d of the copies say they made the task, want 1", made)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 1 {
 		t.Errorf("%d tasks, want 1", n)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // The first of two copies has written but not committed: the second must wait for it, not make a task.
 func TestDuplicateWaitsForAnUncommittedFirst(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	release := f.hold(`INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id) VALUES ('acme', 'ann', 'h:k', 'x', gen_random_uuid())`)
-	in := submission("x")
+	f := storetest.Open(t)
+	release := f.Lock(`INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id) VALUES ('acme', 'ann', 'h:k', 'x', gen_random_uuid())`)
+	in := storetest.Submission("x")
 	in.Key = "h:k"
 	done := make(chan error, 1)
-	go func() { _, err := f.Tasks.Submit(f.ctx, in); done <- err }()
-	f.waitBlocked(1)
+	go func() { _, err := f.Tasks.Submit(t.Context(), in); done <- err }()
+	f.WaitBlocked(1)
 	// A submission without a key is not held up by one with.
-	f.task()
+	f.NewTask()
 	release() // rolls back: the key is free again
 	if err := <-done; err != nil {
 		t.Fatalf("the second copy: %v", err)
 	}
-	if n := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 2 {
+	if n := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks"); n != 2 {
 		t.Errorf("%d tasks, want 2", n)
 	}
 }
 
 func TestManySubmitsShareACommit(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	const n = 200
 	var wg sync.WaitGroup
 	ids := make([]a2a.ID, n)
 	for i := range n {
 		wg.Go(func() {
-			in := submission(fmt.Sprint(i))
+			in := storetest.Submission(fmt.Sprint(i))
 			if i%3 == 0 {
 				in.Key = "h:" + fmt.Sprint(i)
 			}
-			out, err := f.Tasks.Submit(f.ctx, in)
+			out, err := f.Tasks.Submit(t.Context(), in)
 			if err != nil {
 				t.Error(err)
 			}
@@ -209,43 +210,43 @@ func TestManySubmitsShareACommit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := value[int](f, "SELECT count(*)::int FROM a2a.tasks"); got != n {
+	if got := storetest.Value[int](f, "SELECT count(*)::int FROM a2a.tasks"); got != n {
 		t.Errorf("%d tasks, want %d", got, n)
 	}
-	if got := value[int](f, "SELECT count(DISTINCT xid)::int FROM a2a.task_events"); got == n {
+	if got := storetest.Value[int](f, "SELECT count(DISTINCT xid)::int FROM a2a.task_events"); got == n {
 		t.Errorf("%d transactions for %d submits: nothing was grouped", got, n)
 	}
 	for i, id := range ids {
-		if got := f.snapshot(id).History[0].Parts[0].Text; got != fmt.Sprint(i) {
+		if got := f.Snapshot(id).History[0].Parts[0].Text; got != fmt.Sprint(i) {
 			t.Errorf("task %d has the message %q", i, got)
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 func TestSubmitToATask(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		before func(f *fixture, l *tasks.Lease) // brings the task where it is; it has been claimed
+		before func(f *storetest.Fixture, l *tasks.Lease) // brings the task where it is; it has been claimed
 		change func(in *tasks.Submission)
 		code   a2a.ErrorCode // 0: accepted
 		state  a2a.State     // answered
 		wakes  bool
 	}{
-		{"waits for input", func(f *fixture, l *tasks.Lease) { f.append(l, status(a2a.StateInputRequired, "?")) }, nil, 0, a2a.StateSubmitted, true},
-		{"waits for authentication", func(f *fixture, l *tasks.Lease) { f.append(l, status(a2a.StateAuthRequired)) }, nil, 0, a2a.StateSubmitted, true},
+		{"waits for input", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateInputRequired, "?")) }, nil, 0, a2a.StateSubmitted, true},
+		{"waits for authentication", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateAuthRequired)) }, nil, 0, a2a.StateSubmitted, true},
 		{"is worked on", nil, nil, 0, a2a.StateWorking, false},
 		{"is worked on, with its own context", nil, func(in *tasks.Submission) { in.ContextID = "ctx" }, 0, a2a.StateWorking, false},
 		{"is worked on, rejects", nil, func(in *tasks.Submission) { in.Reject = true }, a2a.CodeUnsupportedOperation, 0, false},
-		{"waits for input, would reject if it worked", func(f *fixture, l *tasks.Lease) { f.append(l, status(a2a.StateInputRequired)) }, func(in *tasks.Submission) { in.Reject = true }, 0, a2a.StateSubmitted, true},
-		{"waits for a retry, rejects", func(f *fixture, l *tasks.Lease) {
-			if err := f.Tasks.Retry(f.ctx, l, "x", time.Hour); err != nil {
-				f.t.Fatal(err)
+		{"waits for input, would reject if it worked", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateInputRequired)) }, func(in *tasks.Submission) { in.Reject = true }, 0, a2a.StateSubmitted, true},
+		{"waits for a retry, rejects", func(f *storetest.Fixture, l *tasks.Lease) {
+			if err := f.Tasks.Retry(t.Context(), l, "x", time.Hour); err != nil {
+				f.T.Fatal(err)
 			}
 		}, func(in *tasks.Submission) { in.Reject = true }, a2a.CodeUnsupportedOperation, 0, false},
-		{"completed", func(f *fixture, l *tasks.Lease) { f.append(l, status(a2a.StateCompleted)) }, nil, a2a.CodeTaskTerminal, 0, false},
-		{"failed", func(f *fixture, l *tasks.Lease) { f.append(l, status(a2a.StateFailed)) }, nil, a2a.CodeTaskTerminal, 0, false},
+		{"completed", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateCompleted)) }, nil, a2a.CodeTaskTerminal, 0, false},
+		{"failed", func(f *storetest.Fixture, l *tasks.Lease) { f.Append(l, storetest.Status(a2a.StateFailed)) }, nil, a2a.CodeTaskTerminal, 0, false},
 		{"another context", nil, func(in *tasks.Submission) { in.ContextID = "other" }, a2a.CodeInvalidParams, 0, false},
 		{"another owner", nil, func(in *tasks.Submission) { in.Owner = "bob" }, a2a.CodeTaskNotFound, 0, false},
 		{"another tenant", nil, func(in *tasks.Submission) { in.Tenant = "corp" }, a2a.CodeTaskNotFound, 0, false},
@@ -256,26 +257,26 @@ func TestSubmitToATask(t *testing.T) {
 		{"too many messages", nil, func(in *tasks.Submission) { in.MaxSeq = 1 }, a2a.CodeInvalidParams, 0, false},
 		{"not too many messages", nil, func(in *tasks.Submission) { in.MaxSeq = 2 }, 0, a2a.StateWorking, false},
 	}
-	f := newFixture(t)
+	f := storetest.Open(t)
 	for _, tt := range tests {
-		l := f.running()
+		l := f.RunningTask()
 		if tt.before != nil {
 			tt.before(f, l)
 		}
-		in := submission("next")
+		in := storetest.Submission("next")
 		in.Task, in.ContextID, in.Key = l.TaskID, "", "h:"+tt.name
 		if tt.change != nil {
 			tt.change(&in)
 		}
-		before := f.snapshot(l.TaskID)
-		f.takeWakes()
-		out, err := f.Tasks.Submit(f.ctx, in)
+		before := f.Snapshot(l.TaskID)
+		f.TakeWakes()
+		out, err := f.Tasks.Submit(t.Context(), in)
 		if tt.code != 0 {
 			if a2a.CodeOf(err) != tt.code || err == nil {
 				t.Errorf("%s: error = %v, want %s", tt.name, err, tt.code.Reason())
 			}
-			same(t, tt.name+": the task", before, f.snapshot(l.TaskID))
-			if value[bool](f, "SELECT EXISTS (SELECT FROM a2a.idempotency_keys WHERE key = $1)", in.Key) {
+			storetest.Same(t, tt.name+": the task", before, f.Snapshot(l.TaskID))
+			if storetest.Value[bool](f, "SELECT EXISTS (SELECT FROM a2a.idempotency_keys WHERE key = $1)", in.Key) {
 				t.Errorf("%s: a refused message took its key", tt.name)
 			}
 			continue
@@ -284,28 +285,28 @@ func TestSubmitToATask(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		after := f.snapshot(l.TaskID)
+		after := f.Snapshot(l.TaskID)
 		if out.State != tt.state || after.Status.State != tt.state || out.After != after.LastSeq || out.ContextID != "ctx" {
 			t.Errorf("%s: Submit = %+v, the task is %s at %d", tt.name, out, after.Status.State, after.LastSeq)
 		}
-		if wakes := f.takeWakes(); tt.wakes != (len(wakes) == 1 && wakes[0] == wake.Ready(agent)) {
+		if wakes := f.TakeWakes(); tt.wakes != (len(wakes) == 1 && wakes[0] == wake.Ready(storetest.Agent)) {
 			t.Errorf("%s: woke %v", tt.name, wakes)
 		}
 		if got := after.History[len(after.History)-1]; got.ID != "m-next" {
 			t.Errorf("%s: the newest message is %s", tt.name, got.ID)
 		}
-		f.invariants()
+		f.Invariants()
 	}
 }
 
 func TestNewTaskOverItsLimitIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	in := submission(strings.Repeat("x", 500))
+	f := storetest.Open(t)
+	in := storetest.Submission(strings.Repeat("x", 500))
 	in.MaxBytes, in.Key = 400, "h:k"
-	_, err := f.Tasks.Submit(f.ctx, in)
-	wantCode(t, err, a2a.CodeInvalidParams)
-	if n := value[int](f, "SELECT (SELECT count(*) FROM a2a.tasks)::int + (SELECT count(*) FROM a2a.idempotency_keys)::int"); n != 0 {
+	_, err := f.Tasks.Submit(t.Context(), in)
+	storetest.WantCode(t, err, a2a.CodeInvalidParams)
+	if n := storetest.Value[int](f, "SELECT (SELECT count(*) FROM a2a.tasks)::int + (SELECT count(*) FROM a2a.idempotency_keys)::int"); n != 0 {
 		t.Errorf("%d rows were written, want none", n)
 	}
 }
@@ -313,23 +314,23 @@ func TestNewTaskOverItsLimitIsRefused(t *testing.T) {
 // A message that comes while the run that would end the turn commits: either the run sees it or the task goes on.
 func TestMessageWaitsForTheAppendThatEndsTheTurn(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.running()
-	release := f.hold("SELECT FROM a2a.task_leases WHERE task_id = $1 FOR UPDATE", l.TaskID)
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	release := f.Lock("SELECT FROM a2a.task_leases WHERE task_id = $1 FOR UPDATE", l.TaskID)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := f.Tasks.Append(f.ctx, l, tasks.Batch{Events: []a2a.Event{status(a2a.StateInputRequired, "?")}})
+		_, err := f.Tasks.Append(t.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateInputRequired, "?")}})
 		ended <- err
 	}()
-	f.waitBlocked(1) // it has the task's row, and waits for the lease's
+	f.WaitBlocked(1) // it has the task's row, and waits for the lease's
 	said := make(chan error, 1)
 	go func() {
-		in := submission("answer")
+		in := storetest.Submission("answer")
 		in.Task, in.ContextID = l.TaskID, ""
-		_, err := f.Tasks.Submit(f.ctx, in)
+		_, err := f.Tasks.Submit(t.Context(), in)
 		said <- err
 	}()
-	f.waitBlocked(2)
+	f.WaitBlocked(2)
 	release()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -337,6 +338,6 @@ func TestMessageWaitsForTheAppendThatEndsTheTurn(t *testing.T) {
 	if err := <-said; err != nil {
 		t.Fatal(err)
 	}
-	same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateSubmitted}, f.states(l.TaskID))
-	f.invariants()
+	storetest.Same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking, a2a.StateInputRequired, a2a.StateSubmitted}, states(f, l.TaskID))
+	f.Invariants()
 }

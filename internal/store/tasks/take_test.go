@@ -8,6 +8,7 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
@@ -26,7 +27,7 @@ func (r *room) take(agent string) (tasks.Slot, bool) {
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, agent)
 	return tasks.Slot{
-		TTL: ttl, Deadline: time.Hour,
+		TTL: storetest.TTL, Deadline: time.Hour,
 		Start: func(l tasks.Lease, in tasks.Input) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -46,39 +47,39 @@ func withRoom(r *room) func(*store.Config) { return func(c *store.Config) { c.Ta
 func TestNewTaskGoesToAWorkerAtOnce(t *testing.T) {
 	t.Parallel()
 	r := &room{}
-	f := newFixture(t, withRoom(r))
-	in := submission("hello")
+	f := storetest.Open(t, withRoom(r))
+	in := storetest.Submission("hello")
 	in.Message.ContextID, in.Message.Metadata = in.ContextID, a2a.Raw(`{"n":1.0}`)
 	in.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	out := f.submit(in)
+	out := f.Submit(in)
 	if out.State != a2a.StateSubmitted || len(r.leases) != 1 || r.left != 0 {
 		t.Fatalf("submitted as %s, %d runs started, %d slots left", out.State, len(r.leases), r.left)
 	}
-	log := f.log(out.Task)
-	same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking}, f.states(out.Task))
-	same(t, "told of", [][]a2a.Entry{log[1:]}, f.takeCommitted(out.Task))
+	log := f.Log(out.Task)
+	storetest.Same(t, "states", []a2a.State{a2a.StateSubmitted, a2a.StateWorking}, states(f, out.Task))
+	storetest.Same(t, "told of", [][]a2a.Entry{log[1:]}, f.TakeCommitted(out.Task))
 	if log[0].UID != out.UID {
 		t.Errorf("the first event is %s, and the answer said %s", log[0].UID, out.UID)
 	}
-	same(t, "wakes", nil, f.takeWakes())
-	f.invariants()
+	storetest.Same(t, "wakes", nil, f.TakeWakes())
+	f.Invariants()
 	lease := &r.leases[0]
-	inputs, err := f.Tasks.Inputs(f.ctx, r.leases)
+	inputs, err := f.Tasks.Inputs(t.Context(), r.leases)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "input", inputs[0], r.inputs[0])
-	same(t, "attempts", 1, len(f.attempts(out.Task)))
-	if got := value[bool](f, `SELECT deadline_at = created_at + interval '1 hour' FROM a2a.tasks WHERE id = $1`, out.Task.String()); !got {
+	storetest.Same(t, "input", inputs[0], r.inputs[0])
+	storetest.Same(t, "attempts", 1, len(attempts(f, out.Task)))
+	if got := storetest.Value[bool](f, `SELECT deadline_at = created_at + interval '1 hour' FROM a2a.tasks WHERE id = $1`, out.Task.String()); !got {
 		t.Error("the deadline is not the slot's")
 	}
 	// The same through the queue.
-	plain := f.replica("r1")
-	queued, err := plain.Tasks.Submit(f.ctx, in)
+	plain := f.Replica("r1")
+	queued, err := plain.Tasks.Submit(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, err := plain.Tasks.NewClaimer().Claim(f.ctx, agent, 10, ttl, time.Hour)
+	claimed, err := plain.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 10, storetest.TTL, time.Hour)
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claimed %d, %v", len(claimed), err)
 	}
@@ -87,45 +88,45 @@ func TestNewTaskGoesToAWorkerAtOnce(t *testing.T) {
 		t.Errorf("left of the deadline: %s claimed, %s taken", want.Left, got.Left)
 	}
 	got.TaskID, got.Left = queued.Task, want.Left
-	same(t, "lease", want, got)
+	storetest.Same(t, "lease", want, got)
 
-	f.append(lease, chunk("a", "x"), status(a2a.StateCompleted))
-	same(t, "state at the end", a2a.StateCompleted, f.snapshot(out.Task).Status.State)
-	f.invariants()
+	f.Append(lease, storetest.Chunk("a", "x"), storetest.Status(a2a.StateCompleted))
+	storetest.Same(t, "state at the end", a2a.StateCompleted, f.Snapshot(out.Task).Status.State)
+	f.Invariants()
 }
 
 // A key that is taken makes no task, and needs no worker.
 func TestReplayLeavesItsSlot(t *testing.T) {
 	t.Parallel()
 	r := &room{}
-	f := newFixture(t, withRoom(r))
-	in := submission("hello")
+	f := storetest.Open(t, withRoom(r))
+	in := storetest.Submission("hello")
 	in.Key = "h:k"
-	first := f.submit(in)
-	again := f.submit(in)
+	first := f.Submit(in)
+	again := f.Submit(in)
 	if !again.Replay || again.Task != first.Task || len(r.leases) != 1 || r.left != 1 {
 		t.Errorf("replay %v, %d runs, %d slots left", again.Replay, len(r.leases), r.left)
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // One bad row fails neither the others nor their runs.
 func TestBadRowsLeaveTheirSlots(t *testing.T) {
 	t.Parallel()
 	r := &room{}
-	f := newFixture(t, withRoom(r))
-	release := f.hold("LOCK TABLE a2a.messages IN EXCLUSIVE MODE")
+	f := storetest.Open(t, withRoom(r))
+	release := f.Lock("LOCK TABLE a2a.messages IN EXCLUSIVE MODE")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var made []a2a.ID
 	failed := 0
 	for n := range 6 {
-		in := submission("hello")
+		in := storetest.Submission("hello")
 		if n == 3 {
 			in.Owner = "" // refused by a constraint
 		}
 		wg.Go(func() {
-			out, err := f.Tasks.Submit(f.ctx, in)
+			out, err := f.Tasks.Submit(t.Context(), in)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -135,7 +136,7 @@ func TestBadRowsLeaveTheirSlots(t *testing.T) {
 			}
 		})
 	}
-	f.waitBlocked(1)
+	f.WaitBlocked(1)
 	release()
 	wg.Wait()
 	if failed != 1 || len(made) != 5 || len(r.leases) != 5 {
@@ -149,7 +150,7 @@ func TestBadRowsLeaveTheirSlots(t *testing.T) {
 			t.Errorf("task %s runs and was not made", l.TaskID)
 		}
 	}
-	f.invariants()
+	f.Invariants()
 }
 
 // Whatever the connection loses, a task that was made is run once, and no slot is kept.
@@ -157,13 +158,13 @@ func TestTakenTaskWithALostAnswerRunsOnce(t *testing.T) {
 	t.Parallel()
 	for _, ft := range faults {
 		r := &room{}
-		f := newFixture(t)
-		p, url := newProxy(t, f.url)
-		s := f.replica("r1", withRoom(r), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
-		ft.fault.match = execute
-		fired := p.arm(ft.fault)
-		out, err := s.Tasks.Submit(f.ctx, submission("hello"))
-		wantFired(t, fired)
+		f := storetest.Open(t)
+		p, url := storetest.NewProxy(t, f.URL)
+		s := f.Replica("r1", withRoom(r), func(c *store.Config) { c.URL, c.PoolSize = url, 2 })
+		ft.fault.Match = storetest.IsExecute
+		fired := p.Arm(ft.fault)
+		out, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello"))
+		storetest.WantFired(t, fired)
 		if err != nil {
 			t.Errorf("%s: %v", ft.name, err)
 			continue
@@ -171,9 +172,9 @@ func TestTakenTaskWithALostAnswerRunsOnce(t *testing.T) {
 		if len(r.leases) != 1 || r.left != 0 || r.leases[0].TaskID != out.Task {
 			t.Fatalf("%s: %d runs, %d slots left", ft.name, len(r.leases), r.left)
 		}
-		f.invariants()
-		f.append(&r.leases[0], status(a2a.StateCompleted))
-		f.invariants()
+		f.Invariants()
+		f.Append(&r.leases[0], storetest.Status(a2a.StateCompleted))
+		f.Invariants()
 	}
 }
 
@@ -181,16 +182,16 @@ func TestTakenTaskWithALostAnswerRunsOnce(t *testing.T) {
 func TestTaskWithAWebhookWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	r := &room{}
-	f := newFixture(t, withRoom(r))
-	in := submission("hello")
+	f := storetest.Open(t, withRoom(r))
+	in := storetest.Submission("hello")
 	in.Push = &webhooks.NewWebhook{ConfigID: "default", URL: "https://example.com/hook", Origin: "https://example.com", Version: a2a.PushV03,
 		Seal: func(a2a.ID) ([]byte, []byte, error) { return nil, nil, nil }}
-	f.submit(in)
+	f.Submit(in)
 	if len(r.asked) != 0 {
 		t.Errorf("asked for a worker %d times", len(r.asked))
 	}
-	if n := len(f.claim(10)); n != 1 {
+	if n := len(f.Claim(10)); n != 1 {
 		t.Errorf("%d tasks wait, want 1", n)
 	}
-	f.invariants()
+	f.Invariants()
 }

@@ -7,89 +7,81 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// ended makes n tasks of an agent that have completed, without a log.
-func (f *fixture) ended(n int, owner, agent string) {
-	f.t.Helper()
-	f.exec(`
-		INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, created_at)
-		SELECT gen_random_uuid(), 'acme', $2, $3, 'c', 100, x.at, 3, x.at, 1, 1, x.at
-		FROM (SELECT clock_timestamp() - interval '1 day' + n * interval '1 ms' AS at FROM generate_series(1, $1::int) n) x`, n, owner, agent)
-}
-
 func TestTotalIsExactUpToTenThousand(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.ended(9_999, "ann", agent)
-	f.ended(7, "ann", "other")
-	f.ended(7, "bob", agent)
-	first := tasks.Filter{Agent: agent, Limit: 10}
+	f := storetest.Open(t)
+	f.AddCompleted(9_999, "ann", storetest.Agent)
+	f.AddCompleted(7, "ann", "other")
+	f.AddCompleted(7, "bob", storetest.Agent)
+	first := tasks.Filter{Agent: storetest.Agent, Limit: 10}
 	total := func(c db.Caller, filter tasks.Filter, want int) {
 		t.Helper()
-		if _, n, err := f.Tasks.Page(f.ctx, c, filter); err != nil || n != (tasks.Total{N: want}) {
+		if _, n, err := f.Tasks.Page(t.Context(), c, filter); err != nil || n != (tasks.Total{N: want}) {
 			t.Errorf("total = %+v, %v, want %d", n, err, want)
 		}
 	}
-	total(ann, first, 9_999)
-	f.ended(1, "ann", agent)
-	total(ann, first, 10_000)
-	f.ended(1, "ann", agent)
-	total(ann, first, 10_001)
+	total(storetest.Ann, first, 9_999)
+	f.AddCompleted(1, "ann", storetest.Agent)
+	total(storetest.Ann, first, 10_000)
+	f.AddCompleted(1, "ann", storetest.Agent)
+	total(storetest.Ann, first, 10_001)
 	// From here on it is what it was a while ago, on any page of the list, and of this list alone.
-	f.ended(5, "ann", agent)
-	total(ann, first, 10_001)
-	rows, _, err := f.Tasks.Page(f.ctx, ann, first)
+	f.AddCompleted(5, "ann", storetest.Agent)
+	total(storetest.Ann, first, 10_001)
+	rows, _, err := f.Tasks.Page(t.Context(), storetest.Ann, first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := first
 	next.BeforeAt, next.BeforeID = rows[9].At, rows[9].ID
-	total(ann, next, 10_001)
+	total(storetest.Ann, next, 10_001)
 	total(db.Caller{Tenant: "acme", Owner: "ann", Actor: "key 2"}, next, 10_001)
 	since := first
 	since.Since = rows[9].At
-	total(ann, since, 10)
+	total(storetest.Ann, since, 10)
 	working := first
 	working.State = a2a.StateWorking
-	total(ann, working, 0)
+	total(storetest.Ann, working, 0)
 	total(db.Caller{Tenant: "acme", Owner: "bob", Shared: true}, first, 10_013)
 	total(db.Caller{Tenant: "acme", Owner: "bob"}, first, 7)
 	total(db.Caller{Tenant: "corp", Owner: "ann"}, first, 0)
 	tasks.AgeTotals(f.Store.Tasks)
-	total(ann, next, 10_006)
+	total(storetest.Ann, next, 10_006)
 	// A list that has become short is exact again.
-	f.exec("DELETE FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' AND id NOT IN (SELECT id FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' LIMIT 20)", agent)
+	f.Exec("DELETE FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' AND id NOT IN (SELECT id FROM a2a.tasks WHERE agent = $1 AND owner = 'ann' LIMIT 20)", storetest.Agent)
 	tasks.AgeTotals(f.Store.Tasks)
-	total(ann, first, 20)
-	f.ended(1, "ann", agent)
-	total(ann, first, 21)
+	total(storetest.Ann, first, 20)
+	f.AddCompleted(1, "ann", storetest.Agent)
+	total(storetest.Ann, first, 21)
 }
 
 // A count that takes longer than a statement may leaves an estimate, and the page is answered.
 func TestAPageIsAnsweredThoughTheCountTakesTooLong(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(c *store.Config) { c.StatementTimeout = 6 * time.Second })
-	f.ended(10_500, "ann", agent)
-	first := tasks.Filter{Agent: agent, Limit: 10}
+	f := storetest.Open(t, func(c *store.Config) { c.StatementTimeout = 6 * time.Second })
+	f.AddCompleted(10_500, "ann", storetest.Agent)
+	first := tasks.Filter{Agent: storetest.Agent, Limit: 10}
 	page := func(want tasks.Total) {
 		t.Helper()
-		rows, n, err := f.Tasks.Page(f.ctx, ann, first)
+		rows, n, err := f.Tasks.Page(t.Context(), storetest.Ann, first)
 		if err != nil || len(rows) != 10 || n != want {
 			t.Errorf("%d tasks of %+v, %v, want 10 of %+v", len(rows), n, err, want)
 		}
 	}
 	slow := func() { // as a count that takes too long
-		f.exec(`CREATE FUNCTION a2a.slow(uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+		f.Exec(`CREATE FUNCTION a2a.slow(uuid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
 			IF current_setting('statement_timeout') = '2s' THEN RAISE EXCEPTION 'too long' USING ERRCODE = '57014'; END IF;
 			RETURN true;
 		END $$`)
-		f.exec("CREATE POLICY slow ON a2a.tasks AS RESTRICTIVE FOR SELECT TO a2a_app USING (a2a.slow(id))")
+		f.Exec("CREATE POLICY slow ON a2a.tasks AS RESTRICTIVE FOR SELECT TO a2a_app USING (a2a.slow(id))")
 	}
 	fast := func() {
-		f.exec("DROP POLICY slow ON a2a.tasks")
-		f.exec("DROP FUNCTION a2a.slow")
+		f.Exec("DROP POLICY slow ON a2a.tasks")
+		f.Exec("DROP FUNCTION a2a.slow")
 	}
 	slow()
 	page(tasks.Total{N: 10, Estimated: true}) // nothing is known but the page

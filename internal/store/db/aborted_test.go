@@ -1,4 +1,4 @@
-package tasks_test
+package db_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
@@ -15,15 +17,15 @@ import (
 // A client that goes away does not take the connection of its statement along: the next request would have to open another.
 func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	p, url := newProxy(t, f.url)
-	s := f.replica("r1", func(c *store.Config) { c.URL = url })
-	task := f.task()
+	f := storetest.Open(t)
+	p, url := storetest.NewProxy(t, f.URL)
+	s := f.Replica("r1", func(c *store.Config) { c.URL = url })
+	task := f.NewTask()
 	read := func(ctx context.Context) {
-		s.Tasks.Snapshot(ctx, ann, task, tasks.Want{Artifacts: true})                                     //nolint:errcheck // it may be aborted
-		s.Tasks.EventsAfter(ctx, task, 0, 10)                                                             //nolint:errcheck // as above
-		s.Tasks.Page(ctx, ann, tasks.Filter{Limit: 10})                                                   //nolint:errcheck // as above
-		s.Tasks.SetWebhook(ctx, ann, agent, task, webhooks.NewWebhook{ConfigID: "c", Seal: noSecrets}, 1) //nolint:errcheck // as above
+		s.Tasks.Snapshot(ctx, storetest.Ann, task, tasks.Want{Artifacts: true})                                               //nolint:errcheck // it may be aborted
+		s.Tasks.EventsAfter(ctx, task, 0, 10)                                                                                 //nolint:errcheck // as above
+		s.Tasks.Page(ctx, storetest.Ann, tasks.Filter{Limit: 10})                                                             //nolint:errcheck // as above
+		s.Tasks.SetWebhook(ctx, storetest.Ann, storetest.Agent, task, webhooks.NewWebhook{ConfigID: "c", Seal: noSecrets}, 1) //nolint:errcheck // as above
 	}
 	const callers, requests = 20, 100
 	run := func(abort bool) {
@@ -31,7 +33,7 @@ func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
 		for c := range callers {
 			wg.Go(func() {
 				for i := range requests {
-					ctx, cancel := context.WithCancel(f.ctx)
+					ctx, cancel := context.WithCancel(t.Context())
 					if abort {
 						time.AfterFunc(time.Duration((c*requests+i)%50)*100*time.Microsecond, cancel)
 					}
@@ -43,9 +45,9 @@ func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
 		wg.Wait()
 	}
 	run(false) // all connections are there
-	before := p.made()
+	before := p.Opened()
 	run(true)
-	n := p.made() - before
+	n := p.Opened() - before
 	t.Logf("%d aborted requests opened %d new connections", callers*requests, n)
 	if n > 10 {
 		t.Errorf("%d aborted requests opened %d new connections", callers*requests, n)
@@ -55,21 +57,21 @@ func TestRequestsThatAreAbortedKeepTheirConnections(t *testing.T) {
 // Renewals go on while everything else waits for a lock or the disk: runs must not lose their leases for the others' sake.
 func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	l := f.running()
-	release, err := holdPool(f.ctx, f.Store, "worker")
+	f := storetest.Open(t)
+	l := f.RunningTask()
+	release, err := db.FillWork(t.Context(), f.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if free, err := holdPool(f.ctx, f.Store, "api"); err != nil {
+	if free, err := db.FillRequests(t.Context(), f.DB); err != nil {
 		t.Fatal(err)
 	} else {
 		defer free()
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, backWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), backWithin)
 	defer cancel()
-	got, err := f.Tasks.Renew(ctx, []*tasks.Lease{l}, ttl)
+	got, err := f.Tasks.Renew(ctx, []*tasks.Lease{l}, storetest.TTL)
 	if err != nil || len(got) != 1 {
 		t.Errorf("Renew = %v, %v while every other connection is in use", got, err)
 	}
@@ -78,25 +80,25 @@ func TestRenewalsDoNotWaitForOtherWork(t *testing.T) {
 // A claim that gets no answer makes the replica unready, though all other statements get theirs.
 func TestReadinessFailsWhenNoClaimGetsAnAnswer(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	p, url := newProxy(t, f.url)
-	s := f.replica("r1", func(c *store.Config) { c.URL, c.StatementTimeout = url, time.Minute })
-	if err := s.DB.Ready(f.ctx); err != nil {
+	f := storetest.Open(t)
+	p, url := storetest.NewProxy(t, f.URL)
+	s := f.Replica("r1", func(c *store.Config) { c.URL, c.StatementTimeout = url, time.Minute })
+	if err := s.DB.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Tasks.NewClaimer().Claim(f.ctx, agent, 1, ttl, 0); err != nil {
+	if _, err := s.Tasks.NewClaimer().Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); err != nil {
 		t.Fatal(err)
 	}
-	fired := p.arm(fault{frozen: true, match: execute})
-	ctx, cancel := context.WithCancel(f.ctx)
+	fired := p.Arm(storetest.Fault{Frozen: true, Match: storetest.IsExecute})
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Tasks.NewClaimer().Claim(ctx, agent, 1, ttl, 0)
+		_, err := s.Tasks.NewClaimer().Claim(ctx, storetest.Agent, 1, storetest.TTL, 0)
 		done <- err
 	}()
-	wantFired(t, fired)
+	storetest.WantFired(t, fired)
 	awaits(t, "not ready", func() bool {
-		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return s.DB.Ready(ctx) != nil
 	})
@@ -104,7 +106,7 @@ func TestReadinessFailsWhenNoClaimGetsAnAnswer(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("the claim has gone through")
 	}
-	awaits(t, "ready", func() bool { return s.DB.Ready(f.ctx) == nil })
+	awaits(t, "ready", func() bool { return s.DB.Ready(t.Context()) == nil })
 }
 
 func noSecrets(a2a.ID) (token, credentials []byte, err error) { return nil, nil, nil }

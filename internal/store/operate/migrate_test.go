@@ -1,4 +1,4 @@
-package tasks_test
+package operate_test
 
 import (
 	"context"
@@ -207,13 +207,13 @@ func migrateContext(t *testing.T) context.Context {
 // that a later migration adds to a log would make it read ten times as many.
 func TestStatisticsOfLogsAreCheap(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	const of = `FROM pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = ANY (ARRAY['a2a.task_events', 'a2a.messages', 'a2a.task_attempts', 'a2a.artifacts',
 		'a2a.artifact_parts', 'a2a.context_tasks', 'a2a.idempotency_keys', 'a2a.push_attempts']::regclass[])`
-	if got := value[int](f, "SELECT count(DISTINCT a.attrelid)::int "+of+" AND a.attstattarget = 10"); got != 8 {
+	if got := storetest.Value[int](f, "SELECT count(DISTINCT a.attrelid)::int "+of+" AND a.attstattarget = 10"); got != 8 {
 		t.Errorf("%d tables, want 8", got)
 	}
-	if got := value[string](f, "SELECT coalesce(string_agg(a.attrelid::regclass || '.' || a.attname, ', '), '') "+of+" AND a.attstattarget IS DISTINCT FROM 10"); got != "" {
+	if got := storetest.Value[string](f, "SELECT coalesce(string_agg(a.attrelid::regclass || '.' || a.attname, ', '), '') "+of+" AND a.attstattarget IS DISTINCT FROM 10"); got != "" {
 		t.Errorf("statistics of %s are not those of 00024_cheap_statistics.sql", got)
 	}
 }

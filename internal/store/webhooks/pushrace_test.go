@@ -1,4 +1,4 @@
-package tasks_test
+package webhooks_test
 
 import (
 	"fmt"
@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
 // stopClaims makes a claim stop after it has locked and changed its first webhook and before it
 // locks the second, until release is called.
-func (f *fixture) stopClaims() (release func()) {
-	f.t.Helper()
-	f.exec(`CREATE FUNCTION a2a.test_stop() RETURNS trigger LANGUAGE plpgsql AS
+func stopClaims(f *storetest.Fixture) (release func()) {
+	f.T.Helper()
+	f.Exec(`CREATE FUNCTION a2a.test_stop() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN PERFORM pg_advisory_xact_lock(71, 1); RETURN NEW; END $$`)
-	f.exec(`CREATE TRIGGER test_stop BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
-		WHEN (NEW.lease_epoch > OLD.lease_epoch AND NEW.origin = '` + hook + `') EXECUTE FUNCTION a2a.test_stop()`)
-	return f.hold("SELECT pg_advisory_xact_lock(71, 1)")
+	f.Exec(`CREATE TRIGGER test_stop BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
+		WHEN (NEW.lease_epoch > OLD.lease_epoch AND NEW.origin = '` + storetest.WebhookOrigin + `') EXECUTE FUNCTION a2a.test_stop()`)
+	return f.Lock("SELECT pg_advisory_xact_lock(71, 1)")
 }
 
 // A claim reads which webhooks are due before it locks their rows. What became of a row between
@@ -34,23 +35,23 @@ func TestClaimLeavesOutWebhooksThatChangedBeforeTheirLock(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t)
+			f := storetest.Open(t)
 			for i := range 2 {
-				in := submission(fmt.Sprintf("hello %d", i))
-				p := newPush("default")
+				in := storetest.Submission(fmt.Sprintf("hello %d", i))
+				p := storetest.NewWebhook("default")
 				in.Push = &p
-				f.submit(in)
+				f.Submit(in)
 			}
-			release := f.stopClaims()
+			release := stopClaims(f)
 			var due []webhooks.Delivery
 			var err error
 			var wg sync.WaitGroup
-			wg.Go(func() { due, err = f.Webhooks.Claim(f.ctx, 10, 8, time.Minute) })
-			f.waitBlocked(1)
-			last := value[string](f, "SELECT id::text FROM a2a.push_configs ORDER BY next_attempt_at DESC LIMIT 1")
+			wg.Go(func() { due, err = f.Webhooks.Claim(t.Context(), 10, 8, time.Minute) })
+			f.WaitBlocked(1)
+			last := storetest.Value[string](f, "SELECT id::text FROM a2a.push_configs ORDER BY next_attempt_at DESC LIMIT 1")
 			if change != "" {
-				f.exec("UPDATE a2a.push_configs SET "+change+" WHERE id = $1", last)
-			} else if err := f.Webhooks.Delete(f.ctx, ann, value[a2a.ID](f, "SELECT task_id FROM a2a.push_configs WHERE id = $1", last), "default"); err != nil {
+				f.Exec("UPDATE a2a.push_configs SET "+change+" WHERE id = $1", last)
+			} else if err := f.Webhooks.Delete(t.Context(), storetest.Ann, storetest.Value[a2a.ID](f, "SELECT task_id FROM a2a.push_configs WHERE id = $1", last), "default"); err != nil {
 				t.Error(err)
 			}
 			release()

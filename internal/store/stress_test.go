@@ -1,4 +1,4 @@
-package tasks_test
+package store_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -31,14 +32,14 @@ const (
 // acknowledged must be there, and there must have been no deadlock.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	ctx, cancel := context.WithTimeout(f.ctx, stressMost)
+	ctx, cancel := context.WithTimeout(t.Context(), stressMost)
 	defer cancel()
-	s := &stress{fixture: f, seed: seed, tasks: map[a2a.ID]int{}, acked: map[a2a.ID]map[int64]string{}, dead: map[*store.Store][]*tasks.Lease{}}
+	s := &stress{Fixture: f, seed: seed, tasks: map[a2a.ID]int{}, acked: map[a2a.ID]map[int64]string{}, dead: map[*store.Store][]*tasks.Lease{}}
 	var wg sync.WaitGroup
-	s.replicas = []*store.Store{f.replica("r2"), f.replica("r3")}
+	s.replicas = []*store.Store{f.Replica("r2"), f.Replica("r3")}
 	for i, replica := range s.replicas {
 		parts := []func(context.Context, *store.Store, *rand.Rand){s.submitter, s.submitter, s.speaker, s.canceller, s.rescuer, s.hooker}
 		for j, part := range parts {
@@ -77,7 +78,7 @@ func TestEverythingAtOnce(t *testing.T) {
 }
 
 type stress struct {
-	*fixture
+	*storetest.Fixture
 	seed     uint64
 	replicas []*store.Store
 
@@ -104,7 +105,7 @@ func (s *stress) missing() (what []string) {
 
 func (s *stress) fail(what string, err error) {
 	if err != nil {
-		s.t.Errorf("seed %d: %s: %v", s.seed, what, err)
+		s.T.Errorf("seed %d: %s: %v", s.seed, what, err)
 	}
 }
 
@@ -120,7 +121,7 @@ func (s *stress) any(r *rand.Rand) (a2a.ID, bool) {
 
 func (s *stress) submitter(ctx context.Context, st *store.Store, r *rand.Rand) {
 	for i := 0; ctx.Err() == nil; i++ {
-		in := submission("hello")
+		in := storetest.Submission("hello")
 		copies := 1
 		if r.IntN(3) == 0 {
 			in.Key, copies = fmt.Sprint("h:", r.Uint64()), 1+r.IntN(3)
@@ -130,14 +131,14 @@ func (s *stress) submitter(ctx context.Context, st *store.Store, r *rand.Rand) {
 		for c := range copies {
 			wg.Go(func() {
 				var err error
-				outs[c], err = st.Tasks.Submit(s.ctx, in)
+				outs[c], err = st.Tasks.Submit(s.T.Context(), in)
 				s.fail("submit", err)
 			})
 		}
 		wg.Wait()
 		for _, o := range outs {
 			if o.Task != outs[0].Task {
-				s.t.Errorf("seed %d: one key, two tasks", s.seed)
+				s.T.Errorf("seed %d: one key, two tasks", s.seed)
 			}
 		}
 		s.mu.Lock()
@@ -153,9 +154,9 @@ func (s *stress) speaker(ctx context.Context, st *store.Store, r *rand.Rand) {
 		if !ok {
 			continue
 		}
-		in := submission("more")
+		in := storetest.Submission("more")
 		in.Task = id
-		switch _, err := st.Tasks.Submit(s.ctx, in); {
+		switch _, err := st.Tasks.Submit(s.T.Context(), in); {
 		case err == nil:
 			s.followUps.Add(1)
 			s.mu.Lock()
@@ -180,7 +181,7 @@ func (s *stress) canceller(ctx context.Context, st *store.Store, r *rand.Rand) {
 		if !ok {
 			continue
 		}
-		switch _, err := st.Tasks.Cancel(s.ctx, ann, agent, id); {
+		switch _, err := st.Tasks.Cancel(s.T.Context(), storetest.Ann, storetest.Agent, id); {
 		case err == nil:
 			s.canceled.Add(1)
 		case a2a.CodeOf(err) != a2a.CodeTaskNotCancelable:
@@ -200,7 +201,7 @@ func (s *stress) hooker(ctx context.Context, st *store.Store, r *rand.Rand) {
 			return
 		}
 		if id, ok := s.any(r); ok {
-			s.fail("set a webhook", st.Tasks.SetWebhook(s.ctx, ann, agent, id, newPush(fmt.Sprint("p", i)), 0))
+			s.fail("set a webhook", st.Tasks.SetWebhook(s.T.Context(), storetest.Ann, storetest.Agent, id, storetest.NewWebhook(fmt.Sprint("p", i)), 0))
 		}
 	}
 }
@@ -210,7 +211,7 @@ func (s *stress) rescuer(ctx context.Context, st *store.Store, r *rand.Rand) {
 	defer tick.Stop()
 	fates := []string{"retry", "retry", "input-required", "fail"}
 	for ctx.Err() == nil {
-		n, err := st.Tasks.Rescue(s.ctx, []tasks.Policy{{Agent: agent, Fate: fates[r.IntN(len(fates))], MaxAttempts: 4}}, 4, 50)
+		n, err := st.Tasks.Rescue(s.T.Context(), []tasks.Policy{{Agent: storetest.Agent, Fate: fates[r.IntN(len(fates))], MaxAttempts: 4}}, 4, 50)
 		s.fail("rescue", err)
 		s.rescued.Add(int64(n))
 		select {
@@ -223,9 +224,9 @@ func (s *stress) rescuer(ctx context.Context, st *store.Store, r *rand.Rand) {
 func (s *stress) claimer(ctx context.Context, st *store.Store, work chan<- tasks.Lease) {
 	c := st.Tasks.NewClaimer()
 	for ctx.Err() == nil {
-		leases, err := c.Claim(s.ctx, agent, 4, stressTTL, time.Minute)
+		leases, err := c.Claim(s.T.Context(), storetest.Agent, 4, stressTTL, time.Minute)
 		s.fail("claim", err)
-		_, err = st.Tasks.Inputs(s.ctx, leases)
+		_, err = st.Tasks.Inputs(s.T.Context(), leases)
 		s.fail("inputs", err)
 		for _, l := range leases {
 			work <- l
@@ -259,15 +260,15 @@ func (s *stress) run(ctx context.Context, st *store.Store, r *rand.Rand, l *task
 			case <-ctx.Done():
 			}
 		case 2:
-			err = st.Tasks.Retry(s.ctx, l, "again", time.Duration(r.IntN(20))*time.Millisecond)
+			err = st.Tasks.Retry(s.T.Context(), l, "again", time.Duration(r.IntN(20))*time.Millisecond)
 			if err == nil {
 				return
 			}
 		case 3:
-			s.fail("release", st.Tasks.Release(s.ctx, []*tasks.Lease{l}))
+			s.fail("release", st.Tasks.Release(s.T.Context(), []*tasks.Lease{l}))
 			return
 		case 4, 5:
-			held, err := st.Tasks.Renew(s.ctx, []*tasks.Lease{l}, stressTTL)
+			held, err := st.Tasks.Renew(s.T.Context(), []*tasks.Lease{l}, stressTTL)
 			s.fail("renew", err)
 			if err == nil && held[0] == tasks.Lost {
 				s.zombieWrite(st, l)
@@ -276,17 +277,17 @@ func (s *stress) run(ctx context.Context, st *store.Store, r *rand.Rand, l *task
 		case 6, 7, 8, 9:
 			end := []a2a.State{a2a.StateCompleted, a2a.StateCompleted, a2a.StateInputRequired, a2a.StateFailed}[r.IntN(4)]
 			var out tasks.Appended
-			if out, err = st.Tasks.Append(s.ctx, l, tasks.Batch{Events: []a2a.Event{chunk("a", text), status(end, text)}}); err == nil {
+			if out, err = st.Tasks.Append(s.T.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", text), storetest.Status(end, text)}}); err == nil {
 				s.ack(l, out, text)
 				return
 			}
 		default:
-			b := tasks.Batch{Events: []a2a.Event{chunk("a", text), status(a2a.StateWorking, text)}}
+			b := tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", text), storetest.Status(a2a.StateWorking, text)}}
 			if r.IntN(3) == 0 {
 				b.Checkpoint = a2a.Raw(fmt.Sprintf("%q", text))
 			}
 			var out tasks.Appended
-			if out, err = st.Tasks.Append(s.ctx, l, b); err == nil {
+			if out, err = st.Tasks.Append(s.T.Context(), l, b); err == nil {
 				s.ack(l, out, text)
 			}
 		}
@@ -327,7 +328,7 @@ func (s *stress) zombie(st *store.Store, r *rand.Rand) {
 }
 
 func (s *stress) zombieWrite(st *store.Store, l *tasks.Lease) {
-	switch out, err := st.Tasks.Append(s.ctx, l, tasks.Batch{Events: []a2a.Event{chunk("a", "zombie"), status(a2a.StateCompleted, "zombie")}}); {
+	switch out, err := st.Tasks.Append(s.T.Context(), l, tasks.Batch{Events: []a2a.Event{storetest.Chunk("a", "zombie"), storetest.Status(a2a.StateCompleted, "zombie")}}); {
 	case err == nil:
 		s.ack(l, out, "zombie")
 	case errors.Is(err, db.ErrLeaseLost):
@@ -340,32 +341,32 @@ func (s *stress) zombieWrite(st *store.Store, l *tasks.Lease) {
 // finish brings every task to its end and looks at what is left.
 func (s *stress) finish(t *testing.T) {
 	t.Helper()
-	s.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
+	s.Exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
 	for n := 1; n > 0; {
 		var err error
-		if n, err = s.Tasks.Rescue(s.ctx, nil, 1000, 500); err != nil {
+		if n, err = s.Tasks.Rescue(t.Context(), nil, 1000, 500); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.exec(`WITH t AS (UPDATE a2a.tasks SET ready_at = clock_timestamp() WHERE ready_at > clock_timestamp() RETURNING id, ready_at)
+	s.Exec(`WITH t AS (UPDATE a2a.tasks SET ready_at = clock_timestamp() WHERE ready_at > clock_timestamp() RETURNING id, ready_at)
 		UPDATE a2a.task_ready r SET run_at = t.ready_at FROM t WHERE r.task_id = t.id`)
 	for {
-		leases := s.claim(500)
+		leases := s.Claim(500)
 		if len(leases) == 0 {
 			break
 		}
 		for i := range leases {
-			s.append(&leases[i], status(a2a.StateCompleted))
+			s.Append(&leases[i], storetest.Status(a2a.StateCompleted))
 		}
 	}
-	s.invariants()
+	s.Invariants()
 	for what, query := range map[string]string{
 		"tasks that neither ended nor wait for their client": "SELECT count(*)::int FROM a2a.tasks WHERE state IN (1, 2)",
 		"rows in the queue": "SELECT count(*)::int FROM a2a.task_ready",
 		"leases":            "SELECT count(*)::int FROM a2a.task_leases",
 		"tasks completed with messages that nobody read": "SELECT count(*)::int FROM a2a.tasks WHERE state = 100 AND read_user_seq < last_user_seq",
 	} {
-		if n := value[int](s.fixture, query); n != 0 {
+		if n := storetest.Value[int](s.Fixture, query); n != 0 {
 			t.Errorf("seed %d: %d %s are left", s.seed, n, what)
 		}
 	}
@@ -373,7 +374,7 @@ func (s *stress) finish(t *testing.T) {
 	for id := range s.tasks {
 		ids = append(ids, id)
 	}
-	taskList, err := s.Tasks.Snapshots(s.ctx, ann, ids, tasks.Want{Artifacts: true})
+	taskList, err := s.Tasks.Snapshots(t.Context(), storetest.Ann, ids, tasks.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +409,7 @@ func (s *stress) compare(t *testing.T, task *a2a.Task) {
 	for _, seq := range slices.Sorted(maps.Keys(s.acked[task.ID])) {
 		want = append(want, s.acked[task.ID][seq])
 	}
-	same(t, fmt.Sprintf("seed %d: chunks of task %s", s.seed, task.ID), want, got)
+	storetest.Same(t, fmt.Sprintf("seed %d: chunks of task %s", s.seed, task.ID), want, got)
 }
 
 func (s *stress) noDeadlocks(t *testing.T) {
@@ -417,9 +418,9 @@ func (s *stress) noDeadlocks(t *testing.T) {
 		r.Close()
 	}
 	for _, name := range []string{"a2ad-r2-worker", "a2ad-r2-claim", "a2ad-r3-worker", "a2ad-r3-claim"} {
-		s.waitGone(name)
+		s.WaitDisconnected(name)
 	}
-	if n := value[int64](s.fixture, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != 0 {
+	if n := storetest.Value[int64](s.Fixture, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != 0 {
 		t.Errorf("seed %d: %d deadlocks", s.seed, n)
 	}
 }

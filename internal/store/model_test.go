@@ -1,4 +1,4 @@
-package tasks_test
+package store_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
@@ -22,7 +23,7 @@ const modelTime = 3 * time.Second
 // each step: everything that callers and workers can do, also what they should not.
 func TestStoreIsItsModel(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	end := time.Now().Add(modelTime)
 	machines := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -30,11 +31,11 @@ func TestStoreIsItsModel(t *testing.T) {
 			return
 		}
 		machines++
-		if _, err := f.Tasks.Rescue(f.ctx, nil, 1, 1000); err != nil { // what the machine before left
+		if _, err := f.Tasks.Rescue(t.Context(), nil, 1, 1000); err != nil { // what the machine before left
 			rt.Fatal(err)
 		}
 		m := &machine{
-			fixture: f, rt: rt, agent: fmt.Sprint("agent", machines),
+			Fixture: f, rt: rt, agent: fmt.Sprint("agent", machines),
 			fate:        rapid.SampledFrom([]string{"retry", "fail", "input-required"}).Draw(rt, "on lost lease"),
 			maxAttempts: rapid.IntRange(1, 3).Draw(rt, "max attempts"),
 		}
@@ -48,7 +49,7 @@ func TestStoreIsItsModel(t *testing.T) {
 
 // machine is the model, and the store that it is compared with.
 type machine struct {
-	*fixture
+	*storetest.Fixture
 	rt          *rapid.T
 	agent       string
 	fate        string
@@ -128,30 +129,30 @@ func (m *machine) submit(t *rapid.T) {
 	if len(m.tasks) == 4 {
 		t.Skip("enough")
 	}
-	in := submission(m.word())
+	in := storetest.Submission(m.word())
 	in.Agent = m.agent
-	out, err := m.Tasks.Submit(m.ctx, in)
+	out, err := m.Tasks.Submit(m.T.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := &modelTask{id: out.Task, status: -1, messages: []string{in.Message.Parts[0].Text}, user: 1}
-	x.event(status(a2a.StateSubmitted))
+	x.event(storetest.Status(a2a.StateSubmitted))
 	m.wait(x)
 	m.tasks = append(m.tasks, x)
 }
 
 func (m *machine) followUp(t *rapid.T) {
 	x := m.pick(t, func(*modelTask) bool { return true })
-	in := submission(m.word())
+	in := storetest.Submission(m.word())
 	in.Agent, in.Task, in.ContextID = m.agent, x.id, ""
 	in.Reject = rapid.Bool().Draw(t, "reject")
-	out, err := m.Tasks.Submit(m.ctx, in)
+	out, err := m.Tasks.Submit(m.T.Context(), in)
 	switch {
 	case x.state.Terminal():
-		wantCode(t, err, a2a.CodeTaskTerminal)
+		storetest.WantCode(t, err, a2a.CodeTaskTerminal)
 		return
 	case in.Reject && x.state == a2a.StateWorking:
-		wantCode(t, err, a2a.CodeUnsupportedOperation)
+		storetest.WantCode(t, err, a2a.CodeUnsupportedOperation)
 		return
 	case err != nil:
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func (m *machine) followUp(t *rapid.T) {
 	x.messages = append(x.messages, in.Message.Parts[0].Text)
 	x.user = len(x.messages)
 	if x.state.Interrupted() {
-		x.event(status(a2a.StateSubmitted))
+		x.event(storetest.Status(a2a.StateSubmitted))
 		m.wait(x)
 	}
 	if out.State != x.state || out.After != int64(len(x.log)) {
@@ -177,28 +178,28 @@ func (m *machine) claim(t *rapid.T) {
 	}
 	slices.SortFunc(waiting, func(a, b *modelTask) int { return a.ready - b.ready })
 	waiting = waiting[:min(slots, len(waiting))]
-	leases, err := m.Tasks.NewClaimer().Claim(m.ctx, m.agent, slots, time.Hour, 0)
+	leases, err := m.Tasks.NewClaimer().Claim(m.T.Context(), m.agent, slots, time.Hour, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(leases) != len(waiting) {
 		t.Fatalf("%d leases, want %d", len(leases), len(waiting))
 	}
-	inputs, err := m.Tasks.Inputs(m.ctx, leases)
+	inputs, err := m.Tasks.Inputs(m.T.Context(), leases)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, x := range waiting {
-		x.event(status(a2a.StateWorking))
+		x.event(storetest.Status(a2a.StateWorking))
 		x.ready = 0
 		x.epoch++
 		x.attempt++
 		x.lease = &leases[i]
 		want := tasks.Lease{
-			TaskID: x.id, Agent: m.agent, Tenant: ann.Tenant, Owner: ann.Owner, Epoch: x.epoch, Attempt: x.attempt,
+			TaskID: x.id, Agent: m.agent, Tenant: storetest.Ann.Tenant, Owner: storetest.Ann.Owner, Epoch: x.epoch, Attempt: x.attempt,
 			Through: int64(x.user), Read: int64(x.read), Checkpoint: a2a.Raw(x.saved), Kept: x.saved != "", LastSeq: int64(len(x.log)), Bytes: leases[i].Bytes,
 		}
-		same(t, "lease", want, leases[i])
+		storetest.Same(t, "lease", want, leases[i])
 		var said []string
 		for _, msg := range inputs[i].Messages {
 			said = append(said, msg.Parts[0].Text)
@@ -209,7 +210,7 @@ func (m *machine) claim(t *rapid.T) {
 				unread = append(unread, text)
 			}
 		}
-		same(t, "new messages", unread, said)
+		storetest.Same(t, "new messages", unread, said)
 	}
 }
 
@@ -224,7 +225,7 @@ func (x *modelTask) fromAgent(i int) bool {
 func (m *machine) append(t *rapid.T) {
 	x := m.pick(t, held)
 	events := m.events(t)
-	out, err := m.Tasks.Append(m.ctx, x.lease, tasks.Batch{Events: events})
+	out, err := m.Tasks.Append(m.T.Context(), x.lease, tasks.Batch{Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func (m *machine) events(t *rapid.T) []a2a.Event {
 	// A long log is folded where its task ends.
 	for range rapid.SampledFrom([]int{1, 2, 3, 40}).Draw(t, "events") {
 		id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "artifact")
-		events = append(events, []a2a.Event{whole(id, m.word()), chunk(id, m.word()), chunk(id, m.word()), status(a2a.StateWorking), status(a2a.StateWorking, m.word())}[rapid.IntRange(0, 4).Draw(t, "event")])
+		events = append(events, []a2a.Event{storetest.Artifact(id, m.word()), storetest.Chunk(id, m.word()), storetest.Chunk(id, m.word()), storetest.Status(a2a.StateWorking), storetest.Status(a2a.StateWorking, m.word())}[rapid.IntRange(0, 4).Draw(t, "event")])
 	}
 	return events
 }
@@ -249,16 +250,16 @@ func (m *machine) events(t *rapid.T) []a2a.Event {
 func (m *machine) endTurn(t *rapid.T) {
 	x := m.pick(t, held)
 	asked := rapid.SampledFrom([]a2a.State{a2a.StateInputRequired, a2a.StateAuthRequired, a2a.StateCompleted, a2a.StateFailed, a2a.StateRejected}).Draw(t, "state")
-	last := status(asked, m.word())
+	last := storetest.Status(asked, m.word())
 	events := append(m.events(t), last)
 	lease := x.lease
-	out, err := m.Tasks.Append(m.ctx, lease, tasks.Batch{Events: events})
+	out, err := m.Tasks.Append(m.T.Context(), lease, tasks.Batch{Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}
 	goesOn := (asked.Interrupted() || asked == a2a.StateCompleted) && int64(x.user) > lease.Through
 	if goesOn {
-		last = status(a2a.StateWorking, last.Status.Message.Parts[0].Text)
+		last = storetest.Status(a2a.StateWorking, last.Status.Message.Parts[0].Text)
 		m.wait(x)
 	}
 	for _, e := range append(events[:len(events)-1:len(events)-1], last) {
@@ -280,16 +281,16 @@ func (m *machine) endTurn(t *rapid.T) {
 func (m *machine) checkpoint(t *rapid.T) {
 	x := m.pick(t, held)
 	x.saved = fmt.Sprintf("%q", m.word())
-	if _, err := m.Tasks.Append(m.ctx, x.lease, tasks.Batch{Checkpoint: a2a.Raw(x.saved)}); err != nil {
+	if _, err := m.Tasks.Append(m.T.Context(), x.lease, tasks.Batch{Checkpoint: a2a.Raw(x.saved)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (m *machine) cancel(t *rapid.T) {
 	x := m.pick(t, func(*modelTask) bool { return true })
-	state, err := m.Tasks.Cancel(m.ctx, ann, m.agent, x.id)
+	state, err := m.Tasks.Cancel(m.T.Context(), storetest.Ann, m.agent, x.id)
 	if x.state.Terminal() {
-		wantCode(t, err, a2a.CodeTaskNotCancelable)
+		storetest.WantCode(t, err, a2a.CodeTaskNotCancelable)
 		if state != x.state {
 			t.Fatalf("Cancel = %s, the task is %s", state, x.state)
 		}
@@ -298,19 +299,19 @@ func (m *machine) cancel(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.event(status(a2a.StateCanceled))
+	x.event(storetest.Status(a2a.StateCanceled))
 	x.leave()
 	x.ready, x.later, x.saved = 0, false, ""
 }
 
 func (m *machine) expire(t *rapid.T) {
 	x := m.pick(t, func(x *modelTask) bool { return held(x) && !x.expired })
-	m.fixture.expire(x.id)
+	m.Fixture.Expire(x.id)
 	x.expired = true
 }
 
 func (m *machine) rescue(t *rapid.T) {
-	n, err := m.Tasks.Rescue(m.ctx, []tasks.Policy{{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts}}, 9, 100)
+	n, err := m.Tasks.Rescue(m.T.Context(), []tasks.Policy{{Agent: m.agent, Fate: m.fate, MaxAttempts: m.maxAttempts}}, 9, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,10 +325,10 @@ func (m *machine) rescue(t *rapid.T) {
 		case m.fate == "retry" && x.attempt < m.maxAttempts:
 			m.wait(x)
 		case m.fate == "input-required":
-			x.event(status(a2a.StateInputRequired, "The worker was lost while it ran this task. Send a message to go on."))
+			x.event(storetest.Status(a2a.StateInputRequired, "The worker was lost while it ran this task. Send a message to go on."))
 			x.attempt = 0
 		default:
-			x.event(status(a2a.StateFailed, "The worker was lost while it ran this task."))
+			x.event(storetest.Status(a2a.StateFailed, "The worker was lost while it ran this task."))
 			x.saved = ""
 		}
 	}
@@ -340,7 +341,7 @@ func (m *machine) rescue(t *rapid.T) {
 
 // order takes over in which order the tasks of one statement wait.
 func (m *machine) order() {
-	rows, err := m.Operate.ListTasks(m.ctx, operate.TaskFilter{Agent: m.agent, Limit: 100})
+	rows, err := m.Operate.ListTasks(m.T.Context(), operate.TaskFilter{Agent: m.agent, Limit: 100})
 	if err != nil {
 		m.rt.Fatal(err)
 	}
@@ -363,17 +364,17 @@ func (m *machine) renew(t *rapid.T) {
 			want[len(want)-1] = tasks.Lost
 		}
 	}
-	got, err := m.Tasks.Renew(m.ctx, leases, time.Hour)
+	got, err := m.Tasks.Renew(m.T.Context(), leases, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "held", want, got)
+	storetest.Same(t, "held", want, got)
 }
 
 func (m *machine) retry(t *rapid.T) {
 	x := m.pick(t, held)
 	delay := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "delay")
-	if err := m.Tasks.Retry(m.ctx, x.lease, "it failed", delay); err != nil {
+	if err := m.Tasks.Retry(m.T.Context(), x.lease, "it failed", delay); err != nil {
 		t.Fatal(err)
 	}
 	x.leave()
@@ -384,14 +385,14 @@ func (m *machine) retry(t *rapid.T) {
 // due lets the time pass that a retry waits for.
 func (m *machine) due(t *rapid.T) {
 	x := m.pick(t, func(x *modelTask) bool { return x.later })
-	m.exec(`WITH t AS (UPDATE a2a.tasks SET ready_at = clock_timestamp() WHERE id = $1 RETURNING id, ready_at)
+	m.Exec(`WITH t AS (UPDATE a2a.tasks SET ready_at = clock_timestamp() WHERE id = $1 RETURNING id, ready_at)
 		UPDATE a2a.task_ready r SET run_at = t.ready_at FROM t WHERE r.task_id = t.id`, x.id)
 	m.wait(x)
 }
 
 func (m *machine) release(t *rapid.T) {
 	x := m.pick(t, held)
-	if err := m.Tasks.Release(m.ctx, append(slices.Clone(x.zombies), x.lease)); err != nil {
+	if err := m.Tasks.Release(m.T.Context(), append(slices.Clone(x.zombies), x.lease)); err != nil {
 		t.Fatal(err)
 	}
 	x.leave()
@@ -406,13 +407,13 @@ func (m *machine) zombie(t *rapid.T) {
 	var err error
 	switch rapid.IntRange(0, 3).Draw(t, "what") {
 	case 0:
-		_, err = m.Tasks.Append(m.ctx, z, tasks.Batch{Events: m.events(t), Checkpoint: a2a.Raw(`"zombie"`)})
+		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Events: m.events(t), Checkpoint: a2a.Raw(`"zombie"`)})
 	case 1:
-		_, err = m.Tasks.Append(m.ctx, z, tasks.Batch{Events: []a2a.Event{status(a2a.StateCompleted)}, Error: "zombie"})
+		_, err = m.Tasks.Append(m.T.Context(), z, tasks.Batch{Events: []a2a.Event{storetest.Status(a2a.StateCompleted)}, Error: "zombie"})
 	case 2:
-		err = m.Tasks.Retry(m.ctx, z, "zombie", 0)
+		err = m.Tasks.Retry(m.T.Context(), z, "zombie", 0)
 	case 3:
-		if err := m.Tasks.Release(m.ctx, []*tasks.Lease{z}); err != nil {
+		if err := m.Tasks.Release(m.T.Context(), []*tasks.Lease{z}); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -424,7 +425,7 @@ func (m *machine) zombie(t *rapid.T) {
 
 // check compares all that can be seen of the tasks with the model.
 func (m *machine) check(t *rapid.T) {
-	rows, err := m.Operate.ListTasks(m.ctx, operate.TaskFilter{Agent: m.agent, Limit: 100})
+	rows, err := m.Operate.ListTasks(m.T.Context(), operate.TaskFilter{Agent: m.agent, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +438,7 @@ func (m *machine) check(t *rapid.T) {
 		if want := fmt.Sprint(x.state, len(x.log), x.attempt, x.epoch, x.ready > 0, held(x)); got != want {
 			t.Fatalf("task %d: state, seq, attempt, epoch, ready, leased = %s, want %s", i, got, want)
 		}
-		snap := m.snapshot(x.id)
+		snap := m.Snapshot(x.id)
 		var history []string
 		for _, msg := range snap.History {
 			history = append(history, msg.Parts[0].Text)
@@ -448,13 +449,13 @@ func (m *machine) check(t *rapid.T) {
 				want = append(want, text)
 			}
 		}
-		same(t, fmt.Sprint("history of task ", i), want, history)
+		storetest.Same(t, fmt.Sprint("history of task ", i), want, history)
 		if (snap.Status.Message != nil) != (x.status >= 0) || x.status >= 0 && snap.Status.Message.Parts[0].Text != x.messages[x.status] {
 			t.Fatalf("task %d: status message %+v, want number %d of %v", i, snap.Status.Message, x.status, x.messages)
 		}
-		same(t, fmt.Sprint("artifacts of task ", i), fold(x.log), snap.Artifacts)
+		storetest.Same(t, fmt.Sprint("artifacts of task ", i), storetest.Fold(x.log), snap.Artifacts)
 	}
-	if text := m.broken(m.agent); text != "" {
+	if text := m.Broken(m.agent); text != "" {
 		t.Fatal(text)
 	}
 }

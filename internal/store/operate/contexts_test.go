@@ -1,4 +1,4 @@
-package tasks_test
+package operate_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package tasks_test
+package db_test
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store"
 	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // A call is refused after ConnectTimeout at the latest, also right after the database went away, when nobody knows it yet and new
@@ -16,24 +17,24 @@ import (
 func TestCallsAreRefusedInTimeWhileConnectionsAreSwallowed(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
-	f := newFixture(t)
-	p, url := newProxy(t, f.url)
+	f := storetest.Open(t)
+	p, url := storetest.NewProxy(t, f.URL)
 	url = strings.Replace(url, "sslmode=disable", "sslmode=prefer", 1) // a try with TLS, and then one without
-	s := f.replica("r1", func(c *store.Config) { c.URL, c.ConnectTimeout, c.AcquireTimeout = url, limit, 3*limit })
+	s := f.Replica("r1", func(c *store.Config) { c.URL, c.ConnectTimeout, c.AcquireTimeout = url, limit, 3*limit })
 	watch(t, s)
-	if _, err := s.Tasks.Submit(f.ctx, submission("hello")); err != nil {
+	if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); err != nil {
 		t.Fatal(err)
 	}
-	awaits(t, "ready", func() bool { return s.DB.Ready(f.ctx) == nil })
-	p.freezeAll(true)
-	p.breakAll(0)
+	awaits(t, "ready", func() bool { return s.DB.Ready(t.Context()) == nil })
+	p.FreezeAll()
+	p.BreakAll(0)
 	var wg sync.WaitGroup
 	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
 	for range 20 {
 		for name, call := range map[string]func() error{
-			"a send": func() error { _, err := s.Tasks.Submit(f.ctx, submission("hello")); return err },
-			"a read": func() error { _, err := s.Tasks.Head(f.ctx, ann, db.NewTaskID()); return err },
+			"a send": func() error { _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); return err },
+			"a read": func() error { _, err := s.Tasks.Head(t.Context(), storetest.Ann, db.NewTaskID()); return err },
 		} {
 			wg.Go(func() {
 				begin := time.Now()
@@ -46,10 +47,10 @@ func TestCallsAreRefusedInTimeWhileConnectionsAreSwallowed(t *testing.T) {
 		<-tick.C
 	}
 	wg.Wait()
-	p.freezeAll(false)
-	p.breakAll(0)
-	t.Logf("back after %v", awaits(t, "back", func() bool { return s.DB.Ready(f.ctx) == nil }))
-	if _, err := s.Tasks.Submit(f.ctx, submission("hello")); err != nil {
+	p.Thaw()
+	p.BreakAll(0)
+	t.Logf("back after %v", awaits(t, "back", func() bool { return s.DB.Ready(t.Context()) == nil }))
+	if _, err := s.Tasks.Submit(t.Context(), storetest.Submission("hello")); err != nil {
 		t.Errorf("Submit = %v once the database is back", err)
 	}
 }

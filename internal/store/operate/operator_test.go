@@ -1,6 +1,7 @@
-package tasks_test
+package operate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,56 +14,15 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/pgcheck"
 	"github.com/a2ad/a2ad/internal/store"
-	"github.com/a2ad/a2ad/internal/store/access"
 	"github.com/a2ad/a2ad/internal/store/db"
 	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
-	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
-
-func TestRetryMakesANewTaskOfTheFirstInput(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
-	old := f.task()
-	if _, err := f.Tasks.RetryTask(f.ctx, old); !errors.Is(err, tasks.ErrNothingToRetry) {
-		t.Errorf("of a task that goes on: %v", err)
-	}
-	if _, err := f.Tasks.Cancel(f.ctx, ann, agent, old); err != nil {
-		t.Fatal(err)
-	}
-	again, err := f.Tasks.RetryTask(f.ctx, old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := f.Tasks.Snapshot(f.ctx, ann, old, tasks.Want{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := f.Tasks.Snapshot(f.ctx, ann, again.Task, tasks.Want{}) // of the same owner
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before.Status.State != a2a.StateCanceled || after.Status.State != a2a.StateSubmitted || after.ContextID != before.ContextID || after.Agent != before.Agent {
-		t.Errorf("before %+v\nafter %+v", before, after)
-	}
-	was, is := before.History[0], after.History[0]
-	if is.ID == was.ID || !slices.Equal(is.ReferenceTaskIDs, []string{old.String()}) {
-		t.Errorf("the new message is %s and refers to %v", is.ID, is.ReferenceTaskIDs)
-	}
-	same(t, "parts", was.Parts, is.Parts)
-	found, err := f.Access.Actions(f.ctx, access.ActionFilter{Task: old, Name: access.ActionTaskRetry, Limit: 5})
-	if err != nil || len(found) != 1 || string(found[0].Detail) != `{"new":"`+again.Task.String()+`"}` || found[0].Actor != "operator ann@desk" {
-		t.Errorf("actions %+v, %v", found, err)
-	}
-	if _, err := f.Tasks.RetryTask(f.ctx, db.NewTaskID()); !errors.Is(err, a2a.ErrTaskNotFound) {
-		t.Errorf("of no task: %v", err)
-	}
-	f.invariants()
-}
 
 func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	var made []a2a.ID
 	for i := range 4 { // a minute apart, by their ids
@@ -72,7 +32,7 @@ func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 			id[b] = byte(ms >> (8 * (5 - b)))
 		}
 		made = append(made, id)
-		if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{Caller: ann, Agent: agent, NewTask: id, ContextID: "c", Message: message("m", "x")}); err != nil {
+		if _, err := f.Tasks.Submit(t.Context(), tasks.Submission{Caller: storetest.Ann, Agent: storetest.Agent, NewTask: id, ContextID: "c", Message: storetest.Message("m", "x")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +50,7 @@ func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 		{"prefix and time", operate.TaskFilter{Prefix: made[0].String()[:4], Since: at.Add(3 * time.Minute)}, []a2a.ID{made[3]}},
 	} {
 		tc.f.Limit = 10
-		rows, err := f.Operate.ListTasks(f.ctx, tc.f)
+		rows, err := f.Operate.ListTasks(t.Context(), tc.f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +69,7 @@ func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 		}
 	}
 	for _, prefix := range []string{"x", "019%", made[0].String() + "0"} {
-		if _, err := f.Operate.ListTasks(f.ctx, operate.TaskFilter{Prefix: prefix, Limit: 1}); !errors.Is(err, operate.ErrNoPrefix) {
+		if _, err := f.Operate.ListTasks(t.Context(), operate.TaskFilter{Prefix: prefix, Limit: 1}); !errors.Is(err, operate.ErrNoPrefix) {
 			t.Errorf("prefix %q: %v", prefix, err)
 		}
 	}
@@ -118,25 +78,25 @@ func TestListTasksByTimeAndBeginningOfTheID(t *testing.T) {
 // Of a large table a sample says how many tasks have ended; those that have not are counted as ever.
 func TestTasksOfALargeTableAreEstimated(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.ended(20_000, "ann", agent)
-	f.task()
-	f.exec(`UPDATE a2a.tasks SET state = 3 WHERE id = $1`, f.task().String())
-	pages := value[int64](f, `SELECT pg_relation_size('a2a.tasks') / current_setting('block_size')::bigint`)
+	f := storetest.Open(t)
+	f.AddCompleted(20_000, "ann", storetest.Agent)
+	f.NewTask()
+	f.Exec(`UPDATE a2a.tasks SET state = 3 WHERE id = $1`, f.NewTask().String())
+	pages := storetest.Value[int64](f, `SELECT pg_relation_size('a2a.tasks') / current_setting('block_size')::bigint`)
 	for _, tc := range []struct {
 		pages     int64
 		estimated bool
 	}{{pages + 1, false}, {pages / 2, true}} {
-		got, err := countTasks(f.ctx, f.Store, tc.pages)
+		got, err := countTasks(t.Context(), f.DB, tc.pages)
 		if err != nil || len(got) != 3 {
 			t.Fatalf("%d of %d pages: %+v, %v", tc.pages, pages, got, err)
 		}
-		same(t, "tasks that have not ended", []operate.TaskCount{{Agent: agent, State: a2a.StateSubmitted, Tasks: 1}, {Agent: agent, State: a2a.StateInputRequired, Tasks: 1}}, got[:2])
+		storetest.Same(t, "tasks that have not ended", []operate.TaskCount{{Agent: storetest.Agent, State: a2a.StateSubmitted, Tasks: 1}, {Agent: storetest.Agent, State: a2a.StateInputRequired, Tasks: 1}}, got[:2])
 		if c := got[2]; c.Estimated != tc.estimated || !tc.estimated && c.Tasks != 20_000 || c.Tasks < 15_000 || c.Tasks > 25_000 {
 			t.Errorf("%d of %d pages: %+v, want about 20,000", tc.pages, pages, c)
 		}
 	}
-	plan := strings.Join(f.explain("", "CountTasks"), "\n")
+	plan := strings.Join(f.Explain("", "CountTasks"), "\n")
 	for _, scan := range []string{"tasks_running", "tasks_asking", "Sample Scan on tasks"} {
 		if !strings.Contains(plan, scan) {
 			t.Errorf("no %s in\n%s", scan, plan)
@@ -149,20 +109,20 @@ func TestTasksOfALargeTableAreEstimated(t *testing.T) {
 
 func TestOverviewCountsWhatThereIs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.task()
-	gone := f.task()
-	if _, err := f.Tasks.Cancel(f.ctx, ann, agent, gone); err != nil {
+	f := storetest.Open(t)
+	f.NewTask()
+	gone := f.NewTask()
+	if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, gone); err != nil {
 		t.Fatal(err)
 	}
-	f.task()
-	f.claim(1)
-	o, err := f.Operate.Overview(f.ctx)
+	f.NewTask()
+	f.Claim(1)
+	o, err := f.Operate.Overview(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "tasks", []operate.TaskCount{{Agent: agent, State: a2a.StateSubmitted, Tasks: 1}, {Agent: agent, State: a2a.StateWorking, Tasks: 1}, {Agent: agent, State: a2a.StateCanceled, Tasks: 1}}, o.Tasks)
-	if len(o.Queues) != 1 || o.Queues[0].Agent != agent || o.Queues[0].Waiting != 1 || o.Queues[0].Due != 1 || o.Queues[0].Oldest < 0 {
+	storetest.Same(t, "tasks", []operate.TaskCount{{Agent: storetest.Agent, State: a2a.StateSubmitted, Tasks: 1}, {Agent: storetest.Agent, State: a2a.StateWorking, Tasks: 1}, {Agent: storetest.Agent, State: a2a.StateCanceled, Tasks: 1}}, o.Tasks)
+	if len(o.Queues) != 1 || o.Queues[0].Agent != storetest.Agent || o.Queues[0].Waiting != 1 || o.Queues[0].Due != 1 || o.Queues[0].Oldest < 0 {
 		t.Errorf("queues %+v", o.Queues)
 	}
 	if len(o.Workers) != 1 || o.Workers[0].Running != 1 || o.Workers[0].Expired != 0 {
@@ -179,18 +139,18 @@ func TestOverviewCountsWhatThereIs(t *testing.T) {
 // TestWhatIsBehindShows: to operators and to alerts, each kind apart from the others.
 func TestWhatIsBehindShows(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := storetest.Open(t)
 	hooked := map[string]a2a.ID{}
 	for _, name := range []string{"behind", "slow", "dead", "off", "deleted"} {
-		in, p := submission("x"), newPush("default")
+		in, p := storetest.Submission("x"), storetest.NewWebhook("default")
 		in.Push = &p
-		hooked[name] = f.submit(in).Task
+		hooked[name] = f.Submit(in).Task
 	}
-	f.claim(5)
-	if err := f.Webhooks.Delete(f.ctx, ann, hooked["deleted"], "default"); err != nil {
+	f.Claim(5)
+	if err := f.Webhooks.Delete(t.Context(), storetest.Ann, hooked["deleted"], "default"); err != nil {
 		t.Fatal(err)
 	}
-	due, later := f.task(), f.task()
+	due, later := f.NewTask(), f.NewTask()
 	for query, task := range map[string]a2a.ID{
 		"UPDATE a2a.push_configs SET attempt = 1 WHERE task_id = $1":                                                                                                                     hooked["behind"],
 		"UPDATE a2a.push_configs SET state = 'dead', reason = 'x' WHERE task_id = $1":                                                                                                    hooked["dead"],
@@ -207,7 +167,7 @@ func TestWhatIsBehindShows(t *testing.T) {
 		"INSERT INTO a2a.push_destinations (tenant, origin, open_until) SELECT 'acme', 'is well', t.created_at FROM a2a.tasks t WHERE t.id = $1":                                         due,
 		"INSERT INTO a2a.push_destinations (tenant, origin, open_until, disabled_at) SELECT 'acme', 'off', t.created_at + interval '1 h', t.created_at FROM a2a.tasks t WHERE t.id = $1": due,
 	} {
-		if n := f.exec(query, task.String()); n != 1 {
+		if n := f.Exec(query, task.String()); n != 1 {
 			t.Fatalf("%s: %d rows", query, n)
 		}
 	}
@@ -219,22 +179,22 @@ func TestWhatIsBehindShows(t *testing.T) {
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-	g, err := f.Operate.Gauges(f.ctx)
+	g, err := f.Operate.Gauges(t.Context())
 	if err != nil || len(g.Queues) != 1 {
 		t.Fatalf("%+v, %v", g, err)
 	}
-	same(t, "gauges", []int64{1, 2, 1, 1}, []int64{g.Queues[0].Waiting, g.PushBacklog, g.DestinationsOpen, g.DestinationsOff})
+	storetest.Same(t, "gauges", []int64{1, 2, 1, 1}, []int64{g.Queues[0].Waiting, g.PushBacklog, g.DestinationsOpen, g.DestinationsOff})
 	about("the first one in the queue", seconds(g.Queues[0].Oldest), time.Hour)
 	about("the oldest event", seconds(g.PushOldest), 2*time.Hour)
 
-	o, err := f.Operate.Overview(f.ctx)
+	o, err := f.Operate.Overview(t.Context())
 	if err != nil || len(o.Queues) != 1 {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	same(t, "queue", []int64{2, 1}, []int64{o.Queues[0].Waiting, o.Queues[0].Due})
+	storetest.Same(t, "queue", []int64{2, 1}, []int64{o.Queues[0].Waiting, o.Queues[0].Due})
 	about("the first one in the queue", o.Queues[0].Oldest, time.Hour)
-	same(t, "workers", []operate.WorkerLoad{{Worker: "r1", Running: 5, Expired: 1}}, o.Workers)
-	if len(o.Runs) != 5 || o.Runs[0].Task != hooked["slow"] || o.Runs[0].Agent != agent || o.Runs[0].Worker != "r1" || o.Runs[0].Attempt != 1 || o.Runs[0].LastSeq != 2 {
+	storetest.Same(t, "workers", []operate.WorkerLoad{{Worker: "r1", Running: 5, Expired: 1}}, o.Workers)
+	if len(o.Runs) != 5 || o.Runs[0].Task != hooked["slow"] || o.Runs[0].Agent != storetest.Agent || o.Runs[0].Worker != "r1" || o.Runs[0].Attempt != 1 || o.Runs[0].LastSeq != 2 {
 		t.Fatalf("runs %+v", o.Runs)
 	}
 	about("the run that began first", o.Runs[0].Age, 6*time.Hour)
@@ -244,38 +204,38 @@ func TestWhatIsBehindShows(t *testing.T) {
 	}
 	about("the oldest event", o.Push.Oldest, 2*time.Hour)
 	o.Push.Oldest = 0
-	same(t, "webhooks", operate.PushBacklog{Webhooks: 2, Events: 4, Failing: 1, Dead: 1, Disabled: 1}, o.Push)
+	storetest.Same(t, "webhooks", operate.PushBacklog{Webhooks: 2, Events: 4, Failing: 1, Dead: 1, Disabled: 1}, o.Push)
 	var down []string
 	for _, d := range o.Down {
 		down = append(down, fmt.Sprintf("%s, disabled %t", d.Origin, !d.DisabledAt.IsZero()))
 	}
-	same(t, "down", []string{"off, disabled true", "rests, disabled false"}, down)
+	storetest.Same(t, "down", []string{"off, disabled true", "rests, disabled false"}, down)
 }
 
 func TestTheOldestTransactionShows(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	conn, err := pgx.Connect(f.ctx, f.url)
+	f := storetest.Open(t)
+	conn, err := pgx.Connect(t.Context(), f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(f.ctx)
+	defer conn.Close(t.Context())
 	for _, query := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM a2a.tasks"} { // a forgotten psql
-		if _, err := conn.Exec(f.ctx, query); err != nil {
+		if _, err := conn.Exec(t.Context(), query); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var age float64
 	for age < 1.1 {
-		if err := conn.QueryRow(f.ctx, "SELECT extract(epoch FROM clock_timestamp() - now())::float8").Scan(&age); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT extract(epoch FROM clock_timestamp() - now())::float8").Scan(&age); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g, err := f.Operate.Gauges(f.ctx)
+	g, err := f.Operate.Gauges(t.Context())
 	if err != nil || g.OldestTransaction < age {
 		t.Errorf("the oldest transaction is %v s old, want %v or more: %v", g.OldestTransaction, age, err)
 	}
-	o, err := f.Operate.Overview(f.ctx)
+	o, err := f.Operate.Overview(t.Context())
 	if err != nil || !slices.ContainsFunc(o.Transactions, func(x operate.OpenTransaction) bool { return x.PID == int(conn.PgConn().PID()) }) {
 		t.Errorf("it is not among %+v: %v", o.Transactions, err)
 	}
@@ -283,13 +243,13 @@ func TestTheOldestTransactionShows(t *testing.T) {
 
 func TestTimelineHasWhoDidWhat(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
-	id := f.task()
-	f.claim(1)
-	if _, err := f.Tasks.Cancel(f.ctx, ann, agent, id); err != nil {
+	f := storetest.Open(t, func(c *store.Config) { c.Actor = "operator ann@desk" })
+	id := f.NewTask()
+	f.Claim(1)
+	if _, err := f.Tasks.Cancel(t.Context(), storetest.Ann, storetest.Agent, id); err != nil {
 		t.Fatal(err)
 	}
-	tl, err := f.Operate.Timeline(f.ctx, id)
+	tl, err := f.Operate.Timeline(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +257,7 @@ func TestTimelineHasWhoDidWhat(t *testing.T) {
 	for _, e := range tl.Events {
 		sources = append(sources, e.Source)
 	}
-	same(t, "sources", []int16{operate.SourceCaller, operate.SourceWorker, operate.SourceCaller}, sources)
+	storetest.Same(t, "sources", []int16{operate.SourceCaller, operate.SourceWorker, operate.SourceCaller}, sources)
 	if len(tl.Messages) != 1 || tl.Messages[0].AtSeq != 1 || len(tl.Attempts) != 1 || tl.Attempts[0].Outcome != "canceled" || len(tl.Actions) != 1 || len(tl.Tries) != 0 {
 		t.Errorf("%+v", tl)
 	}
@@ -305,8 +265,8 @@ func TestTimelineHasWhoDidWhat(t *testing.T) {
 
 func TestInspectFindsPlantedFaults(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	in, err := pgcheck.Inspect(f.ctx, f.url)
+	f := storetest.Open(t)
+	in, err := pgcheck.Inspect(t.Context(), f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,21 +279,21 @@ func TestInspectFindsPlantedFaults(t *testing.T) {
 			t.Errorf("%+v", table)
 		}
 	}
-	conn, err := pgx.Connect(f.ctx, f.url)
+	conn, err := pgx.Connect(t.Context(), f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(f.ctx)
+	defer conn.Close(t.Context())
 	for _, fault := range []string{
 		"DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$",
 		"GRANT UPDATE ON a2a.tasks TO a2a_app", "ALTER TABLE a2a.tasks NO FORCE ROW LEVEL SECURITY", "REVOKE SELECT ON a2a.messages FROM a2a_worker",
 		"DELETE FROM public.a2a_goose_version WHERE version_id = (SELECT max(version_id) FROM public.a2a_goose_version)",
 	} {
-		if _, err := conn.Exec(f.ctx, fault); err != nil {
+		if _, err := conn.Exec(t.Context(), fault); err != nil {
 			t.Fatalf("%s: %v", fault, err)
 		}
 	}
-	if in, err = pgcheck.Inspect(f.ctx, f.url); err != nil {
+	if in, err = pgcheck.Inspect(t.Context(), f.URL); err != nil {
 		t.Fatal(err)
 	}
 	rights := map[string]pgcheck.TableRights{}
@@ -345,25 +305,11 @@ func TestInspectFindsPlantedFaults(t *testing.T) {
 	}
 }
 
-func TestDisablingADestinationIsRecordedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	breaker := &webhooks.Breaker{Fails: 1, FirstOpen: time.Second, MaxOpen: time.Minute, DisableAfter: time.Hour}
-	for range 3 {
-		in := submission("hello")
-		p := newPush("default")
-		in.Push = &p
-		f.submit(in)
-	}
-	due := f.claimPushes(3) // all under way at once
-	same(t, "claimed", 3, len(due))
-	f.failed(&due[0], webhooks.Failure{Breaker: breaker})
-	same(t, "before it is disabled", 0, len(f.actions()))
-	f.exec("UPDATE a2a.push_destinations SET first_failure_at = first_failure_at - interval '2 hours'")
-	for i := range due[1:] {
-		if !f.failed(&due[1+i], webhooks.Failure{Breaker: breaker}) {
-			t.Errorf("failure %d: not disabled", i+2)
-		}
-	}
-	same(t, "actions", []string{`replica r1 push.disable acme/ {"destination":"` + hook + `"}`}, f.actions())
+// countTasks counts as the overview does, with pages as the size of a large table.
+func countTasks(ctx context.Context, d *db.DB, pages int64) (list []operate.TaskCount, err error) {
+	err = d.Search(ctx, func(tx *db.Tx) error {
+		list, err = operate.CountTasks(ctx, tx, pages)
+		return err
+	})
+	return list, err
 }

@@ -1,4 +1,4 @@
-package tasks_test
+package db_test
 
 import (
 	"context"
@@ -17,11 +17,13 @@ import (
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/access"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/storetest"
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
 // reads are those of streams, of webhooks and of sign-ins.
-func (f *fixture) reads(ctx context.Context, task a2a.ID) map[string]func() error {
+func readsOf(f *storetest.Fixture, ctx context.Context, task a2a.ID) map[string]func() error {
 	return map[string]func() error{
 		"a task":           func() error { _, err := f.Tasks.SnapshotOfAny(ctx, task, tasks.Want{}); return err },
 		"a task as it was": func() error { _, err := f.Tasks.SnapshotAt(ctx, task, 1, tasks.Want{}); return err },
@@ -34,16 +36,16 @@ func (f *fixture) reads(ctx context.Context, task a2a.ID) map[string]func() erro
 // Large tasks that streams read must not keep runs from renewing their leases and from writing.
 func TestReadsOfStreamsLeaveThePoolOfRunsAlone(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
-	release, err := holdPool(f.ctx, f.Store, "worker")
+	f := storetest.Open(t)
+	task := f.NewTask()
+	release, err := db.FillWork(t.Context(), f.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(f.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for what, read := range f.reads(ctx, task) {
+	for what, read := range readsOf(f, ctx, task) {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -56,28 +58,25 @@ func TestReadsOfStreamsLeaveThePoolOfRunsAlone(t *testing.T) {
 // Nor may they keep requests waiting: they have half of the pool, and are refused when it is taken.
 func TestReadsOfStreamsLeaveRequestsHalfOfTheirPool(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	task := f.task()
-	release, err := holdPool(f.ctx, f.Store, "reads")
-	if err != nil {
-		t.Fatal(err)
-	}
-	waitForConnections(f.Store, 100*time.Millisecond)
-	for what, read := range f.reads(f.ctx, task) {
+	f := storetest.Open(t)
+	task := f.NewTask()
+	release := db.FillReads(f.DB)
+	db.SetRequestWait(f.DB, 100*time.Millisecond)
+	for what, read := range readsOf(f, t.Context(), task) {
 		if err := read(); a2a.CodeOf(err) != a2a.CodeUnavailable || !strings.Contains(err.Error(), "busy") {
 			t.Errorf("%s without room: %v", what, err)
 		}
 	}
-	waitForConnections(f.Store, time.Minute)
-	if _, err := f.Tasks.Snapshot(f.ctx, ann, task, tasks.Want{}); err != nil {
+	db.SetRequestWait(f.DB, time.Minute)
+	if _, err := f.Tasks.Snapshot(t.Context(), storetest.Ann, task, tasks.Want{}); err != nil {
 		t.Errorf("a request: %v", err)
 	}
-	if _, _, err := f.Access.LookupKey(f.ctx, "nobody's"); err != access.ErrNoKey { //nolint:errorlint // it is that one
+	if _, _, err := f.Access.LookupKey(t.Context(), "nobody's"); err != access.ErrNoKey { //nolint:errorlint // it is that one
 		t.Errorf("a sign-in: %v", err)
 	}
 	release()
 	for range 20 { // more than there is room for: each gives its place back
-		for what, read := range f.reads(f.ctx, task) {
+		for what, read := range readsOf(f, t.Context(), task) {
 			if err := read(); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -1,4 +1,4 @@
-package tasks_test
+package store_test
 
 import (
 	"os"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
 // walks says why a statement may read a table, or an index, from end to end. All others look up.
@@ -42,7 +44,7 @@ var walks = map[string]string{
 // statements returns the names of all statements in queries.
 func statements(t *testing.T) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "queries", "*", "*.sql"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "queries", "*", "*.sql"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("queries: %v, %v", files, err)
 	}
@@ -62,16 +64,16 @@ func statements(t *testing.T) (names []string) {
 
 // firstColumns returns the first column of each index: it must be looked for, else the index
 // is walked over from end to end.
-func (f *fixture) firstColumns() map[string]string {
-	f.t.Helper()
-	rows, err := f.sql.Query(f.ctx, `SELECT c.relname AS index, pg_get_indexdef(i.indexrelid, 1, false) AS column
+func firstColumns(f *storetest.Fixture) map[string]string {
+	f.T.Helper()
+	rows, err := f.SQL.Query(f.T.Context(), `SELECT c.relname AS index, pg_get_indexdef(i.indexrelid, 1, false) AS column
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = 'a2a'::regnamespace`)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByName[struct{ Index, Column string }])
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	first := map[string]string{}
 	for _, c := range columns {
@@ -113,8 +115,8 @@ func walksOf(first map[string]string, plan []string) (bad []string, scans int) {
 func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 	t.Parallel()
 	const claim = "SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
-	f := newFixture(t)
-	first := f.firstColumns()
+	f := storetest.Open(t)
+	first := firstColumns(f)
 	names := statements(t)
 	for name := range walks {
 		if !slices.Contains(names, name) {
@@ -129,31 +131,31 @@ func TestPlansLookUpWhateverTheStatistics(t *testing.T) {
 			if name == "TaskClaim" {
 				settings = claim
 			}
-			plan := f.explain(settings, name)
+			plan := f.Explain(settings, name)
 			bad, scans := walksOf(first, plan)
 			if len(bad) > 0 && walks[name] != "" {
 				walked[name] = true
 			} else if len(bad) > 0 {
 				t.Errorf("%s, %s: %s\n%s", when, name, strings.Join(bad, ", "), strings.Join(plan, "\n"))
 			}
-			if scans == 0 && aTable.MatchString(f.statement(name)) {
+			if scans == 0 && aTable.MatchString(f.Statement(name)) {
 				t.Errorf("%s, %s: no scan was found in\n%s", when, name, strings.Join(plan, "\n"))
 			}
 		}
 	}
 	look("new tables")
-	f.submitMany(1)
+	f.SubmitMany(1)
 	vacuum := func() {
-		if _, err := f.sql.Exec(f.ctx, "VACUUM ANALYZE"); err != nil {
+		if _, err := f.SQL.Exec(t.Context(), "VACUUM ANALYZE"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	vacuum()
 	look("one task")
-	f.claim(1)
+	f.Claim(1)
 	vacuum()
 	look("one lease")
-	f.exec("TRUNCATE a2a.tasks, a2a.task_leases, a2a.task_ready, a2a.task_events, a2a.task_attempts, a2a.messages")
+	f.Exec("TRUNCATE a2a.tasks, a2a.task_leases, a2a.task_ready, a2a.task_events, a2a.task_attempts, a2a.messages")
 	vacuum()
 	look("nothing any more")
 	for name, why := range walks {

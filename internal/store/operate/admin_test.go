@@ -1,0 +1,114 @@
+package operate_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/operate"
+	"github.com/a2ad/a2ad/internal/store/storetest"
+)
+
+func TestOperatorSeesEveryTask(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	var all []a2a.ID // newest first
+	for i := range 6 {
+		in := storetest.Submission("x")
+		in.Tenant, in.Owner, in.ContextID = fmt.Sprint("t", i%2), fmt.Sprint("o", i%3), fmt.Sprint("c", i)
+		if i == 5 {
+			in.Agent = "other"
+		}
+		all = slices.Insert(all, 0, f.Submit(in).Task)
+	}
+	running := f.ClaimTask(all[5])
+	list := func(filter operate.TaskFilter) []a2a.ID {
+		t.Helper()
+		filter.Limit = max(filter.Limit, 1)
+		rows, err := f.Operate.ListTasks(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := make([]a2a.ID, len(rows))
+		for i, r := range rows {
+			out[i] = r.ID
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name   string
+		filter operate.TaskFilter
+		want   []a2a.ID
+	}{
+		{"all", operate.TaskFilter{Limit: 10}, all},
+		{"limit", operate.TaskFilter{Limit: 2}, all[:2]},
+		{"before", operate.TaskFilter{Before: all[1], Limit: 2}, all[2:4]},
+		{"one", operate.TaskFilter{ID: all[3], Limit: 10}, all[3:4]},
+		{"tenant", operate.TaskFilter{Tenant: "t1", Limit: 10}, []a2a.ID{all[0], all[2], all[4]}},
+		{"owner", operate.TaskFilter{Owner: "o0", Limit: 10}, []a2a.ID{all[2], all[5]}},
+		{"agent", operate.TaskFilter{Agent: "other", Limit: 10}, all[:1]},
+		{"context", operate.TaskFilter{ContextID: "c4", Limit: 10}, all[1:2]},
+		{"states", operate.TaskFilter{States: []a2a.State{a2a.StateCompleted}, Limit: 10}, nil},
+		{"submitted", operate.TaskFilter{States: []a2a.State{a2a.StateSubmitted, a2a.StateCompleted}, Limit: 10}, all[:1]},
+	} {
+		storetest.Same(t, tt.name, tt.want, list(tt.filter))
+	}
+	rows, err := f.Operate.ListTasks(t.Context(), operate.TaskFilter{ID: running.TaskID, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rows[0]
+	if r.Worker != "r1" || r.LeaseUntil.IsZero() || !r.ReadyAt.IsZero() || r.Epoch != 1 || r.Attempt != 1 || r.LastSeq != 2 || r.State != a2a.StateWorking {
+		t.Errorf("a running task = %+v", r)
+	}
+	rows, err = f.Operate.ListTasks(t.Context(), operate.TaskFilter{ID: all[0], Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rows[0]; r.Worker != "" || !r.LeaseUntil.IsZero() || r.ReadyAt.IsZero() || r.CreatedAt.IsZero() || r.StatusAt.IsZero() {
+		t.Errorf("a waiting task = %+v", r)
+	}
+	owner, err := f.Operate.Owner(t.Context(), all[0])
+	if err != nil || owner != (db.Caller{Tenant: "t1", Owner: "o2"}) {
+		t.Errorf("Owner = %+v, %v", owner, err)
+	}
+	_, err = f.Operate.Owner(t.Context(), db.NewTaskID())
+	storetest.WantCode(t, err, a2a.CodeTaskNotFound)
+}
+
+func TestCheckSchemaNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := storetest.Open(t)
+	if err := f.Operate.CheckSchema(t.Context()); err != nil {
+		t.Errorf("CheckSchema of a migrated database = %v", err)
+	}
+	newest := operate.SchemaVersion()
+	f.Exec("UPDATE a2a.schema_floor SET version = $1", newest)
+	if err := f.Operate.CheckSchema(t.Context()); err != nil {
+		t.Errorf("CheckSchema of one that serves this version and no older one = %v", err)
+	}
+	f.Exec("INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES ($1, true)", newest+2)
+	if err := f.Operate.CheckSchema(t.Context()); err != nil {
+		t.Errorf("CheckSchema of a newer one that still serves this version = %v", err)
+	}
+	f.Exec("UPDATE a2a.schema_floor SET version = $1", newest+1)
+	if err := f.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "upgrade a2ad") {
+		t.Errorf("CheckSchema of one that serves newer versions alone = %v", err)
+	}
+	f.Exec("DELETE FROM public.a2a_goose_version WHERE version_id > $1", newest)
+	if err := operate.MigrateDown(t.Context(), f.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "a2ad migrate up") {
+		t.Errorf("CheckSchema of an older one = %v", err)
+	}
+	empty := storetest.NewEmpty(t)
+	s := f.Replica("r2", func(c *store.Config) { c.URL = empty.URL })
+	if err := s.Operate.CheckSchema(t.Context()); err == nil || !strings.Contains(err.Error(), "version 0") {
+		t.Errorf("CheckSchema of an empty database = %v", err)
+	}
+}

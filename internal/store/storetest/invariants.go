@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const withoutAttempt = "an event without an attempt"
+
+// brokenTasks are the queries that find tasks in a state that no task may be in.
+var brokenTasks = []struct{ name, query string }{
+	{"events are not first_seq..last_seq", `
+		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_events e ON e.task_id = t.id GROUP BY t.id
+		HAVING count(e.seq) <> t.last_seq - t.first_seq + 1 OR min(e.seq) <> t.first_seq OR max(e.seq) <> t.last_seq`},
+	{"messages are not 1..last_message_seq", `
+		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.messages m ON m.task_id = t.id GROUP BY t.id
+		HAVING count(m.seq) <> t.last_message_seq OR min(m.seq) <> 1 OR max(m.seq) <> t.last_message_seq
+		  OR max(m.seq) FILTER (WHERE m.role = 1) <> t.last_user_seq`},
+	{"messages are not in the order of their events", `
+		SELECT m.task_id
+		FROM (SELECT *, lag(at_seq) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.messages) m
+		JOIN a2a.tasks t ON t.id = m.task_id
+		WHERE m.at_seq < m.before OR m.at_seq < 1 OR m.at_seq > t.last_seq + 1
+		  OR m.role = 2 AND m.at_seq >= t.first_seq AND NOT EXISTS (
+		    SELECT FROM a2a.task_events e
+		    WHERE e.task_id = m.task_id AND e.seq = m.at_seq AND e.kind = 1 AND e.body::text LIKE '%"message"%')`},
+	{"an event after the terminal one", `
+		SELECT e.task_id FROM a2a.task_events e JOIN a2a.tasks t ON t.id = e.task_id
+		WHERE e.state >= 100 AND e.seq <> t.last_seq`},
+	{"the state is not that of the last status", `
+		SELECT t.id FROM a2a.tasks t
+		WHERE t.state IS DISTINCT FROM (
+		  SELECT e.state FROM a2a.task_events e WHERE e.task_id = t.id AND e.kind = 1 ORDER BY e.seq DESC LIMIT 1)`},
+	{"status_at is not the time of the last status", `
+		SELECT t.id FROM a2a.tasks t
+		WHERE t.status_at IS DISTINCT FROM (
+		  SELECT date_trunc('milliseconds', e.committed_at) FROM a2a.task_events e
+		  WHERE e.task_id = t.id AND e.kind = 1 ORDER BY e.seq DESC LIMIT 1)`},
+	{"last_at is not the time of the last event", `
+		SELECT t.id FROM a2a.tasks t JOIN a2a.task_events e ON e.task_id = t.id AND e.seq = t.last_seq
+		WHERE e.committed_at <> t.last_at`},
+	{"an event is older than the one before it", `
+		SELECT e.task_id
+		FROM (SELECT *, lag(committed_at) OVER (PARTITION BY task_id ORDER BY seq) AS before FROM a2a.task_events) e
+		WHERE e.committed_at < e.before`},
+	{"an older epoch wrote after a newer one", `
+		SELECT e.task_id
+		FROM (SELECT *, max(epoch) OVER (PARTITION BY task_id ORDER BY seq) AS newest FROM a2a.task_events) e
+		WHERE e.source = 1 AND e.epoch < e.newest`},
+	{withoutAttempt, `
+		SELECT e.task_id FROM a2a.task_events e
+		WHERE e.source = 1 AND NOT EXISTS (
+		  SELECT FROM a2a.task_attempts a
+		  WHERE a.task_id = e.task_id AND a.epoch = e.epoch AND a.worker = e.worker)`},
+	{"an illegal transition", `
+		SELECT e.task_id
+		FROM (SELECT task_id, seq, state, lag(state) OVER (PARTITION BY task_id ORDER BY seq) AS before
+		      FROM a2a.task_events WHERE kind = 1) e
+		WHERE e.before >= 100 OR e.state = 1 AND e.before = 2 OR e.state = 1 AND e.before = 1
+		  OR e.state IN (3, 4) AND e.before IN (3, 4) OR e.before IS NULL AND e.state <> 1 AND e.seq = 1`},
+	{"ready_at without its row, or a row without ready_at", `
+		SELECT coalesce(t.id, r.task_id)
+		FROM (SELECT * FROM a2a.tasks WHERE ready_at IS NOT NULL) t
+		FULL JOIN a2a.task_ready r ON r.task_id = t.id
+		  AND r.run_at = t.ready_at AND r.queue = t.agent AND r.priority = t.priority AND r.tenant = t.tenant
+		WHERE t.id IS NULL OR r.task_id IS NULL`},
+	{"in the queue and must not be, or the reverse", `
+		SELECT t.id FROM a2a.tasks t LEFT JOIN a2a.task_leases l ON l.task_id = t.id
+		WHERE CASE t.state
+		  WHEN 1 THEN t.ready_at IS NULL OR l.task_id IS NOT NULL
+		  WHEN 2 THEN (t.ready_at IS NULL) = (l.task_id IS NULL)
+		  ELSE t.ready_at IS NOT NULL OR l.task_id IS NOT NULL END`},
+	{"a lease of another epoch, or of no task", `
+		SELECT l.task_id FROM a2a.task_leases l LEFT JOIN a2a.tasks t ON t.id = l.task_id
+		WHERE t.lease_epoch IS DISTINCT FROM l.epoch`},
+	{"an open attempt without a lease, or the reverse", `
+		SELECT a.task_id FROM a2a.task_attempts a
+		WHERE (a.ended_at IS NULL) <> EXISTS (
+		  SELECT FROM a2a.task_leases l WHERE l.task_id = a.task_id AND l.epoch = a.epoch)`},
+	{"an attempt of a future epoch", `
+		SELECT a.task_id FROM a2a.task_attempts a JOIN a2a.tasks t ON t.id = a.task_id WHERE a.epoch > t.lease_epoch`},
+	{"folded artifacts of a task that is not marked so, or the reverse", `
+		SELECT t.id FROM a2a.tasks t
+		WHERE t.folded <> EXISTS (SELECT FROM a2a.artifacts a WHERE a.task_id = t.id)
+		  OR NOT t.folded AND EXISTS (SELECT FROM a2a.artifact_parts p WHERE p.task_id = t.id)`},
+	{"folded artifacts of a task that has not ended", `
+		SELECT t.id FROM a2a.artifacts a JOIN a2a.tasks t ON t.id = a.task_id WHERE t.state < 100`},
+	{"a checkpoint of a task that has ended", `
+		SELECT t.id FROM a2a.task_checkpoints c JOIN a2a.tasks t ON t.id = c.task_id WHERE t.state >= 100`},
+	{"a webhook that does not know the newest event", `
+		SELECT t.id FROM a2a.push_configs p JOIN a2a.tasks t ON t.id = p.task_id
+		WHERE p.deleted_at IS NULL AND p.head_seq <> t.last_seq AND (t.reply <> 1 OR t.state > 2)`},
+	{"a parked webhook that is in no list", `
+		SELECT p.task_id FROM a2a.push_configs p
+		WHERE p.parked AND p.state = 'active' AND p.deleted_at IS NULL AND p.cursor_seq < p.head_seq
+		  AND NOT EXISTS (SELECT FROM a2a.push_parked l WHERE l.tenant = p.tenant AND l.origin = p.origin)`},
+	{"an attempt that ended before it began", `
+		SELECT a.task_id FROM a2a.task_attempts a WHERE a.ended_at < a.claimed_at`},
+	{"a list_key of another list", `
+		SELECT t.id FROM a2a.tasks t WHERE t.list_key <> a2a.list_key(t.tenant, t.owner, t.agent)`},
+	{"an idempotency key of no task", `
+		SELECT k.task_id FROM a2a.idempotency_keys k LEFT JOIN a2a.tasks t ON t.id = k.task_id WHERE t.id IS NULL`},
+}
+
+// Invariants fails the test for every task in a state that no task may be in.
+func (f *Fixture) Invariants() {
+	f.T.Helper()
+	if text := f.Broken(""); text != "" {
+		f.T.Error(text)
+	}
+}
+
+// Broken describes the tasks of one agent, or of all, that are in a state that no task may be in. It needs one round
+// trip.
+func (f *Fixture) Broken(agent string) string {
+	f.T.Helper()
+	var b pgx.Batch
+	for _, q := range brokenTasks {
+		b.Queue(`
+			SELECT coalesce(string_agg(DISTINCT x.id::text, ' '), '') FROM (`+q.query+`) AS x(id)
+			WHERE $1 = '' OR x.id IN (SELECT t.id FROM a2a.tasks t WHERE t.agent = $1)`, agent)
+	}
+	res := f.SQL.SendBatch(f.T.Context(), &b)
+	defer res.Close()
+	var text strings.Builder
+	for _, q := range brokenTasks {
+		var ids string
+		if err := res.QueryRow().Scan(&ids); err != nil {
+			f.T.Fatalf("%s: %v", q.name, err)
+		}
+		if ids != "" && !(f.AttemptsSwept && q.name == withoutAttempt) {
+			text.WriteString(q.name + ": " + ids + "\n")
+		}
+	}
+	return text.String()
+}
