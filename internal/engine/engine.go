@@ -35,10 +35,10 @@ type Config struct {
 	PageKey            []byte
 	MaxPageToken       int // bytes; 0: 1 KiB
 	Push               PushRules
-	// Drain ends when the server is about to stop. Blocking sends then return the task as it is. It
-	// is a signal, not the context of any work.
-	Drain  context.Context
-	Tracer *tracing.Tracer // nil: no traces
+	// Drain ends when the server is about to stop. Blocking sends then return the task as it is.
+	Drain  context.Context  //nolint:containedctx // a signal for context.AfterFunc, which needs no goroutine per send
+	Now    func() time.Time // says when to count an owner's unfinished tasks again; nil: time.Now
+	Tracer *tracing.Tracer  // nil: no traces
 }
 
 // Engine is safe for concurrent use.
@@ -63,8 +63,12 @@ func New(s *store.Store, f *stream.Follower, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages, reads: newGate(cfg.MaxPending), writes: newGate(cfg.MaxPending)}
+	e := &Engine{store: s, follower: f, cfg: cfg, pages: pages}
+	e.reads, e.writes = newGate(cfg.MaxPending), newGate(cfg.MaxPending)
 	e.large = make(slots, maxLarge)
+	if e.flights.now = cfg.Now; e.flights.now == nil {
+		e.flights.now = time.Now
+	}
 	e.streams.total, e.streams.perOwner = cfg.MaxStreams, cfg.MaxStreamsPerOwner
 	e.streams.owners = make(map[owner]int)
 	return e, nil
@@ -127,14 +131,16 @@ func (e *Engine) submit(ctx context.Context, in *tasks.Submission) (tasks.Submit
 	if err != nil {
 		span.Fail(a2a.CodeOf(err).Reason())
 	} else {
-		span.Set(tracing.Agent(in.Agent), tracing.Task(sub.Task.String()), tracing.Context(sub.ContextID), tracing.State(sub.State))
+		span.Set(tracing.Agent(in.Agent), tracing.Task(sub.Task.String()), tracing.Context(sub.ContextID),
+			tracing.State(sub.State))
 	}
 	span.End()
 	return sub, err
 }
 
 // tell reads the task for an answer. It first reveals a task that clients cannot see yet.
-func (e *Engine) tell(ctx context.Context, c db.Caller, sub *tasks.Submitted, ended bool, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) tell(ctx context.Context, c db.Caller, sub *tasks.Submitted, ended bool,
+	op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
 		if err := e.store.Tasks.Reveal(ctx, sub.Task); err != nil {
 			return nil, err
@@ -161,7 +167,8 @@ func (e *Engine) admitted(ctx context.Context, in *tasks.Submission) (tasks.Subm
 
 // awaitTask waits for a task that an earlier request made. The turn may have ended already, after
 // the event at which the cursor starts, so it checks the state first.
-func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Cursor, sub *tasks.Submitted, op *a2a.SendMessage) (*a2a.Task, error) {
+func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Cursor, sub *tasks.Submitted,
+	op *a2a.SendMessage) (*a2a.Task, error) {
 	ended := sub.State.EndsTurn()
 	if !ended {
 		seen, err := e.await(ctx, cursor)
@@ -259,7 +266,8 @@ func (e *Engine) submission(c db.Caller, agent *a2a.Agent, op *a2a.SendMessage) 
 // freshTask returns a new task as it is before any event. This saves a read.
 func freshTask(in *tasks.Submission, sub *tasks.Submitted, history *int) *a2a.Task {
 	t := &a2a.Task{
-		ID: sub.Task, Agent: in.Agent, ContextID: sub.ContextID, Status: a2a.Status{State: a2a.StateSubmitted, Time: sub.At},
+		ID: sub.Task, Agent: in.Agent, ContextID: sub.ContextID,
+		Status:    a2a.Status{State: a2a.StateSubmitted, Time: sub.At},
 		CreatedAt: sub.At, LastSeq: 1, LastUID: sub.UID,
 	}
 	if history == nil || *history > 0 {
@@ -334,7 +342,8 @@ func (e *Engine) List(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2
 	case size < 0 || size > maxPage:
 		return nil, a2a.InvalidParams("pageSize", "must be between 1 and %d", maxPage)
 	}
-	f := tasks.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter, Limit: size + 1}
+	f := tasks.Filter{Agent: agent.Name, ContextID: op.ContextID, State: op.State, Since: op.UpdatedAfter,
+		Limit: size + 1}
 	if op.PageToken != "" {
 		pos, err := e.pages.open(op.PageToken, bound(c, &f))
 		if err != nil {
@@ -353,7 +362,8 @@ func (e *Engine) List(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2
 	}
 	n := 0
 	if len(ids) > 0 {
-		page.Tasks, n, err = e.tasksOf(ctx, c, ids, tasks.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
+		page.Tasks, n, err = e.tasksOf(ctx, c, ids,
+			tasks.Want{History: op.HistoryLength, Artifacts: op.IncludeArtifacts})
 	}
 	if err == nil && n < len(found) {
 		page.NextToken = e.pages.seal(found[n-1], bound(c, &f))

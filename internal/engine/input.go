@@ -27,7 +27,9 @@ func checkInput(agent *a2a.Agent, m *a2a.Message) error {
 		}
 		modes := inputModes(agent, skill)
 		if kind := mediaType(p); !accepts(modes, kind) {
-			e := a2a.Errorf(a2a.CodeContentTypeNotSupported, "message.parts[%d]: the agent does not accept %s; it accepts %s", i, clip(kind), strings.Join(modes, ", "))
+			e := a2a.Errorf(a2a.CodeContentTypeNotSupported,
+				"message.parts[%d]: the agent does not accept %s; it accepts %s", i, clip(kind),
+				strings.Join(modes, ", "))
 			e.Field = fmt.Sprintf("message.parts[%d]", i)
 			return e
 		}
@@ -49,7 +51,8 @@ func skillOf(agent *a2a.Agent, m *a2a.Message, part int) (*a2a.Skill, error) {
 	if len(agent.Inputs) == 0 {
 		return nil, nil
 	}
-	where, value := fmt.Sprintf("message.parts[%d].metadata.", part)+skillKey, rawjson.Get(m.Parts[part].Metadata, skillKey)
+	where, value := fmt.Sprintf("message.parts[%d].metadata.", part)+
+		skillKey, rawjson.Get(m.Parts[part].Metadata, skillKey)
 	if value == nil {
 		where, value = "message.metadata."+skillKey, rawjson.Get(m.Metadata, skillKey)
 	}

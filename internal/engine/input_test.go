@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// wants is a schema that takes one text.
+// wants is a schema with one text.
 type wants string
 
 func (w wants) Check(v a2a.Raw) (path, mismatch string) {
@@ -22,7 +22,7 @@ func parts(list ...a2a.Part) func(*a2a.SendMessage) {
 	return func(op *a2a.SendMessage) { op.Message.Parts = list }
 }
 
-func TestSendRefusesWhatTheCardLeavesOut(t *testing.T) {
+func TestSendRefusesTypesThatTheCardOmits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	text := func(kind string) a2a.Part { return a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: kind} }
@@ -58,7 +58,8 @@ func TestSendRefusesWhatTheCardLeavesOut(t *testing.T) {
 		{"text/plain", file("text/plain"), true},
 	} {
 		agent := &a2a.Agent{Name: "words", Card: a2a.Card{InputModes: strings.Fields(tc.modes)}}
-		_, err := r.Send(r.ctx, ann, agent, send("x", parts(a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: first(agent.Card.InputModes)}, tc.part)))
+		_, err := r.Send(r.ctx, ann, agent, send("x",
+			parts(a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: first(agent.Card.InputModes)}, tc.part)))
 		if tc.taken {
 			if err != nil {
 				t.Errorf("%q, %+v: %v", tc.modes, tc.part, err)
@@ -67,8 +68,9 @@ func TestSendRefusesWhatTheCardLeavesOut(t *testing.T) {
 		}
 		wantCode(t, tc.modes, err, a2a.CodeContentTypeNotSupported)
 		var e *a2a.Error
-		if errors.As(err, &e); e == nil || e.Field != "message.parts[1]" || !strings.Contains(e.Message, "it accepts "+strings.Join(strings.Fields(tc.modes), ", ")) {
-			t.Errorf("%q: error %+v does not say which part, and what is taken", tc.modes, err)
+		if errors.As(err, &e); e == nil || e.Field != "message.parts[1]" ||
+			!strings.Contains(e.Message, "it accepts "+strings.Join(strings.Fields(tc.modes), ", ")) {
+			t.Errorf("%q: error %+v, want one that names the part and the accepted types", tc.modes, err)
 		}
 	}
 }
@@ -80,7 +82,7 @@ func first(modes []string) string {
 	return strings.ReplaceAll(modes[0], "*", "x")
 }
 
-func TestSendGoesByTheSkillThatAPartIsFor(t *testing.T) {
+func TestSendChecksAPartAgainstItsSkill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	agent := &a2a.Agent{Name: "words", Inputs: map[string]a2a.Schema{"s": wants(`"good"`)}, Card: a2a.Card{
@@ -98,28 +100,37 @@ func TestSendGoesByTheSkillThatAPartIsFor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		agent *a2a.Agent
-		meta  string // of the message
+		meta  string // metadata of the message
 		part  a2a.Part
 		code  a2a.ErrorCode
 		field string
 	}{
 		{"fits", agent, "", data(`"good"`, `{"skillId":"s"}`), ok, ""},
 		{"fits, by the message", agent, `{"skillId":"s"}`, data(`"good"`, ""), ok, ""},
-		{"does not fit", agent, "", data(`"bad"`, `{"skillId":"s"}`), a2a.CodeInvalidParams, "message.parts[0].data.a[0]"},
-		{"does not fit, by the message", agent, `{"skillId":"s"}`, data(`"bad"`, `{"x":1}`), a2a.CodeInvalidParams, "message.parts[0].data.a[0]"},
+		{"does not fit", agent, "", data(`"bad"`, `{"skillId":"s"}`), a2a.CodeInvalidParams,
+			"message.parts[0].data.a[0]"},
+		{"does not fit, by the message", agent, `{"skillId":"s"}`, data(`"bad"`, `{"x":1}`), a2a.CodeInvalidParams,
+			"message.parts[0].data.a[0]"},
 		{"the part wins", agent, `{"skillId":"s"}`, data(`"bad"`, `{"skillId":"free"}`), ok, ""},
 		{"for nobody", agent, "", data(`"bad"`, ""), ok, ""},
 		{"text has no schema", agent, `{"skillId":"s"}`, a2a.Part{Kind: a2a.PartText, Text: "bad"}, ok, ""},
-		{"no such skill", agent, "", data(`"good"`, `{"skillId":"S"}`), a2a.CodeInvalidParams, "message.parts[0].metadata.skillId"},
-		{"no such skill, by the message", agent, `{"skillId":"S"}`, data(`"good"`, ""), a2a.CodeInvalidParams, "message.metadata.skillId"},
-		{"no text", agent, "", data(`"good"`, `{"skillId":1}`), a2a.CodeInvalidParams, "message.parts[0].metadata.skillId"},
+		{"no such skill", agent, "", data(`"good"`, `{"skillId":"S"}`), a2a.CodeInvalidParams,
+			"message.parts[0].metadata.skillId"},
+		{"no such skill, by the message", agent, `{"skillId":"S"}`, data(`"good"`, ""), a2a.CodeInvalidParams,
+			"message.metadata.skillId"},
+		{"no text", agent, "", data(`"good"`, `{"skillId":1}`), a2a.CodeInvalidParams,
+			"message.parts[0].metadata.skillId"},
 		{"no schemas: the name means nothing", free, "", data(`"bad"`, `{"skillId":"S"}`), ok, ""},
 		{"modes of the skill", agent, "", image(`{"skillId":"image"}`), ok, ""},
 		{"modes of any skill", agent, "", image(""), ok, ""},
-		{"modes of another skill", agent, "", image(`{"skillId":"s"}`), a2a.CodeContentTypeNotSupported, "message.parts[0]"},
-		{"not the agent's modes", agent, "", data(`1`, `{"skillId":"image"}`), a2a.CodeContentTypeNotSupported, "message.parts[0]"},
+		{"modes of another skill", agent, "", image(`{"skillId":"s"}`), a2a.CodeContentTypeNotSupported,
+			"message.parts[0]"},
+		{"not the agent's modes", agent, "", data(`1`, `{"skillId":"image"}`), a2a.CodeContentTypeNotSupported,
+			"message.parts[0]"},
 	} {
-		_, err := r.Send(r.ctx, ann, tc.agent, send("x", parts(tc.part), func(op *a2a.SendMessage) { op.Message.Metadata = a2a.Raw(tc.meta) }))
+		_, err := r.Send(r.ctx, ann, tc.agent, send("x", parts(tc.part), func(op *a2a.SendMessage) {
+			op.Message.Metadata = a2a.Raw(tc.meta)
+		}))
 		if tc.code == ok {
 			if err != nil {
 				t.Errorf("%s: %v", tc.name, err)
@@ -129,7 +140,7 @@ func TestSendGoesByTheSkillThatAPartIsFor(t *testing.T) {
 		wantCode(t, tc.name, err, tc.code)
 		var e *a2a.Error
 		if errors.As(err, &e); e == nil || e.Field != tc.field {
-			t.Errorf("%s: error %+v, want it to blame %s", tc.name, err, tc.field)
+			t.Errorf("%s: error %+v, want one that names %s", tc.name, err, tc.field)
 		}
 	}
 }

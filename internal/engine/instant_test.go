@@ -8,12 +8,12 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// The agent is done while its request is still being stored: the stream has all of it, although no
-// wake comes behind the end and the poll is an hour away.
+// TestStreamOfATaskThatEndsAtOnceIsComplete: the agent finishes while its request is still being
+// stored. The stream has all events, although no wake-up follows and the next poll is an hour away.
 func TestStreamOfATaskThatEndsAtOnceIsComplete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.take = func(string) (tasks.Slot, bool) {
+	r.freeSlot = func(string) (tasks.Slot, bool) {
 		return tasks.Slot{TTL: time.Minute, Leave: func() {}, Start: func(l tasks.Lease, _ tasks.Input) {
 			r.append(&l, artifact("a", "1", false), status(a2a.StateCompleted, "done"))
 		}}, true

@@ -58,6 +58,7 @@ func (g gate) enter() (leave func(), err error) {
 // room without another one. So the limit is exact except for what other requests and replicas do at
 // the same time.
 type flights struct {
+	now    func() time.Time
 	mu     sync.Mutex
 	owners map[owner]*flight // guarded by mu
 }
@@ -87,7 +88,7 @@ func (f *flights) admit(ctx context.Context, s *store.Store, c db.Caller, most i
 	defer func() { <-o.turn }()
 	full := a2a.Errorf(a2a.CodeRateLimited, "more than %d tasks are in flight", most)
 	if o.left == 0 {
-		if time.Since(o.full) < stayFull {
+		if f.now().Sub(o.full) < stayFull {
 			return full
 		}
 		n, err := s.Tasks.TasksInFlight(ctx, c, most)
@@ -95,7 +96,7 @@ func (f *flights) admit(ctx context.Context, s *store.Store, c db.Caller, most i
 			return err
 		}
 		if n >= most {
-			o.full = time.Now()
+			o.full = f.now()
 			return full
 		}
 		o.left = max((most-n)/4, 1)

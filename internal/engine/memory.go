@@ -36,7 +36,8 @@ func room(mem *budget.Lease, bytes int64) int64 {
 }
 
 // readTasks runs read with a size limit for which the budget of the request has room.
-func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure func() (int64, error), read func(w tasks.Want) (T, error)) (T, error) {
+func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure func() (int64, error),
+	read func(w tasks.Want) (T, error)) (T, error) {
 	mem := budget.From(ctx)
 	if mem == nil {
 		return read(w)
@@ -78,12 +79,16 @@ func readTasks[T any](ctx context.Context, large slots, w tasks.Want, measure fu
 
 // snapshot reads a task of the caller.
 func (e *Engine) snapshot(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) { return e.store.Tasks.Snapshot(ctx, c, id, w) })
+	return readTasks(ctx, e.large, w, e.measure(ctx, c, id, w), func(w tasks.Want) (*a2a.Task, error) {
+		return e.store.Tasks.Snapshot(ctx, c, id, w)
+	})
 }
 
 // snapshotAt reads a task as it was at an event.
 func (e *Engine) snapshotAt(ctx context.Context, id a2a.ID, seq int64, w tasks.Want) (*a2a.Task, error) {
-	return readTasks(ctx, e.large, w, nil, func(w tasks.Want) (*a2a.Task, error) { return e.store.Tasks.SnapshotAt(ctx, id, seq, w) })
+	return readTasks(ctx, e.large, w, nil, func(w tasks.Want) (*a2a.Task, error) {
+		return e.store.Tasks.SnapshotAt(ctx, id, seq, w)
+	})
 }
 
 func (e *Engine) measure(ctx context.Context, c db.Caller, id a2a.ID, w tasks.Want) func() (int64, error) {
@@ -121,7 +126,8 @@ func (s slots) enter(ctx context.Context) (leave func(), err error) {
 
 // tasksOf reads the tasks of a page, in order: all of them, or only the first ones if they are too
 // large together. n is how many positions of the list they cover.
-func (e *Engine) tasksOf(ctx context.Context, c db.Caller, ids []a2a.ID, w tasks.Want) (taskList []a2a.Task, n int, err error) {
+func (e *Engine) tasksOf(ctx context.Context, c db.Caller, ids []a2a.ID,
+	w tasks.Want) (taskList []a2a.Task, n int, err error) {
 	mem := budget.From(ctx)
 	if err := mem.Grow(ctx, room(mem, listRead)); err != nil {
 		return nil, 0, err

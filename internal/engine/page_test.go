@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
-func TestListWalksOverAllTasks(t *testing.T) {
+func TestListPagesContainAllTasks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var want []a2a.ID // newest first
@@ -44,8 +44,9 @@ func TestListWalksOverAllTasks(t *testing.T) {
 		same(t, fmt.Sprint("walk by ", size), want, got)
 	}
 	empty, err := r.List(r.ctx, db.Caller{Tenant: "acme", Owner: "bob"}, words, &a2a.ListTasks{})
-	if err != nil || empty.Tasks == nil || len(empty.Tasks) != 0 || empty.Total != 0 || empty.PageSize != 50 || empty.NextToken != "" {
-		t.Errorf("the list of nobody = %+v, %v", empty, err)
+	if err != nil || empty.Tasks == nil || len(empty.Tasks) != 0 || empty.Total != 0 || empty.PageSize != 50 ||
+		empty.NextToken != "" {
+		t.Errorf("the list of an owner without tasks: got %+v, %v", empty, err)
 	}
 	for _, size := range []int{-1, 101, 1 << 40} {
 		_, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: size})
@@ -53,7 +54,7 @@ func TestListWalksOverAllTasks(t *testing.T) {
 	}
 }
 
-func TestPageTokenIsGoodForItsListAlone(t *testing.T) {
+func TestPageTokenIsValidOnlyForItsList(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for i := range 3 {
@@ -85,36 +86,44 @@ func TestPageTokenIsGoodForItsListAlone(t *testing.T) {
 		op     a2a.ListTasks
 	}
 	tries := map[string]try{
-		"another owner":      {db.Caller{Tenant: "acme", Owner: "bob"}, words, list},
-		"another tenant":     {db.Caller{Tenant: "corp", Owner: "ann"}, words, list},
-		"owner and tenant":   {db.Caller{Tenant: `acme"|"ann`, Owner: ""}, words, list},
-		"another agent":      {ann, &a2a.Agent{Name: "other"}, list},
-		"another context":    {ann, words, with(func(op *a2a.ListTasks) { op.ContextID = "c" })},
-		"another state":      {ann, words, with(func(op *a2a.ListTasks) { op.State = a2a.StateWorking })},
-		"another time":       {ann, words, with(func(op *a2a.ListTasks) { op.UpdatedAfter = since.Add(time.Millisecond) })},
+		"another owner":    {db.Caller{Tenant: "acme", Owner: "bob"}, words, list},
+		"another tenant":   {db.Caller{Tenant: "corp", Owner: "ann"}, words, list},
+		"owner and tenant": {db.Caller{Tenant: `acme"|"ann`, Owner: ""}, words, list},
+		"another agent":    {ann, &a2a.Agent{Name: "other"}, list},
+		"another context":  {ann, words, with(func(op *a2a.ListTasks) { op.ContextID = "c" })},
+		"another state":    {ann, words, with(func(op *a2a.ListTasks) { op.State = a2a.StateWorking })},
+		"another time": {ann, words, with(func(op *a2a.ListTasks) {
+			op.UpdatedAfter = since.Add(time.Millisecond)
+		})},
 		"no time":            {ann, words, with(func(op *a2a.ListTasks) { op.UpdatedAfter = time.Time{} })},
 		"empty when decoded": {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = "=" })},
-		"not base64":         {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token[:8] + "!" + token[9:] })},
-		"with padding":       {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token + "==" })},
-		"cut":                {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token[:len(token)-4] })},
-		"doubled":            {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token + token })},
-		"10 kB":              {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = strings.Repeat("A", 10<<10) })},
-		"nothing but zeros":  {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = strings.Repeat("A", len(token)) })},
-		"line breaks":        {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token[:8] + "\r\n" + token[8:] })},
+		"not base64": {ann, words, with(func(op *a2a.ListTasks) {
+			op.PageToken = token[:8] + "!" + token[9:]
+		})},
+		"with padding": {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token + "==" })},
+		"cut":          {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token[:len(token)-4] })},
+		"doubled":      {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token + token })},
+		"10 kB":        {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = strings.Repeat("A", 10<<10) })},
+		"nothing but zeros": {ann, words, with(func(op *a2a.ListTasks) {
+			op.PageToken = strings.Repeat("A", len(token))
+		})},
+		"line breaks": {ann, words, with(func(op *a2a.ListTasks) { op.PageToken = token[:8] + "\r\n" + token[8:] })},
 	}
 	for i := range sealed {
 		changed := append([]byte(nil), sealed...)
 		changed[i] ^= 1
-		tries[fmt.Sprint("byte ", i, " changed")] = try{ann, words, with(func(op *a2a.ListTasks) { op.PageToken = base64.RawURLEncoding.EncodeToString(changed) })}
+		tries[fmt.Sprint("byte ", i, " changed")] = try{ann, words, with(func(op *a2a.ListTasks) {
+			op.PageToken = base64.RawURLEncoding.EncodeToString(changed)
+		})}
 	}
 	for name, x := range tries {
 		_, err := r.List(r.ctx, x.caller, x.agent, &x.op)
 		wantCode(t, name, err, a2a.CodeInvalidParams)
 	}
-	// The size of a page may change on the way.
+	// The page size may change between pages.
 	bigger := with(func(op *a2a.ListTasks) { op.PageSize = 10 })
 	if page, err := r.List(r.ctx, ann, words, &bigger); err != nil || len(page.Tasks) != 2 {
-		t.Errorf("the rest at once = %+v, %v", page, err)
+		t.Errorf("the rest as one page: got %+v, %v", page, err)
 	}
 	stranger := newRig(t, func(c *engine.Config) { c.PageKey = []byte(strings.Repeat("k", 32)) })
 	_, err = stranger.List(r.ctx, ann, words, &list)
@@ -157,13 +166,15 @@ func TestListFilters(t *testing.T) {
 		}
 		same(t, tt.name, tt.want, got)
 	}
-	page, err := r.List(r.ctx, ann, words, &a2a.ListTasks{ContextID: "c1", IncludeArtifacts: true, HistoryLength: new(int)})
-	if err != nil || len(page.Tasks[0].Artifacts) != 1 || len(page.Tasks[0].History) != 0 || page.Tasks[0].Status.Message == nil {
+	page, err := r.List(r.ctx, ann, words,
+		&a2a.ListTasks{ContextID: "c1", IncludeArtifacts: true, HistoryLength: new(int)})
+	if err != nil || len(page.Tasks[0].Artifacts) != 1 || len(page.Tasks[0].History) != 0 ||
+		page.Tasks[0].Status.Message == nil {
 		t.Errorf("with artifacts, without history: %+v, %v", page, err)
 	}
 }
 
-func TestPageKeyMustBeAKey(t *testing.T) {
+func TestPageKeyMustHave32Bytes(t *testing.T) {
 	t.Parallel()
 	for _, key := range [][]byte{nil, make([]byte, 7)} {
 		if _, err := engine.New(nil, nil, engine.Config{PageKey: key}); err == nil {
@@ -172,7 +183,8 @@ func TestPageKeyMustBeAKey(t *testing.T) {
 	}
 }
 
-// Whatever a client sends as a token: an error, never a page of another list and never a crash.
+// FuzzPageToken: any text that a client sends as a token gives an error, never a page of another
+// list and never a crash.
 func FuzzPageToken(f *testing.F) {
 	r := newRig(f, func(c *engine.Config) { rand.Read(c.PageKey) }) // each process of a fuzz run has its own
 	r.task("a")
@@ -212,7 +224,9 @@ func TestPagesOfWebhooks(t *testing.T) {
 	var want []string // oldest first
 	for i := range 5 {
 		want = append(want, fmt.Sprint("hook-", i))
-		if _, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id, Config: a2a.PushConfig{ID: want[i], URL: "https://x", Version: a2a.PushV03}}); err != nil {
+		_, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id,
+			Config: a2a.PushConfig{ID: want[i], URL: "https://x", Version: a2a.PushV03}})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,7 +245,7 @@ func TestPagesOfWebhooks(t *testing.T) {
 		for token := ""; ; {
 			ids, next := page(size, token)
 			if size > 0 && len(ids) > size {
-				t.Errorf("a page of %d has %d", size, len(ids))
+				t.Errorf("a page of %d has %d webhooks", size, len(ids))
 			}
 			if got, token = append(got, ids...), next; token == "" {
 				break
@@ -239,14 +253,14 @@ func TestPagesOfWebhooks(t *testing.T) {
 		}
 		same(t, fmt.Sprint("walk by ", size), want, got)
 	}
-	// Where the last one of a page is gone, the list goes on behind its place.
+	// If the last webhook of a page is deleted, the list continues after its position.
 	_, token := page(2, "")
 	if err := r.DeletePush(r.ctx, ann, words, &a2a.DeletePushConfig{TaskID: id, ConfigID: "hook-1"}); err != nil {
 		t.Fatal(err)
 	}
 	rest, _ := page(0, token)
 	same(t, "behind a webhook that is gone", want[2:], rest)
-	// A token is of one task, and of one kind of list.
+	// A token is valid for one task and one kind of list.
 	other := r.task("y").String()
 	r.task("z")
 	tasks, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: 1})

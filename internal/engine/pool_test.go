@@ -8,8 +8,8 @@ import (
 	"github.com/a2ad/a2ad/internal/engine"
 )
 
-// However a stream begins, nothing of it is read on the pool of runs: 24 that began with a large task
-// kept a run from renewing its lease.
+// TestStreamsReadNothingOnThePoolOfRuns: however a stream begins, it uses another pool. Otherwise
+// 24 streams that start with a large task keep a run from renewing its lease.
 func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -23,7 +23,7 @@ func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 	}
 	begin := func(what string, open func() (*engine.Stream, error), want string) {
 		t.Helper()
-		r.runs.take()
+		r.runs.reset()
 		s, err := open()
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -33,7 +33,7 @@ func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 		if got := frames(t, s, want); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
-		for _, name := range r.runs.take() {
+		for _, name := range r.runs.reset() {
 			if name != "TaskSubmit" {
 				t.Errorf("%s: %s ran on the pool of runs", what, name)
 			}
@@ -48,9 +48,11 @@ func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 	}
 	for name, rules := range map[string]a2a.StreamRules{"0.3": rules03, "1.0": rules10} {
 		begin(name+", from the present", subscribe(rules, living, ""), "task@4 …")
-		begin(name+", from before", subscribe(rules, living, r.eventID(living, 1)), map[string]string{"0.3": "2 3 4 …", "1.0": "task@1 2 3 4 …"}[name])
+		begin(name+", from before", subscribe(rules, living, r.eventID(living, 1)),
+			map[string]string{"0.3": "2 3 4 …", "1.0": "task@1 2 3 4 …"}[name])
 		begin(name+", from nowhere", subscribe(rules, living, "nowhere"), "gap@4 …")
-		begin(name+", after the end", subscribe(rules, ended, "nowhere"), map[string]string{"0.3": "gap@5 5!", "1.0": "gap@5"}[name])
+		begin(name+", after the end", subscribe(rules, ended, "nowhere"),
+			map[string]string{"0.3": "gap@5 5!", "1.0": "gap@5"}[name])
 	}
 	again := func() (*engine.Stream, error) { return r.Stream(r.ctx, ann, words, send("keyed", key("k"))) }
 	for i := range 2 {

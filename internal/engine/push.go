@@ -61,7 +61,8 @@ func (e *Engine) newPush(agent *a2a.Agent, c *a2a.PushConfig) (*webhooks.NewWebh
 
 // SetPush adds a webhook to a task of the caller, or replaces the one with the same id. The result
 // has no secrets.
-func (e *Engine) SetPush(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.SetPushConfig) (*a2a.PushConfig, error) {
+func (e *Engine) SetPush(ctx context.Context, c db.Caller, agent *a2a.Agent,
+	op *a2a.SetPushConfig) (*a2a.PushConfig, error) {
 	if !e.Pushes(agent) {
 		return nil, errNoPush
 	}
@@ -85,7 +86,8 @@ func (e *Engine) SetPush(ctx context.Context, c db.Caller, agent *a2a.Agent, op 
 }
 
 // GetPush reads one webhook. Without an id it returns the default one, else the oldest.
-func (e *Engine) GetPush(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
+func (e *Engine) GetPush(ctx context.Context, c db.Caller, agent *a2a.Agent,
+	op *a2a.GetPushConfig) (*a2a.PushConfig, error) {
 	_, rows, err := e.pushes(ctx, c, agent, op.TaskID, op.ConfigID)
 	if err != nil {
 		return nil, err
@@ -107,7 +109,8 @@ func configs(rows []webhooks.Webhook) []a2a.PushConfig {
 
 // ListPushes reads a page of the webhooks of a task, oldest first. There are few, so it reads all
 // and returns a part.
-func (e *Engine) ListPushes(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
+func (e *Engine) ListPushes(ctx context.Context, c db.Caller, agent *a2a.Agent,
+	op *a2a.ListPushConfigs) (*a2a.PushPage, error) {
 	if op.PageSize < 0 {
 		return nil, a2a.InvalidParams("pageSize", "must not be negative")
 	}
@@ -133,7 +136,8 @@ func (e *Engine) ListPushes(ctx context.Context, c db.Caller, agent *a2a.Agent, 
 	return page, nil
 }
 
-func (e *Engine) pushes(ctx context.Context, c db.Caller, agent *a2a.Agent, taskID, configID string) (a2a.ID, []webhooks.Webhook, error) {
+func (e *Engine) pushes(ctx context.Context, c db.Caller, agent *a2a.Agent,
+	taskID, configID string) (a2a.ID, []webhooks.Webhook, error) {
 	if !e.Pushes(agent) {
 		return a2a.ID{}, nil, errNoPush
 	}

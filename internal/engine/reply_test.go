@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// talker is words, allowed to reply directly.
+// talker is words with direct replies allowed.
 var talker = &a2a.Agent{Name: words.Name, DirectReply: true}
 
 func (r *rig) ask(ctx context.Context, op *a2a.SendMessage) <-chan answer {
@@ -23,7 +23,7 @@ func (r *rig) ask(ctx context.Context, op *a2a.SendMessage) <-chan answer {
 	return c
 }
 
-// reply does what the worker does with a message that an agent reports by itself.
+// reply stores a message by the agent, as the worker does.
 func (r *rig) reply(l *tasks.Lease, text string, before ...a2a.Event) {
 	r.t.Helper()
 	done := status(a2a.StateCompleted, text)
@@ -45,11 +45,11 @@ func (r *rig) answered(c <-chan answer) *a2a.Task {
 func wantReply(t *testing.T, what string, got *a2a.Task, text string) {
 	t.Helper()
 	if got == nil || !got.Replied || got.Status.Message == nil || got.Status.Message.Parts[0].Text != text {
-		t.Errorf("%s: %+v, want the message %q in place of a task", what, got, text)
+		t.Errorf("%s: got %+v, want the message %q instead of a task", what, got, text)
 	}
 }
 
-// unknown checks that clients cannot tell a task from one that does not exist.
+// unknown checks that clients cannot distinguish a task from one that does not exist.
 func (r *rig) unknown(id a2a.ID) {
 	r.t.Helper()
 	list, err := r.List(r.ctx, ann, talker, &a2a.ListTasks{})
@@ -71,7 +71,7 @@ func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 	r := newRig(t)
 	c := r.ask(r.ctx, send("x", blocking, key("k")))
 	l := r.awaitClaim()
-	r.unknown(l.TaskID) // it may become one
+	r.unknown(l.TaskID) // it may still become a task
 	r.reply(l, "hi")
 	got := r.answered(c)
 	wantReply(t, "answer", got, "hi")
@@ -79,7 +79,7 @@ func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 		t.Error("the answer has no context")
 	}
 	r.unknown(l.TaskID)
-	// The record is durable: a repeat is answered from it, whoever asks how.
+	// The record is durable: every form of the repeated request gets the same answer.
 	wantReply(t, "repeat", r.answered(r.ask(r.ctx, send("x", blocking, key("k")))), "hi")
 	s, err := r.Stream(r.ctx, ann, talker, send("x", key("k")))
 	if err != nil {
@@ -87,8 +87,10 @@ func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 	}
 	defer s.Close()
 	same(t, "repeated stream", "task@3!", frames(t, s, "task@3!"))
-	// Its context goes on as any other.
-	next, err := r.Send(r.ctx, ann, talker, send("y", func(op *a2a.SendMessage) { op.Message.ContextID = got.ContextID }))
+	// Its context continues like any other.
+	next, err := r.Send(r.ctx, ann, talker, send("y", func(op *a2a.SendMessage) {
+		op.Message.ContextID = got.ContextID
+	}))
 	if err != nil || next.ContextID != got.ContextID {
 		t.Errorf("next message of the context: %+v, %v", next, err)
 	}
@@ -100,7 +102,7 @@ func TestRepeatOfAnUndecidedRequestWaitsForTheSameReply(t *testing.T) {
 	ctx, leave := context.WithCancel(r.ctx)
 	lost := r.ask(ctx, send("x", blocking, key("k")))
 	l := r.awaitClaim()
-	leave() // the client is gone, and so may its replica be
+	leave() // the client disconnected, and its replica may have stopped
 	if a := receive(t, "end", lost); a.err == nil {
 		t.Fatalf("answered %+v", a.task)
 	}
@@ -111,7 +113,7 @@ func TestRepeatOfAnUndecidedRequestWaitsForTheSameReply(t *testing.T) {
 	}
 	defer s.Close()
 	same(t, "stream before the reply", "…", frames(t, s, "…"))
-	// The worker is lost too: another attempt replies.
+	// The worker is lost too, so another attempt replies.
 	if err := r.store.Tasks.Retry(r.ctx, l, "lost", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -122,16 +124,17 @@ func TestRepeatOfAnUndecidedRequestWaitsForTheSameReply(t *testing.T) {
 	f := next(t, s)
 	wantReply(t, "stream", f.Task, "hi")
 	if !f.Last {
-		t.Error("the stream goes on behind the reply")
+		t.Error("the stream continues after the reply")
 	}
 }
 
-func TestAnythingElseThanAReplyMakesATask(t *testing.T) {
+func TestAnyOtherEventThanAReplyMakesATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for name, first := range map[string]a2a.Event{
-		"a status that says something":  status(a2a.StateWorking, "thinking"),
-		"a status with metadata":        &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"step":1}`)},
+		"a status that says something": status(a2a.StateWorking, "thinking"),
+		"a status with metadata": &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking},
+			Metadata: a2a.Raw(`{"step":1}`)},
 		"an artifact":                   artifact("a", "1", false),
 		"a question":                    status(a2a.StateInputRequired, "?"),
 		"a failure":                     status(a2a.StateFailed, "no"),
@@ -139,7 +142,7 @@ func TestAnythingElseThanAReplyMakesATask(t *testing.T) {
 	} {
 		c := r.ask(r.ctx, send("x", blocking))
 		l := r.awaitClaim()
-		r.append(l, status(a2a.StateWorking, "")) // which a claim has said already
+		r.append(l, status(a2a.StateWorking, "")) // as the claim already recorded
 		_, err := r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: l.TaskID.String()})
 		wantCode(t, name+": get before it", err, a2a.CodeTaskNotFound)
 		r.append(l, first)
@@ -149,21 +152,21 @@ func TestAnythingElseThanAReplyMakesATask(t *testing.T) {
 			continue
 		}
 		if !got.Status.State.EndsTurn() {
-			r.reply(l, "and so on") // by another attempt, perhaps: it is the task's now
+			r.reply(l, "and so on") // perhaps by another attempt; now it belongs to the task
 		}
 		same(t, name, r.snapshot(l.TaskID), r.answered(c))
 		if end := r.snapshot(l.TaskID); end.Replied || len(end.History) == 0 {
-			t.Errorf("%s: at the end %+v, want a task with its history", name, end)
+			t.Errorf("%s: finally got %+v, want a task with its history", name, end)
 		}
 	}
 }
 
-func TestTaskThatWasCanceledOrLostWhileUndecidedIsOne(t *testing.T) {
+func TestUndecidedTaskThatIsCanceledOrLostStaysATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.ask(r.ctx, send("x", blocking))
 	l := r.awaitClaim()
-	if _, err := r.store.Tasks.Cancel(r.ctx, ann, "", l.TaskID); err != nil { // the operator
+	if _, err := r.store.Tasks.Cancel(r.ctx, ann, "", l.TaskID); err != nil { // by the operator
 		t.Fatal(err)
 	}
 	if got := r.answered(c); got.Replied || got.Status.State != a2a.StateCanceled {
@@ -171,7 +174,7 @@ func TestTaskThatWasCanceledOrLostWhileUndecidedIsOne(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotWaitGetsTheTask(t *testing.T) {
+func TestNonBlockingSendGetsTheTaskNotTheReply(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	got, err := r.Send(r.ctx, ann, talker, send("x"))
@@ -183,7 +186,7 @@ func TestWhoDoesNotWaitGetsTheTask(t *testing.T) {
 	if err != nil || got.Replied || got.Status.State != a2a.StateCompleted || got.Status.Message.Parts[0].Text != "hi" {
 		t.Errorf("get %+v, %v, want it completed with the message", got, err)
 	}
-	// So it is with the second turn of a task.
+	// The same is true for the second turn of a task.
 	id := r.task("y")
 	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
 	c := r.ask(r.ctx, send("answer", to(id), blocking))
@@ -193,7 +196,7 @@ func TestWhoDoesNotWaitGetsTheTask(t *testing.T) {
 	}
 }
 
-func TestReplyThatTakesTooLongIsATask(t *testing.T) {
+func TestLateReplyBecomesATask(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rig){"the cap": nil, "a drain": func(r *rig) { r.drain() }} {
 		r := newRig(t, func(c *engine.Config) {
@@ -250,7 +253,7 @@ func TestStreamOfATaskHasAllItsEvents(t *testing.T) {
 	same(t, "at the end", "5!", frames(t, s, "5!"))
 }
 
-func TestStreamIsTheTaskAtTheCap(t *testing.T) {
+func TestStreamStartsWithTheTaskAfterTheLongestWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *engine.Config) { c.BlockingMaxWait = 20 * time.Millisecond })
 	s, err := r.Stream(r.ctx, ann, talker, send("x"))
@@ -266,7 +269,7 @@ func TestStreamIsTheTaskAtTheCap(t *testing.T) {
 	same(t, "behind the task", "2 3!", frames(t, s, "2 3!"))
 }
 
-func TestStreamIsTheTaskWhileDraining(t *testing.T) {
+func TestStreamStartsWithTheTaskWhenDraining(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s, err := r.Stream(r.ctx, ann, talker, send("x"))
@@ -290,11 +293,13 @@ func withPush(op *a2a.SendMessage) {
 	op.Push = &a2a.PushConfig{URL: "http://127.0.0.1/hook", Version: a2a.PushV10}
 }
 
-func TestWebhookHearsOfAReplyOnce(t *testing.T) {
+func TestWebhookGetsAReplyOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *engine.Config) {
 		c.Push = engine.PushRules{
-			Check: func(*a2a.PushConfig) error { return nil }, Origin: func(string) string { return "http://127.0.0.1" },
+			Check: func(*a2a.PushConfig) error { return nil }, Origin: func(string) string {
+				return "http://127.0.0.1"
+			},
 			Seal: func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
 		}
 	})
@@ -315,7 +320,7 @@ func TestWebhookHearsOfAReplyOnce(t *testing.T) {
 	wantReply(t, "answer", r.answered(c), "hi")
 	d := due()
 	if len(d) != 1 {
-		t.Fatalf("due behind the reply: %+v, want one delivery", d)
+		t.Fatalf("due after the reply: %+v, want one delivery", d)
 	}
 	at, err := r.store.Tasks.SnapshotAt(r.ctx, d[0].Task, d[0].Seq, tasks.Want{Artifacts: true})
 	if err != nil {
@@ -328,12 +333,12 @@ func TestWebhookHearsOfAReplyOnce(t *testing.T) {
 	if d := due(); len(d) != 0 {
 		t.Errorf("due again: %+v", d)
 	}
-	// Of a task that was made known in the end its webhook hears too.
+	// If it becomes a task after all, the webhook gets that too.
 	c = r.ask(r.ctx, send("y", blocking, withPush))
 	r.awaitClaim()
 	r.drain()
 	id := r.answered(c).ID
 	if d := due(); len(d) != 1 || d[0].Task != id {
-		t.Errorf("due behind the drain: %+v, want a delivery of task %s", d, id)
+		t.Errorf("due after the drain: %+v, want a delivery of task %s", d, id)
 	}
 }

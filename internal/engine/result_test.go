@@ -27,7 +27,7 @@ import (
 
 var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 
-// played is an executor that reports what it is given.
+// played is an executor that yields the given events.
 type played func(run executor.Run) []a2a.Event
 
 // Execute yields the events.
@@ -41,7 +41,7 @@ func (p played) Execute(_ context.Context, run executor.Run) iter.Seq2[a2a.Event
 	}
 }
 
-// start runs one replica without its HTTP server, until the test ends.
+// start runs a replica without its HTTP server until the test ends.
 func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine, *store.Store) {
 	t.Helper()
 	hub := &notify.Hub{}
@@ -64,8 +64,9 @@ func start(t *testing.T, agent *a2a.Agent, e executor.Executor) (*engine.Engine,
 		t.Fatal(err)
 	}
 	pool := worker.New(s, hub, worker.Config{
-		Worker: "r1", Slots: 4, Agents: []worker.Agent{{Agent: agent, Executor: e}}, Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 1, Deadline: time.Hour},
-		Poll: time.Second, Drain: time.Second, Logger: logger,
+		Worker: "r1", Slots: 4, Agents: []worker.Agent{{Agent: agent, Executor: e}},
+		Limits: a2a.Limits{LeaseTTL: time.Minute, MaxAttempts: 1, Deadline: time.Hour},
+		Poll:   time.Second, Drain: time.Second, Logger: logger,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -94,19 +95,22 @@ func say(text string) *a2a.SendMessage {
 func status(s a2a.State, text string) a2a.Event {
 	u := &a2a.StatusUpdate{Status: a2a.Status{State: s}}
 	if text != "" {
-		u.Status.Message = &a2a.Message{ID: "s-" + text, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}, Metadata: a2a.Raw(`{"a":[ 1 ]}`)}
+		u.Status.Message = &a2a.Message{ID: "s-" + text, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}},
+			Metadata: a2a.Raw(`{"a":[ 1 ]}`)}
 	}
 	return u
 }
 
 func artifact(id, text string, more bool) a2a.Event {
 	return &a2a.ArtifactUpdate{Append: more, LastChunk: true, Metadata: a2a.Raw(`{"e":1}`), Artifact: a2a.Artifact{
-		ID: id, Name: "n" + id, Description: "d", Metadata: a2a.Raw(`{"b": 1e2}`), Parts: []a2a.Part{{Kind: a2a.PartText, Text: text, MediaType: "text/plain"}},
+		ID: id, Name: "n" + id, Description: "d", Metadata: a2a.Raw(`{"b": 1e2}`),
+		Parts: []a2a.Part{{Kind: a2a.PartText, Text: text, MediaType: "text/plain"}},
 	}}
 }
 
-// What a blocking send answers from what it has seen is what a reader gets.
-func TestSendAnswersWhatAReadWould(t *testing.T) {
+// TestSendAnswersLikeARead: a blocking send that answers from the events it has seen returns what a
+// read would.
+func TestSendAnswersLikeARead(t *testing.T) {
 	t.Parallel()
 	working, done := status(a2a.StateWorking, "on it"), status(a2a.StateCompleted, "")
 	many := make([]a2a.Event, 0, 101)
@@ -114,11 +118,12 @@ func TestSendAnswersWhatAReadWould(t *testing.T) {
 		many = append(many, artifact("a", "piece", true))
 	}
 	scripts := map[string][]a2a.Event{
-		"nothing":     {done},
-		"artifact":    {artifact("a", "x", false), done},
-		"chunks":      {artifact("a", "x", false), artifact("b", "y", true), artifact("a", "z", true), done},
-		"replaced":    {artifact("a", "x", false), artifact("b", "y", false), artifact("a", "z", false), done},
-		"statuses":    {working, artifact("a", "x", false), status(a2a.StateWorking, "still"), working, status(a2a.StateCompleted, "there")},
+		"nothing":  {done},
+		"artifact": {artifact("a", "x", false), done},
+		"chunks":   {artifact("a", "x", false), artifact("b", "y", true), artifact("a", "z", true), done},
+		"replaced": {artifact("a", "x", false), artifact("b", "y", false), artifact("a", "z", false), done},
+		"statuses": {working, artifact("a", "x", false), status(a2a.StateWorking, "still"), working,
+			status(a2a.StateCompleted, "there")},
 		"quiet":       {working, status(a2a.StateWorking, ""), done},
 		"input":       {working, status(a2a.StateInputRequired, "which?")},
 		"auth":        {artifact("a", "x", false), status(a2a.StateAuthRequired, "sign in")},
@@ -128,7 +133,9 @@ func TestSendAnswersWhatAReadWould(t *testing.T) {
 		"much":        {artifact("a", strings.Repeat("x", 100_000), false), done},
 	}
 	agent := &a2a.Agent{Name: "player"}
-	eng, s := start(t, agent, played(func(run executor.Run) []a2a.Event { return scripts[run.Messages[0].Parts[0].Text] }))
+	eng, s := start(t, agent, played(func(run executor.Run) []a2a.Event {
+		return scripts[run.Messages[0].Parts[0].Text]
+	}))
 	for name := range scripts {
 		for _, history := range []*int{nil, new(int), new(1)} {
 			op := say(name)
@@ -146,14 +153,16 @@ func TestSendAnswersWhatAReadWould(t *testing.T) {
 				t.Errorf("%s: (-read +sent):\n%s", name, diff)
 			}
 			if got.LastSeq != want.LastSeq || got.LastUID != want.LastUID || !got.CreatedAt.Equal(want.CreatedAt) {
-				t.Errorf("%s: sent %d %s %s, read %d %s %s", name, got.LastSeq, got.LastUID, got.CreatedAt, want.LastSeq, want.LastUID, want.CreatedAt)
+				t.Errorf("%s: sent %d %s %s, read %d %s %s", name, got.LastSeq, got.LastUID, got.CreatedAt,
+					want.LastSeq, want.LastUID, want.CreatedAt)
 			}
 		}
 	}
 }
 
-// A message that another request sent to the task meanwhile is in no event.
-func TestSendKnowsOfMessagesThatItHasNotSeen(t *testing.T) {
+// TestSendIncludesMessagesOfOtherRequests: no event contains the message that another request sent
+// to the task meanwhile.
+func TestSendIncludesMessagesOfOtherRequests(t *testing.T) {
 	t.Parallel()
 	started, goOn := make(chan a2a.ID, 2), make(chan struct{})
 	agent := &a2a.Agent{Name: "player"}

@@ -30,24 +30,25 @@ import (
 
 var words = &a2a.Agent{Name: "words"}
 
-// rig is an engine without a worker: the test does what a worker would.
+// rig is an engine without a worker. The test does what a worker would.
 type rig struct {
 	*engine.Engine
-	t     testing.TB
-	ctx   context.Context //nolint:containedctx // the context of the test, which is the life of the rig
-	store *store.Store
-	drain context.CancelFunc
-	take  func(agent string) (tasks.Slot, bool) // nil: no worker has room for a new task
-	runs  statements
+	t        testing.TB
+	ctx      context.Context //nolint:containedctx // ends with the test, like the rig
+	store    *store.Store
+	drain    context.CancelFunc
+	freeSlot func(agent string) (tasks.Slot, bool) // nil: no worker has room for a new task
+	runs     statements
 }
 
-// statements are those that ran on the pool of runs.
+// statements records the statements that ran on the pool of runs.
 type statements struct {
 	mu    sync.Mutex
 	names map[string]bool // guarded by mu
 }
 
-func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn,
+	data pgx.TraceQueryStartData) context.Context {
 	if strings.HasSuffix(conn.Config().RuntimeParams["application_name"], "-worker") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(data.SQL, "-- name: "), " ")
 		s.mu.Lock()
@@ -59,8 +60,8 @@ func (s *statements) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data p
 
 func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// take returns the names since the last time.
-func (s *statements) take() []string {
+// reset returns the names since the last call.
+func (s *statements) reset() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := slices.Sorted(maps.Keys(s.names))
@@ -76,10 +77,10 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	s, err := store.Open(t.Context(), store.Config{
 		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs},
 		Take: func(agent string) (tasks.Slot, bool) {
-			if r.take == nil {
+			if r.freeSlot == nil {
 				return tasks.Slot{}, false
 			}
-			return r.take(agent)
+			return r.freeSlot(agent)
 		},
 		Committed: func(id a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(id, events) {
@@ -118,7 +119,8 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 }
 
 func send(text string, change ...func(*a2a.SendMessage)) *a2a.SendMessage {
-	op := &a2a.SendMessage{Message: a2a.Message{ID: "m-" + text, Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
+	op := &a2a.SendMessage{Message: a2a.Message{ID: "m-" + text, Role: a2a.RoleUser,
+		Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
 	op.Digest[0] = text[0]
 	for _, c := range change {
 		c(op)
@@ -145,7 +147,7 @@ func (r *rig) task(text string) a2a.ID {
 	return t.ID
 }
 
-// claim gives the test a waiting task of words.
+// claim claims a waiting task of words for the test.
 func (r *rig) claim() *tasks.Lease {
 	r.t.Helper()
 	leases, err := r.store.Tasks.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
@@ -206,14 +208,14 @@ func (r *rig) log(id a2a.ID) []a2a.Entry {
 	return entries
 }
 
-// eventID is what a client would send as Last-Event-ID.
+// eventID returns the Last-Event-ID of an event.
 func (r *rig) eventID(id a2a.ID, seq int) string {
 	e := r.log(id)[seq-1]
 	return sse.FormatID(e.Seq, e.UID.Short())
 }
 
-// frames reads as many frames as want has, and what comes behind them, and describes it all: "task@3", "gap@3" or the seq of an
-// event, "!" on the last one, "…" where the stream waits for more.
+// frames reads as many frames as want has, and any after them, and describes them: "task@3",
+// "gap@3" or the seq of an event. "!" marks the last frame, "…" a stream that waits for more.
 func frames(t testing.TB, s *engine.Stream, want string) string {
 	t.Helper()
 	n := len(strings.Fields(strings.TrimSuffix(want, "…")))
@@ -221,7 +223,7 @@ func frames(t testing.TB, s *engine.Stream, want string) string {
 	for {
 		limit := 20 * time.Second
 		if len(out) >= n {
-			limit = 30 * time.Millisecond // nothing should come
+			limit = 30 * time.Millisecond // no more frames expected
 		}
 		ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errNothing)
 		f, err := s.Next(ctx)
@@ -232,7 +234,7 @@ func frames(t testing.TB, s *engine.Stream, want string) string {
 		case errors.Is(err, errNothing):
 			return strings.Join(append(out, "…"), " ")
 		case err != nil:
-			t.Fatalf("Next behind %v: %v", out, err)
+			t.Fatalf("Next after %v: %v", out, err)
 		}
 		out = append(out, describe(&f))
 	}
@@ -258,7 +260,7 @@ func describe(f *engine.Frame) string {
 
 var errNothing = errors.New("nothing yet")
 
-// next takes a frame that must come.
+// next returns a frame that must come.
 func next(t testing.TB, s *engine.Stream) engine.Frame {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -290,7 +292,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: nothing came", what)
+		t.Fatalf("%s: timed out", what)
 		panic("unreachable")
 	}
 }

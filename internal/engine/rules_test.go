@@ -1,15 +1,12 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
-	"github.com/a2ad/a2ad/internal/engine"
 	"github.com/a2ad/a2ad/internal/store/db"
 )
 
@@ -31,7 +28,7 @@ func TestSubscribeAndResume(t *testing.T) {
 	}
 	l = r.claim()
 	r.append(l, artifact("a", "2", true))
-	// The same, and 8 completed.
+	// The same log, and 8 completed.
 	ended := r.task("ended")
 	l = r.claim()
 	r.append(l, artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
@@ -59,13 +56,18 @@ func TestSubscribeAndResume(t *testing.T) {
 	for n := 1; n < 7; n++ {
 		events := strings.Join(rest[n-1:], " ")
 		tests = append(tests,
-			row{fmt.Sprint("living, event ", n), living, r.eventID(living, n), events + " …", fmt.Sprintf("task@%d %s …", n, events)},
-			row{fmt.Sprint("ended, event ", n), ended, r.eventID(ended, n), events + " 8!", fmt.Sprintf("task@%d %s 8!", n, events)})
+			row{fmt.Sprint("living, event ", n), living, r.eventID(living, n), events + " …",
+				fmt.Sprintf("task@%d %s …", n, events)},
+			row{fmt.Sprint("ended, event ", n), ended, r.eventID(ended, n), events + " 8!",
+				fmt.Sprintf("task@%d %s 8!", n, events)})
 	}
 	for name, last := range map[string]string{
-		"event of another task": foreign[:2] + r.eventID(ended, 3)[2:], "another uid": "3-00000000", "future seq": "99-" + r.eventID(living, 7)[2:],
-		"seq 0": "0-" + foreign[2:], "negative": "-3-" + foreign[2:], "no uid": "3", "empty uid": "3-", "garbage": "garbage", "blank": " ", "upper case": strings.ToUpper(foreign) + "A",
-		"huge": "9223372036854775808-" + foreign[2:], "long": strings.Repeat("3", 300), "spaces around": " " + foreign + " ", "line break": foreign + "\n", "NUL": "\x00",
+		"event of another task": foreign[:2] + r.eventID(ended, 3)[2:], "another uid": "3-00000000",
+		"future seq": "99-" + r.eventID(living, 7)[2:],
+		"seq 0":      "0-" + foreign[2:], "negative": "-3-" + foreign[2:], "no uid": "3", "empty uid": "3-",
+		"garbage": "garbage", "blank": " ", "upper case": strings.ToUpper(foreign) + "A",
+		"huge": "9223372036854775808-" + foreign[2:], "long": strings.Repeat("3", 300),
+		"spaces around": " " + foreign + " ", "line break": foreign + "\n", "NUL": "\x00",
 	} {
 		tests = append(tests, row{"living, " + name, living, last, "gap@7 …", "gap@7 …"})
 		if name != "event of another task" {
@@ -100,7 +102,8 @@ func TestSubscribeAndResume(t *testing.T) {
 	}
 }
 
-// A Task as of an event is the fold of the log up to it.
+// TestResumedTaskIsAsOfItsEvent: the Task of a resumed stream is the fold of the log up to its
+// event.
 func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -111,7 +114,8 @@ func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
 	l := r.claim()
 	note()
 	for i, e := range []a2a.Event{
-		artifact("a", "1", false), status(a2a.StateWorking, "busy"), artifact("b", "1", true), artifact("a", "2", true), artifact("a", "3", false), status(a2a.StateInputRequired, "?"),
+		artifact("a", "1", false), status(a2a.StateWorking, "busy"), artifact("b", "1", true), artifact("a", "2", true),
+		artifact("a", "3", false), status(a2a.StateInputRequired, "?"),
 	} {
 		r.append(l, e)
 		note()
@@ -137,14 +141,14 @@ func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
 		}
 		f := next(t, s)
 		if f.Task == nil {
-			t.Fatalf("resumed at %d with %s", seq, describe(&f))
+			t.Fatalf("resumed after %d: got %s", seq, describe(&f))
 		}
 		same(t, fmt.Sprint("the task as of ", seq), want, f.Task)
 		s.Close()
 	}
 }
 
-func TestForeignTasksAreLikeNone(t *testing.T) {
+func TestForeignTasksLookLikeUnknownOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	id := r.task("mine")
@@ -179,7 +183,7 @@ func TestForeignTasksAreLikeNone(t *testing.T) {
 		for op, err := range tries {
 			wantCode(t, name+", "+op, err, a2a.CodeTaskNotFound)
 			if err != nil && !errors.Is(err, a2a.ErrTaskNotFound) {
-				t.Errorf("%s, %s: %v is not the error of a task that does not exist", name, op, err)
+				t.Errorf("%s, %s: got %v, want the error of an unknown task", name, op, err)
 			}
 		}
 	}
@@ -200,7 +204,8 @@ func TestMessageStreamEndsWhereItsRulesSay(t *testing.T) {
 	}{
 		{"completed", []a2a.Event{artifact("a", "1", false), status(a2a.StateCompleted, "")}, "task@1 2 3 4!"},
 		{"failed", []a2a.Event{status(a2a.StateFailed, "")}, "task@1 2 3!"},
-		{"input-required", []a2a.Event{artifact("a", "1", false), status(a2a.StateInputRequired, "?")}, "task@1 2 3 4!"},
+		{"input-required", []a2a.Event{artifact("a", "1", false), status(a2a.StateInputRequired, "?")},
+			"task@1 2 3 4!"},
 		{"auth-required", []a2a.Event{status(a2a.StateAuthRequired, "?")}, "task@1 2 3 …"},
 		{"working", []a2a.Event{status(a2a.StateWorking, "x")}, "task@1 2 3 …"},
 	}
@@ -223,7 +228,8 @@ func TestMessageStreamEndsWhereItsRulesSay(t *testing.T) {
 	}
 }
 
-// A subscription is for the whole task: it stays where a message stream ends.
+// TestSubscriptionOutlastsAQuestion: a subscription follows the whole task, so it continues where a
+// message stream ends.
 func TestSubscriptionOutlastsAQuestion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -241,7 +247,7 @@ func TestSubscriptionOutlastsAQuestion(t *testing.T) {
 		}
 	}
 	if s.Pending() {
-		t.Error("pending when all was read")
+		t.Error("Pending() = true after everything was read")
 	}
 	if _, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id.String()}); err != nil {
 		t.Fatal(err)
@@ -256,7 +262,7 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	r := newRig(t)
 	id := r.task("x")
 	r.append(r.claim(), artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
-	// It starts with the task as the message resubmits it.
+	// The stream starts with the task that the message resubmits.
 	s, err := r.Stream(r.ctx, ann, words, send("answer", to(id)))
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +276,8 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	if got := frames(t, s, "6 7!"); got != "6 7!" {
 		t.Errorf("got %s, want 6 7!", got)
 	}
-	// To a task that is being worked on: as it is, then what comes.
+	// A message to a running task: the stream starts with the task as it is, then its events
+	// follow.
 	if _, err := r.Send(r.ctx, ann, words, send("third", to(id))); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +299,8 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	}
 }
 
-// Last-Event-ID on message/stream counts only where the key shows that it is a replay.
+// TestReplayedStream: Last-Event-ID on message/stream only counts if the key shows that it is a
+// replay.
 func TestReplayedStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -322,14 +330,14 @@ func TestReplayedStream(t *testing.T) {
 		return func(op *a2a.SendMessage) { op.StreamRules = rules; op.LastEventID = last }
 	}
 	again("task@4 …", from("", rules03))                   // no header
-	again("3 4 …", from(r.eventID(id, 2), rules03))        // behind 2
-	again("task@2 3 4 …", from(r.eventID(id, 2), rules10)) // behind 2, 1.0
-	again("gap@4 …", from("x", rules03))                   // garbage
+	again("3 4 …", from(r.eventID(id, 2), rules03))        // after 2
+	again("task@2 3 4 …", from(r.eventID(id, 2), rules10)) // after 2, in 1.0
+	again("gap@4 …", from("x", rules03))                   // not an event id
 	r.append(l, status(a2a.StateInputRequired, "?"))
-	again("3 4 5!", from(r.eventID(id, 2), rules03))    // behind 2, to the question
+	again("3 4 5!", from(r.eventID(id, 2), rules03))    // after 2, up to the question
 	again("task@5 5!", from("", rules03))               // no header, at the question
-	again("task@5 5!", from(r.eventID(id, 5), rules03)) // behind the question
-	// Another message has no past: the header is somebody else's.
+	again("task@5 5!", from(r.eventID(id, 5), rules03)) // after the question
+	// Another message has no earlier stream, so it ignores the header.
 	s, err := r.Stream(r.ctx, ann, words, send("y", key("other"), from(r.eventID(id, 2), rules03)))
 	if err != nil {
 		t.Fatal(err)
@@ -340,284 +348,4 @@ func TestReplayedStream(t *testing.T) {
 	}
 	_, err = r.Stream(r.ctx, ann, words, send("z", key("k")))
 	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
-}
-
-type answer struct {
-	task *a2a.Task
-	err  error
-}
-
-// async sends and returns where the answer will be.
-func (r *rig) async(ctx context.Context, op *a2a.SendMessage) <-chan answer {
-	c := make(chan answer, 1)
-	go func() {
-		task, err := r.Send(ctx, ann, words, op)
-		c <- answer{task, err}
-	}()
-	return c
-}
-
-func TestBlockingSendWaitsForTheEndOfTheTurn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	for _, end := range []a2a.State{a2a.StateCompleted, a2a.StateFailed, a2a.StateRejected, a2a.StateInputRequired, a2a.StateAuthRequired} {
-		c := r.async(r.ctx, send("x", blocking))
-		l := r.awaitClaim()
-		r.append(l, artifact("a", "1", false))
-		select {
-		case a := <-c:
-			t.Errorf("answered %+v, %v before the end", a.task, a.err)
-		default:
-		}
-		r.append(l, status(end, "end"))
-		a := receive(t, "answer", c)
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		same(t, end.String(), r.snapshot(l.TaskID), a.task)
-	}
-}
-
-func TestBlockingFollowUpWaitsForItsOwnTurn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	id := r.task("x")
-	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
-	c := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
-	l := r.awaitClaim()
-	// A replay waits with it, though the log has a question from before.
-	again := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
-	r.append(l, artifact("a", "1", false))
-	select {
-	case a := <-again:
-		t.Errorf("the replay was answered with %+v, %v before the end", a.task, a.err)
-	case <-time.After(100 * time.Millisecond): // it has had the time to be
-	}
-	r.append(l, status(a2a.StateCompleted, "done"))
-	for _, c := range []<-chan answer{c, again} {
-		a := receive(t, "answer", c)
-		if a.err != nil || a.task.Status.State != a2a.StateCompleted {
-			t.Errorf("answer %+v, %v", a.task, a.err)
-		}
-	}
-	late, err := r.Send(r.ctx, ann, words, send("answer", to(id), blocking, key("k")))
-	if err != nil || late.Status.State != a2a.StateCompleted || len(late.History) != 3 {
-		t.Errorf("a late replay = %+v, %v", late, err)
-	}
-}
-
-func TestBlockingSendGivesUpAtTheCap(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(c *engine.Config) { c.BlockingMaxWait = 20 * time.Millisecond })
-	got, err := r.Send(r.ctx, ann, words, send("x", blocking))
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, "answer at the cap", r.snapshot(got.ID), got)
-	// The task goes on.
-	r.append(r.claim(), status(a2a.StateCompleted, ""))
-}
-
-func TestDrainEndsAWait(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	c := r.async(r.ctx, send("x", blocking))
-	l := r.awaitClaim()
-	r.drain()
-	a := receive(t, "answer", c)
-	if a.err != nil || a.task.ID != l.TaskID || a.task.Status.State.Terminal() {
-		t.Errorf("answer %+v, %v, want the task as it is", a.task, a.err)
-	}
-	// What comes now is answered at once.
-	got, err := r.Send(r.ctx, ann, words, send("y", blocking))
-	if err != nil || got.Status.State != a2a.StateSubmitted {
-		t.Errorf("answer %+v, %v, want a submitted task", got, err)
-	}
-}
-
-func TestClientThatGoesAwayEndsItsWait(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	ctx, cancel := context.WithCancel(r.ctx)
-	c := r.async(ctx, send("x", blocking))
-	l := r.awaitClaim()
-	cancel()
-	if a := receive(t, "end", c); !errors.Is(a.err, context.Canceled) {
-		t.Errorf("answer %+v, %v, want the end of the context", a.task, a.err)
-	}
-	r.append(l, status(a2a.StateCompleted, "")) // the task goes on
-}
-
-func TestSendAtOnceAnswersTheNewTask(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	for _, n := range []*int{nil, new(int), new(1)} {
-		got, err := r.Send(r.ctx, ann, words, send("x", func(op *a2a.SendMessage) {
-			op.HistoryLength, op.Message.Role = n, a2a.RoleAgent // some clients say so
-			op.Message.Metadata = a2a.Raw(`{"k": 1.0}`)
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := r.Get(r.ctx, ann, words, &a2a.GetTask{ID: got.ID.String(), HistoryLength: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.History == nil {
-			got.History = []a2a.Message{}
-		}
-		same(t, "the answer and a read", want, got)
-		if got.ContextID == "" {
-			t.Error("the task has no context")
-		}
-	}
-}
-
-func TestReplayBySendIsAnsweredWithItsTask(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	first, err := r.Send(r.ctx, ann, words, send("x", key("k")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
-	for _, change := range []func(*a2a.SendMessage){func(*a2a.SendMessage) {}, blocking} {
-		again, err := r.Send(r.ctx, ann, words, send("x", key("k"), change))
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "the replay", r.snapshot(first.ID), again)
-	}
-	_, err = r.Send(r.ctx, ann, words, send("y", key("k")))
-	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
-	// An agent may ask for the same by message id; the header wins.
-	byID := &a2a.Agent{Name: "words", DedupeByID: true}
-	one, err := r.Send(r.ctx, ann, byID, send("same"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := r.Send(r.ctx, ann, byID, send("same"))
-	if err != nil || two.ID != one.ID {
-		t.Errorf("the same message id made %s and %s, %v", one.ID, two.ID, err)
-	}
-	three, err := r.Send(r.ctx, ann, byID, send("same", key("new")))
-	if err != nil || three.ID == one.ID {
-		t.Errorf("a key of its own made %s again, %v", three.ID, err)
-	}
-	four, err := r.Send(r.ctx, ann, byID, send("other", key("m-same")))
-	if err != nil || four.ID == one.ID {
-		t.Errorf("a key that reads like a message id gave %s, %v, want a task of its own", four.ID, err)
-	}
-}
-
-func TestAgentThatRejectsWhenBusy(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	busy := &a2a.Agent{Name: "words", OnBusy: a2a.OnBusyReject}
-	id := r.task("x")
-	r.claim()
-	_, err := r.Send(r.ctx, ann, busy, send("y", to(id)))
-	wantCode(t, "send", err, a2a.CodeUnsupportedOperation)
-	_, err = r.Stream(r.ctx, ann, busy, send("y", to(id)))
-	wantCode(t, "stream", err, a2a.CodeUnsupportedOperation)
-}
-
-func TestCancelKeepsWhatItsClientSays(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	id := r.task("x")
-	s, err := r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{ID: id.String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	same(t, "before", "task@1 …", frames(t, s, "task@1 …"))
-	said := a2a.Raw(`{"why":  "\u0000", "n":9007199254740993}`)
-	if _, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id.String(), Metadata: said}); err != nil {
-		t.Fatal(err)
-	}
-	if e, ok := next(t, s).Item.Event.(*a2a.StatusUpdate); !ok || string(e.Metadata) != string(said) {
-		t.Errorf("the event of the cancel is %+v, want the metadata %s", e, said)
-	}
-	if got, err := r.store.Tasks.CancelMetadata(r.ctx, id); err != nil || string(got) != string(said) {
-		t.Errorf("CancelMetadata = %s, %v", got, err)
-	}
-}
-
-func TestCancelAnswersTheTask(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	id := r.task("x").String()
-	got, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id})
-	if err != nil || got.Status.State != a2a.StateCanceled {
-		t.Fatalf("Cancel = %+v, %v", got, err)
-	}
-	_, err = r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id})
-	wantCode(t, "again", err, a2a.CodeTaskNotCancelable)
-	again, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id, RepeatOK: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, "again, where that is right", got, again)
-	done := r.task("y")
-	r.append(r.claim(), status(a2a.StateCompleted, ""))
-	_, err = r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: done.String(), RepeatOK: true})
-	wantCode(t, "of a completed task", err, a2a.CodeTaskNotCancelable)
-}
-
-func TestStreamsAreLimited(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, func(c *engine.Config) { c.MaxStreams, c.MaxStreamsPerOwner = 3, 2 })
-	bob := db.Caller{Tenant: "acme", Owner: "bob"}
-	eve := db.Caller{Tenant: "acme", Owner: "eve"}
-	open := func(c db.Caller) (*engine.Stream, error) { return r.Stream(r.ctx, c, words, send("x")) }
-	must := func(c db.Caller) *engine.Stream {
-		t.Helper()
-		s, err := open(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	first, second := must(ann), must(ann)
-	_, err := open(ann)
-	wantCode(t, "a third one of one owner", err, a2a.CodeRateLimited)
-	_, err = r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{ID: first.TaskID.String()})
-	wantCode(t, "a subscription", err, a2a.CodeRateLimited)
-	third := must(bob)
-	_, err = open(eve)
-	wantCode(t, "a fourth one", err, a2a.CodeUnavailable)
-	if page, err := r.List(r.ctx, eve, words, &a2a.ListTasks{}); err != nil || page.Total != 0 {
-		t.Errorf("a refused stream left %d tasks, %v", page.Total, err)
-	}
-	first.Close()
-	first.Close() // twice is once
-	fourth := must(eve)
-	for _, s := range []*engine.Stream{second, third, fourth} {
-		s.Close()
-	}
-	if n := r.Streams(); n != 0 {
-		t.Errorf("%d streams are open, want none", n)
-	}
-}
-
-func TestStreamReadsEndWithTheirContext(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	s, err := r.Stream(r.ctx, ann, words, send("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	next(t, s)
-	cause := errors.New("ping")
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	cancel(cause)
-	if _, err := s.Next(ctx); !errors.Is(err, cause) {
-		t.Errorf("Next = %v, want the cause", err)
-	}
-	r.append(r.claim(), status(a2a.StateCompleted, ""))
-	if got := frames(t, s, "2 3!"); got != "2 3!" { // nothing was lost by that
-		t.Errorf("got %s, want 2 3!", got)
-	}
 }

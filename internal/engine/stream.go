@@ -134,7 +134,8 @@ func (e *Engine) Stream(ctx context.Context, c db.Caller, agent *a2a.Agent, op *
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{caller: c, mem: budget.From(ctx), rules: op.StreamRules, history: op.HistoryLength, endedOK: true, ends: endsMessageStream, leave: leave}
+	s := &Stream{caller: c, mem: budget.From(ctx), rules: op.StreamRules, history: op.HistoryLength, endedOK: true,
+		ends: endsMessageStream, leave: leave}
 	if err := e.openMessageStream(ctx, s, agent, &in, op); err != nil {
 		s.Close()
 		return nil, err
@@ -142,7 +143,8 @@ func (e *Engine) Stream(ctx context.Context, c db.Caller, agent *a2a.Agent, op *
 	return s, nil
 }
 
-func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Agent, in *tasks.Submission, op *a2a.SendMessage) error {
+func (e *Engine) openMessageStream(ctx context.Context, s *Stream, agent *a2a.Agent, in *tasks.Submission,
+	op *a2a.SendMessage) error {
 	if in.Task.IsZero() {
 		in.Undecided = agent.MayReply(&op.Message)
 		in.NewTask = db.NewTaskID()
@@ -213,7 +215,8 @@ func (e *Engine) Subscribe(ctx context.Context, c db.Caller, agent *a2a.Agent, o
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{TaskID: id, caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK, ends: endsSubscription, leave: leave}
+	s := &Stream{TaskID: id, caller: c, mem: budget.From(ctx), rules: op.StreamRules, endedOK: op.EndedOK,
+		ends: endsSubscription, leave: leave}
 	if op.LastEventID == "" {
 		err = e.openSnapshot(ctx, s, false)
 	} else {

@@ -28,7 +28,7 @@ func (r *Replica) openWork(draining context.Context) *work {
 		Authenticator: signIn{r.credentials.chain, r}, Sessions: r.credentials.sessions, Agents: r.agents.set.pulled(),
 		Limits: limits, Poll: cfg.PollInterval, AnswerTimeout: cfg.WriteTimeout, MaxBytes: int64(cfg.MaxTask),
 		MaxSeq: int64(cfg.MaxChunks), MaxArtifacts: cfg.MaxArtifacts, MaxBody: int64(cfg.MaxBody),
-		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining, Logger: r.log,
+		MaxDepth: cfg.MaxJSONDepth, MaxWaiting: cfg.MaxClaims, Drain: draining.Done(), Logger: r.log,
 		Tracer: r.observed.tracer, Budget: r.budget,
 	})
 	return &work{pool, remote}

@@ -14,16 +14,18 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 )
 
-// An error that is found before the first event goes to the client in the form that it reads.
-func TestEarlyErrorComesInTheFormAskedFor(t *testing.T) {
+// An error before the first event has the media type that the client accepts.
+func TestEarlyErrorHasTheAcceptedMediaType(t *testing.T) {
 	t.Parallel()
-	s, err := rpc.New(rpc.Config{Authenticator: auth.Anonymous{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "a", Default: true}}})
+	s, err := rpc.New(rpc.Config{Authenticator: auth.Anonymous{}, V03: v03.Codec{},
+		Agents: []*a2a.Agent{{Name: "a", Default: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
-	const body = `{"jsonrpc":"2.0","id":"x","error":{"code":-32602,"message":"message: is required","data":{"reason":"INVALID_PARAMS","field":"message"}}}`
+	const body = `{"jsonrpc":"2.0","id":"x","error":{"code":-32602,"message":"message: is required",` +
+		`"data":{"reason":"INVALID_PARAMS","field":"message"}}}`
 	for accept, stream := range map[string]bool{
 		"": false, "*/*": false, "application/json": false, "application/json, text/event-stream": false,
 		"text/event-stream": true, "Text/Event-Stream;q=0.9": true, "*/*, text/event-stream": true,

@@ -39,7 +39,9 @@ func (a *Admin) Handler() http.Handler {
 	p := newProfiles()
 	mux.HandleFunc("/debug/pprof/", p.bounded(true, maxProfileSeconds, pprof.Index))
 	// Only the name of the program: a flag may hold the password of the database.
-	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, os.Args[0]) })
+	mux.HandleFunc("/debug/pprof/cmdline", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, os.Args[0])
+	})
 	mux.HandleFunc("/debug/pprof/profile", p.bounded(false, maxProfileSeconds, pprof.Profile))
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", p.bounded(false, maxTraceSeconds, pprof.Trace))
@@ -53,7 +55,8 @@ func (a *Admin) ready(w http.ResponseWriter, r *http.Request) {
 	for _, c := range a.Checks {
 		if err := c.Test(ctx); err != nil {
 			status = http.StatusServiceUnavailable
-			text += c.Name + ": " + strings.Join(strings.Fields(a2a.Explain(err)), " ") + "\n" // one line for each check
+			// one line for each check
+			text += c.Name + ": " + strings.Join(strings.Fields(a2a.Explain(err)), " ") + "\n"
 			continue
 		}
 		text += c.Name + ": ok\n"

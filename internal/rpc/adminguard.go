@@ -66,7 +66,8 @@ func newProfiles() *profiles {
 // is instant if the request names no seconds.
 func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of another method could name other seconds
+		// the body of another method could name other seconds
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			writePlain(w, http.StatusMethodNotAllowed, "use GET to read a profile")
 			return
@@ -74,7 +75,8 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 		slots, wait := p.timed, time.Duration(0)
 		if text := r.FormValue("seconds"); text != "" {
 			if s, err := strconv.ParseFloat(text, 64); err != nil || !(s > 0 && s <= most) {
-				writePlain(w, http.StatusBadRequest, "seconds must be greater than 0 and at most "+strconv.Itoa(int(most)))
+				writePlain(w, http.StatusBadRequest,
+					"seconds must be greater than 0 and at most "+strconv.Itoa(int(most)))
 				return
 			}
 		} else if instant {
@@ -82,7 +84,8 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 		}
 		if !taken(r.Context(), slots, wait) {
 			w.Header().Set("Retry-After", "1")
-			writePlain(w, http.StatusTooManyRequests, "other profiles are being made, of which there are at most "+strconv.Itoa(cap(slots))+" at once")
+			writePlain(w, http.StatusTooManyRequests,
+				"other profiles are being made, of which there are at most "+strconv.Itoa(cap(slots))+" at once")
 			return
 		}
 		defer func() { <-slots }()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestInstantProfilesDoNotWaitForTimedOnes: whoever asks what a server does is told, though somebody makes a profile of it.
+// TestInstantProfilesDoNotWaitForTimedOnes: an operator can read the goroutines of a server while
+// another one makes a timed profile.
 func TestInstantProfilesDoNotWaitForTimedOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// adminAnswer returns the status that the listener for operators answers with.
+// adminAnswer returns the status of an answer of the admin listener.
 func adminAnswer(t *testing.T, h http.Handler, method, target, host string, header map[string]string) int {
 	t.Helper()
 	req := httptest.NewRequest(method, target, http.NoBody)
@@ -21,8 +21,9 @@ func adminAnswer(t *testing.T, h http.Handler, method, target, host string, head
 	return w.Code
 }
 
-// TestPagesCannotUseTheAdminListener: neither one whose name was pointed at this machine, nor one of another origin. Programs can,
-// by any name, and people by address or as localhost.
+// TestPagesCannotUseTheAdminListener: the listener refuses pages of other origins, and pages whose
+// host name was pointed at this machine. Programs may use any name, and people an address or
+// localhost.
 func TestPagesCannotUseTheAdminListener(t *testing.T) {
 	t.Parallel()
 	h := (&rpc.Admin{}).Handler()
@@ -37,29 +38,36 @@ func TestPagesCannotUseTheAdminListener(t *testing.T) {
 		{"a person on this machine", "/debug/pprof/", "localhost:9090", page, 200},
 		{"a person over IPv6", "/livez", "[::1]:9090", map[string]string{"Sec-Fetch-Site": "none"}, 200},
 		{"a name that was pointed here", "/debug/pprof/heap", "evil.example:9090", page, 403},
-		{"the same, that hides", "/debug/pprof/heap", "evil.example:9090", map[string]string{"Sec-Fetch-Site": "same-origin", "User-Agent": "curl"}, 403},
-		{"another origin", "/debug/pprof/heap", "127.0.0.1:9090", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"the same with a browser's fetch metadata only", "/debug/pprof/heap", "evil.example:9090",
+			map[string]string{"Sec-Fetch-Site": "same-origin", "User-Agent": "curl"}, 403},
+		{"a page of another origin", "/debug/pprof/heap", "127.0.0.1:9090",
+			map[string]string{"Origin": "https://evil.example"}, 403},
 		{"an origin that is hidden", "/livez", "127.0.0.1:9090", map[string]string{"Origin": "null"}, 403},
-		{"an image of another site", "/debug/pprof/trace", "127.0.0.1:9090", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
-		{"an image of another port", "/debug/pprof/trace", "127.0.0.1:9090", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
-		{"its own page", "/livez", "127.0.0.1:9090", map[string]string{"Origin": "http://127.0.0.1:9090", "Sec-Fetch-Site": "same-origin"}, 200},
+		{"an image of another site", "/debug/pprof/trace", "127.0.0.1:9090",
+			map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"an image of another port", "/debug/pprof/trace", "127.0.0.1:9090",
+			map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		{"its own page", "/livez", "127.0.0.1:9090",
+			map[string]string{"Origin": "http://127.0.0.1:9090", "Sec-Fetch-Site": "same-origin"}, 200},
 	} {
 		if got := adminAnswer(t, h, http.MethodGet, tt.path, tt.host, tt.header); got != tt.status {
-			t.Errorf("%s: %d, want %d", tt.name, got, tt.status)
+			t.Errorf("%s: got %d, want %d", tt.name, got, tt.status)
 		}
 	}
 }
 
-// TestProfilesAreBounded: in time, and in how many are made at once.
+// TestProfilesAreBounded: profiles have a limit on their length and on how many are made at once.
 func TestProfilesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := (&rpc.Admin{}).Handler()
 	for target, want := range map[string]int{
-		"/debug/pprof/profile?seconds=61": 400, "/debug/pprof/trace?seconds=11": 400, "/debug/pprof/heap?seconds=61": 400,
-		"/debug/pprof/trace?seconds=1e9": 400, "/debug/pprof/trace?seconds=Inf": 400, "/debug/pprof/trace?seconds=NaN": 400, "/debug/pprof/profile?seconds=-1": 400,
+		"/debug/pprof/profile?seconds=61": 400, "/debug/pprof/trace?seconds=11": 400,
+		"/debug/pprof/heap?seconds=61":   400,
+		"/debug/pprof/trace?seconds=1e9": 400, "/debug/pprof/trace?seconds=Inf": 400,
+		"/debug/pprof/trace?seconds=NaN": 400, "/debug/pprof/profile?seconds=-1": 400,
 	} {
 		if got := adminAnswer(t, h, http.MethodGet, target, "127.0.0.1", nil); got != want {
-			t.Errorf("%s: %d, want %d", target, got, want)
+			t.Errorf("%s: got %d, want %d", target, got, want)
 		}
 	}
 	if got := adminAnswer(t, h, http.MethodPost, "/debug/pprof/trace", "127.0.0.1", nil); got != 405 {
@@ -76,6 +84,6 @@ func TestProfilesAreBounded(t *testing.T) {
 		counts[<-statuses]++
 	}
 	if counts[200] == 0 || counts[429] == 0 || counts[200]+counts[429] != 3 {
-		t.Errorf("of three traces at once the answers are %v", counts)
+		t.Errorf("three concurrent traces: got statuses %v", counts)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 )
 
-// limited signs everybody in as one whose key is for one agent.
+// limited signs in every caller with a key that is only for the agent b.
 type limited struct{ auth.Anonymous }
 
 func (l limited) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -23,15 +23,17 @@ func (l limited) Authenticate(r *http.Request) (auth.Principal, error) {
 
 func TestKeyForOtherAgentsIsRefused(t *testing.T) {
 	t.Parallel()
-	s, err := rpc.New(rpc.Config{Authenticator: limited{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "a", Default: true}, {Name: "b"}}})
+	s, err := rpc.New(rpc.Config{Authenticator: limited{}, V03: v03.Codec{},
+		Agents: []*a2a.Agent{{Name: "a", Default: true}, {Name: "b"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	for path, refused := range map[string]bool{"/": true, "/agents/a": true, "/agents/b": false} {
-		// What is allowed has no engine to go to, and goes wrong there.
-		resp, err := server.Client().Post(server.URL+path, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`))
+		// An allowed request fails later, because this server has no engine.
+		resp, err := server.Client().Post(server.URL+path, "application/json",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,11 @@ import (
 // What pages of allowed origins may send and read.
 const (
 	corsMethods = "GET, POST, DELETE"
-	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Idempotency-Key, Last-Event-ID, If-None-Match, If-Modified-Since, Traceparent"
-	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id, A2AD-Total-Size"
-	corsMaxAge  = "600" // in seconds
+	corsHeaders = "Authorization, X-API-Key, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, " +
+		"Idempotency-Key, Last-Event-ID, If-None-Match, If-Modified-Since, Traceparent"
+	corsExposed = "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Last-Modified, Retry-After, RateLimit, " +
+		"RateLimit-Policy, WWW-Authenticate, X-Request-Id, A2AD-Total-Size"
+	corsMaxAge = "600" // in seconds
 )
 
 // guarded protects the server from web pages that use a visitor's browser. A page of another origin

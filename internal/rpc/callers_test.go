@@ -16,7 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// byHeader believes X-Who: tenant/owner, and behind spaces the only agents that this is for.
+// byHeader believes X-Who: tenant/owner. Names after it, separated by spaces, are the only agents
+// of the caller.
 type byHeader struct{ auth.Anonymous }
 
 func (byHeader) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -25,14 +26,15 @@ func (byHeader) Authenticate(r *http.Request) (auth.Principal, error) {
 		return auth.Principal{}, auth.ErrNoCredential
 	}
 	tenant, owner, _ := strings.Cut(words[0], "/")
-	p := auth.Principal{Tenant: tenant, Owner: owner, Kind: auth.KindUser, Scopes: auth.Scopes(), Method: auth.MethodAPIKey, KeyID: owner}
+	p := auth.Principal{Tenant: tenant, Owner: owner, Kind: auth.KindUser, Scopes: auth.Scopes(),
+		Method: auth.MethodAPIKey, KeyID: owner}
 	if len(words) > 1 {
 		p.Agents = words[1:]
 	}
 	return p, nil
 }
 
-// as returns the site as somebody sees it.
+// as returns the site as the given caller sees it.
 func (s *site) as(t *testing.T, who string) *site {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +45,7 @@ func (s *site) as(t *testing.T, who string) *site {
 	return &site{Server: server}
 }
 
-// shared is a site with gRPC whose callers say who they are.
+// shared is a site with gRPC. Callers name themselves.
 type shared struct {
 	*site
 	grpc string // address
@@ -55,15 +57,17 @@ func newSharing(t *testing.T, sharing bool) shared {
 	return shared{s, conn.Target()}
 }
 
-// speakers are all versions and bindings, as somebody.
+// speakers returns clients of all versions and bindings that are signed in as the caller.
 func (s shared) speakers(t *testing.T, who string) map[string]speaker {
 	t.Helper()
 	named := func(ctx context.Context) context.Context { return metadata.AppendToOutgoingContext(ctx, "x-who", who) }
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			return invoke(named(ctx), method, req, reply, cc, opts...)
 		}),
-		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			return stream(named(ctx), desc, cc, method, opts...)
 		}))
 	if err != nil {
@@ -72,14 +76,18 @@ func (s shared) speakers(t *testing.T, who string) map[string]speaker {
 	t.Cleanup(func() { conn.Close() })
 	web := s.as(t, who)
 	return map[string]speaker{
-		"1.0 JSON-RPC": overRPC{web, dialects[1]}, "0.3 JSON-RPC": overRPC{web, dialects[0]},
-		"1.0 REST": overREST{web, "", wordsV1}, "0.3 REST": overREST{web, "/v1", wordsSchema}, "0.3 REST, proto": overREST{web, "/v1", wordsProto},
-		"1.0 gRPC": overGRPC{conn, service1, wordsV1}, "0.3 gRPC": overGRPC{conn, service03, wordsProto},
+		"1.0 JSON-RPC":    overRPC{web, dialects[1]},
+		"0.3 JSON-RPC":    overRPC{web, dialects[0]},
+		"1.0 REST":        overREST{web, "", wordsV1},
+		"0.3 REST":        overREST{web, "/v1", wordsSchema},
+		"0.3 REST, proto": overREST{web, "/v1", wordsProto},
+		"1.0 gRPC":        overGRPC{conn, service1, wordsV1},
+		"0.3 gRPC":        overGRPC{conn, service03, wordsProto},
 	}
 }
 
-// what somebody may do with a task that waits for input, ending with its end.
-func deeds(task string) []operation {
+// uses are all operations on a task that waits for input. The last one ends the task.
+func uses(task string) []operation {
 	return []operation{
 		{name: "GetTask", task: task},
 		{name: "CreateTaskPushNotificationConfig", task: task, config: "one"},
@@ -91,9 +99,9 @@ func deeds(task string) []operation {
 	}
 }
 
-// TestOwnersOfATenantShareWhereThatIsSet: everything that its owner may do with a task others of
-// the tenant may do too, and nobody else.
-func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
+// TestOwnersOfATenantShareTasksIfConfigured: the other owners of the tenant may do everything with
+// a task that its owner may, and callers of other tenants nothing.
+func TestOwnersOfATenantShareTasksIfConfigured(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, true)
 	ann, bob, eve := s.speakers(t, "acme/ann"), s.speakers(t, "acme/bob"), s.speakers(t, "other/ann")
@@ -103,9 +111,9 @@ func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
 			ctx := "context of " + name
 			made, _ := ann[name].do(t, &operation{name: "SendMessage", context: ctx, script: `{"op":"input"}`})
 			task := id(object(t, made))
-			for _, op := range deeds(task) {
+			for _, op := range uses(task) {
 				if _, reason := eve[name].do(t, &op); !strings.Contains(reason, "TASK_NOT_FOUND") {
-					t.Errorf("another tenant, %s: %q", op.name, reason)
+					t.Errorf("another tenant, %s: got %q", op.name, reason)
 				}
 			}
 			list := operation{name: "ListTasks", context: ctx, size: "5"}
@@ -120,7 +128,7 @@ func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
 			if item, _ := feed.next(t); item == nil {
 				t.Error("an empty stream")
 			}
-			for _, op := range deeds(task) {
+			for _, op := range uses(task) {
 				if _, reason := bob[name].do(t, &op); reason != "" {
 					t.Errorf("another owner of the tenant, %s: %q", op.name, reason)
 				}
@@ -129,14 +137,15 @@ func TestOwnersOfATenantShareWhereThatIsSet(t *testing.T) {
 	}
 }
 
-// TestOwnersShareNothingByThemselves is the same where that is not set.
-func TestOwnersShareNothingByThemselves(t *testing.T) {
+// TestOwnersShareNothingByDefault: without the setting, the other owners of the tenant have no
+// access.
+func TestOwnersShareNothingByDefault(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, false)
 	ann, bob := s.speakers(t, "acme/ann"), s.speakers(t, "acme/bob")
 	for name := range ann {
 		made, _ := ann[name].do(t, &operation{name: "SendMessage", script: `{"op":"input"}`})
-		for _, op := range deeds(id(object(t, made))) {
+		for _, op := range uses(id(object(t, made))) {
 			if _, reason := bob[name].do(t, &op); !strings.Contains(reason, "TASK_NOT_FOUND") {
 				t.Errorf("%s: %s: %q", name, op.name, reason)
 			}
@@ -144,7 +153,8 @@ func TestOwnersShareNothingByThemselves(t *testing.T) {
 	}
 }
 
-// TestCredentialsForOtherAgentsAreRefused in every binding, before anything is looked up.
+// TestCredentialsForOtherAgentsAreRefused: every binding refuses them before it reads anything from
+// the database.
 func TestCredentialsForOtherAgentsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSharing(t, false)
@@ -155,12 +165,12 @@ func TestCredentialsForOtherAgentsAreRefused(t *testing.T) {
 		if reason != "" {
 			t.Fatalf("%s: %s", name, reason)
 		}
-		known := deeds(id(object(t, made)))
-		for i, op := range deeds(unknown) {
+		known := uses(id(object(t, made)))
+		for i, op := range uses(unknown) {
 			_, to := others[name].do(t, &op)
 			_, of := others[name].do(t, &known[i])
 			if to != of || !slices.Contains([]string{"FORBIDDEN", "PERMISSION_DENIED"}, to) {
-				t.Errorf("%s: %s: %q of an unknown task, %q of one that there is", name, op.name, to, of)
+				t.Errorf("%s: %s: got %q for an unknown task, %q for an existing one", name, op.name, to, of)
 			}
 		}
 	}
@@ -169,7 +179,9 @@ func TestCredentialsForOtherAgentsAreRefused(t *testing.T) {
 		if path != "/" {
 			method, body = http.MethodGet, ""
 		}
-		if got := send(t, s.as(t, "acme/ann other").Server, method, path, body, http.Header{"Content-Type": {"application/json"}}); got.status != want {
+		got := send(t, s.as(t, "acme/ann other").Server, method, path, body,
+			http.Header{"Content-Type": {"application/json"}})
+		if got.status != want {
 			t.Errorf("%s: status %d\n%s", path, got.status, got.body)
 		}
 	}

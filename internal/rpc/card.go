@@ -163,7 +163,8 @@ func checkRequirements(c *a2a.Card) error {
 		for _, r := range c.Skills[i].Security {
 			for _, scheme := range r {
 				if !slices.Contains(names, scheme.Name) {
-					return fmt.Errorf("skill %s asks for the security scheme %q, and this server has %s", c.Skills[i].ID, scheme.Name, cmp.Or(strings.Join(names, ", "), "none"))
+					return fmt.Errorf("skill %s asks for the security scheme %q, and this server has %s",
+						c.Skills[i].ID, scheme.Name, cmp.Or(strings.Join(names, ", "), "none"))
 				}
 			}
 		}
@@ -181,10 +182,13 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	c.Interfaces = nil
 	for i := len(s.generations) - 1; i >= 0; i-- { // the newest version is preferred
 		v := s.generations[i].Version()
-		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v}, a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
+		c.Interfaces = append(c.Interfaces, a2a.Interface{URL: url, Binding: "JSONRPC", Version: v},
+			a2a.Interface{URL: base, Binding: "HTTP+JSON", Version: v})
 		c.Interfaces = append(c.Interfaces, s.grpcInterfaces(sv, root, v)...)
 	}
-	c.Streaming, c.Push, c.ExtendedCard = true, s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent), sv.agent.Extended != nil
+	c.Streaming = true
+	c.Push = s.cfg.Engine != nil && s.cfg.Engine.Pushes(sv.agent)
+	c.ExtendedCard = sv.agent.Extended != nil
 	c.Security = s.cfg.Authenticator.Schemes()
 	c.Extensions = append(c.Extensions[:len(c.Extensions):len(c.Extensions)], a2a.Extension{
 		URI: ResumeExtension, Description: "Streams carry event ids and resume behind Last-Event-ID.",
@@ -192,7 +196,8 @@ func (s *Server) complete(sv *served, root bool, c a2a.Card) a2a.Card {
 	if params := skillSchemas(c.Skills); params != nil {
 		c.Extensions = append(c.Extensions, a2a.Extension{
 			URI: SchemaExtension, Params: params,
-			Description: "JSON Schemas of skills. A data part is for the skill that its metadata, or that of its message, names under skillId.",
+			Description: "JSON Schemas of skills. " +
+				"A data part is for the skill that its metadata, or that of its message, names under skillId.",
 		})
 	}
 	return c

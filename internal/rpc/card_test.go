@@ -15,12 +15,13 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// signedIn is an authenticator that has schemes to declare.
+// signedIn is an authenticator that declares schemes.
 type signedIn struct{ auth.Anonymous }
 
 func (signedIn) Schemes() []a2a.SecurityScheme {
 	return []a2a.SecurityScheme{
-		{Name: "apiKey", Kind: a2a.SecurityAPIKey, Header: "X-API-Key", Description: "a key"}, {Name: "bearer", Kind: a2a.SecurityBearer},
+		{Name: "apiKey", Kind: a2a.SecurityAPIKey, Header: "X-API-Key", Description: "a key"},
+		{Name: "bearer", Kind: a2a.SecurityBearer},
 	}
 }
 
@@ -29,7 +30,8 @@ func getCard(t *testing.T, change func(*rpc.Config), path string, header http.He
 	server := newBare(t, func(c *rpc.Config) {
 		c.Authenticator = signedIn{}
 		for _, a := range c.Agents {
-			a.Card = a2a.Card{Name: a.Name, Version: "1.0.0", InputModes: []string{"*/*"}, OutputModes: []string{"text/plain"}, Skills: []a2a.Skill{{ID: "s"}}}
+			a.Card = a2a.Card{Name: a.Name, Version: "1.0.0", InputModes: []string{"*/*"},
+				OutputModes: []string{"text/plain"}, Skills: []a2a.Skill{{ID: "s"}}}
 		}
 		if change != nil {
 			change(c)
@@ -45,7 +47,8 @@ func getCard(t *testing.T, change func(*rpc.Config), path string, header http.He
 
 const cardPath = "/.well-known/agent-card.json"
 
-// TestCardViews: each version has its own view, and who names none gets both in one.
+// TestCardViews: each version has its own view, and clients that name no version get a combined
+// one.
 func TestCardViews(t *testing.T) {
 	t.Parallel()
 	of := func(v string) (answer, map[string]any) {
@@ -64,7 +67,8 @@ func TestCardViews(t *testing.T) {
 			t.Errorf("header %v", resp.header)
 		}
 	}
-	for _, member := range []string{"url", "preferredTransport", "additionalInterfaces", "protocolVersion", "security", "supportsAuthenticatedExtendedCard"} {
+	for _, member := range []string{"url", "preferredTransport", "additionalInterfaces", "protocolVersion", "security",
+		"supportsAuthenticatedExtendedCard"} {
 		if newCard[member] != nil || oldCard[member] == nil || all[member] == nil {
 			t.Errorf("%s: in 0.3 %v, in 1.0 %v, in both %v", member, oldCard[member], newCard[member], all[member])
 		}
@@ -85,7 +89,8 @@ func TestCardViews(t *testing.T) {
 	if diff := cmp.Diff(want, newCard["supportedInterfaces"]); diff != "" {
 		t.Errorf("interfaces: -want +got\n%s", diff)
 	}
-	wantOld := []any{map[string]any{"url": "http://h/", "transport": "JSONRPC"}, map[string]any{"url": "http://h", "transport": "HTTP+JSON"}}
+	wantOld := []any{map[string]any{"url": "http://h/", "transport": "JSONRPC"},
+		map[string]any{"url": "http://h", "transport": "HTTP+JSON"}}
 	if diff := cmp.Diff(wantOld, oldCard["additionalInterfaces"]); diff != "" {
 		t.Errorf("interfaces of 0.3: -want +got\n%s", diff)
 	}
@@ -130,7 +135,7 @@ func TestCardWithoutLegacyFields(t *testing.T) {
 	}
 }
 
-func TestCardOfUnspokenVersionAndOfOneAlone(t *testing.T) {
+func TestCardOfAnUnsupportedVersionAndOfASingleVersion(t *testing.T) {
 	t.Parallel()
 	_, all := getCard(t, nil, cardPath, nil)
 	for _, h := range []http.Header{{"A2a-Version": {"99.0"}}, {"A2a-Version": {"1.0", "0.3"}}} {
@@ -138,10 +143,12 @@ func TestCardOfUnspokenVersionAndOfOneAlone(t *testing.T) {
 			t.Errorf("%v: %d\n%s", h, resp.status, cmp.Diff(all, got))
 		}
 	}
-	if _, got := getCard(t, nil, cardPath+"?A2A-Version=1.0", nil); got["url"] != nil || got["supportedInterfaces"] == nil {
+	_, got := getCard(t, nil, cardPath+"?A2A-Version=1.0", nil)
+	if got["url"] != nil || got["supportedInterfaces"] == nil {
 		t.Errorf("by query: %v", got)
 	}
-	if _, got := getCard(t, func(c *rpc.Config) { c.V1 = nil }, cardPath, nil); got["supportedInterfaces"] != nil || got["url"] != "http://h/" {
+	if _, got := getCard(t, func(c *rpc.Config) { c.V1 = nil }, cardPath, nil); got["supportedInterfaces"] != nil ||
+		got["url"] != "http://h/" {
 		t.Errorf("0.3 alone: %v", got)
 	}
 	if _, got := getCard(t, nil, "/agents/b"+cardPath, nil); got["name"] != "b" || got["url"] != "http://h/agents/b" {
@@ -149,7 +156,7 @@ func TestCardOfUnspokenVersionAndOfOneAlone(t *testing.T) {
 	}
 }
 
-func TestCardIsNotSentAgain(t *testing.T) {
+func TestUnchangedCardIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
 	etag := send(t, server, http.MethodGet, cardPath, "", nil).header.Get("ETag")
@@ -164,14 +171,16 @@ func TestCardIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestCardDates: cards say when they changed, for clients and caches that know no tags. A tag counts before a date.
+// TestCardDates: cards have a date, for clients and caches without ETags. An ETag has precedence
+// over a date.
 func TestCardDates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	get := func(header http.Header) answer { return send(t, s.Server, http.MethodGet, cardPath, "", header) }
 	set := func(description string) {
 		t.Helper()
-		if err := s.rpc.SetAgents([]*a2a.Agent{{Name: "script", Default: true, Card: a2a.Card{Description: description}}}); err != nil {
+		err := s.rpc.SetAgents([]*a2a.Agent{{Name: "script", Default: true, Card: a2a.Card{Description: description}}})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,42 +207,48 @@ func TestCardDates(t *testing.T) {
 			header.Set("If-None-Match", tc.tag)
 		}
 		got := get(header)
-		if got.status != tc.want || got.header.Get("Last-Modified") != date || got.header.Get("ETag") != first.header.Get("ETag") {
+		if got.status != tc.want || got.header.Get("Last-Modified") != date ||
+			got.header.Get("ETag") != first.header.Get("ETag") {
 			t.Errorf("%q and tag %q: %d %v, want %d", tc.date, tc.tag, got.status, got.header, tc.want)
 		}
 	}
-	// A card that stays the same keeps its date.
+	// A card that does not change keeps its date.
 	set("")
 	if got := get(http.Header{"If-Modified-Since": {date}}); got.status != 304 {
-		t.Errorf("the same card after a reload: %d", got.status)
+		t.Errorf("an unchanged card after a reload: got %d", got.status)
 	}
-	// One that changes gets a later date, be it within the same second.
+	// A changed card gets a later date, even within the same second.
 	for _, description := range []string{"a", "b", "c"} {
 		date := get(nil).header.Get("Last-Modified")
 		set(description)
-		if got := get(http.Header{"If-Modified-Since": {date}}); got.status != 200 || !strings.Contains(got.body, `"description":"`+description+`"`) {
-			t.Errorf("the card has changed to %s, and the answer is %d %s", description, got.status, got.body)
+		got := get(http.Header{"If-Modified-Since": {date}})
+		if got.status != 200 || !strings.Contains(got.body, `"description":"`+description+`"`) {
+			t.Errorf("after a change to %s: got %d %s", description, got.status, got.body)
 		}
 	}
 }
 
-// TestURLOfAnAgentIsItsCard: clients such as CrewAI and the A2A inspector take the URL of an agent for that of its card.
-func TestURLOfAnAgentIsItsCard(t *testing.T) {
+// TestURLOfAnAgentServesItsCard: clients such as CrewAI and the A2A inspector read the card at the
+// URL of the agent.
+func TestURLOfAnAgentServesItsCard(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
 	for path, of := range map[string]string{"/agents/b": "/agents/b", "/agents/b/": "/agents/b", "/": "", "": ""} {
 		for _, version := range []string{"", "0.3", "1.0"} {
 			header := http.Header{"A2a-Version": {version}}
-			want, got := send(t, server, http.MethodGet, of+cardPath, "", header), send(t, server, http.MethodGet, path, "", header)
-			if got.status != 200 || got.body != want.body || got.header.Get("ETag") != want.header.Get("ETag") || got.header.Get("Content-Type") != "application/json" {
+			want := send(t, server, http.MethodGet, of+cardPath, "", header)
+			got := send(t, server, http.MethodGet, path, "", header)
+			if got.status != 200 || got.body != want.body || got.header.Get("ETag") != want.header.Get("ETag") ||
+				got.header.Get("Content-Type") != "application/json" {
 				t.Errorf("GET %s in %q: %d %v %s", path, version, got.status, got.header, got.body)
 			}
-			if head := send(t, server, http.MethodHead, path, "", header); head.status != 200 || head.body != "" || head.header.Get("ETag") != want.header.Get("ETag") {
+			head := send(t, server, http.MethodHead, path, "", header)
+			if head.status != 200 || head.body != "" || head.header.Get("ETag") != want.header.Get("ETag") {
 				t.Errorf("HEAD %s in %q: %d %v", path, version, head.status, head.header)
 			}
 		}
 	}
 	if got := send(t, server, http.MethodGet, "/agents/nobody", "", nil); got.status != 404 {
-		t.Errorf("an agent that is not there: %d %s", got.status, got.body)
+		t.Errorf("an unknown agent: got %d %s", got.status, got.body)
 	}
 }

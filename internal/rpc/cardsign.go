@@ -95,7 +95,8 @@ func agreed(v []byte, at string) error {
 }
 
 func disagreed(at, what string) error {
-	return fmt.Errorf("it cannot be signed: %s is %s, which implementations serialize differently; change it, or turn A2AD_CARD_SIGNING off", at, what)
+	return fmt.Errorf("it cannot be signed: %s is %s, which implementations serialize differently; "+
+		"change it, or turn A2AD_CARD_SIGNING off", at, what)
 }
 
 // signed is a card with its signature.

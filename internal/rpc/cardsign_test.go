@@ -26,7 +26,8 @@ import (
 
 func cardKeys(t *testing.T) *push.Keys {
 	t.Helper()
-	pg, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: storetest.New(t).URL, Replica: "r", PoolSize: 4}})
+	pg, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: storetest.New(t).URL, Replica: "r",
+		PoolSize: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +43,8 @@ func cardKeys(t *testing.T) *push.Keys {
 	return keys
 }
 
-// sorted is the canonical form of what has whole numbers and ASCII alone, by another way than the server's:
-// encoding/json sorts names.
+// sorted returns the canonical form of a value with only integers and ASCII. It does not use the
+// server's code: encoding/json sorts the names.
 func sorted(t *testing.T, doc []byte) []byte {
 	t.Helper()
 	var v any
@@ -59,7 +60,7 @@ func sorted(t *testing.T, doc []byte) []byte {
 	return []byte(strings.TrimSpace(out.String()))
 }
 
-// verify checks the signature of a card as a client would: by the key set that its header names.
+// verify checks the signature of a card as a client does, with the key set that its header names.
 func verify(t *testing.T, card, jwks []byte) {
 	t.Helper()
 	var sig struct{ Protected, Signature string }
@@ -73,7 +74,8 @@ func verify(t *testing.T, card, jwks []byte) {
 		t.Fatal(err)
 	}
 	payload := base64.RawURLEncoding.EncodeToString(sorted(t, rawjson.Without(card, "signatures")))
-	jws, err := jose.ParseSignedCompact(sig.Protected+"."+payload+"."+sig.Signature, []jose.SignatureAlgorithm{jose.EdDSA})
+	jws, err := jose.ParseSignedCompact(sig.Protected+"."+payload+"."+sig.Signature,
+		[]jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {
 		t.Fatalf("%v: %s", err, card)
 	}
@@ -83,7 +85,7 @@ func verify(t *testing.T, card, jwks []byte) {
 	}
 	keys := set.Key(h.KeyID)
 	if len(keys) != 1 {
-		t.Fatalf("%d keys of id %q", len(keys), h.KeyID)
+		t.Fatalf("got %d keys with the id %q", len(keys), h.KeyID)
 	}
 	if _, err := jws.Verify(keys[0].Key.(ed25519.PublicKey)); err != nil {
 		t.Errorf("%v: %s", err, card)
@@ -97,9 +99,10 @@ func TestCardsOf1AreSigned(t *testing.T) {
 		c.Authenticator, c.CardSigner, c.JWKS = auth.Chain{schemed{}}, keys, keys.JWKS
 		for _, a := range c.Agents {
 			a.Card = a2a.Card{
-				Name: "n <&>", Description: "d", Version: "1", InputModes: []string{"*/*"}, OutputModes: []string{"a/b"},
-				Skills:     []a2a.Skill{{ID: "s", Name: "s", Description: "d"}},
-				Extensions: []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"b":1,"a":[true,"x"]}`)}},
+				Name: "n <&>", Description: "d", Version: "1", InputModes: []string{"*/*"},
+				OutputModes: []string{"a/b"},
+				Skills:      []a2a.Skill{{ID: "s", Name: "s", Description: "d"}},
+				Extensions:  []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"b":1,"a":[true,"x"]}`)}},
 			}
 			extended := a.Card
 			extended.Name = "extended"
@@ -109,10 +112,13 @@ func TestCardsOf1AreSigned(t *testing.T) {
 	jwks := []byte(send(t, s, http.MethodGet, "/.well-known/jwks.json", "", nil).body)
 	one := send(t, s, http.MethodGet, cardPath, "", http.Header{"A2a-Version": {"1.0"}})
 	verify(t, []byte(one.body), jwks)
-	if again := send(t, s, http.MethodGet, cardPath, "", http.Header{"A2a-Version": {"1.0"}, "If-None-Match": {one.header.Get("Etag")}}); again.status != http.StatusNotModified {
-		t.Errorf("the same again: %d", again.status)
+	again := send(t, s, http.MethodGet, cardPath, "",
+		http.Header{"A2a-Version": {"1.0"}, "If-None-Match": {one.header.Get("Etag")}})
+	if again.status != http.StatusNotModified {
+		t.Errorf("a conditional request for the same card: got %d", again.status)
 	}
-	extended := send(t, s, http.MethodGet, "/extendedAgentCard", "", http.Header{"A2a-Version": {"1.0"}, "X-Who": {"acme/ann"}})
+	extended := send(t, s, http.MethodGet, "/extendedAgentCard", "",
+		http.Header{"A2a-Version": {"1.0"}, "X-Who": {"acme/ann"}})
 	verify(t, []byte(extended.body), jwks)
 	for _, h := range []http.Header{{"A2a-Version": {"0.3"}}, {}} {
 		if got := send(t, s, http.MethodGet, cardPath, "", h); strings.Contains(got.body, "signatures") {
@@ -121,7 +127,7 @@ func TestCardsOf1AreSigned(t *testing.T) {
 	}
 }
 
-// turning is a signer whose key changes.
+// turning is a signer whose key can change.
 type turning struct{ n atomic.Int32 }
 
 func (k *turning) CardKey() string { return string('a' + k.n.Load()) }
@@ -136,31 +142,49 @@ func TestCardIsSignedAnewWhenTheKeyChanges(t *testing.T) {
 	s := newBare(t, func(c *rpc.Config) {
 		c.CardSigner, c.PureCard = k, true
 		for _, a := range c.Agents {
-			a.Card = a2a.Card{Name: "n", Description: "d", Version: "1", InputModes: []string{"a/b"}, OutputModes: []string{"a/b"}, Skills: []a2a.Skill{{ID: "s", Name: "s", Description: "d"}}}
+			a.Card = a2a.Card{Name: "n", Description: "d", Version: "1", InputModes: []string{"a/b"},
+				OutputModes: []string{"a/b"}, Skills: []a2a.Skill{{ID: "s", Name: "s", Description: "d"}}}
 		}
 	})
 	first := send(t, s, http.MethodGet, cardPath, "", nil)
 	k.n.Add(1)
 	second := send(t, s, http.MethodGet, cardPath, "", nil)
-	if !strings.HasSuffix(first.body, `,"signatures":[{"protected":"p","signature":"a"}]}`) || !strings.HasSuffix(second.body, `"signature":"b"}]}`) ||
+	if !strings.HasSuffix(first.body, `,"signatures":[{"protected":"p","signature":"a"}]}`) ||
+		!strings.HasSuffix(second.body, `"signature":"b"}]}`) ||
 		first.header.Get("Etag") == second.header.Get("Etag") {
 		t.Errorf("%s\n%s", first.body, second.body)
 	}
 }
 
-// TestCardsOfWhichImplementationsDisagreeAreRefused at the start, with what to change.
-func TestCardsOfWhichImplementationsDisagreeAreRefused(t *testing.T) {
+// TestCardsThatImplementationsSerializeDifferentlyAreRefused: the server refuses them at the start,
+// and says what to change.
+func TestCardsThatImplementationsSerializeDifferentlyAreRefused(t *testing.T) {
 	t.Parallel()
-	good := a2a.Card{Name: "n", Description: "d", Version: "1", InputModes: []string{"a/b"}, OutputModes: []string{"a/b"}, Skills: []a2a.Skill{{ID: "s", Name: "s", Description: "d"}}}
+	good := a2a.Card{Name: "n", Description: "d", Version: "1", InputModes: []string{"a/b"},
+		OutputModes: []string{"a/b"}, Skills: []a2a.Skill{{ID: "s", Name: "s", Description: "d"}}}
 	for what, change := range map[string]func(*a2a.Card){
-		"card.skills[0].description is an empty text": func(c *a2a.Card) { c.Skills = []a2a.Skill{{ID: "s", Name: "s"}} },
-		"card.defaultInputModes is an empty list":     func(c *a2a.Card) { c.InputModes = nil },
-		"extensions[0].params is an empty object":     func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{}`)}} },
-		"extensions[0].params.a is false":             func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":false}`)}} },
-		"extensions[0].params.a[1] is the number 0":   func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":[1,0]}`)}} },
-		"extensions[0].params.a is the number 1.5":    func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":1.5}`)}} },
-		"extensions[0].params.a is null":              func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":null}`)}} },
-		`extensions[0].params is the name "ä"`:        func(c *a2a.Card) { c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"ä":1}`)}} },
+		"card.skills[0].description is an empty text": func(c *a2a.Card) {
+			c.Skills = []a2a.Skill{{ID: "s", Name: "s"}}
+		},
+		"card.defaultInputModes is an empty list": func(c *a2a.Card) { c.InputModes = nil },
+		"extensions[0].params is an empty object": func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{}`)}}
+		},
+		"extensions[0].params.a is false": func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":false}`)}}
+		},
+		"extensions[0].params.a[1] is the number 0": func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":[1,0]}`)}}
+		},
+		"extensions[0].params.a is the number 1.5": func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":1.5}`)}}
+		},
+		"extensions[0].params.a is null": func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":null}`)}}
+		},
+		`extensions[0].params is the name "ä"`: func(c *a2a.Card) {
+			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"ä":1}`)}}
+		},
 		"extensions[0].params.a is the number 9007199254740993": func(c *a2a.Card) {
 			c.Extensions = []a2a.Extension{{URI: "urn:x", Params: a2a.Raw(`{"a":9007199254740993}`)}}
 		},
@@ -168,7 +192,8 @@ func TestCardsOfWhichImplementationsDisagreeAreRefused(t *testing.T) {
 		card := good
 		change(&card)
 		err := start(card, &turning{})
-		if err == nil || !strings.Contains(err.Error(), what+", which implementations serialize differently") || !strings.HasPrefix(err.Error(), "card of agent a: ") {
+		if err == nil || !strings.Contains(err.Error(), what+", which implementations serialize differently") ||
+			!strings.HasPrefix(err.Error(), "card of agent a: ") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := start(card, nil); err != nil {
@@ -176,14 +201,15 @@ func TestCardsOfWhichImplementationsDisagreeAreRefused(t *testing.T) {
 		}
 	}
 	if err := start(good, &turning{}); err != nil {
-		t.Errorf("a good one: %v", err)
+		t.Errorf("a card that can be signed: got %v", err)
 	}
 }
 
-// start makes a server with one agent, whose cards are signed if there is a signer.
+// start makes a server with one agent. It signs the cards if there is a signer.
 func start(c a2a.Card, signer rpc.CardSigner) error {
 	_, err := rpc.New(rpc.Config{
-		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, PublicURL: "http://h", CardSigner: signer, Agents: []*a2a.Agent{{Name: "a", Default: true, Card: c}},
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, PublicURL: "http://h", CardSigner: signer,
+		Agents: []*a2a.Agent{{Name: "a", Default: true, Card: c}},
 	})
 	return err
 }

@@ -207,7 +207,8 @@ func (c *call) do(ctx context.Context, op a2a.Op) (*engine.Stream, error) {
 	switch op := op.(type) {
 	case *a2a.SendMessage:
 		if c.agent.removed {
-			return nil, a2a.Errorf(a2a.CodeUnsupportedOperation, "the agent %s was removed: its tasks can be read and canceled, but accept no messages", agent.Name)
+			return nil, a2a.Errorf(a2a.CodeUnsupportedOperation,
+				"the agent %s was removed: its tasks can be read and canceled, but accept no messages", agent.Name)
 		}
 		if err := c.idempotency(op); err != nil {
 			return nil, err
@@ -348,7 +349,8 @@ func (c *call) fail(ctx context.Context, err error) {
 	if !errors.As(err, &e) {
 		e = &a2a.Error{Code: a2a.CodeInternal}
 		if c.rec.gone = ctx.Err() != nil; !c.rec.gone {
-			c.s.cfg.Logger.ErrorContext(ctx, "internal error", "request_id", c.rec.id, "method", clip(c.rec.method), "err", err)
+			c.s.cfg.Logger.ErrorContext(ctx, "internal error", "request_id", c.rec.id,
+				"method", clip(c.rec.method), "err", err)
 		}
 	}
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {

@@ -19,14 +19,15 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/v03"
 )
 
-// TestRequestOnItsWayIsAnsweredWhileDraining has connections that were accepted before the
-// server began to stop: one brings its request after that, and is so old that net/http would close it at once; one
-// never brings any, and is so young that net/http would wait for seconds.
+// TestRequestOnItsWayIsAnsweredWhileDraining has two connections from before the server began to
+// stop. One is so old that net/http would close it at once, and sends its request only now. The
+// other is so young that net/http would wait seconds for it, and never sends a request.
 func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := rpc.New(rpc.Config{
-			Authenticator: auth.Anonymous{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "echo", Default: true}}, PublicURL: "http://x",
+			Authenticator: auth.Anonymous{}, V03: v03.Codec{}, Agents: []*a2a.Agent{{Name: "echo", Default: true}},
+			PublicURL:         "http://x",
 			ReadHeaderTimeout: time.Minute,
 		})
 		if err != nil {
@@ -34,7 +35,7 @@ func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		l := bufconn.Listen(1 << 16) // in this process, so that its time can be the test's
+		l := bufconn.Listen(1 << 16) // in this process, so that the test controls time
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ctx, l, 10*time.Second) }()
 		dial := func() net.Conn {
@@ -53,10 +54,10 @@ func TestRequestOnItsWayIsAnsweredWhileDraining(t *testing.T) {
 		ask(t, early)
 		early.Close()
 		if n, err := silent.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-			t.Errorf("a connection without a request: %d bytes, %v, want its end", n, err)
+			t.Errorf("a connection without a request: got %d bytes, %v, want io.EOF", n, err)
 		}
 		if err := <-served; err != nil || time.Since(stopped) > 2*time.Second {
-			t.Errorf("Serve = %v, %s after the stop", err, time.Since(stopped))
+			t.Errorf("Serve returned %v, %s after the stop", err, time.Since(stopped))
 		}
 	})
 }

@@ -51,7 +51,8 @@ func (c *call) agreeExtensions() error {
 	declared := c.agent.extensions
 	for _, e := range declared {
 		if e.Required && !wantsExtension(c.header, e.URI) {
-			return a2a.Errorf(a2a.CodeExtensionRequired, "the agent requires the extension %s: name it in %s", e.URI, extensionHeaders[0])
+			return a2a.Errorf(a2a.CodeExtensionRequired, "the agent requires the extension %s: name it in %s", e.URI,
+				extensionHeaders[0])
 		}
 	}
 	for _, name := range extensionHeaders {

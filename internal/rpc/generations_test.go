@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// eachPair runs a scenario for every version that makes a task with every one that uses it.
+// eachPair runs a scenario for every pair of a version that makes a task and one that uses it.
 func eachPair(t *testing.T, scenario func(t *testing.T, maker, user client)) {
 	t.Parallel()
 	s := newSite(t)
@@ -42,8 +42,8 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// fold applies the items of a stream to the task it starts with, as a client does. It leaves
-// the items as they are.
+// fold applies the items of a stream to the task it starts with, as a client does. It does not
+// change the items.
 func fold(t *testing.T, items []map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(items)
@@ -83,25 +83,30 @@ func foldArtifact(task, a map[string]any, more bool) {
 	task["artifacts"] = list
 }
 
-// TestOneTaskTwoVersions: a task that one version makes is read, streamed and gone on with by
-// another, and both say the same of it at every point.
+// TestOneTaskTwoVersions: one version can read, follow and continue a task that another one made.
+// Both show the same task at every point.
 func TestOneTaskTwoVersions(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
-		made := maker.task(maker.send, maker.message("", "ctx-"+maker.version+user.version, `{"op":"status","text":"on it"},{"op":"chunk","id":"a","n":3},{"op":"input","text":"more?"}`, true))
-		if made["contextId"] != "ctx-"+maker.version+user.version || object(t, made["status"])["state"] != inputRequired {
+		made := maker.task(maker.send, maker.message("", "ctx-"+maker.version+user.version,
+			`{"op":"status","text":"on it"},{"op":"chunk","id":"a","n":3},{"op":"input","text":"more?"}`, true))
+		if made["contextId"] != "ctx-"+maker.version+user.version ||
+			object(t, made["status"])["state"] != inputRequired {
 			t.Fatalf("made %v", made)
 		}
 		equal(t, "the task as the user reads it", made, user.task(user.get, ref(made)))
 		equal(t, "the task as the maker reads it", made, maker.task(maker.get, ref(made)))
 
-		// Streams by both, open while the task waits for input.
-		streams := []*events{user.follow(user.subscribe, ref(made)), user.follow(user.subscribe, ref(made)), maker.follow(maker.subscribe, ref(made))}
+		// Both versions have a stream open while the task waits for input.
+		streams := []*events{user.follow(user.subscribe, ref(made)), user.follow(user.subscribe, ref(made)),
+			maker.follow(maker.subscribe, ref(made))}
 		heads := make([]map[string]any, len(streams))
 		for i, s := range streams {
 			heads[i] = s.next()
 			equal(t, "the first item of a stream", map[string]any{"task": made}, heads[i])
 		}
-		done := user.task(user.send, user.message(id(made), "", `{"op":"status","text":"again"},{"op":"artifact","id":"b","text":"x"},{"op":"chunk","id":"a","n":2},{"op":"complete","text":"done"}`, true))
+		done := user.task(user.send, user.message(id(made), "",
+			`{"op":"status","text":"again"},{"op":"artifact","id":"b","text":"x"},`+
+				`{"op":"chunk","id":"a","n":2},{"op":"complete","text":"done"}`, true))
 		if object(t, done["status"])["state"] != completed {
 			t.Fatalf("done %v", done)
 		}
@@ -112,11 +117,13 @@ func TestOneTaskTwoVersions(t *testing.T) {
 			equal(t, "status of the folded stream", done["status"], folded["status"])
 		}
 		if !slices.EqualFunc(streams[0].raw[1:], streams[1].raw[1:], bytes.Equal) {
-			t.Errorf("two streams of one version differ:\n%s\n%s", bytes.Join(streams[0].raw, nl), bytes.Join(streams[1].raw, nl))
+			t.Errorf("two streams of one version differ:\n%s\n%s", bytes.Join(streams[0].raw, nl),
+				bytes.Join(streams[1].raw, nl))
 		}
 		equal(t, "event ids in the two versions", streams[0].ids, streams[2].ids)
 		equal(t, "the finished task as the maker reads it", done, maker.task(maker.get, ref(made)))
-		if text := string(streams[0].raw[len(streams[0].raw)-1]); strings.Contains(text, `"final":true`) != (user.version == "0.3") {
+		text := string(streams[0].raw[len(streams[0].raw)-1])
+		if strings.Contains(text, `"final":true`) != (user.version == "0.3") {
 			t.Errorf("the last event of %s: %s", user.version, text)
 		}
 		for _, c := range []client{maker, user} {
@@ -127,7 +134,7 @@ func TestOneTaskTwoVersions(t *testing.T) {
 
 var nl = []byte{'\n'}
 
-// finished checks what a version says of a task that has ended.
+// finished checks what a version shows of a task that has ended.
 func finished(t *testing.T, c client, task map[string]any) {
 	t.Helper()
 	codes := map[string]map[string]int64{
@@ -151,7 +158,7 @@ func finished(t *testing.T, c client, task map[string]any) {
 	}
 }
 
-// TestCancelByTheOther: what one version started another one ends, and the first one's stream says so.
+// TestCancelByTheOther: one version cancels the task of another one, whose stream reports it.
 func TestCancelByTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
 		s := maker.follow(maker.stream, maker.message("", "", `{"op":"chunk","id":"a","n":1},{"op":"hang"}`, true))
@@ -169,17 +176,19 @@ func TestCancelByTheOther(t *testing.T) {
 			if want := map[string]int64{"0.3": -32002, "1.0": 0}[c.version]; code != want {
 				t.Errorf("%s: the second cancel: %d, want %d", c.version, code, want)
 			}
-			equal(t, "the canceled task", object(t, gone["status"])["state"], object(t, c.task(c.get, ref(made))["status"])["state"])
+			equal(t, "the canceled task", object(t, gone["status"])["state"],
+				object(t, c.task(c.get, ref(made))["status"])["state"])
 		}
 	})
 }
 
-// TestResumeByTheOther: behind each event that one version's stream has shown, another one
-// can go on. 0.3 gets what comes behind, 1.0 the Task as of that event first, and what it
-// puts together is the task either way.
+// TestResumeByTheOther: one version can resume the stream of another one after each event. 0.3 gets
+// only the events after it. 1.0 first gets the Task as of that event. The result is the same task.
 func TestResumeByTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
-		s := maker.follow(maker.stream, maker.message("", "", `{"op":"status","text":"on it"},{"op":"chunk","id":"a","n":3},{"op":"status"},{"op":"artifact","id":"b","text":"x"},{"op":"complete","text":"done"}`, true))
+		s := maker.follow(maker.stream, maker.message("", "",
+			`{"op":"status","text":"on it"},{"op":"chunk","id":"a","n":3},{"op":"status"},`+
+				`{"op":"artifact","id":"b","text":"x"},{"op":"complete","text":"done"}`, true))
 		all := s.until("")
 		made := object(t, all[0]["task"])
 		done := user.task(user.get, ref(made))
@@ -195,43 +204,47 @@ func TestResumeByTheOther(t *testing.T) {
 			equal(t, "ids behind "+s.ids[r], ids, resumed.ids)
 			equal(t, "items behind "+s.ids[r], all[r+1:], items)
 		}
-		// Behind the last event there is nothing; an id of another log is a gap.
+		// After the last event there is nothing to send. An id of another log is a gap.
 		last := http.Header{"Last-Event-ID": {s.ids[len(s.ids)-1]}}
 		if user.version == "1.0" {
 			if _, code := user.call(user.subscribe, ref(made), last); code != -32004 {
-				t.Errorf("behind the last event: %d", code)
+				t.Errorf("after the last event: got code %d", code)
 			}
 		} else if items := user.follow(user.subscribe, ref(made), last).until(""); len(items) != 2 {
-			t.Errorf("behind the last event: %v", items)
+			t.Errorf("after the last event: got %v", items)
 		}
-		foreign := user.follow(user.subscribe, ref(made), http.Header{"Last-Event-ID": {"3-00000000"}, "A2a-Extensions": {"https://a2ad.dev/extensions/resume/v1"}})
+		foreign := user.follow(user.subscribe, ref(made),
+			http.Header{"Last-Event-ID": {"3-00000000"}, "A2a-Extensions": {"https://a2ad.dev/extensions/resume/v1"}})
 		first := object(t, foreign.next()["task"])
-		equal(t, "the mark of a gap", map[string]any{"https://a2ad.dev/extensions/resume/v1": map[string]any{"gap": true}}, first["metadata"])
+		equal(t, "the mark of a gap", map[string]any{
+			"https://a2ad.dev/extensions/resume/v1": map[string]any{"gap": true}}, first["metadata"])
 		delete(first, "metadata")
 		equal(t, "the task behind a gap", done, first)
 		if rest := foreign.until(""); len(rest) != map[string]int{"0.3": 1, "1.0": 0}[user.version] {
-			t.Errorf("behind the gap: %v", rest)
+			t.Errorf("after the gap: got %v", rest)
 		}
 	})
 }
 
-// TestTurnIsStreamedWhole: the stream of a message to a task that waits for it has every event
-// of the turn, although the agent may be done before the stream begins.
-func TestTurnIsStreamedWhole(t *testing.T) {
+// TestStreamHasTheWholeTurn: the stream of a message to a waiting task has every event of the turn,
+// even if the agent finishes before the stream begins.
+func TestStreamHasTheWholeTurn(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
 		made := maker.task(maker.send, maker.message("", "", `{"op":"input"}`, true))
 		for range 5 {
-			items := user.follow(user.stream, user.message(id(made), "", `{"op":"chunk","id":"a","n":2},{"op":"input","text":"more?"}`, true)).until("")
+			items := user.follow(user.stream, user.message(id(made), "",
+				`{"op":"chunk","id":"a","n":2},{"op":"input","text":"more?"}`, true)).until("")
 			var got []string
 			for _, item := range items {
 				for member := range item {
 					got = append(got, member+" "+strings.TrimPrefix(stateOf(item), "TASK_STATE_"))
 				}
 			}
-			equal(t, "the turn", []string{"task SUBMITTED", "statusUpdate WORKING", "artifactUpdate ", "artifactUpdate ", "statusUpdate INPUT_REQUIRED"}, got)
+			equal(t, "the turn", []string{"task SUBMITTED", "statusUpdate WORKING", "artifactUpdate ",
+				"artifactUpdate ", "statusUpdate INPUT_REQUIRED"}, got)
 			history := object(t, items[0]["task"])["history"].([]any)
 			if last := object(t, history[len(history)-1]); last["messageId"] != "m-"+user.version {
-				t.Errorf("the Task that the stream starts with ends with the message %v", last["messageId"])
+				t.Errorf("the first item of the stream ends with the message %v", last["messageId"])
 			}
 		}
 	})
@@ -243,11 +256,13 @@ func TestListByTheOther(t *testing.T) {
 		ctx := "list-" + maker.version + user.version
 		var made []any
 		for range 3 {
-			made = append([]any{maker.task(maker.send, maker.message("", ctx, `{"op":"artifact","id":"a","text":"x"},{"op":"complete"}`, true))}, made...)
+			made = append([]any{maker.task(maker.send,
+				maker.message("", ctx, `{"op":"artifact","id":"a","text":"x"},{"op":"complete"}`, true))}, made...)
 		}
 		var listed []any
 		for token := ""; ; {
-			result, code := user.call(user.list, `{"contextId":"`+ctx+`","pageSize":2,"includeArtifacts":true,"pageToken":"`+token+`"}`)
+			result, code := user.call(user.list,
+				`{"contextId":"`+ctx+`","pageSize":2,"includeArtifacts":true,"pageToken":"`+token+`"}`)
 			page := object(t, parse(t, result))
 			if code != 0 || parseInt(t, page["totalSize"]) != 3 || parseInt(t, page["pageSize"]) != 2 {
 				t.Fatalf("error %d, page %v", code, page)
@@ -260,7 +275,7 @@ func TestListByTheOther(t *testing.T) {
 		equal(t, "the list", made, listed)
 		result, _ := user.call(user.list, `{"contextId":"`+ctx+`","status":"`+user.working+`"}`)
 		if page := object(t, parse(t, result)); len(page["tasks"].([]any)) != 0 || page["nextPageToken"] != "" {
-			t.Errorf("nothing is at work: %s", result)
+			t.Errorf("got tasks, want none: %s", result)
 		}
 	})
 }
@@ -274,44 +289,50 @@ func parseInt(t *testing.T, v any) int {
 	return n
 }
 
-// TestWebhookOfTheOther: a webhook that one version sets another one reads, lists and deletes.
+// TestWebhookOfTheOther: one version can read, list and delete a webhook that another one set.
 func TestWebhookOfTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
 		task := id(maker.task(maker.send, maker.message("", "", `{"op":"input"}`, true)))
 		body := map[string]string{
-			"0.3": `{"taskId":"` + task + `","pushNotificationConfig":{"url":"https://h/x","id":"default","authentication":{"schemes":["Bearer"]}}}`,
+			"0.3": `{"taskId":"` + task + `","pushNotificationConfig":` +
+				`{"url":"https://h/x","id":"default","authentication":{"schemes":["Bearer"]}}}`,
 			"1.0": `{"taskId":"` + task + `","url":"https://h/x","id":"default","authentication":{"scheme":"Bearer"}}`,
 		}
-		list := map[string]string{"0.3": `[` + body["0.3"] + `]`, "1.0": `{"configs":[` + body["1.0"] + `],"nextPageToken":""}`}
-		for range 2 { // without an id it is the same one again
-			result, code := maker.call(maker.pushSet, maker.pushConfig(task, `"url":"https://h/x","token":"t"`, "Bearer"))
+		list := map[string]string{"0.3": `[` + body["0.3"] + `]`,
+			"1.0": `{"configs":[` + body["1.0"] + `],"nextPageToken":""}`}
+		for range 2 { // without an id, the second call replaces the same webhook
+			result, code := maker.call(maker.pushSet,
+				maker.pushConfig(task, `"url":"https://h/x","token":"t"`, "Bearer"))
 			if string(result) != body[maker.version] {
 				t.Errorf("set: %s, %d", result, code)
 			}
 		}
-		if result, code := user.call(user.pushGet, user.pushParams(task, "default")); string(result) != body[user.version] {
+		if result, code := user.call(user.pushGet,
+			user.pushParams(task, "default")); string(result) != body[user.version] {
 			t.Errorf("get: %s, %d", result, code)
 		}
 		if result, code := user.call(user.pushList, user.pushParams(task, "")); string(result) != list[user.version] {
 			t.Errorf("list: %s, %d", result, code)
 		}
-		for range 2 { // an unknown one is gone already
+		for range 2 { // deleting an unknown webhook succeeds
 			want := map[string]string{"0.3": "null", "1.0": "{}"}[user.version]
-			if result, code := user.call(user.pushDelete, user.pushParams(task, "default")); string(result) != want || code != 0 {
+			result, code := user.call(user.pushDelete, user.pushParams(task, "default"))
+			if string(result) != want || code != 0 {
 				t.Errorf("delete: %s, %d", result, code)
 			}
 		}
-		for method, params := range map[string]string{maker.pushGet: maker.pushParams(task, "default"), maker.pushList: maker.pushParams(strings.Replace(task, "-", "_", 1), "")} {
+		for method, params := range map[string]string{maker.pushGet: maker.pushParams(task, "default"),
+			maker.pushList: maker.pushParams(strings.Replace(task, "-", "_", 1), "")} {
 			if _, code := maker.call(method, params); code != -32001 {
-				t.Errorf("%s of what is not there: %d", method, code)
+				t.Errorf("%s of an unknown webhook: got %d", method, code)
 			}
 		}
 	})
 }
 
-// TestKeyIsOfOneRequest: the same Idempotency-Key repeats a request of its version; with the
-// other version the request is another one.
-func TestKeyIsOfOneRequest(t *testing.T) {
+// TestKeyBelongsToOneVersion: an Idempotency-Key repeats a request of the same version. With the
+// other version it is a different request.
+func TestKeyBelongsToOneVersion(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
 		key := http.Header{"Idempotency-Key": {"k-" + maker.version + user.version}}
 		params := maker.message("", "", `{"op":"chunk","id":"a","n":2},{"op":"complete"}`, true)
@@ -330,16 +351,17 @@ func TestKeyIsOfOneRequest(t *testing.T) {
 	})
 }
 
-// TestBytesThroughTheOther: numbers and order of free-form values survive every way through
+// TestBytesThroughTheOther: free-form values keep their numbers and the order of their names in
 // both versions.
 func TestBytesThroughTheOther(t *testing.T) {
 	eachPair(t, func(t *testing.T, maker, user client) {
 		const data = `{"z":1.0,"a":9007199254740993,"script":[{"op":"complete"}],"big":1e400,"e":"\u0000"}`
-		params := `{"message":{"messageId":"m","role":"` + maker.role + `","parts":[` + maker.part(data) + `],"metadata":` + data + `}}`
+		params := `{"message":{"messageId":"m","role":"` + maker.role + `","parts":[` + maker.part(data) +
+			`],"metadata":` + data + `}}`
 		made := maker.task(maker.send, params)
 		result, _ := user.call(user.get, ref(made))
 		if n := bytes.Count(result, []byte(data)); n != 2 {
-			t.Errorf("the data is %d times in %s", n, result)
+			t.Errorf("got the data %d times in %s", n, result)
 		}
 	})
 }

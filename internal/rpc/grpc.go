@@ -87,7 +87,8 @@ func (b *GRPC) observe(ctx context.Context, f *grpcFront, gen *generation, read 
 	defer func() {
 		if v := recover(); v != nil {
 			rec.err, rec.failed = fmt.Errorf("panic: %v", v), true
-			b.s.cfg.Logger.ErrorContext(ctx, "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			b.s.cfg.Logger.ErrorContext(ctx, "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v),
+				"stack", string(debug.Stack()))
 			f.err = status.Error(codes.Internal, "Internal error")
 		}
 		b.s.logCall(ctx, rec, status.Code(f.err), time.Since(start))
@@ -105,7 +106,8 @@ func (s *Server) logCall(ctx context.Context, rec *record, code codes.Code, took
 	if !s.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("request_id", rec.id), slog.String("grpc_status", code.String()), slog.Float64("ms", float64(took.Microseconds())/1000)}
+	attrs := []slog.Attr{slog.String("request_id", rec.id), slog.String("grpc_status", code.String()),
+		slog.Float64("ms", float64(took.Microseconds())/1000)}
 	s.cfg.Logger.LogAttrs(ctx, level, "call", append(attrs, rec.attrs()...)...)
 }
 

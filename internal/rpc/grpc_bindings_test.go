@@ -13,7 +13,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// overGRPC speaks gRPC, in the ProtoJSON of its messages.
+// overGRPC speaks gRPC, with messages in ProtoJSON.
 type overGRPC struct {
 	conn    *grpc.ClientConn
 	service string
@@ -36,7 +36,8 @@ func (s overGRPC) request(op *operation) (method, params string) {
 			}
 			return op.name, task + `}`
 		case "ListTasks":
-			return op.name, `{"contextId":"` + op.context + `","pageSize":` + op.size + `,"pageToken":"` + op.token + `","includeArtifacts":true}`
+			return op.name, `{"contextId":"` + op.context + `","pageSize":` + op.size + `,"pageToken":"` + op.token +
+				`","includeArtifacts":true}`
 		case "CancelTask", "SubscribeToTask":
 			return op.name, task + `}`
 		case "CreateTaskPushNotificationConfig":
@@ -46,7 +47,7 @@ func (s overGRPC) request(op *operation) (method, params string) {
 		}
 		return op.name, config + `}`
 	}
-	name := "tasks/" + strings.ReplaceAll(op.task, "/", "") // a name with another slash is none of a task
+	name := "tasks/" + strings.ReplaceAll(op.task, "/", "") // a name with another slash does not name a task
 	config := `{"name":` + quote(name+"/pushNotificationConfigs/"+op.config) + `}`
 	switch op.name {
 	case "SendMessage", "SendStreamingMessage":
@@ -57,13 +58,15 @@ func (s overGRPC) request(op *operation) (method, params string) {
 		}
 		return op.name, `{"name":` + quote(name) + `}`
 	case "ListTasks":
-		return op.name, `{"contextId":"` + op.context + `","pageSize":` + op.size + `,"pageToken":"` + op.token + `","includeArtifacts":true}`
+		return op.name, `{"contextId":"` + op.context + `","pageSize":` + op.size + `,"pageToken":"` + op.token +
+			`","includeArtifacts":true}`
 	case "CancelTask":
 		return op.name, `{"name":` + quote(name) + `}`
 	case "SubscribeToTask":
 		return "TaskSubscription", `{"name":` + quote(name) + `}`
 	case "CreateTaskPushNotificationConfig":
-		return op.name, `{"parent":` + quote(name) + `,"configId":"` + op.config + `","config":{"pushNotificationConfig":{"url":"https://h/x","authentication":{"schemes":["Bearer"]}}}}`
+		return op.name, `{"parent":` + quote(name) + `,"configId":"` + op.config +
+			`","config":{"pushNotificationConfig":{"url":"https://h/x","authentication":{"schemes":["Bearer"]}}}}`
 	case "ListTaskPushNotificationConfigs":
 		return "ListTaskPushNotificationConfig", `{"parent":` + quote(name) + `}`
 	}
@@ -101,12 +104,12 @@ func (s overGRPC) do(t *testing.T, op *operation) (any, string) {
 		return nil, grpcReason(st)
 	}
 	if op.name == "ListTasks" && answer["nextPageToken"] == nil {
-		answer["nextPageToken"] = "" // protobuf does not say that it is empty
+		answer["nextPageToken"] = "" // protobuf leaves out an empty token
 	}
 	return s.words.answer(t, op.name, exact(t, answer)), ""
 }
 
-// exact writes an answer with the one number of the scenario that is no double, which gRPC loses, put back.
+// exact restores the one number of the scenario that is no double, because gRPC rounds it.
 func exact(t *testing.T, v map[string]any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -128,7 +131,7 @@ type grpcFeed struct {
 	*messages
 }
 
-// next takes the id from the mark of the extension, and the mark away.
+// next removes the mark of the extension from an item, and returns the id in it.
 func (f *grpcFeed) next(t *testing.T) (map[string]any, string) {
 	t.Helper()
 	item := f.messages.next()

@@ -84,7 +84,8 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	}
 	// The package of the gRPC service says which version the call uses, so no header need.
 	if asked != nil && asked.Version() != c.gen.Version() {
-		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is for A2A %s, but the request asks for %s", c.gen.Version(), asked.Version())
+		return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "the service is for A2A %s, but the request asks for %s",
+			c.gen.Version(), asked.Version())
 	}
 	var body unread
 	c.mem.SetWhole(grpcShare)
@@ -96,7 +97,8 @@ func (f *grpcFront) read(ctx context.Context, read func(any) error) (a2a.Op, err
 	}
 	req := f.m.Request()
 	if err := proto.Unmarshal(body, req); err != nil {
-		return nil, a2a.Error{Code: a2a.CodeParse, Message: "the request is not a valid message for the method"}.With(err)
+		return nil, a2a.Error{Code: a2a.CodeParse,
+			Message: "the request is not a valid message for the method"}.With(err)
 	}
 	params, err := f.m.Params(req)
 	if err != nil {

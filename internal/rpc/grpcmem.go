@@ -29,7 +29,8 @@ func (f *grpcFront) arrive(read func(any) error, body *unread) error {
 	case refused != nil:
 		return refused
 	case err != nil:
-		return a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err) // gRPC has told the client already, if it could
+		// gRPC has told the client already, if it could
+		return a2a.Error{Code: a2a.CodeTooLarge, Message: "the request could not be read"}.With(err)
 	}
 	lease.ShrinkTo(int64(len(*body)))
 	return nil

@@ -11,16 +11,18 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// TestGRPCUnreadAnswersGiveTheirShareBack: an answer that nobody reads holds its owner's share until the write timeout,
-// although its connection lives on, and so does an item of a stream.
-func TestGRPCUnreadAnswersGiveTheirShareBack(t *testing.T) {
+// TestGRPCUnreadAnswersReturnTheirMemory: an answer that the client does not read uses its owner's
+// share until the write timeout, even if the connection stays open. The same is true for an item of
+// a stream.
+func TestGRPCUnreadAnswersReturnTheirMemory(t *testing.T) {
 	t.Parallel()
 	b := budget.New(budget.Config{Total: 64 << 20})
 	_, conn, _ := openGRPC(t, func(c *rpc.Config) {
 		c.Budget, c.WriteTimeout, c.SSEWriteTimeout = b, 2*time.Second, 2*time.Second
 	})
 	c, d := caller{t, conn, service1}, grpcDialects[1]
-	made := object(t, c.call("SendMessage", d.send("", `{"op":"chunk","id":"a","n":10,"bytes":20000},{"op":"input"}`, true))["task"])
+	made := object(t, c.call("SendMessage",
+		d.send("", `{"op":"chunk","id":"a","n":10,"bytes":20000},{"op":"input"}`, true))["task"])
 	if state(t, made) != inputRequired {
 		t.Fatalf("made: %v", made["status"])
 	}
@@ -34,8 +36,9 @@ func TestGRPCUnreadAnswersGiveTheirShareBack(t *testing.T) {
 	}
 }
 
-// TestGRPCStalledRequestsDraw: what has come of requests that stall is drawn, makes room for others, and is given back.
-func TestGRPCStalledRequestsDraw(t *testing.T) {
+// TestGRPCStalledRequestsDrawMemory: the received part of a stalled request draws memory, can be evicted,
+// and gives its memory back.
+func TestGRPCStalledRequestsDrawMemory(t *testing.T) {
 	t.Parallel()
 	b := budget.New(budget.Config{Total: budget.Least, Stall: 50 * time.Millisecond})
 	_, conn, _ := openGRPC(t, func(c *rpc.Config) { c.Budget, c.MaxBody = b, 256<<10 })

@@ -60,17 +60,20 @@ func (s *Server) enableHTTP2(srv *http.Server, streams int) {
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(s.cfg.TLS == nil)
 	srv.HTTP2 = &http.HTTP2Config{
-		MaxConcurrentStreams: streams, MaxReceiveBufferPerConnection: connBuffer, MaxReceiveBufferPerStream: streamBuffer,
+		MaxConcurrentStreams: streams, MaxReceiveBufferPerConnection: connBuffer,
+		MaxReceiveBufferPerStream: streamBuffer,
 		// Like the pings of event streams, these find connections whose client vanished.
 		SendPingTimeout: s.cfg.SSEPing, PingTimeout: s.cfg.SSEWriteTimeout,
-		WriteByteTimeout: s.cfg.WriteTimeout, // a client that does not read its connection cannot be told that a stream was reset
+		// a client that does not read its connection cannot be told that a stream was reset
+		WriteByteTimeout: s.cfg.WriteTimeout,
 	}
 }
 
 // Requests and calls in flight on one HTTP/2 connection.
 const (
 	maxSharedStreams = 250
-	maxCallStreams   = 1000 // on a port for gRPC only, where a proxy may send the calls of many clients over one connection
+	// on a port for gRPC only, where a proxy may send the calls of many clients over one connection
+	maxCallStreams = 1000
 )
 
 // isCall reports whether a request is a gRPC call.

@@ -18,8 +18,8 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// BenchmarkGRPCPort: what a call costs, and how much memory a connection takes, on a port of its own and on that of the API.
-// The client is part of both figures.
+// BenchmarkGRPCPort measures the cost of a call and the memory of a connection, on a separate port
+// and on the port of the API. Both figures include the client.
 func BenchmarkGRPCPort(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		name := map[bool]string{false: "own", true: "shared"}[shared]
@@ -30,7 +30,8 @@ func BenchmarkGRPCPort(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := client.GetExtendedAgentCard(b.Context(), &apb1.GetExtendedAgentCardRequest{}); err != nil {
+					_, err := client.GetExtendedAgentCard(b.Context(), &apb1.GetExtendedAgentCardRequest{})
+					if err != nil {
 						b.Error(err)
 						return
 					}
@@ -43,13 +44,16 @@ func BenchmarkGRPCPort(b *testing.B) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			for b.Loop() {
-				if _, err := apb1.NewA2AServiceClient(dialPort(b, at)).GetExtendedAgentCard(b.Context(), &apb1.GetExtendedAgentCardRequest{}); err != nil {
+				_, err := apb1.NewA2AServiceClient(dialPort(b, at)).GetExtendedAgentCard(b.Context(),
+					&apb1.GetExtendedAgentCardRequest{})
+				if err != nil {
 					b.Fatal(err)
 				}
 			}
 			runtime.GC()
 			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/float64(b.N), "B/conn")
+			b.ReportMetric(float64(after.HeapInuse+after.StackInuse-before.HeapInuse-before.StackInuse)/float64(b.N),
+				"B/conn")
 		})
 	}
 }
@@ -57,7 +61,8 @@ func BenchmarkGRPCPort(b *testing.B) {
 func openPort(b *testing.B, shared bool) (address string) {
 	b.Helper()
 	s, err := rpc.New(rpc.Config{
-		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, PublicURL: "http://h", Agents: []*a2a.Agent{{Name: "a", Default: true, Extended: &a2a.Card{Name: "a"}}},
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, PublicURL: "http://h",
+		Agents: []*a2a.Agent{{Name: "a", Default: true, Extended: &a2a.Card{Name: "a"}}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -29,20 +29,24 @@ const sharedSuite = "TestGRPCOnTheSharedPort"
 // onSharedPort reports whether a test of gRPC runs on the port of the API.
 func onSharedPort(t *testing.T) bool { return strings.HasPrefix(t.Name(), sharedSuite+"/") }
 
-// TestGRPCOnTheSharedPort: what holds on a port of its own holds on that of the API.
+// TestGRPCOnTheSharedPort runs the gRPC tests on the port of the API.
 func TestGRPCOnTheSharedPort(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
-		"bindings": TestEveryBindingSaysTheSame, "methods": TestGRPCMethods, "errors": TestGRPCErrors, "fields": TestGRPCBlamesTheField, "versions": TestGRPCVersions,
-		"resume": TestGRPCResume, "idempotency": TestGRPCIdempotency, "drain": TestGRPCDrain, "health and reflection": TestGRPCHealthAndReflection,
-		"limits": TestGRPCLimits, "malformed": TestGRPCMalformed, "callers": TestGRPCCallers, "tenants": TestGRPCTenants, "slow reader": TestGRPCSlowReader,
-		"client gone": TestGRPCClientGone,
+		"bindings": TestBindingsAnswerAlike, "methods": TestGRPCMethods, "errors": TestGRPCErrors,
+		"fields": TestGRPCErrorNamesTheField, "versions": TestGRPCVersions,
+		"resume": TestGRPCResume, "idempotency": TestGRPCIdempotency, "drain": TestGRPCDrain,
+		"health and reflection": TestGRPCHealthAndReflection,
+		"limits":                TestGRPCLimits, "malformed": TestGRPCMalformed, "callers": TestGRPCCallers,
+		"tenants": TestGRPCTenants, "slow reader": TestGRPCSlowReader,
+		"client gone": TestGRPCClientDisconnects,
 	} {
 		t.Run(name, test)
 	}
 }
 
-// serveShared serves the API and gRPC of a site on one port until stop, which reports how it ended.
+// serveShared serves the API and gRPC of a site on one port until stop, which returns the error of
+// Serve.
 func serveShared(t *testing.T, s *site) (address string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,14 +63,14 @@ func serveShared(t *testing.T, s *site) (address string, stop func() error) {
 
 const listTasks = "/lf.a2a.v1.A2AService/ListTasks"
 
-// wireAnswer is an answer with what HTTP says of it.
+// wireAnswer is an answer with its HTTP headers and trailers.
 type wireAnswer struct {
 	status, proto   int
 	header, trailer http.Header
 	body            string
 }
 
-// exchangeOn sends one request of JSON or, with grpc, one call, and returns its answer.
+// exchangeOn sends one JSON request or, with grpc, one call, and returns its answer.
 func exchangeOn(t *testing.T, h *http.Client, base string, grpc bool, header http.Header) (got wireAnswer) {
 	t.Helper()
 	method, path, body := http.MethodGet, "/tasks", []byte(nil)
@@ -97,8 +101,8 @@ func exchangeOn(t *testing.T, h *http.Client, base string, grpc bool, header htt
 	return wireAnswer{resp.StatusCode, resp.ProtoMajor, resp.Header, resp.Trailer, string(all)}
 }
 
-// TestSharedPortTellsCallsApart: JSON and gRPC, request by request, on one connection, as a proxy sends them; with and
-// without TLS.
+// TestSharedPortTellsCallsApart: JSON requests and gRPC calls share one connection, as a proxy
+// sends them, with and without TLS.
 func TestSharedPortTellsCallsApart(t *testing.T) {
 	t.Parallel()
 	issuer := httptest.NewTLSServer(http.NotFoundHandler())
@@ -108,17 +112,19 @@ func TestSharedPortTellsCallsApart(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		s := newSiteWith(t, func(_ *engine.Config, c *rpc.Config) {
 			if secure {
-				c.Authenticator = overTLS{} // the call must bring the connection's state and the client's address
+				// authentication needs the state of the connection and the address of the client
+				c.Authenticator = overTLS{}
 				c.TLS = &tls.Config{Certificates: issuer.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
 			}
 		})
 		at, stop := serveShared(t, s)
 		base := map[bool]string{false: "http://", true: "https://"}[secure] + at
 		dials := 0
-		two := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			dials++
-			return (&net.Dialer{}).DialContext(ctx, network, addr)
-		}}
+		two := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols),
+			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials++
+				return (&net.Dialer{}).DialContext(ctx, network, addr)
+			}}
 		two.Protocols.SetHTTP2(true)
 		two.Protocols.SetUnencryptedHTTP2(!secure)
 		one := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, Protocols: new(http.Protocols)}
@@ -126,8 +132,10 @@ func TestSharedPortTellsCallsApart(t *testing.T) {
 		for range 2 {
 			for _, call := range []bool{true, false} {
 				got := exchangeOn(t, &http.Client{Transport: two}, base, call, nil)
-				if call && (got.header.Get("Content-Type") != "application/grpc" || got.trailer.Get("Grpc-Status") != "0" || len(got.body) < 5) ||
-					!call && !strings.HasPrefix(got.body, `{"tasks":`) || got.proto != 2 || got.status != http.StatusOK {
+				if call && (got.header.Get("Content-Type") != "application/grpc" ||
+					got.trailer.Get("Grpc-Status") != "0" || len(got.body) < 5) ||
+					!call && !strings.HasPrefix(got.body, `{"tasks":`) || got.proto != 2 ||
+					got.status != http.StatusOK {
 					t.Errorf("%s: call %v: %+v", base, call, got)
 				}
 			}
@@ -135,14 +143,16 @@ func TestSharedPortTellsCallsApart(t *testing.T) {
 		if dials != 1 {
 			t.Errorf("%s: %d connections", base, dials)
 		}
-		if got := exchangeOn(t, &http.Client{Transport: one}, base, false, nil); got.proto != 1 || !strings.HasPrefix(got.body, `{"tasks":`) {
+		if got := exchangeOn(t, &http.Client{Transport: one}, base, false, nil); got.proto != 1 ||
+			!strings.HasPrefix(got.body, `{"tasks":`) {
 			t.Errorf("HTTP/1.1: %+v", got)
 		}
 		if got := exchangeOn(t, &http.Client{Transport: one}, base, true, nil); got.status/100 != 4 {
 			t.Errorf("a call over HTTP/1.1: %+v", got)
 		}
 		if !secure {
-			got := exchangeOn(t, &http.Client{Transport: two}, base, true, http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}})
+			got := exchangeOn(t, &http.Client{Transport: two}, base, true,
+				http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}})
 			if got.status != http.StatusForbidden {
 				t.Errorf("a call of a foreign page: %+v", got)
 			}
@@ -150,12 +160,13 @@ func TestSharedPortTellsCallsApart(t *testing.T) {
 		two.CloseIdleConnections()
 		one.CloseIdleConnections()
 		if secure {
-			conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots})))
+			conn, err := grpc.NewClient(at,
+				grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots})))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, _, st := (caller{t, conn, service1}).try("ListTasks", `{}`); st.Code() != codes.OK {
-				t.Errorf("the client of gRPC: %v", st)
+				t.Errorf("the gRPC client: got %v", st)
 			}
 			conn.Close()
 		}
@@ -165,8 +176,8 @@ func TestSharedPortTellsCallsApart(t *testing.T) {
 	}
 }
 
-// TestSharedPortBoundsACall: gRPC reads ahead of what a handler takes and keeps all of it, so the server stops reading
-// what no request may hold. The client here asks without end and reads no answer.
+// TestSharedPortBoundsACall: gRPC reads ahead of its handler and keeps everything, so the server
+// stops reading at the size limit. This client sends forever and reads no answer.
 func TestSharedPortBoundsACall(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, func(_ *engine.Config, c *rpc.Config) { c.MaxBody, c.SSEWriteTimeout = 64<<10, 2*time.Second })
@@ -175,7 +186,8 @@ func TestSharedPortBoundsACall(t *testing.T) {
 	two.Protocols.SetUnencryptedHTTP2(true)
 	defer two.CloseIdleConnections()
 	body, feed := io.Pipe()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+at+"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", body)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+at+"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +206,7 @@ func TestSharedPortBoundsACall(t *testing.T) {
 	}()
 	resp, err := (&http.Client{Transport: two}).Do(req)
 	if n := <-sent; n > 16<<20 {
-		t.Errorf("the server read on after %d bytes", n)
+		t.Errorf("the server was still reading after %d bytes", n)
 	}
 	if err == nil {
 		resp.Body.Close()
@@ -205,8 +217,8 @@ func TestSharedPortBoundsACall(t *testing.T) {
 	}
 }
 
-// TestSharedPortDrains: when the server stops it takes no new connections, answers the call that is waiting, and does not
-// wait for those who only watch.
+// TestSharedPortDrains: a stopping server accepts no new connections and answers the call that is
+// waiting. It does not wait for health watches.
 func TestSharedPortDrains(t *testing.T) {
 	t.Parallel()
 	drain, begin := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -218,7 +230,8 @@ func TestSharedPortDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service1})
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{Service: service1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,9 +249,9 @@ func TestSharedPortDrains(t *testing.T) {
 		t.Errorf("the stream ended with %v", stream.end)
 	}
 	if now, err := watch.Recv(); err != nil || now.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING {
-		t.Errorf("who watches was told %v, %v", now, err)
+		t.Errorf("the health watch got %v, %v", now, err)
 	}
 	if _, err := net.Dial("tcp", at); err == nil {
-		t.Error("the port is open")
+		t.Error("the port is still open")
 	}
 }

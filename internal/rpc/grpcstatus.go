@@ -30,7 +30,8 @@ func grpcCode(code a2a.ErrorCode, version, profile string) codes.Code {
 		unsupported = codes.Unimplemented
 	}
 	switch code {
-	case a2a.CodeParse, a2a.CodeInvalidRequest, a2a.CodeInvalidParams, a2a.CodeContentTypeNotSupported, a2a.CodeMediaType:
+	case a2a.CodeParse, a2a.CodeInvalidRequest, a2a.CodeInvalidParams,
+		a2a.CodeContentTypeNotSupported, a2a.CodeMediaType:
 		return codes.InvalidArgument
 	case a2a.CodeMethodNotFound:
 		return codes.Unimplemented
@@ -73,7 +74,8 @@ func grpcCode(code a2a.ErrorCode, version, profile string) codes.Code {
 // if there are any.
 func statusOf(e *a2a.Error, version, profile, requestID string) *status.Status {
 	message, field, internal := encode.Visible(e)
-	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{Reason: e.Code.Reason(), Domain: errorDomain})}
+	details := []protoadapt.MessageV1{protoadapt.MessageV1Of(&errdetails.ErrorInfo{Reason: e.Code.Reason(),
+		Domain: errorDomain})}
 	if field != "" {
 		details = append(details, protoadapt.MessageV1Of(&errdetails.BadRequest{
 			FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: message}},
@@ -83,7 +85,8 @@ func statusOf(e *a2a.Error, version, profile, requestID string) *status.Status {
 		details = append(details, protoadapt.MessageV1Of(&errdetails.RequestInfo{RequestId: requestID}))
 	}
 	if e.Code == a2a.CodeRateLimited || e.Code == a2a.CodeUnavailable {
-		details = append(details, protoadapt.MessageV1Of(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
+		details = append(details, protoadapt.MessageV1Of(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
 	}
 	return withDetails(status.New(grpcCode(e.Code, version, profile), message), details...)
 }

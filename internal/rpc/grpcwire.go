@@ -113,7 +113,8 @@ func (b *callBody) fill(p []byte) (n int, err error) {
 		if n += m; m > 0 {
 			b.lease.Touch()
 		}
-		b.end = b.seen == messagePrefix && (b.left == 0 || b.left > b.most) // the header is enough to refuse a message that is too large
+		// the header is enough to refuse a message that is too large
+		b.end = b.seen == messagePrefix && (b.left == 0 || b.left > b.most)
 	}
 	return n, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/budget"
 )
 
-// trickle hands out what it has piece by piece, and checks before each that it was drawn.
+// trickle returns its data in pieces, and checks that memory was drawn for each piece first.
 type trickle struct {
 	t     *testing.T
 	from  *bytes.Reader
@@ -23,7 +23,7 @@ type trickle struct {
 func (s *trickle) Read(p []byte) (int, error) {
 	p = p[:min(len(p), s.piece)]
 	if held := s.lease.Held(); held < 2*(s.given+int64(len(p))) {
-		s.t.Errorf("%d bytes are drawn, and %d have been read", held, s.given+int64(len(p)))
+		s.t.Errorf("%d bytes were drawn, but %d were read", held, s.given+int64(len(p)))
 	}
 	n, err := s.from.Read(p)
 	s.given += int64(n)
@@ -32,7 +32,8 @@ func (s *trickle) Read(p []byte) (int, error) {
 
 func (*trickle) Close() error { return nil }
 
-// newTestBody returns the body of a call with a message of size bytes, of which more follows, in pieces.
+// newTestBody returns the body of a call. After the message of size bytes, which arrives in pieces,
+// come more bytes.
 func newTestBody(t *testing.T, b *budget.Budget, size, piece int, most int64) (*callBody, *trickle, *budget.Lease) {
 	t.Helper()
 	message := append([]byte{0, 0, byte(size >> 16), byte(size >> 8), byte(size)}, make([]byte, size+100)...)
@@ -42,7 +43,8 @@ func newTestBody(t *testing.T, b *budget.Budget, size, piece int, most int64) (*
 	return newCallBody(r, most, func() {}), from, lease
 }
 
-// TestCallBodyDrawsBeforeItReads: gRPC takes 16 KiB for each read, however little it brings.
+// TestCallBodyDrawsBeforeItReads: gRPC allocates 16 KiB for each read, however few bytes it
+// returns.
 func TestCallBodyDrawsBeforeItReads(t *testing.T) {
 	t.Parallel()
 	const buffer = 16 << 10
@@ -62,7 +64,8 @@ func TestCallBodyDrawsBeforeItReads(t *testing.T) {
 				}
 			}
 			if want := (size + 5 + buffer - 1) / buffer; got != size+5 || reads != want || from.given != int64(got) {
-				t.Errorf("%d bytes in pieces of %d: %d are read of %d, in %d reads, want %d", size, piece, got, from.given, reads, want)
+				t.Errorf("%d bytes in pieces of %d: got %d of %d bytes in %d reads, want %d reads", size, piece, got,
+					from.given, reads, want)
 			}
 			if err := body.finish(); err != nil {
 				t.Error(err)
@@ -72,20 +75,20 @@ func TestCallBodyDrawsBeforeItReads(t *testing.T) {
 	}
 }
 
-// TestCallBodyRefusesByTheHead: of a message that is too large nothing is read but its head.
+// TestCallBodyRefusesByTheHead: the header is enough to refuse a message that is too large.
 func TestCallBodyRefusesByTheHead(t *testing.T) {
 	t.Parallel()
 	body, from, lease := newTestBody(t, budget.New(budget.Config{}), 2000, 1<<20, 1999)
 	body.pay(lease)
 	n, err := body.Read(make([]byte, 16<<10))
 	if _, next := body.Read(make([]byte, 16<<10)); n != 5 || err != nil || !errors.Is(next, io.EOF) || from.given != 5 {
-		t.Errorf("%d bytes are read, %v, then %v", n, err, next)
+		t.Errorf("got %d bytes, %v, then %v", n, err, next)
 	}
 	lease.Release()
 }
 
-// TestCallBodyWaitsToBePaidFor: nothing is read before it is known whose memory it takes, and the end of the call ends
-// the wait, that for memory too.
+// TestCallBodyWaitsToBePaidFor: nothing is read before it is known whose memory it takes. The end
+// of the call ends this wait, and also a wait for memory.
 func TestCallBodyWaitsToBePaidFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,26 +117,26 @@ func TestCallBodyWaitsToBePaidFor(t *testing.T) {
 			}
 			synctest.Wait()
 			if from.given != 0 {
-				t.Errorf("paid %v: %d bytes are read", paid, from.given)
+				t.Errorf("paid %v: %d bytes were read", paid, from.given)
 			}
 			if err := body.finish(); paid && !errors.Is(err, errCallOver) || !paid && err != nil {
 				t.Error(err)
 			}
 			if err := <-failed; !errors.Is(err, errCallOver) {
-				t.Errorf("paid %v: the read fails with %v", paid, err)
+				t.Errorf("paid %v: the read failed with %v", paid, err)
 			}
 			lease.Release()
 		}
 		full.Release()
 		rest.Release()
 		if used := b.Stats().Used; used != 0 {
-			t.Errorf("%d bytes are held", used)
+			t.Errorf("%d bytes are still drawn", used)
 		}
 	})
 }
 
-// TestCallBodyMakesNoRoomAfterItsEnd: the call may still hold its lease when the request is over, and net/http lets
-// nobody touch that any more.
+// TestCallBodyMakesNoRoomAfterItsEnd: the call may have its lease after the request has ended. By
+// then net/http does not allow access to the request.
 func TestCallBodyMakesNoRoomAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	body, _, lease := newTestBody(t, budget.New(budget.Config{}), 2000, 1<<20, 1<<20)
@@ -146,7 +149,7 @@ func TestCallBodyMakesNoRoomAfterItsEnd(t *testing.T) {
 	}
 	body.makeRoom()
 	if evicted != 1 {
-		t.Errorf("reads were made to fail %d times, want once, before the end", evicted)
+		t.Errorf("reads were made to fail %d times, want once, before Close", evicted)
 	}
 	lease.Release()
 }

@@ -27,7 +27,8 @@ type exchange struct {
 // write sends an answer that is no stream. The write timeout starts now, however long the request
 // took.
 func (x *exchange) write(status int, kind string, body []byte) {
-	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
+	err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
 		x.rec.err = err // the client is gone
 	}
 	h := x.w.Header()
@@ -41,7 +42,8 @@ func (x *exchange) write(status int, kind string, body []byte) {
 
 // writePieces sends an answer that is made in pieces. After a failed write it makes no more.
 func (x *exchange) writePieces(status int, kind string, pieces iter.Seq[[]byte]) {
-	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
+	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
 		x.rec.err = err // the client is gone
 	}
 	x.w.Header().Set("Content-Type", kind)
@@ -65,7 +67,8 @@ type splicing interface {
 // error as an event.
 func (x *exchange) stream(prefix, suffix []byte, refusal func(*a2a.Error) []byte) (items, error) {
 	// The request has been read. From here on only writes have deadlines, each its own.
-	if err := http.NewResponseController(x.w).SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	err := http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, err
 	}
 	return &eventStream{sse.NewWriter(x.w, x.s.cfg.SSEWriteTimeout), prefix, suffix, refusal, x.s.cfg.SSERetry}, nil

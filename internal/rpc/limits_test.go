@@ -23,9 +23,9 @@ import (
 type sender struct {
 	name   string
 	words  words
-	method string // of JSON-RPC; empty: HTTP+JSON
+	method string // JSON-RPC method; empty: HTTP+JSON
 	path   string
-	conn   *grpc.ClientConn // over gRPC
+	conn   *grpc.ClientConn // set for gRPC
 }
 
 var senders = []sender{
@@ -36,15 +36,16 @@ var senders = []sender{
 	{"0.3 REST, proto", wordsProto, "", "/agents/script/v1/message:send", nil},
 }
 
-// outcome is what a refusal says, whatever the binding.
+// outcome is the content of a refusal, whatever the binding.
 type outcome struct {
-	status  int // of HTTP
+	status  int // HTTP status
 	reason  string
 	message string
 	header  http.Header
 }
 
-// send posts a message with these parts, and members behind it and beside it.
+// send posts a message with these parts. members are further members of the message, and beside of
+// the request.
 func (s sender) send(t *testing.T, to *site, parts []string, members, beside string) outcome {
 	t.Helper()
 	name := "parts"
@@ -52,7 +53,8 @@ func (s sender) send(t *testing.T, to *site, parts []string, members, beside str
 		name = "content"
 	}
 	role := map[words]string{wordsV1: "ROLE_USER", wordsSchema: "user", wordsProto: "ROLE_USER"}[s.words]
-	return s.post(t, to, `{"message":{"messageId":"m","role":"`+role+`","`+name+`":[`+strings.Join(parts, ",")+`]`+members+`}`+beside+`}`, `"x"`)
+	return s.post(t, to, `{"message":{"messageId":"m","role":"`+role+`","`+name+`":[`+strings.Join(parts, ",")+`]`+
+		members+`}`+beside+`}`, `"x"`)
 }
 
 // post sends the body of a send.
@@ -85,15 +87,16 @@ func (s sender) post(t *testing.T, to *site, body, id string) outcome {
 	return readOutcome(resp, answer)
 }
 
-// runtimeStatus are the statuses of HTTP that codes stand for.
-var runtimeStatus = map[codes.Code]int{codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest, codes.ResourceExhausted: http.StatusRequestEntityTooLarge}
+// runtimeStatus maps gRPC codes to HTTP statuses.
+var runtimeStatus = map[codes.Code]int{codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest,
+	codes.ResourceExhausted: http.StatusRequestEntityTooLarge}
 
-// readOutcome finds the reason and the text of an error, in any of its forms.
+// readOutcome finds the reason and the text of an error, in any form.
 func readOutcome(resp *http.Response, answer []byte) outcome {
 	o := outcome{status: resp.StatusCode, header: resp.Header}
 	failure := rawjson.Get(answer, "error")
 	if failure == nil && resp.StatusCode != http.StatusOK {
-		failure = answer // 0.3 over REST does not wrap it
+		failure = answer // 0.3 over REST does not wrap the error
 	}
 	if failure == nil {
 		return o
@@ -125,8 +128,8 @@ func (s sender) play(ops string) string {
 	return `{"data":` + data + `}`
 }
 
-// TestEveryLimitOfAMessageHasItsError sends what just fits, and then a little more.
-func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
+// TestEveryLimitOfAMessageHasItsOwnError sends what just fits, and then slightly more.
+func TestEveryLimitOfAMessageHasItsOwnError(t *testing.T) {
 	t.Parallel()
 	limits := wire.Limits{Parts: 3, PartBytes: 600, IDBytes: 40, URLBytes: 50, TokenSize: 20}
 	s := newSiteWith(t, func(e *engine.Config, c *rpc.Config) {
@@ -136,7 +139,8 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 	})
 	end := `{"op":"complete"}`
 	conn, _ := serveGRPCWithin(t, s, limits)
-	for _, as := range append(senders, sender{"1.0 gRPC", wordsV1, "", service1, conn}, sender{"0.3 gRPC", wordsProto, "", service03, conn}) {
+	for _, as := range append(senders, sender{"1.0 gRPC", wordsV1, "", service1, conn},
+		sender{"0.3 gRPC", wordsProto, "", service03, conn}) {
 		done := as.play(end)
 		push := func(url, token string) string {
 			config := `{"url":"` + url + `","token":"` + token + `"}`
@@ -147,38 +151,55 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 			}[as.words]
 		}
 		nested := func(n int) string { return strings.Repeat(`{"a":`, n) + `1` + strings.Repeat(`}`, n) }
-		deep := 10 // of metadata beside the message, within 12
+		deep := 10 // the limit is 12, with the metadata beside the message
 		if as.method != "" {
-			deep-- // the envelope
+			deep-- // the envelope is one level
 		}
 		for _, tt := range []struct {
 			what            string
 			parts           []string
 			over            []string
-			members, above  string // of the message
+			members, above  string // added to the message
 			beside, besides string
 			reason, text    string
-			status          int // over REST, and over JSON-RPC where it is not 200
+			status          int // over REST, and over JSON-RPC if it is not 200
 		}{
-			{what: "parts", parts: []string{done, as.text("a"), as.text("b")}, over: []string{done, as.text("a"), as.text("b"), as.text("c")}, reason: "INVALID_PARAMS", text: "must not have more than 3 entries"},
-			{what: "size of a part", parts: []string{done, as.text(strings.Repeat("x", 600))}, over: []string{done, as.text(strings.Repeat("x", 601))}, reason: "INVALID_PARAMS", text: "must not be longer than 600 bytes"},
-			{what: "size of the message", parts: []string{done, as.text(strings.Repeat("x", 450)), as.text(strings.Repeat("x", 450))}, over: []string{done, as.text(strings.Repeat("x", 490)), as.text(strings.Repeat("x", 490))}, reason: "INVALID_PARAMS", text: "must not be larger than 1000 bytes"},
-			{what: "context id", parts: []string{done}, members: `,"contextId":"` + strings.Repeat("c", 40) + `"`, above: `,"contextId":"` + strings.Repeat("c", 41) + `"`, reason: "INVALID_PARAMS", text: "must not be longer than 40 bytes"},
-			{what: "depth", parts: []string{done}, beside: `,"metadata":` + nested(deep), besides: `,"metadata":` + nested(deep+2), text: "deep", reason: "PARSE_ERROR"},
-			{what: "body", parts: []string{done}, beside: `,"metadata":{"k":"` + strings.Repeat("x", 3500) + `"}`, besides: `,"metadata":{"k":"` + strings.Repeat("x", 4000) + `"}`, text: "larger than 4000 bytes", reason: "REQUEST_TOO_LARGE", status: 413},
-			{what: "url of a webhook", parts: []string{done}, beside: push("https://h/"+strings.Repeat("u", 40), "t"), besides: push("https://h/"+strings.Repeat("u", 41), "t"), text: "must not be longer than 50 bytes", reason: "INVALID_PARAMS"},
-			{what: "token of a webhook", parts: []string{done}, beside: push("https://h/", strings.Repeat("t", 20)), besides: push("https://h/", strings.Repeat("t", 21)), text: "must not be longer than 20 bytes", reason: "INVALID_PARAMS"},
+			{what: "parts", parts: []string{done, as.text("a"), as.text("b")},
+				over: []string{done, as.text("a"), as.text("b"), as.text("c")}, reason: "INVALID_PARAMS",
+				text: "must not have more than 3 entries"},
+			{what: "size of a part", parts: []string{done, as.text(strings.Repeat("x", 600))},
+				over: []string{done, as.text(strings.Repeat("x", 601))}, reason: "INVALID_PARAMS",
+				text: "must not be longer than 600 bytes"},
+			{what: "size of the message", parts: []string{done, as.text(strings.Repeat("x", 450)),
+				as.text(strings.Repeat("x", 450))},
+				over:   []string{done, as.text(strings.Repeat("x", 490)), as.text(strings.Repeat("x", 490))},
+				reason: "INVALID_PARAMS", text: "must not be larger than 1000 bytes"},
+			{what: "context id", parts: []string{done}, members: `,"contextId":"` + strings.Repeat("c", 40) + `"`,
+				above: `,"contextId":"` + strings.Repeat("c", 41) + `"`, reason: "INVALID_PARAMS",
+				text: "must not be longer than 40 bytes"},
+			{what: "depth", parts: []string{done}, beside: `,"metadata":` + nested(deep),
+				besides: `,"metadata":` + nested(deep+2), text: "deep", reason: "PARSE_ERROR"},
+			{what: "body", parts: []string{done}, beside: `,"metadata":{"k":"` + strings.Repeat("x", 3500) + `"}`,
+				besides: `,"metadata":{"k":"` + strings.Repeat("x", 4000) + `"}`, text: "larger than 4000 bytes",
+				reason: "REQUEST_TOO_LARGE", status: 413},
+			{what: "url of a webhook", parts: []string{done}, beside: push("https://h/"+strings.Repeat("u", 40), "t"),
+				besides: push("https://h/"+strings.Repeat("u", 41), "t"), text: "must not be longer than 50 bytes",
+				reason: "INVALID_PARAMS"},
+			{what: "token of a webhook", parts: []string{done}, beside: push("https://h/", strings.Repeat("t", 20)),
+				besides: push("https://h/", strings.Repeat("t", 21)), text: "must not be longer than 20 bytes",
+				reason: "INVALID_PARAMS"},
 		} {
 			name := fmt.Sprintf("%s, %s", as.name, tt.what)
 			switch {
 			case as.conn == nil:
-			case tt.what == "depth": // there is no JSON
+			case tt.what == "depth": // gRPC has no JSON
 				tt.reason = "INVALID_PARAMS"
-			case tt.what == "body": // gRPC itself says so
+			case tt.what == "body": // gRPC itself refuses the body
 				tt.reason, tt.text = "", "larger than max"
 			}
 			if got := as.send(t, s, tt.parts, tt.members, tt.beside); got.reason != "" || got.status != http.StatusOK {
-				t.Errorf("%s: what fits is refused: %d %s %s", name, got.status, got.reason, got.message)
+				t.Errorf("%s: a message within the limit was refused: %d %s %s",
+					name, got.status, got.reason, got.message)
 			}
 			if tt.over == nil {
 				tt.over = tt.parts
@@ -191,7 +212,7 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 			}
 			got := as.send(t, s, tt.over, tt.above, tt.besides)
 			if got.reason != tt.reason || !strings.Contains(got.message, tt.text) {
-				t.Errorf("%s: %d %s %q, want %s %q", name, got.status, got.reason, got.message, tt.reason, tt.text)
+				t.Errorf("%s: got %d %s %q, want %s %q", name, got.status, got.reason, got.message, tt.reason, tt.text)
 			}
 			if as.method == "" && got.status < 400 || tt.status != 0 && got.status != tt.status {
 				t.Errorf("%s: HTTP status %d", name, got.status)
@@ -200,10 +221,11 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 		if as.method == "" {
 			continue
 		}
-		// Only JSON-RPC has ids.
-		message := `{"message":{"messageId":"m","role":"` + map[words]string{wordsV1: "ROLE_USER", wordsSchema: "user"}[as.words] + `","parts":[` + done + `]}}`
+		// Only JSON-RPC requests have ids.
+		message := `{"message":{"messageId":"m","role":"` +
+			map[words]string{wordsV1: "ROLE_USER", wordsSchema: "user"}[as.words] + `","parts":[` + done + `]}}`
 		if got := as.post(t, s, message, `"`+strings.Repeat("i", 254)+`"`); got.reason != "" {
-			t.Errorf("%s: an id of 256 bytes is refused: %s", as.name, got.message)
+			t.Errorf("%s: an id of 256 bytes was refused: %s", as.name, got.message)
 		}
 		if got := as.post(t, s, message, `"`+strings.Repeat("i", 255)+`"`); got.reason != "INVALID_REQUEST" {
 			t.Errorf("%s: an id of 257 bytes: %+v", as.name, got)
@@ -211,8 +233,8 @@ func TestEveryLimitOfAMessageHasItsError(t *testing.T) {
 	}
 }
 
-// TestTaskTakesNoMoreThanItsLimits adds messages to a task until it is full.
-func TestTaskTakesNoMoreThanItsLimits(t *testing.T) {
+// TestTaskAcceptsNothingBeyondItsLimits adds messages to a task until it is full.
+func TestTaskAcceptsNothingBeyondItsLimits(t *testing.T) {
 	t.Parallel()
 	for what, set := range map[string]func(*engine.Config){
 		"the task has its limit of 3 messages":             func(e *engine.Config) { e.MaxHistory = 3 },
@@ -226,7 +248,8 @@ func TestTaskTakesNoMoreThanItsLimits(t *testing.T) {
 				task := id(c.task(d.send, c.message("", "", `{"op":"input"}`, true)))
 				refused := false
 				for range 12 {
-					resp := c.post(d.send, c.message(task, "", `{"op":"input"},{"op":"status","text":"`+strings.Repeat("x", 100)+`"}`, true), nil)
+					resp := c.post(d.send, c.message(task, "",
+						`{"op":"input"},{"op":"status","text":"`+strings.Repeat("x", 100)+`"}`, true), nil)
 					body, err := io.ReadAll(resp.Body)
 					resp.Body.Close()
 					if err != nil {
@@ -243,8 +266,9 @@ func TestTaskTakesNoMoreThanItsLimits(t *testing.T) {
 				if !refused {
 					t.Errorf("%s: never refused", d.version)
 				}
-				if state := stateOf(map[string]any{"task": any(c.task(d.get, `{"id":"`+task+`"}`))}); state != "TASK_STATE_INPUT_REQUIRED" {
-					t.Errorf("%s: the task is %s", d.version, state)
+				state := stateOf(map[string]any{"task": any(c.task(d.get, `{"id":"`+task+`"}`))})
+				if state != "TASK_STATE_INPUT_REQUIRED" {
+					t.Errorf("%s: got the state %s", d.version, state)
 				}
 			}
 		})

@@ -66,7 +66,8 @@ func (s *Server) observed(next http.Handler) http.Handler {
 					panic(v)
 				}
 				rec.err, rec.failed = fmt.Errorf("panic: %v", v), true
-				s.cfg.Logger.ErrorContext(r.Context(), "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+				s.cfg.Logger.ErrorContext(r.Context(), "handler panicked", "request_id", rec.id, "panic", fmt.Sprint(v),
+					"stack", string(debug.Stack()))
 				if sw.status == 0 {
 					s.writePlainError(sw, http.StatusInternalServerError)
 				}

@@ -17,12 +17,13 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// TestPanicsEndTheirRequestAlone has a server without an engine, so that every request that is let
-// through to it panics. Who asked is told that something went wrong and not what, and the server goes on.
-func TestPanicsEndTheirRequestAlone(t *testing.T) {
+// TestPanicEndsOnlyItsRequest: without an engine, every permitted request panics. The client learns
+// that something failed but not what, and the server continues.
+func TestPanicEndsOnlyItsRequest(t *testing.T) {
 	t.Parallel()
 	s, err := rpc.New(rpc.Config{
-		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{}, Agents: []*a2a.Agent{{Name: "a", Default: true}}, PublicURL: "http://h",
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{}, V1: v1.Codec{},
+		Agents: []*a2a.Agent{{Name: "a", Default: true}}, PublicURL: "http://h",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +39,15 @@ func TestPanicsEndTheirRequestAlone(t *testing.T) {
 	}
 	for range 2 {
 		for _, method := range []string{"tasks/get", "tasks/resubscribe"} {
-			resp, err := server.Client().Post(server.URL, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"x"}}`))
+			resp, err := server.Client().Post(server.URL, "application/json",
+				strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"id":"x"}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusInternalServerError || strings.Contains(string(body), "pointer") {
+			if err != nil || resp.StatusCode != http.StatusInternalServerError ||
+				strings.Contains(string(body), "pointer") {
 				t.Errorf("%s: %d %s, %v", method, resp.StatusCode, body, err)
 			}
 		}

@@ -76,7 +76,9 @@ func (f *restFront) read(p *restPath) (a2a.Op, error) {
 	}
 	if f.kind = answerType(f.r.Header); f.kind == "" {
 		f.kind, f.status = jsonType, http.StatusNotAcceptable
-		return nil, a2a.Errorf(a2a.CodeMediaType, "not acceptable: the supported media types are application/json, application/a2a+json and, for streams, text/event-stream")
+		return nil, a2a.Errorf(a2a.CodeMediaType,
+			"not acceptable: the supported media types are application/json, application/a2a+json and, "+
+				"for streams, text/event-stream")
 	}
 	res := wire.Resource{Action: action, TaskID: p.taskID, ConfigID: p.configID}
 	var err error

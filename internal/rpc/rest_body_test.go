@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRESTEmptyBodiesAreTheSame: no body, null and {} say the same wherever a request needs no body. Official Go clients
-// from 2.0.0 to 2.3.1 send null.
+// TestRESTEmptyBodiesAreTheSame: if a request needs no body, then no body, null and {} mean the
+// same. Official Go clients from 2.0.0 to 2.3.1 send null.
 func TestRESTEmptyBodiesAreTheSame(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
@@ -24,7 +24,8 @@ func TestRESTEmptyBodiesAreTheSame(t *testing.T) {
 			method, path string
 		}{
 			{"POST", "/tasks/%00:cancel"}, {"POST", "/tasks/%00:subscribe"}, {"GET", "/tasks/%00:subscribe"},
-			{"GET", "/tasks/%00"}, {"GET", "/tasks/%00/pushNotificationConfigs"}, {"GET", "/tasks/%00/pushNotificationConfigs/x"},
+			{"GET", "/tasks/%00"}, {"GET", "/tasks/%00/pushNotificationConfigs"},
+			{"GET", "/tasks/%00/pushNotificationConfigs/x"},
 			{"DELETE", "/tasks/%00/pushNotificationConfigs/x"}, {"GET", "/tasks?pageSize=-1"}, {"GET", card},
 			{"POST", "/tasks/%00:cancel?tenant=%00"}, {"POST", "/tasks/%00:subscribe?tenant=a&tenant=b"},
 		} {
@@ -44,7 +45,7 @@ func TestRESTEmptyBodiesAreTheSame(t *testing.T) {
 	}
 }
 
-// bodyless returns the status and the answer to a request, without the id of the request.
+// bodyless returns the status and the answer, without the id of the request.
 func bodyless(t *testing.T, server *httptest.Server, method, path string, body io.Reader) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, body)

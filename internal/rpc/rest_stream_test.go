@@ -21,14 +21,16 @@ import (
 
 const hang = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"script":[{"op":"hang"}]}}]}}`
 
-// TestRESTTooManyStreams: a limit is a plain answer that says when to come again.
+// TestRESTTooManyStreams: the refusal is plain JSON, and says when to come back.
 func TestRESTTooManyStreams(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		owner, all, status int
 		reason             string
 	}{{1, 9, 429, "RATE_LIMITED"}, {9, 1, 503, "UNAVAILABLE"}} {
-		s := newSiteWith(t, func(c *engine.Config, _ *rpc.Config) { c.MaxStreamsPerOwner, c.MaxStreams = tc.owner, tc.all })
+		s := newSiteWith(t, func(c *engine.Config, _ *rpc.Config) {
+			c.MaxStreamsPerOwner, c.MaxStreams = tc.owner, tc.all
+		})
 		overREST{s, "", wordsV1}.follow(t, &operation{name: "SendStreamingMessage", script: `{"op":"hang"}`}).next(t)
 		for _, path := range []string{"/message:stream", "/v1/message:stream"} {
 			body := hang
@@ -45,8 +47,8 @@ func TestRESTTooManyStreams(t *testing.T) {
 	}
 }
 
-// TestKeyIsGoodOverEveryBinding: the same params under the same key are the same request,
-// whether they came in an envelope or without.
+// TestKeyIsGoodOverEveryBinding: the same params with the same key are the same request, with or
+// without an envelope.
 func TestKeyIsGoodOverEveryBinding(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -58,33 +60,38 @@ func TestKeyIsGoodOverEveryBinding(t *testing.T) {
 	}
 }
 
-// TestRESTStreamHeaders: a stream is one for proxies too, by GET and by POST.
+// TestRESTStreamHeaders: GET and POST streams have the headers that proxies need.
 func TestRESTStreamHeaders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	made, _ := overREST{s, "", wordsV1}.do(t, &operation{name: "SendMessage", script: `{"op":"input"}`})
 	ended, _ := overREST{s, "", wordsV1}.do(t, &operation{name: "SendMessage", script: `{"op":"complete"}`})
 	for _, method := range []string{"GET", "POST"} {
-		// That of 0.3 ends at once for a task that has ended.
-		got := askREST(t, s.Server, method, "/v1/tasks/"+id(object(t, ended))+":subscribe", "", http.Header{"Accept": {"text/event-stream"}})
-		if got.status != 200 || got.header.Get("Content-Type") != "text/event-stream" || got.header.Get("Cache-Control") != "no-store, no-transform" || got.header.Get("X-Accel-Buffering") != "no" {
+		// In 0.3 the stream of an ended task ends at once.
+		got := askREST(t, s.Server, method, "/v1/tasks/"+id(object(t, ended))+":subscribe", "",
+			http.Header{"Accept": {"text/event-stream"}})
+		if got.status != 200 || got.header.Get("Content-Type") != "text/event-stream" ||
+			got.header.Get("Cache-Control") != "no-store, no-transform" || got.header.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("%s: %d %v", method, got.status, got.header)
 		}
-		if !strings.HasPrefix(got.body, "id: ") || strings.Count(got.body, "\ndata: {\"") != 2 || strings.Contains(got.body, "jsonrpc") {
+		if !strings.HasPrefix(got.body, "id: ") || strings.Count(got.body, "\ndata: {\"") != 2 ||
+			strings.Contains(got.body, "jsonrpc") {
 			t.Errorf("%s: %s", method, got.body)
 		}
 		got = askREST(t, s.Server, method, "/tasks/"+id(object(t, ended))+":subscribe", "", nil)
 		wantFault(t, "subscribe to a finished task", got, 400, "UNSUPPORTED_OPERATION")
 	}
-	got := askREST(t, s.Server, "GET", "/tasks/"+id(object(t, made)), "", http.Header{"Accept": {"application/a2a+json"}})
-	if got.status != 200 || got.header.Get("Content-Type") != "application/a2a+json" || got.header.Get("Cache-Control") != "no-store" {
+	got := askREST(t, s.Server, "GET", "/tasks/"+id(object(t, made)), "",
+		http.Header{"Accept": {"application/a2a+json"}})
+	if got.status != 200 || got.header.Get("Content-Type") != "application/a2a+json" ||
+		got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("get: %d %v", got.status, got.header)
 	}
 }
 
-// TestStreamsSayGoodbyeWhenTheServerDrains: they tell the client when to come back, and invent
-// no last event, over every binding.
-func TestStreamsSayGoodbyeWhenTheServerDrains(t *testing.T) {
+// TestStreamsEndWithAHintWhenTheServerDrains: over every binding, they tell the client when to come
+// back, and contain no false last event.
+func TestStreamsEndWithAHintWhenTheServerDrains(t *testing.T) {
 	t.Parallel()
 	drain, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -106,13 +113,14 @@ func TestStreamsSayGoodbyeWhenTheServerDrains(t *testing.T) {
 	stop()
 	for _, buf := range open {
 		tail, err := io.ReadAll(buf)
-		if err != nil || !strings.HasSuffix(string(tail), "retry: 1234\n\n: draining\n\n") || strings.Contains(string(tail), `"final":true`) {
+		if err != nil || !strings.HasSuffix(string(tail), "retry: 1234\n\n: draining\n\n") ||
+			strings.Contains(string(tail), `"final":true`) {
 			t.Errorf("%v\n%s", err, tail)
 		}
 	}
 }
 
-// TestRESTLogLine: a line says by which route which method was called, and nothing of a body.
+// TestRESTLogLine: the log line has the route and the method, and nothing of the body.
 func TestRESTLogLine(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -121,10 +129,15 @@ func TestRESTLogLine(t *testing.T) {
 		method, path, body string
 		want               map[string]any
 	}{
-		{"POST", "/agents/b/message:send", `{"message":{"secret":1}}`, map[string]any{"route": "/agents/{agent}/message:send", "method": "SendMessage", "version": "1.0", "status": 400.0}},
-		{"POST", "/v1/tasks/x:cancel", `[]`, map[string]any{"route": "/v1/tasks/{id}:cancel", "method": "tasks/cancel", "version": "0.3", "status": 422.0}},
-		{"GET", "/b/extendedAgentCard", ``, map[string]any{"route": "/{tenant}/extendedAgentCard", "method": "GetExtendedAgentCard", "version": "1.0", "status": 400.0}},
-		{"PUT", "/tasks/x/pushNotificationConfigs/y", ``, map[string]any{"route": "/tasks/{id}/pushNotificationConfigs/{id}", "version": "1.0", "status": 405.0}},
+		{"POST", "/agents/b/message:send", `{"message":{"secret":1}}`,
+			map[string]any{"route": "/agents/{agent}/message:send", "method": "SendMessage", "version": "1.0",
+				"status": 400.0}},
+		{"POST", "/v1/tasks/x:cancel", `[]`, map[string]any{"route": "/v1/tasks/{id}:cancel", "method": "tasks/cancel",
+			"version": "0.3", "status": 422.0}},
+		{"GET", "/b/extendedAgentCard", ``, map[string]any{"route": "/{tenant}/extendedAgentCard",
+			"method": "GetExtendedAgentCard", "version": "1.0", "status": 400.0}},
+		{"PUT", "/tasks/x/pushNotificationConfigs/y", ``,
+			map[string]any{"route": "/tasks/{id}/pushNotificationConfigs/{id}", "version": "1.0", "status": 405.0}},
 	} {
 		log.Reset()
 		req := httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, strings.NewReader(tc.body))
@@ -135,14 +148,15 @@ func TestRESTLogLine(t *testing.T) {
 		handler.ServeHTTP(httptest.NewRecorder(), req)
 		var got map[string]any
 		if err := json.Unmarshal(log.Bytes(), &got); err != nil {
-			t.Fatalf("not one line: %v\n%s", err, log.Bytes())
+			t.Fatalf("want one line: %v\n%s", err, log.Bytes())
 		}
-		if got["msg"] != "request" || got["http_method"] != tc.method || got["path"] != tc.path || got["request_id"] == "" || strings.Contains(log.String(), "secret") {
+		if got["msg"] != "request" || got["http_method"] != tc.method || got["path"] != tc.path ||
+			got["request_id"] == "" || strings.Contains(log.String(), "secret") {
 			t.Errorf("%s %s: %s", tc.method, tc.path, log.Bytes())
 		}
 		for _, name := range []string{"route", "method", "version", "status"} {
 			if got[name] != tc.want[name] {
-				t.Errorf("%s %s: %s is %v, want %v", tc.method, tc.path, name, got[name], tc.want[name])
+				t.Errorf("%s %s: %s: got %v, want %v", tc.method, tc.path, name, got[name], tc.want[name])
 			}
 		}
 	}

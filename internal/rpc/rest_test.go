@@ -19,12 +19,12 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// askREST makes one request over HTTP+JSON. Values of header take the place of those that it sets.
+// askREST makes one HTTP+JSON request. Values in header replace those that it sets.
 func askREST(t *testing.T, server *httptest.Server, method, path, body string, header http.Header) answer {
 	t.Helper()
 	all := http.Header{}
 	if body == "" {
-		all["Content-Type"] = nil // nor is there one
+		all["Content-Type"] = nil // no body, so no type
 	}
 	if !strings.Contains(path, "/v1/") {
 		all.Set("A2A-Version", "1.0")
@@ -33,7 +33,7 @@ func askREST(t *testing.T, server *httptest.Server, method, path, body string, h
 	return send(t, server, method, path, body, all)
 }
 
-// reason returns the word by which an error can be told, in either version's form.
+// reason returns the reason of an error, in either version's form.
 func reason(body string) string {
 	details := rawjson.Get(rawjson.Get([]byte(body), "error"), "details")
 	for d := range rawjson.Elements(details) {
@@ -44,11 +44,11 @@ func reason(body string) string {
 	return ""
 }
 
-// wantFault fails unless an answer is an error of the status and reason, in its version's form.
+// wantFault fails unless an answer is an error with the status and reason, in its version's form.
 func wantFault(t *testing.T, what string, got answer, status int, word string) {
 	t.Helper()
 	if got.status != status || reason(got.body) != word {
-		t.Errorf("%s: %d %s, want %d %s", what, got.status, got.body, status, word)
+		t.Errorf("%s: got %d %s, want %d %s", what, got.status, got.body, status, word)
 		return
 	}
 	if err := rawjson.Check([]byte(got.body), 16); err != nil {
@@ -59,17 +59,18 @@ func wantFault(t *testing.T, what string, got answer, status int, word string) {
 		t.Errorf("%s: %s", what, got.body)
 	}
 	if old := strings.Contains(what, "/v1/"); old != (rawjson.Get([]byte(got.body), "code") != nil) {
-		t.Errorf("%s: %s in the form of the other version", what, got.body)
+		t.Errorf("%s: the error has the form of the other version: %s", what, got.body)
 	}
-	if got.header.Get("Cache-Control") != "no-store" || got.header.Get("Content-Length") != strconv.Itoa(len(got.body)) {
+	if got.header.Get("Cache-Control") != "no-store" ||
+		got.header.Get("Content-Length") != strconv.Itoa(len(got.body)) {
 		t.Errorf("%s: header %v", what, got.header)
 	}
 }
 
 const noTask = "01890a5d-ac96-774b-bcce-b302099a8057" // an id that no task has
 
-// TestRESTRoutes: each route of each version is there, under every prefix that an agent has,
-// and takes the methods it should.
+// TestRESTRoutes: each route of each version exists under every prefix of an agent, and accepts
+// only its own methods.
 func TestRESTRoutes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t).Server
@@ -77,7 +78,7 @@ func TestRESTRoutes(t *testing.T) {
 	for _, base := range []string{"", "/", "/agents/script", "/script"} {
 		for _, tc := range []struct {
 			path, methods, body string
-			status              int // of 1.0
+			status              int // in 1.0
 			reason              string
 		}{
 			{"/message:send", "POST", `{}`, 400, "INVALID_PARAMS"},
@@ -91,7 +92,7 @@ func TestRESTRoutes(t *testing.T) {
 			{"/extendedAgentCard", "GET", ``, 400, "UNSUPPORTED_OPERATION"},
 			{"/tasks", "GET", ``, 200, ""},
 
-			// Ids are what they are, escaped or not.
+			// Ids may be escaped or not.
 			{"/tasks/a:b", "GET", ``, 404, unknown},
 			{"/tasks/%3Acancel", "GET", ``, 404, unknown},
 			{"/tasks/a%2Fb%3Acancel:cancel", "POST", ``, 404, unknown},
@@ -152,23 +153,27 @@ func TestRESTUnknownPaths(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
 	for _, path := range []string{
-		"/message", "/message:sendXYZ", "/message:", "/messageXsend", "/Message:send", "/tasks/x/y", "/tasks//pushNotificationConfigs", "/tasks/x/pushNotificationConfigs/y/z",
-		"/tasks/x:cancel/pushNotificationConfigs/y/z", "/v1", "/v1/", "/v1/extendedAgentCard", "/card", "/v1/v1/tasks", "/v2/tasks", "/nobody/tasks", "/agents/nobody/tasks",
-		"/agents/a/b/tasks", "/a/v1/tasks", "/agents/nobody/v1/tasks", "/agents/tasks", "/a/b/tasks", "/..%2Ftasks", "/a", "/%2Ftasks", "/worker/tasks",
+		"/message", "/message:sendXYZ", "/message:", "/messageXsend", "/Message:send", "/tasks/x/y",
+		"/tasks//pushNotificationConfigs", "/tasks/x/pushNotificationConfigs/y/z",
+		"/tasks/x:cancel/pushNotificationConfigs/y/z", "/v1", "/v1/", "/v1/extendedAgentCard", "/card", "/v1/v1/tasks",
+		"/v2/tasks", "/nobody/tasks", "/agents/nobody/tasks",
+		"/agents/a/b/tasks", "/a/v1/tasks", "/agents/nobody/v1/tasks", "/agents/tasks", "/a/b/tasks", "/..%2Ftasks",
+		"/a", "/%2Ftasks", "/worker/tasks",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			got := askREST(t, server, method, path, "", nil)
 			if strings.HasPrefix(path, "/agents/tasks") && method == "POST" {
-				continue // an agent's JSON-RPC
+				continue // JSON-RPC of an agent
 			}
-			if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed || !strings.Contains(got.body, `"error"`) {
+			if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed ||
+				!strings.Contains(got.body, `"error"`) {
 				t.Errorf("%s %s: %d %s", method, path, got.status, got.body)
 			}
 		}
 	}
 }
 
-// TestRESTVersion: the path says the version, and a header may not say another.
+// TestRESTVersion: the path determines the version, and a header must not contradict it.
 func TestRESTVersion(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
@@ -176,12 +181,15 @@ func TestRESTVersion(t *testing.T) {
 	const wrong = "VERSION_NOT_SUPPORTED"
 	for _, tc := range []struct {
 		path, version string
-		want, lenient string // reasons
+		want, lenient string // expected reasons
 	}{
-		{"/extendedAgentCard", "1.0", "UNSUPPORTED_OPERATION", ""}, {"/extendedAgentCard", "1.0.3", "UNSUPPORTED_OPERATION", ""},
+		{"/extendedAgentCard", "1.0", "UNSUPPORTED_OPERATION", ""},
+		{"/extendedAgentCard", "1.0.3", "UNSUPPORTED_OPERATION", ""},
 		{"/extendedAgentCard?A2A-Version=1.0", "", "UNSUPPORTED_OPERATION", ""},
-		{"/extendedAgentCard", "", wrong, "UNSUPPORTED_OPERATION"}, {"/extendedAgentCard", "0.3", wrong, ""}, {"/extendedAgentCard", "1.1", wrong, ""},
-		{"/v1/card", "", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""}, {"/v1/card", "0.3.0", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""},
+		{"/extendedAgentCard", "", wrong, "UNSUPPORTED_OPERATION"}, {"/extendedAgentCard", "0.3", wrong, ""},
+		{"/extendedAgentCard", "1.1", wrong, ""},
+		{"/v1/card", "", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""},
+		{"/v1/card", "0.3.0", "EXTENDED_AGENT_CARD_NOT_CONFIGURED", ""},
 		{"/v1/card", "1.0", wrong, ""}, {"/v1/card", "99", wrong, ""}, {"/v1/card?A2A-Version=1.0", "", wrong, ""},
 	} {
 		header := http.Header{"A2a-Version": {tc.version}}
@@ -198,33 +206,36 @@ func TestRESTVersion(t *testing.T) {
 	}
 	alone := newBare(t, func(c *rpc.Config) { c.V1 = nil })
 	if got := askREST(t, alone, "GET", "/extendedAgentCard", "", nil); got.status != http.StatusNotFound {
-		t.Errorf("1.0 where 0.3 alone is spoken: %d %s", got.status, got.body)
+		t.Errorf("1.0 on a server without it: got %d %s", got.status, got.body)
 	}
-	wantFault(t, "GET /v1/card", askREST(t, alone, "GET", "/v1/card", "", nil), 404, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+	wantFault(t, "GET /v1/card", askREST(t, alone, "GET", "/v1/card", "", nil), 404,
+		"EXTENDED_AGENT_CARD_NOT_CONFIGURED")
 }
 
 func TestRESTErrorBodies(t *testing.T) {
 	t.Parallel()
+	const failure = `"status":"INVALID_ARGUMENT","message":"message: is required","details":[` +
+		`{"@type":"type.googleapis.com/google.rpc.ErrorInfo",` +
+		`"reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},` +
+		`{"@type":"type.googleapis.com/google.rpc.BadRequest",` +
+		`"fieldViolations":[{"field":"message","description":"message: is required"}]}]}}`
 	server := newBare(t, nil)
 	for path, want := range map[string]string{
-		"/message:send": `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"message: is required","details":[` +
-			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},` +
-			`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message","description":"message: is required"}]}]}}`,
-		"/v1/message:send": `{"code":-32602,"message":"message: is required","data":{"reason":"INVALID_PARAMS","field":"message"},"type":"InvalidParamsError",` +
-			`"error":{"code":422,"status":"INVALID_ARGUMENT","message":"message: is required","details":[` +
-			`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"INVALID_PARAMS","domain":"a2a-protocol.org"},` +
-			`{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"message","description":"message: is required"}]}]}}`,
+		"/message:send": `{"error":{"code":400,` + failure,
+		"/v1/message:send": `{"code":-32602,"message":"message: is required",` +
+			`"data":{"reason":"INVALID_PARAMS","field":"message"},"type":"InvalidParamsError",` +
+			`"error":{"code":422,` + failure,
 	} {
 		if diff := cmp.Diff(want, askREST(t, server, "POST", path, `{}`, nil).body); diff != "" {
 			t.Errorf("%s: -want +got\n%s", path, diff)
 		}
 	}
-	// An error before a stream is an error, whatever the client would rather have.
+	// An error before a stream is a plain error, whatever media type the client prefers.
 	for _, accept := range []string{"", "text/event-stream", "*/*"} {
 		got := askREST(t, server, "POST", "/message:stream", `{}`, http.Header{"Accept": {accept}})
 		wantFault(t, "stream", got, 400, "INVALID_PARAMS")
 		if got.header.Get("Content-Type") != "application/json" {
-			t.Errorf("the error of a stream is %v", got.header)
+			t.Errorf("an error before a stream: got the headers %v", got.header)
 		}
 	}
 }
@@ -237,25 +248,30 @@ func TestRESTBodies(t *testing.T) {
 		status int
 		reason string
 	}{
-		{``, 400, "PARSE_ERROR"}, {` `, 400, "PARSE_ERROR"}, {`{`, 400, "PARSE_ERROR"}, {"\ufeff{}", 400, "PARSE_ERROR"}, {"{\"a\":\"\xff\"}", 400, "PARSE_ERROR"},
+		{``, 400, "PARSE_ERROR"}, {` `, 400, "PARSE_ERROR"}, {`{`, 400, "PARSE_ERROR"},
+		{"\ufeff{}", 400, "PARSE_ERROR"}, {"{\"a\":\"\xff\"}", 400, "PARSE_ERROR"},
 		{strings.Repeat("[", 9) + strings.Repeat("]", 9), 400, "PARSE_ERROR"}, {`{} {}`, 400, "PARSE_ERROR"},
 		{`{"message":{},"message":{}}`, 400, "INVALID_REQUEST"}, {`{"message":{"a":1,"a":2}}`, 400, "INVALID_REQUEST"},
-		{`[]`, 400, "INVALID_PARAMS"}, {`null`, 400, "INVALID_PARAMS"}, {`7`, 400, "INVALID_PARAMS"}, {`{"message":7}`, 400, "INVALID_PARAMS"},
+		{`[]`, 400, "INVALID_PARAMS"}, {`null`, 400, "INVALID_PARAMS"}, {`7`, 400, "INVALID_PARAMS"},
+		{`{"message":7}`, 400, "INVALID_PARAMS"},
 		{` {"message":{"messageId":"m","role":"ROLE_USER"}} `, 400, "INVALID_PARAMS"},
 		{`{"message":"` + strings.Repeat("x", 200) + `"}`, 413, "REQUEST_TOO_LARGE"},
 	} {
-		for _, path := range []string{"/message:send", "/message:stream", "/v1/message:send", "/agents/b/message:send", "/v1/message:stream"} {
+		for _, path := range []string{"/message:send", "/message:stream", "/v1/message:send", "/agents/b/message:send",
+			"/v1/message:stream"} {
 			status := tc.status
 			if strings.Contains(path, "/v1/") && tc.reason == "INVALID_PARAMS" {
 				status = 422
 			}
-			got := askREST(t, server, "POST", path, tc.body, http.Header{"Content-Type": {"application/json; charset=utf-8"}})
+			got := askREST(t, server, "POST", path, tc.body,
+				http.Header{"Content-Type": {"application/json; charset=utf-8"}})
 			wantFault(t, "POST "+path+" "+tc.body, got, status, tc.reason)
 		}
 	}
-	// What is optional may be absent, and is checked if it is not.
+	// An optional body may be absent, and is checked if present.
 	for _, path := range []string{"/tasks/x:cancel", "/v1/tasks/x:cancel", "/tasks/x:subscribe"} {
-		for body, word := range map[string]string{`{`: "PARSE_ERROR", `[]`: "INVALID_PARAMS", `"x"`: "INVALID_PARAMS", `{"id":"y","id":"z"}`: "INVALID_REQUEST"} {
+		for body, word := range map[string]string{`{`: "PARSE_ERROR", `[]`: "INVALID_PARAMS", `"x"`: "INVALID_PARAMS",
+			`{"id":"y","id":"z"}`: "INVALID_REQUEST"} {
 			if got := askREST(t, server, "POST", path, body, nil); reason(got.body) != word {
 				t.Errorf("%s %s: %s", path, body, got.body)
 			}
@@ -271,10 +287,14 @@ func TestRESTMediaTypes(t *testing.T) {
 		sent, accept, want string
 		status             int
 	}{
-		{plain, "", plain, 400}, {own, "", own, 400}, {own, "*/*", own, 400}, {own, plain, plain, 400}, {plain, own, own, 400}, {plain, own + ";q=0.9, " + plain, plain, 400},
-		{plain, "application/*", plain, 400}, {plain, own + ";q=0, */*", plain, 400}, {"Application/JSON", "", plain, 400}, {plain, ";;", plain, 400}, {plain, "text/html, *;q=.2, */*;q=.2", plain, 400},
+		{plain, "", plain, 400}, {own, "", own, 400}, {own, "*/*", own, 400}, {own, plain, plain, 400},
+		{plain, own, own, 400}, {plain, own + ";q=0.9, " + plain, plain, 400},
+		{plain, "application/*", plain, 400}, {plain, own + ";q=0, */*", plain, 400},
+		{"Application/JSON", "", plain, 400}, {plain, ";;", plain, 400},
+		{plain, "text/html, *;q=.2, */*;q=.2", plain, 400},
 		{plain, "text/html", plain, 406}, {own, "text/html, image/*", plain, 406}, {plain, plain + ";q=0", plain, 406},
-		{"text/plain", "", plain, 415}, {"", "", plain, 415}, {"application/xml", own, own, 415}, {"multipart/form-data", "", plain, 415},
+		{"text/plain", "", plain, 415}, {"", "", plain, 415}, {"application/xml", own, own, 415},
+		{"multipart/form-data", "", plain, 415},
 	} {
 		header := http.Header{"Content-Type": {tc.sent}}
 		if tc.accept != "" {
@@ -295,87 +315,24 @@ func TestRESTMediaTypes(t *testing.T) {
 	wantFault(t, "gzip", got, 415, "CONTENT_TYPE_NOT_SUPPORTED")
 }
 
-// noScopes signs everybody in, and lets nobody do anything.
-type noScopes struct{ auth.Anonymous }
-
-func (noScopes) Authenticate(*http.Request) (auth.Principal, error) {
-	return auth.Principal{Tenant: "t", Owner: "o", Kind: auth.KindUser}, nil
-}
-
-func TestRESTAccess(t *testing.T) {
-	t.Parallel()
-	keys := newBare(t, func(c *rpc.Config) { c.Authenticator = refusing(t) })
-	none := newBare(t, func(c *rpc.Config) { c.Authenticator = noScopes{} })
-	for path, scope := range map[string]string{
-		"POST /message:send": "tasks:write", "POST /message:stream": "tasks:write", "GET /tasks": "tasks:read", "GET /tasks/x": "tasks:read",
-		"POST /tasks/x:cancel": "tasks:write", "GET /tasks/x:subscribe": "tasks:read", "POST /tasks/x/pushNotificationConfigs": "push:write",
-		"GET /tasks/x/pushNotificationConfigs": "tasks:read", "DELETE /tasks/x/pushNotificationConfigs/y": "push:write", "GET /extendedAgentCard": "tasks:read",
-		"POST /v1/message:send": "tasks:write", "GET /v1/tasks": "tasks:read", "GET /v1/card": "tasks:read", "DELETE /v1/tasks/x/pushNotificationConfigs/y": "push:write",
-	} {
-		method, path, _ := strings.Cut(path, " ")
-		body := ""
-		switch {
-		case strings.Contains(path, "message:"):
-			body = `{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`
-		case method == "POST" && strings.HasSuffix(path, "Configs"):
-			body = `{"url":"https://h"}`
-		}
-		got := askREST(t, keys, method, path, body, nil)
-		wantFault(t, method+" "+path, got, 401, "UNAUTHENTICATED")
-		if !strings.Contains(got.header.Get("WWW-Authenticate"), "Bearer") {
-			t.Errorf("%s: %v", path, got.header)
-		}
-		got = askREST(t, none, method, path, body, nil)
-		wantFault(t, method+" "+path, got, 403, "FORBIDDEN")
-		if !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="`+scope+`"`) {
-			t.Errorf("%s: %v", path, got.header)
-		}
-	}
-	// Nothing of the body is looked at for those who are not let in.
-	wantFault(t, "bad body", askREST(t, keys, "POST", "/message:send", `{`, nil), 401, "UNAUTHENTICATED")
-}
-
 func refusing(t *testing.T) auth.Authenticator {
 	t.Helper()
-	keys, err := auth.NewKeys(auth.KeysConfig{Lookup: func(context.Context, string) (auth.StoredKey, error) { return auth.StoredKey{}, auth.ErrUnknownKey }})
+	keys, err := auth.NewKeys(auth.KeysConfig{Lookup: func(context.Context, string) (auth.StoredKey, error) {
+		return auth.StoredKey{}, auth.ErrUnknownKey
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return auth.Chain{keys}
 }
 
-func TestRESTExtensionsAndTenant(t *testing.T) {
-	t.Parallel()
-	server := newBare(t, func(c *rpc.Config) {
-		c.Agents[1].Card.Extensions = []a2a.Extension{{URI: "urn:b", Required: true}} // tells b from a
-	})
-	for path, want := range map[string]string{
-		"/extendedAgentCard": "UNSUPPORTED_OPERATION", "/b/extendedAgentCard": "EXTENSION_SUPPORT_REQUIRED", "/agents/b/extendedAgentCard": "EXTENSION_SUPPORT_REQUIRED",
-		"/extendedAgentCard?tenant=b": "EXTENSION_SUPPORT_REQUIRED", "/a/extendedAgentCard?tenant=b": "UNSUPPORTED_OPERATION", "/agents/a/extendedAgentCard?tenant=b": "UNSUPPORTED_OPERATION",
-		"/extendedAgentCard?tenant=": "UNSUPPORTED_OPERATION", "/extendedAgentCard?tenant=c": "INVALID_PARAMS", "/extendedAgentCard?tenant=a&tenant=b": "INVALID_PARAMS",
-		"/extendedAgentCard?tenant=%FF": "INVALID_PARAMS", "/extendedAgentCard?%zz": "INVALID_PARAMS",
-		"/v1/card?tenant=b": "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "/agents/b/v1/card": "EXTENSION_SUPPORT_REQUIRED",
-	} {
-		if got := askREST(t, server, "GET", path, "", nil); reason(got.body) != want {
-			t.Errorf("%s: %s, want %s", path, got.body, want)
-		}
-	}
-	for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
-		header := http.Header{}
-		header.Set(name, "urn:b, urn:other")
-		got := askREST(t, server, "GET", "/agents/b/extendedAgentCard", "", header)
-		if reason(got.body) != "UNSUPPORTED_OPERATION" || got.header.Get(name) != "urn:b" {
-			t.Errorf("%s: %v %s", name, got.header, got.body)
-		}
-	}
-}
-
-// TestRESTOldErrorTable: A2AD_ERROR_PROFILE=1.0.0 moves three statuses of 1.0.
+// TestRESTOldErrorTable: A2AD_ERROR_PROFILE=1.0.0 changes three statuses of 1.0.
 func TestRESTOldErrorTable(t *testing.T) {
 	t.Parallel()
 	for _, code := range a2a.ErrorCodes() {
 		now, then := v1.Codec{}.Status(code), v1.Codec{OldErrors: true}.Status(code)
-		want := map[a2a.ErrorCode]int{a2a.CodeTaskNotCancelable: 409, a2a.CodeContentTypeNotSupported: 415, a2a.CodeInvalidAgentResponse: 502}[code]
+		want := map[a2a.ErrorCode]int{a2a.CodeTaskNotCancelable: 409, a2a.CodeContentTypeNotSupported: 415,
+			a2a.CodeInvalidAgentResponse: 502}[code]
 		if want == 0 {
 			want = now
 		}

@@ -19,41 +19,52 @@ var (
 	schemas1  = wiretest.SchemasV1("../wire/v1/testdata/a2a-1.0.0.schema.json")
 )
 
-// What operations are answered with, by the definitions of each version and of its dialects.
+// The schema definitions of the answers, for each version and dialect.
 var (
 	results1 = map[string]string{
-		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "StreamResponse", "SubscribeToTask": "StreamResponse",
-		"GetTask": "Task", "CancelTask": "Task", "ListTasks": "ListTasksResponse",
-		"CreateTaskPushNotificationConfig": "TaskPushNotificationConfig", "GetTaskPushNotificationConfig": "TaskPushNotificationConfig",
-		"ListTaskPushNotificationConfigs": "ListTaskPushNotificationConfigsResponse",
+		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "StreamResponse",
+		"SubscribeToTask": "StreamResponse",
+		"GetTask":         "Task", "CancelTask": "Task", "ListTasks": "ListTasksResponse",
+		"CreateTaskPushNotificationConfig": "TaskPushNotificationConfig",
+		"GetTaskPushNotificationConfig":    "TaskPushNotificationConfig",
+		"ListTaskPushNotificationConfigs":  "ListTaskPushNotificationConfigsResponse",
 	}
 	responses03 = map[string]string{ // with their envelopes
-		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "SendStreamingMessageResponse", "SubscribeToTask": "SendStreamingMessageResponse",
-		"GetTask": "GetTaskResponse", "CancelTask": "CancelTaskResponse", "ListTasks": "JSONRPCSuccessResponse",
-		"CreateTaskPushNotificationConfig": "SetTaskPushNotificationConfigResponse", "GetTaskPushNotificationConfig": "GetTaskPushNotificationConfigResponse",
-		"ListTaskPushNotificationConfigs": "ListTaskPushNotificationConfigResponse", "DeleteTaskPushNotificationConfig": "DeleteTaskPushNotificationConfigResponse",
+		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "SendStreamingMessageResponse",
+		"SubscribeToTask": "SendStreamingMessageResponse",
+		"GetTask":         "GetTaskResponse", "CancelTask": "CancelTaskResponse", "ListTasks": "JSONRPCSuccessResponse",
+		"CreateTaskPushNotificationConfig": "SetTaskPushNotificationConfigResponse",
+		"GetTaskPushNotificationConfig":    "GetTaskPushNotificationConfigResponse",
+		"ListTaskPushNotificationConfigs":  "ListTaskPushNotificationConfigResponse",
+		"DeleteTaskPushNotificationConfig": "DeleteTaskPushNotificationConfigResponse",
 	}
-	items03 = map[string]string{ // by the member that REST wraps them in
-		"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent", "artifactUpdate": "TaskArtifactUpdateEvent",
+	items03 = map[string]string{ // by the member in which REST wraps them
+		"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent",
+		"artifactUpdate": "TaskArtifactUpdateEvent",
 	}
 	messages03 = map[string]func() proto.Message{
-		"SendMessage":          func() proto.Message { return new(apb03.SendMessageResponse) },
-		"SendStreamingMessage": func() proto.Message { return new(apb03.StreamResponse) }, "SubscribeToTask": func() proto.Message { return new(apb03.StreamResponse) },
-		"GetTask": func() proto.Message { return new(apb03.Task) }, "CancelTask": func() proto.Message { return new(apb03.Task) },
+		"SendMessage": func() proto.Message { return new(apb03.SendMessageResponse) },
+		"SendStreamingMessage": func() proto.Message {
+			return new(apb03.StreamResponse)
+		}, "SubscribeToTask": func() proto.Message { return new(apb03.StreamResponse) },
+		"GetTask":                          func() proto.Message { return new(apb03.Task) },
+		"CancelTask":                       func() proto.Message { return new(apb03.Task) },
 		"ListTasks":                        func() proto.Message { return new(apb03.ListTasksResponse) },
 		"CreateTaskPushNotificationConfig": func() proto.Message { return new(apb03.TaskPushNotificationConfig) },
 		"GetTaskPushNotificationConfig":    func() proto.Message { return new(apb03.TaskPushNotificationConfig) },
-		"ListTaskPushNotificationConfigs":  func() proto.Message { return new(apb03.ListTaskPushNotificationConfigResponse) },
+		"ListTaskPushNotificationConfigs": func() proto.Message {
+			return new(apb03.ListTaskPushNotificationConfigResponse)
+		},
 	}
 )
 
-// valid fails unless what came back over HTTP is an instance of the definition that its version
-// has for the answer to an operation, or for an item of its stream. enveloped is what JSON-RPC
-// answers; a body of REST is an answer that is no error.
+// valid fails unless an answer over HTTP is an instance of its definition in the schema of the
+// version. The answer is that of an operation, or an item of its stream. enveloped says that it is
+// of JSON-RPC. Over REST, errors are not checked.
 func (w words) valid(t *testing.T, name string, enveloped bool, body []byte) {
 	t.Helper()
 	switch {
-	case enveloped && rawjson.Get(body, "error") != nil: // of 1.0 too: its details are data to 0.3
+	case enveloped && rawjson.Get(body, "error") != nil: // in 1.0 too, whose details are data to 0.3
 		wiretest.Valid(t, schemas03.Get(t, "JSONRPCErrorResponse"), body)
 	case enveloped && w == wordsSchema:
 		wiretest.Valid(t, schemas03.Get(t, responses03[name]), body)
@@ -76,7 +87,8 @@ func (w words) valid(t *testing.T, name string, enveloped bool, body []byte) {
 			wiretest.Valid(t, schemas03.Get(t, items03[string(member)]), item)
 		}
 	default:
-		// The definitions that code is generated from have another name for the content of a message.
+		// The definitions from which code is generated have another name for the content of a
+		// message.
 		renamed := contentName.ReplaceAll(body, []byte(`"parts":[`))
 		if err := protojson.Unmarshal(renamed, messages03[name]()); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, body)
@@ -84,10 +96,10 @@ func (w words) valid(t *testing.T, name string, enveloped bool, body []byte) {
 	}
 }
 
-// contentName is where a message of ProtoJSON has its content.
+// contentName is the name of a message's content in ProtoJSON.
 var contentName = regexp.MustCompile(`"content":\[`)
 
-// TestCardsOverHTTPFitTheirSchemas: those of one version alone do.
+// TestCardsOverHTTPFitTheirSchemas: the cards of each version alone do.
 func TestCardsOverHTTPFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

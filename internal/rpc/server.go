@@ -33,18 +33,22 @@ type Config struct {
 	Authenticator auth.Authenticator
 	Sessions      *auth.Sessions // ends requests whose credential expires or is revoked; nil: nothing does
 	V03           wire.Codec
-	V1            wire.Codec                               // nil: the server speaks 0.3 only
-	CardSigner    CardSigner                               // signs cards, in versions that define how; nil: no card is signed
-	TLS           *tls.Config                              // of the listeners; nil: no TLS
-	Refused       func(remoteAddr string, err *auth.Error) // is told of failed sign-ins; may be nil
-	Open          bool                                     // callers need no credentials: see guarded
-	Origins       []string                                 // web pages of these origins may use the server: scheme://host[:port]
-	Shared        bool                                     // owners of a tenant see each other's tasks
-	Agents        []*a2a.Agent                             // exactly one has Default set
-	PublicURL     string                                   // base of the URLs in cards, without a trailing slash
-	GRPCAddress   string                                   // host:port or URL of gRPC for cards; empty: cards do not mention gRPC
-	JWKS          func() []byte                            // public keys with which receivers of webhooks verify us; nil: none
-	Workers       http.Handler                             // serves /worker/v1; nil: nothing does
+	V1            wire.Codec   // nil: the server speaks 0.3 only
+	CardSigner    CardSigner   // nil: cards are not signed
+	TLS           *tls.Config  // of the listeners; nil: no TLS
+	Open          bool         // callers need no credentials: see guarded
+	Origins       []string     // web pages of these origins may use the server: scheme://host[:port]
+	Shared        bool         // owners of a tenant see each other's tasks
+	Agents        []*a2a.Agent // exactly one has Default set
+	PublicURL     string       // base of the URLs in cards, without a trailing slash
+	GRPCAddress   string       // host:port or URL of gRPC for cards; empty: cards do not mention gRPC
+	Workers       http.Handler // serves /worker/v1; nil: nothing does
+
+	// Refused is called after each failed sign-in. It may be nil.
+	Refused func(remoteAddr string, err *auth.Error)
+	// JWKS returns the public keys with which receivers of webhooks verify signatures and tokens.
+	// nil: the server has no keys.
+	JWKS func() []byte
 
 	Limits         throttle.Limits
 	TrustedProxies []netip.Prefix // their X-Forwarded-For is believed
@@ -66,9 +70,8 @@ type Config struct {
 	SSEWriteTimeout   time.Duration
 	SSERetry          time.Duration // how long clients wait to reconnect after the server has ended their stream
 
-	// Drain ends when the server is about to stop. Streams then end with a hint to reconnect. It is
-	// a signal, not the context of any work.
-	Drain  context.Context
+	// Drain ends when the server is about to stop. Streams then end with a hint to reconnect.
+	Drain  context.Context //nolint:containedctx // a signal for context.AfterFunc, which needs no goroutine per stream
 	Logger *slog.Logger
 	Watch  Watch           // for metrics
 	Tracer *tracing.Tracer // nil: no traces
@@ -80,8 +83,12 @@ func (c *Config) setDefaults() {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&c.ReadHeaderTimeout, 5 * time.Second}, {&c.ReadTimeout, 15 * time.Second}, {&c.WriteTimeout, 30 * time.Second},
-		{&c.IdleTimeout, 120 * time.Second}, {&c.SSEPing, 15 * time.Second}, {&c.SSEWriteTimeout, 10 * time.Second},
+		{&c.ReadHeaderTimeout, 5 * time.Second},
+		{&c.ReadTimeout, 15 * time.Second},
+		{&c.WriteTimeout, 30 * time.Second},
+		{&c.IdleTimeout, 120 * time.Second},
+		{&c.SSEPing, 15 * time.Second},
+		{&c.SSEWriteTimeout, 10 * time.Second},
 		{&c.SSERetry, 500 * time.Millisecond},
 	} {
 		if *d.v == 0 {
@@ -259,7 +266,8 @@ func (s *Server) serve(ctx context.Context, l net.Listener, grace time.Duration,
 	}
 	if err := srv.Shutdown(end); err != nil {
 		srv.Close()
-		s.cfg.Logger.WarnContext(ctx, "connections were closed at shutdown before their answers", "err", context.Cause(end))
+		s.cfg.Logger.WarnContext(ctx, "connections were closed at shutdown before their answers",
+			"err", context.Cause(end))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// changingKey signs in the owner of a key whose row a test can change at any time.
+// changingKey signs in the owner of a key. A test can change the key's row at any time.
 type changingKey struct {
 	key auth.Key
 
@@ -32,7 +32,8 @@ func newChangingKey(t *testing.T) *changingKey {
 		t.Fatal(err)
 	}
 	hash := key.SecretHash()
-	return &changingKey{key: key, row: auth.StoredKey{SecretHash: hash[:], Tenant: "acme", Owner: "ann", Kind: auth.KindUser, Scopes: auth.Scopes()}}
+	return &changingKey{key: key, row: auth.StoredKey{SecretHash: hash[:], Tenant: "acme", Owner: "ann",
+		Kind: auth.KindUser, Scopes: auth.Scopes()}}
 }
 
 func (k *changingKey) change(change func(*auth.StoredKey)) {
@@ -47,7 +48,7 @@ func (k *changingKey) lookup(context.Context, string) (auth.StoredKey, error) {
 	return k.row, nil
 }
 
-// openSessions is openGRPC with callers of one key, whose sessions are judged often while the test runs.
+// openSessions is openGRPC with callers of one key. Their sessions are checked often.
 func openSessions(t *testing.T, k *changingKey, change func(*rpc.Config)) (*site, *grpc.ClientConn) {
 	t.Helper()
 	keys, err := auth.NewKeys(auth.KeysConfig{Lookup: k.lookup, TTL: -1})
@@ -67,9 +68,9 @@ func openSessions(t *testing.T, k *changingKey, change func(*rpc.Config)) (*site
 	return s, conn
 }
 
-// TestWhatIsUnderWayEndsWithItsCredential: streams of messages and of tasks, and sends that wait, are told so in the
-// form of their binding, whatever is wrong with the credential now.
-func TestWhatIsUnderWayEndsWithItsCredential(t *testing.T) {
+// TestOperationsEndWithTheirCredential: streams and waiting sends end with an error in the form of
+// their binding, however the credential changed.
+func TestOperationsEndWithTheirCredential(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*auth.StoredKey){
 		"revoked":        func(k *auth.StoredKey) { k.RevokedAt = time.Now() },
@@ -85,7 +86,7 @@ func TestWhatIsUnderWayEndsWithItsCredential(t *testing.T) {
 			var running sync.WaitGroup
 			key, streams, sends := k.key.Reveal(), 0, 0
 			all, waiting := tellers(s, conn), map[string]string{}
-			for name, as := range all { // before others hang: there are not as many workers
+			for name, as := range all { // before others hang, because there are fewer workers
 				made, reason := as.do(t, &operation{name: "SendMessage", script: `{"op":"input"}`, apiKey: key})
 				if reason != "" {
 					t.Fatal(reason)
@@ -107,9 +108,10 @@ func TestWhatIsUnderWayEndsWithItsCredential(t *testing.T) {
 					})
 				}
 			}
-			awaitThat(t, "all streams are open", func() bool { return s.engine.Streams() == streams })
-			awaitThat(t, "all messages are stored", func() bool {
-				page, _ := overRPC{s, dialects[1]}.do(t, &operation{name: "ListTasks", context: "of sends", size: "100", apiKey: key})
+			eventually(t, "all streams are open", func() bool { return s.engine.Streams() == streams })
+			eventually(t, "all messages are stored", func() bool {
+				page, _ := overRPC{s, dialects[1]}.do(t,
+					&operation{name: "ListTasks", context: "of sends", size: "100", apiKey: key})
 				return len(object(t, page)["tasks"].([]any)) == sends
 			})
 			k.change(change)
@@ -121,19 +123,7 @@ func TestWhatIsUnderWayEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// awaitThat returns when something is so.
-func awaitThat(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for !holds() {
-		select {
-		case <-t.Context().Done():
-			t.Fatal(what, "is not so")
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
-
-// TestStreamThatNeverWaitsEndsWithItsCredential: there is always an event to send.
+// TestStreamThatNeverWaitsEndsWithItsCredential: the stream always has a next event to send.
 func TestStreamThatNeverWaitsEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	k := newChangingKey(t)
@@ -154,7 +144,8 @@ func TestStreamThatNeverWaitsEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// TestMessageThatComesLateOverGRPC: a call is begun with a good key, and its message comes when that is none any more.
+// TestMessageThatComesLateOverGRPC: a call begins with a good key, which is revoked before its
+// message arrives.
 func TestMessageThatComesLateOverGRPC(t *testing.T) {
 	t.Parallel()
 	k := newChangingKey(t)
@@ -173,7 +164,7 @@ func TestMessageThatComesLateOverGRPC(t *testing.T) {
 	}
 	entered.Wait()
 	k.change(func(row *auth.StoredKey) { row.RevokedAt = time.Now() })
-	awaitThat(t, "the session has ended", func() bool { return sessions.Open() == 0 })
+	eventually(t, "the session has ended", func() bool { return sessions.Open() == 0 })
 	if err := stream.SendMsg(req); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +176,7 @@ func TestMessageThatComesLateOverGRPC(t *testing.T) {
 	}
 }
 
-// onceSigned tells when somebody was signed in.
+// onceSigned reports when a caller was signed in.
 type onceSigned struct {
 	auth.Authenticator
 	signed func()

@@ -39,21 +39,22 @@ type site struct {
 	*httptest.Server
 	rpc    *rpc.Server
 	pool   *worker.Pool
-	path   string // of the agent; empty for the one at /
+	path   string // path of the agent; empty for the one at /
 	engine *engine.Engine
 	db     *storetest.DB
 }
 
 func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
 
-// newSiteWith is newSite with another configuration.
+// newSiteWith is newSite with changes to the configuration.
 func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
 	database := storetest.New(t)
 	pg, err := store.Open(t.Context(), store.Config{
-		Config: db.Config{URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second, Wake: hub.Wake},
+		Config: db.Config{URL: database.URL, Replica: "r", PoolSize: 8, StatementTimeout: 15 * time.Second,
+			Wake: hub.Wake},
 		Committed: func(task a2a.ID, events []a2a.Entry) {
 			if !follower.Offer(task, events) {
 				hub.Wake(wake.Task(task))
@@ -78,7 +79,8 @@ func newSiteWith(t *testing.T, change func(*engine.Config, *rpc.Config)) *site {
 		Seal:   func(a2a.ID, *a2a.PushConfig) (token, credentials []byte, err error) { return nil, nil, nil },
 	}}
 	cfg := rpc.Config{
-		Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent}, PublicURL: "http://h",
+		Authenticator: auth.Anonymous{}, V03: v03.Codec{Lenient: true}, V1: v1.Codec{}, Agents: []*a2a.Agent{agent},
+		PublicURL: "http://h",
 	}
 	if change != nil {
 		change(&limits, &cfg)
@@ -113,28 +115,30 @@ type client struct {
 	dialect
 }
 
-// dialect is how a version says what the tests want to say.
+// dialect is how a version expresses the requests of the tests.
 type dialect struct {
 	version                                    string
 	send, stream, get, list, cancel, subscribe string // methods
 	pushSet, pushGet, pushList, pushDelete     string
 	role, working                              string
-	pushParams                                 func(task, config string) string // of the methods for one webhook
+	pushParams                                 func(task, config string) string // params of the methods for one webhook
 	pushConfig                                 func(task, members, scheme string) string
-	part                                       func(data string) string // with any JSON in it
+	part                                       func(data string) string // a data part with any JSON in it
 	configuration                              func(wait bool) string
 }
 
 var dialects = []dialect{
 	{
-		version: "0.3", send: "message/send", stream: "message/stream", get: "tasks/get", list: "tasks/list", cancel: "tasks/cancel", subscribe: "tasks/resubscribe",
+		version: "0.3", send: "message/send", stream: "message/stream", get: "tasks/get", list: "tasks/list",
+		cancel: "tasks/cancel", subscribe: "tasks/resubscribe",
 		pushSet: "tasks/pushNotificationConfig/set", pushGet: "tasks/pushNotificationConfig/get",
 		pushList: "tasks/pushNotificationConfig/list", pushDelete: "tasks/pushNotificationConfig/delete",
 		pushParams: func(task, config string) string {
 			return `{"id":"` + task + `","pushNotificationConfigId":"` + config + `"}`
 		},
 		pushConfig: func(task, members, scheme string) string {
-			return `{"taskId":"` + task + `","pushNotificationConfig":{` + members + `,"authentication":{"schemes":["` + scheme + `"]}}}`
+			return `{"taskId":"` + task + `","pushNotificationConfig":{` + members + `,"authentication":{"schemes":["` +
+				scheme + `"]}}}`
 		},
 		role: "user", working: "working",
 		part: func(data string) string { return `{"kind":"data","data":` + data + `}` },
@@ -143,7 +147,8 @@ var dialects = []dialect{
 		},
 	},
 	{
-		version: "1.0", send: "SendMessage", stream: "SendStreamingMessage", get: "GetTask", list: "ListTasks", cancel: "CancelTask", subscribe: "SubscribeToTask",
+		version: "1.0", send: "SendMessage", stream: "SendStreamingMessage", get: "GetTask", list: "ListTasks",
+		cancel: "CancelTask", subscribe: "SubscribeToTask",
 		pushSet: "CreateTaskPushNotificationConfig", pushGet: "GetTaskPushNotificationConfig",
 		pushList: "ListTaskPushNotificationConfigs", pushDelete: "DeleteTaskPushNotificationConfig",
 		pushParams: func(task, config string) string { return `{"taskId":"` + task + `","id":"` + config + `"}` },
@@ -158,9 +163,10 @@ var dialects = []dialect{
 	},
 }
 
-// message returns the params that send a script: as a new task, or to one.
+// message returns the params that send a script, as a new task or to an existing one.
 func (c client) message(task, context, ops string, wait bool) string {
-	m := `{"message":{"messageId":"m-` + c.version + `","role":"` + c.role + `","parts":[` + c.part(`{"script":[`+ops+`],"n":9007199254740993}`) + `]`
+	m := `{"message":{"messageId":"m-` + c.version + `","role":"` + c.role + `","parts":[` +
+		c.part(`{"script":[`+ops+`],"n":9007199254740993}`) + `]`
 	if task != "" {
 		m += `,"taskId":"` + task + `"`
 	}
@@ -172,7 +178,8 @@ func (c client) message(task, context, ops string, wait bool) string {
 
 func (c client) post(method, params string, header http.Header) *http.Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+c.path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost,
+		c.URL+c.path, strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"`+method+`","params":`+params+`}`))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -221,11 +228,11 @@ func (c client) task(method, params string, header ...http.Header) map[string]an
 type events struct {
 	t      *testing.T
 	reader *sse.Reader
-	raw    [][]byte // results as they came
+	raw    [][]byte // results as received
 	ids    []string
 }
 
-// follow opens a stream. It fails if there is none.
+// follow opens a stream. It fails if the answer is not a stream.
 func (c client) follow(method, params string, header ...http.Header) *events {
 	c.t.Helper()
 	resp := c.post(method, params, append(header, nil)[0])
@@ -260,7 +267,8 @@ func (e *events) next() map[string]any {
 	return item
 }
 
-// until reads up to the item that reports a state, and returns all; to the end if state is empty.
+// until reads up to the item that reports the state, or to the end if state is empty, and returns
+// all items.
 func (e *events) until(state string) []map[string]any {
 	e.t.Helper()
 	var items []map[string]any
@@ -319,12 +327,13 @@ func object(t *testing.T, v any) map[string]any {
 }
 
 var modernWords = map[string]string{
-	"submitted": "TASK_STATE_SUBMITTED", "working": "TASK_STATE_WORKING", "completed": "TASK_STATE_COMPLETED", "failed": "TASK_STATE_FAILED",
+	"submitted": "TASK_STATE_SUBMITTED", "working": "TASK_STATE_WORKING", "completed": "TASK_STATE_COMPLETED",
+	"failed":   "TASK_STATE_FAILED",
 	"canceled": "TASK_STATE_CANCELED", "input-required": "TASK_STATE_INPUT_REQUIRED", "rejected": "TASK_STATE_REJECTED",
 	"auth-required": "TASK_STATE_AUTH_REQUIRED", "user": "ROLE_USER", "agent": "ROLE_AGENT",
 }
 
-// modern rewrites what 0.3 sends into the words of 1.0; what 1.0 sends stays as it is.
+// modern rewrites an answer of 0.3 into the words of 1.0. It does not change answers of 1.0.
 func modern(v any) any {
 	switch v := v.(type) {
 	case []any:

@@ -9,6 +9,7 @@ func Starting() http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		w.Write([]byte(`{"error":"the server is starting: its database cannot be used yet"}` + "\n")) //nolint:errcheck // the client is gone
+		const body = `{"error":"the server is starting: its database cannot be used yet"}` + "\n"
+		w.Write([]byte(body)) //nolint:errcheck // the client is gone
 	})
 }

@@ -105,7 +105,9 @@ func (c *call) frame(out items, f *engine.Frame) error {
 		}
 		result = c.gen.packed(c.gen.AppendSnapshot(nil, f.Task))
 	} else {
-		result = f.Item.Encoded(c.gen.slot(f.Last), func(e *a2a.Entry) []byte { return c.gen.packed(c.gen.AppendEvent(nil, e, f.Last)) })
+		result = f.Item.Encoded(c.gen.slot(f.Last), func(e *a2a.Entry) []byte {
+			return c.gen.packed(c.gen.AppendEvent(nil, e, f.Last))
+		})
 	}
 	if err := out.item(sse.FormatID(seq, uid.Short()), result); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// overTLS lets in who comes over TLS and from an address.
+// overTLS accepts callers over TLS that have an address.
 type overTLS struct{ auth.Anonymous }
 
 func (o overTLS) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -33,7 +33,7 @@ func (o overTLS) Authenticate(r *http.Request) (auth.Principal, error) {
 	return o.Anonymous.Authenticate(r)
 }
 
-// TestTLS: JSON-RPC, its streams and gRPC over TLS; a stream ends when the server drains.
+// TestTLS: JSON-RPC, its streams and gRPC work over TLS. A stream ends when the server drains.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	issuer := httptest.NewTLSServer(http.NotFoundHandler())
@@ -47,7 +47,8 @@ func TestTLS(t *testing.T) {
 	})
 	ended := make(chan error, 2)
 	var at [2]string
-	for i, serve := range []func(context.Context, net.Listener, time.Duration) error{s.rpc.Serve, s.rpc.NewGRPC(v1.Codec{}).Serve} {
+	for i, serve := range []func(context.Context, net.Listener, time.Duration) error{s.rpc.Serve,
+		s.rpc.NewGRPC(v1.Codec{}).Serve} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,8 @@ func TestTLS(t *testing.T) {
 	}
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	defer tr.CloseIdleConnections()
-	body := `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":` + client{t: t, dialect: dialects[1]}.message("", "", `{"op":"hang"}`, false) + `}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"SendStreamingMessage","params":` +
+		client{t: t, dialect: dialects[1]}.message("", "", `{"op":"hang"}`, false) + `}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+at[0], strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +71,8 @@ func TestTLS(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	events := sse.NewReader(resp.Body, sse.ReaderOptions{})
-	if _, err := events.Next(); err != nil || resp.ProtoMajor != 2 || resp.Header.Get("Strict-Transport-Security") == "" {
+	if _, err := events.Next(); err != nil || resp.ProtoMajor != 2 ||
+		resp.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("%v over %s, %v", err, resp.Proto, resp.Header)
 	}
 	conn, err := grpc.NewClient(at[1], grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots})))

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the server answers into testdata/transcripts")
 
-// TestTranscripts plays the files of testdata/transcripts against a server: prose, then requests with their answers, as txtar.
-// They are documentation as well. A request is
+// TestTranscripts plays the files of testdata/transcripts against a server. They are txtar files
+// with prose, then requests with their answers, and serve as documentation. A request is
 //
 //	-- request --
 //	POST /
@@ -28,9 +28,10 @@ var update = flag.Bool("update", false, "write what the server answers into test
 //
 //	body
 //
-// and the section behind it, "-- response --", has status, type and body: JSON indented, streams as they come. "-- stream --" is
-// a request whose stream stays open while the next ones are made; its "-- streamed --" stands at the end. What differs from run to
-// run has a name: $task, $context, $message, $token and $event, from the second one on with a number.
+// The next section, "-- response --", has the status, the type and the body: JSON indented, streams
+// unchanged. A section "-- stream --" is a request whose stream stays open while the next requests
+// are made; its "-- streamed --" is at the end. Values that differ between runs have names: $task,
+// $context, $message, $token and $event, with a number from the second one on.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/transcripts/*/*.txtar")
@@ -53,13 +54,13 @@ func TestTranscripts(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(string(text), got); diff != "" {
-				t.Errorf("%s (-want +got); go test -update writes it anew:\n%s", file, diff)
+				t.Errorf("%s (-want +got); go test -update rewrites it:\n%s", file, diff)
 			}
 		})
 	}
 }
 
-// section is one file of a txtar archive; the first one, without a name, is the comment.
+// section is one file of a txtar archive. The first one, without a name, is the comment.
 type section struct{ name, text string }
 
 func parseTxtar(text string) []section {
@@ -78,8 +79,8 @@ func parseTxtar(text string) []section {
 type player struct {
 	t     *testing.T
 	site  *site
-	names map[string]string // of what differs from run to run
-	kinds map[string]int    // how many have a name of one kind
+	names map[string]string // of values that differ between runs
+	kinds map[string]int    // how many names of each kind there are
 	open  *openStream
 }
 
@@ -131,7 +132,7 @@ func (p *player) request(text string) *http.Response {
 			if v, ok := values[name]; ok {
 				return v
 			}
-			p.t.Fatalf("nothing is called %s yet", name)
+			p.t.Fatalf("no value has the name %s yet", name)
 			return ""
 		})
 	}
@@ -153,10 +154,11 @@ func (p *player) request(text string) *http.Response {
 	return resp
 }
 
-// head is what a transcript shows of an answer besides its body.
+// head is the part of an answer before its body, as a transcript shows it.
 func head(resp *http.Response) string {
 	h := fmt.Sprintf("%s\nContent-Type: %s\n", resp.Status, resp.Header.Get("Content-Type"))
-	for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions", "ETag", "Vary", "Cache-Control", "WWW-Authenticate"} {
+	for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions", "ETag", "Vary", "Cache-Control",
+		"WWW-Authenticate"} {
 		if v := resp.Header.Get(name); v != "" && (name != "Cache-Control" || resp.Request.Method == http.MethodGet) {
 			h += name + ": " + v + "\n"
 		}
@@ -177,7 +179,8 @@ func (p *player) answer(resp *http.Response) string {
 	return head(resp) + text
 }
 
-// begin opens a stream and waits for its first event, so that what follows is in it.
+// begin opens a stream and waits for its first event, so that the stream contains everything after
+// it.
 func (p *player) begin(resp *http.Response) {
 	p.open = &openStream{read: bufio.NewReader(resp.Body), head: head(resp)}
 	for {
@@ -194,7 +197,8 @@ func (p *player) begin(resp *http.Response) {
 }
 
 var (
-	uuidIn   = regexp.MustCompile(`"(\w+)": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})((?:-\d+-\d+)?)"`)
+	uuidIn = regexp.MustCompile(
+		`"(\w+)": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})((?:-\d+-\d+)?)"`)
 	tokenIn  = regexp.MustCompile(`"nextPageToken": ?"([\w-]{20,})"`)
 	eventIn  = regexp.MustCompile(`(?m)^id: (\d+)-([0-9a-f]{8})$`)
 	timeIn   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
@@ -202,10 +206,11 @@ var (
 	requests = regexp.MustCompile(`"requestId": ?"[^"]+"`)
 )
 
-// name gives values that differ from run to run the names by which the transcript calls them.
+// name replaces values that differ between runs by their names in the transcript.
 func (p *player) name(text string) string {
 	for _, m := range uuidIn.FindAllStringSubmatch(text, -1) {
-		kind := map[string]string{"contextId": "$context", "messageId": "$message", "id": "$task", "taskId": "$task"}[m[1]]
+		kind := map[string]string{"contextId": "$context", "messageId": "$message", "id": "$task",
+			"taskId": "$task"}[m[1]]
 		if kind != "" && m[3] == "" {
 			p.call(m[2], kind)
 		}

@@ -65,7 +65,8 @@ func (s *Server) asked(header http.Header, query string) (*generation, error) {
 		}
 		g := s.speaks(v)
 		if g == nil || found != nil && found != g {
-			return nil, a2a.Errorf(a2a.CodeVersionNotSupported, "this server speaks A2A %s; a request must name one of them", s.versions())
+			return nil, a2a.Errorf(a2a.CodeVersionNotSupported,
+				"this server speaks A2A %s; a request must name one of them", s.versions())
 		}
 		found = g
 	}
@@ -127,10 +128,12 @@ func (s *Server) agree(asked, g *generation, what string) error {
 			s.cfg.Watch.Lenient("T-02")
 		}
 	case asked == nil && g != oldest:
-		return a2a.Errorf(a2a.CodeVersionNotSupported, "a request without A2A-Version uses version %s, which has no %s: send A2A-Version: %s",
+		return a2a.Errorf(a2a.CodeVersionNotSupported,
+			"a request without A2A-Version uses version %s, which has no %s: send A2A-Version: %s",
 			oldest.Version(), what, g.Version())
 	case asked != nil && asked != g:
-		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s belongs to A2A %s, but the request asks for %s", what, g.Version(), asked.Version())
+		return a2a.Errorf(a2a.CodeVersionNotSupported, "%s belongs to A2A %s, but the request asks for %s", what,
+			g.Version(), asked.Version())
 	}
 	return nil
 }

@@ -9,11 +9,12 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// TestNoTwoEncodingsShareASlot: what one binding has written of an event no other one sends as
-// its own.
+// TestNoTwoEncodingsShareASlot: no binding sends the encoding that another binding stored for an
+// event.
 func TestNoTwoEncodingsShareASlot(t *testing.T) {
 	t.Parallel()
-	_, _, rest, err := v03.Codec{}.REST(&wire.Resource{Action: wire.ActionSend, Body: []byte(`{"message":{"role":"user"}}`)})
+	_, _, rest, err := v03.Codec{}.REST(&wire.Resource{Action: wire.ActionSend,
+		Body: []byte(`{"message":{"role":"user"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,12 +22,13 @@ func TestNoTwoEncodingsShareASlot(t *testing.T) {
 	taken := map[int]string{}
 	for name, g := range map[string]*generation{
 		"0.3 JSON-RPC": {Codec: v03.Codec{}}, "0.3 REST": {Codec: rest}, "0.3 REST, proto": {Codec: v03.Proto{}},
-		"0.3 gRPC": {Codec: v03.Proto{Parts: true}, pack: pack}, "1.0 JSON-RPC and REST": {Codec: v1.Codec{}}, "1.0 gRPC": {Codec: v1.Codec{}, pack: pack},
+		"0.3 gRPC": {Codec: v03.Proto{Parts: true}, pack: pack}, "1.0 JSON-RPC and REST": {Codec: v1.Codec{}},
+		"1.0 gRPC": {Codec: v1.Codec{}, pack: pack},
 	} {
 		for _, last := range []bool{false, true} {
 			slot := g.slot(last)
 			if taken[slot] != "" || slot >= stream.Encodings {
-				t.Errorf("%s has slot %d, as has %q", name, slot, taken[slot])
+				t.Errorf("%s has slot %d, and so has %q", name, slot, taken[slot])
 			}
 			taken[slot] = name
 		}

@@ -16,7 +16,7 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// newBare starts a server without an engine: enough for what is answered before one is needed.
+// newBare starts a server without an engine, for requests that need none.
 func newBare(t *testing.T, change func(*rpc.Config)) *httptest.Server {
 	t.Helper()
 	cfg := rpc.Config{
@@ -35,7 +35,7 @@ func newBare(t *testing.T, change func(*rpc.Config)) *httptest.Server {
 	return server
 }
 
-// answer is what came back of a request.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -52,7 +52,7 @@ func send(t *testing.T, server *httptest.Server, method, path, body string, head
 	if method == http.MethodPost || body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	maps.Copy(req.Header, header) // as the test spells it
+	maps.Copy(req.Header, header) // the header as the test spells it
 	resp, err := server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -65,14 +65,14 @@ func send(t *testing.T, server *httptest.Server, method, path, body string, head
 	return answer{resp.StatusCode, resp.Header, string(all)}
 }
 
-// The methods that a server without an engine carries out, and the error that shows it did.
+// The methods that a server without an engine carries out, and the error codes that show it.
 const (
 	oldMethod = "agent/getAuthenticatedExtendedCard" // -32007
 	newMethod = "GetExtendedAgentCard"               // -32004
 )
 
-// TestVersion is Versions in docs/reference/protocol.md. An error is in the form of 1.0, with a list
-// of details, if the method or the version is of 1.0.
+// TestVersion checks the section Versions in docs/reference/protocol.md. If the method or the
+// version is of 1.0, an error has the form of 1.0, with a list of details.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	version := func(v ...string) http.Header { return http.Header{"A2a-Version": v} }
@@ -112,12 +112,15 @@ func TestVersion(t *testing.T) {
 		{"tasks/list", nil, "", -32601, rawjson.KindObject}, // not lenient here
 	} {
 		server := newBare(t, nil)
-		got := send(t, server, http.MethodPost, "/"+tc.query, `{"jsonrpc":"2.0","id":7,"method":"`+tc.method+`"}`, tc.header)
+		got := send(t, server, http.MethodPost, "/"+tc.query,
+			`{"jsonrpc":"2.0","id":7,"method":"`+tc.method+`"}`, tc.header)
 		wantError(t, tc.method+" "+tc.query, got.body, "7", tc.code, tc.form)
 	}
-	for _, v := range []string{"99.0", "0.5", "1.1", "2", "1", "1.0.", "1.0.x", "1.0.-1", "1.00", "v1.0", "0.3.0.1", "0.2", "garbage"} {
+	for _, v := range []string{"99.0", "0.5", "1.1", "2", "1", "1.0.", "1.0.x", "1.0.-1", "1.00", "v1.0", "0.3.0.1",
+		"0.2", "garbage"} {
 		for _, method := range []string{oldMethod, newMethod, "no/such"} {
-			got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":7,"method":"`+method+`"}`, version(v))
+			got := send(t, newBare(t, nil), http.MethodPost, "/",
+				`{"jsonrpc":"2.0","id":7,"method":"`+method+`"}`, version(v))
 			wantError(t, method+" with "+v, got.body, "7", -32009, rawjson.KindObject)
 		}
 	}
@@ -130,16 +133,21 @@ func wantError(t *testing.T, what, got, id string, code int64, form rawjson.Kind
 	}
 	failure := rawjson.Get([]byte(got), "error")
 	n, _ := rawjson.Int(rawjson.Get(failure, "code"))
-	if n != code || rawjson.KindOf(rawjson.Get(failure, "data")) != form || string(rawjson.Get([]byte(got), "id")) != id {
-		t.Errorf("%s: %s, want code %d", what, got, code)
+	if n != code || rawjson.KindOf(rawjson.Get(failure, "data")) != form ||
+		string(rawjson.Get([]byte(got), "id")) != id {
+		t.Errorf("%s: got %s, want code %d", what, got, code)
 	}
 }
 
 func TestVersionHint(t *testing.T) {
 	t.Parallel()
-	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":"a request without A2A-Version uses version 0.3, which has no GetTask: send A2A-Version: 1.0",` +
-		`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}`
-	if got := send(t, newBare(t, nil), http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil); got.body != want {
+	const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32009,"message":` +
+		`"a request without A2A-Version uses version 0.3, which has no GetTask: send A2A-Version: 1.0",` +
+		`"data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",` +
+		`"reason":"VERSION_NOT_SUPPORTED","domain":"a2a-protocol.org"}]}}`
+	got := send(t, newBare(t, nil), http.MethodPost, "/",
+		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}`, nil)
+	if got.body != want {
 		t.Errorf("got %s\nwant %s", got.body, want)
 	}
 }
@@ -151,27 +159,30 @@ func TestLenientVersion(t *testing.T) {
 		got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, header)
 		wantError(t, "without a version", got.body, "1", -32004, rawjson.KindArray)
 	}
-	got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, http.Header{"A2a-Version": {"0.3"}})
+	got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`,
+		http.Header{"A2a-Version": {"0.3"}})
 	wantError(t, "with the other version", got.body, "1", -32009, rawjson.KindObject)
 	got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, nil)
 	wantError(t, "the old method", got.body, "1", -32007, rawjson.KindObject)
 }
 
-// TestOldGenerationAlone: without a codec for 1.0 its methods are unknown ones.
+// TestOldGenerationAlone: without a codec for 1.0, its methods are unknown.
 func TestOldGenerationAlone(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, func(c *rpc.Config) { c.V1 = nil })
 	got := send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+newMethod+`"}`, nil)
 	wantError(t, "the new method", got.body, "1", -32601, rawjson.KindObject)
-	got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`, http.Header{"A2a-Version": {"1.0"}})
+	got = send(t, server, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+oldMethod+`"}`,
+		http.Header{"A2a-Version": {"1.0"}})
 	wantError(t, "the new version", got.body, "1", -32009, rawjson.KindObject)
 }
 
-// TestErrorsBeforeTheMethodIsKnown come in the form of the version that the header names.
+// TestErrorsBeforeTheMethodIsKnown: they have the form of the version that the header names.
 func TestErrorsBeforeTheMethodIsKnown(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, nil)
-	for v, form := range map[string]rawjson.Kind{"": rawjson.KindObject, "0.3": rawjson.KindObject, "1.0": rawjson.KindArray, "99.0": rawjson.KindObject} {
+	for v, form := range map[string]rawjson.Kind{"": rawjson.KindObject, "0.3": rawjson.KindObject,
+		"1.0": rawjson.KindArray, "99.0": rawjson.KindObject} {
 		header := http.Header{"A2a-Version": {v}}
 		got := send(t, server, http.MethodPost, "/", `{`, header)
 		wantError(t, "no JSON", got.body, "null", -32700, form)
@@ -180,18 +191,20 @@ func TestErrorsBeforeTheMethodIsKnown(t *testing.T) {
 	}
 }
 
-// TestTenant: the path names the agent, else the tenant of 1.0 does.
+// TestTenant: the path names the agent, or else the tenant of 1.0 does.
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	server := newBare(t, func(c *rpc.Config) {
-		c.Agents[1].Card.Extensions = []a2a.Extension{{URI: "urn:b", Required: true}} // tells b from a
+		c.Agents[1].Card.Extensions = []a2a.Extension{{URI: "urn:b", Required: true}} // distinguishes b from a
 	})
 	for _, tc := range []struct {
 		path, method, tenant string
 		code                 int64
 	}{
-		{"/", newMethod, ``, -32004}, {"/", newMethod, `""`, -32004}, {"/", newMethod, `"a"`, -32004}, {"/", newMethod, `"b"`, -32008},
-		{"/", newMethod, `"c"`, -32602}, {"/", newMethod, `7`, -32602}, {"/agents/a", newMethod, `"b"`, -32004}, {"/agents/b/", newMethod, `"a"`, -32008},
+		{"/", newMethod, ``, -32004}, {"/", newMethod, `""`, -32004}, {"/", newMethod, `"a"`, -32004},
+		{"/", newMethod, `"b"`, -32008},
+		{"/", newMethod, `"c"`, -32602}, {"/", newMethod, `7`, -32602}, {"/agents/a", newMethod, `"b"`, -32004},
+		{"/agents/b/", newMethod, `"a"`, -32008},
 		{"/agents/a", newMethod, `"c"`, -32004}, {"/", oldMethod, `"c"`, -32007},
 	} {
 		header, form := http.Header{"A2a-Version": {"1.0"}}, rawjson.KindArray
@@ -202,12 +215,13 @@ func TestTenant(t *testing.T) {
 		if tc.tenant != "" {
 			params = `{"tenant":` + tc.tenant + `}`
 		}
-		got := send(t, server, http.MethodPost, tc.path, `{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+params+`}`, header)
+		got := send(t, server, http.MethodPost, tc.path,
+			`{"jsonrpc":"2.0","id":1,"method":"`+tc.method+`","params":`+params+`}`, header)
 		wantError(t, tc.path+" "+params, got.body, "1", tc.code, form)
 	}
 }
 
-// TestExtensions: both headers are taken in both versions, and answered by the same name.
+// TestExtensions: both headers work in both versions, and the answer uses the same header.
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	const mine, unknown = "urn:mine", "urn:unknown"
@@ -223,15 +237,18 @@ func TestExtensions(t *testing.T) {
 	}{
 		{"/", nil, nil, -32004},
 		{"/", http.Header{"A2a-Extensions": {unknown}}, nil, -32004},
-		{"/", http.Header{"A2a-Extensions": {unknown + ", " + rpc.ResumeExtension + ",," + mine}}, map[string]string{"A2A-Extensions": mine + ", " + rpc.ResumeExtension}, -32004},
+		{"/", http.Header{"A2a-Extensions": {unknown + ", " + rpc.ResumeExtension + ",," + mine}},
+			map[string]string{"A2A-Extensions": mine + ", " + rpc.ResumeExtension}, -32004},
 		{"/", http.Header{"A2a-Extensions": {unknown, mine}}, map[string]string{"A2A-Extensions": mine}, -32004},
-		{"/", http.Header{"X-A2a-Extensions": {rpc.ResumeExtension}}, map[string]string{"X-A2A-Extensions": rpc.ResumeExtension}, -32004},
+		{"/", http.Header{"X-A2a-Extensions": {rpc.ResumeExtension}},
+			map[string]string{"X-A2A-Extensions": rpc.ResumeExtension}, -32004},
 		{"/", http.Header{"X-A2a-Extensions": {mine}, "A2a-Extensions": {rpc.ResumeExtension}},
 			map[string]string{"X-A2A-Extensions": mine, "A2A-Extensions": rpc.ResumeExtension}, -32004},
 		{"/agents/b", nil, nil, -32008},
 		{"/agents/b", http.Header{"A2a-Extensions": {mine + "/v2"}}, nil, -32008},
 		{"/agents/b", http.Header{"X-A2a-Extensions": {mine}}, map[string]string{"X-A2A-Extensions": mine}, -32004},
-		{"/agents/b", http.Header{"A2a-Extensions": {strings.Repeat("x,", 1000) + mine}}, nil, -32008}, // nobody needs so many
+		// Far more names than any client sends.
+		{"/agents/b", http.Header{"A2a-Extensions": {strings.Repeat("x,", 1000) + mine}}, nil, -32008},
 	} {
 		for v, method := range map[string]string{"1.0": newMethod, "": oldMethod} {
 			header, code, form := http.Header{"A2a-Version": {v}}, tc.code, rawjson.KindArray
@@ -245,16 +262,16 @@ func TestExtensions(t *testing.T) {
 			wantError(t, tc.path+" "+method, got.body, "1", code, form)
 			for _, name := range []string{"A2A-Extensions", "X-A2A-Extensions"} {
 				if named := got.header.Get(name); named != tc.want[name] {
-					t.Errorf("%s %v: %s: %q, want %q", tc.path, tc.header, name, named, tc.want[name])
+					t.Errorf("%s %v: %s: got %q, want %q", tc.path, tc.header, name, named, tc.want[name])
 				}
 			}
 		}
 	}
 }
 
-// TestEveryMethodAsksWhoIsCalling: without credentials no method of JSON-RPC is carried out, nor its
-// params looked at, and with too few of them neither; the HTTP status says so.
-func TestEveryMethodAsksWhoIsCalling(t *testing.T) {
+// TestEveryMethodNeedsCredentials: without credentials, or with too few scopes, no JSON-RPC method
+// is carried out, and its params are not read. The HTTP status is 401 or 403.
+func TestEveryMethodNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	keys := newBare(t, func(c *rpc.Config) { c.Authenticator = refusing(t) })
 	none := newBare(t, func(c *rpc.Config) { c.Authenticator, c.V03 = noScopes{}, v03.Codec{Lenient: true} })
@@ -269,17 +286,22 @@ func TestEveryMethodAsksWhoIsCalling(t *testing.T) {
 		for method, want := range map[string]struct{ params, scope string }{
 			d.send: {body, write}, d.stream: {body, write}, d.cancel: {`{"id":"x"}`, write},
 			d.get: {`{"id":"x"}`, read}, d.subscribe: {`{"id":"x"}`, read}, d.list: {`{}`, read},
-			d.pushSet: {d.pushConfig("x", `"url":"https://h"`, "Bearer"), push}, d.pushDelete: {d.pushParams("x", "y"), push},
-			d.pushGet: {d.pushParams("x", "y"), read}, d.pushList: {d.pushParams("x", ""), read},
+			d.pushSet:    {d.pushConfig("x", `"url":"https://h"`, "Bearer"), push},
+			d.pushDelete: {d.pushParams("x", "y"), push},
+			d.pushGet:    {d.pushParams("x", "y"), read}, d.pushList: {d.pushParams("x", ""), read},
 			[]string{oldMethod, newMethod}[i]: {`{}`, read},
 		} {
 			header := http.Header{"A2a-Version": {d.version}}
-			got := send(t, keys, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":[]}`, header)
-			if got.status != http.StatusUnauthorized || !strings.Contains(got.body, "UNAUTHENTICATED") || !strings.Contains(got.header.Get("WWW-Authenticate"), "Bearer") {
+			got := send(t, keys, http.MethodPost, "/",
+				`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":[]}`, header)
+			if got.status != http.StatusUnauthorized || !strings.Contains(got.body, "UNAUTHENTICATED") ||
+				!strings.Contains(got.header.Get("WWW-Authenticate"), "Bearer") {
 				t.Errorf("%s without credentials: %d %v %s", method, got.status, got.header, got.body)
 			}
-			got = send(t, none, http.MethodPost, "/", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+want.params+`}`, header)
-			if got.status != http.StatusForbidden || !strings.Contains(got.body, "FORBIDDEN") || !strings.Contains(got.header.Get("WWW-Authenticate"), `scope="`+want.scope+`"`) {
+			got = send(t, none, http.MethodPost, "/",
+				`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+want.params+`}`, header)
+			if got.status != http.StatusForbidden || !strings.Contains(got.body, "FORBIDDEN") ||
+				!strings.Contains(got.header.Get("WWW-Authenticate"), `scope="`+want.scope+`"`) {
 				t.Errorf("%s without scopes: %d %v %s", method, got.status, got.header, got.body)
 			}
 		}

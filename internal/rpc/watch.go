@@ -50,13 +50,17 @@ const (
 
 // methodNames maps the operation names of both generations to those of 1.0.
 var methodNames = inBoth(map[string]string{
-	"message/send": "SendMessage", "message/stream": "SendStreamingMessage", "tasks/get": "GetTask", "tasks/list": "ListTasks",
+	"message/send": "SendMessage", "message/stream": "SendStreamingMessage", "tasks/get": "GetTask",
+	"tasks/list":   "ListTasks",
 	"tasks/cancel": "CancelTask", "tasks/resubscribe": "SubscribeToTask",
-	"tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
-	"tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
-	"agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+	"tasks/pushNotificationConfig/set":    "CreateTaskPushNotificationConfig",
+	"tasks/pushNotificationConfig/get":    "GetTaskPushNotificationConfig",
+	"tasks/pushNotificationConfig/list":   "ListTaskPushNotificationConfigs",
+	"tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
+	"agent/getAuthenticatedExtendedCard":  "GetExtendedAgentCard",
 	// Names of gRPC in 0.3 that differ from 1.0.
-	"TaskSubscription": "SubscribeToTask", "ListTaskPushNotificationConfig": "ListTaskPushNotificationConfigs", "GetAgentCard": "GetExtendedAgentCard",
+	"TaskSubscription": "SubscribeToTask", "ListTaskPushNotificationConfig": "ListTaskPushNotificationConfigs",
+	"GetAgentCard": "GetExtendedAgentCard",
 })
 
 // inBoth adds the names of 1.0, which map to themselves.

@@ -3,7 +3,7 @@
 //
 // It gives remote workers the promises of a local one: a run belongs to one worker at a time, a
 // worker that lost its lease writes nothing, and what was answered is durable. It keeps nothing in
-// memory that another replica would need to go on with a run. It does not know what workers do.
+// memory that another replica would need to continue a run. It does not know what workers do.
 package workerapi
 
 import (
@@ -43,8 +43,8 @@ type Config struct {
 	MaxDepth      int            // of JSON; default 64
 	MaxWaiting    int            // claims that wait at once; default 1000
 	AnswerTimeout time.Duration  // to write an answer; default 30 s
-	// Drain ends when the server is about to stop. Claims that wait are then answered.
-	Drain  context.Context
+	// Drain is closed when the server is about to stop. Waiting claims are then answered.
+	Drain  <-chan struct{}
 	Logger *slog.Logger
 	Tracer *tracing.Tracer // nil: no traces
 	Budget *budget.Budget  // of memory; nil: no limit
@@ -68,9 +68,7 @@ func (c *Config) setDefaults() {
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = 1000
 	}
-	if c.Drain == nil {
-		c.Drain = context.Background()
-	}
+
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -95,7 +93,7 @@ type API struct {
 type agent struct {
 	name    string
 	limits  a2a.Limits
-	removed bool // its runs go on, but no new ones start
+	removed bool // its runs continue, but no new ones start
 }
 
 // New returns an API. Claims are answered while Run runs.

@@ -48,7 +48,7 @@ func (a *API) await(ctx context.Context, c *claim, wait time.Duration) claimResu
 		return r
 	case <-timeout:
 	case <-ctx.Done():
-	case <-a.cfg.Drain.Done():
+	case <-a.cfg.Drain:
 	}
 	return a.dispatcher.cancel(c)
 }
@@ -153,7 +153,8 @@ func (a *API) traceClaim(l *tasks.Lease) {
 	if span == nil {
 		return
 	}
-	span.Set(tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()), tracing.Attempt(l.Attempt), tracing.Epoch(l.Epoch))
+	span.Set(tracing.Agent(l.Agent), tracing.Task(l.TaskID.String()), tracing.Attempt(l.Attempt),
+		tracing.Epoch(l.Epoch))
 	l.Traceparent = span.Traceparent()
 	span.End()
 }

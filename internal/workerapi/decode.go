@@ -99,7 +99,9 @@ func (f *fields) each(body []byte, one func(key string, v []byte) bool) {
 
 func (f *fields) name(path string, v []byte) string {
 	s, ok := rawjson.String(v)
-	if !ok || s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+	if !ok || s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool {
+		return r < 0x21 || r > 0x7e
+	}) {
 		f.fail(path, "must be 1 to %d printable ASCII characters without spaces", maxName)
 	}
 	return s

@@ -60,11 +60,12 @@ type claimResult struct {
 func newDispatcher(a *API) *dispatcher {
 	return &dispatcher{
 		api: a, kick: make(chan struct{}, 1),
-		queues: make(map[string]queueState), claimedAt: make(map[string]time.Time), subscriptions: make(map[string]func()),
+		queues: make(map[string]queueState), claimedAt: make(map[string]time.Time),
+		subscriptions: make(map[string]func()),
 	}
 }
 
-// add puts a claim at the end of the line. It returns false if too many claims wait. While run
+// add appends a claim to the queue. It returns false if too many claims wait. While run
 // does not run, the claim is answered at once without tasks.
 func (d *dispatcher) add(c *claim) bool {
 	c.got = make(chan claimResult, 1)

@@ -14,8 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
-// A worker is killed in the middle of its work and another one goes on: every line is in the
-// artifact once, and the record says who did what.
+// TestKilledWorkerLosesNothing: one worker is killed during its work, and another one continues.
+// The artifact has every line once, and the record shows both attempts.
 func TestKilledWorkerLosesNothing(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -69,7 +69,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 	}
 }
 
-// await looks until something has happened in another process.
+// await polls until something has happened in another process.
 func (f *fixture) await(what string, ok func() bool) {
 	f.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -79,7 +79,7 @@ func (f *fixture) await(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			f.t.Fatalf("%s did not come", what)
+			f.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }

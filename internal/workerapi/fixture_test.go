@@ -37,7 +37,8 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 type callers struct{}
 
 func (callers) Authenticate(r *http.Request) (auth.Principal, error) {
-	p := auth.Principal{Tenant: "workers", Owner: "fleet", Kind: auth.KindService, Scopes: []auth.Scope{auth.ScopeWorker}}
+	p := auth.Principal{Tenant: "workers", Owner: "fleet", Kind: auth.KindService,
+		Scopes: []auth.Scope{auth.ScopeWorker}}
 	switch strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") {
 	case "all":
 	case "words":
@@ -59,7 +60,7 @@ func (callers) Schemes() []a2a.SecurityScheme { return nil }
 type fixture struct {
 	*store.Store
 	t      testing.TB
-	ctx    context.Context //nolint:containedctx // the context of the test, which is the life of the fixture
+	ctx    context.Context //nolint:containedctx // ends with the test, like the fixture
 	url    string
 	sql    *pgxpool.Pool
 	hub    *notify.Hub
@@ -68,10 +69,10 @@ type fixture struct {
 	api    *workerapi.API
 }
 
-var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond, BackoffMax: 2 * time.Millisecond}
+var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: time.Millisecond,
+	BackoffMax: 2 * time.Millisecond}
 
-// newFixture serves the agents words and other. It never polls, so that only a wake-up makes
-// things happen.
+// newFixture serves the agents words and other. It never polls, so only wake-ups make it claim.
 func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
 	return newTracedFixture(t, nil, change...)
@@ -86,7 +87,8 @@ func newTracedFixture(t testing.TB, tracer pgx.QueryTracer, change ...func(*work
 	return f
 }
 
-// watchedHub reports when the API has subscribed to the wake-ups of all agents: then it runs.
+// watchedHub reports when the API has subscribed to the wake-ups of all agents, which shows that it
+// runs.
 type watchedHub struct {
 	*notify.Hub
 	missing atomic.Int64
@@ -102,11 +104,12 @@ func (h *watchedHub) Watch(key string, wake func()) (stop func()) {
 	return h.Hub.Watch(key, wake)
 }
 
-// replica starts another server on the same database. It receives its own wake-ups only.
+// replica starts another server on the same database. It only receives its own wake-ups.
 func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
 	f.t.Helper()
 	hub := &notify.Hub{}
-	s, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake, Tracer: f.tracer}})
+	s, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake,
+		Tracer: f.tracer}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -163,7 +166,8 @@ func (r reply) reason() string {
 	return s
 }
 
-// post sends a request as the worker that may use all agents. Every answer must match openapi.json.
+// post sends a request as the worker that may serve all agents. Every answer must match
+// openapi.json.
 func (f *fixture) post(path, body string) reply {
 	f.t.Helper()
 	return f.ask(f.at, "all", "POST", path, body)
@@ -229,7 +233,7 @@ var (
 		}
 		return c
 	})
-	compiling sync.Mutex // of the compiler
+	compiling sync.Mutex // guards the compiler
 )
 
 func schema(pointer string) (*jsonschema.Schema, error) {
@@ -243,13 +247,15 @@ func schema(pointer string) (*jsonschema.Schema, error) {
 func (f *fixture) documented(method, path string, r reply) {
 	path = runPath.ReplaceAllString(path, "/runs/{taskId}/{epoch}/")
 	pointer := "/components/schemas/Error"
-	if item, ok := document()["paths"].(map[string]any)[path].(map[string]any); ok && item[strings.ToLower(method)] != nil {
+	item, ok := document()["paths"].(map[string]any)[path].(map[string]any)
+	if ok && item[strings.ToLower(method)] != nil {
 		responses := item[strings.ToLower(method)].(map[string]any)["responses"].(map[string]any)
 		if responses[fmt.Sprint(r.status)] == nil {
-			f.t.Errorf("%s %s answers with status %d, which the document does not have", method, path, r.status)
+			f.t.Errorf("%s %s: got status %d, which the document lacks", method, path, r.status)
 			return
 		}
-		pointer = "/paths/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path) + "/" + strings.ToLower(method) +
+		pointer = "/paths/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path) + "/" +
+			strings.ToLower(method) +
 			fmt.Sprintf("/responses/%d/content/application~1json/schema", r.status)
 	} else if r.status != http.StatusNotFound {
 		f.t.Errorf("%s %s: status %d, want 404", method, path, r.status)
@@ -298,7 +304,8 @@ func runsOf(t testing.TB, r reply) []run {
 // claim claims up to n runs of an agent, and waits for the first.
 func (f *fixture) claim(agent string, n int) []run {
 	f.t.Helper()
-	return runsOf(f.t, f.post("/claim", fmt.Sprintf(`{"worker":"w1","agents":[%q],"max":%d,"waitSeconds":30}`, agent, n)))
+	return runsOf(f.t, f.post("/claim", fmt.Sprintf(`{"worker":"w1","agents":[%q],"max":%d,"waitSeconds":30}`, agent,
+		n)))
 }
 
 // claimed submits a task and claims it.
@@ -368,7 +375,8 @@ func (f *fixture) exec(query string, args ...any) {
 // expire makes a lease end in the past.
 func (f *fixture) expire(r run) {
 	f.t.Helper()
-	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", f.id(r))
+	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1",
+		f.id(r))
 }
 
 func want(t testing.TB, r reply, status int, reason string) {

@@ -12,14 +12,18 @@ import (
 	"github.com/a2ad/a2ad/internal/store/tasks"
 )
 
-// FuzzDecoders gives every decoder what a worker may send. Whatever is taken is within the
-// limits, and what is refused is so for a reason that is told.
+// FuzzDecoders gives every decoder what a worker may send. Accepted requests are within the limits,
+// and refused ones get an error for the worker.
 func FuzzDecoders(f *testing.F) {
 	for _, s := range []string{
-		`{"worker":"w","agents":["a","b"],"max":3,"waitSeconds":60}`, `{"outcome":"retry","error":"x","retryAfterSeconds":3}`, `{}`, ``, `null`, `[`,
-		`{"events":[{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED","message":{"parts":[{"text":"x\u0000"}]}}}}],"batchId":"b","checkpoint":{"a":[1]}}`,
-		`{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a","parts":[{"data":1e999},{"raw":"AAAA"},{"url":"x"}]},"append":true,"lastChunk":true}},{"checkpoint":null}]}`,
-		`{"events":[{"message":{"parts":[{"text":"x"}]}},3,"x",{}]}`, `{"outcome":"done","outcome":"fail"}`, `{"max":1e1,"worker":"w","agents":["a"]}`,
+		`{"worker":"w","agents":["a","b"],"max":3,"waitSeconds":60}`,
+		`{"outcome":"retry","error":"x","retryAfterSeconds":3}`, `{}`, ``, `null`, `[`,
+		`{"events":[{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED",` +
+			`"message":{"parts":[{"text":"x\u0000"}]}}}}],"batchId":"b","checkpoint":{"a":[1]}}`,
+		`{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a",` +
+			`"parts":[{"data":1e999},{"raw":"AAAA"},{"url":"x"}]},"append":true,"lastChunk":true}},{"checkpoint":null}]}`,
+		`{"events":[{"message":{"parts":[{"text":"x"}]}},3,"x",{}]}`, `{"outcome":"done","outcome":"fail"}`,
+		`{"max":1e1,"worker":"w","agents":["a"]}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -42,7 +46,8 @@ func FuzzDecoders(f *testing.F) {
 		}
 		if req, err := decodeClaim(body); err != nil {
 			told(t, "claim", err)
-		} else if req.worker == "" || len(req.worker) > maxName || len(req.agents) == 0 || len(req.agents) > maxAgents || req.max < 1 || req.max > maxRuns || req.wait < 0 || req.wait > maxWait {
+		} else if req.worker == "" || len(req.worker) > maxName || len(req.agents) == 0 ||
+			len(req.agents) > maxAgents || req.max < 1 || req.max > maxRuns || req.wait < 0 || req.wait > maxWait {
 			t.Errorf("claim %+v", req)
 		}
 		if req, err := decodeFinish(body); err != nil {

@@ -118,7 +118,8 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var nf notFoundError
 	switch {
 	case errors.Is(err, db.ErrLeaseLost):
-		status, reason, text = http.StatusConflict, "LEASE_LOST", "you do not hold the lease of this run: stop working on it"
+		status, reason = http.StatusConflict, "LEASE_LOST"
+		text = "you do not hold the lease of this run: stop working on it"
 	case errors.As(err, &nf):
 		status, reason, text = http.StatusNotFound, "NOT_FOUND", nf.Error()
 	case errors.As(err, &e) && statuses[e.Code] != 0:

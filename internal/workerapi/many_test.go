@@ -15,7 +15,7 @@ import (
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
-// polls is a tracer that tells of each poll and counts claims.
+// polls is a tracer that reports each poll and counts claims.
 type polls struct {
 	asked  chan struct{}
 	claims atomic.Int64
@@ -33,7 +33,8 @@ func (p *polls) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trace
 
 func (*polls) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Claims that wait for very many agents cost one statement for each poll.
+// TestPollForManyAgentsIsOneStatement: claims that wait for very many agents cost one statement per
+// poll.
 func TestPollForManyAgentsIsOneStatement(t *testing.T) {
 	t.Parallel()
 	const agents = 64
@@ -51,7 +52,8 @@ func TestPollForManyAgentsIsOneStatement(t *testing.T) {
 	}
 	got := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", fmt.Sprintf(`{"worker":"w","agents":%s,"waitSeconds":60}`, said))
+		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim",
+			fmt.Sprintf(`{"worker":"w","agents":%s,"waitSeconds":60}`, said))
 		if err != nil {
 			t.Error(err)
 		}
@@ -61,17 +63,17 @@ func TestPollForManyAgentsIsOneStatement(t *testing.T) {
 		select {
 		case <-p.asked:
 		case <-time.After(20 * time.Second):
-			t.Fatal("no poll")
+			t.Fatal("timed out waiting for a poll")
 		}
 	}
 	if n := p.claims.Load(); n != 0 {
-		t.Errorf("%d claims and looks while nothing waits", n)
+		t.Errorf("got %d claims for empty queues, want 0", n)
 	}
 	id := f.submit(names[agents-1], "ann")
 	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
 		t.Errorf("runs %+v", runs)
 	}
 	if n := p.claims.Load(); n > 4 {
-		t.Errorf("%d claims and looks for one task", n)
+		t.Errorf("got %d claims for one task", n)
 	}
 }

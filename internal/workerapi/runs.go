@@ -34,7 +34,8 @@ func (a *API) remoteLease(r *request, batch string) (tasks.RemoteLease, error) {
 // withLease renews the lease and calls do. It tries again if another request for the same run came
 // first. It returns ErrLeaseLost if the lease is not held. It ends a run whose deadline has passed,
 // or that has reported nothing for too long; reports says that this request is a report.
-func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool, do func(h *tasks.RemoteRun) error) error {
+func (a *API) withLease(ctx context.Context, g tasks.RemoteLease, reports bool,
+	do func(h *tasks.RemoteRun) error) error {
 	const tries = 16
 	for range tries {
 		h, err := a.store.Tasks.RenewRemote(ctx, g)
@@ -134,9 +135,9 @@ func (a *API) report(ctx context.Context, h *tasks.RemoteRun, req *eventsRequest
 	return n, nil
 }
 
-// refused returns the error of an invalid report. Nothing of the report is written and the run goes
-// on: the worker corrects the report, or finishes with the outcome fail. An invalid report does not
-// count as activity, so a run that sends nothing else still ends at its idle_timeout.
+// refused returns the error of an invalid report. Nothing of the report is written and the run
+// continues: the worker corrects the report, or finishes with the outcome fail. An invalid report
+// does not count as activity, so a run that sends nothing else still ends at its idle_timeout.
 func (a *API) refused(ctx context.Context, h *tasks.RemoteRun, err error) error {
 	if f := timedOut(h, a.limitsOf(h.Agent), false); f != nil && a2a.CodeOf(err) == a2a.CodeInvalidAgentResponse {
 		a.fail(ctx, &h.Lease, *f)

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/workerapi"
 )
 
-// untilRevoked is callers whose credentials are good until they are not.
+// untilRevoked accepts the credentials of its callers until they are revoked.
 type untilRevoked struct {
 	callers
 	revoked atomic.Bool
@@ -27,8 +27,8 @@ func (u *untilRevoked) Authenticate(r *http.Request) (auth.Principal, error) {
 	return p, err
 }
 
-// TestClaimThatWaitsEndsWithItsCredential, and is given nothing any more.
-func TestClaimThatWaitsEndsWithItsCredential(t *testing.T) {
+// TestWaitingClaimEndsWithItsCredential: the claim also gets no tasks after that.
+func TestWaitingClaimEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	door := &untilRevoked{}
 	chain := auth.Chain{door}
@@ -46,9 +46,9 @@ func TestClaimThatWaitsEndsWithItsCredential(t *testing.T) {
 		}
 		ended <- r
 	}()
-	f.waitLooked()
+	f.waitPolled()
 	door.revoked.Store(true)
 	if r := <-ended; r.status != http.StatusUnauthorized || r.header.Get("WWW-Authenticate") == "" {
-		t.Errorf("a claim of somebody whose key was revoked: %d %v %s", r.status, r.header, r.body)
+		t.Errorf("a claim with a revoked key: got %d %v %s", r.status, r.header, r.body)
 	}
 }

@@ -23,14 +23,14 @@ func TestDelayedWakeups(t *testing.T) {
 		d.after(time.Hour, "c")
 		for _, want := range []string{"a", "b"} {
 			if got := <-woken; got != want {
-				t.Errorf("woken is %s, want %s", got, want)
+				t.Errorf("got a wake-up of %s, want %s", got, want)
 			}
 		}
 		d.stop()
 		d.after(time.Second, "d")
 		time.Sleep(2 * time.Hour)
 		if len(woken) > 0 {
-			t.Errorf("%s is woken after stop", <-woken)
+			t.Errorf("%s was woken after stop", <-woken)
 		}
 	})
 }

@@ -1,0 +1,218 @@
+package workerapi_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks"
+	"github.com/a2ad/a2ad/internal/workerapi"
+)
+
+func TestClaimWithoutWorkIsAnEmptyList(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.submit("other", "ann")
+	for _, wait := range []string{"", `,"waitSeconds":0`, `,"waitSeconds":1`} {
+		if got := f.post("/claim", `{"worker":"w1","agents":["words"]`+wait+`}`); got.body != `{"runs":[]}` {
+			t.Errorf("%s: %s", wait, got.body)
+		}
+	}
+}
+
+// TestWaitingClaimIsWoken: a wake-up answers a waiting claim, whichever replica the task was
+// submitted to. This fixture never polls.
+func TestWaitingClaimIsWoken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	got := make(chan reply, 1)
+	go func() {
+		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim",
+			`{"worker":"w1","agents":["words","other"],"max":5,"waitSeconds":60}`)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- r
+	}()
+	f.waitPolled()
+	id := f.submit("other", "ann")
+	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
+		t.Errorf("runs %+v", runs)
+	}
+}
+
+// waitPolled returns when a claim has found the queue empty. From then on wake-ups matter.
+func (f *fixture) waitPolled() {
+	f.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var n int
+		if err := f.sql.QueryRow(f.ctx, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name LIKE '%-claim' AND state = 'idle' AND query LIKE '%TaskClaim%'`).Scan(&n); err != nil {
+			f.t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-f.ctx.Done():
+			f.t.Fatal("no claim has polled the queue")
+		}
+	}
+}
+
+// TestTasksOfAllTenantsAreClaimed: a key is good for all tenants of its agents.
+func TestTasksOfAllTenantsAreClaimed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, c := range []db.Caller{{Tenant: "acme", Owner: "ann"}, {Tenant: "umbrella", Owner: "bob"}} {
+		_, err := f.Tasks.Submit(f.ctx, tasks.Submission{Caller: c, Agent: "words", ContextID: "c",
+			Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := f.claim("words", 10)
+	if len(runs) != 2 {
+		t.Fatalf("claimed %+v", runs)
+	}
+	a, b := runs[0], runs[1]
+	if a.ContextID != b.ContextID || a.ContextKey == b.ContextKey || a.Tenant+a.Owner != "acmeann" ||
+		b.Tenant+b.Owner != "umbrellabob" {
+		t.Errorf("runs of two owners: %+v, %+v", a, b)
+	}
+}
+
+func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, hub2, second := f.replica("r2")
+	const workers, tasks = 100, 400
+	ids := make(map[string]int)
+	var mu sync.Mutex
+	var wg, done sync.WaitGroup
+	done.Add(tasks)
+	ctx, stop := context.WithCancel(f.ctx)
+	for i := range workers {
+		base := []string{f.at, second}[i%2]
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				got, err := f.tryAsk(ctx, base, "all", "POST", "/claim",
+					fmt.Sprintf(`{"worker":"w%d","agents":["words"],"max":%d,"waitSeconds":60}`, i, 1+i%8))
+				if ctx.Err() != nil {
+					return
+				}
+				if err != nil || got.status != 200 {
+					t.Errorf("claim: %v: %d %s", err, got.status, got.body)
+					return
+				}
+				for _, r := range runsOf(t, got) {
+					mu.Lock()
+					ids[r.TaskID]++
+					mu.Unlock()
+					end, err := f.tryAsk(f.ctx, base, "all", "POST", r.path+"events", events(completed))
+					if err != nil || end.status != 200 {
+						t.Errorf("events: %v: %d %s", err, end.status, end.body)
+					}
+					done.Done()
+				}
+			}
+		})
+	}
+	for range tasks {
+		f.submit("words", "ann")
+		hub2.Wake("ready:words")
+	}
+	done.Wait()
+	stop()
+	wg.Wait()
+	for id, n := range ids {
+		if n != 1 {
+			t.Errorf("task %s was claimed %d times", id, n)
+		}
+	}
+	var attempts, completed int
+	if err := f.sql.QueryRow(f.ctx, `SELECT (SELECT count(*) FROM a2a.task_attempts)::int,
+		(SELECT count(*) FROM a2a.tasks WHERE state = 100)::int`).Scan(&attempts, &completed); err != nil {
+		t.Fatal(err)
+	}
+	var foreign int // events of a worker that had not claimed the task
+	if err := f.sql.QueryRow(f.ctx, `SELECT count(*)::int FROM a2a.task_events e WHERE e.source = 1
+		AND NOT EXISTS (SELECT FROM a2a.task_attempts a
+			WHERE a.task_id = e.task_id AND a.epoch = e.epoch AND a.worker = e.worker)`).
+		Scan(&foreign); err != nil || foreign != 0 {
+		t.Errorf("%d events came from a worker without a claim, %v", foreign, err)
+	}
+	if attempts != tasks || completed != tasks || len(ids) != tasks {
+		t.Errorf("%d tasks, %d attempts, %d completed, want %d of each", len(ids), attempts, completed, tasks)
+	}
+}
+
+// TestClaimOfADisconnectedWorkerClaimsNothing: a worker that disconnected while it waited gets no
+// later tasks.
+func TestClaimOfADisconnectedWorkerClaimsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx, leave := context.WithCancel(f.ctx)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = f.tryAsk(ctx, f.at, "all", "POST", "/claim", `{"worker":"w0","agents":["words"],"waitSeconds":60}`)
+	}()
+	f.waitPolled()
+	leave()
+	<-gone
+	id := f.submit("words", "ann")
+	runs := f.claim("words", 1)
+	if len(runs) != 1 || runs[0].TaskID != id.String() || runs[0].Attempt != 1 {
+		t.Errorf("claimed %+v", runs)
+	}
+}
+
+func TestDrainAnswersWaitingClaims(t *testing.T) {
+	t.Parallel()
+	drain, begin := context.WithCancel(t.Context())
+	f := newFixture(t, func(c *workerapi.Config) { c.Drain = drain.Done() })
+	got := make(chan reply, 1)
+	go func() {
+		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["words"],"waitSeconds":60}`)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- r
+	}()
+	f.waitPolled()
+	begin()
+	if r := <-got; r.body != `{"runs":[]}` {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+func TestAgentsChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r := f.claimed()
+	f.api.SetAgents([]*a2a.Agent{{Name: "new"}})
+	want(t, f.post("/claim", `{"worker":"w","agents":["words"]}`), 404, "NOT_FOUND")
+	want(t, f.post(r.path+"events", events(completed)), 200, "") // a run that started continues
+	f.wantState(f.id(r), a2a.StateCompleted)
+	got := make(chan reply, 1)
+	go func() {
+		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["new"],"waitSeconds":60}`)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- r
+	}()
+	f.waitPolled()
+	id := f.submit("new", "ann")
+	if runs := runsOf(t, <-got); len(runs) != 1 || runs[0].TaskID != id.String() {
+		t.Errorf("runs %+v", runs)
+	}
+}
