@@ -21,7 +21,8 @@ func FuzzDecoders(f *testing.F) {
 		`{"events":[{"statusUpdate":{"status":{"state":"TASK_STATE_COMPLETED",` +
 			`"message":{"parts":[{"text":"x\u0000"}]}}}}],"batchId":"b","checkpoint":{"a":[1]}}`,
 		`{"events":[{"artifactUpdate":{"artifact":{"artifactId":"a",` +
-			`"parts":[{"data":1e999},{"raw":"AAAA"},{"url":"x"}]},"append":true,"lastChunk":true}},{"checkpoint":null}]}`,
+			`"parts":[{"data":1e999},{"raw":"AAAA"},{"url":"x"}]},` +
+			`"append":true,"lastChunk":true}},{"checkpoint":null}]}`,
 		`{"events":[{"message":{"parts":[{"text":"x"}]}},3,"x",{}]}`, `{"outcome":"done","outcome":"fail"}`,
 		`{"max":1e1,"worker":"w","agents":["a"]}`,
 	} {
