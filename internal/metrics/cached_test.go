@@ -12,8 +12,9 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// TestWhatIsReadOfTheDatabaseIsReadSeldom: at most every 15 s, and if it takes long for no more than a hundredth of the time.
-func TestWhatIsReadOfTheDatabaseIsReadSeldom(t *testing.T) {
+// TestDatabaseIsReadSeldomForMetrics: at most every 15 s, and reads take at most a hundredth of the
+// time.
+func TestDatabaseIsReadSeldomForMetrics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reads, takes := 0, time.Duration(0)
@@ -48,7 +49,8 @@ func TestWhatIsReadOfTheDatabaseIsReadSeldom(t *testing.T) {
 	})
 }
 
-// TestSeriesAreBoundedWhateverTheLabels: should a label ever be what a client chose, memory holds.
+// TestSeriesAreBoundedWhateverTheLabels: memory stays bounded even if a label contained text of
+// clients.
 func TestSeriesAreBoundedWhateverTheLabels(t *testing.T) {
 	t.Parallel()
 	m := New(Build{})

@@ -12,146 +12,266 @@ import (
 
 // describe lists the metrics of the sources.
 func (s *sources) describe() {
-	s.add("gauge", "a2ad_ready", "1 if this replica is ready, as /readyz says, else 0.", nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
+	s.add("gauge", "a2ad_ready",
+		"1 if this replica is ready, as /readyz says, else 0.",
+		nil, one(func() float64 { return flag(s.Ready(context.Background())) }))
 	s.describeTasks()
 	s.describeWork()
 	s.describeStreams()
 	s.describePush()
+	s.describePools()
 	s.describeDatabase()
+	s.describeSweeps()
+	s.describeTables()
 	s.describeMemory()
 }
 
 func (s *sources) describeTasks() {
-	s.add("gauge", "a2ad_tasks", "Tasks there are in each state, of all replicas. Counted every 15 s; those that have ended are estimated from a sample where there are more than some hundred thousand.", []string{"state"}, func(show func(v float64, labels ...string)) {
-		if counts, ok := s.tasks.get(); ok {
-			for _, state := range tasks.States {
-				show(float64(counts[state]), state.String())
+	s.add("gauge", "a2ad_tasks",
+		"Tasks there are in each state, of all replicas. Counted every 15 s; those that have ended "+
+			"are estimated from a sample where there are more than some hundred thousand.",
+		[]string{"state"}, func(show report) {
+			if counts, ok := s.tasks.get(); ok {
+				for _, state := range tasks.States {
+					show(float64(counts[state]), state.String())
+				}
 			}
-		}
-	})
-	s.add("counter", "a2ad_task_transitions_total", "Times that this replica brought a task into each state. A claim brings it into working, also the second one.", []string{"state"}, func(show func(v float64, labels ...string)) {
-		counts := s.Store.Tasks.Counts()
-		for _, state := range tasks.States {
-			show(float64(counts.Entered[state]), state.String())
-		}
-	})
-	s.add("gauge", "a2ad_queue_tasks", "Tasks that wait for a worker and may be claimed now, of all replicas. What waits for agents that are not served is of other.", []string{"agent"},
-		s.queues(func(q operate.Queue) float64 { return float64(q.Waiting) }, func(a, b float64) float64 { return a + b }))
-	s.add("gauge", "a2ad_queue_oldest_seconds", "Time for which the first task in the queue of each agent has waited since it could be claimed; 0 if there is none.", []string{"agent"},
+		})
+	s.add("counter", "a2ad_task_transitions_total",
+		"Times that this replica brought a task into each state. "+
+			"A claim brings it into working, also the second one.",
+		[]string{"state"}, func(show report) {
+			counts := s.Store.Tasks.Counts()
+			for _, state := range tasks.States {
+				show(float64(counts.Entered[state]), state.String())
+			}
+		})
+	s.add("gauge", "a2ad_queue_tasks",
+		"Tasks that wait for a worker and may be claimed now, of all replicas. "+
+			"What waits for agents that are not served is of other.",
+		[]string{"agent"},
+		s.queues(func(q operate.Queue) float64 {
+			return float64(q.Waiting)
+		}, func(a, b float64) float64 { return a + b }))
+	s.add("gauge", "a2ad_queue_oldest_seconds",
+		"Time for which the first task in the queue of each agent has waited since it could be claimed; "+
+			"0 if there is none.",
+		[]string{"agent"},
 		s.queues(func(q operate.Queue) float64 { return q.Oldest }, func(a, b float64) float64 { return max(a, b) }))
-	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.", func() tasks.Groups { return s.Store.Tasks.Counts().Submits })
-	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.", func() tasks.Groups { return s.Store.Tasks.Counts().Appends })
+	s.groups("a2ad_submit_group_size", "New tasks that shared a transaction.",
+		func() tasks.Groups { return s.Store.Tasks.Counts().Submits })
+	s.groups("a2ad_append_group_size", "Batches of runs that shared a transaction.",
+		func() tasks.Groups { return s.Store.Tasks.Counts().Appends })
 }
 
 func (s *sources) describeWork() {
-	s.add("counter", "a2ad_claims_total", "Runs begun: by the workers of this process (local), or given to workers that pull (remote).", []string{"worker"}, func(show func(v float64, labels ...string)) {
-		stats, _ := s.Pool.Stats()
-		remote, _ := s.Workers.Attempts()
-		show(float64(stats.Claimed), "local")
-		show(float64(remote), "remote")
-	})
-	s.add("counter", "a2ad_attempts_total", "Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried again), released (given back at shutdown, or because the database was not available), canceled, lost (the lease was lost). Remote workers report the first four.", []string{"worker", "agent", "outcome"}, func(show func(v float64, labels ...string)) {
-		for end, n := range s.Pool.Attempts() {
-			show(float64(n), "local", end.Agent, end.Outcome)
-		}
-		_, remote := s.Workers.Attempts()
-		for end, n := range remote {
-			show(float64(n), "remote", end.Agent, end.Outcome)
-		}
-	})
-	s.add("counter", "a2ad_leases_expired_total", "Leases that ran out and that this replica took from workers no longer heard of, by what became of the task: retry, fail, input-required.", []string{"fate"}, func(show func(v float64, labels ...string)) {
-		for fate, n := range s.Store.Tasks.Counts().Rescued {
-			show(float64(n), fate)
-		}
-	})
-	s.add("counter", "a2ad_executors_abandoned_total", "Runs whose executor went on although its context had ended.", nil, one(func() float64 { stats, _ := s.Pool.Stats(); return float64(stats.Abandoned) }))
-	s.add("gauge", "a2ad_runs", "Runs in this process now.", nil, one(func() float64 { _, running := s.Pool.Stats(); return float64(running) }))
-	s.add("gauge", "a2ad_run_slots", "Runs that this process may have at once, by A2AD_WORKERS.", nil, one(func() float64 { return float64(s.Slots) }))
+	s.add("counter", "a2ad_claims_total",
+		"Runs begun: by the workers of this process (local), or given to workers that pull (remote).",
+		[]string{"worker"}, func(show report) {
+			stats, _ := s.Pool.Stats()
+			remote, _ := s.Workers.Attempts()
+			show(float64(stats.Claimed), "local")
+			show(float64(remote), "remote")
+		})
+	s.add("counter", "a2ad_attempts_total",
+		"Attempts that ended, by agent and outcome: finished, failed (the task failed), retry (the task is tried "+
+			"again), released (given back at shutdown, or because the database was not available), canceled, lost "+
+			"(the lease was lost). Remote workers report the first four.",
+		[]string{"worker", "agent", "outcome"}, func(show report) {
+			for end, n := range s.Pool.Attempts() {
+				show(float64(n), "local", end.Agent, end.Outcome)
+			}
+			_, remote := s.Workers.Attempts()
+			for end, n := range remote {
+				show(float64(n), "remote", end.Agent, end.Outcome)
+			}
+		})
+	s.add("counter", "a2ad_leases_expired_total",
+		"Leases that ran out and that this replica took from workers no longer heard of, "+
+			"by what became of the task: retry, fail, input-required.",
+		[]string{"fate"}, func(show report) {
+			for fate, n := range s.Store.Tasks.Counts().Rescued {
+				show(float64(n), fate)
+			}
+		})
+	s.add("counter", "a2ad_executors_abandoned_total",
+		"Runs whose executor went on although its context had ended.",
+		nil, one(func() float64 { stats, _ := s.Pool.Stats(); return float64(stats.Abandoned) }))
+	s.add("gauge", "a2ad_runs",
+		"Runs in this process now.",
+		nil, one(func() float64 { _, running := s.Pool.Stats(); return float64(running) }))
+	s.add("gauge", "a2ad_run_slots",
+		"Runs that this process may have at once, by A2AD_WORKERS.",
+		nil, one(func() float64 { return float64(s.Slots) }))
 }
 
 func (s *sources) describeStreams() {
-	s.add("gauge", "a2ad_sse_streams", "Streams open in this process, over gRPC too.", nil, one(func() float64 { return float64(s.Engine.Streams()) }))
-	s.add("counter", "a2ad_stream_poll_hits_total", "Times that polling found events no wake had told of: about none in health.", nil, one(func() float64 { return float64(s.Follower.PollHits()) }))
-	s.add("gauge", "a2ad_listener_up", "1 while this process receives wakes from other replicas; else it polls.", nil, one(func() float64 { return flag(s.Listener.Healthy()) }))
-	s.add("counter", "a2ad_listener_reconnects_total", "Times that wakes were received again after an interruption.", nil, one(func() float64 { return float64(s.Listener.Stats().Reconnects) }))
-	s.add("counter", "a2ad_wakes_received_total", "Notifications received, by kind: all, of them own (sent by this process, ignored) and unreadable.", []string{"kind"}, func(show func(v float64, labels ...string)) {
-		stats := s.Listener.Stats()
-		show(float64(stats.Received), "all")
-		show(float64(stats.Own), "own")
-		show(float64(stats.Unreadable), "unreadable")
-	})
-	s.add("counter", "a2ad_wake_flushes_total", "Statements by which wakes were sent, by result: sent, failed (kept and sent again), collapsed (too many keys: everybody is woken).", []string{"result"}, func(show func(v float64, labels ...string)) {
-		stats := s.Publisher.Stats()
-		show(float64(stats.Flushes), "sent")
-		show(float64(stats.Failed), "failed")
-		show(float64(stats.Collapsed), "collapsed")
-	})
-	s.add("counter", "a2ad_wakes_sent_total", "Notifications sent.", nil, one(func() float64 { return float64(s.Publisher.Stats().Payloads) }))
+	s.add("gauge", "a2ad_sse_streams",
+		"Streams open in this process, over gRPC too.",
+		nil, one(s.Engine.Streams))
+	s.add("counter", "a2ad_stream_poll_hits_total",
+		"Times that polling found events no wake had told of: about none in health.",
+		nil, one(s.Follower.PollHits))
+	s.add("gauge", "a2ad_listener_up",
+		"1 while this process receives wakes from other replicas; else it polls.",
+		nil, one(func() float64 { return flag(s.Listener.Healthy()) }))
+	s.add("counter", "a2ad_listener_reconnects_total",
+		"Times that wakes were received again after an interruption.",
+		nil, one(func() float64 { return float64(s.Listener.Stats().Reconnects) }))
+	s.add("counter", "a2ad_wakes_received_total",
+		"Notifications received, by kind: all, of them own (sent by this process, ignored) and unreadable.",
+		[]string{"kind"}, func(show report) {
+			stats := s.Listener.Stats()
+			show(float64(stats.Received), "all")
+			show(float64(stats.Own), "own")
+			show(float64(stats.Unreadable), "unreadable")
+		})
+	s.add("counter", "a2ad_wake_flushes_total",
+		"Statements by which wakes were sent, by result: sent, failed (kept and sent again), "+
+			"collapsed (too many keys: everybody is woken).",
+		[]string{"result"}, func(show report) {
+			stats := s.Publisher.Stats()
+			show(float64(stats.Flushes), "sent")
+			show(float64(stats.Failed), "failed")
+			show(float64(stats.Collapsed), "collapsed")
+		})
+	s.add("counter", "a2ad_wakes_sent_total",
+		"Notifications sent.",
+		nil, one(func() float64 { return float64(s.Publisher.Stats().Payloads) }))
 }
 
 func (s *sources) describePush() {
-	s.add("counter", "a2ad_push_attempts_total", "Requests to webhooks, by what became of them.", []string{"class"}, func(show func(v float64, labels ...string)) {
-		tries, _ := s.Deliverer.Attempts()
-		for _, class := range push.Classes {
-			show(float64(tries[class]), string(class))
-		}
-	})
-	s.add("gauge", "a2ad_push_in_flight", "Webhooks that this process delivers to now.", nil, one(func() float64 { _, busy := s.Deliverer.Attempts(); return float64(busy) }))
-	s.add("gauge", "a2ad_push_backlog", "Webhooks with something to deliver, of all replicas.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.PushBacklog) }))
-	s.add("gauge", "a2ad_push_oldest_seconds", "Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.PushOldest }))
-	s.add("gauge", "a2ad_push_dest_open", "Destinations whose breaker is open: they rest.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOpen) }))
-	s.add("gauge", "a2ad_push_dest_disabled", "Destinations that are disabled until an operator enables them.", nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOff) }))
+	s.add("counter", "a2ad_push_attempts_total",
+		"Requests to webhooks, by what became of them.",
+		[]string{"class"}, func(show report) {
+			tries, _ := s.Deliverer.Attempts()
+			for _, class := range push.Classes {
+				show(float64(tries[class]), string(class))
+			}
+		})
+	s.add("gauge", "a2ad_push_in_flight",
+		"Webhooks that this process delivers to now.",
+		nil, one(func() float64 { _, busy := s.Deliverer.Attempts(); return float64(busy) }))
+	s.add("gauge", "a2ad_push_backlog",
+		"Webhooks with something to deliver, of all replicas.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.PushBacklog) }))
+	s.add("gauge", "a2ad_push_oldest_seconds",
+		"Age of the oldest event that a webhook has not been told of and is to be; 0 if there is none.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return g.PushOldest }))
+	s.add("gauge", "a2ad_push_dest_open",
+		"Destinations whose breaker is open: they rest.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOpen) }))
+	s.add("gauge", "a2ad_push_dest_disabled",
+		"Destinations that are disabled until an operator enables them.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return float64(g.DestinationsOff) }))
 }
 
-func (s *sources) describeDatabase() {
-	pools := func(read func(p db.PoolStat) float64) func(show func(v float64, labels ...string)) {
-		return func(show func(v float64, labels ...string)) {
+func (s *sources) describePools() {
+	pools := func(read func(p db.PoolStat) float64) func(report) {
+		return func(show report) {
 			for _, p := range s.Store.DB.Pools() {
 				show(read(p), p.Name)
 			}
 		}
 	}
 	pool := []string{"pool"}
-	s.add("gauge", "a2ad_db_pool_max", "Connections that a pool may have: api reads for callers, worker writes, claim claims, renew renews leases.", pool, pools(func(p db.PoolStat) float64 { return float64(p.MaxConns()) }))
-	s.add("gauge", "a2ad_db_pool_acquired", "Connections in use.", pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquiredConns()) }))
-	s.add("gauge", "a2ad_db_pool_idle", "Connections at rest.", pool, pools(func(p db.PoolStat) float64 { return float64(p.IdleConns()) }))
-	s.add("counter", "a2ad_db_pool_acquires_total", "Connections taken from a pool.", pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquireCount()) }))
-	s.add("counter", "a2ad_db_pool_waits_total", "Connections that had to be waited for, or opened.", pool, pools(func(p db.PoolStat) float64 { return float64(p.EmptyAcquireCount()) }))
-	s.add("counter", "a2ad_db_pool_wait_seconds_total", "Time spent waiting for connections.", pool, pools(func(p db.PoolStat) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
-	s.add("counter", "a2ad_db_pool_canceled_total", "Waits for a connection that were given up.", pool, pools(func(p db.PoolStat) float64 { return float64(p.CanceledAcquireCount()) }))
-	s.add("gauge", "a2ad_db_oldest_transaction_seconds", "Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login may see it: pg_read_all_stats sees all.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.OldestTransaction }))
-	s.add("gauge", "a2ad_db_notification_queue_ratio", "How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not end its transaction.", nil, s.gauge(func(g *operate.Gauges) float64 { return g.NotificationQueue }))
+	s.add("gauge", "a2ad_db_pool_max",
+		"Connections that a pool may have: api reads for callers, worker writes, claim claims, "+
+			"renew renews leases.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.MaxConns()) }))
+	s.add("gauge", "a2ad_db_pool_acquired",
+		"Connections in use.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquiredConns()) }))
+	s.add("gauge", "a2ad_db_pool_idle",
+		"Connections at rest.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.IdleConns()) }))
+	s.add("counter", "a2ad_db_pool_acquires_total",
+		"Connections taken from a pool.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.AcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_waits_total",
+		"Connections that had to be waited for, or opened.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.EmptyAcquireCount()) }))
+	s.add("counter", "a2ad_db_pool_wait_seconds_total",
+		"Time spent waiting for connections.",
+		pool, pools(func(p db.PoolStat) float64 { return p.EmptyAcquireWaitTime().Seconds() }))
+	s.add("counter", "a2ad_db_pool_canceled_total",
+		"Waits for a connection that were given up.",
+		pool, pools(func(p db.PoolStat) float64 { return float64(p.CanceledAcquireCount()) }))
+}
+
+func (s *sources) describeDatabase() {
+	s.add("gauge", "a2ad_db_oldest_transaction_seconds",
+		"Age of the oldest transaction that keeps dead rows from being removed (its xmin), as far as the login "+
+			"may see it: pg_read_all_stats sees all.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return g.OldestTransaction }))
+	s.add("gauge", "a2ad_db_notification_queue_ratio",
+		"How full PostgreSQL's queue of notifications is, 0 to 1: it fills where a listening session does not "+
+			"end its transaction.",
+		nil, s.gauge(func(g *operate.Gauges) float64 { return g.NotificationQueue }))
+}
+
+func (s *sources) describeSweeps() {
 	sweep := []string{"sweep"}
-	s.add("counter", "a2ad_swept_total", "What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of attempts and of audit_log.", sweep, func(show func(v float64, labels ...string)) {
-		for sweep, done := range s.Store.Tasks.Counts().Swept {
-			show(float64(done.Removed), sweep.String())
-		}
-	})
-	s.add("gauge", "a2ad_sweep_last_run_timestamp_seconds", "When this replica last went through a step of each sweep, whether there was anything to remove or not; 0 if it has not.", sweep, func(show func(v float64, labels ...string)) {
-		for sweep, done := range s.Store.Tasks.Counts().Swept {
-			at := 0.0
-			if !done.At.IsZero() {
-				at = float64(done.At.UnixMilli()) / 1000
+	s.add("counter", "a2ad_swept_total",
+		"What this replica has removed because it was old: tasks and logs (of tasks) by retention, and rows of "+
+			"attempts and of audit_log.",
+		sweep, func(show report) {
+			for sweep, done := range s.Store.Tasks.Counts().Swept {
+				show(float64(done.Removed), sweep.String())
 			}
-			show(at, sweep.String())
-		}
-	})
+		})
+	s.add("gauge", "a2ad_sweep_last_run_timestamp_seconds",
+		"When this replica last went through a step of each sweep, whether there was anything to remove or not; "+
+			"0 if it has not.",
+		sweep, func(show report) {
+			for sweep, done := range s.Store.Tasks.Counts().Swept {
+				at := 0.0
+				if !done.At.IsZero() {
+					at = float64(done.At.UnixMilli()) / 1000
+				}
+				show(at, sweep.String())
+			}
+		})
+}
+
+func (s *sources) describeTables() {
 	table := []string{"table"}
-	s.add("gauge", "a2ad_db_table_bytes", "Size of each table of a2ad, with its indexes.", table, s.tables(func(t operate.TableSize) int64 { return t.Bytes }))
-	s.add("gauge", "a2ad_db_table_rows", "Rows of each table, as the statistics of PostgreSQL have them.", table, s.tables(func(t operate.TableSize) int64 { return t.Rows }))
-	s.add("gauge", "a2ad_db_table_dead_rows", "Dead rows of each table that have not been vacuumed away, as the statistics have them: they make the queue slow.", table, s.tables(func(t operate.TableSize) int64 { return t.Dead }))
-	s.add("counter", "a2ad_db_metrics_failures_total", "Reads of metrics from the database that failed; what they would show is missing then.", nil, one(func() float64 { return float64(s.gauges.failures() + s.tasks.failures()) }))
+	s.add("gauge", "a2ad_db_table_bytes",
+		"Size of each table of a2ad, with its indexes.",
+		table, s.tables(func(t operate.TableSize) int64 { return t.Bytes }))
+	s.add("gauge", "a2ad_db_table_rows",
+		"Rows of each table, as the statistics of PostgreSQL have them.",
+		table, s.tables(func(t operate.TableSize) int64 { return t.Rows }))
+	s.add("gauge", "a2ad_db_table_dead_rows",
+		"Dead rows of each table that have not been vacuumed away, as the statistics have them: "+
+			"they make the queue slow.",
+		table, s.tables(func(t operate.TableSize) int64 { return t.Dead }))
+	s.add("counter", "a2ad_db_metrics_failures_total",
+		"Reads of metrics from the database that failed; what they would show is missing then.",
+		nil, one(func() uint64 { return s.gauges.failures() + s.tasks.failures() }))
 }
 
 func (s *sources) describeMemory() {
-	s.add("gauge", "a2ad_memory_budget_bytes", "Memory that requests and answers may use, by A2AD_MEMORY_BUDGET.", nil, one(func() float64 { return float64(s.Budget.Stats().Total) }))
-	s.add("gauge", "a2ad_memory_used_bytes", "Memory of the budget that is held now.", nil, one(func() float64 { return float64(s.Budget.Stats().Used) }))
-	s.add("gauge", "a2ad_memory_waiting", "Requests and answers that wait for memory now.", nil, one(func() float64 { return float64(s.Budget.Stats().Waiting) }))
-	s.add("counter", "a2ad_memory_waits_total", "Times that one had to wait for memory.", nil, one(func() float64 { return float64(s.Budget.Stats().Waits) }))
-	s.add("counter", "a2ad_memory_refused_total", "Requests and answers that were refused for want of memory, by reason: full (no memory became free in time), owner (the caller held its share), too_large (more than one owner may hold), evicted (a body that arrived slowly made room for others).", []string{"reason"}, func(show func(v float64, labels ...string)) {
-		refused := s.Budget.Stats().Refused
-		for _, reason := range budget.Reasons {
-			show(float64(refused[reason]), reason)
-		}
-	})
+	s.add("gauge", "a2ad_memory_budget_bytes",
+		"Memory that requests and answers may use, by A2AD_MEMORY_BUDGET.",
+		nil, one(func() float64 { return float64(s.Budget.Stats().Total) }))
+	s.add("gauge", "a2ad_memory_used_bytes",
+		"Memory of the budget that is held now.",
+		nil, one(func() float64 { return float64(s.Budget.Stats().Used) }))
+	s.add("gauge", "a2ad_memory_waiting",
+		"Requests and answers that wait for memory now.",
+		nil, one(func() float64 { return float64(s.Budget.Stats().Waiting) }))
+	s.add("counter", "a2ad_memory_waits_total",
+		"Times that one had to wait for memory.",
+		nil, one(func() float64 { return float64(s.Budget.Stats().Waits) }))
+	s.add("counter", "a2ad_memory_refused_total",
+		"Requests and answers that were refused for want of memory, by reason: full (no memory became free in "+
+			"time), owner (the caller held its share), too_large (more than one owner may hold), "+
+			"evicted (a body that arrived slowly made room for others).",
+		[]string{"reason"}, func(show report) {
+			refused := s.Budget.Stats().Refused
+			for _, reason := range budget.Reasons {
+				show(float64(refused[reason]), reason)
+			}
+		})
 }

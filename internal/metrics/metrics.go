@@ -54,20 +54,35 @@ type Build struct{ Version, Commit, Go string }
 // New returns metrics without sources.
 func New(b Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := prometheus.NewGaugeVec(m.gauge("a2ad_build_info", "Always 1; its labels say which program this is.", "version", "commit", "go"), []string{"version", "commit", "go"})
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	info := prometheus.NewGaugeVec(m.gauge("a2ad_build_info", "Always 1; its labels say which program this is.",
+		"version", "commit", "go"), []string{"version", "commit", "go"})
 	info.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
 
 	request := []string{"route", "method", "version"}
-	m.requests = prometheus.NewCounterVec(m.counter("a2ad_http_requests_total", "Requests answered, over gRPC too, by route, operation of A2A, its version, and HTTP status or name of the gRPC status.", append(request, "code")...), append(request, "code"))
-	m.took = prometheus.NewHistogramVec(m.histogram("a2ad_http_request_duration_seconds", "Time to the answer of a request, or to the beginning of a stream. That of a blocking send holds the work of the agent.",
+	m.requests = prometheus.NewCounterVec(m.counter("a2ad_http_requests_total",
+		"Requests answered, over gRPC too, by route, operation of A2A, its version, "+
+			"and HTTP status or name of the gRPC status.",
+		append(request, "code")...), append(request, "code"))
+	m.took = prometheus.NewHistogramVec(m.histogram("a2ad_http_request_duration_seconds",
+		"Time to the answer of a request, or to the beginning of a stream. "+
+			"That of a blocking send holds the work of the agent.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, request...), request)
-	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total", "Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.", "method", "version", "reason"), []string{"method", "version", "reason"})
-	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total", "Requests read by a lenient rule (docs/reference/protocol.md): clients that are not strict.", "rule"), []string{"rule"})
-	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total", "Events sent to streams while these were open, over gRPC too."))
-	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds", "Time from the commit of an event to its being sent to a stream, by the clocks of the database and of this process.",
+	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total",
+		"Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.",
+		"method", "version", "reason"), []string{"method", "version", "reason"})
+	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total",
+		"Requests read by a lenient rule (docs/reference/protocol.md): clients that are not strict.", "rule"),
+		[]string{"rule"})
+	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total",
+		"Events sent to streams while these were open, over gRPC too."))
+	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds",
+		"Time from the commit of an event to its being sent to a stream, "+
+			"by the clocks of the database and of this process.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}))
-	m.slow = prometheus.NewCounter(m.counter("a2ad_sse_slow_readers_total", "Streams cut off because their client read too slowly. It resumes."))
+	m.slow = prometheus.NewCounter(m.counter("a2ad_sse_slow_readers_total",
+		"Streams cut off because their client read too slowly. It resumes."))
 	m.registry.MustRegister(info, m.requests, m.took, m.errors, m.lenient, m.events, m.lag, m.slow)
 	for _, rule := range lenientRules {
 		m.lenient.WithLabelValues(rule)
@@ -143,7 +158,8 @@ func (m *Metrics) request(r rpc.Request) {
 			key = seenKey{"other", "other", "other", "other"}
 		}
 		v, _ = m.known.LoadOrStore(key, &seen{
-			m.requests.WithLabelValues(key.route, key.method, key.version, key.code), m.took.WithLabelValues(key.route, key.method, key.version),
+			m.requests.WithLabelValues(key.route, key.method, key.version, key.code),
+			m.took.WithLabelValues(key.route, key.method, key.version),
 		})
 	}
 	s := v.(*seen)

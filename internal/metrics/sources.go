@@ -59,25 +59,30 @@ type sources struct {
 	shown  []*family
 }
 
+// report exposes one value of a metric, with the values of its labels.
+type report func(v float64, labels ...string)
+
 // family is a metric that is read for each scrape.
 type family struct {
 	Family
 	desc *prometheus.Desc
-	read func(show func(v float64, labels ...string)) // nil: a histogram
-	size func() tasks.Groups                          // nil: no histogram
+	read func(show report)   // nil: a histogram
+	size func() tasks.Groups // nil: no histogram
 }
 
-func (s *sources) add(kind, name, help string, labels []string, read func(show func(v float64, labels ...string))) {
-	s.shown = append(s.shown, &family{Family: Family{name, kind, labels, help}, desc: prometheus.NewDesc(name, help, labels, nil), read: read})
+func (s *sources) add(kind, name, help string, labels []string, read func(show report)) {
+	s.shown = append(s.shown, &family{Family: Family{name, kind, labels, help},
+		desc: prometheus.NewDesc(name, help, labels, nil), read: read})
 }
 
 func (s *sources) groups(name, help string, read func() tasks.Groups) {
-	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help}, desc: prometheus.NewDesc(name, help, nil, nil), size: read})
+	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help},
+		desc: prometheus.NewDesc(name, help, nil, nil), size: read})
 }
 
 // one exposes a value without labels.
-func one(read func() float64) func(show func(v float64, labels ...string)) {
-	return func(show func(v float64, labels ...string)) { show(read()) }
+func one[N int | int64 | uint64 | float64](read func() N) func(report) {
+	return func(show report) { show(float64(read())) }
 }
 
 // Describe sends the descriptions of what Collect sends.
@@ -168,8 +173,8 @@ func (c *cached[T]) failures() uint64 {
 }
 
 // queues exposes a value for the queue of each served agent, and the sum for all others.
-func (s *sources) queues(value func(operate.Queue) float64, add func(a, b float64) float64) func(show func(v float64, labels ...string)) {
-	return func(show func(v float64, labels ...string)) {
+func (s *sources) queues(value func(operate.Queue) float64, add func(a, b float64) float64) func(report) {
+	return func(show report) {
 		g, ok := s.gauges.get()
 		if !ok {
 			return
@@ -193,8 +198,8 @@ func (s *sources) queues(value func(operate.Queue) float64, add func(a, b float6
 }
 
 // gauge exposes one value of the gauges from the database.
-func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show func(v float64, labels ...string)) {
-	return func(show func(v float64, labels ...string)) {
+func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show report) {
+	return func(show report) {
 		if g, ok := s.gauges.get(); ok {
 			show(read(&g))
 		}
@@ -202,8 +207,8 @@ func (s *sources) gauge(read func(g *operate.Gauges) float64) func(show func(v f
 }
 
 // tables exposes a value of each table.
-func (s *sources) tables(read func(t operate.TableSize) int64) func(show func(v float64, labels ...string)) {
-	return func(show func(v float64, labels ...string)) {
+func (s *sources) tables(read func(t operate.TableSize) int64) func(show report) {
+	return func(show report) {
 		if g, ok := s.gauges.get(); ok {
 			for _, t := range g.Tables {
 				show(float64(read(t)), t.Name)
