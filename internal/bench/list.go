@@ -161,7 +161,9 @@ func listDepths(ctx context.Context, conn *httpConn, taskList int) (tokens []str
 }
 
 // listTimes reads pages at all depths in turns.
-func (b *bench) listTimes(ctx context.Context, conn *httpConn, tokens []string, taskList int) ([][]time.Duration, error) {
+func (b *bench) listTimes(
+	ctx context.Context, conn *httpConn, tokens []string, taskList int,
+) ([][]time.Duration, error) {
 	took := make([][]time.Duration, len(tokens))
 	for round := range b.number(200, 60) {
 		for i, token := range tokens {

@@ -287,6 +287,24 @@ func (p *puller) finish(ctx context.Context, claimed pulled) error {
 	return nil
 }
 
+// pickedUp is the result of a claim, and when the worker had it.
+type pickedUp struct {
+	at  time.Time
+	run pulled
+	err error
+}
+
+// pickUp claims one run after another until ctx ends.
+func (p *puller) pickUp(ctx context.Context, worker int, came chan<- pickedUp) {
+	for ctx.Err() == nil {
+		run, err := p.claim(ctx, worker, 1, 30)
+		if ctx.Err() != nil || err == nil && len(run.Runs) == 0 {
+			continue
+		}
+		came <- pickedUp{time.Now(), run, err}
+	}
+}
+
 // pullPickup measures the time from a client's request until a waiting worker has the run.
 func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url string) error {
 	key, err := b.key(ctx, url)
@@ -298,26 +316,13 @@ func (b *bench) pullPickup(ctx context.Context, p *puller, srv *server, url stri
 		return err
 	}
 	defer conn.close()
-	type got struct {
-		at  time.Time
-		run pulled
-		err error
-	}
 	work, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	came := make(chan got, 1)
+	came := make(chan pickedUp, 1)
 	for w := range 4 {
-		wg.Go(func() {
-			for work.Err() == nil {
-				run, err := p.claim(work, w, 1, 30)
-				if work.Err() != nil || err == nil && len(run.Runs) == 0 {
-					continue
-				}
-				came <- got{time.Now(), run, err}
-			}
-		})
+		wg.Go(func() { p.pickUp(work, w, came) })
 	}
 	if err := pause(ctx, time.Second); err != nil {
 		return err

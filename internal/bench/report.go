@@ -172,7 +172,8 @@ func (r *report) markdown(w io.Writer) {
 	fmt.Fprintf(w, ": %d cores (%s), %s; %s; %s; PostgreSQL %s. The disk flushes 8 KiB in %s. ",
 		m.Cores, m.CPU, m.Memory, m.OS, m.Go, m.PostgreSQL, m.Flush.Round(time.Microsecond))
 	fmt.Fprintf(w, "Load average %.1f before and %.1f after.\n\n`%s`\n\n", m.LoadBefore, m.LoadAfter, m.settings())
-	fmt.Fprintln(w, "| experiment | figure | median | min – max | target | | load | baseline, and what else was seen |")
+	fmt.Fprintln(w, "| experiment | figure | median | min – max | target | | load "+
+		"| baseline, and what else was seen |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|")
 	for i := range r.Figures {
 		f := &r.Figures[i]

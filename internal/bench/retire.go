@@ -45,18 +45,9 @@ func (b *bench) retire(ctx context.Context) error {
 	if _, err := p99(); err != nil { // the first ones are slower
 		return err
 	}
-	var alone, beside, rates []float64
-	for range rounds {
-		took, err := p99()
-		if err != nil {
-			return err
-		}
-		alone = append(alone, took)
-		rate, took, err := b.whileRetiring(ctx, url, p99)
-		if err != nil {
-			return err
-		}
-		rates, beside = append(rates, rate), append(beside, took)
+	alone, beside, rates, err := b.compareRetiring(ctx, url, rounds, p99)
+	if err != nil {
+		return err
 	}
 	left, err := b.queryInt(ctx, url, `SELECT count(*) FROM a2a.tasks`)
 	if err != nil {
@@ -79,6 +70,25 @@ func (b *bench) retire(ctx context.Context) error {
 			int(span.Seconds())*perSecond*rounds),
 	})
 	return nil
+}
+
+// compareRetiring measures sends without and with retention, in turns, and how fast retention deletes.
+func (b *bench) compareRetiring(
+	ctx context.Context, url string, rounds int, p99 func() (float64, error),
+) (alone, beside, rates []float64, err error) {
+	for range rounds {
+		took, err := p99()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		alone = append(alone, took)
+		rate, took, err := b.whileRetiring(ctx, url, p99)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		rates, beside = append(rates, rate), append(beside, took)
+	}
+	return alone, beside, rates, nil
 }
 
 // reportRetireCost adds the figure of deletions without a pause.

@@ -105,7 +105,6 @@ func (b *bench) sendClosed(ctx context.Context, s *server, url, key string) erro
 	if err := errors.Join(<-failed, <-profiled); err != nil {
 		return err
 	}
-	own := median(owns)
 	f := figure{Name: fmt.Sprintf("blocking send, %d at once: CPU per task", senders), Unit: "ms",
 		Target: atMost(0.8)}.series(cpus)
 	f.Baseline = "a2a-js 1.3.0 on PostgreSQL, measured once on two cores: 1.66 to 1.93 ms"
@@ -113,12 +112,17 @@ func (b *bench) sendClosed(ctx context.Context, s *server, url, key string) erro
 		number(median(postgreses)),
 		number(float64(walAfter.bytes-wal.bytes)/tasks), number(float64(walAfter.commits-wal.commits)/tasks))
 	b.report.add(f)
-	f = figure{Name: fmt.Sprintf("blocking send, %d at once: rate", senders), Unit: "/s",
+	b.reportSendRate(rates, median(owns))
+	return nil
+}
+
+// reportSendRate adds the figure of the rate. own is the share of the cores that the load generator used.
+func (b *bench) reportSendRate(rates []float64, own float64) {
+	f := figure{Name: fmt.Sprintf("blocking send, %d at once: rate", senders), Unit: "/s",
 		Target: atLeast(1500).onQuiet()}.series(rates)
 	f.Baseline = "a2a-js 1.3.0 on PostgreSQL, measured once on two cores: 558/s"
 	f.Detail = fmt.Sprintf("the load generator used %.0f %% of the cores", own*100)
 	b.report.add(f)
-	return nil
 }
 
 // tooBusy is the share of the cores above which the load generator distorts the result.
