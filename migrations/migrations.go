@@ -1,5 +1,5 @@
-// Package migrations holds the schema of the database as goose files, embedded into the binary. The files are also what sqlc
-// reads the schema from. Applying them is internal/store's part.
+// Package migrations holds the schema of the database as goose files, embedded into the binary. The files are also what
+// sqlc reads the schema from. Applying them is internal/store's part.
 package migrations
 
 import "embed"

@@ -173,7 +173,8 @@ type Card struct {
 
 // Card reads the card of the agent.
 func (c *Client) Card(ctx context.Context) (Card, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.URL, "/")+"/.well-known/agent-card.json", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimRight(c.URL, "/")+"/.well-known/agent-card.json", nil)
 	if err != nil {
 		return Card{}, err
 	}
@@ -193,7 +194,10 @@ func (c *Client) Card(ctx context.Context) (Card, error) {
 		s, _ := rawjson.String(rawjson.Get(raw, key))
 		return s
 	}
-	card := Card{Raw: raw, Name: str("name"), Description: str("description"), Version: str("version"), Protocol: str("protocolVersion"), URL: str("url"), Interfaces: interfaces(raw)}
+	card := Card{
+		Raw: raw, Name: str("name"), Description: str("description"), Version: str("version"),
+		Protocol: str("protocolVersion"), URL: str("url"), Interfaces: interfaces(raw),
+	}
 	capabilities := rawjson.Get(raw, "capabilities")
 	card.Streaming, _ = rawjson.Bool(rawjson.Get(capabilities, "streaming"))
 	card.Push, _ = rawjson.Bool(rawjson.Get(capabilities, "pushNotifications"))
@@ -222,9 +226,13 @@ func (c *Client) call(ctx context.Context, o op, params []byte, header http.Head
 
 // post sends one JSON-RPC request. id is what the answer must carry. sent says that there was a
 // connection, so the server may have received the request.
-func (c *Client) post(ctx context.Context, o op, params []byte, header http.Header, accept string) (resp *http.Response, id int64, sent bool, err error) {
+func (c *Client) post(
+	ctx context.Context, o op, params []byte, header http.Header, accept string,
+) (resp *http.Response, id int64, sent bool, err error) {
 	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
 	id = c.lastID.Add(1)
 	body := strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), id, 10)
 	body = append(appendMember(append(body, ','), "method", c.Version.method(o)), `,"params":`...)
@@ -291,7 +299,8 @@ func open(body []byte, id int64) ([]byte, error) {
 		return nil, errors.New("the answer is not a JSON-RPC response: it has neither result nor error")
 	}
 	if got, ok := rawjson.Int(rawjson.Get(body, "id")); !ok || got != id {
-		return nil, fmt.Errorf("the answer belongs to another request: its id is %s, not %d", rawjson.Get(body, "id"), id)
+		return nil, fmt.Errorf("the answer belongs to another request: its id is %s, not %d",
+			rawjson.Get(body, "id"), id)
 	}
 	return result, nil
 }

@@ -46,42 +46,55 @@ func serve(t *testing.T, answer string) (*client.Client, *oneAnswer) {
 }
 
 const taskAnswer = `{"jsonrpc":"2.0","id":$ID,"result":{"kind":"task","id":"t1","contextId":"c1",
-	"status":{"state":"completed","timestamp":"2026-01-01T00:00:00.000Z","message":{"kind":"message","role":"agent","messageId":"m","parts":[{"kind":"text","text":"done"}]}},
-	"artifacts":[{"artifactId":"a","name":"out","parts":[{"kind":"text","text":"x"},{"kind":"data","data":{"n": 1.0}},{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain","name":"hi.txt"}},{"kind":"file","file":{"uri":"https://x"}}]}]}}`
+	"status":{"state":"completed","timestamp":"2026-01-01T00:00:00.000Z",
+		"message":{"kind":"message","role":"agent","messageId":"m","parts":[{"kind":"text","text":"done"}]}},
+	"artifacts":[{"artifactId":"a","name":"out","parts":[
+		{"kind":"text","text":"x"},{"kind":"data","data":{"n": 1.0}},
+		{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain","name":"hi.txt"}},
+		{"kind":"file","file":{"uri":"https://x"}}]}]}}`
 
 func TestSendEncodesTheMessage(t *testing.T) {
 	t.Parallel()
 	c, h := serve(t, taskAnswer)
 	two := 2
 	res, err := c.Send(t.Context(), client.SendParams{
-		Message: a2a.Message{ID: "m1", TaskID: "t1", ContextID: "c1", ReferenceTaskIDs: []string{"t0"}, Metadata: a2a.Raw(`{"a":1}`), Parts: []a2a.Part{
-			{Kind: a2a.PartText, Text: "say \"hi\"\n"},
-			{Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1.0}`), Metadata: a2a.Raw(`{"x":[]}`)},
-			{Kind: a2a.PartFile, Text: "aGk=", MediaType: "text/plain", Filename: "hi.txt"},
-			{Kind: a2a.PartURL, Text: "https://x"},
-		}},
-		NoWait: true, HistoryLength: &two, AcceptedModes: []string{"text/plain"}, Metadata: a2a.Raw(`{"b":2}`), IdempotencyKey: "key",
+		Message: a2a.Message{
+			ID: "m1", TaskID: "t1", ContextID: "c1", ReferenceTaskIDs: []string{"t0"}, Metadata: a2a.Raw(`{"a":1}`),
+			Parts: []a2a.Part{
+				{Kind: a2a.PartText, Text: "say \"hi\"\n"},
+				{Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1.0}`), Metadata: a2a.Raw(`{"x":[]}`)},
+				{Kind: a2a.PartFile, Text: "aGk=", MediaType: "text/plain", Filename: "hi.txt"},
+				{Kind: a2a.PartURL, Text: "https://x"},
+			},
+		},
+		NoWait: true, HistoryLength: &two, AcceptedModes: []string{"text/plain"}, Metadata: a2a.Raw(`{"b":2}`),
+		IdempotencyKey: "key",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message","role":"user","messageId":"m1","parts":[` +
+	want := `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{` +
+		`"kind":"message","role":"user","messageId":"m1","parts":[` +
 		`{"kind":"text","text":"say \"hi\"\n"},{"kind":"data","data":{"n": 1.0},"metadata":{"x":[]}},` +
-		`{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain","name":"hi.txt"}},{"kind":"file","file":{"uri":"https://x"}}],` +
+		`{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain","name":"hi.txt"}},` +
+		`{"kind":"file","file":{"uri":"https://x"}}],` +
 		`"taskId":"t1","contextId":"c1","referenceTaskIds":["t0"],"metadata":{"a":1}},` +
 		`"configuration":{"blocking":false,"historyLength":2,"acceptedOutputModes":["text/plain"]},"metadata":{"b":2}}}`
 	if diff := cmp.Diff(want, h.body); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	if got := h.got.Header; got.Get("Authorization") != "Bearer k" || got.Get("Idempotency-Key") != "key" || got.Get("Content-Type") != "application/json" {
+	if got := h.got.Header; got.Get("Authorization") != "Bearer k" || got.Get("Idempotency-Key") != "key" ||
+		got.Get("Content-Type") != "application/json" {
 		t.Errorf("header: %v", got)
 	}
 	wantRes := client.Result{
-		Kind: client.KindTask, TaskID: "t1", ContextID: "c1", State: a2a.StateCompleted, Timestamp: "2026-01-01T00:00:00.000Z",
-		Parts: []a2a.Part{{Kind: a2a.PartText, Text: "done"}},
+		Kind: client.KindTask, TaskID: "t1", ContextID: "c1", State: a2a.StateCompleted,
+		Timestamp: "2026-01-01T00:00:00.000Z",
+		Parts:     []a2a.Part{{Kind: a2a.PartText, Text: "done"}},
 		Artifacts: []client.Artifact{{ID: "a", Name: "out", Parts: []a2a.Part{
 			{Kind: a2a.PartText, Text: "x"}, {Kind: a2a.PartData, Data: a2a.Raw(`{"n": 1.0}`)},
-			{Kind: a2a.PartFile, Text: "aGk=", MediaType: "text/plain", Filename: "hi.txt"}, {Kind: a2a.PartURL, Text: "https://x"},
+			{Kind: a2a.PartFile, Text: "aGk=", MediaType: "text/plain", Filename: "hi.txt"},
+			{Kind: a2a.PartURL, Text: "https://x"},
 		}}},
 	}
 	res.Raw = nil
@@ -90,10 +103,11 @@ func TestSendEncodesTheMessage(t *testing.T) {
 	}
 }
 
-func TestSendWithoutWishesWaits(t *testing.T) {
+func TestSendWithoutOptionsWaits(t *testing.T) {
 	t.Parallel()
 	c, h := serve(t, taskAnswer)
-	if _, err := c.Send(t.Context(), client.SendParams{Message: a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}}); err != nil {
+	message := a2a.Message{Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}
+	if _, err := c.Send(t.Context(), client.SendParams{Message: message}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(h.body, "configuration") || !strings.Contains(h.body, `"messageId":"msg-`) {
@@ -108,9 +122,18 @@ func TestGetCancelList(t *testing.T) {
 		do   func() (client.Result, error)
 		want string
 	}{
-		{func() (client.Result, error) { return c.Get(t.Context(), "t1", -1) }, `"method":"tasks/get","params":{"id":"t1"}}`},
-		{func() (client.Result, error) { return c.Get(t.Context(), "t1", 0) }, `"method":"tasks/get","params":{"id":"t1","historyLength":0}}`},
-		{func() (client.Result, error) { return c.Cancel(t.Context(), "t1") }, `"method":"tasks/cancel","params":{"id":"t1"}}`},
+		{
+			func() (client.Result, error) { return c.Get(t.Context(), "t1", -1) },
+			`"method":"tasks/get","params":{"id":"t1"}}`,
+		},
+		{
+			func() (client.Result, error) { return c.Get(t.Context(), "t1", 0) },
+			`"method":"tasks/get","params":{"id":"t1","historyLength":0}}`,
+		},
+		{
+			func() (client.Result, error) { return c.Cancel(t.Context(), "t1") },
+			`"method":"tasks/cancel","params":{"id":"t1"}}`,
+		},
 	} {
 		res, err := tc.do()
 		if err != nil || res.TaskID != "t1" || !strings.HasSuffix(h.body, tc.want) {
@@ -118,26 +141,36 @@ func TestGetCancelList(t *testing.T) {
 		}
 	}
 
-	c, h = serve(t, `{"jsonrpc":"2.0","id":$ID,"result":{"tasks":[{"kind":"task","id":"t1","contextId":"c1","status":{"state":"working"}}],"totalSize":7,"pageSize":1,"nextPageToken":"n"}}`)
-	page, err := c.List(t.Context(), client.ListParams{ContextID: "c1", State: a2a.StateWorking, PageSize: 1, PageToken: "p"})
-	if err != nil || len(page.Tasks) != 1 || page.Tasks[0].State != a2a.StateWorking || page.Total != 7 || page.NextToken != "n" {
+	c, h = serve(t, `{"jsonrpc":"2.0","id":$ID,"result":{
+		"tasks":[{"kind":"task","id":"t1","contextId":"c1","status":{"state":"working"}}],
+		"totalSize":7,"pageSize":1,"nextPageToken":"n"}}`)
+	page, err := c.List(t.Context(), client.ListParams{
+		ContextID: "c1", State: a2a.StateWorking, PageSize: 1, PageToken: "p",
+	})
+	if err != nil || len(page.Tasks) != 1 || page.Tasks[0].State != a2a.StateWorking || page.Total != 7 ||
+		page.NextToken != "n" {
 		t.Errorf("List = %+v, %v", page, err)
 	}
-	if want := `"params":{"contextId":"c1","status":"working","pageToken":"p","pageSize":1,"includeArtifacts":false}}`; !strings.HasSuffix(h.body, want) {
+	want := `"params":{"contextId":"c1","status":"working","pageToken":"p","pageSize":1,"includeArtifacts":false}}`
+	if !strings.HasSuffix(h.body, want) {
 		t.Errorf("List sent %s, want %s", h.body, want)
 	}
 }
 
 func TestCard(t *testing.T) {
 	t.Parallel()
-	c, h := serve(t, `{"name":"words","description":"d","version":"1","protocolVersion":"0.3.0","url":"https://x","capabilities":{"streaming":true}}`)
+	c, h := serve(t, `{"name":"words","description":"d","version":"1","protocolVersion":"0.3.0","url":"https://x",
+		"capabilities":{"streaming":true}}`)
 	card, err := c.Card(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	card.Raw = nil
-	if diff := cmp.Diff(client.Card{Name: "words", Description: "d", Version: "1", Protocol: "0.3.0", URL: "https://x", Streaming: true,
-		Interfaces: []client.Interface{{URL: "https://x", Binding: "JSONRPC", Version: "0.3.0"}}}, card); diff != "" {
+	want := client.Card{
+		Name: "words", Description: "d", Version: "1", Protocol: "0.3.0", URL: "https://x", Streaming: true,
+		Interfaces: []client.Interface{{URL: "https://x", Binding: "JSONRPC", Version: "0.3.0"}},
+	}
+	if diff := cmp.Diff(want, card); diff != "" {
 		t.Errorf("card (-want +got):\n%s", diff)
 	}
 	if h.got.URL.Path != "/.well-known/agent-card.json" {
@@ -152,7 +185,8 @@ func TestBadAnswers(t *testing.T) {
 		{"no response", `{"jsonrpc":"2.0","id":$ID}`, "neither result nor error"},
 		{"another id", `{"jsonrpc":"2.0","id":99,"result":{}}`, "another request"},
 		{"no kind", `{"jsonrpc":"2.0","id":$ID,"result":{}}`, "kind"},
-		{"unknown state", `{"jsonrpc":"2.0","id":$ID,"result":{"kind":"task","id":"t","status":{"state":"dreaming"}}}`, "dreaming"},
+		{"unknown state", `{"jsonrpc":"2.0","id":$ID,"result":{"kind":"task","id":"t","status":{"state":"dreaming"}}}`,
+			"dreaming"},
 		{"too large", `{"jsonrpc":"2.0","id":$ID,"result":"` + strings.Repeat("x", 2000) + `"}`, "too large"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -166,8 +200,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// TestNoServer says so at once: nothing was sent, so nothing is unknown, and a stream
-// that never began is not resumed.
+// TestNoServer checks that the error comes at once. Nothing was sent, so the outcome is known, and a stream that never
+// began is not resumed.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,7 +222,9 @@ func TestNoServer(t *testing.T) {
 
 func TestSendCutIsUnknown(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	defer srv.Close()
 	c := &client.Client{URL: srv.URL, HTTP: srv.Client()}
 	if _, err := c.Send(t.Context(), client.SendParams{}); !errors.Is(err, client.ErrUnknown) {
@@ -196,14 +232,15 @@ func TestSendCutIsUnknown(t *testing.T) {
 	}
 }
 
-// TestLeavingAStreamClosesIt: the server sees the caller go, both when the caller stops
-// reading and when its context ends.
+// TestLeavingAStreamClosesIt checks that the connection is closed when the caller stops reading, and when its context
+// ends.
 func TestLeavingAStreamClosesIt(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","status":{"state":"working"}}}`+"\n\n")
+		_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":1,"result":`+
+			`{"kind":"task","id":"t1","status":{"state":"working"}}}`+"\n\n")
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 		gone <- struct{}{}
@@ -234,8 +271,11 @@ func TestLeavingAStreamClosesIt(t *testing.T) {
 }
 
 const taskAnswer10 = `{"jsonrpc":"2.0","id":$ID,"result":{"task":{"id":"t1","contextId":"c1",
-	"status":{"state":"TASK_STATE_COMPLETED","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"ROLE_AGENT","messageId":"m","parts":[{"text":"done"}]}},
-	"artifacts":[{"artifactId":"a","name":"out","parts":[{"text":"x"},{"data":{"n": 1.0}},{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}]}]}}}`
+	"status":{"state":"TASK_STATE_COMPLETED","timestamp":"2026-01-01T00:00:00.000Z",
+		"message":{"role":"ROLE_AGENT","messageId":"m","parts":[{"text":"done"}]}},
+	"artifacts":[{"artifactId":"a","name":"out","parts":[
+		{"text":"x"},{"data":{"n": 1.0}},
+		{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}]}]}}}`
 
 func TestSendSpeaksBothVersions(t *testing.T) {
 	t.Parallel()
@@ -257,8 +297,10 @@ func TestSendSpeaksBothVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"role":"ROLE_USER","messageId":"m1","parts":[` +
-		`{"text":"hi"},{"data":{"n": 1.0},"metadata":{"x":[]}},{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}],` +
+	request := `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{` +
+		`"role":"ROLE_USER","messageId":"m1","parts":[` +
+		`{"text":"hi"},{"data":{"n": 1.0},"metadata":{"x":[]}},` +
+		`{"raw":"aGk=","mediaType":"text/plain","filename":"hi.txt"},{"url":"https://x"}],` +
 		`"taskId":"t1"},"configuration":{"returnImmediately":true}}}`
 	if diff := cmp.Diff(request, h.body); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
@@ -268,7 +310,7 @@ func TestSendSpeaksBothVersions(t *testing.T) {
 	}
 	want.Raw, res.Raw = nil, nil
 	if diff := cmp.Diff(want, res); diff != "" {
-		t.Errorf("what is read in both versions (-0.3 +1.0):\n%s", diff)
+		t.Errorf("the results of both versions differ (-0.3 +1.0):\n%s", diff)
 	}
 }
 
@@ -279,15 +321,44 @@ func TestNegotiateGoesByTheCard(t *testing.T) {
 		version client.Version
 		path    string // of the URL afterwards
 	}{
-		"both, the older first": {`{"supportedInterfaces":[{"url":"$/v0","protocolBinding":"JSONRPC","protocolVersion":"0.3"},{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/v1"},
-		"a patch number":        {`{"supportedInterfaces":[{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0.1"}]}`, client.V10, "/v1"},
-		"0.3 alone":             {`{"url":"$/a2a","preferredTransport":"JSONRPC","protocolVersion":"0.3.0"}`, client.V03, "/a2a"},
-		"0.3 beside":            {`{"url":"$/rest","preferredTransport":"HTTP+JSON","protocolVersion":"0.3.0","additionalInterfaces":[{"url":"$/rpc","transport":"JSONRPC"}]}`, client.V03, "/rpc"},
-		"a union card":          {`{"url":"$/","protocolVersion":"0.3.0","supportedInterfaces":[{"url":"$/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/"},
-		"a version to come":     {`{"supportedInterfaces":[{"url":"$/v2","protocolBinding":"JSONRPC","protocolVersion":"2.0"},{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, "/v1"},
-		"another server":        {`{"supportedInterfaces":[{"url":"https://elsewhere.example/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, client.V10, ""},
-		"other bindings":        {`{"supportedInterfaces":[{"url":"$/g","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`, client.V03, ""},
-		"no card":               {"", client.V03, ""},
+		"both, the older first": {
+			`{"supportedInterfaces":[{"url":"$/v0","protocolBinding":"JSONRPC","protocolVersion":"0.3"},
+				{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`,
+			client.V10, "/v1",
+		},
+		"a patch number": {
+			`{"supportedInterfaces":[{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0.1"}]}`,
+			client.V10, "/v1",
+		},
+		"0.3 alone": {
+			`{"url":"$/a2a","preferredTransport":"JSONRPC","protocolVersion":"0.3.0"}`,
+			client.V03, "/a2a",
+		},
+		"0.3 as an additional interface": {
+			`{"url":"$/rest","preferredTransport":"HTTP+JSON","protocolVersion":"0.3.0",
+				"additionalInterfaces":[{"url":"$/rpc","transport":"JSONRPC"}]}`,
+			client.V03, "/rpc",
+		},
+		"a union card": {
+			`{"url":"$/","protocolVersion":"0.3.0",
+				"supportedInterfaces":[{"url":"$/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`,
+			client.V10, "/",
+		},
+		"a later version": {
+			`{"supportedInterfaces":[{"url":"$/v2","protocolBinding":"JSONRPC","protocolVersion":"2.0"},
+				{"url":"$/v1","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`,
+			client.V10, "/v1",
+		},
+		"another server": {
+			`{"supportedInterfaces":[
+				{"url":"https://elsewhere.example/","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`,
+			client.V10, "",
+		},
+		"other bindings": {
+			`{"supportedInterfaces":[{"url":"$/g","protocolBinding":"GRPC","protocolVersion":"1.0"}]}`,
+			client.V03, "",
+		},
+		"no card": {"", client.V03, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

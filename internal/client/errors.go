@@ -74,7 +74,8 @@ func (e *Error) Temporary() bool {
 
 // ErrUnknown is returned when the connection broke before the server named the task: the server may
 // have accepted the message or not.
-var ErrUnknown = errors.New("the connection broke before the server answered: the server may have accepted the message or not")
+var ErrUnknown = errors.New("the connection broke before the server answered: " +
+	"the server may have accepted the message or not")
 
 // unknown marks an error after which it is not known whether the server has the message.
 func unknown(err error) error { return fmt.Errorf("%w (%w)", ErrUnknown, err) }
@@ -94,7 +95,8 @@ func temporary(err error) bool {
 // from 500 on may come from a proxy.
 func turnedAway(err error) bool {
 	var refused *Error
-	return errors.As(err, &refused) && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
+	return errors.As(err, &refused) &&
+		(refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable)
 }
 
 // rpcError decodes the error member of a checked response.
@@ -127,7 +129,8 @@ func httpError(resp *http.Response) error {
 			e.Status = 0
 			return e
 		}
-		return fmt.Errorf("the answer is not JSON-RPC but %q: is this the URL of an A2A agent?", resp.Header.Get("Content-Type"))
+		return fmt.Errorf("the answer is not JSON-RPC but %q: is this the URL of an A2A agent?",
+			resp.Header.Get("Content-Type"))
 	}
 	return e
 }

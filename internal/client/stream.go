@@ -41,7 +41,10 @@ func (c *Client) Stream(ctx context.Context, p SendParams, o StreamOptions) iter
 		if p.IdempotencyKey != "" {
 			f.resumeAfter(o.LastEventID)
 		}
-		f.begin = &request{op: opStream, params: p.append(nil, c.Version, false), header: p.header(), repeatable: p.IdempotencyKey != ""}
+		f.begin = &request{
+			op: opStream, params: p.append(nil, c.Version, false), header: p.header(),
+			repeatable: p.IdempotencyKey != "",
+		}
 		f.run(ctx, yield)
 	}
 }
@@ -127,8 +130,8 @@ func (f *follower) mendable(ctx context.Context, err error, try int) error {
 	return f.c.pause(ctx, wait)
 }
 
-// wait returns the delay that the server asked for plus a backoff with jitter, so that clients that
-// were cut together do not come back together.
+// wait returns the delay that the server asked for plus a backoff with jitter, so that clients that were cut together
+// do not reconnect together.
 func (f *follower) wait(err error, try int) time.Duration {
 	policy := f.c.Retry
 	if policy == (backoff.Policy{}) {
@@ -163,7 +166,9 @@ func (c *Client) pause(ctx context.Context, d time.Duration) error {
 var errCut = errors.New("the stream was cut")
 
 // connect reads one connection to its end. progress says that it received an event.
-func (f *follower) connect(ctx context.Context, yield func(Event, error) bool, resumed bool) (progress bool, err error) {
+func (f *follower) connect(
+	ctx context.Context, yield func(Event, error) bool, resumed bool,
+) (progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the connection of a stream that is not read to its end
 	req := f.begin
@@ -214,7 +219,7 @@ func (f *follower) last(ctx context.Context, yield func(Event, error) bool) (boo
 		return false, errNotFollowed
 	}
 	f.ended = true
-	f.take(Event{Result: res, Gap: f.yielded || f.lastID != ""}, yield)
+	f.deliver(Event{Result: res, Gap: f.yielded || f.lastID != ""}, yield)
 	return true, nil
 }
 
@@ -231,11 +236,13 @@ func (f *follower) single(resp *http.Response, id int64, yield func(Event, error
 		return false, err
 	}
 	f.ended = true
-	f.take(ev, yield)
+	f.deliver(ev, yield)
 	return true, nil
 }
 
-func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool, resumed bool) (progress bool, err error) {
+func (f *follower) read(
+	body io.Reader, id int64, yield func(Event, error) bool, resumed bool,
+) (progress bool, err error) {
 	limit := f.c.maxBytes()
 	r := sse.NewReader(body, sse.ReaderOptions{MaxLine: limit, MaxEvent: limit, Comments: true})
 	gap := false
@@ -252,7 +259,7 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 			return progress, nil
 		case end != nil && errors.Is(err, io.EOF):
 			f.ended = true
-			f.take(*end, yield)
+			f.deliver(*end, yield)
 			return true, nil
 		case err != nil:
 			return progress, fmt.Errorf("%w (%w)", errCut, err)
@@ -282,7 +289,7 @@ func (f *follower) read(body io.Reader, id int64, yield func(Event, error) bool,
 			continue // seen before the cut; an end is yielded again, or the caller would wait for it
 		}
 		progress = true
-		if !f.take(ev, yield) {
+		if !f.deliver(ev, yield) {
 			return progress, nil
 		}
 	}
@@ -303,8 +310,8 @@ func decodeItem(item sse.Event, id int64) (Event, error) {
 	return ev, nil
 }
 
-// take records the position in the stream, yields, and reports whether to read on.
-func (f *follower) take(ev Event, yield func(Event, error) bool) bool {
+// deliver records the position in the stream, yields, and reports whether to read on.
+func (f *follower) deliver(ev Event, yield func(Event, error) bool) bool {
 	first := !f.yielded
 	f.yielded = true
 	if ev.TaskID != "" {

@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTranscripts plays the files of testdata: prose, what the client is asked to do,
-// then one connection after the other, then what the client's caller sees.
+// TestTranscripts plays the files of testdata. Each has prose, what the client does, then its connections in order,
+// then what the client's caller sees.
 //
 //	do stream [key=K] [after=ID]      or  do resubscribe [after=ID]; with v=1.0 of that version
 //	> METHOD [Last-Event-ID]          the request that the server expects
@@ -165,7 +165,8 @@ func (tr *transcript) play(t *testing.T) []string {
 	}
 	srv := httptest.NewServer(tr.serve(t, next))
 	defer srv.Close()
-	c := &client.Client{URL: srv.URL, HTTP: srv.Client(), Tries: 3, Retry: backoff.Policy{Base: time.Nanosecond, Max: time.Nanosecond}}
+	c := &client.Client{URL: srv.URL, HTTP: srv.Client(), Tries: 3,
+		Retry: backoff.Policy{Base: time.Nanosecond, Max: time.Nanosecond}}
 	var got []string
 	c.SetPause(func(_ context.Context, d time.Duration) error {
 		if d = d.Truncate(time.Millisecond); d > 0 {
@@ -241,7 +242,7 @@ func describeError(err error) string {
 	}
 }
 
-// TestLargeEventIsRefused keeps a hostile server from filling our memory.
+// TestLargeEventIsRefused checks that a hostile server cannot fill the client's memory.
 func TestLargeEventIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

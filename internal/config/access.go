@@ -21,7 +21,7 @@ type TLS struct {
 	TLSKey      string `type:"setting" name:"tls-key"`
 	TLSClientCA string `type:"setting" name:"tls-client-ca"`
 
-	MTLSTenantBy string `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:""`
+	MTLSTenantBy string `type:"setting" name:"mtls-tenant-from" def:"fixed" oneof:"fixed,organization,uri-host" hidden:""` //nolint:lll // a tag is one line
 
 	MTLSTenant  string   `type:"setting" name:"mtls-tenant" def:"default" hidden:""`
 	MTLSScopes  Scopes   `type:"setting" name:"mtls-scopes" def:"tasks:read,tasks:write,push:write" hidden:""`

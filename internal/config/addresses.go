@@ -188,7 +188,8 @@ func (o *Origins) UnmarshalText(text []byte) error {
 		item = strings.TrimSpace(item)
 		if !isOrigin(item) {
 			return fmt.Errorf(
-				"%q is not an origin: write for example https://app.example.org, in lower case and without a path", item)
+				"%q is not an origin: write for example https://app.example.org, in lower case and without a path",
+				item)
 		}
 		*o = append(*o, item)
 	}

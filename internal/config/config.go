@@ -64,7 +64,8 @@ type Config struct {
 func (c *Config) Check() []Fault {
 	var f faults
 	if c.RetryBackoffMax < c.RetryBackoffBase {
-		f.add("A2AD_RETRY_BACKOFF_MAX", "is shorter than A2AD_RETRY_BACKOFF_BASE, %s", formatDuration(c.RetryBackoffBase))
+		f.add("A2AD_RETRY_BACKOFF_MAX", "is shorter than A2AD_RETRY_BACKOFF_BASE, %s",
+			formatDuration(c.RetryBackoffBase))
 	}
 	if c.Replica != "" && !replicaName.MatchString(c.Replica) {
 		f.add("A2AD_REPLICA", "write up to 40 letters, digits, dots, dashes or underscores")
@@ -87,7 +88,7 @@ func (c *Config) checkAnonymous() (f faults) {
 	return f
 }
 
-// CheckServe is Check, and what `a2ad serve` needs besides.
+// CheckServe is Check, and checks what `a2ad serve` also needs.
 func (c *Config) CheckServe() []Fault {
 	var f faults
 	if !c.DatabaseURL.IsSet() {

@@ -21,53 +21,6 @@ import (
 	"github.com/a2ad/a2ad/internal/seal"
 )
 
-// testKey is 32 bytes in base64.
-const testKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-
-// settingSamples has, for every setting, a value that differs from the default and one
-// that is refused; "" where nothing is refused.
-var settingSamples = map[string][2]string{
-	"A2AD_STRICT": {"on", "maybe"}, "A2AD_GRPC_CARD": {"url", "both"},
-	"A2AD_DATABASE_URL": {"postgres://u@h/d", ""}, "A2AD_DATA_DIR": {"/data", ""}, "A2AD_PG_BINDIR": {"/pg/bin", ""},
-	"A2AD_DB_POOL": {"32", "3"}, "A2AD_POOL_TIMEOUT": {"2s", "0"}, "A2AD_STATEMENT_TIMEOUT": {"9s", "9"},
-	"A2AD_CONNECT_TIMEOUT": {"3s", "0"}, "A2AD_TCP_TIMEOUT": {"9s", "1ms"},
-	"A2AD_LOCK_TIMEOUT": {"2s", "-1s"}, "A2AD_IDLE_TX_TIMEOUT": {"2s", "x"}, "A2AD_LISTENER_PING": {"2s", "0s"},
-	"A2AD_LISTEN": {"localhost:1234", "1234"}, "A2AD_ADMIN_LISTEN": {"off", "127.0.0.1:99999"}, "A2AD_GRPC_LISTEN": {"[::1]:1", "x"},
-	"A2AD_GRPC_PUBLIC_ADDRESS": {"grpc.example:443", "grpc.example"},
-	"A2AD_PUBLIC_URL":          {"https://a.example/b", "a.example"}, "A2AD_READ_HEADER_TIMEOUT": {"1s", "0"}, "A2AD_READ_TIMEOUT": {"1s", "0"},
-	"A2AD_WRITE_TIMEOUT": {"1s", "0"}, "A2AD_HTTP_IDLE_TIMEOUT": {"1s", "0"}, "A2AD_READY_TIMEOUT": {"2s", "0"}, "A2AD_DRAIN_TIMEOUT": {"1s", "-1s"}, "A2AD_DRAIN_DELAY": {"3s", "-1s"},
-	"A2AD_AUTH": {"none", "maybe"}, "A2AD_AUTH_RECHECK": {"10s", "0.5s"}, "A2AD_SHARING": {"tenant", "all"}, "A2AD_KEYS": {"k2:" + testKey + ",k1:" + testKey, "k1:short"},
-	"A2AD_OIDC_ISSUER": {"https://login.example.org/", "http://login.example.org"}, "A2AD_OIDC_AUDIENCE": {"a2ad", ""}, "A2AD_OIDC_JWKS_URL": {"http://127.0.0.1:9/keys", "/keys"},
-	"A2AD_OIDC_TENANT_CLAIM": {"org", ""}, "A2AD_OIDC_TENANT": {"acme", ""}, "A2AD_OIDC_OWNER_CLAIM": {"email,sub", "a,"}, "A2AD_OIDC_SCOPE_CLAIM": {"roles", ","},
-	"A2AD_OIDC_SCOPES": {"tasks:read,tasks:write", "all"}, "A2AD_CARD_WORKSHOP_FIELDS": {"on", "x"},
-	"A2AD_TLS_CERT": {"/tls/cert.pem", ""}, "A2AD_TLS_KEY": {"/tls/key.pem", ""}, "A2AD_TLS_CLIENT_CA": {"/tls/ca.pem", ""},
-	"A2AD_MTLS_TENANT_FROM": {"uri-host", "cn"}, "A2AD_MTLS_TENANT": {"acme", ""}, "A2AD_MTLS_SCOPES": {"tasks:read", "x"}, "A2AD_MTLS_PROXIES": {"10.0.0.0/8,::1/128", "proxy"},
-	"A2AD_CARD_SIGNING": {"on", "x"}, "A2AD_CORS_ORIGINS": {"https://app.example.org,http://localhost:3000", "https://app.example.org/"},
-	"A2AD_OIDC_OAUTH2": {`{"flows":{"clientCredentials":{"tokenUrl":"https://h/token","scopes":{"tasks:read":"read"}}}}`, `{"flows":{"implicit":{"tokenUrl":"https://h/token","scopes":{}}}}`},
-	"A2AD_AGENTS":      {"/agents", ""}, "A2AD_DEFAULT_AGENT": {"words", ""}, "A2AD_WORKERS": {"0", "-1"}, "A2AD_REPLICA": {"r1", ""},
-	"A2AD_LEASE_TTL": {"3s", "100ms"}, "A2AD_POLL_INTERVAL": {"500ms", "0"}, "A2AD_WAKE_INTERVAL": {"10ms", "-5ms"},
-	"A2AD_RUN_DEADLINE": {"2h", "0"}, "A2AD_IDLE_TIMEOUT": {"1m", "0"}, "A2AD_MAX_ATTEMPTS": {"3", "0"},
-	"A2AD_RETRY_BACKOFF_BASE": {"100ms", "-1s"}, "A2AD_RETRY_BACKOFF_MAX": {"2m", "-1s"}, "A2AD_RESCUE_INTERVAL": {"500ms", "0"},
-	"A2AD_SWEEP_INTERVAL": {"1m", "0"}, "A2AD_PUSH_RETENTION": {"never", "0s"},
-	"A2AD_RETENTION": {"720h", "0s"}, "A2AD_LOG_RETENTION": {"24h", "-1h"}, "A2AD_ATTEMPT_RETENTION": {"100h", "0s"}, "A2AD_AUDIT_RETENTION": {"1000h", "0s"}, "A2AD_SIGNIN_RETENTION": {"100h", "-1h"}, "A2AD_RETIRE_INTERVAL": {"1s", "0"}, "A2AD_BLOCKING_MAX_WAIT": {"1s", "-1s"}, "A2AD_SSE_PING": {"1s", "0"}, "A2AD_SSE_WRITE_TIMEOUT": {"1s", "0"},
-	"A2AD_SSE_RETRY": {"1s", "0"}, "A2AD_MAX_STREAMS": {"5", "0"}, "A2AD_MAX_STREAMS_PER_OWNER": {"5", "0"},
-	"A2AD_PUSH_RETRY": {"0,1s,1m30s", "0,1"}, "A2AD_PUSH_THROTTLE_WAIT": {"1s", "-1s"}, "A2AD_PUSH_BREAKER": {"3,1s,1m", "3,1m,1s"},
-	"A2AD_PUSH_DISABLE_AFTER": {"1h", "0"}, "A2AD_PUSH_TIMEOUT": {"1s", "0"}, "A2AD_PUSH_ALLOW_HTTP": {"on", "maybe"},
-	"A2AD_PUSH_ALLOW_CIDRS": {"10.0.0.0/8,::1/128", "10.0.0.0/33"}, "A2AD_PUSH_PROXY": {"http://proxy:3128", "proxy:3128"},
-	"A2AD_PUSH_CONCURRENCY": {"5", "0"}, "A2AD_PUSH_PER_DESTINATION": {"5", "0"}, "A2AD_PUSH_POLL": {"3s", "0"}, "A2AD_PUSH_MAX_BODY": {"1MiB", "1B"},
-	"A2AD_PUSH_SIGNING_SECRETS": {"whsec_" + testKey, "whsec_short"}, "A2AD_MAX_PUSH_CONFIGS": {"5", "-1"}, "A2AD_MAX_PUSH_URL": {"1KiB", "0"},
-	"A2AD_MAX_PUSH_SECRET": {"1KiB", "0"}, "A2AD_MAX_PUSH_ANSWER": {"1KiB", "x"}, "A2AD_KEEP_PUSH_ANSWER": {"1KiB", "-1"},
-	"A2AD_LENIENT_03": {"off", "2"}, "A2AD_LENIENT_VERSION": {"on", "x"}, "A2AD_CARD_LEGACY_FIELDS": {"off", "x"}, "A2AD_ERROR_PROFILE": {"1.0.0", "2.0"},
-	"A2AD_MAX_BODY": {"1MiB", "4MB"}, "A2AD_MAX_HEADER": {"8KiB", "1B"}, "A2AD_MAX_JSON_DEPTH": {"32", "1"}, "A2AD_MAX_PARTS": {"5", "0"},
-	"A2AD_MAX_PART": {"2KiB", "0"}, "A2AD_MAX_HISTORY": {"5", "0"}, "A2AD_MAX_ARTIFACTS": {"5", "0"}, "A2AD_MAX_CHUNKS": {"5", "0"},
-	"A2AD_MAX_TASK": {"1GiB", "0"}, "A2AD_MAX_ID": {"128", "1"}, "A2AD_MAX_CURSOR": {"2KiB", "1"}, "A2AD_MAX_MESSAGE": {"1MiB", "0"}, "A2AD_MAX_CLAIMS": {"5", "0"},
-	"A2AD_MAX_TASKS_IN_FLIGHT": {"0", "-1"}, "A2AD_MAX_PENDING": {"5", "0"}, "A2AD_MEMORY_BUDGET": {"64MiB", "1MiB"}, "A2AD_TRUSTED_PROXIES": {"10.0.0.0/8", "proxy"},
-	"A2AD_RATE_READS": {"off", "0,1"}, "A2AD_RATE_SENDS": {"0.5,1", "5"}, "A2AD_RATE_STREAMS": {"1,1", "1,0"}, "A2AD_RATE_PUSH_WRITES": {"1,1", "NaN,1"},
-	"A2AD_RATE_SIGN_INS": {"10,100", "1,1.5"},
-	"A2AD_LOG_LEVEL":     {"debug", "loud"}, "A2AD_LOG_FORMAT": {"text", "xml"},
-	"A2AD_URL": {"https://a.example", "a.example"}, "A2AD_API_KEY": {"a2ad_x", ""},
-}
-
 func TestDistance(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -85,14 +38,20 @@ func TestDistance(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[Listen]string{":9090": "127.0.0.1:9090", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "localhost:1": "localhost:1"} {
+	for in, want := range map[Listen]string{
+		":9090":       "127.0.0.1:9090",
+		"0.0.0.0:1":   "127.0.0.1:1",
+		"[::]:1":      "[::1]:1",
+		"localhost:1": "localhost:1",
+	} {
 		if got := in.Dial(); got != want {
 			t.Errorf("%s.Dial() = %s, want %s", in, got, want)
 		}
 	}
 }
 
-// TestEverySetting: flag, else environment or file, else default; and a bad value is one fault.
+// TestEverySetting checks that each setting comes from its flag, else from the environment or a file, else from its
+// default. A bad value is one fault.
 func TestEverySetting(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
@@ -177,7 +136,8 @@ func testSetting(t *testing.T, name, sample, bad string) {
 		return
 	}
 	s = find()
-	if _, faults = one(s, nil, Environ{name: bad}); len(faults) != 1 || faults[0].Name != name || format(s.field) != byDefault {
+	if _, faults = one(s, nil, Environ{name: bad}); len(faults) != 1 || faults[0].Name != name ||
+		format(s.field) != byDefault {
 		t.Errorf("bad value: %v; the field is %q", faults, format(s.field))
 	}
 	if s.Secret && len(faults) == 1 && strings.Contains(faults[0].String(), bad) {
@@ -185,31 +145,40 @@ func testSetting(t *testing.T, name, sample, bad string) {
 	}
 }
 
-// TestVariablesOfOtherPrograms: what Kubernetes tells every container about a service called a2ad, and what belongs to the
-// build and the tests, is no mistake.
+// TestVariablesOfOtherPrograms checks that variables of other programs are not reported as misspelled. Kubernetes sets
+// some in every container for a service called a2ad, and the build and the tests have theirs.
 func TestVariablesOfOtherPrograms(t *testing.T) {
 	t.Parallel()
 	kubernetes := []string{
-		"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_SERVICE_PORT=80", "A2AD_SERVICE_PORT_HTTP=80", "A2AD_PORT=tcp://10.0.0.1:80", "A2AD_PORT_80_TCP=tcp://10.0.0.1:80",
-		"A2AD_PORT_80_TCP_PROTO=tcp", "A2AD_PORT_80_TCP_PORT=80", "A2AD_PORT_80_TCP_ADDR=10.0.0.1", "A2AD_PORT_53_UDP_ADDR=10.0.0.1",
-		"A2AD_GRPC_SERVICE_HOST=10.0.0.2", "A2AD_GRPC_SERVICE_PORT=9091", "A2AD_GRPC_PORT=tcp://10.0.0.2:9091", "A2AD_GRPC_PORT_9091_TCP_ADDR=10.0.0.2",
+		"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_SERVICE_PORT=80", "A2AD_SERVICE_PORT_HTTP=80",
+		"A2AD_PORT=tcp://10.0.0.1:80", "A2AD_PORT_80_TCP=tcp://10.0.0.1:80",
+		"A2AD_PORT_80_TCP_PROTO=tcp", "A2AD_PORT_80_TCP_PORT=80", "A2AD_PORT_80_TCP_ADDR=10.0.0.1",
+		"A2AD_PORT_53_UDP_ADDR=10.0.0.1",
+		"A2AD_GRPC_SERVICE_HOST=10.0.0.2", "A2AD_GRPC_SERVICE_PORT=9091", "A2AD_GRPC_PORT=tcp://10.0.0.2:9091",
+		"A2AD_GRPC_PORT_9091_TCP_ADDR=10.0.0.2",
 	}
 	if got := ReadEnviron(kubernetes).Unknown(); got != nil {
 		t.Errorf("of Kubernetes: %v", got)
 	}
 	// Without such a service they are misspelt settings.
-	lonely := []string{"A2AD_GRPC_PORT=9091", "A2AD_PORT=8080", "A2AD_PORT_80_TCP_ADDR=x", "A2AD_SERVICE_NAME=x", "A2AD_SERVICE_PORT=80"}
+	lonely := []string{
+		"A2AD_GRPC_PORT=9091", "A2AD_PORT=8080", "A2AD_PORT_80_TCP_ADDR=x", "A2AD_SERVICE_NAME=x",
+		"A2AD_SERVICE_PORT=80",
+	}
 	want := []string{"A2AD_GRPC_PORT", "A2AD_PORT", "A2AD_PORT_80_TCP_ADDR", "A2AD_SERVICE_NAME", "A2AD_SERVICE_PORT"}
 	if diff := cmp.Diff(want, ReadEnviron(lonely).Unknown()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"A2AD_PORT"}, ReadEnviron([]string{"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_PORT=8080"}).Unknown()); diff != "" {
+	unknown := ReadEnviron([]string{"A2AD_SERVICE_HOST=10.0.0.1", "A2AD_PORT=8080"}).Unknown()
+	if diff := cmp.Diff([]string{"A2AD_PORT"}, unknown); diff != "" {
 		t.Error(diff)
 	}
-	// Whatever this repository sets is known.
+	// Every variable that this repository sets is known.
 	name := regexp.MustCompile(`\bA2AD_[A-Z0-9_]*[A-Z0-9]\b`)
 	env := Environ{}
-	for _, root := range []string{"Makefile", "docker-compose.yml", "Dockerfile", "deploy", "scripts", "examples", ".ci", "internal/interop"} {
+	for _, root := range []string{
+		"Makefile", "docker-compose.yml", "Dockerfile", "deploy", "scripts", "examples", ".ci", "internal/interop",
+	} {
 		err := filepath.WalkDir(filepath.Join("../..", root), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() || strings.Contains(path, "node_modules") {
 				return err
@@ -232,9 +201,15 @@ func TestVariablesOfOtherPrograms(t *testing.T) {
 func TestNearestSetting(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"A2AD_WORKES": "A2AD_WORKERS", "A2AD_WORKER": "A2AD_WORKERS", "A2AD_LEASE_TLL": "A2AD_LEASE_TTL", "A2AD_LEASETTL": "A2AD_LEASE_TTL",
-		"A2AD_DATABASE": "A2AD_DATABASE_URL", "A2AD_MAX_WORKERS": "A2AD_WORKERS", "A2AD_LISTEN_ADDRESS": "A2AD_LISTEN", "A2AD_ADMIN": "A2AD_ADMIN_LISTEN",
-		"A2AD_TTL_LEASE": "A2AD_LEASE_TTL", "A2AD_ZZZ": "", "A2AD_": "", "A2AD_MAX": "",
+		"A2AD_WORKES":         "A2AD_WORKERS",
+		"A2AD_WORKER":         "A2AD_WORKERS",
+		"A2AD_LEASE_TLL":      "A2AD_LEASE_TTL",
+		"A2AD_LEASETTL":       "A2AD_LEASE_TTL",
+		"A2AD_DATABASE":       "A2AD_DATABASE_URL",
+		"A2AD_MAX_WORKERS":    "A2AD_WORKERS",
+		"A2AD_LISTEN_ADDRESS": "A2AD_LISTEN",
+		"A2AD_ADMIN":          "A2AD_ADMIN_LISTEN",
+		"A2AD_TTL_LEASE":      "A2AD_LEASE_TTL", "A2AD_ZZZ": "", "A2AD_": "", "A2AD_MAX": "",
 	} {
 		if want != "" {
 			want = ", did you mean " + want + "?"
@@ -254,16 +229,22 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "ring", ring)
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", s, "in", struct{ S Secret }{s}, "config", Config{Access: Access{Keys: ring}})
-	js, err := json.Marshal(map[string]any{"s": s, "p": &s, "k": ring, "ss": SigningSecrets{s}, "m": map[Secret]int{s: 1}})
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x",
+		"s", s, "in", struct{ S Secret }{s}, "config", Config{Access: Access{Keys: ring}})
+	js, err := json.Marshal(map[string]any{
+		"s": s, "p": &s, "k": ring, "ss": SigningSecrets{s}, "m": map[Secret]int{s: 1},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := log.String() + string(js)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%T %[1]v"} {
-		out += fmt.Sprintf(verb+"\n", s) + fmt.Sprintf(verb+"\n", struct{ S Secret }{s}) + fmt.Sprintf(verb+"\n", []Secret{s}) + fmt.Sprintf(verb+"\n", Client{APIKey: s}) + fmt.Sprintf(verb+"\n", struct{ s Secret }{s})
+		out += fmt.Sprintf(verb+"\n", s) + fmt.Sprintf(verb+"\n", struct{ S Secret }{s}) +
+			fmt.Sprintf(verb+"\n", []Secret{s}) + fmt.Sprintf(verb+"\n", Client{APIKey: s}) +
+			fmt.Sprintf(verb+"\n", struct{ s Secret }{s})
 	}
-	if strings.Contains(out, "hunter2") || strings.Contains(out, fmt.Sprintf("%x", "hunter2")) || strings.Contains(out, fmt.Sprintf("%X", "hunter2")) {
+	if strings.Contains(out, "hunter2") || strings.Contains(out, fmt.Sprintf("%x", "hunter2")) ||
+		strings.Contains(out, fmt.Sprintf("%X", "hunter2")) {
 		t.Errorf("seen:\n%s", out)
 	}
 	if s.Reveal() != "hunter2" {
@@ -289,11 +270,15 @@ func TestMaskDSN(t *testing.T) {
 	}
 }
 
-// TestAgentsSeeNoSecrets: the commands of agents get our environment, less what is none of their business.
+// TestAgentsSeeNoSecrets checks that the commands of agents get the server's environment without its secrets.
 func TestAgentsSeeNoSecrets(t *testing.T) {
 	t.Parallel()
-	environ := []string{"PATH=/bin", "A2AD_KEYS=x", "A2AD_DATABASE_URL=x", "A2AD_API_KEY=x", "A2AD_WORKERS=1", "A2AD_PUSH_SIGNING_SECRETS=x"}
-	if diff := cmp.Diff([]string{"PATH=/bin", "A2AD_WORKERS=1"}, ReadEnviron(environ).WithoutSecrets(environ)); diff != "" {
+	environ := []string{
+		"PATH=/bin", "A2AD_KEYS=x", "A2AD_DATABASE_URL=x", "A2AD_API_KEY=x", "A2AD_WORKERS=1",
+		"A2AD_PUSH_SIGNING_SECRETS=x",
+	}
+	got := ReadEnviron(environ).WithoutSecrets(environ)
+	if diff := cmp.Diff([]string{"PATH=/bin", "A2AD_WORKERS=1"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

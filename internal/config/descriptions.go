@@ -128,8 +128,8 @@ var descriptions = map[string]description{
 	"push-poll": {help: "How often due deliveries are polled when no wake-up arrives; at least once per " +
 		"A2AD_POLL_INTERVAL."},
 	"push-retention": {help: "Age at which failed attempts, responses and deleted webhooks are removed, or never."},
-	"push-max-body": {help: "Size of a notification. A larger task is sent without its history, then also without its " +
-		"artifacts, then also without its status message."},
+	"push-max-body": {help: "Size of a notification. A larger task is sent without its history, " +
+		"then also without its artifacts, then also without its status message."},
 	"max-push-configs": {help: "Webhooks of one task."},
 	"max-push-url":     {help: "Length of a webhook's URL."},
 	"max-push-secret":  {help: "Length of a webhook's token or credentials."},
@@ -143,8 +143,8 @@ var descriptions = map[string]description{
 	"card-signing":       {help: "Sign 1.0 agent cards with a key of the server, published at /.well-known/jwks.json."},
 	"card-workshop-fields": {help: "Add the fields that workshop material asks for to the 0.3 agent card: " +
 		"stateManagement, authentication, and schemas of skills."},
-	"error-profile": {value: "VERSION", help: "A2A version that decides which status an error of 1.0 has over HTTP+JSON " +
-		"and gRPC."},
+	"error-profile": {value: "VERSION",
+		help: "A2A version that decides which status an error of 1.0 has over HTTP+JSON and gRPC."},
 
 	// Limits
 	"max-body":       {help: "Size of a request."},
@@ -163,8 +163,8 @@ var descriptions = map[string]description{
 	"max-tasks-in-flight": {help: "Tasks of one owner that are queued or running; 0 for no " +
 		"limit."},
 	"memory-budget": {auto: "half of what the cgroup or GOMEMLIMIT allows, else a quarter of the machine",
-		help: "Memory of one replica for incoming requests and for responses. When it is used up, further requests wait " +
-			"for a moment and are then refused."},
+		help: "Memory of one replica for incoming requests and for responses. " +
+			"When it is used up, further requests wait for a moment and are then refused."},
 	"max-pending": {help: "Reads, and as many writes, of one replica that may run in the database or wait for it."},
 
 	// Rates

@@ -34,8 +34,8 @@ func everySetting() []Setting {
 	return append(SettingsOf(&Config{}, false), SettingsOf(&ClientGroup{}, false)...)
 }
 
-// otherVariables are A2AD_ names of other programs: the build, the tests, and what runs beside a
-// server. Names that begin with testPrefix belong to them too.
+// otherVariables are A2AD_ names of other programs: the build, the tests, and programs that run next to a server. Names
+// that begin with testPrefix belong to them too.
 var otherVariables = []string{"A2AD_BIN", "A2AD_COMMIT", "A2AD_SECRETS", "A2AD_VERSION"}
 
 const testPrefix = "A2AD_TEST_"
@@ -68,8 +68,8 @@ func (env Environ) Unknown() []string {
 	return out
 }
 
-// servicePort matches the end of the variables in which Kubernetes tells a container about a service.
-// The name of the service stands before it.
+// servicePort matches the end of the variables with which Kubernetes describes a service to a container. The name of
+// the service comes first.
 var servicePort = regexp.MustCompile(
 	`_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 

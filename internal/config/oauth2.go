@@ -81,7 +81,8 @@ func (o *OAuth2) UnmarshalText(text []byte) error {
 	d.DisallowUnknownFields()
 	if rawjson.Check(text, maxOAuth2Depth) != nil || !exactOAuth2(text) || d.Decode(&form) != nil || d.More() {
 		return errors.New(
-			`not of the form {"flows": {"clientCredentials": {"tokenUrl": "https://…", "scopes": {"tasks:read": "…"}}}}`)
+			`not of the form {"flows": {"clientCredentials": ` +
+				`{"tokenUrl": "https://…", "scopes": {"tasks:read": "…"}}}}`)
 	}
 	if len(form.Flows) != 1 {
 		return errors.New("flows must have one flow: an A2A 1.0 card cannot name more")

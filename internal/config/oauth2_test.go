@@ -18,18 +18,23 @@ var (
 	cards1  = wiretest.SchemasV1("../../internal/wire/v1/testdata/a2a-1.0.0.schema.json")
 )
 
-// TestOAuth2IsInCardsAsItIsSet: what the setting says comes out of the card of 1.0 unchanged, and out of that of 0.3 but for
-// what that has no words for.
+// TestOAuth2IsInCardsAsItIsSet checks that the card of 1.0 has the setting unchanged, and that of 0.3 all members that
+// 0.3 defines.
 func TestOAuth2IsInCardsAsItIsSet(t *testing.T) {
 	t.Parallel()
 	const scopes = `"refreshUrl":"https://h/r","scopes":{"tasks:read":"Read.","x":""}`
-	for flow, old := range map[string]string{
-		`{"authorizationCode":{"authorizationUrl":"https://h/a","tokenUrl":"https://h/t",` + scopes + `,"pkceRequired":true}}`: `{"authorizationCode":{"authorizationUrl":"https://h/a","tokenUrl":"https://h/t",` + scopes + `}}`,
-		`{"authorizationCode":{"authorizationUrl":"https://h/a","tokenUrl":"https://h/t","scopes":{}}}`:                        "",
-		`{"clientCredentials":{"tokenUrl":"https://h/t",` + scopes + `}}`:                                                      "",
-		`{"deviceCode":{"deviceAuthorizationUrl":"https://h/d","tokenUrl":"https://h/t",` + scopes + `}}`:                      `null`,
-		`{"implicit":{"authorizationUrl":"https://h/a",` + scopes + `}}`:                                                       "",
-		`{"password":{"tokenUrl":"https://h/t",` + scopes + `}}`:                                                               "",
+	for flow, old := range map[string]string{ // the flow in the card of 0.3; empty: unchanged
+		`{"authorizationCode":{"authorizationUrl":"https://h/a","tokenUrl":"https://h/t",` + scopes +
+			`,"pkceRequired":true}}`: `{"authorizationCode":{"authorizationUrl":"https://h/a",` +
+			`"tokenUrl":"https://h/t",` + scopes + `}}`,
+		`{"authorizationCode":{"authorizationUrl":"https://h/a","tokenUrl":"https://h/t","scopes":{}}}`: "",
+
+		`{"clientCredentials":{"tokenUrl":"https://h/t",` + scopes + `}}`: "",
+
+		`{"deviceCode":{"deviceAuthorizationUrl":"https://h/d","tokenUrl":"https://h/t",` + scopes + `}}`: `null`,
+
+		`{"implicit":{"authorizationUrl":"https://h/a",` + scopes + `}}`: "",
+		`{"password":{"tokenUrl":"https://h/t",` + scopes + `}}`:         "",
 	} {
 		if old == "" {
 			old = flow
@@ -46,8 +51,10 @@ func TestOAuth2IsInCardsAsItIsSet(t *testing.T) {
 		}
 		sameJSON(t, "the setting as config shows it", string(again), set)
 		card := &a2a.Card{
-			Skills: []a2a.Skill{{ID: "s"}}, InputModes: []string{"a/b"}, OutputModes: []string{"a/b"}, Interfaces: []a2a.Interface{{URL: "https://h/", Binding: "JSONRPC", Version: "1.0"}},
-			Security: []a2a.SecurityScheme{{Name: "oauth2", Kind: a2a.SecurityOAuth2, OAuth2: o.OAuth2, Scopes: []string{"tasks:read"}}},
+			Skills: []a2a.Skill{{ID: "s"}}, InputModes: []string{"a/b"}, OutputModes: []string{"a/b"},
+			Interfaces: []a2a.Interface{{URL: "https://h/", Binding: "JSONRPC", Version: "1.0"}},
+			Security: []a2a.SecurityScheme{{Name: "oauth2", Kind: a2a.SecurityOAuth2, OAuth2: o.OAuth2,
+				Scopes: []string{"tasks:read"}}},
 		}
 		one, zero := v1.Codec{}.AppendCard(nil, card), v03.Codec{}.AppendCard(nil, card)
 		wiretest.Valid(t, cards1.Get(t, "AgentCard"), one)
@@ -67,8 +74,9 @@ func TestOAuth2IsInCardsAsItIsSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `{"type":"oauth2","flows":` + old + `,"oauth2MetadataUrl":"https://h/.well-known/oauth-authorization-server"}`
-		if old == "null" { // which its clients could not read
+		want := `{"type":"oauth2","flows":` + old +
+			`,"oauth2MetadataUrl":"https://h/.well-known/oauth-authorization-server"}`
+		if old == "null" { // clients of 0.3 do not know the device flow
 			want = `{"type":"http","scheme":"bearer"}`
 		}
 		sameJSON(t, "in 0.3", string(all), want)
@@ -90,31 +98,39 @@ func sameJSON(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestOAuth2ThatIsNone(t *testing.T) {
+func TestInvalidOAuth2IsRefused(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		`{}`:           "must have one flow",
-		`{"flows":{}}`: "must have one flow",
-		`x`:            "not of the form",
-		`{"flows":{"password":{"tokenUrl":"https://h","scopes":{}},"implicit":{"authorizationUrl":"https://h","scopes":{}}}}`: "must have one flow",
-		`{"flows":{"magic":{"scopes":{}}}}`:                                                                         "deviceCode",
-		`{"flows":{"deviceCode":{"tokenUrl":"https://h","scopes":{}}}}`:                                             "deviceAuthorizationUrl",
-		`{"flows":{"deviceCode":{"deviceAuthorizationUrl":"https://h","scopes":{}}}}`:                               "deviceAuthorizationUrl",
-		`{"flows":{"clientCredentials":{"deviceAuthorizationUrl":"https://h","tokenUrl":"https://h","scopes":{}}}}`: "no others",
-		`{"flows":{"clientCredentials":{"tokenUrl":"https://h"}}}`:                                                  "has scopes",
-		`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{},"pkceRequired":true}}}`:                  "no others",
-		`{"flows":{"deviceCode":{"deviceAuthorizationUrl":"http://h","tokenUrl":"https://h","scopes":{}}}}`:         "https",
-		`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{}}},"oauth2MetadataUrl":"/x"}`:             "https",
-		`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{},"secret":"x"}}}`:                         "not of the form",
+	for _, tc := range []struct{ text, want string }{
+		{`{}`, "must have one flow"},
+		{`{"flows":{}}`, "must have one flow"},
+		{`x`, "not of the form"},
+		{
+			`{"flows":{"password":{"tokenUrl":"https://h","scopes":{}},` +
+				`"implicit":{"authorizationUrl":"https://h","scopes":{}}}}`,
+			"must have one flow",
+		},
+		{`{"flows":{"magic":{"scopes":{}}}}`, "deviceCode"},
+		{`{"flows":{"deviceCode":{"tokenUrl":"https://h","scopes":{}}}}`, "deviceAuthorizationUrl"},
+		{`{"flows":{"deviceCode":{"deviceAuthorizationUrl":"https://h","scopes":{}}}}`, "deviceAuthorizationUrl"},
+		{
+			`{"flows":{"clientCredentials":{"deviceAuthorizationUrl":"https://h","tokenUrl":"https://h","scopes":{}}}}`,
+			"no others",
+		},
+		{`{"flows":{"clientCredentials":{"tokenUrl":"https://h"}}}`, "has scopes"},
+		{`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{},"pkceRequired":true}}}`, "no others"},
+		{`{"flows":{"deviceCode":{"deviceAuthorizationUrl":"http://h","tokenUrl":"https://h","scopes":{}}}}`, "https"},
+		{`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{}}},"oauth2MetadataUrl":"/x"}`, "https"},
+		{`{"flows":{"clientCredentials":{"tokenUrl":"https://h","scopes":{},"secret":"x"}}}`, "not of the form"},
 	} {
 		var o OAuth2
-		if err := o.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
+		if err := o.UnmarshalText([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.text, err, tc.want)
 		}
 	}
 }
 
-// Names of members are exact: another reader of the same setting would not take them for others, nor the last of two for both.
+// Names of members are exact and unique. Another reader of the same setting could read TOKENURL, or the last of two
+// equal names, differently.
 func TestOAuth2HasExactNames(t *testing.T) {
 	t.Parallel()
 	for _, set := range []string{
@@ -128,7 +144,7 @@ func TestOAuth2HasExactNames(t *testing.T) {
 	} {
 		var o OAuth2
 		if err := o.UnmarshalText([]byte(set)); err == nil {
-			t.Errorf("%s is taken", set)
+			t.Errorf("%s is accepted", set)
 		}
 	}
 }

@@ -15,7 +15,8 @@ func checkWritable(in *pgcheck.Inspection, f *Findings) {
 			"several hosts).", "this server is a standby: nothing can be written")
 	}
 	if s := in.Settings["default_transaction_read_only"]; s.Value == "on" {
-		f.fault("read-only", reset("default_transaction_read_only", in), "transactions are read-only (set in: %s)", s.Source)
+		f.fault("read-only", reset("default_transaction_read_only", in),
+			"transactions are read-only (set in: %s)", s.Source)
 	}
 	if v := in.Settings["default_transaction_isolation"].Value; v != "read committed" {
 		f.fault("isolation", reset("default_transaction_isolation", in),
@@ -48,7 +49,8 @@ func reset(name string, in *pgcheck.Inspection) string {
 func checkArchiver(in *pgcheck.Inspection, f *Findings) {
 	if a := in.Archiver; a.Failing {
 		f.warn("archive", "Read the log of PostgreSQL: it shows what archive_command does.",
-			"no WAL has been archived for %s (%s fails, %d failures so far): the disk fills up, and a restore ends there",
+			"no WAL has been archived for %s (%s fails, %d failures so far): "+
+				"the disk fills up, and a restore ends there",
 			term.Duration(a.Quiet), a.WAL, a.Failures)
 	}
 }
@@ -69,8 +71,8 @@ func checkDurability(in *pgcheck.Inspection, f *Findings) {
 		f.warn("durability", reset("synchronous_commit", in), "synchronous_commit is local although there are "+
 			"synchronous standbys: a failover loses commits that were acknowledged")
 	case standbys == "":
-		f.ok("durability", "commits are on disk before they are acknowledged; without a synchronous standby, a failover "+
-			"may lose the newest ones")
+		f.ok("durability", "commits are on disk before they are acknowledged; "+
+			"without a synchronous standby, a failover may lose the newest ones")
 	default:
 		f.okUnless(before, "durability",
 			"commits are on disk and on synchronous standbys (%s) before they are acknowledged", standbys)
@@ -110,8 +112,8 @@ func checkTimeouts(in *pgcheck.Inspection, f *Findings) {
 	}
 	if settingNumber(in, "idle_in_transaction_session_timeout") == 0 {
 		f.note("timeouts", "ALTER SYSTEM SET idle_in_transaction_session_timeout = '5min'; SELECT pg_reload_conf()",
-			"idle_in_transaction_session_timeout is 0: a2ad sets its own, but a forgotten psql session keeps dead rows "+
-				"for ever")
+			"idle_in_transaction_session_timeout is 0: a2ad sets its own, "+
+				"but a forgotten psql session keeps dead rows for ever")
 	}
 	f.okUnless(before, "timeouts", "no timeout of the server is in the way")
 }
@@ -134,8 +136,8 @@ func checkText(in *pgcheck.Inspection, f *Findings) {
 	if c := in.Collation; c.Made != c.Actual && c.Made != "" && c.Actual != "" {
 		f.warn("collation",
 			fmt.Sprintf("REINDEX DATABASE %q; ALTER DATABASE %q REFRESH COLLATION VERSION", in.Database, in.Database),
-			"the database was made with version %s of collation %s, and the library now has %s: indexes on text may miss "+
-				"rows", c.Made, c.Name, c.Actual)
+			"the database was made with version %s of collation %s, and the library now has %s: "+
+				"indexes on text may miss rows", c.Made, c.Name, c.Actual)
 	}
 	f.okUnless(before, "encoding", "encoding UTF8, collation %s", in.Collation.Name)
 }
@@ -148,8 +150,8 @@ func checkClock(in *pgcheck.Inspection, f *Findings) {
 	}
 	switch skew := ahead - in.RoundTrip; {
 	case skew > time.Minute:
-		f.fault("clock", fix, "compared with this machine, the clock of the database is %s %s: retention, signed webhooks "+
-			"and JWTs use the wrong time", term.Duration(ahead), direction)
+		f.fault("clock", fix, "compared with this machine, the clock of the database is %s %s: "+
+			"retention, signed webhooks and JWTs use the wrong time", term.Duration(ahead), direction)
 	case skew > time.Second:
 		f.warn("clock", fix, "compared with this machine, the clock of the database is %s %s",
 			term.Duration(ahead), direction)

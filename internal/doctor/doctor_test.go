@@ -33,8 +33,12 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 		sealed []access.KeyUsage
 		want   string
 	}{
-		"fine": {ring(first), sealed, LevelOK}, "older": {ring(second + "," + first), sealed, LevelNote}, "gone": {ring(second), sealed, LevelFault},
-		"another under its id": {ring(other), sealed, LevelFault}, "none": {seal.Ring{}, sealed, LevelFault}, "none and nothing sealed": {seal.Ring{}, nil, LevelNote},
+		"fine":                       {ring(first), sealed, LevelOK},
+		"older":                      {ring(second + "," + first), sealed, LevelNote},
+		"gone":                       {ring(second), sealed, LevelFault},
+		"another under its id":       {ring(other), sealed, LevelFault},
+		"none":                       {seal.Ring{}, sealed, LevelFault},
+		"none and nothing encrypted": {seal.Ring{}, nil, LevelNote},
 	} {
 		var f Findings
 		checkSecrets(tc.ring, tc.sealed, &f)
@@ -67,34 +71,46 @@ func TestInspect(t *testing.T) {
 		change func(*pgcheck.Inspection)
 		want   string
 	}{
-		"old version":   {func(in *pgcheck.Inspection) { in.Version = 140000 }, "fault version"},
-		"no fsync":      {func(in *pgcheck.Inspection) { in.Settings["fsync"] = pgcheck.Setting{Value: "off"} }, "fault durability"},
-		"no vacuum":     {func(in *pgcheck.Inspection) { in.Settings["autovacuum"] = pgcheck.Setting{Value: "off"} }, "fault autovacuum"},
-		"standby":       {func(in *pgcheck.Inspection) { in.Standby = true }, "fault standby"},
-		"encoding":      {func(in *pgcheck.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
-		"collation":     {func(in *pgcheck.Inspection) { in.Collation = pgcheck.Collation{Name: "C", Made: "1", Actual: "2"} }, "warning collation"},
+		"old version": {func(in *pgcheck.Inspection) { in.Version = 140000 }, "fault version"},
+		"no fsync": {func(in *pgcheck.Inspection) { in.Settings["fsync"] = pgcheck.Setting{Value: "off"} },
+			"fault durability"},
+		"no vacuum": {func(in *pgcheck.Inspection) { in.Settings["autovacuum"] = pgcheck.Setting{Value: "off"} },
+			"fault autovacuum"},
+		"standby":  {func(in *pgcheck.Inspection) { in.Standby = true }, "fault standby"},
+		"encoding": {func(in *pgcheck.Inspection) { in.Encoding = "LATIN1" }, "fault encoding"},
+		"collation": {func(in *pgcheck.Inspection) {
+			in.Collation = pgcheck.Collation{Name: "C", Made: "1", Actual: "2"}
+		}, "warning collation"},
 		"clock":         {func(in *pgcheck.Inspection) { in.ClockAhead = -5 * time.Second }, "warning clock"},
 		"clock far off": {func(in *pgcheck.Inspection) { in.ClockAhead = time.Hour }, "fault clock"},
-		"slow network":  {func(in *pgcheck.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second }, "ok clock"},
-		"shared":        {func(in *pgcheck.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
-		"role lost":     {func(in *pgcheck.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
-		"wakes lost":    {func(in *pgcheck.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
-		"wraparound":    {func(in *pgcheck.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},
-		"idle":          {func(in *pgcheck.Inspection) { in.IdleInTx = []operate.OpenTransaction{{PID: 1, For: time.Minute}} }, "warning sessions"},
-		"old":           {func(in *pgcheck.Inspection) { in.Transactions = []operate.OpenTransaction{{PID: 1, For: time.Hour}} }, "warning sessions"},
+		"slow network": {func(in *pgcheck.Inspection) { in.ClockAhead, in.RoundTrip = 2*time.Second, 3*time.Second },
+			"ok clock"},
+		"shared":     {func(in *pgcheck.Inspection) { in.Pooler.Lends = true }, "fault pooler"},
+		"role lost":  {func(in *pgcheck.Inspection) { in.Pooler.LosesRole = true }, "fault pooler"},
+		"wakes lost": {func(in *pgcheck.Inspection) { in.Pooler.LosesWakes = true }, "fault pooler"},
+		"wraparound": {func(in *pgcheck.Inspection) { in.XIDAge = 1_500_000_000 }, "warning autovacuum"},
+		"idle": {func(in *pgcheck.Inspection) {
+			in.IdleInTx = []operate.OpenTransaction{{PID: 1, For: time.Minute}}
+		}, "warning sessions"},
+		"old": {func(in *pgcheck.Inspection) {
+			in.Transactions = []operate.OpenTransaction{{PID: 1, For: time.Hour}}
+		}, "warning sessions"},
 		"slot": {func(in *pgcheck.Inspection) {
 			in.Holders = []pgcheck.XminHolder{{Kind: "replication slot", Name: "s", Age: 1e6}}
 		}, "warning dead rows"},
-		"bloat":         {func(in *pgcheck.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
-		"broken index":  {func(in *pgcheck.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
-		"many replicas": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 4) }, "warning connections"},
-		"too many":      {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 50) }, "fault connections"},
-		"role missing":  {func(in *pgcheck.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
+		"bloat":        {func(in *pgcheck.Inspection) { in.Tables[0].Dead = 100_000 }, "warning dead rows"},
+		"broken index": {func(in *pgcheck.Inspection) { in.BrokenIndex = []string{"i"} }, "fault schema"},
+		"many replicas": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 4) },
+			"warning connections"},
+		"too many": {func(in *pgcheck.Inspection) { in.Replicas = make([]operate.ReplicaSeen, 50) },
+			"fault connections"},
+		"role missing": {func(in *pgcheck.Inspection) { in.Roles = in.Roles[1:] }, "fault roles"},
 		"archive": {func(in *pgcheck.Inspection) {
 			in.Archiver = pgcheck.Archiver{Failing: true, WAL: "w", Failures: 3, Quiet: time.Hour}
 		}, "warning archive"},
 		"local standbys": {func(in *pgcheck.Inspection) {
-			in.Settings["synchronous_commit"], in.Settings["synchronous_standby_names"] = pgcheck.Setting{Value: "local"}, pgcheck.Setting{Value: "s"}
+			in.Settings["synchronous_commit"] = pgcheck.Setting{Value: "local"}
+			in.Settings["synchronous_standby_names"] = pgcheck.Setting{Value: "s"}
 		}, "warning durability"},
 	} {
 		d := &Doctor{Config: config.Config{Pool: config.Pool{DBPool: 16}}}
@@ -108,7 +124,8 @@ func TestInspect(t *testing.T) {
 		tc.change(in)
 		d.Findings = nil
 		d.inspect(in)
-		if !slices.ContainsFunc(d.Findings, func(x Finding) bool { return x.Level+" "+x.Check == tc.want && x.Text != "" }) {
+		found := func(x Finding) bool { return x.Level+" "+x.Check == tc.want && x.Text != "" }
+		if !slices.ContainsFunc(d.Findings, found) {
 			t.Errorf("%s: no %s in %+v", name, tc.want, d.Findings)
 		}
 	}
@@ -116,14 +133,21 @@ func TestInspect(t *testing.T) {
 
 func goodInspection() *pgcheck.Inspection {
 	in := &pgcheck.Inspection{
-		Version: 160004, VersionText: "16.4", Database: "a2ad", Login: "a2ad", SeesAll: true, Encoding: "UTF8", LoginLimit: -1, DatabaseLimit: -1,
-		RoundTrip: 1_200_000, Collation: pgcheck.Collation{Name: "C"}, Settings: map[string]pgcheck.Setting{}, CannotBe: map[string]error{}, Schema: operate.SchemaVersion(), Connections: 19,
-		Tables:   []pgcheck.TableRights{{Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true, WorkerReads: true, WorkerAdds: true}},
+		Version: 160004, VersionText: "16.4", Encoding: "UTF8", Collation: pgcheck.Collation{Name: "C"},
+		Database: "a2ad", Login: "a2ad", SeesAll: true, CannotBe: map[string]error{},
+		LoginLimit: -1, DatabaseLimit: -1, Connections: 19, RoundTrip: 1_200_000,
+		Settings: map[string]pgcheck.Setting{}, Schema: operate.SchemaVersion(),
+		Tables: []pgcheck.TableRights{{
+			Schema: "a2a", Name: "task_ready", Owner: "a2a_owner", Secured: true,
+			WorkerReads: true, WorkerAdds: true,
+		}},
 		Replicas: []operate.ReplicaSeen{{Name: "r1", Connections: 18, Listens: true}},
 	}
 	for name, v := range map[string]string{
-		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on", "default_transaction_isolation": "read committed",
-		"default_transaction_read_only": "off", "row_security": "on", "max_connections": "100", "superuser_reserved_connections": "3", "idle_in_transaction_session_timeout": "60000",
+		"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "autovacuum": "on", "track_counts": "on",
+		"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+		"row_security": "on", "max_connections": "100", "superuser_reserved_connections": "3",
+		"idle_in_transaction_session_timeout": "60000",
 	} {
 		in.Settings[name] = pgcheck.Setting{Value: v, Source: "default"}
 	}

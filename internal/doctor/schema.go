@@ -19,8 +19,8 @@ func checkSchema(in *pgcheck.Inspection, f *Findings) {
 	case in.Schema < want:
 		f.fault("schema", "a2ad migrate up", "the schema is at version %d and must be at %d", in.Schema, want)
 	case in.Floor > want:
-		f.fault("schema", newer, "the schema is at version %d and needs an a2ad of schema version %d or newer; this one has "+
-			"version %d", in.Schema, in.Floor, want)
+		f.fault("schema", newer, "the schema is at version %d and needs an a2ad of schema version %d or newer; "+
+			"this one has version %d", in.Schema, in.Floor, want)
 	case in.Schema > want:
 		f.warn("schema", newer, "the schema is at version %d; this a2ad knows versions up to %d", in.Schema, want)
 	default:
@@ -74,7 +74,8 @@ func checkRoles(in *pgcheck.Inspection, f *Findings) {
 
 // appReads are the tables that serve callers.
 var appReads = []string{
-	"artifact_parts", "artifacts", "context_tasks", "idempotency_keys", "messages", "push_configs", "task_events", "tasks",
+	"artifact_parts", "artifacts", "context_tasks", "idempotency_keys", "messages", "push_configs", "task_events",
+	"tasks",
 }
 
 // migratorWrites are the tables that the server only reads.
@@ -97,8 +98,9 @@ func checkRightsOf(t pgcheck.TableRights, f *Findings) {
 		f.fault("rights", "ALTER TABLE "+name+" OWNER TO a2a_owner", "%s is owned by %s", name, t.Owner)
 	}
 	if !t.WorkerReads || !t.View && !t.WorkerAdds && !slices.Contains(migratorWrites, t.Name) {
-		f.fault("rights", "GRANT SELECT, INSERT, UPDATE, DELETE ON "+name+" TO a2a_worker (on audit_log only SELECT and "+
-			"INSERT)", "a2a_worker cannot use %s", name)
+		f.fault("rights",
+			"GRANT SELECT, INSERT, UPDATE, DELETE ON "+name+" TO a2a_worker (on audit_log only SELECT and INSERT)",
+			"a2a_worker cannot use %s", name)
 	}
 	if t.AppWrites {
 		f.fault("rights", "REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON "+name+" FROM a2a_app, PUBLIC",
@@ -131,6 +133,7 @@ func (d *Doctor) checkLogin(in *pgcheck.Inspection) {
 	case !d.Config.DatabaseURL.IsSet():
 		d.Findings.note("login", "", "the login %s is a superuser, as dev makes it", in.Login)
 	default:
-		d.Findings.warn("login", fix, "the login %s is a superuser: a stolen password gives access to everything", in.Login)
+		d.Findings.warn("login", fix,
+			"the login %s is a superuser: a stolen password gives access to everything", in.Login)
 	}
 }

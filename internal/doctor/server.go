@@ -60,7 +60,8 @@ func (d *Doctor) checkAPI(ctx context.Context) {
 	at := "http://" + listen.Dial()
 	switch status, body, err := fetch(ctx, at+cardPath, false); {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		f.warn("api", "Start the server, or name its address (--listen), or pass --offline.", "no server answers at %s", at)
+		f.warn("api", "Start the server, or name its address (--listen), or pass --offline.",
+			"no server answers at %s", at)
 	case err != nil:
 		f.fault("api", fixListener, "%s does not answer: %s", at, err)
 	case status != http.StatusOK || !isCard(body):
@@ -87,13 +88,15 @@ func (d *Doctor) checkAdmin(ctx context.Context) {
 	case err != nil:
 		f.fault("admin", fixListener, "%s does not answer: %s", at, err)
 	case status != http.StatusOK:
-		f.fault("admin", "", "the server at %s is not ready: %d %s", at, status, term.Shorten(strings.TrimSpace(body), 200))
+		f.fault("admin", "", "the server at %s is not ready: %d %s", at, status,
+			term.Shorten(strings.TrimSpace(body), 200))
 	default:
 		f.ok("admin", "the server at %s is ready", at)
 	}
 	if !listen.Loopback() {
 		f.warn("admin", "Bind it to 127.0.0.1, or to an address that only operators can reach.",
-			"A2AD_ADMIN_LISTEN is %s: any client that reaches it can read profiles and health without signing in", listen)
+			"A2AD_ADMIN_LISTEN is %s: any client that reaches it can read profiles and health without signing in",
+			listen)
 	}
 }
 
@@ -105,8 +108,8 @@ func isCard(body string) bool {
 }
 
 func (d *Doctor) checkPublicURL(ctx context.Context) {
-	const fix = "Check that DNS, the proxy in front and its certificate lead from here to the server, with the path of " +
-		"A2AD_PUBLIC_URL."
+	const fix = "Check that DNS, the proxy in front and its certificate lead from here to the server, " +
+		"with the path of A2AD_PUBLIC_URL."
 	f, cfg := &d.Findings, &d.Config
 	if cfg.PublicURL == "" {
 		if !cfg.Listen.Loopback() {

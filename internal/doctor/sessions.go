@@ -15,11 +15,12 @@ func checkPooler(in *pgcheck.Inspection, f *Findings) {
 	const fix = "Point A2AD_DATABASE_URL at PostgreSQL itself, or at a pool in session mode (PgBouncer: " +
 		"pool_mode = session)."
 	if in.Pooler.Lends || in.Pooler.LosesRole {
-		f.fault("pooler", fix, "a pooler between here and the database shares connections between transactions: roles, "+
-			"settings, prepared statements and notifications get lost or reach other sessions; a2ad refuses to work there")
+		f.fault("pooler", fix, "a pooler between here and the database shares connections between transactions: "+
+			"roles, settings, prepared statements and notifications get lost or reach other sessions; "+
+			"a2ad refuses to work there")
 	} else if in.Pooler.LosesWakes {
-		f.fault("pooler", fix, "a notification did not arrive within two seconds: servers get no wake-ups from each other, "+
-			"and poll")
+		f.fault("pooler", fix, "a notification did not arrive within two seconds: "+
+			"servers get no wake-ups from each other, and poll")
 	}
 	f.okUnless(before, "pooler", "connections keep their role and settings, and receive notifications")
 }
@@ -94,7 +95,8 @@ type connectionLimit struct {
 func lowestLimit(in *pgcheck.Inspection) connectionLimit {
 	reserved := settingNumber(in, "superuser_reserved_connections") + settingNumber(in, "reserved_connections")
 	lowest := connectionLimit{
-		settingNumber(in, "max_connections") - reserved, "max_connections", "Raise max_connections (it needs a restart)",
+		settingNumber(in, "max_connections") - reserved, "max_connections",
+		"Raise max_connections (it needs a restart)",
 	}
 	for _, l := range []connectionLimit{
 		{
@@ -131,12 +133,16 @@ func (d *Doctor) checkConnections(in *pgcheck.Inspection) {
 	servers := fmt.Sprintf("%s (%s)", term.Count(count, "server"), seen)
 	switch need := each * count; {
 	case need > limit.room:
-		f.fault("connections", fix, "%s: %d connections are needed, and %s leaves %d", servers, need, limit.name, limit.room)
+		f.fault("connections", fix, "%s: %d connections are needed, and %s leaves %d",
+			servers, need, limit.name, limit.room)
 	case need+each+others > limit.room:
-		f.warn("connections", fix, "%s: %d connections are needed and others have %d; %s leaves %d, which is not enough to "+
-			"start one more server while another is replaced", servers, need, others, limit.name, limit.room)
+		f.warn("connections", fix,
+			"%s: %d connections are needed and others have %d; "+
+				"%s leaves %d, which is not enough to start one more server while another is replaced",
+			servers, need, others, limit.name, limit.room)
 	default:
-		f.ok("connections", "%s: %d connections each; others have %d, and the limit is %d", servers, each, others, limit.room)
+		f.ok("connections", "%s: %d connections each; others have %d, and the limit is %d",
+			servers, each, others, limit.room)
 	}
 	for _, r := range in.Replicas {
 		if !r.Listens {

@@ -9,7 +9,8 @@ import (
 
 const deceiving = "a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi"
 
-// TestTerminalIsShownNoDeceivingText, in any form: what is written as JSON means the same.
+// TestTerminalIsShownNoDeceivingText checks that code points that deceive a reader are escaped. Escaped JSON means the
+// same as before.
 func TestTerminalIsShownNoDeceivingText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -30,12 +31,13 @@ func TestTerminalIsShownNoDeceivingText(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	if got, want := out.String(), `a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi`+"é\ufffd\x1b[2mx\n"; got != want {
+	want := `a\u202eb\u2028c\u2029d\u200be\u009bf\u0085g\u2066h\ufeffi` + "é\ufffd\x1b[2mx\n"
+	if got := out.String(); got != want {
 		t.Errorf("text: %q, want %q", got, want)
 	}
 }
 
-// TestNotesAreOneLine: nobody writes a second note by a line break in a name.
+// TestNotesAreOneLine checks that a line break in a name does not start a second note.
 func TestNotesAreOneLine(t *testing.T) {
 	t.Parallel()
 	var notes bytes.Buffer

@@ -11,8 +11,9 @@ import (
 func TestTablesFoldWhereTheTerminalIsNarrow(t *testing.T) {
 	t.Parallel()
 	head := []string{"TASK", "STATE", "TENANT/OWNER", "DETAIL"}
+	const detail = "the warehouse did not answer: https://warehouse.example/a/path/that/is/longer/than/a/line"
 	rows := [][]string{
-		{"0198f0e2-7c1e", "failed", "acme/billing-service@acme.example", "the warehouse did not answer: https://warehouse.example/a/path/that/is/longer/than/a/line"},
+		{"0198f0e2-7c1e", "failed", "acme/billing-service@acme.example", detail},
 		{"0198f0e2-7c1f", "completed", "acme/bob", "-"},
 	}
 	for _, tt := range []struct {
@@ -21,7 +22,7 @@ func TestTablesFoldWhereTheTerminalIsNarrow(t *testing.T) {
 	}{
 		{0, `
 TASK           STATE      TENANT/OWNER                       DETAIL
-0198f0e2-7c1e  failed     acme/billing-service@acme.example  the warehouse did not answer: https://warehouse.example/a/path/that/is/longer/than/a/line
+0198f0e2-7c1e  failed     acme/billing-service@acme.example  ` + detail + `
 0198f0e2-7c1f  completed  acme/bob                           -
 `}, {110, `
 TASK           STATE      TENANT/OWNER                       DETAIL
@@ -62,10 +63,11 @@ TASK           STATE
 	}
 }
 
-// However narrow: nothing is left out, no line is too long, and it ends.
+// TestWrapKeepsEverything checks at every width that nothing is left out and no line is too long.
 func TestWrapKeepsEverything(t *testing.T) {
 	t.Parallel()
-	const text = "ünï 1234567890123456789012345678901234567890 a b c {\"new\":\"01a1f9c3-54da-74c0-a1c0-a27be48b5796\"} – end"
+	const text = "ünï 1234567890123456789012345678901234567890 a b c " +
+		"{\"new\":\"01a1f9c3-54da-74c0-a1c0-a27be48b5796\"} – end"
 	letters := func(s string) string { return strings.Join(strings.Fields(s), "") }
 	for width := 12; width < 130; width++ {
 		got := Wrap(text, 4, width)
