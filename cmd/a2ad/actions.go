@@ -16,7 +16,7 @@ import (
 type ActionsCmd struct {
 	Task     string `placeholder:"ID" help:"Only actions on this task."`
 	Action   string `placeholder:"NAME" help:"Only this action, for example task.cancel."`
-	Actor    string `placeholder:"TEXT" help:"Only actors that begin with this: operator, \"key k1\", replica, address."`
+	Actor    string `placeholder:"TEXT" help:"${actor_help}"`
 	Tenant   string `placeholder:"T" help:"Only actions about this tenant."`
 	Since    Moment `placeholder:"TIME" help:"Only actions since then: a time, or how long ago (24h)."`
 	Until    Moment `placeholder:"TIME" help:"Only actions before then."`

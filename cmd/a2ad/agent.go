@@ -40,8 +40,9 @@ type AgentCheckCmd struct {
 
 // Help is shown below the usage line.
 func (*AgentCheckCmd) Help() string {
-	return `Starts nothing. The exit code is 1 if there is a fault. A program, a variable or a key file that is missing ` +
-		`on this machine is only a warning, because the server may run on another one.`
+	return `Starts nothing. The exit code is 1 if there is a fault. ` +
+		`A program, a variable or a key file that is missing on this machine is only a warning, ` +
+		`because the server may run on another one.`
 }
 
 // checkedLine is one line of `a2ad agent check -o json`.
@@ -68,7 +69,9 @@ func (c *AgentCheckCmd) Run(app *App) error {
 			f.Warnings = append(f.Warnings, agents.Missing(f, config.ReadEnviron(app.Environ).Lookup)...)
 		}
 		for _, w := range f.Warnings {
-			lines = append(lines, checkedLine{Path: w.Path, Line: w.Line, Level: "warning", Agent: f.Agent.Name, Text: w.Text})
+			lines = append(lines, checkedLine{
+				Path: w.Path, Line: w.Line, Level: "warning", Agent: f.Agent.Name, Text: w.Text,
+			})
 		}
 		if len(f.Faults) == 0 {
 			lines = append(lines, checkedLine{Path: f.Path, Level: "ok", Agent: f.Agent.Name})
@@ -88,7 +91,7 @@ func (c *AgentCheckCmd) Run(app *App) error {
 	return nil
 }
 
-// print shows what is to be said of one file; to a person with the lines of the file that are meant.
+// print shows the findings of one file. A person also sees the lines of the file that they are about.
 func (c *AgentCheckCmd) print(app *App, lines []checkedLine) error {
 	p := app.Paint()
 	var source []string
@@ -121,7 +124,7 @@ func (c *AgentCheckCmd) print(app *App, lines []checkedLine) error {
 	return nil
 }
 
-// sourceLines returns the lines of a file that was just read, fit for a terminal.
+// sourceLines returns the lines of a file that was just read, made safe for a terminal.
 func sourceLines(path string) []string {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -31,11 +31,12 @@ type keyRow struct {
 func newKeyRow(k *access.Key) keyRow {
 	return keyRow{
 		ID: k.ID, Tenant: k.Tenant, Owner: k.Owner, Name: k.Name, Scopes: k.Scopes, Agents: k.Agents,
-		CreatedAt: k.CreatedAt, LastUsedAt: orNil(k.UsedAt), ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),
+		CreatedAt: k.CreatedAt, LastUsedAt: orNil(k.UsedAt),
+		ExpiresAt: orNil(k.ExpiresAt), RevokedAt: orNil(k.RevokedAt),
 	}
 }
 
-// keyAgents says which agents a key is for.
+// keyAgents names the agents that a key may use.
 func keyAgents(names []string) string {
 	if names == nil {
 		return "all"

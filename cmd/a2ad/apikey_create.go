@@ -25,8 +25,8 @@ type APIKeyCreateCmd struct {
 	Agents []string `placeholder:"AGENT" help:"The only agents that the key may use (default all)."`
 	Name   string   `placeholder:"TEXT" help:"A note that helps to find the key again."`
 
-	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is valid, such as 12h or 720h (default no limit)."`
-	Env       string        `default:"live" placeholder:"WORD" help:"A word in the key, as in a2ad_live_… (default live)."`
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"${expires_help}"`
+	Env       string        `default:"live" placeholder:"WORD" help:"${env_help}"`
 
 	Database `group:"database"`
 	Output

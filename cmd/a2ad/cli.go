@@ -18,7 +18,8 @@ import (
 type cli struct {
 	Help helpFlag `short:"h" help:"Show the help of a command."`
 
-	Dev    DevCmd    `cmd:"" group:"server" help:"Run a server with its own PostgreSQL and two demo agents, to try a2ad."`
+	Dev DevCmd `cmd:"" group:"server" help:"Run a server with its own PostgreSQL and two demo agents, to try a2ad."`
+
 	Serve  ServeCmd  `cmd:"" group:"server" help:"Run a server on a PostgreSQL database."`
 	Config ConfigCmd `cmd:"" group:"server" help:"Show every setting, its value and its source."`
 	Health HealthCmd `cmd:"" group:"server" name:"healthcheck" help:"Check whether a running server is ready."`
@@ -27,7 +28,7 @@ type cli struct {
 
 	Task    TaskCmd    `cmd:"" group:"operator" help:"List, show, watch, cancel, retry and purge tasks."`
 	Stats   StatsCmd   `cmd:"" group:"operator" help:"Show queues, running attempts and problems on one screen."`
-	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"Check the settings, the database and the server, and say what to fix."`
+	Doctor  DoctorCmd  `cmd:"" group:"operator" help:"${doctor_help}"`
 	Push    PushCmd    `cmd:"" group:"operator" help:"List, inspect, replay and enable webhooks."`
 	Actions ActionsCmd `cmd:"" group:"operator" help:"Show the audit log: who did what."`
 	APIKey  APIKeyCmd  `cmd:"" group:"operator" name:"apikey" help:"Create, list and revoke API keys."`
@@ -155,7 +156,7 @@ func (settingMapper) PlaceHolder(f *kong.Flag) string {
 
 // Output is the choice between output for people and for programs.
 type Output struct {
-	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"text, or json: one object per line."`
+	Output string `short:"o" enum:"text,json" default:"text" placeholder:"FORMAT" help:"${output_help}"`
 }
 
 func (o Output) json() bool { return o.Output == "json" }
@@ -169,17 +170,31 @@ func allGroups() []kong.Group {
 	return all
 }
 
-// helpVars are the lists of words that tags of flags refer to.
+// webhookStates are the words of `push ls --state`, as a person reads them.
+const webhookStates = "active, done, dead or disabled"
+
+// helpVars are what tags of flags refer to: lists of words, and the texts that a tag of one line has no room for.
 func helpVars() kong.Vars {
 	var states []string
 	for _, s := range stateOrder {
 		states = append(states, s.String())
 	}
 	return kong.Vars{
-		"states":            strings.Join(states, ","),
-		"states_and":        strings.Join(states, ", "),
-		"webhook_states":    "active,done,dead,disabled",
-		"webhook_states_or": "active, done, dead or disabled",
-		"scopes_help":       scopesHelp,
+		"states":         strings.Join(states, ","),
+		"states_and":     strings.Join(states, ", "),
+		"webhook_states": "active,done,dead,disabled",
+		"scopes_help":    scopesHelp,
+
+		"webhook_states_help": "Only webhooks in this state: " + webhookStates + ".",
+
+		"actor_help":   "Only actors that begin with this: operator, \"key k1\", replica, address.",
+		"expires_help": "How long the key is valid, such as 12h or 720h (default no limit).",
+		"env_help":     "A word in the key, as in a2ad_live_… (default live).",
+		"doctor_help":  "Check the settings, the database and the server, and say what to fix.",
+		"output_help":  "text, or json: one object per line.",
+		"down_help":    "Roll back the newest migration and delete the data in its tables.",
+		"replay_help":  "Deliver events again, or resume a webhook that has given up.",
+		"enable_help":  "Close the circuit breaker of a destination, or enable it again.",
+		"after_help":   "Deliver all events after this one again (default: what is not delivered yet).",
 	}
 }

@@ -13,7 +13,7 @@ import (
 // key32 is 32 bytes in base64.
 const key32 = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
-// TestSettingDefaults are the published defaults.
+// TestSettingDefaults checks the published defaults.
 func TestSettingDefaults(t *testing.T) {
 	t.Parallel()
 	var i invocation
@@ -40,7 +40,7 @@ func TestSettingDefaults(t *testing.T) {
 	}
 }
 
-// TestAllFaultsAtOnce, with the setting, the value and what to do.
+// TestAllFaultsAtOnce checks that every fault is reported, with the setting, the value and what to do.
 func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -54,25 +54,33 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 	show(nil, "serve")
 	show(nil, "config")
-	show([]string{"A2AD_DATABASE_URL=mysql://u:hunter2@h/d", "A2AD_AGENTS=a", "A2AD_KEYS=hunter2", "A2AD_PUSH_SIGNING_SECRETS=hunter2", "A2AD_LEASE_TTL=30", "A2AD_LESE_TTL=30s", "A2AD_WORKERS=many"},
+	show([]string{"A2AD_DATABASE_URL=mysql://u:hunter2@h/d", "A2AD_AGENTS=a", "A2AD_KEYS=hunter2",
+		"A2AD_PUSH_SIGNING_SECRETS=hunter2", "A2AD_LEASE_TTL=30", "A2AD_LESE_TTL=30s", "A2AD_WORKERS=many"},
 		"serve", "--listen=8080", "--max-attempts=0", "--public-url=ftp://x", "--sse-ping=0")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_AUTH=none", "A2AD_LISTEN=0.0.0.0:8080", "A2AD_ADMIN_LISTEN=0.0.0.0:8080", "A2AD_GRPC_LISTEN=:50051",
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_AUTH=none", "A2AD_LISTEN=0.0.0.0:8080",
+		"A2AD_ADMIN_LISTEN=0.0.0.0:8080", "A2AD_GRPC_LISTEN=:50051",
 		"A2AD_RETRY_BACKOFF_BASE=10m", "A2AD_REPLICA=a b"}, "serve")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=http://login.example.org", "A2AD_OIDC_AUDIENCE=a", "A2AD_OIDC_SCOPES=tasks:read,all", "A2AD_OIDC_OWNER_CLAIM=sub,,x"}, "serve")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=https://login.example.org/"}, "serve")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=http://login.example.org",
+		"A2AD_OIDC_AUDIENCE=a", "A2AD_OIDC_SCOPES=tasks:read,all", "A2AD_OIDC_OWNER_CLAIM=sub,,x"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_OIDC_ISSUER=https://login.example.org/"},
+		"serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a",
+		"A2AD_OIDC_JWKS_URL=https://login.example.org/keys"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CERT=cert.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_CLIENT_CA=ca.pem"}, "serve")
 	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=testdata/faulty", "A2AD_LEASE_TTL=30"}, "serve")
 	show([]string{"A2AD_DEFAULT_AGENT=nobody", "A2AD_LEASE_TTL=30"}, "dev")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_KEY=key.pem", "A2AD_MTLS_PROXIES=10.0.0.0/8,0.0.0.0/0"}, "serve")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_TLS_KEY=key.pem",
+		"A2AD_MTLS_PROXIES=10.0.0.0/8,0.0.0.0/0"}, "serve")
 	show(nil, "dev", "--listen=:8080")
 	show(nil, "dev", "--grpc-listen=127.0.0.1:9090")
-	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db", "A2AD_KEYS_FILE=testdata/none"}, "dev")
+	show([]string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_DATABASE_URL_FILE=/run/secrets/db",
+		"A2AD_KEYS_FILE=testdata/none"}, "dev")
 	show([]string{"A2AD_DATABASE_URL=localhost"}, "task", "ls")
 	show([]string{"A2AD_URL=localhost:8080"}, "send", "x")
 	golden(t, "faults", out.String())
-	if strings.Contains(strings.ReplaceAll(out.String(), "=hunter2", ""), "hunter2\n") || regexp.MustCompile(`(?m)^ .*hunter2`).MatchString(out.String()) {
+	if strings.Contains(strings.ReplaceAll(out.String(), "=hunter2", ""), "hunter2\n") ||
+		regexp.MustCompile(`(?m)^ .*hunter2`).MatchString(out.String()) {
 		t.Error("a fault shows a secret")
 	}
 }
@@ -80,10 +88,13 @@ func TestAllFaultsAtOnce(t *testing.T) {
 func TestAuthNoneNeedsLoopback(t *testing.T) {
 	t.Parallel()
 	for listen, ok := range map[string]bool{
-		"127.0.0.1:8080": true, "127.1.2.3:8080": true, "[::1]:8080": true, "localhost:8080": true, "[::ffff:127.0.0.1]:80": true,
+		"127.0.0.1:8080": true, "127.1.2.3:8080": true, "[::1]:8080": true, "localhost:8080": true,
+		"[::ffff:127.0.0.1]:80": true,
+
 		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "192.168.0.1:80": false, "example.org:80": false,
 	} {
-		i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_AUTH=none", "A2AD_LISTEN=" + listen}}
+		i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://h/d", "A2AD_AGENTS=a", "A2AD_AUTH=none",
+			"A2AD_LISTEN=" + listen}}
 		if i.run(t, "config"); (i.code == exitOK) != ok {
 			t.Errorf("%s: exit code %d, %s", listen, i.code, i.stderr)
 		}
@@ -96,9 +107,11 @@ func TestAuthNoneNeedsLoopback(t *testing.T) {
 
 func TestUnknownSettingIsAWarning(t *testing.T) {
 	t.Parallel()
-	i := invocation{env: []string{"A2AD_PUSH_RETRIES=1", "A2AD_ZZZ=1", "A2AD_TEST_DATABASE_URL=x", "A2AD_KEYS_FILE=", "OTHER=1"}}
+	i := invocation{env: []string{"A2AD_PUSH_RETRIES=1", "A2AD_ZZZ=1", "A2AD_TEST_DATABASE_URL=x", "A2AD_KEYS_FILE=",
+		"OTHER=1"}}
 	i.run(t, "version")
-	want := "a2ad: warning: unknown setting A2AD_PUSH_RETRIES is ignored, did you mean A2AD_PUSH_RETRY?\na2ad: warning: unknown setting A2AD_ZZZ is ignored\n"
+	want := "a2ad: warning: unknown setting A2AD_PUSH_RETRIES is ignored, did you mean A2AD_PUSH_RETRY?\n" +
+		"a2ad: warning: unknown setting A2AD_ZZZ is ignored\n"
 	if diff := cmp.Diff(want, i.stderr); diff != "" || i.code != exitOK {
 		t.Errorf("exit code %d, stderr (-want +got):\n%s", i.code, diff)
 	}
@@ -106,8 +119,10 @@ func TestUnknownSettingIsAWarning(t *testing.T) {
 
 func TestUnknownSettingIsAFaultWithStrict(t *testing.T) {
 	t.Parallel()
-	env := []string{"A2AD_WORKES=1", "A2AD_ZZZ=1", "A2AD_LEASE_TTL=3", "A2AD_VERSION=1", "A2AD_PORT_8080_TCP=x", "A2AD_SERVICE_HOST=10.0.0.1"}
-	want := "a2ad: the configuration has 3 faults\n  A2AD_LEASE_TTL=\"3\": not a duration: write a number and a unit, for example 500ms, 30s, 5m or 12h\n" +
+	env := []string{"A2AD_WORKES=1", "A2AD_ZZZ=1", "A2AD_LEASE_TTL=3", "A2AD_VERSION=1", "A2AD_PORT_8080_TCP=x",
+		"A2AD_SERVICE_HOST=10.0.0.1"}
+	want := "a2ad: the configuration has 3 faults\n" +
+		"  A2AD_LEASE_TTL=\"3\": not a duration: write a number and a unit, for example 500ms, 30s, 5m or 12h\n" +
 		"  A2AD_WORKES: unknown setting, did you mean A2AD_WORKERS?\n  A2AD_ZZZ: unknown setting\n"
 	for _, args := range [][]string{{"dev", "--strict"}, {"config", "--dev", "--strict"}} {
 		i := invocation{env: env}
@@ -122,7 +137,7 @@ func TestUnknownSettingIsAFaultWithStrict(t *testing.T) {
 	}
 }
 
-// TestOtherCommandsIgnoreServerFaults: a typo in a server's setting must not keep the client from working.
+// TestOtherCommandsIgnoreServerFaults checks that a typo in a server's setting does not stop the client commands.
 func TestOtherCommandsIgnoreServerFaults(t *testing.T) {
 	t.Parallel()
 	i := invocation{env: []string{"A2AD_LEASE_TTL=x"}}
@@ -139,7 +154,8 @@ func TestConfigMasksSecrets(t *testing.T) {
 	}}
 	for _, args := range [][]string{{"config"}, {"config", "-o", "json"}, {"config", "-v"}} {
 		i.run(t, args...)
-		if i.code != exitOK || strings.Contains(i.stdout, "hunter2") || strings.Contains(i.stdout, key32) || !strings.Contains(i.stdout, "sslmode=disable") {
+		if i.code != exitOK || strings.Contains(i.stdout, "hunter2") || strings.Contains(i.stdout, key32) ||
+			!strings.Contains(i.stdout, "sslmode=disable") {
 			t.Errorf("%v: exit code %d\n%s%s", args, i.code, i.stdout, i.stderr)
 		}
 	}

@@ -25,8 +25,8 @@ func (d *Database) devPostgres() devpg.Config {
 	return devpg.Config{Dir: d.DataDir, BinDir: d.PGBinDir}
 }
 
-// withDatabase calls do with the URL of the database of an operator's command: the one that is set, or
-// else that of dev. If dev is not running, its PostgreSQL is started for the time of the command.
+// withDatabase calls do with the URL of the database of an operator's command: the one that is set, or else that of
+// dev. If dev is not running, it starts the PostgreSQL of dev and stops it after the command.
 func (d *Database) withDatabase(
 	ctx context.Context, app *App, do func(ctx context.Context, url string) error,
 ) (err error) {
@@ -42,10 +42,10 @@ func (d *Database) withDatabase(
 	if !errors.Is(err, devpg.ErrNotRunning) {
 		return fmt.Errorf("look for the database of dev: %w", err)
 	}
-	// Start would make a cluster where there is none: a typo in --data-dir must not.
+	// Start makes a cluster if there is none. A typo in --data-dir must not do that.
 	if !devpg.Exists(cfg.Dir) {
-		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, or start \"a2ad dev\", which keeps its own in %s",
-			d.DataDir)
+		return fmt.Errorf("there is no database: set A2AD_DATABASE_URL, "+
+			"or start \"a2ad dev\", which keeps its own in %s", d.DataDir)
 	}
 	srv, err := devpg.Start(ctx, cfg)
 	if err != nil {

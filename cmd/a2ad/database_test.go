@@ -29,7 +29,8 @@ func TestMigrate(t *testing.T) {
 		}
 		return n
 	}
-	if i.run(t, "migrate", "status", "-o", "json"); i.code != exitFailure || applied() != 0 || !strings.Contains(i.stderr, "a2ad migrate up") {
+	if i.run(t, "migrate", "status", "-o", "json"); i.code != exitFailure || applied() != 0 ||
+		!strings.Contains(i.stderr, "a2ad migrate up") {
 		t.Errorf("status before: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
 	}
 	i.run(t, "migrate", "up", "-o", "json")
@@ -45,15 +46,16 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestDatabaseOfDev: without A2AD_DATABASE_URL the operator works on the database of
-// dev, beside its server while that runs, and else with one of its own for the time of
-// the command. Where there is no database none is made.
+// TestDatabaseOfDev checks that without A2AD_DATABASE_URL an operator's command works on the database of dev. It
+// connects to the PostgreSQL of a running dev, or else starts that PostgreSQL until the command ends. It never makes a
+// new database.
 func TestDatabaseOfDev(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	var i invocation
 	for range 2 { // without the directory, and with an empty one
-		if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitFailure || !strings.Contains(i.stderr, "A2AD_DATABASE_URL") || !strings.Contains(i.stderr, "a2ad dev") {
+		if i.run(t, "migrate", "up", "--data-dir", dir); i.code != exitFailure ||
+			!strings.Contains(i.stderr, "A2AD_DATABASE_URL") || !strings.Contains(i.stderr, "a2ad dev") {
 			t.Errorf("no database: exit code %d, %s", i.code, i.stderr)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
@@ -63,7 +65,7 @@ func TestDatabaseOfDev(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// As root the server runs as somebody else, who must get in.
+	// For root, PostgreSQL runs as another user, who must be able to read the directory.
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)

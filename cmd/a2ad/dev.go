@@ -21,7 +21,8 @@ type DevCmd struct{ config.Config }
 
 // Help is shown below the usage line.
 func (*DevCmd) Help() string {
-	return `Without A2AD_DATABASE_URL, it starts its own PostgreSQL under --data-dir and keeps the data between runs. ` +
+	return `Without A2AD_DATABASE_URL, it starts its own PostgreSQL under --data-dir ` +
+		`and keeps the data between runs. ` +
 		`It has no authentication and listens on loopback only. Not for production.
 
 ` + moreSettings

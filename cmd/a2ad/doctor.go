@@ -21,8 +21,9 @@ type DoctorCmd struct {
 
 // Help is shown below the usage line.
 func (*DoctorCmd) Help() string {
-	return `Checks the settings, the agent files, the database with its roles and encrypted secrets, and a server that ` +
-		`runs on this machine. It changes nothing, and says for each finding what to do. Give it the settings of the server.
+	return `Checks the settings, the agent files, the database with its roles and encrypted secrets, ` +
+		`and a server that runs on this machine. ` +
+		`It changes nothing, and says for each finding what to do. Give it the settings of the server.
 
 Exit codes: 0 no problem found; 1 warnings; 2 faults.`
 }
@@ -37,7 +38,7 @@ const (
 	exitFaults   = 2
 )
 
-// Run checks everything, whatever it finds on the way.
+// Run makes every check, also after one has failed.
 func (c *DoctorCmd) Run(ctx context.Context, app *App) error {
 	d := &doctor.Doctor{Config: c.Config, Dev: c.Dev, Environ: config.ReadEnviron(app.Environ)}
 	d.Settings(app.faults)

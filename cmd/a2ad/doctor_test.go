@@ -27,7 +27,8 @@ func (i *invocation) levels(t *testing.T) map[string]string {
 		if err := json.Unmarshal([]byte(line), &x); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		if x.Level == doctor.LevelFault && x.Fix == "" && x.Check != "settings" && x.Check != "database" && x.Check != "admin" {
+		if x.Level == doctor.LevelFault && x.Fix == "" && x.Check != "settings" && x.Check != "database" &&
+			x.Check != "admin" {
 			t.Errorf("this finding does not say what to do: %s", line)
 		}
 		found[x.Level+" "+x.Check] += x.Text + "\n"
@@ -55,29 +56,40 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	i.run(t, "doctor", "--offline", "-o", "json")
 	found := i.levels(t)
 	for what := range found {
-		if strings.HasPrefix(what, doctor.LevelFault) || strings.HasPrefix(what, doctor.LevelWarning) && what != "warning login" {
+		if strings.HasPrefix(what, doctor.LevelFault) ||
+			strings.HasPrefix(what, doctor.LevelWarning) && what != "warning login" {
 			t.Errorf("a good database: %s: %s", what, found[what])
 		}
 	}
-	if i.code != exitWarnings || found["warning login"] == "" { // the tests log in as a superuser
+	if i.code != exitWarnings || found["warning login"] == "" { // because the tests log in as a superuser
 		t.Errorf("a good database: exit code %d\n%s%s", i.code, i.stdout, i.stderr)
 	}
 	const database = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I %s', current_database()); END $$"
 	for _, tc := range []struct{ want, plant, mend string }{
-		{"fault durability", fmt.Sprintf(database, "SET synchronous_commit = off"), fmt.Sprintf(database, "RESET synchronous_commit")},
-		{"fault isolation", fmt.Sprintf(database, "SET default_transaction_isolation = ''serializable''"), fmt.Sprintf(database, "RESET default_transaction_isolation")},
-		{"fault row security", fmt.Sprintf(database, "SET row_security = off"), fmt.Sprintf(database, "RESET row_security")},
-		{"warning timeouts", fmt.Sprintf(database, "SET idle_session_timeout = ''1min''"), fmt.Sprintf(database, "RESET idle_session_timeout")},
-		{"fault connections", fmt.Sprintf(database, "CONNECTION LIMIT 5"), fmt.Sprintf(database, "CONNECTION LIMIT -1")},
-		{"fault autovacuum", "ALTER TABLE a2a.task_ready SET (autovacuum_enabled = false)", "ALTER TABLE a2a.task_ready RESET (autovacuum_enabled)"},
+		{"fault durability", fmt.Sprintf(database, "SET synchronous_commit = off"),
+			fmt.Sprintf(database, "RESET synchronous_commit")},
+		{"fault isolation", fmt.Sprintf(database, "SET default_transaction_isolation = ''serializable''"),
+			fmt.Sprintf(database, "RESET default_transaction_isolation")},
+		{"fault row security", fmt.Sprintf(database, "SET row_security = off"),
+			fmt.Sprintf(database, "RESET row_security")},
+		{"warning timeouts", fmt.Sprintf(database, "SET idle_session_timeout = ''1min''"),
+			fmt.Sprintf(database, "RESET idle_session_timeout")},
+		{"fault connections", fmt.Sprintf(database, "CONNECTION LIMIT 5"),
+			fmt.Sprintf(database, "CONNECTION LIMIT -1")},
+		{"fault autovacuum", "ALTER TABLE a2a.task_ready SET (autovacuum_enabled = false)",
+			"ALTER TABLE a2a.task_ready RESET (autovacuum_enabled)"},
 		{"fault roles", "ALTER ROLE a2a_app BYPASSRLS", "ALTER ROLE a2a_app NOBYPASSRLS"},
 		{"fault rights", "GRANT INSERT ON a2a.tasks TO a2a_app", "REVOKE INSERT ON a2a.tasks FROM a2a_app"},
 		{"fault rights", "REVOKE SELECT ON a2a.messages FROM a2a_worker", "GRANT SELECT ON a2a.messages TO a2a_worker"},
-		{"fault schema", "UPDATE public.a2a_goose_version SET is_applied = false WHERE version_id > 5", "UPDATE public.a2a_goose_version SET is_applied = true"},
-		{"warning schema", "INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (99999, true)", "DELETE FROM public.a2a_goose_version WHERE version_id = 99999"},
+		{"fault schema", "UPDATE public.a2a_goose_version SET is_applied = false WHERE version_id > 5",
+			"UPDATE public.a2a_goose_version SET is_applied = true"},
+		{"warning schema", "INSERT INTO public.a2a_goose_version (version_id, is_applied) VALUES (99999, true)",
+			"DELETE FROM public.a2a_goose_version WHERE version_id = 99999"},
 		{"fault schema", "UPDATE a2a.schema_floor SET version = 99999", "UPDATE a2a.schema_floor SET version = 0"},
-		{"note timeouts", fmt.Sprintf(database, "SET idle_in_transaction_session_timeout = 0"), fmt.Sprintf(database, "RESET idle_in_transaction_session_timeout")},
-		{"fault read-only", fmt.Sprintf(database, "SET default_transaction_read_only = on"), "BEGIN READ WRITE; " + fmt.Sprintf(database, "RESET default_transaction_read_only") + "; COMMIT"},
+		{"note timeouts", fmt.Sprintf(database, "SET idle_in_transaction_session_timeout = 0"),
+			fmt.Sprintf(database, "RESET idle_in_transaction_session_timeout")},
+		{"fault read-only", fmt.Sprintf(database, "SET default_transaction_read_only = on"), "BEGIN READ WRITE; " +
+			fmt.Sprintf(database, "RESET default_transaction_read_only") + "; COMMIT"},
 	} {
 		databaseSetting(t, good, tc.plant)
 		i.run(t, "doctor", "--offline", "-o", "json")
@@ -89,7 +101,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		}
 		databaseSetting(t, good, tc.mend)
 	}
-	// A login of its own, which is no superuser and no member of anything.
+	// A new login, which is no superuser and no member of a role.
 	databaseSetting(t, good, "CREATE ROLE plain LOGIN PASSWORD 'plain'")
 	plain := strings.Replace(good, "://postgres", "://plain:plain", 1)
 	if at := strings.Index(good, "@"); at > 0 {
@@ -97,7 +109,8 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	}
 	i.env = []string{"A2AD_DATABASE_URL=" + plain}
 	i.run(t, "doctor", "--offline", "-o", "json")
-	if found := i.levels(t); i.code != exitFaults || !strings.Contains(found["fault roles"], "cannot switch to the role a2a_app") {
+	if found := i.levels(t); i.code != exitFaults ||
+		!strings.Contains(found["fault roles"], "cannot switch to the role a2a_app") {
 		t.Errorf("a login without rights: exit code %d\n%s", i.code, i.stdout)
 	}
 	databaseSetting(t, good, "GRANT a2a_app, a2a_worker, pg_read_all_stats TO plain")
@@ -107,10 +120,13 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	if i.run(t, "doctor", "--offline", "--quiet"); i.stdout != "0 faults, 0 warnings\n" {
 		t.Errorf("quiet: %s", i.stdout)
 	}
-	for _, change := range []string{"ALTER SYSTEM SET archive_command = 'false'", "SELECT pg_reload_conf()", "SELECT pg_switch_wal()"} {
+	for _, change := range []string{
+		"ALTER SYSTEM SET archive_command = 'false'", "SELECT pg_reload_conf()", "SELECT pg_switch_wal()",
+	} {
 		databaseSetting(t, good, change)
 	}
-	for began := time.Now(); ; { // until the archiver has tried
+	// PostgreSQL notifies no client of a failed try, so the test polls until the archiver has tried.
+	for began := time.Now(); ; {
 		i.run(t, "doctor", "--offline", "-o", "json")
 		if i.levels(t)["warning archive"] != "" {
 			break
@@ -125,7 +141,8 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://ann:secret@127.0.0.1:1/x"}}
 	i.run(t, "doctor", "--offline", "-o", "json")
-	if found := i.levels(t); i.code != exitFaults || found["fault database"] == "" || strings.Contains(i.stdout, "secret") {
+	if found := i.levels(t); i.code != exitFaults || found["fault database"] == "" ||
+		strings.Contains(i.stdout, "secret") {
 		t.Errorf("no server: exit code %d\n%s", i.code, i.stdout)
 	}
 	i.env = []string{"A2AD_DATABASE_URL=" + storetest.NewEmpty(t).URL}
@@ -135,12 +152,13 @@ func TestDoctorWithoutADatabase(t *testing.T) {
 	}
 	i.env = []string{"A2AD_LEASE_TTL=3", "A2AD_DATA_DIR=" + filepath.Join(t.TempDir(), "none")}
 	i.run(t, "doctor", "--offline", "-o", "json")
-	if found := i.levels(t); i.code != exitFaults || !strings.Contains(found["fault settings"], "A2AD_LEASE_TTL") || !strings.Contains(found["fault database"], "there is no database") {
+	if found := i.levels(t); i.code != exitFaults || !strings.Contains(found["fault settings"], "A2AD_LEASE_TTL") ||
+		!strings.Contains(found["fault database"], "there is no database") {
 		t.Errorf("faulty settings: exit code %d\n%s", i.code, i.stdout)
 	}
 }
 
-// TestDoctorLooksForTheServer checks a good server, a bad one, and none.
+// TestDoctorLooksForTheServer checks the findings for a good server, a bad one, and none.
 func TestDoctorLooksForTheServer(t *testing.T) {
 	t.Parallel()
 	ready, name := true, "words"
@@ -155,7 +173,8 @@ func TestDoctorLooksForTheServer(t *testing.T) {
 	}))
 	defer srv.Close()
 	at := strings.TrimPrefix(srv.URL, "http://")
-	i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_LISTEN=" + at, "A2AD_ADMIN_LISTEN=127.0.0.1:" + at[strings.LastIndex(at, ":")+1:], "A2AD_PUBLIC_URL=" + srv.URL}}
+	i := invocation{env: []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_LISTEN=" + at,
+		"A2AD_ADMIN_LISTEN=127.0.0.1:" + at[strings.LastIndex(at, ":")+1:], "A2AD_PUBLIC_URL=" + srv.URL}}
 	look := func() map[string]string {
 		i.run(t, "doctor", "-o", "json")
 		return i.levels(t)
@@ -171,7 +190,8 @@ func TestDoctorLooksForTheServer(t *testing.T) {
 	i.env[3] = "A2AD_PUBLIC_URL=http://a2ad.invalid"
 	srv.Close()
 	found := look()
-	if found["warning api"] == "" || found["warning admin"] == "" || found["fault public url"] == "" || !strings.Contains(found["warning public url"], "not https") {
+	if found["warning api"] == "" || found["warning admin"] == "" || found["fault public url"] == "" ||
+		!strings.Contains(found["warning public url"], "not https") {
 		t.Errorf("no server: %v", found)
 	}
 	i.env[1], i.env[3] = "A2AD_LISTEN=0.0.0.0:1", "A2AD_PUBLIC_URL="
@@ -198,17 +218,21 @@ func TestDoctorScreens(t *testing.T) {
 	t.Parallel()
 	all := doctor.Findings{
 		{Check: "settings", Level: doctor.LevelOK, Text: "the settings are valid"},
-		{Check: "keys", Level: doctor.LevelNote, Text: "A2AD_KEYS is not set: webhooks with a token are refused", Fix: "Set A2AD_KEYS."},
+		{Check: "keys", Level: doctor.LevelNote, Text: "A2AD_KEYS is not set: webhooks with a token are refused",
+			Fix: "Set A2AD_KEYS."},
 		{
-			Check: "durability", Level: doctor.LevelFault, Text: "synchronous_commit is off: a crash loses commits that were acknowledged",
-			Fix: `ALTER DATABASE "a2ad" RESET synchronous_commit`,
+			Check: "durability", Level: doctor.LevelFault,
+			Text: "synchronous_commit is off: a crash loses commits that were acknowledged",
+			Fix:  `ALTER DATABASE "a2ad" RESET synchronous_commit`,
 		},
 		{
-			Check: "sessions", Level: doctor.LevelWarning, Text: "process 4711 (bob, p\x1bsql) has been idle in a transaction for 7m0s",
-			Fix: "Find out what it does, then SELECT pg_terminate_backend(4711)",
+			Check: "sessions", Level: doctor.LevelWarning,
+			Text: "process 4711 (bob, p\x1bsql) has been idle in a transaction for 7m0s",
+			Fix:  "Find out what it does, then SELECT pg_terminate_backend(4711)",
 		},
 	}
-	for name, console := range map[string]term.Console{"doctor": {}, "doctor-colors": {Color: true}, "doctor-narrow": {Columns: 60}} {
+	for name, console := range map[string]term.Console{"doctor": {}, "doctor-colors": {Color: true},
+		"doctor-narrow": {Columns: 60}} {
 		var out strings.Builder
 		console.Stdout = &out
 		code := finish(t.Context(), &App{}, new(DoctorCmd).print(&App{Console: console}, all))

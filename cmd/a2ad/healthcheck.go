@@ -19,8 +19,8 @@ type HealthCmd struct {
 
 // Help is shown below the usage line.
 func (*HealthCmd) Help() string {
-	return `Asks /readyz on the admin listener of a server on this machine. The exit code is 0 if the server is ready, and ` +
-		`1 if it is not, or does not answer.`
+	return `Asks /readyz on the admin listener of a server on this machine. ` +
+		`The exit code is 0 if the server is ready, and 1 if it is not, or does not answer.`
 }
 
 // Run asks once.

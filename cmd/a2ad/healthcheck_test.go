@@ -22,7 +22,8 @@ func TestHealthcheck(t *testing.T) {
 		t.Errorf("ready: exit code %d, %q, %q", i.code, i.stdout, i.stderr)
 	}
 	ready = false
-	if i.run(t, "healthcheck"); i.code != exitFailure || i.stderr != "a2ad: not ready: 503 Service Unavailable draining\n" {
+	if i.run(t, "healthcheck"); i.code != exitFailure ||
+		i.stderr != "a2ad: not ready: 503 Service Unavailable draining\n" {
 		t.Errorf("not ready: exit code %d, %q", i.code, i.stderr)
 	}
 	srv.Close()

@@ -1,8 +1,8 @@
 // Command a2ad is the durable task server behind an A2A agent: one binary that
 // serves, migrates, administers and is a client of itself.
 //
-// Everything a command does starts from run, which gets its arguments, environment
-// and streams from outside; nothing else in the program looks at the process.
+// Everything that a command does starts in run, which gets its arguments, environment and streams from main. Nothing
+// else in the program reads them from the process.
 package main
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// main holds a ballast: memory that is never touched, so that it uses none, but counts for the garbage
-// collector. The heap of a server with few streams is some MB. Without the ballast it would be collected
-// dozens of times a second under load, and each time all stacks are scanned.
+// main holds a ballast: memory that is never touched, so it uses no RAM, but counts for the garbage collector. The heap
+// of a server with few streams is some MB. Without the ballast, the collector would run dozens of times a second under
+// load, and scan all stacks each time.
 func main() {
 	ballast := make([]byte, 32<<20)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,7 +46,7 @@ const (
 	exitInterrupted = 130 // Ctrl-C
 )
 
-// exitError ends the program with a code. A nil err prints nothing, because the command has printed why.
+// exitError ends the program with a code. A nil err prints nothing, because the command has printed the reason.
 type exitError struct {
 	code int
 	err  error
@@ -147,7 +147,7 @@ func usageError(app *App, err error) error {
 	if sel := pe.Context.Selected(); sel != nil {
 		node = sel
 	}
-	if len(node.Children) > 0 && pe.Context.Error == nil { // all words were understood, but there was none more
+	if len(node.Children) > 0 && pe.Context.Error == nil { // the parser understood all words, but needed another one
 		pe.Context.Stdout = app.Stderr
 		if err := pe.Context.PrintUsage(false); err != nil {
 			return err

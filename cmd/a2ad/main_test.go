@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// asProgram is set where the test binary is to be the program.
+// asProgram is the variable that makes the test binary run as the program.
 const asProgram = "A2AD_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func (i *invocation) run(t *testing.T, args ...string) {
 	i.stdout, i.stderr = stdout.String(), stderr.String()
 }
 
-// screenful is what a person sees of a run at a terminal without colours, and the exit code.
+// screenful returns what a person sees of a run at a terminal without colors, and the exit code.
 func screenful(t *testing.T, ctx context.Context, set func(*App), env []string, args ...string) string {
 	t.Helper()
 	var both bytes.Buffer
@@ -87,11 +87,32 @@ func TestHelp(t *testing.T) {
 		{"--help"},
 		{"dev", "--help"}, {"serve", "--help"}, {"config", "--help"}, {"healthcheck", "--help"},
 		{"send", "--help"},
-		{"task", "--help"}, {"task", "ls", "--help"}, {"task", "show", "--help"}, {"task", "watch", "--help"}, {"task", "cancel", "--help"},
-		{"task", "retry", "--help"}, {"task", "purge", "--help"}, {"stats", "--help"}, {"doctor", "--help"}, {"actions", "--help"}, {"completion", "--help"},
-		{"push", "--help"}, {"push", "ls", "--help"}, {"push", "attempts", "--help"}, {"push", "replay", "--help"}, {"push", "enable", "--help"}, {"keys", "--help"}, {"keys", "rewrap", "--help"},
-		{"apikey", "--help"}, {"apikey", "create", "--help"}, {"apikey", "ls", "--help"}, {"apikey", "revoke", "--help"},
-		{"migrate", "--help"}, {"migrate", "up", "--help"}, {"migrate", "down", "--help"}, {"migrate", "status", "--help"},
+		{"task", "--help"},
+		{"task", "ls", "--help"},
+		{"task", "show", "--help"},
+		{"task", "watch", "--help"},
+		{"task", "cancel", "--help"},
+		{"task", "retry", "--help"},
+		{"task", "purge", "--help"},
+		{"stats", "--help"},
+		{"doctor", "--help"},
+		{"actions", "--help"},
+		{"completion", "--help"},
+		{"push", "--help"},
+		{"push", "ls", "--help"},
+		{"push", "attempts", "--help"},
+		{"push", "replay", "--help"},
+		{"push", "enable", "--help"},
+		{"keys", "--help"},
+		{"keys", "rewrap", "--help"},
+		{"apikey", "--help"},
+		{"apikey", "create", "--help"},
+		{"apikey", "ls", "--help"},
+		{"apikey", "revoke", "--help"},
+		{"migrate", "--help"},
+		{"migrate", "up", "--help"},
+		{"migrate", "down", "--help"},
+		{"migrate", "status", "--help"},
 		{"agent", "--help"}, {"agent", "check", "--help"}, {"agent", "schema", "--help"}, {"version", "--help"},
 	} {
 		name := "help" + strings.Join(append([]string{""}, args[:len(args)-1]...), "-")
@@ -116,15 +137,36 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestUsage: what is wrong with a command line is said on stderr, with exit code 2.
+// TestUsage checks that a wrong command line gets its reason on stderr, and exit code 2.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	for _, args := range [][]string{
-		{"frobnicate"}, {"task", "frobnicate"}, {"task", "--frobnicate"}, {"serve", "--frobnicate"}, {"serve", "extra"}, {"task", "show"}, {"task", "ls", "--state", "lost"},
-		{"task", "ls", "--limit", "0"}, {"task", "ls", "--since", "soon"}, {"task", "ls", "--watch", "--every", "1ms"}, {"push", "ls", "--limit", "0"}, {"actions", "--limit", "-1"},
-		{"task", "purge"}, {"task", "purge", "x", "--tenant", "t"}, {"task", "purge", "--tenant", "t"}, {"task", "purge", "x"}, {"task", "retry"}, {"completion", "tcsh"}, {"apikey", "create"}, {"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
-		{"migrate", "down"}, {"send"}, {"send", "x", "--resume", "t"}, {"send", "x", "--agent", "a/b"}, {"send", "x", "--last-event-id", "1-a"},
+		{"frobnicate"},
+		{"task", "frobnicate"},
+		{"task", "--frobnicate"},
+		{"serve", "--frobnicate"},
+		{"serve", "extra"},
+		{"task", "show"},
+		{"task", "ls", "--state", "lost"},
+		{"task", "ls", "--limit", "0"},
+		{"task", "ls", "--since", "soon"},
+		{"task", "ls", "--watch", "--every", "1ms"},
+		{"push", "ls", "--limit", "0"},
+		{"actions", "--limit", "-1"},
+		{"task", "purge"},
+		{"task", "purge", "x", "--tenant", "t"},
+		{"task", "purge", "--tenant", "t"},
+		{"task", "purge", "x"},
+		{"task", "retry"},
+		{"completion", "tcsh"},
+		{"apikey", "create"},
+		{"apikey", "create", "--tenant", "t", "--owner", "o", "--scopes", "all"},
+		{"migrate", "down"},
+		{"send"},
+		{"send", "x", "--resume", "t"},
+		{"send", "x", "--agent", "a/b"},
+		{"send", "x", "--last-event-id", "1-a"},
 		{"send", "--data", "{"}, {"version", "-o", "yaml"},
 	} {
 		var i invocation
@@ -137,7 +179,7 @@ func TestUsage(t *testing.T) {
 	golden(t, "usage", out.String())
 }
 
-// TestNoCommand shows the help, but not as a success: a script that forgets the command is wrong.
+// TestNoCommand checks that the program shows the help and fails, because a script that forgets the command is wrong.
 func TestNoCommand(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"task"}} {
@@ -158,7 +200,9 @@ func TestVersion(t *testing.T) {
 		t.Errorf("%q, exit code %d", i.stdout, i.code)
 	}
 	i.run(t, "version", "-o", "json")
-	if !regexp.MustCompile(`^\{"version":"[^"]+",("commit":"[^"]+",)?"go":"go1\.[^"]+","os":"\w+","arch":"\w+"\}\n$`).MatchString(i.stdout) {
+	form := regexp.MustCompile(
+		`^\{"version":"[^"]+",("commit":"[^"]+",)?"go":"go1\.[^"]+","os":"\w+","arch":"\w+"\}\n$`)
+	if !form.MatchString(i.stdout) {
 		t.Errorf("%q", i.stdout)
 	}
 }
@@ -170,13 +214,29 @@ func TestEveryCommandRuns(t *testing.T) {
 	if err := os.WriteFile(file, []byte("name: words\ndescription: d\nexecutor: {echo: {}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0", "A2AD_ADMIN_LISTEN=off", "A2AD_DATA_DIR=" + t.TempDir()}
+	env := []string{"A2AD_DATABASE_URL=postgres://127.0.0.1:1/x", "A2AD_AGENTS=" + file, "A2AD_LISTEN=127.0.0.1:0",
+		"A2AD_ADMIN_LISTEN=off", "A2AD_DATA_DIR=" + t.TempDir()}
 	for _, args := range [][]string{
-		{"serve"}, {"dev"}, {"task", "ls"}, {"task", "show", "x"}, {"task", "watch", "x"}, {"task", "cancel", "x"}, {"task", "retry", "x"}, {"task", "purge", "--yes", "x"}, {"stats"}, {"actions"},
-		{"push", "ls"}, {"push", "attempts", "x"}, {"push", "replay", "x"}, {"push", "enable", "--tenant", "t", "x"}, {"apikey", "create", "--tenant", "t", "--owner", "o"}, {"apikey", "ls"}, {"apikey", "revoke", "x"},
+		{"serve"},
+		{"dev"},
+		{"task", "ls"},
+		{"task", "show", "x"},
+		{"task", "watch", "x"},
+		{"task", "cancel", "x"},
+		{"task", "retry", "x"},
+		{"task", "purge", "--yes", "x"},
+		{"stats"},
+		{"actions"},
+		{"push", "ls"},
+		{"push", "attempts", "x"},
+		{"push", "replay", "x"},
+		{"push", "enable", "--tenant", "t", "x"},
+		{"apikey", "create", "--tenant", "t", "--owner", "o"},
+		{"apikey", "ls"},
+		{"apikey", "revoke", "x"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // whatever they do, they must not begin
+		cancel() // before they start, so that no command does its work
 		var stdout, stderr bytes.Buffer
 		if code := run(ctx, args, env, strings.NewReader(""), &stdout, &stderr); code != exitInterrupted {
 			t.Errorf("%v: %s", args, stderr.String())
@@ -184,17 +244,23 @@ func TestEveryCommandRuns(t *testing.T) {
 	}
 }
 
-// TestInterrupted: whatever waits for a database or a server ends with Ctrl-C, and with the exit code of that.
+// TestInterrupted checks that a command that waits for a database or a server ends on Ctrl-C, with exit code 130.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
 	addr := silent.Addr().String()
 	for _, args := range [][]string{
-		{"task", "ls"}, {"task", "watch", taskID}, {"task", "cancel", taskID, oldTask}, {"task", "purge", "--yes", taskID, oldTask}, {"stats"}, {"actions"}, {"doctor", "--offline"},
+		{"task", "ls"},
+		{"task", "watch", taskID},
+		{"task", "cancel", taskID, oldTask},
+		{"task", "purge", "--yes", taskID, oldTask},
+		{"stats"},
+		{"actions"},
+		{"doctor", "--offline"},
 		{"migrate", "status"}, {"migrate", "up"}, {"apikey", "ls"}, {"push", "replay", pushID}, {"healthcheck"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -212,7 +278,8 @@ func TestInterrupted(t *testing.T) {
 		})
 		var out bytes.Buffer
 		env := []string{"A2AD_DATABASE_URL=postgres://x@" + addr + "/x?sslmode=disable", "A2AD_ADMIN_LISTEN=" + addr}
-		if code := run(ctx, args, env, strings.NewReader(""), &out, &out); code != exitInterrupted || strings.Count(out.String(), "\n") > 1 {
+		if code := run(ctx, args, env, strings.NewReader(""), &out, &out); code != exitInterrupted ||
+			strings.Count(out.String(), "\n") > 1 {
 			t.Errorf("a2ad %v: exit code %d, %s", args, code, &out)
 		}
 		close(ended)
@@ -220,11 +287,13 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOthersDoNotSteerTheTerminal: an error may quote a server.
-func TestErrorsOfOthersDoNotSteerTheTerminal(t *testing.T) {
+// TestErrorsDoNotControlTheTerminal checks that control characters in an error are not printed. An error may quote a
+// server.
+func TestErrorsDoNotControlTheTerminal(t *testing.T) {
 	t.Parallel()
 	var notes bytes.Buffer
-	finish(t.Context(), &App{Console: term.Console{Stderr: &notes}}, &exitError{exitFailure, errorOf("no\x1b[2J\u009b")})
+	finish(t.Context(), &App{Console: term.Console{Stderr: &notes}},
+		&exitError{exitFailure, errorOf("no\x1b[2J\u009b")})
 	if got := notes.String(); got != "a2ad: no\ufffd[2J\ufffd\n" {
 		t.Errorf("%q", got)
 	}

@@ -14,7 +14,7 @@ import (
 // MigrateCmd is `a2ad migrate`.
 type MigrateCmd struct {
 	Up     MigrateUpCmd     `cmd:"" group:"commands" help:"Apply all migrations of this version of a2ad."`
-	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"Roll back the newest migration and delete the data in its tables."`
+	Down   MigrateDownCmd   `cmd:"" group:"commands" help:"${down_help}"`
 	Status MigrateStatusCmd `cmd:"" group:"commands" help:"Show which migrations are applied."`
 }
 
@@ -26,8 +26,9 @@ type MigrateUpCmd struct {
 
 // Help is shown below the usage line.
 func (*MigrateUpCmd) Help() string {
-	return `Several processes can run this at once: one migrates, and the others wait for it. Servers of the previous ` +
-		`version keep working meanwhile. A migration that needs a lock which a long transaction holds, such as a dump, ` +
+	return `Several processes can run this at once: one migrates, and the others wait for it. ` +
+		`Servers of the previous version keep working meanwhile. ` +
+		`A migration that needs a lock which a long transaction holds, such as a dump, ` +
 		`is repeated until it gets the lock.`
 }
 

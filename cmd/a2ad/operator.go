@@ -19,8 +19,8 @@ const (
 	operatorConns = 4
 )
 
-// withStore calls do with the store of an operator's command. The store tells running servers what the
-// command changes.
+// withStore calls do with the store of an operator's command. The store notifies running servers of what the command
+// changes.
 func (d *Database) withStore(ctx context.Context, app *App, do func(*store.Store) error) error {
 	return d.withDatabase(ctx, app, func(ctx context.Context, url string) error {
 		s, err := openStore(ctx, url)
@@ -75,7 +75,7 @@ func parseTaskID(id string) (a2a.ID, error) {
 	return t, nil
 }
 
-// optionalTaskID is parseTaskID, and the zero id for "".
+// optionalTaskID is parseTaskID, but returns the zero id for "".
 func optionalTaskID(id string) (a2a.ID, error) {
 	if id == "" {
 		return a2a.ID{}, nil
@@ -106,7 +106,7 @@ func checkLimit(n int) error {
 	return nil
 }
 
-// each calls do with every id, prints what failed, and fails in the end if anything did. It stops when
+// each calls do with every id and prints each failure. It returns an error at the end if any call failed. It stops when
 // ctx ends.
 func each(ctx context.Context, app *App, ids []string, do func(id string) error) error {
 	failed := false

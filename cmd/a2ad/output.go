@@ -4,7 +4,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// taskExit is how a command ends that has followed a task to this state.
+// taskExit returns the exit code of a command that has followed a task to this state.
 func taskExit(s a2a.State) error {
 	switch {
 	case s == a2a.StateCompleted, s == a2a.StateNone, s == a2a.StateSubmitted, s == a2a.StateWorking:

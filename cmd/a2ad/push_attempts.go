@@ -22,7 +22,7 @@ type PushAttemptsCmd struct {
 // Validate is called by the parser.
 func (c *PushAttemptsCmd) Validate() error { return checkLimit(c.Limit) }
 
-// pushAttemptRow is one attempt at a delivery.
+// pushAttemptRow is one attempt to deliver.
 type pushAttemptRow struct {
 	From      int64     `json:"from"` // the attempt covers the events after From
 	Seq       int64     `json:"seq"`  // up to Seq

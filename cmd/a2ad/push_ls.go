@@ -16,7 +16,7 @@ type PushLsCmd struct {
 	Tenant   string `placeholder:"T" help:"Only webhooks of this tenant."`
 	Owner    string `placeholder:"O" help:"Only webhooks of this owner."`
 	Origin   string `placeholder:"ORIGIN" help:"Only webhooks to this destination: scheme://host:port."`
-	State    string `enum:",${webhook_states}" default:"" placeholder:"STATE" help:"Only webhooks in this state: ${webhook_states_or}."`
+	State    string `enum:",${webhook_states}" default:"" placeholder:"STATE" help:"${webhook_states_help}"`
 	Before   string `placeholder:"ID" help:"Only webhooks older than this one: the next page."`
 	Limit    int    `default:"50" placeholder:"N" help:"At most this many webhooks (default 50)."`
 	Database `group:"database"`
@@ -105,7 +105,7 @@ func printPushes(app *App, asJSON bool, rows []pushRow) error {
 	})
 }
 
-// next is when the webhook is tried next: not before its destination is.
+// next is the time of the webhook's next try, which is never before that of its destination.
 func (r *pushRow) next() string {
 	switch {
 	case r.NextAttemptAt == nil || r.DeletedAt != nil || r.State != "active" || r.DisabledAt != nil:

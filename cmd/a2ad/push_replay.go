@@ -14,15 +14,15 @@ import (
 // PushReplayCmd is `a2ad push replay`.
 type PushReplayCmd struct {
 	IDs      []string `arg:"" name:"id" help:"Webhooks, as push ls shows them."`
-	After    int64    `default:"-1" placeholder:"SEQ" help:"Deliver all events after this one again (default: what is not delivered yet)."`
+	After    int64    `default:"-1" placeholder:"SEQ" help:"${after_help}"`
 	Database `group:"database"`
 	Output
 }
 
 // Help is shown below the usage line.
 func (*PushReplayCmd) Help() string {
-	return `Makes a dead or disabled webhook active again and restarts its retry schedule. Events that were delivered ` +
-		`before are delivered again with the same ids.`
+	return `Makes a dead or disabled webhook active again and restarts its retry schedule. ` +
+		`Events that were delivered before are delivered again with the same ids.`
 }
 
 // replayedPush is the result for programs.
@@ -47,7 +47,7 @@ func (c *PushReplayCmd) Run(ctx context.Context, app *App) error {
 	})
 }
 
-// replayPush delivers the events after one again; a negative one means only what was not delivered.
+// replayPush delivers the events after the given one again. A negative one means only the events not yet delivered.
 func replayPush(ctx context.Context, s *store.Store, text string, after int64) error {
 	id, err := parseWebhookID(text)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/a2ad/a2ad/internal/term"
 )
 
-// The screens in this file are made from values, so that every column and every case is in them. What
-// the commands read from the database is tested in operator_test.go.
+// The screens in this file are made from values, so that they have every column and every case. Other tests check what
+// the commands read from the database.
 
 var someTime = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 
@@ -42,7 +42,8 @@ func someSnapshot() *a2a.Task {
 	file := a2a.Part{Kind: a2a.PartFile, Filename: "a.txt", MediaType: "text/plain"}
 	return &a2a.Task{
 		ID: id, Agent: "words", ContextID: "c1",
-		Status:  a2a.Status{State: a2a.StateWorking, Message: &a2a.Message{Role: a2a.RoleAgent, Parts: text("counting")}},
+		Status: a2a.Status{State: a2a.StateWorking,
+			Message: &a2a.Message{Role: a2a.RoleAgent, Parts: text("counting")}},
 		History: []a2a.Message{{Role: a2a.RoleUser, Parts: append(text("count\nthese"), file)}},
 		Artifacts: []a2a.Artifact{
 			{ID: "count", Parts: text("2\n")},
@@ -64,49 +65,76 @@ func someTimeline() *operate.Timeline {
 	return &operate.Timeline{
 		Events: []operate.Logged{
 			{Seq: 1, At: someTime, Source: operate.SourceCaller, Event: status(a2a.StateSubmitted, "")},
-			{Seq: 2, At: later(3), Source: operate.SourceWorker, Worker: "replica-0", Epoch: 1, Event: status(a2a.StateWorking, "")},
-			{Seq: 3, At: later(900), Source: operate.SourceServer, Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking}, Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
-			{Seq: 4, At: later(1100), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 2000},
-			{Seq: 5, At: later(1200), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk, Bytes: 200},
-			{Seq: 6, At: later(1300), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
+			{Seq: 2, At: later(3), Source: operate.SourceWorker, Worker: "replica-0", Epoch: 1,
+				Event: status(a2a.StateWorking, "")},
+			{Seq: 3, At: later(900), Source: operate.SourceServer,
+				Event: &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking},
+					Metadata: a2a.Raw(`{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}`)}},
+			{Seq: 4, At: later(1100), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk,
+				Bytes: 2000},
+			{Seq: 5, At: later(1200), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3, Event: chunk,
+				Bytes: 200},
+			{Seq: 6, At: later(1300), Source: operate.SourceWorker, Worker: "replica-1", Epoch: 3,
+				Event: status(a2a.StateWorking, strings.Repeat("counting\n", 20))},
 		},
 		Messages: []operate.Said{
 			{Seq: 1, AtSeq: 1, Message: a2a.Message{Role: a2a.RoleUser, Parts: someSnapshot().History[0].Parts}},
 			{Seq: 2, AtSeq: 6, Message: a2a.Message{Role: a2a.RoleAgent}},
-			{Seq: 3, AtSeq: 7, Message: a2a.Message{Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and these"}}}},
+			{Seq: 3, AtSeq: 7, Message: a2a.Message{Role: a2a.RoleUser,
+				Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and these"}}}},
 		},
 		Attempts: []operate.Attempt{
-			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: later(3), EndedAt: end, Outcome: "expired", Error: "no sign of life"},
+			{Epoch: 1, Attempt: 1, Worker: "replica-0", ClaimedAt: later(3), EndedAt: end, Outcome: "expired",
+				Error: "no sign of life"},
 			{Epoch: 3, Attempt: 2, Worker: "replica-1", ClaimedAt: end},
 		},
-		Tries: []operate.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a", LedgerEntry: webhooks.LedgerEntry{
-			From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: webhooks.TriggerManual, StartedAt: later(1150), Try: webhooks.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
-		}}},
-		Actions: []access.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: access.ActionPushReplay, Detail: json.RawMessage(`{"after":1}`)}},
+		Tries: []operate.Tried{{ConfigID: "default", URL: "https://hooks.example/a2a",
+			LedgerEntry: webhooks.LedgerEntry{
+				From: 1, Seq: 3, Outcome: "failed", Attempt: 2, Trigger: webhooks.TriggerManual, StartedAt: later(1150),
+				Try: webhooks.Try{Took: 1234 * time.Millisecond, Status: 500, Reason: "answered 500"},
+			}}},
+		Actions: []access.Recorded{{At: later(1140), Actor: "operator ann@desk", Name: access.ActionPushReplay,
+			Detail: json.RawMessage(`{"after":1}`)}},
 	}
 }
 
 func someOverview() *operate.Overview {
 	return &operate.Overview{
 		Tasks: []operate.TaskCount{
-			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true}, {Agent: "words", State: a2a.StateSubmitted, Tasks: 12}, {Agent: "words", State: a2a.StateWorking, Tasks: 2},
+			{Agent: "echo", State: a2a.StateCompleted, Tasks: 1_203_450, Estimated: true},
+			{Agent: "words", State: a2a.StateSubmitted, Tasks: 12},
+			{Agent: "words", State: a2a.StateWorking, Tasks: 2},
 			{Agent: "words", State: a2a.StateInputRequired, Tasks: 1},
 		},
-		Queues:  []operate.QueueDepth{{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second}, {Agent: "late", Waiting: 1, Oldest: -time.Second}},
+		Queues: []operate.QueueDepth{
+			{Agent: "words", Waiting: 12, Due: 10, Oldest: 83 * time.Second},
+			{Agent: "late", Waiting: 1, Oldest: -time.Second},
+		},
 		Workers: []operate.WorkerLoad{{Worker: "replica-1", Running: 2, Expired: 1}},
 		Runs: []operate.RunSeen{
-			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute, LastSeq: 41, Silent: 19 * time.Minute},
-			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second, LastSeq: 2, Silent: 200 * time.Millisecond},
+			{Task: a2a.ID{0: 1, 15: 7}, Agent: "words", Worker: "replica-1", Attempt: 2, Age: 20 * time.Minute,
+				LastSeq: 41, Silent: 19 * time.Minute},
+			{Task: a2a.ID{0: 1, 15: 8}, Agent: "words", Worker: "replica-1", Attempt: 1, Age: 3 * time.Second,
+				LastSeq: 2, Silent: 200 * time.Millisecond},
 		},
-		Replicas: []operate.ReplicaSeen{{Name: "replica-1", Connections: 17, Listens: true}, {Name: "replica-2", Connections: 4}},
-		Push:     operate.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
+		Replicas: []operate.ReplicaSeen{
+			{Name: "replica-1", Connections: 17, Listens: true},
+			{Name: "replica-2", Connections: 4},
+		},
+		Push: operate.PushBacklog{Webhooks: 4, Events: 9, Failing: 3, Dead: 1, Oldest: 26 * time.Hour},
 		Down: []operate.DestinationDown{
-			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime, LastError: "connect: connection refused"}, {Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
+			{Tenant: "acme", Origin: "https://a.example:443", Fails: 7, OpenUntil: someTime,
+				LastError: "connect: connection refused"},
+			{Tenant: "acme", Origin: "https://b.example:443", Fails: 900, DisabledAt: someTime},
 		},
-		Bytes:        5 << 30,
-		Tables:       []operate.TableSize{{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12}, {Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10}},
-		Transactions: []operate.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql", State: "idle in transaction", For: 7 * time.Minute}},
-		Hidden:       2,
+		Bytes: 5 << 30,
+		Tables: []operate.TableSize{
+			{Name: "task_events", Bytes: 3 << 30, IndexBytes: 1 << 29, Rows: 900_000, Dead: 12},
+			{Name: "task_ready", Bytes: 16 << 10, IndexBytes: 8 << 10},
+		},
+		Transactions: []operate.OpenTransaction{{PID: 4711, Login: "bob", Application: "psql",
+			State: "idle in transaction", For: 7 * time.Minute}},
+		Hidden: 2,
 	}
 }
 
@@ -121,20 +149,23 @@ func someKeys() []keyRow {
 			ID: "k2", Tenant: "acme", Owner: "worker", Scopes: []string{"worker"}, Agents: []string{"a", "b"},
 			CreatedAt: someTime, RevokedAt: &someTime,
 		},
-		{ID: "k3", Tenant: "acme", Owner: "ci", Scopes: []string{"tasks:read"}, CreatedAt: someTime, ExpiresAt: &expires},
+		{ID: "k3", Tenant: "acme", Owner: "ci", Scopes: []string{"tasks:read"}, CreatedAt: someTime,
+			ExpiresAt: &expires},
 	}
 }
 
 func somePushes() []pushRow {
 	return []pushRow{
 		{
-			ID: pushID, TaskID: taskID, ConfigID: "default", Tenant: "acme", Owner: "ann", URL: "https://hooks.example/a2a",
+			ID: pushID, TaskID: taskID, ConfigID: "default", Tenant: "acme", Owner: "ann",
+			URL:    "https://hooks.example/a2a",
 			Origin: "https://hooks.example:443", State: "dead", Reason: "11 attempts failed, the last one with: 500",
 			Cursor: 3, Head: 7, Attempt: 11, CreatedAt: someTime,
 		},
 		{
 			ID: "019a9d40-0000-7000-8000-0000000000a2", TaskID: taskID, ConfigID: "b", Tenant: "acme", Owner: "ann",
-			URL: "https://b.example/", Origin: "https://b.example:443", State: "done", Cursor: 7, Head: 7, CreatedAt: someTime,
+			URL: "https://b.example/", Origin: "https://b.example:443", State: "done", Cursor: 7, Head: 7,
+			CreatedAt: someTime,
 		},
 	}
 }
@@ -168,7 +199,7 @@ func someNewKey() *createdKey {
 	}
 }
 
-// TestScreens shows what a person, or a program with -o json, sees.
+// TestScreens checks what a person, or a program with -o json, sees.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	detail := newTaskDetail(someTasks()[0], someSnapshot(), someTimeline())

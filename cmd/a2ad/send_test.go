@@ -21,7 +21,7 @@ const (
 	oldTask = "01938c1e-0000-7000-8000-000000000001"
 )
 
-// fakeAgent answers by what the text of the message says, and keeps the last request.
+// fakeAgent answers what the text of the message asks for, and keeps the last request.
 type fakeAgent struct {
 	*httptest.Server
 	method, path, key, body string
@@ -58,13 +58,16 @@ func taskJSON(state, rest string) string {
 func (s *sseAnswer) status(state, text string, final bool) {
 	msg := ""
 	if text != "" {
-		msg = fmt.Sprintf(`,"message":{"kind":"message","role":"agent","messageId":"m","parts":[{"kind":"text","text":%s}]}`, quote(text))
+		msg = fmt.Sprintf(`,"message":{"kind":"message","role":"agent","messageId":"m",`+
+			`"parts":[{"kind":"text","text":%s}]}`, quote(text))
 	}
-	s.send(fmt.Sprintf(`{"kind":"status-update","taskId":%q,"contextId":"c1","status":{"state":%q%s},"final":%v}`, taskID, state, msg, final))
+	s.send(fmt.Sprintf(`{"kind":"status-update","taskId":%q,"contextId":"c1","status":{"state":%q%s},"final":%v}`,
+		taskID, state, msg, final))
 }
 
 func (s *sseAnswer) chunk(id, text string, more, last bool) {
-	s.send(fmt.Sprintf(`{"kind":"artifact-update","taskId":%q,"contextId":"c1","artifact":{"artifactId":%q,"parts":[{"kind":"text","text":%s}]},"append":%v,"lastChunk":%v}`,
+	s.send(fmt.Sprintf(`{"kind":"artifact-update","taskId":%q,"contextId":"c1","artifact":{"artifactId":%q,`+
+		`"parts":[{"kind":"text","text":%s}]},"append":%v,"lastChunk":%v}`,
 		taskID, id, quote(text), more, last))
 }
 
@@ -121,17 +124,20 @@ func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// play is the task of each text; a resubscription plays "report".
+// play sends the events of the task that each text asks for. A resubscription plays "report".
 func (f *fakeAgent) play(s *sseAnswer, text string, r *http.Request) {
 	if text == "reply" {
-		s.send(`{"kind":"message","role":"agent","messageId":"m","contextId":"c1","parts":[{"kind":"text","text":"hi"}]}`)
+		s.send(`{"kind":"message","role":"agent","messageId":"m","contextId":"c1",` +
+			`"parts":[{"kind":"text","text":"hi"}]}`)
 		return
 	}
 	if f.method == "tasks/resubscribe" && s.last == 0 {
 		s.seq = 3
-		s.send(taskJSON("working", `,"artifacts":[{"artifactId":"report","parts":[{"kind":"text","text":"The quick "}]}]`))
+		s.send(taskJSON("working",
+			`,"artifacts":[{"artifactId":"report","parts":[{"kind":"text","text":"The quick "}]}]`))
 	} else {
-		s.send(taskJSON("submitted", `,"artifacts":[{"artifactId":"earlier","parts":[{"kind":"text","text":"of an earlier turn"}]}]`))
+		s.send(taskJSON("submitted",
+			`,"artifacts":[{"artifactId":"earlier","parts":[{"kind":"text","text":"of an earlier turn"}]}]`))
 		s.status("working", "", false)
 		s.status("working", "reading\nthe \x1b[31msources", false)
 		s.chunk("report", "The quick ", false, false)
@@ -146,39 +152,53 @@ func (f *fakeAgent) play(s *sseAnswer, text string, r *http.Request) {
 	case "cut":
 		panic(http.ErrAbortHandler)
 	default:
-		s.send(`{"kind":"status-update","taskId":"` + taskID + `","contextId":"c1","status":{"state":"working"},"final":false,"metadata":{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}}`)
+		s.send(`{"kind":"status-update","taskId":"` + taskID + `","contextId":"c1",` +
+			`"status":{"state":"working"},"final":false,` +
+			`"metadata":{"a2ad/attempt":2,"a2ad/reason":"the worker was lost"}}`)
 		s.chunk("report", "brown ", true, false)
 		s.chunk("second", "one\ntwo\n", false, true)
 		s.chunk("report", "fox\x1b[2J", true, true)
 		s.chunk("second", "three", false, true)
-		s.send(`{"kind":"artifact-update","taskId":"` + taskID + `","contextId":"c1","artifact":{"artifactId":"mixed","name":"a mix","parts":[{"kind":"data","data":{"n": 1.0}},{"kind":"file","file":{"bytes":"aGk=","name":"hi.txt","mimeType":"text/plain"}},{"kind":"file","file":{"uri":"https://x/y"}}]}}`)
+		s.send(`{"kind":"artifact-update","taskId":"` + taskID + `","contextId":"c1",` +
+			`"artifact":{"artifactId":"mixed","name":"a mix","parts":[` +
+			`{"kind":"data","data":{"n": 1.0}},` +
+			`{"kind":"file","file":{"bytes":"aGk=","name":"hi.txt","mimeType":"text/plain"}},` +
+			`{"kind":"file","file":{"uri":"https://x/y"}}]}}`)
 		s.status("completed", "", true)
 	}
 }
 
-// TestSendScreens are what a person sees at a terminal.
+// TestSendScreens checks what a person sees at a terminal.
 func TestSendScreens(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		args []string
 	}{
-		{"report", []string{"report"}}, {"ask", []string{"ask", "--agent", "words", "--task", oldTask}}, {"fail", []string{"fail"}}, {"reply", []string{"reply"}},
-		{"cut", []string{"cut"}}, {"resume", []string{"--resume", taskID}}, {"resume-behind", []string{"--resume", taskID, "--last-event-id", "4-aaaaaaaa"}},
-		{"no-stream", []string{"hello", "--no-stream"}}, {"no-blocking", []string{"hello", "--blocking=false"}}, {"cancel", []string{"--cancel", taskID}},
+		{"report", []string{"report"}},
+		{"ask", []string{"ask", "--agent", "words", "--task", oldTask}},
+		{"fail", []string{"fail"}},
+		{"reply", []string{"reply"}},
+		{"cut", []string{"cut"}},
+		{"resume", []string{"--resume", taskID}},
+		{"resume-behind", []string{"--resume", taskID, "--last-event-id", "4-aaaaaaaa"}},
+		{"no-stream", []string{"hello", "--no-stream"}},
+		{"no-blocking", []string{"hello", "--blocking=false"}},
+		{"cancel", []string{"--cancel", taskID}},
 		{"nowhere", []string{"--resume", "nowhere"}}, {"refused", []string{"refused"}}, {"locked", []string{"locked"}},
 		{"json", []string{"report", "-o", "json"}}, {"no-stream-json", []string{"hello", "--no-stream", "-o", "json"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFakeAgent(t)
-			got := screenful(t, t.Context(), nil, []string{"A2AD_URL=" + f.URL}, append([]string{"send"}, tc.args...)...)
+			got := screenful(t, t.Context(), nil, []string{"A2AD_URL=" + f.URL},
+				append([]string{"send"}, tc.args...)...)
 			golden(t, "send-"+tc.name, strings.ReplaceAll(got, f.URL, "http://127.0.0.1:8080"))
 		})
 	}
 }
 
-// TestSendInAPipe: stdout has what the agent says and nothing else, untouched.
+// TestSendInAPipe checks that stdout has what the agent says, unchanged, and nothing else.
 func TestSendInAPipe(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
@@ -199,11 +219,13 @@ func TestSendInAPipe(t *testing.T) {
 func TestSendColours(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
-	got := screenful(t, t.Context(), func(app *App) { app.Color, app.ColorStderr = true, true }, []string{"A2AD_URL=" + f.URL}, "send", "fail")
-	golden(t, "send-colours", strings.ReplaceAll(strings.ReplaceAll(got, f.URL, "http://127.0.0.1:8080"), "\x1b", "ESC"))
+	got := screenful(t, t.Context(), func(app *App) { app.Color, app.ColorStderr = true, true },
+		[]string{"A2AD_URL=" + f.URL}, "send", "fail")
+	golden(t, "send-colours",
+		strings.ReplaceAll(strings.ReplaceAll(got, f.URL, "http://127.0.0.1:8080"), "\x1b", "ESC"))
 }
 
-// interruptAt cancels when a text has been written, as a person does who has seen it.
+// interruptAt is a terminal that cancels when a text has been written, like a person who has seen it.
 type interruptAt struct {
 	seen   bytes.Buffer
 	text   string
@@ -218,14 +240,15 @@ func (w *interruptAt) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestSendInterrupted: Ctrl-C leaves the task alone and says how to come back.
+// TestSendInterrupted checks that Ctrl-C does not cancel the task, and that the command says how to follow it again.
 func TestSendInterrupted(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	screen := &interruptAt{text: "The quick", cancel: cancel}
-	got := screenful(t, ctx, func(app *App) { app.Stdout, app.Stderr = screen, screen }, nil, "send", "hang", "--url", f.URL)
+	got := screenful(t, ctx, func(app *App) { app.Stdout, app.Stderr = screen, screen }, nil, "send", "hang",
+		"--url", f.URL)
 	got = strings.ReplaceAll(screen.seen.String()+got, f.URL, "http://server")
 	golden(t, "send-interrupted", got)
 	if f.method != "message/stream" {
@@ -233,21 +256,27 @@ func TestSendInterrupted(t *testing.T) {
 	}
 }
 
-// TestSendWithoutServer says so and what to do, at once.
+// TestSendWithoutServer checks that the command fails at once, and says why and what to do.
 func TestSendWithoutServer(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
 	f.Close()
 	i := invocation{env: []string{"A2AD_URL=" + f.URL}}
-	for _, args := range [][]string{{"send", "x"}, {"send", "--no-stream", "x"}, {"send", "--resume", "x"}, {"send", "--cancel", "x"}} {
+	for _, args := range [][]string{
+		{"send", "x"},
+		{"send", "--no-stream", "x"},
+		{"send", "--resume", "x"},
+		{"send", "--cancel", "x"},
+	} {
 		i.run(t, args...)
-		if i.code != exitFailure || !strings.Contains(i.stderr, "no server at "+f.URL) || !strings.Contains(i.stderr, "a2ad dev") {
+		if i.code != exitFailure || !strings.Contains(i.stderr, "no server at "+f.URL) ||
+			!strings.Contains(i.stderr, "a2ad dev") {
 			t.Errorf("%v: exit code %d, %s", args, i.code, i.stderr)
 		}
 	}
 }
 
-// TestSendMessage: what the flags make of the message.
+// TestSendMessage checks the message that the flags describe.
 func TestSendMessage(t *testing.T) {
 	t.Parallel()
 	f := newFakeAgent(t)
@@ -259,7 +288,8 @@ func TestSendMessage(t *testing.T) {
 		}
 	}
 	i := invocation{env: []string{"A2AD_URL=" + f.URL + "/", "A2AD_API_KEY=secret"}, stdin: "from stdin\n"}
-	i.run(t, "send", "-", "--agent", "words", "--task", "t0", "--context", "c0", "--data", `{"a": 1.0, "b": [","]}`, "--data", "@"+script, "--file", note, "--idempotency-key", "k", "--no-stream")
+	i.run(t, "send", "-", "--agent", "words", "--task", "t0", "--context", "c0", "--data", `{"a": 1.0, "b": [","]}`,
+		"--data", "@"+script, "--file", note, "--idempotency-key", "k", "--no-stream")
 	if i.code != exitOK {
 		t.Fatalf("exit code %d: %s", i.code, i.stderr)
 	}
@@ -267,8 +297,11 @@ func TestSendMessage(t *testing.T) {
 		t.Errorf("%s to %s with %q", f.method, f.path, f.key)
 	}
 	_, msg, _ := strings.Cut(f.body, `"parts":`)
-	want := `[{"kind":"text","text":"from stdin\n"},{"kind":"data","data":{"a": 1.0, "b": [","]}},{"kind":"data","data":{"script": [ ]}},` +
-		`{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain; charset=utf-8","name":"note.txt"}}],"taskId":"t0","contextId":"c0"}}}`
+	want := `[{"kind":"text","text":"from stdin\n"},` +
+		`{"kind":"data","data":{"a": 1.0, "b": [","]}},` +
+		`{"kind":"data","data":{"script": [ ]}},` +
+		`{"kind":"file","file":{"bytes":"aGk=","mimeType":"text/plain; charset=utf-8","name":"note.txt"}}],` +
+		`"taskId":"t0","contextId":"c0"}}}`
 	if diff := cmp.Diff(want, msg); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestSendWithAKeyIsTheSameRequest: the id of a message is a part of the request, and the
-// server refuses a key that comes with another request.
+// TestSendWithAKeyIsTheSameRequest checks that a repeated command sends the same message id. The server refuses a key
+// that comes with a different request.
 func TestSendWithAKeyIsTheSameRequest(t *testing.T) {
 	t.Parallel()
 	id := func(key string) string { return (&SendCmd{IdempotencyKey: key}).messageID() }

@@ -60,8 +60,8 @@ func (c *ServeCmd) Run(ctx context.Context, app *App) error {
 	return r.Run(ctx, told)
 }
 
-// replicaOptions reads the agent files and prints their warnings. From now until closed is called,
-// SIGHUP does not end the process. stop ends the server.
+// replicaOptions reads the agent files and prints their warnings. Until closed is called, SIGHUP does not end the
+// process. stop ends the server.
 func (app *App) replicaOptions(
 	cfg *config.Config, builtin []agents.File, stop context.CancelFunc,
 ) (o replica.Options, closed func(), err error) {

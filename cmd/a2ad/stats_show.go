@@ -80,7 +80,8 @@ func showDatabase(s *term.Sections, o *operate.Overview) {
 	s.Table("Open transactions", []string{"FOR", "PROCESS", "LOGIN", "APPLICATION", "STATE"},
 		listOf(o.Transactions, func(t operate.OpenTransaction) []string {
 			return []string{
-				term.Duration(t.For), strconv.Itoa(t.PID), term.Cell(t.Login), term.Cell(t.Application), term.Cell(t.State),
+				term.Duration(t.For), strconv.Itoa(t.PID),
+				term.Cell(t.Login), term.Cell(t.Application), term.Cell(t.State),
 			}
 		}))
 	if o.Hidden > 0 {

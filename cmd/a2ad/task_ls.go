@@ -16,18 +16,20 @@ import (
 
 // TaskLsCmd is `a2ad task ls`.
 type TaskLsCmd struct {
-	Tenant  string        `placeholder:"T" help:"Only tasks of this tenant."`
-	Owner   string        `placeholder:"O" help:"Only tasks of this owner."`
-	Agent   string        `placeholder:"NAME" help:"Only tasks of this agent."`
-	Context string        `placeholder:"ID" help:"Only tasks of this conversation."`
-	State   []string      `enum:"${states}" placeholder:"STATE" help:"Only tasks in one of these states: ${states_and}."`
-	ID      string        `name:"id" placeholder:"PREFIX" help:"Only tasks whose id begins with this."`
-	Since   Moment        `placeholder:"TIME" help:"Only tasks created since then: a time, or how long ago (24h)."`
-	Until   Moment        `placeholder:"TIME" help:"Only tasks created before then."`
-	Before  string        `placeholder:"ID" help:"Only tasks older than this one: the next page."`
-	Limit   int           `default:"50" placeholder:"N" help:"At most this many tasks (default 50)."`
-	Watch   bool          `help:"Refresh the list until Ctrl-C; with -o json, print only what is new or has changed."`
-	Every   time.Duration `default:"2s" placeholder:"DURATION" help:"How often, with --watch (default 2s)."`
+	Tenant  string `placeholder:"T" help:"Only tasks of this tenant."`
+	Owner   string `placeholder:"O" help:"Only tasks of this owner."`
+	Agent   string `placeholder:"NAME" help:"Only tasks of this agent."`
+	Context string `placeholder:"ID" help:"Only tasks of this conversation."`
+
+	State []string `enum:"${states}" placeholder:"STATE" help:"Only tasks in one of these states: ${states_and}."`
+
+	ID     string        `name:"id" placeholder:"PREFIX" help:"Only tasks whose id begins with this."`
+	Since  Moment        `placeholder:"TIME" help:"Only tasks created since then: a time, or how long ago (24h)."`
+	Until  Moment        `placeholder:"TIME" help:"Only tasks created before then."`
+	Before string        `placeholder:"ID" help:"Only tasks older than this one: the next page."`
+	Limit  int           `default:"50" placeholder:"N" help:"At most this many tasks (default 50)."`
+	Watch  bool          `help:"Refresh the list until Ctrl-C; with -o json, print only what is new or has changed."`
+	Every  time.Duration `default:"2s" placeholder:"DURATION" help:"How often, with --watch (default 2s)."`
 
 	Database `group:"database"`
 	Output
@@ -107,8 +109,8 @@ func printTasks(to *term.Console, asJSON bool, rows []taskRow) error {
 	})
 }
 
-// watch lists until it is interrupted. A person sees only the newest list, cut to the terminal: the
-// newest tasks are at its top.
+// watch lists until it is interrupted. A person sees only the newest list, cut to the height of the terminal, with the
+// newest tasks at its top.
 func (c *TaskLsCmd) watch(ctx context.Context, app *App, s *store.Store, f operate.TaskFilter) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()

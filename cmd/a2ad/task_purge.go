@@ -24,9 +24,10 @@ type TaskPurgeCmd struct {
 
 // Help is shown below the usage line.
 func (*TaskPurgeCmd) Help() string {
-	return `Removes tasks for ever, with their messages, artifacts, events, attempts and webhooks. Running tasks are ` +
-		`canceled first. After the command no webhook of theirs is called. The audit log keeps a record of the purge, ` +
-		`and nothing else. It asks first; a script passes --yes.`
+	return `Removes tasks for ever, with their messages, artifacts, events, attempts and webhooks. ` +
+		`Running tasks are canceled first. After the command no webhook of theirs is called. ` +
+		`The audit log keeps a record of the purge, and nothing else. ` +
+		`It asks first; a script passes --yes.`
 }
 
 // Validate is called by the parser.
@@ -120,7 +121,7 @@ func (c *TaskPurgeCmd) purgeTask(ctx context.Context, app *App, s *store.Store, 
 	return err
 }
 
-// count returns how many tasks there are to remove.
+// count returns the number of tasks to remove.
 func (c *TaskPurgeCmd) count(ctx context.Context, s *store.Store) (total int64, err error) {
 	if len(c.IDs) == 0 {
 		return s.Tasks.CountPurge(ctx, c.ownerFilter())
@@ -139,7 +140,7 @@ func (c *TaskPurgeCmd) count(ctx context.Context, s *store.Store) (total int64, 
 	return total, nil
 }
 
-// confirm says how much there is to remove, and fails unless the person agrees.
+// confirm says what the purge would remove, and fails unless the person agrees.
 func (c *TaskPurgeCmd) confirm(ctx context.Context, app *App, s *store.Store) error {
 	total, err := c.count(ctx, s)
 	if err != nil || total == 0 { // without tasks, Run says so

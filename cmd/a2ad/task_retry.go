@@ -17,8 +17,9 @@ type TaskRetryCmd struct {
 
 // Help is shown below the usage line.
 func (*TaskRetryCmd) Help() string {
-	return `Makes a new task from the first message of one that has ended, and prints its id. The new task has the ` +
-		`tenant, owner, agent and context of the old one and refers to it. The old task and its webhooks stay as they are.
+	return `Makes a new task from the first message of one that has ended, and prints its id. ` +
+		`The new task has the tenant, owner, agent and context of the old one and refers to it. ` +
+		`The old task and its webhooks stay as they are.
 
 The exit code is 1 if a task could not be retried.`
 }

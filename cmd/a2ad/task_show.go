@@ -40,7 +40,7 @@ type taskDetail struct {
 	taskRow
 	Attempts []attemptRow    `json:"attempts"`
 	Timeline []timelineRow   `json:"timeline"`
-	Raw      json.RawMessage `json:"task"` // as A2A 0.3 shows it
+	Raw      json.RawMessage `json:"task"` // in the form of A2A 0.3
 	Task     a2a.Task        `json:"-"`
 }
 

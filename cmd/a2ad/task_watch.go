@@ -61,8 +61,7 @@ type watch struct {
 	state      a2a.State // of the task, as far as it was shown
 }
 
-// run shows the task as it is, unless after is positive, and then the events after it until the task
-// ends.
+// run shows the task as it is, unless after is positive. Then it shows the events after it, until the task ends.
 func (w *watch) run(ctx context.Context, text string, after int64) error {
 	id, err := parseTaskID(text)
 	if err != nil {

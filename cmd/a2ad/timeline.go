@@ -25,7 +25,7 @@ type timelineRow struct {
 	order int        // among rows of the same time
 }
 
-// Rows of the same time are in this order: what causes something comes first.
+// Rows of the same time are in this order: a cause comes before its effect.
 const (
 	orderMessage = iota - 1
 	orderFirst   // the first event
@@ -58,7 +58,7 @@ func newTimeline(owner string, t *operate.Timeline) []timelineRow {
 	return rows
 }
 
-// at is a time to the millisecond, as events have it, so that rows of one millisecond sort by order.
+// at cuts a time to the millisecond, as events have it, so that rows of one millisecond sort by order.
 func at(t time.Time) *time.Time {
 	t = t.Truncate(time.Millisecond)
 	return &t
@@ -115,8 +115,7 @@ func eventRange(from, to int64) string {
 	return fmt.Sprintf("events %d-%d", from, to)
 }
 
-// eventLog makes rows of events: a state lasts until the next one, and the chunks of an artifact that
-// follow each other are one row.
+// eventLog makes rows of events. A state lasts until the next one, and consecutive chunks of an artifact are one row.
 type eventLog struct {
 	rows     []timelineRow
 	state    int    // row of the last state, or -1

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/a2ad/a2ad/internal/config"
+	"github.com/a2ad/a2ad/internal/seal"
+	"github.com/a2ad/a2ad/internal/term"
+)
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(oldTask, "bob", nil)
+	w.complete()
+	w.submit(taskID, "alice", nil)
+	s := rows[stats](t, w.run(exitOK, "stats", "-o", "json"))[0]
+	want := []statsTasks{{Agent: "words", State: "submitted", Tasks: 1}, {Agent: "words", State: "completed", Tasks: 1}}
+	slices.SortFunc(s.Tasks, func(a, b statsTasks) int { return strings.Compare(b.State, a.State) })
+	if diff := cmp.Diff(want, s.Tasks); diff != "" {
+		t.Errorf("tasks (-want +got):\n%s", diff)
+	}
+	if len(s.Queues) != 1 || s.Queues[0].Waiting != 1 || s.Database.Bytes == 0 {
+		t.Errorf("%+v", s)
+	}
+	if i := w.run(exitOK, "stats"); !strings.Contains(i.stdout, "Queues\n") || !strings.Contains(i.stdout, "words") {
+		t.Errorf("%s", i.stdout)
+	}
+}
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	created := rows[createdKey](t, w.run(exitOK, "apikey", "create", "-o", "json",
+		"--tenant", "acme", "--owner", "ci", "--name", "laptop",
+		"--scopes", "worker,tasks:read,worker", "--agents", "words,echo,words",
+		"--expires-in", "12h", "--env", "test"))[0]
+	if !strings.HasPrefix(created.Key, "a2ad_test_") || created.ExpiresAt == nil ||
+		strings.Join(created.Scopes, " ") != "tasks:read worker" ||
+		strings.Join(created.Agents, " ") != "echo words" {
+		t.Errorf("%+v", created)
+	}
+	i := w.run(exitOK, "apikey", "create", "--tenant", "other", "--owner", "alice")
+	if !strings.Contains(i.stdout, "a2ad_live_") || !strings.Contains(i.stderr, "cannot be shown again") {
+		t.Errorf("%s%s", i.stdout, i.stderr)
+	}
+	listed := rows[keyRow](t, w.run(exitOK, "apikey", "ls", "--tenant", "acme", "-o", "json"))
+	if len(listed) != 1 || listed[0].ID != created.ID || listed[0].Name != "laptop" || listed[0].RevokedAt != nil {
+		t.Errorf("%+v", listed)
+	}
+	if all := rows[keyRow](t, w.run(exitOK, "apikey", "ls", "-o", "json")); len(all) != 2 {
+		t.Errorf("%+v", all)
+	}
+	i = w.run(exitFailure, "apikey", "revoke", created.ID, "none")
+	if i.stdout != created.ID+" revoked\n" || !strings.HasPrefix(i.stderr, "a2ad: key none: ") {
+		t.Errorf("%s%s", i.stdout, i.stderr)
+	}
+	listed = rows[keyRow](t, w.run(exitOK, "apikey", "ls", "--tenant", "acme", "-o", "json"))
+	if listed[0].RevokedAt == nil {
+		t.Errorf("%+v", listed)
+	}
+}
+
+func TestKeysRewrap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(exitUsage, "keys", "rewrap")
+	w.env = append(w.env, "A2AD_KEYS="+seal.Generate("k2"))
+	if i := w.run(exitOK, "keys", "rewrap"); i.stdout != "0 webhooks and keys encrypted with k2\n" {
+		t.Errorf("%s", i.stdout)
+	}
+	if i := w.run(exitOK, "keys", "rewrap", "-o", "json"); i.stdout != `{"sealed":0,"key":"k2"}`+"\n" {
+		t.Errorf("%s", i.stdout)
+	}
+}
+
+func TestActions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(taskID, "alice", nil)
+	w.run(exitOK, "task", "cancel", taskID)
+	w.run(exitOK, "apikey", "create", "--tenant", "other", "--owner", "ci")
+	all := rows[actionRow](t, w.run(exitOK, "actions", "-o", "json"))
+	if len(all) != 2 || all[0].Action != "key.create" || all[1].TaskID != taskID {
+		t.Fatalf("%+v", all)
+	}
+	before := strconv.FormatInt(all[0].ID, 10)
+	for _, tc := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--action", "task.cancel"}, 1},
+		{[]string{"--tenant", "other"}, 1},
+		{[]string{"--actor", "operator"}, 2},
+		{[]string{"--actor", "replica"}, 0},
+		{[]string{"--before", before}, 1},
+		{[]string{"--since", "1h"}, 2},
+		{[]string{"--until", "1h"}, 0},
+	} {
+		got := rows[actionRow](t, w.run(exitOK, append([]string{"actions", "-o", "json"}, tc.args...)...))
+		if len(got) != tc.want {
+			t.Errorf("%v: %+v, want %d", tc.args, got, tc.want)
+		}
+	}
+	if i := w.run(exitOK, "actions", "--limit", "1"); i.stderr != "next page: --before "+before+"\n" {
+		t.Errorf("the next page is not named: %q", i.stderr)
+	}
+}
+
+// TestOutputFailure checks that a full disk or a closed pipe is a failure.
+func TestOutputFailure(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.submit(oldTask, "bob", nil)
+	w.complete()
+	w.submit(taskID, "alice", nil)
+	for _, args := range [][]string{
+		{"version"},
+		{"version", "-o", "json"},
+		{"task", "ls"},
+		{"task", "ls", "-o", "json"},
+		{"task", "show", oldTask, "-o", "json"},
+		{"task", "watch", oldTask, "-o", "json"},
+		{"apikey", "create", "--tenant", "t", "--owner", "o"},
+		{"apikey", "ls"},
+		{"task", "cancel", taskID}, {"task", "purge", "--yes", "--tenant", "acme", "--owner", "alice"},
+	} {
+		app := &App{Console: term.Console{Stdin: strings.NewReader(""), Stdout: fullDisk{}, Stderr: &bytes.Buffer{}}}
+		err := runCommand(t.Context(), app, args, config.ReadEnviron(w.env))
+		if code := finish(t.Context(), app, err); code != exitFailure {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
