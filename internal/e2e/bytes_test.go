@@ -82,7 +82,8 @@ func TestRequestIDsAreEchoed(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a")
 	for _, id := range []string{
-		"1", "1.0", "1e2", "-0", `"1"`, `""`, `"é\u00e9\ud83d\ude00😀"`, "9007199254740993", "12345678901234567890.000",
+		"1", "1.0", "1e2", "-0", `"1"`, `""`, `"é\u00e9\ud83d\ude00😀"`, "9007199254740993",
+		"12345678901234567890.000",
 		"null", `"` + strings.Repeat("i", 254) + `"`,
 	} {
 		for method, params := range map[string]string{
