@@ -1,141 +1,208 @@
--- EventAppend writes what runs report: one element of the first arrays for each batch of a run
--- (k), in the order of their tasks' ids, one of the second for each event (e), which names its batch
--- by position and its place in it, one of the third for each event that has a message (m), which counts
--- the messages of its batch. A batch whose epoch is not the task's any more, or whose task
--- has ended, is left out: its position is not in the result and nothing of it was written. A batch may end the turn
--- (asked 3, 4 or from 100 on): then the lease goes too, and its epoch is past. A turn that would
--- end while the client has sent more than the run has seen (through) goes on instead: the task
--- stays working, is queued again and is not folded. folds is for a batch that asks to end the task; where the task
--- does end, ArtifactFold follows. kept is for a task that may have a checkpoint: its end deletes it. The epoch is part of every join: one call may hold a zombie and its successor.
--- A batch also names the newest event that its run knows of (after): nobody else writes under
--- its epoch, so a task with more events has been given this batch before, by a try whose answer
--- was lost or that is only now being carried out, and is left out as well.
--- A task that has webhooks is left out, too, unless with_push promises that their heads
--- are moved in the same transaction.
--- What may still be answered with a message is a task from the first batch on that tells its
--- client something, unless that batch replies.
--- What ends is in g, with few columns: a join that deletes or updates carries along whole rows of its other side.
--- Rows of tasks and of leases are locked in the order of k. = ANY (ARRAY[x]) is = x for which the
--- planner knows one way alone: to look up each by its key, in that order. Nothing that statistics say
--- can turn it into a read of the whole table, as they would have it where the table is nearly empty.
+-- EventAppend writes what runs report. It returns the batches that it has written. A batch is missing from the result,
+-- and nothing of it was written, when its epoch is not the task's any more, when the task has ended, when another try
+-- has written it, or when the task has webhooks and with_push is false.
 -- name: EventAppend :many
-WITH k AS (
-  SELECT unnest(sqlc.arg(numbers)::int[]) AS pos, unnest(sqlc.arg(task_ids)::uuid[]) AS id, unnest(sqlc.arg(epochs)::bigint[]) AS epoch,
-    unnest(sqlc.arg(counts)::int[]) AS n, unnest(sqlc.arg(message_counts)::int[]) AS m, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
-    unnest(sqlc.arg(artifacts)::boolean[]) AS art, unnest(sqlc.arg(throughs)::bigint[]) AS through, unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(errors)::text[]) AS error,
-    unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said, unnest(sqlc.arg(folds)::boolean[]) AS folds,
-    unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint, unnest(sqlc.arg(kept)::boolean[]) AS kept, unnest(sqlc.arg(workers)::text[]) AS worker,
+WITH batch AS (
+  -- One row for each batch of a run, in the order of the tasks' ids, which is the order of locks. The epoch is part of
+  -- every join: one call may hold a batch of a run that lost its lease, and one of the run that has it now.
+  --   asked   the state that the batch asks for, 0 for none; one that ends the turn also ends the lease and its epoch
+  --   through the newest message of the client that the run has seen
+  --   after   the newest event that the run knows of
+  --   folds   the batch asks to end a task whose artifacts are to be folded: ArtifactFold follows
+  --   kept    the task may have a checkpoint, which its end deletes
+  --   tells   the batch tells the client more than that its message is being worked on; replies: it is the reply
+  SELECT unnest(sqlc.arg(numbers)::int[]) AS pos, unnest(sqlc.arg(task_ids)::uuid[]) AS id,
+    unnest(sqlc.arg(epochs)::bigint[]) AS epoch, unnest(sqlc.arg(counts)::int[]) AS events,
+    unnest(sqlc.arg(message_counts)::int[]) AS messages, unnest(sqlc.arg(sizes)::bigint[]) AS bytes,
+    unnest(sqlc.arg(artifacts)::boolean[]) AS has_artifacts, unnest(sqlc.arg(throughs)::bigint[]) AS through,
+    unnest(sqlc.arg(afters)::bigint[]) AS after, unnest(sqlc.arg(errors)::text[]) AS error,
+    unnest(sqlc.arg(asked)::smallint[]) AS asked, unnest(sqlc.arg(said)::boolean[]) AS said,
+    unnest(sqlc.arg(folds)::boolean[]) AS folds, unnest(sqlc.arg(checkpoints)::json[]) AS checkpoint,
+    unnest(sqlc.arg(kept)::boolean[]) AS kept, unnest(sqlc.arg(workers)::text[]) AS worker,
     unnest(sqlc.arg(tells)::boolean[]) AS tells, unnest(sqlc.arg(replies)::boolean[]) AS replies
-), e AS (
-  SELECT unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS place,
-    unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid, unnest(sqlc.arg(kinds)::smallint[]) AS kind, unnest(sqlc.arg(states)::smallint[]) AS state,
-    unnest(sqlc.arg(bodies)::json[]) AS body, unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(parts)::json[]) AS parts
-), m AS (
-  SELECT unnest(sqlc.arg(message_positions)::int[]) AS pos, unnest(sqlc.arg(message_places)::int[]) AS place, unnest(sqlc.arg(message_numbers)::int[]) AS number,
-    unnest(sqlc.arg(message_ids)::text[]) AS message_id, unnest(sqlc.arg(messages)::json[]) AS body
-), u AS (
+), event AS (
+  -- One row for each event: the batch that it belongs to, and its number in that.
+  SELECT unnest(sqlc.arg(positions)::int[]) AS pos, unnest(sqlc.arg(places)::int[]) AS number,
+    unnest(sqlc.arg(event_uids)::uuid[]) AS event_uid, unnest(sqlc.arg(kinds)::smallint[]) AS kind,
+    unnest(sqlc.arg(states)::smallint[]) AS state, unnest(sqlc.arg(bodies)::json[]) AS body,
+    unnest(sqlc.arg(artifact_ids)::text[]) AS artifact_id, unnest(sqlc.arg(parts)::json[]) AS parts
+), message AS (
+  -- One row for each event that has a message: its batch, the number of the event in that, and of the message.
+  SELECT unnest(sqlc.arg(message_positions)::int[]) AS pos, unnest(sqlc.arg(message_places)::int[]) AS event_number,
+    unnest(sqlc.arg(message_numbers)::int[]) AS number, unnest(sqlc.arg(message_ids)::text[]) AS message_id,
+    unnest(sqlc.arg(messages)::json[]) AS body
+),
+task AS (
   UPDATE a2a.tasks t
-  SET last_seq = t.last_seq + k.n, last_message_seq = t.last_message_seq + k.m, bytes = t.bytes + k.bytes,
-    has_artifacts = t.has_artifacts OR k.art,
-    folded = k.folds AND (t.has_artifacts OR k.art) AND (k.asked <> 100 OR t.last_user_seq <= k.through),
-    last_at = CASE WHEN k.n > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
-    lease_epoch = t.lease_epoch + CASE WHEN k.asked > 2 THEN 1 ELSE 0 END,
-    state = CASE WHEN k.asked = 0 THEN t.state WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN 2 ELSE k.asked END,
-    status_at = CASE WHEN k.asked = 0 THEN t.status_at ELSE date_trunc('milliseconds', greatest(statement_timestamp(), t.last_at)) END,
-    status_message_seq = CASE WHEN k.asked = 0 THEN t.status_message_seq WHEN k.said THEN t.last_message_seq + k.m END,
-    read_user_seq = CASE WHEN k.asked > 2 THEN k.through ELSE t.read_user_seq END,
-    attempt = CASE WHEN k.asked > 2 AND k.asked <> 101 THEN 0 ELSE t.attempt END,
-    deadline_at = CASE WHEN k.asked > 2 THEN NULL ELSE t.deadline_at END,
-    ready_at = CASE WHEN k.asked IN (3, 4, 100) AND t.last_user_seq > k.through THEN clock_timestamp() END,
-    reply = CASE WHEN t.reply <> 1 THEN t.reply WHEN k.replies AND k.asked = 100 AND t.last_user_seq <= k.through THEN 2 WHEN k.tells THEN 0 ELSE 1 END
-  FROM k
-  WHERE t.id = ANY (ARRAY[k.id]) AND t.lease_epoch = k.epoch AND t.last_seq = k.after AND t.state < 100 AND (sqlc.arg(with_push)::boolean OR NOT t.has_push)
-  RETURNING k.pos, t.id, k.epoch, t.last_seq - k.n AS base, t.last_message_seq - k.m AS mbase, t.last_message_seq, t.last_at, CASE WHEN k.asked > 0 THEN t.state END AS state, k.asked,
-    k.error, k.checkpoint, k.kept, k.worker, t.folded, t.has_push, t.ready_at
-), g AS (
-  SELECT u.id, u.epoch, u.error,
-    CASE u.asked WHEN 100 THEN 'completed' WHEN 101 THEN 'failed' WHEN 102 THEN 'canceled' WHEN 103 THEN 'rejected' ELSE 'input' END AS outcome
-  FROM u WHERE u.asked > 2
-), ld AS (
-  DELETE FROM a2a.task_leases x USING g WHERE x.task_id = ANY (ARRAY[g.id])
-), at AS (
+  SET last_seq = t.last_seq + b.events,
+    last_message_seq = t.last_message_seq + b.messages,
+    bytes = t.bytes + b.bytes,
+    has_artifacts = t.has_artifacts OR b.has_artifacts,
+    folded = b.folds AND (t.has_artifacts OR b.has_artifacts)
+      AND (b.asked <> a2a.state_completed() OR t.last_user_seq <= b.through),
+    last_at = CASE WHEN b.events > 0 THEN greatest(statement_timestamp(), t.last_at) ELSE t.last_at END,
+    lease_epoch = t.lease_epoch + CASE WHEN a2a.state_ends_turn(b.asked) THEN 1 ELSE 0 END,
+    -- The client has sent more than the run has seen: the turn does not end here. The task stays working, goes back
+    -- into the queue, and is not folded.
+    state = CASE
+      WHEN b.asked = 0 THEN t.state
+      WHEN (a2a.state_interrupted(b.asked) OR b.asked = a2a.state_completed()) AND t.last_user_seq > b.through
+        THEN a2a.state_working()
+      ELSE b.asked END,
+    ready_at = CASE
+      WHEN (a2a.state_interrupted(b.asked) OR b.asked = a2a.state_completed()) AND t.last_user_seq > b.through
+        THEN clock_timestamp() END,
+    status_at = CASE WHEN b.asked = 0 THEN t.status_at
+      ELSE date_trunc('milliseconds', greatest(statement_timestamp(), t.last_at)) END,
+    status_message_seq = CASE WHEN b.asked = 0 THEN t.status_message_seq
+      WHEN b.said THEN t.last_message_seq + b.messages END,
+    read_user_seq = CASE WHEN a2a.state_ends_turn(b.asked) THEN b.through ELSE t.read_user_seq END,
+    attempt = CASE WHEN a2a.state_ends_turn(b.asked) AND b.asked <> a2a.state_failed() THEN 0 ELSE t.attempt END,
+    deadline_at = CASE WHEN a2a.state_ends_turn(b.asked) THEN NULL ELSE t.deadline_at END,
+    -- The first batch that tells the client something makes the answer a task, unless that batch replies.
+    reply = CASE
+      WHEN t.reply <> a2a.reply_open() THEN t.reply
+      WHEN b.replies AND b.asked = a2a.state_completed() AND t.last_user_seq <= b.through THEN a2a.reply_message()
+      WHEN b.tells THEN a2a.reply_task()
+      ELSE a2a.reply_open() END
+  FROM batch b
+  -- = ANY (ARRAY[x]) is = x for which the planner knows one way alone: to look up each by its key, in the order of
+  -- the batches. No statistics can turn it into a read of the whole table. So it is below, too.
+  WHERE t.id = ANY (ARRAY[b.id])
+    AND t.lease_epoch = b.epoch
+    -- Only the run writes under its epoch. A task with more events has been given this batch before, by a try whose
+    -- answer was lost or that is only now being carried out.
+    AND t.last_seq = b.after
+    AND NOT a2a.state_terminal(t.state)
+    -- The heads of its webhooks must move in the same transaction, and with_push promises that.
+    AND (sqlc.arg(with_push)::boolean OR NOT t.has_push)
+  RETURNING b.pos, t.id, b.epoch, t.last_seq - b.events AS base, t.last_message_seq - b.messages AS message_base,
+    t.last_message_seq, t.last_at, CASE WHEN b.asked > 0 THEN t.state END AS state, b.asked,
+    b.error, b.checkpoint, b.kept, b.worker, t.folded, t.has_push, t.ready_at
+), ended AS (
+  -- The runs that end here, with few columns: a join that deletes or updates carries along whole rows of its other
+  -- side.
+  SELECT t.id, t.epoch, t.error,
+    CASE t.asked
+      WHEN a2a.state_completed() THEN 'completed'
+      WHEN a2a.state_failed() THEN 'failed'
+      WHEN a2a.state_canceled() THEN 'canceled'
+      WHEN a2a.state_rejected() THEN 'rejected'
+      ELSE 'input' END AS outcome
+  FROM task t
+  WHERE a2a.state_ends_turn(t.asked)
+), lease_deleted AS (
+  DELETE FROM a2a.task_leases l
+  USING ended r
+  WHERE l.task_id = ANY (ARRAY[r.id])
+), attempt_ended AS (
   UPDATE a2a.task_attempts a
-  SET ended_at = clock_timestamp(), error = g.error, outcome = g.outcome
-  FROM g WHERE a.task_id = ANY (ARRAY[g.id]) AND a.epoch = g.epoch
-), rq AS (
+  SET ended_at = clock_timestamp(), error = r.error, outcome = r.outcome
+  FROM ended r
+  WHERE a.task_id = ANY (ARRAY[r.id]) AND a.epoch = r.epoch
+), requeued AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT t.agent, t.priority, u.ready_at, u.id, t.tenant FROM u JOIN a2a.tasks t ON t.id = ANY (ARRAY[u.id]) WHERE u.asked <> u.state
-), mm AS (
+  SELECT q.agent, q.priority, t.ready_at, t.id, q.tenant
+  FROM task t
+  JOIN a2a.tasks q ON q.id = ANY (ARRAY[t.id])
+  WHERE t.asked <> t.state
+), message_added AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body)
-  SELECT u.id, u.mbase + m.number, u.base + m.place, m.message_id, 2, m.body FROM m JOIN u ON u.pos = m.pos
-), cp AS (
+  SELECT t.id, t.message_base + m.number, t.base + m.event_number, m.message_id, a2a.role_agent(), m.body
+  FROM message m
+  JOIN task t ON t.pos = m.pos
+), checkpoint_saved AS (
   INSERT INTO a2a.task_checkpoints AS c (task_id, epoch, body)
-  SELECT u.id, u.epoch, u.checkpoint FROM u WHERE u.checkpoint IS NOT NULL AND coalesce(u.state, 0) < 100
+  SELECT t.id, t.epoch, t.checkpoint
+  FROM task t
+  WHERE t.checkpoint IS NOT NULL AND NOT a2a.state_terminal(coalesce(t.state, 0::smallint))
   ON CONFLICT (task_id) DO UPDATE SET epoch = excluded.epoch, body = excluded.body
-), cd AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) AND u.kept AND u.state >= 100
-), ev AS (
-  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
-  SELECT u.id, u.base + e.place, e.event_uid, e.kind, CASE WHEN e.state > 2 THEN u.state ELSE nullif(e.state, 0) END, 1, u.epoch, u.worker, u.last_at, nullif(e.artifact_id, ''), e.body, e.parts
-  FROM e JOIN u ON u.pos = e.pos
+), checkpoint_deleted AS (
+  DELETE FROM a2a.task_checkpoints c
+  USING task t
+  WHERE c.task_id = ANY (ARRAY[t.id]) AND t.kept AND a2a.state_terminal(t.state)
+), event_added AS (
+  INSERT INTO a2a.task_events (
+    task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, artifact_id, body, parts)
+  SELECT t.id, t.base + e.number, e.event_uid, e.kind,
+    -- The event that asked for the end of the turn has the state that the task got.
+    CASE WHEN a2a.state_ends_turn(e.state) THEN t.state ELSE nullif(e.state, 0) END,
+    a2a.source_worker(), t.epoch, t.worker, t.last_at, nullif(e.artifact_id, ''), e.body, e.parts
+  FROM event e
+  JOIN task t ON t.pos = e.pos
 )
-SELECT u.pos::int AS pos, u.id::uuid AS id, u.base::bigint AS base, u.last_message_seq, u.last_at, coalesce(u.state, 0)::smallint AS state,
-  u.folded, coalesce(u.asked <> u.state, false)::boolean AS requeued, u.has_push
-FROM u;
+SELECT t.pos::int AS pos, t.id::uuid AS id, t.base::bigint AS base, t.last_message_seq, t.last_at,
+  coalesce(t.state, 0)::smallint AS state, t.folded, coalesce(t.asked <> t.state, false)::boolean AS requeued,
+  t.has_push
+FROM task t;
 
--- ArtifactFold puts together the artifacts of tasks that ended, from their events, for those
--- that have so many that readers should not do it each time. It is the second statement of
--- the transaction that ends them: the events of that transaction are not visible to their
--- own statement.
+-- ArtifactFold puts the artifacts of tasks together from their events, so that readers need not do it each time. It is
+-- the second statement of the transaction that ends the tasks: a statement does not see the events that it writes.
 -- name: ArtifactFold :exec
-WITH c AS (
+WITH chunk AS (
   SELECT e.task_id, e.artifact_id, e.seq, e.kind, e.body, e.parts
   FROM a2a.task_events e
-  WHERE e.task_id = ANY(sqlc.arg(task_ids)::uuid[]) AND e.artifact_id IS NOT NULL
-), b AS (
-  SELECT c.task_id, c.artifact_id, min(c.seq) AS position, coalesce(max(c.seq) FILTER (WHERE c.kind = 2), min(c.seq)) AS base, max(c.seq) AS last_seq
-  FROM c
+  WHERE e.task_id = ANY (sqlc.arg(task_ids)::uuid[]) AND e.artifact_id IS NOT NULL
+), artifact AS (
+  -- An artifact begins with the newest event that replaced it, or with its first chunk if none did.
+  SELECT c.task_id, c.artifact_id, min(c.seq) AS position,
+    coalesce(max(c.seq) FILTER (WHERE c.kind = a2a.kind_artifact()), min(c.seq)) AS base,
+    max(c.seq) AS last_seq
+  FROM chunk c
   GROUP BY c.task_id, c.artifact_id
-), h AS (
+), header AS (
   INSERT INTO a2a.artifacts (task_id, artifact_id, position, last_seq, header)
-  SELECT b.task_id, b.artifact_id, b.position, b.last_seq, c.body
-  FROM b JOIN c ON c.task_id = b.task_id AND c.artifact_id = b.artifact_id AND c.seq = b.base
+  SELECT a.task_id, a.artifact_id, a.position, a.last_seq, c.body
+  FROM artifact a
+  JOIN chunk c ON c.task_id = a.task_id AND c.artifact_id = a.artifact_id AND c.seq = a.base
 )
 INSERT INTO a2a.artifact_parts (task_id, artifact_id, seq, idx, part)
 SELECT c.task_id, c.artifact_id, c.seq, p.idx, p.part
-FROM c
-JOIN b ON b.task_id = c.task_id AND b.artifact_id = c.artifact_id AND c.seq >= b.base,
+FROM chunk c
+JOIN artifact a ON a.task_id = c.task_id AND a.artifact_id = c.artifact_id AND c.seq >= a.base,
 LATERAL json_array_elements(c.parts) WITH ORDINALITY AS p(part, idx);
 
--- EventsAfter reads a task's log after one event: the next one, and as many more as do not exceed
--- bytes together, up to max. found is how many there are up to max. Whoever calls it has checked that the caller may see the task.
+-- EventsAfter reads a task's log after one event: the next event, and as many more as do not exceed bytes together, up
+-- to max. found is how many there are, up to max. The caller has checked that the client may see the task.
 -- name: EventsAfter :many
 WITH n AS MATERIALIZED (
-  SELECT e.seq, sum(octet_length(e.body::text) + coalesce(octet_length(e.parts::text), 0)) OVER (ORDER BY e.seq) AS bytes
+  SELECT e.seq,
+    sum(octet_length(e.body::text) + coalesce(octet_length(e.parts::text), 0)) OVER (ORDER BY e.seq) AS bytes
   FROM (
-    SELECT e.seq, e.body, e.parts FROM a2a.task_events e
+    SELECT e.seq, e.body, e.parts
+    FROM a2a.task_events e
     WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
     ORDER BY e.seq
     LIMIT sqlc.arg(max)::int
   ) e
 )
-SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts, (SELECT count(*) FROM n) AS found
+SELECT e.seq, e.event_uid, e.kind, e.state, e.committed_at, e.artifact_id, e.body, e.parts,
+  (SELECT count(*) FROM n) AS found
 FROM a2a.task_events e
-WHERE e.task_id = sqlc.arg(task_id) AND e.seq > sqlc.arg(after)
-  AND e.seq <= greatest((SELECT min(n.seq) FROM n), (SELECT max(n.seq) FROM n WHERE n.bytes <= sqlc.arg(bytes)::bigint))
+WHERE e.task_id = sqlc.arg(task_id)
+  AND e.seq > sqlc.arg(after)
+  AND e.seq <= greatest(
+    (SELECT min(n.seq) FROM n),
+    (SELECT max(n.seq) FROM n WHERE n.bytes <= sqlc.arg(bytes)::bigint))
 ORDER BY e.seq
 LIMIT sqlc.arg(max)::int;
 
--- EventCancel reads the event that canceled a task.
+-- EventCancel reads the event that canceled a task. No row means that the task was not canceled.
 -- name: EventCancel :one
-SELECT e.body FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.state >= 100 AND e.state = 102;
+SELECT e.body
+FROM a2a.task_events e
+WHERE e.task_id = sqlc.arg(task_id)
+  AND a2a.state_terminal(e.state) -- the predicate of the index task_events_terminal
+  AND e.state = a2a.state_canceled();
 
 -- EventUID reads the uid of one event, to tell whether a client's resume id is of this log.
 -- name: EventUID :one
-SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = sqlc.arg(task_id) AND e.seq = sqlc.arg(seq);
+SELECT e.event_uid
+FROM a2a.task_events e
+WHERE e.task_id = sqlc.arg(task_id) AND e.seq = sqlc.arg(seq);
 
--- TasksAhead returns the tasks that have events behind the given ones, and those that are not there:
--- the poll that backs every stream of a replica.
+-- TasksAhead returns the tasks that have events after the given ones, and those that do not exist. Every replica polls
+-- with it for all of its streams.
 -- name: TasksAhead :many
 SELECT s.id::uuid AS id, (t.id IS NULL)::boolean AS gone
 FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(seen)::bigint[]) AS seen) s

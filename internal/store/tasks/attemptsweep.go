@@ -47,5 +47,5 @@ func (s *Store) SweepAttempts(ctx context.Context, w *AttemptSweep) (n int, more
 		return 0, false, nil
 	}
 	w.After, w.Epoch = row.TaskID.Bytes, row.Epoch
-	return int(row.Gone), int(row.Looked) == w.Batch, nil
+	return int(row.Gone), int(row.Found) == w.Batch, nil
 }

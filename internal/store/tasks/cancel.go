@@ -74,7 +74,7 @@ func (s *Store) cancelIn(ctx context.Context, tx *db.Tx, c db.Caller, agent stri
 	if canceled.Worker != "" {
 		tx.Wake(wake.Cancel(canceled.Worker))
 	}
-	if canceled.Untold {
+	if canceled.CancelDue {
 		tx.Wake(wake.Cancels)
 	}
 	if canceled.Counted { // it has made room

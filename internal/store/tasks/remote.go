@@ -48,11 +48,11 @@ type Written struct {
 // returns ErrLeaseLost if the lease is not held by this epoch, or has run out: one that has
 // is not revived, taken or not.
 func (s *Store) RenewRemote(ctx context.Context, g RemoteLease) (*RemoteRun, error) {
-	p := dbsqlc.LeaseHoldParams{TaskID: db.PGID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
+	p := dbsqlc.LeaseRenewRemoteParams{TaskID: db.PGID(g.Task), Epoch: g.Epoch, BatchID: g.Batch}
 	for agent, terms := range g.Agents {
 		p.Agents, p.Ttls = append(p.Agents, agent), append(p.Ttls, terms.TTL.Milliseconds())
 	}
-	r, err := db.Repeat(ctx, s.db, func(int) (dbsqlc.LeaseHoldRow, error) { return dbsqlc.New(s.db.Work()).LeaseHold(ctx, p) })
+	r, err := db.Repeat(ctx, s.db, func(int) (dbsqlc.LeaseRenewRemoteRow, error) { return dbsqlc.New(s.db.Work()).LeaseRenewRemote(ctx, p) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, db.ErrLeaseLost
 	}

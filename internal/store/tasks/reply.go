@@ -11,10 +11,10 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// What a row of a2a.tasks says of its answer.
+// What a row of a2a.tasks says of the answer to its client. Zero, which is reply_task in SQL, is the task itself.
 const (
-	replyOpen int16 = 1 // its agent may answer with a message in place of a task
-	replyMade int16 = 2 // it has: the message of the status is the answer
+	replyOpen    int16 = 1 // the agent may still answer with a message
+	replyMessage int16 = 2 // the agent has: the message of the status is the answer
 )
 
 // undecided reports whether an answer may still be a message. Whatever ends or interrupts the
@@ -24,7 +24,7 @@ func undecided(reply, state int16) bool {
 }
 
 // hidden reports whether clients cannot know of a task.
-func hidden(reply, state int16) bool { return reply == replyMade || undecided(reply, state) }
+func hidden(reply, state int16) bool { return reply == replyMessage || undecided(reply, state) }
 
 // Tells reports whether an event tells a client more than that its message is being worked
 // on. The first one that does decides whether the answer is a task.

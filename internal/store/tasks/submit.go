@@ -160,7 +160,7 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 		Ids: make([]pgtype.UUID, n), Tenants: make([]string, n), Owners: make([]string, n), Agents: make([]string, n),
 		ContextIds: make([]string, n), Keys: make([]string, n), Digests: make([][]byte, n), EventUids: make([]pgtype.UUID, n),
 		MessageIds: make([]string, n), Messages: make([][]byte, n), Sizes: make([]int64, n), Traceparents: make([]string, n), Undecided: make([]bool, n),
-		Taken: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
+		Claimed: make([]bool, n), ClaimUids: make([]pgtype.UUID, n), Ttls: make([]int64, n), Deadlines: make([]int64, n), Lanes: make([]int16, n), Worker: s.db.Replica(),
 	}
 	for i, it := range items {
 		p.Ids[i], p.Tenants[i], p.Owners[i], p.Agents[i] = db.PGID(it.id), it.Tenant, it.Owner, it.Agent

@@ -42,7 +42,7 @@ func (s *Store) reserveSlots(items []*submission) []*reservedSlot {
 }
 
 func (t *reservedSlot) param(p *dbsqlc.TaskSubmitParams, i int) {
-	p.Taken[i], p.ClaimUids[i] = true, db.PGID(t.uid)
+	p.Claimed[i], p.ClaimUids[i] = true, db.PGID(t.uid)
 	p.Ttls[i], p.Deadlines[i] = t.slot.TTL.Milliseconds(), t.slot.Deadline.Milliseconds()
 }
 

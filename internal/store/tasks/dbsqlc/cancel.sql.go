@@ -12,10 +12,11 @@ import (
 )
 
 const cancelDelete = `-- name: CancelDelete :exec
-DELETE FROM a2a.task_cancels c WHERE c.task_id = $1::uuid
+DELETE FROM a2a.task_cancels c
+WHERE c.task_id = $1::uuid
 `
 
-// CancelDelete ends one that the agent has heard.
+// CancelDelete removes a cancel that the agent has been told of.
 func (q *Queries) CancelDelete(ctx context.Context, taskID pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, cancelDelete, taskID)
 	return err
@@ -24,7 +25,8 @@ func (q *Queries) CancelDelete(ctx context.Context, taskID pgtype.UUID) error {
 const cancelsClaim = `-- name: CancelsClaim :many
 WITH due AS (
   SELECT x.task_id
-  FROM (SELECT unnest($1::text[]) AS queue, unnest($2::int[]) AS slots) q, LATERAL (
+  FROM (SELECT unnest($1::text[]) AS queue, unnest($2::int[]) AS slots) q,
+  LATERAL (
     SELECT c.task_id
     FROM a2a.task_cancels c
     WHERE c.queue = q.queue AND c.due_at <= (SELECT clock_timestamp())
@@ -34,7 +36,10 @@ WITH due AS (
   ) x
 )
 UPDATE a2a.task_cancels c
-SET tries = c.tries + 1, set_at = clock_timestamp(), due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))
+SET tries = c.tries + 1,
+  set_at = clock_timestamp(),
+  -- The wait doubles with each try, up to ten minutes.
+  due_at = clock_timestamp() + least(interval '10 min', interval '15 s' * 2 ^ least(c.tries, 10))
 FROM due
 WHERE c.task_id = ANY (ARRAY[due.task_id])
 RETURNING c.task_id, c.queue, c.tenant, c.owner, c.traceparent, c.checkpoint, c.body
@@ -50,8 +55,8 @@ type CancelsClaimRow struct {
 	Body        []byte
 }
 
-// CancelsClaim takes cancels that are due, of each queue no more than its slots, for one try each, which must not last longer than the first of the
-// waits. Nothing fences a try: an agent that is told twice has ended the work already.
+// CancelsClaim claims cancels that are due, of each queue at most its slots, for one try each. A try must not last
+// longer than the first wait. Nothing fences a try: an agent that is told twice has ended the work already.
 func (q *Queries) CancelsClaim(ctx context.Context, queues []string, slots []int32) ([]CancelsClaimRow, error) {
 	rows, err := q.db.Query(ctx, cancelsClaim, queues, slots)
 	if err != nil {
@@ -82,7 +87,7 @@ func (q *Queries) CancelsClaim(ctx context.Context, queues []string, slots []int
 
 const cancelsForget = `-- name: CancelsForget :many
 DELETE FROM a2a.task_cancels c
-WHERE c.queue = ANY($1::text[]) OR c.made_at < (SELECT clock_timestamp()) - $2::interval
+WHERE c.queue = ANY ($1::text[]) OR c.made_at < (SELECT clock_timestamp()) - $2::interval
 RETURNING c.task_id, c.tries
 `
 
@@ -91,7 +96,7 @@ type CancelsForgetRow struct {
 	Tries  int32
 }
 
-// CancelsForget ends those that nobody is to be told, and those that are too old.
+// CancelsForget removes the cancels of agents that cannot be told, and those that are too old.
 func (q *Queries) CancelsForget(ctx context.Context, queues []string, age pgtype.Interval) ([]CancelsForgetRow, error) {
 	rows, err := q.db.Query(ctx, cancelsForget, queues, age)
 	if err != nil {

@@ -12,8 +12,11 @@ import (
 )
 
 const deadlineBound = `-- name: DeadlineBound :exec
-UPDATE a2a.tasks t SET deadline_at = clock_timestamp() + $1::interval
-WHERE t.id = $2::uuid AND t.lease_epoch = $3::bigint AND t.deadline_at > clock_timestamp() + $1
+UPDATE a2a.tasks t
+SET deadline_at = clock_timestamp() + $1::interval
+WHERE t.id = $2::uuid
+  AND t.lease_epoch = $3::bigint
+  AND t.deadline_at > clock_timestamp() + $1
 `
 
 type DeadlineBoundParams struct {
@@ -22,7 +25,8 @@ type DeadlineBoundParams struct {
 	Epoch    int64
 }
 
-// DeadlineBound has a turn end no later than that from now: its deadline lies further away if the clock was set back.
+// DeadlineBound moves a turn's deadline to at most this far from now. It is further away only if the clock was set
+// back.
 func (q *Queries) DeadlineBound(ctx context.Context, arg DeadlineBoundParams) error {
 	_, err := q.db.Exec(ctx, deadlineBound, arg.Deadline, arg.TaskID, arg.Epoch)
 	return err
@@ -31,76 +35,101 @@ func (q *Queries) DeadlineBound(ctx context.Context, arg DeadlineBoundParams) er
 const waitsAnchor = `-- name: WaitsAnchor :many
 WITH n AS (
   SELECT clock_timestamp() AS now
-), r AS (
-  SELECT q.ctid AS place, q.run_at, q.task_id, q.tenant, q.reason, greatest(q.run_at - q.made_at, interval '0') AS meant
+), waiting AS (
+  SELECT q.ctid AS row_at, q.run_at, q.task_id, q.tenant, q.reason,
+    greatest(q.run_at - q.made_at, interval '0') AS meant
   FROM a2a.task_ready q
   WHERE q.made_at > (SELECT clock_timestamp())
   ORDER BY q.made_at
   LIMIT $1::int
   FOR UPDATE SKIP LOCKED
-), k AS (
-  SELECT t.id FROM a2a.tasks t
-  WHERE t.id = ANY (ARRAY(SELECT r.task_id FROM r))
+), locked AS (
+  SELECT t.id
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT w.task_id FROM waiting w))
   ORDER BY t.id
   FOR UPDATE SKIP LOCKED
-), d AS (
-  DELETE FROM a2a.task_ready q WHERE q.ctid = ANY (ARRAY(SELECT r.place FROM r JOIN k ON k.id = r.task_id))
-), u AS (
-  UPDATE a2a.tasks t SET ready_at = n.now + r.meant
-  FROM n, r, k
-  WHERE t.id = ANY (ARRAY[k.id]) AND r.task_id = k.id AND t.ready_at = r.run_at AND t.state < 100
-  RETURNING t.id, t.agent, t.priority, t.ready_at, r.tenant, r.reason
-), i AS (
+), ready_deleted AS (
+  -- Rows of task_ready are never updated, only deleted and inserted.
+  DELETE FROM a2a.task_ready q
+  WHERE q.ctid = ANY (ARRAY(SELECT w.row_at FROM waiting w JOIN locked k ON k.id = w.task_id))
+), moved AS (
+  UPDATE a2a.tasks t
+  SET ready_at = n.now + w.meant
+  FROM n, waiting w, locked k
+  WHERE t.id = ANY (ARRAY[k.id])
+    AND w.task_id = k.id
+    AND t.ready_at = w.run_at
+    AND NOT a2a.state_terminal(t.state)
+  RETURNING t.id, t.agent, t.priority, t.ready_at, w.tenant, w.reason
+), ready_added AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant, reason, made_at)
-  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant, u.reason, n.now FROM u, n
-), l AS (
-  UPDATE a2a.task_leases l SET lease_until = n.now + (l.lease_until - l.held_at), held_at = n.now
+  SELECT m.agent, m.priority, m.ready_at, m.id, m.tenant, m.reason, n.now
+  FROM moved m, n
+), leases AS (
+  -- A server of an earlier version renews a lease without setting held_at.
+  UPDATE a2a.task_leases l
+  SET lease_until = n.now + (l.lease_until - l.held_at), held_at = n.now
   FROM n
   WHERE l.task_id = ANY (ARRAY(
-    SELECT x.task_id FROM a2a.task_leases x
+    SELECT x.task_id
+    FROM a2a.task_leases x
     WHERE x.held_at > clock_timestamp() AND x.lease_until > x.held_at
     ORDER BY x.task_id
     FOR UPDATE SKIP LOCKED))
-), c AS (
-  UPDATE a2a.task_cancels c SET due_at = n.now + greatest(c.due_at - c.set_at, interval '0'), set_at = n.now
+), cancels AS (
+  UPDATE a2a.task_cancels c
+  SET due_at = n.now + greatest(c.due_at - c.set_at, interval '0'), set_at = n.now
   FROM n
   WHERE c.task_id = ANY (ARRAY(
-    SELECT x.task_id FROM a2a.task_cancels x
+    SELECT x.task_id
+    FROM a2a.task_cancels x
     WHERE x.set_at > (SELECT clock_timestamp())
     ORDER BY x.set_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED))
-), p AS (
+), webhooks AS (
   UPDATE a2a.push_configs p
-  SET next_attempt_at = CASE WHEN isfinite(p.next_attempt_at) THEN n.now + greatest(p.next_attempt_at - p.waits_at, interval '0') ELSE p.next_attempt_at END,
-    lease_until = n.now + greatest(p.lease_until - p.waits_at, interval '0'), waits_at = n.now
+  SET next_attempt_at = CASE
+      WHEN isfinite(p.next_attempt_at) THEN n.now + greatest(p.next_attempt_at - p.waits_at, interval '0')
+      ELSE p.next_attempt_at END,
+    lease_until = n.now + greatest(p.lease_until - p.waits_at, interval '0'),
+    waits_at = n.now
   FROM n
   WHERE p.id = ANY (ARRAY(
-    SELECT x.id FROM a2a.push_configs x
+    SELECT x.id
+    FROM a2a.push_configs x
     WHERE x.waits_at > (SELECT clock_timestamp())
-      AND (coalesce(x.lease_until, '-infinity') <> '-infinity' OR coalesce(x.state, '') = 'active' AND x.head_seq - x.cursor_seq > 0) -- as the index has it
+      -- The predicate of the index push_configs_waits.
+      AND (coalesce(x.lease_until, '-infinity') <> '-infinity'
+        OR coalesce(x.state, '') = 'active' AND x.head_seq - x.cursor_seq > 0)
     ORDER BY x.waits_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED))
   RETURNING p.id
-), b AS (
-  UPDATE a2a.push_destinations b
-  SET open_until = n.now + (b.open_until - b.waits_at), first_failure_at = least(b.first_failure_at, n.now), waits_at = n.now
+), breakers AS (
+  UPDATE a2a.push_destinations d
+  SET open_until = n.now + (d.open_until - d.waits_at),
+    first_failure_at = least(d.first_failure_at, n.now),
+    waits_at = n.now
   FROM n
-  WHERE (b.tenant, b.origin) IN (
-    SELECT x.tenant, x.origin FROM a2a.push_destinations x WHERE x.waits_at > clock_timestamp() ORDER BY x.tenant, x.origin FOR UPDATE SKIP LOCKED)
+  WHERE (d.tenant, d.origin) IN (
+    SELECT x.tenant, x.origin
+    FROM a2a.push_destinations x
+    WHERE x.waits_at > clock_timestamp()
+    ORDER BY x.tenant, x.origin
+    FOR UPDATE SKIP LOCKED)
 )
-SELECT u.agent::text AS agent FROM u
+SELECT m.agent::text AS agent FROM moved m
 UNION ALL
-SELECT ''::text AS agent FROM p
+SELECT ''::text AS agent FROM webhooks
 `
 
-// WaitsAnchor begins those waits anew that began in the future: the database's clock was set back since, by a failover say,
-// and they would last longer by as much. A wait is as long again as it was meant to be: none for a task that was ready at once,
-// and a whole lease for a worker, who then has time to renew it. It waits for no lock, and takes up to batch tasks and as
-// many cancels and webhooks; what it passes over for a lock the next look finds. It returns the agents whose tasks it has
-// moved, once for each task, and an empty name for each webhook. Rows of task_ready are not updated but made again, like all of that table. The server of a version before that
-// renews a lease leaves held_at as it is.
+// WaitsAnchor begins those waits again that began in the future: the database's clock was set back since then, for
+// example by a failover, and they would last longer by as much. A wait is as long again as it was meant to be. A task
+// that was ready at once does not wait; a worker gets a whole lease, and has time to renew it. It returns the agents
+// whose tasks it has moved, once for each task, and an empty name for each webhook. It changes up to batch tasks, as
+// many cancels and as many webhooks. It waits for no lock: the next call finds what this one has skipped.
 func (q *Queries) WaitsAnchor(ctx context.Context, batch int32) ([]string, error) {
 	rows, err := q.db.Query(ctx, waitsAnchor, batch)
 	if err != nil {

@@ -15,7 +15,8 @@ const purgeCount = `-- name: PurgeCount :one
 SELECT count(*)
 FROM a2a.tasks t
 WHERE ($1::uuid IS NULL OR t.id = $1)
-  AND ($2::text = '' OR t.tenant = $2) AND ($3::text = '' OR t.owner = $3)
+  AND ($2::text = '' OR t.tenant = $2)
+  AND ($3::text = '' OR t.owner = $3)
   AND ($4::text = '' OR t.context_id = $4)
 `
 
@@ -26,7 +27,7 @@ type PurgeCountParams struct {
 	ContextID string
 }
 
-// PurgeCount counts what PurgeScan would find.
+// PurgeCount counts what PurgeScan would find, for the operator. Empty filters select all.
 func (q *Queries) PurgeCount(ctx context.Context, arg PurgeCountParams) (int64, error) {
 	row := q.db.QueryRow(ctx, purgeCount,
 		arg.ID,
@@ -55,7 +56,7 @@ type RetrySourceRow struct {
 	Body      []byte
 }
 
-// RetrySource reads what a retry begins with: the task, and its first message.
+// RetrySource reads what a retry begins with: the task, and its first message. It is for the operator.
 func (q *Queries) RetrySource(ctx context.Context, id pgtype.UUID) (RetrySourceRow, error) {
 	row := q.db.QueryRow(ctx, retrySource, id)
 	var i RetrySourceRow

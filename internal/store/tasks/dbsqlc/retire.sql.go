@@ -15,27 +15,37 @@ const attemptsForget = `-- name: AttemptsForget :one
 WITH page AS MATERIALIZED (
   SELECT a.task_id, a.epoch
   FROM a2a.task_attempts a
-  WHERE (a.task_id, a.epoch) > ($1::uuid, $2::bigint) AND a.task_id < $3::uuid
+  WHERE (a.task_id, a.epoch) > ($1::uuid, $2::bigint)
+    AND a.task_id < $3::uuid
   ORDER BY a.task_id, a.epoch
   LIMIT $4::int
 ), ended AS MATERIALIZED (
-  SELECT t.id FROM a2a.tasks t
-  WHERE t.id = ANY (ARRAY(SELECT p.task_id FROM page p)) AND t.state >= 100 AND t.status_at + $5::interval < clock_timestamp() -- not by the index of lists
+  SELECT t.id
+  FROM a2a.tasks t
+  WHERE t.id = ANY (ARRAY(SELECT p.task_id FROM page p))
+    AND a2a.state_terminal(t.state)
+    AND t.status_at + $5::interval < clock_timestamp() -- a sum, so that the index of lists is not used
 ), old AS MATERIALIZED (
   SELECT a.task_id, a.epoch
   FROM a2a.task_attempts a
-  WHERE a.task_id = ANY (ARRAY(SELECT e.id FROM ended e)) AND (a.task_id, a.epoch) IN (SELECT p.task_id, p.epoch FROM page p)
+  WHERE a.task_id = ANY (ARRAY(SELECT e.id FROM ended e))
+    AND (a.task_id, a.epoch) IN (SELECT p.task_id, p.epoch FROM page p)
   ORDER BY a.task_id, a.epoch
   FOR UPDATE OF a SKIP LOCKED
 ), gone AS (
-  DELETE FROM a2a.task_attempts a USING old o
+  DELETE FROM a2a.task_attempts a
+  USING old o
   WHERE a.task_id = ANY (ARRAY[o.task_id]) AND a.epoch = o.epoch
   RETURNING 1
 ), last AS (
-  SELECT p.task_id, p.epoch FROM page p ORDER BY p.task_id DESC, p.epoch DESC LIMIT 1
+  SELECT p.task_id, p.epoch
+  FROM page p
+  ORDER BY p.task_id DESC, p.epoch DESC
+  LIMIT 1
 )
-SELECT (SELECT count(*) FROM page)::int AS looked, (SELECT count(*) FROM gone)::int AS gone,
-  coalesce((SELECT l.task_id FROM last l), $1)::uuid AS task_id, coalesce((SELECT l.epoch FROM last l), $2)::bigint AS epoch
+SELECT (SELECT count(*) FROM page)::int AS found, (SELECT count(*) FROM gone)::int AS gone,
+  coalesce((SELECT l.task_id FROM last l), $1)::uuid AS task_id,
+  coalesce((SELECT l.epoch FROM last l), $2)::bigint AS epoch
 `
 
 type AttemptsForgetParams struct {
@@ -47,14 +57,15 @@ type AttemptsForgetParams struct {
 }
 
 type AttemptsForgetRow struct {
-	Looked int32
+	Found  int32
 	Gone   int32
 	TaskID pgtype.UUID
 	Epoch  int64
 }
 
-// AttemptsForget removes attempts of tasks that ended longer ago than they are kept. It looks at up to max attempts after one, in the order of the
-// ids of their tasks, which are older than before, and returns the last of them and how many it has removed. It waits for no lock.
+// AttemptsForget removes attempts of tasks that ended longer ago than keep. It reads at most max attempts after the
+// given one, in the order of the ids of their tasks, which are lower than before. It returns the last attempt that it
+// read and how many it removed. It waits for no lock.
 func (q *Queries) AttemptsForget(ctx context.Context, arg AttemptsForgetParams) (AttemptsForgetRow, error) {
 	row := q.db.QueryRow(ctx, attemptsForget,
 		arg.After,
@@ -65,7 +76,7 @@ func (q *Queries) AttemptsForget(ctx context.Context, arg AttemptsForgetParams) 
 	)
 	var i AttemptsForgetRow
 	err := row.Scan(
-		&i.Looked,
+		&i.Found,
 		&i.Gone,
 		&i.TaskID,
 		&i.Epoch,
@@ -74,17 +85,19 @@ func (q *Queries) AttemptsForget(ctx context.Context, arg AttemptsForgetParams) 
 }
 
 const logPrune = `-- name: LogPrune :execrows
-WITH t AS (
-  UPDATE a2a.tasks t SET first_seq = t.last_seq, folded = t.has_artifacts
+WITH task AS (
+  UPDATE a2a.tasks t
+  SET first_seq = t.last_seq, folded = t.has_artifacts
   WHERE t.id = ANY ($1::uuid[]) AND t.first_seq < t.last_seq
   RETURNING t.id, t.last_seq
 )
-DELETE FROM a2a.task_events e USING t
+DELETE FROM a2a.task_events e
+USING task t
 WHERE e.task_id = ANY ($1::uuid[]) AND e.task_id = t.id AND e.seq < t.last_seq
 `
 
-// LogPrune removes the events of ended tasks but the last one, whose rows the transaction has
-// locked and whose artifacts it has folded.
+// LogPrune removes all events of ended tasks but the last. The transaction has locked the tasks and folded their
+// artifacts.
 func (q *Queries) LogPrune(ctx context.Context, ids []pgtype.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, logPrune, ids)
 	if err != nil {
@@ -94,10 +107,12 @@ func (q *Queries) LogPrune(ctx context.Context, ids []pgtype.UUID) (int64, error
 }
 
 const logUnfolded = `-- name: LogUnfolded :many
-SELECT t.id FROM a2a.tasks t WHERE t.id = ANY ($1::uuid[]) AND t.has_artifacts AND NOT t.folded
+SELECT t.id
+FROM a2a.tasks t
+WHERE t.id = ANY ($1::uuid[]) AND t.has_artifacts AND NOT t.folded
 `
 
-// LogUnfolded names those of the tasks whose artifacts are still in the log.
+// LogUnfolded returns those of the tasks whose artifacts are still in the log.
 func (q *Queries) LogUnfolded(ctx context.Context, ids []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := q.db.Query(ctx, logUnfolded, ids)
 	if err != nil {
@@ -119,7 +134,11 @@ func (q *Queries) LogUnfolded(ctx context.Context, ids []pgtype.UUID) ([]pgtype.
 }
 
 const purgeLock = `-- name: PurgeLock :many
-SELECT t.id, t.state FROM a2a.tasks t WHERE t.id = ANY ($1::uuid[]) ORDER BY t.id FOR UPDATE
+SELECT t.id, t.state
+FROM a2a.tasks t
+WHERE t.id = ANY ($1::uuid[])
+ORDER BY t.id
+FOR UPDATE
 `
 
 type PurgeLockRow struct {
@@ -127,7 +146,7 @@ type PurgeLockRow struct {
 	State int16
 }
 
-// PurgeLock takes tasks whatever their state, waiting for whoever holds them.
+// PurgeLock locks tasks in any state. It waits for other transactions that have locked them.
 func (q *Queries) PurgeLock(ctx context.Context, ids []pgtype.UUID) ([]PurgeLockRow, error) {
 	rows, err := q.db.Query(ctx, purgeLock, ids)
 	if err != nil {
@@ -153,7 +172,8 @@ SELECT t.id, t.tenant, t.owner, t.state
 FROM a2a.tasks t
 WHERE t.id > $1::uuid
   AND ($2::uuid IS NULL OR t.id = $2)
-  AND ($3::text = '' OR t.tenant = $3) AND ($4::text = '' OR t.owner = $4)
+  AND ($3::text = '' OR t.tenant = $3)
+  AND ($4::text = '' OR t.owner = $4)
   AND ($5::text = '' OR t.context_id = $5)
 ORDER BY t.id
 LIMIT $6::int
@@ -175,7 +195,8 @@ type PurgeScanRow struct {
 	State  int16
 }
 
-// PurgeScan reads the tasks to remove on request: one, those of a context, or of an owner.
+// PurgeScan reads the tasks that an operator removes: one, those of a context, or those of an owner. Empty filters
+// select all.
 func (q *Queries) PurgeScan(ctx context.Context, arg PurgeScanParams) ([]PurgeScanRow, error) {
 	rows, err := q.db.Query(ctx, purgeScan,
 		arg.After,
@@ -211,13 +232,13 @@ func (q *Queries) PurgeScan(ctx context.Context, arg PurgeScanParams) ([]PurgeSc
 const retireLock = `-- name: RetireLock :many
 SELECT t.id
 FROM a2a.tasks t
-WHERE t.id = ANY ($1::uuid[]) AND t.state >= 100
+WHERE t.id = ANY ($1::uuid[]) AND a2a.state_terminal(t.state)
 ORDER BY t.id
 FOR UPDATE SKIP LOCKED
 `
 
-// RetireLock takes the tasks that have ended and that nobody else holds. What is set on a task
-// is set under this lock: the statement after it sees all of that.
+// RetireLock locks those of the tasks that have ended and that no other transaction has locked. Webhooks are set under
+// the same lock, so the next statement of the transaction sees all of them.
 func (q *Queries) RetireLock(ctx context.Context, ids []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := q.db.Query(ctx, retireLock, ids)
 	if err != nil {
@@ -254,7 +275,7 @@ type RetireReadRow struct {
 	Now      pgtype.Timestamptz
 }
 
-// RetireRead reads some of them again.
+// RetireRead reads some of these tasks again.
 func (q *Queries) RetireRead(ctx context.Context, ids []pgtype.UUID) ([]RetireReadRow, error) {
 	rows, err := q.db.Query(ctx, retireRead, ids)
 	if err != nil {
@@ -307,9 +328,8 @@ type RetireScanRow struct {
 	Now      pgtype.Timestamptz
 }
 
-// RetireScan reads tasks in the order of their ids, which is that of their creation, for whoever
-// decides which of them have stayed long enough. It reads what cannot be decided on as well,
-// so that the next page begins behind it.
+// RetireScan reads tasks in the order of their ids, which is that of their creation. The caller decides which of them
+// have stayed long enough. It also reads those that cannot be removed yet, so that the next page begins after them.
 func (q *Queries) RetireScan(ctx context.Context, arg RetireScanParams) ([]RetireScanRow, error) {
 	rows, err := q.db.Query(ctx, retireScan, arg.After, arg.Before, arg.Max)
 	if err != nil {
@@ -342,13 +362,18 @@ const retireSettled = `-- name: RetireSettled :many
 SELECT i.id::uuid AS id
 FROM (SELECT unnest($1::uuid[]) AS id) i
 WHERE NOT EXISTS (
-  SELECT FROM a2a.push_configs p
-  WHERE p.task_id = i.id AND p.task_id = ANY ($1) AND p.deleted_at IS NULL AND p.state = 'active' AND p.head_seq - p.cursor_seq > 0)
+  SELECT
+  FROM a2a.push_configs p
+  WHERE p.task_id = i.id
+    AND p.task_id = ANY ($1)
+    AND p.deleted_at IS NULL
+    AND p.state = 'active'
+    -- Not cursor_seq < head_seq, which a partial index has: the planner would walk over it, not look up the task.
+    AND p.head_seq - p.cursor_seq > 0)
 `
 
-// RetireSettled leaves out tasks that still have something to deliver. A webhook that was given
-// up is settled. That there is something to deliver is said in words that no partial index knows: the planner would walk
-// over it instead of looking up the task.
+// RetireSettled returns those of the tasks that have nothing more to deliver. A webhook that was given up delivers
+// nothing.
 func (q *Queries) RetireSettled(ctx context.Context, ids []pgtype.UUID) ([]pgtype.UUID, error) {
 	rows, err := q.db.Query(ctx, retireSettled, ids)
 	if err != nil {
@@ -370,50 +395,75 @@ func (q *Queries) RetireSettled(ctx context.Context, ids []pgtype.UUID) ([]pgtyp
 }
 
 const taskDelete = `-- name: TaskDelete :many
-WITH t AS (
-  DELETE FROM a2a.tasks t WHERE t.id = ANY ($1::uuid[])
+WITH task AS (
+  DELETE FROM a2a.tasks t
+  WHERE t.id = ANY ($1::uuid[])
   RETURNING t.id, t.tenant, t.owner, t.context_id
-), m AS (
-  DELETE FROM a2a.messages m WHERE m.task_id = ANY ($1)
+), message AS (
+  DELETE FROM a2a.messages m
+  WHERE m.task_id = ANY ($1)
   RETURNING m.task_id, m.message_id, m.idem_key, m.dedupe_mid
-), k AS (
+), key AS (
+  -- A task's keys are not found by its id: its messages say which they are.
   DELETE FROM a2a.idempotency_keys k
   USING (
     SELECT t.tenant, t.owner, CASE WHEN m.dedupe_mid THEN 'm:' || m.message_id ELSE 'h:' || m.idem_key END AS key, t.id
-    FROM m JOIN t ON t.id = m.task_id
+    FROM message m
+    JOIN task t ON t.id = m.task_id
     WHERE m.dedupe_mid OR m.idem_key IS NOT NULL
   ) x
-  WHERE k.tenant = ANY (ARRAY[x.tenant]) AND k.owner = ANY (ARRAY[x.owner]) AND k.key = ANY (ARRAY[x.key]) AND k.task_id = x.id
-), c AS (
-  DELETE FROM a2a.context_tasks c USING t
-  WHERE c.tenant = ANY (ARRAY[t.tenant]) AND c.owner = ANY (ARRAY[t.owner]) AND c.context_id = ANY (ARRAY[t.context_id]) AND c.task_id = ANY (ARRAY[t.id])
-), e AS (
-  DELETE FROM a2a.task_events e WHERE e.task_id = ANY ($1)
-), a AS (
-  DELETE FROM a2a.task_attempts a WHERE a.task_id = ANY ($1)
-), ar AS (
-  DELETE FROM a2a.artifacts ar WHERE ar.task_id = ANY ($1)
-), ap AS (
-  DELETE FROM a2a.artifact_parts ap WHERE ap.task_id = ANY ($1)
-), cp AS (
-  DELETE FROM a2a.task_checkpoints cp WHERE cp.task_id = ANY ($1)
-), b AS (
-  DELETE FROM a2a.task_batches b WHERE b.task_id = ANY ($1)
-), tc AS (
-  DELETE FROM a2a.task_cancels tc WHERE tc.task_id = ANY ($1)
-), p AS (
+  WHERE k.tenant = ANY (ARRAY[x.tenant])
+    AND k.owner = ANY (ARRAY[x.owner])
+    AND k.key = ANY (ARRAY[x.key])
+    AND k.task_id = x.id
+), context AS (
+  DELETE FROM a2a.context_tasks c
+  USING task t
+  WHERE c.tenant = ANY (ARRAY[t.tenant])
+    AND c.owner = ANY (ARRAY[t.owner])
+    AND c.context_id = ANY (ARRAY[t.context_id])
+    AND c.task_id = ANY (ARRAY[t.id])
+), event AS (
+  DELETE FROM a2a.task_events e
+  WHERE e.task_id = ANY ($1)
+), attempt AS (
+  DELETE FROM a2a.task_attempts a
+  WHERE a.task_id = ANY ($1)
+), artifact AS (
+  DELETE FROM a2a.artifacts ar
+  WHERE ar.task_id = ANY ($1)
+), artifact_part AS (
+  DELETE FROM a2a.artifact_parts ap
+  WHERE ap.task_id = ANY ($1)
+), checkpoint AS (
+  DELETE FROM a2a.task_checkpoints cp
+  WHERE cp.task_id = ANY ($1)
+), batch AS (
+  DELETE FROM a2a.task_batches b
+  WHERE b.task_id = ANY ($1)
+), cancel AS (
+  DELETE FROM a2a.task_cancels tc
+  WHERE tc.task_id = ANY ($1)
+), webhook AS (
+  -- One index has the webhooks of a task that were deleted, and another those that were not.
   DELETE FROM a2a.push_configs p
   USING (
-    SELECT l.id FROM a2a.push_configs l WHERE l.task_id = ANY ($1) AND l.deleted_at IS NULL
+    SELECT l.id
+    FROM a2a.push_configs l
+    WHERE l.task_id = ANY ($1) AND l.deleted_at IS NULL
     UNION ALL
-    SELECT d.id FROM a2a.push_configs d WHERE d.task_id = ANY ($1) AND coalesce(d.deleted_at, 'infinity') <> 'infinity'
+    SELECT d.id
+    FROM a2a.push_configs d
+    WHERE d.task_id = ANY ($1) AND coalesce(d.deleted_at, 'infinity') <> 'infinity'
   ) x
   WHERE p.id = ANY (ARRAY[x.id])
   RETURNING p.id
-), pa AS (
-  DELETE FROM a2a.push_attempts pa WHERE pa.push_id = ANY (ARRAY(SELECT p.id FROM p))
+), try AS (
+  DELETE FROM a2a.push_attempts pa
+  WHERE pa.push_id = ANY (ARRAY(SELECT w.id FROM webhook w))
 )
-SELECT t.id, t.tenant, t.owner FROM t
+SELECT t.id, t.tenant, t.owner
+FROM task t
 `
 
 type TaskDeleteRow struct {
@@ -422,9 +472,8 @@ type TaskDeleteRow struct {
 	Owner  string
 }
 
-// TaskDelete removes everything about tasks whose rows the transaction has locked, and returns
-// whose they were. Their names in other tables come from their own rows. Webhooks have one index by task for those that
-// were deleted, and another for those that were not.
+// TaskDelete removes everything about tasks whose rows the transaction has locked, and returns their tenants and
+// owners.
 func (q *Queries) TaskDelete(ctx context.Context, ids []pgtype.UUID) ([]TaskDeleteRow, error) {
 	rows, err := q.db.Query(ctx, taskDelete, ids)
 	if err != nil {

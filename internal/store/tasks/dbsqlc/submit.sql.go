@@ -25,7 +25,7 @@ type KeyInsertParams struct {
 	TaskID pgtype.UUID
 }
 
-// KeyInsert takes an idempotency key; no row back means that it is taken.
+// KeyInsert stores an idempotency key. It inserts no row when the key exists.
 func (q *Queries) KeyInsert(ctx context.Context, arg KeyInsertParams) (int64, error) {
 	result, err := q.db.Exec(ctx, keyInsert,
 		arg.Tenant,
@@ -43,32 +43,43 @@ func (q *Queries) KeyInsert(ctx context.Context, arg KeyInsertParams) (int64, er
 const messageAdd = `-- name: MessageAdd :one
 WITH n AS (
   SELECT clock_timestamp() AS now
-), u AS (
+), task AS (
   UPDATE a2a.tasks t
-  SET last_message_seq = t.last_message_seq + 1, last_user_seq = t.last_message_seq + 1, bytes = t.bytes + $1::bigint,
+  SET last_message_seq = t.last_message_seq + 1,
+    last_user_seq = t.last_message_seq + 1,
+    bytes = t.bytes + $1::bigint,
     traceparent = coalesce(nullif($2::text, ''), t.traceparent),
     last_seq = t.last_seq + CASE WHEN $3::boolean THEN 1 ELSE 0 END,
     last_at = CASE WHEN $3 THEN greatest(n.now, t.last_at) ELSE t.last_at END,
-    state = CASE WHEN $3 THEN 1 ELSE t.state END,
-    status_at = CASE WHEN $3 THEN date_trunc('milliseconds', greatest(n.now, t.last_at)) ELSE t.status_at END,
+    state = CASE WHEN $3 THEN a2a.state_submitted() ELSE t.state END,
+    status_at = CASE WHEN $3 THEN date_trunc('milliseconds', greatest(n.now, t.last_at))
+      ELSE t.status_at END,
     status_message_seq = CASE WHEN $3 THEN NULL ELSE t.status_message_seq END,
     ready_at = CASE WHEN $3 THEN n.now ELSE t.ready_at END
   FROM n
   WHERE t.id = $4::uuid
   RETURNING t.id, t.last_seq, t.last_message_seq, t.last_at, t.ready_at, t.agent, t.priority, t.tenant
-), m AS (
+), message AS (
+  -- Without an event of its own, the message shows from the next event on.
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT u.id, u.last_message_seq, u.last_seq + CASE WHEN $3 THEN 0 ELSE 1 END, $5::text, 1, $6::json, $7::bytea,
+  SELECT t.id, t.last_message_seq, t.last_seq + CASE WHEN $3 THEN 0 ELSE 1 END,
+    $5::text, a2a.role_user(), $6::json, $7::bytea,
     CASE WHEN $8::text LIKE 'h:%' THEN substr($8, 3) END, $8 LIKE 'm:%'
-  FROM u
-), e AS (
+  FROM task t
+), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT u.id, u.last_seq, $9::uuid, 1, 1, 2, u.last_at, '{}' FROM u WHERE $3
-), r AS (
+  SELECT t.id, t.last_seq, $9::uuid, a2a.kind_status(), a2a.state_submitted(), a2a.source_caller(),
+    t.last_at, '{}'
+  FROM task t
+  WHERE $3
+), ready AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT u.agent, u.priority, u.ready_at, u.id, u.tenant FROM u WHERE $3
+  SELECT t.agent, t.priority, t.ready_at, t.id, t.tenant
+  FROM task t
+  WHERE $3
 )
-SELECT u.last_seq FROM u
+SELECT t.last_seq
+FROM task t
 `
 
 type MessageAddParams struct {
@@ -83,8 +94,8 @@ type MessageAddParams struct {
 	EventUid    pgtype.UUID
 }
 
-// MessageAdd adds a client's message to a task that the transaction has locked. With
-// resubmit the task goes back to submitted, with an event, and into the queue.
+// MessageAdd adds a client's message to a task that the transaction has locked. With resubmit the task goes back to
+// submitted, with an event, and into the queue.
 func (q *Queries) MessageAdd(ctx context.Context, arg MessageAddParams) (int64, error) {
 	row := q.db.QueryRow(ctx, messageAdd,
 		arg.Size,
@@ -105,41 +116,65 @@ func (q *Queries) MessageAdd(ctx context.Context, arg MessageAddParams) (int64, 
 const taskCancel = `-- name: TaskCancel :one
 WITH n AS (
   SELECT clock_timestamp() AS now
-), u AS (
+), task AS (
   UPDATE a2a.tasks t
-  SET state = 102, lease_epoch = t.lease_epoch + 1, last_seq = t.last_seq + 1, last_at = greatest(n.now, t.last_at),
-    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)), status_message_seq = NULL, deadline_at = NULL, ready_at = NULL,
-    folded = $1::boolean, bytes = t.bytes + $2::bigint
+  SET state = a2a.state_canceled(),
+    lease_epoch = t.lease_epoch + 1,
+    last_seq = t.last_seq + 1,
+    last_at = greatest(n.now, t.last_at),
+    status_at = date_trunc('milliseconds', greatest(n.now, t.last_at)),
+    status_message_seq = NULL,
+    deadline_at = NULL,
+    ready_at = NULL,
+    folded = $1::boolean,
+    bytes = t.bytes + $2::bigint
   FROM n
-  WHERE t.id = $3::uuid AND t.state < 100
+  WHERE t.id = $3::uuid AND NOT a2a.state_terminal(t.state)
   RETURNING t.id, t.last_seq, t.last_at, t.tenant, t.owner, t.traceparent
-), e AS (
+), event AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-  SELECT u.id, u.last_seq, $4::uuid, 1, 102, 2, u.last_at, $5::json FROM u
-), l AS (
-  DELETE FROM a2a.task_leases x USING u WHERE x.task_id = ANY (ARRAY[u.id]) RETURNING x.task_id, x.epoch, x.worker, x.queue, x.lease_until
-), a AS (
-  UPDATE a2a.task_attempts a SET ended_at = clock_timestamp(), outcome = 'canceled'
-  FROM l WHERE a.task_id = ANY (ARRAY[l.task_id]) AND a.epoch = l.epoch AND a.ended_at IS NULL
-), q AS (
-  -- A claim that holds the row finds the task terminal and drops it.
-  SELECT r.queue, r.priority, r.run_at, r.task_id FROM a2a.task_ready r
-  WHERE (r.queue, r.priority, r.run_at, r.task_id) = ($6::text, $7::smallint, $8::timestamptz, $3)
+  SELECT t.id, t.last_seq, $4::uuid, a2a.kind_status(), a2a.state_canceled(), a2a.source_caller(),
+    t.last_at, $5::json
+  FROM task t
+), lease AS (
+  DELETE FROM a2a.task_leases l
+  USING task t
+  WHERE l.task_id = ANY (ARRAY[t.id])
+  RETURNING l.task_id, l.epoch, l.worker, l.queue, l.lease_until
+), attempt AS (
+  UPDATE a2a.task_attempts a
+  SET ended_at = clock_timestamp(), outcome = 'canceled'
+  FROM lease l
+  WHERE a.task_id = ANY (ARRAY[l.task_id]) AND a.epoch = l.epoch AND a.ended_at IS NULL
+), ready AS (
+  -- A claim that has locked the entry finds that the task has ended, and drops it.
+  SELECT r.queue, r.priority, r.run_at, r.task_id
+  FROM a2a.task_ready r
+  WHERE (r.queue, r.priority, r.run_at, r.task_id)
+    = ($6::text, $7::smallint, $8::timestamptz, $3)
   FOR UPDATE SKIP LOCKED
-), d AS (
-  DELETE FROM a2a.task_ready r USING q
+), ready_deleted AS (
+  DELETE FROM a2a.task_ready r
+  USING ready q
   WHERE r.queue = ANY (ARRAY[q.queue]) AND (r.priority, r.run_at, r.task_id) = (q.priority, q.run_at, q.task_id)
-), c AS (
-  DELETE FROM a2a.task_checkpoints c USING u WHERE c.task_id = ANY (ARRAY[u.id]) RETURNING c.body
-), w AS (
+), checkpoint AS (
+  DELETE FROM a2a.task_checkpoints c
+  USING task t
+  WHERE c.task_id = ANY (ARRAY[t.id])
+  RETURNING c.body
+), cancel AS (
+  -- The agent has saved work that runs elsewhere, and is to be told. While a worker holds the task, that worker tells
+  -- it. CancelsClaim finds the row only after the time at which the lease would have expired.
   INSERT INTO a2a.task_cancels (task_id, queue, tenant, owner, traceparent, checkpoint, body, due_at)
-  SELECT u.id, $6, u.tenant, u.owner, coalesce(u.traceparent, ''), c.body, $5, coalesce((SELECT l.lease_until FROM l), clock_timestamp())
-  FROM u, c
+  SELECT t.id, $6, t.tenant, t.owner, coalesce(t.traceparent, ''), c.body, $5,
+    coalesce((SELECT l.lease_until FROM lease l), clock_timestamp())
+  FROM task t, checkpoint c
   RETURNING task_id
 )
-SELECT u.last_seq, coalesce((SELECT l.worker FROM l), '')::text AS worker, EXISTS (SELECT FROM l WHERE l.queue IS NOT NULL) AS counted,
-  (EXISTS (SELECT FROM w) AND NOT EXISTS (SELECT FROM l))::boolean AS untold
-FROM u
+SELECT t.last_seq, coalesce((SELECT l.worker FROM lease l), '')::text AS worker,
+  EXISTS (SELECT FROM lease l WHERE l.queue IS NOT NULL) AS counted,
+  (EXISTS (SELECT FROM cancel) AND NOT EXISTS (SELECT FROM lease))::boolean AS cancel_due
+FROM task t
 `
 
 type TaskCancelParams struct {
@@ -154,16 +189,14 @@ type TaskCancelParams struct {
 }
 
 type TaskCancelRow struct {
-	LastSeq int64
-	Worker  string
-	Counted bool
-	Untold  bool
+	LastSeq   int64
+	Worker    string
+	Counted   bool
+	CancelDue bool
 }
 
-// TaskCancel ends a task that the transaction has locked: whatever its agent does from now
-// on is fenced. It returns the worker that held it, if one did. What its agent has saved of work
-// elsewhere goes into task_cancels: while a worker holds the task that worker tells the agent, and
-// who reads the table does so only when the lease would have run out.
+// TaskCancel ends a task that the transaction has locked: nothing that its agent writes from now on is stored. It
+// returns the worker that held the task, if one did. No row means that the task had ended.
 func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCancelRow, error) {
 	row := q.db.QueryRow(ctx, taskCancel,
 		arg.Folds,
@@ -180,7 +213,7 @@ func (q *Queries) TaskCancel(ctx context.Context, arg TaskCancelParams) (TaskCan
 		&i.LastSeq,
 		&i.Worker,
 		&i.Counted,
-		&i.Untold,
+		&i.CancelDue,
 	)
 	return i, err
 }
@@ -211,13 +244,20 @@ func (q *Queries) TaskKeyed(ctx context.Context, arg TaskKeyedParams) (TaskKeyed
 }
 
 const taskLockForCaller = `-- name: TaskLockForCaller :one
-SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority, t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
+SELECT t.tenant, t.owner, t.agent, t.context_id, t.state, t.last_seq, t.last_message_seq, t.lease_epoch, t.priority,
+  t.bytes, t.has_artifacts, t.has_push, t.ready_at, t.reply
 FROM a2a.tasks t
 WHERE t.id = CASE WHEN $1::boolean
-    THEN (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = $2 AND c.tenant = $3)
-    ELSE (SELECT c.task_id FROM a2a.context_tasks c WHERE c.task_id = $2 AND c.tenant = $3 AND c.owner = $4)
+    -- Looked up together with the caller, as TaskHeadForCaller does.
+    THEN (
+      SELECT c.task_id FROM a2a.context_tasks c
+      WHERE c.task_id = $2 AND c.tenant = $3)
+    ELSE (
+      SELECT c.task_id FROM a2a.context_tasks c
+      WHERE c.task_id = $2 AND c.tenant = $3 AND c.owner = $4)
   END
-  AND t.tenant = $3 AND (t.owner = $4 OR $1)
+  AND t.tenant = $3
+  AND (t.owner = $4 OR $1)
 FOR UPDATE
 `
 
@@ -245,8 +285,8 @@ type TaskLockForCallerRow struct {
 	Reply          int16
 }
 
-// TaskLockForCaller locks one task of the caller, so that what follows in the transaction
-// decides on its newest version. It is looked up as TaskHeadForCaller does.
+// TaskLockForCaller locks one task of the caller, so that the rest of the transaction decides on its newest version.
+// No row means that the caller has no such task.
 func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerParams) (TaskLockForCallerRow, error) {
 	row := q.db.QueryRow(ctx, taskLockForCaller,
 		arg.Shared,
@@ -275,11 +315,12 @@ func (q *Queries) TaskLockForCaller(ctx context.Context, arg TaskLockForCallerPa
 }
 
 const taskReveal = `-- name: TaskReveal :execrows
-UPDATE a2a.tasks SET reply = 0 WHERE id = $1 AND reply = 1
+UPDATE a2a.tasks
+SET reply = a2a.reply_task()
+WHERE id = $1 AND reply = a2a.reply_open()
 `
 
-// TaskReveal makes a task of what may still be answered with a message. No row means that it
-// is decided.
+// TaskReveal makes the answer of an undecided task a task. It updates no row when the answer is decided already.
 func (q *Queries) TaskReveal(ctx context.Context, id pgtype.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, taskReveal, id)
 	if err != nil {
@@ -289,48 +330,76 @@ func (q *Queries) TaskReveal(ctx context.Context, id pgtype.UUID) (int64, error)
 }
 
 const taskSubmit = `-- name: TaskSubmit :many
-WITH i AS (
-  SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS tenant, unnest($3::text[]) AS owner,
-    unnest($4::text[]) AS agent, unnest($5::text[]) AS context_id, unnest($6::text[]) AS key,
+WITH input AS (
+  SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS tenant,
+    unnest($3::text[]) AS owner, unnest($4::text[]) AS agent,
+    unnest($5::text[]) AS context_id, unnest($6::text[]) AS key,
     unnest($7::bytea[]) AS digest, unnest($8::uuid[]) AS event_uid,
-    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message, unnest($11::bigint[]) AS size,
-    unnest($12::boolean[]) AS taken, unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
-    unnest($15::bigint[]) AS deadline,
-    unnest($16::text[]) AS traceparent, unnest($17::smallint[]) AS lane, unnest($18::boolean[]) AS undecided
-), k AS (
+    unnest($9::text[]) AS message_id, unnest($10::json[]) AS message,
+    unnest($11::bigint[]) AS size, unnest($12::boolean[]) AS claimed,
+    unnest($13::uuid[]) AS claim_uid, unnest($14::bigint[]) AS ttl,
+    unnest($15::bigint[]) AS deadline, unnest($16::text[]) AS traceparent,
+    unnest($17::smallint[]) AS lane, unnest($18::boolean[]) AS undecided
+), new_key AS (
   INSERT INTO a2a.idempotency_keys (tenant, owner, key, digest, task_id)
-  SELECT i.tenant, i.owner, i.key, i.digest, i.id FROM i WHERE i.key <> '' ORDER BY i.tenant, i.owner, i.key
+  SELECT i.tenant, i.owner, i.key, i.digest, i.id
+  FROM input i
+  WHERE i.key <> ''
+  ORDER BY i.tenant, i.owner, i.key -- two batches that insert in one order cannot deadlock
   ON CONFLICT DO NOTHING
   RETURNING task_id
-), n AS (
-  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.taken, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, i.undecided, clock_timestamp() AS now FROM i WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM k)
-), t AS (
-  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
+), new AS (
+  SELECT i.id, i.tenant, i.owner, i.agent, i.context_id, i.key, i.digest, i.event_uid, i.message_id, i.message, i.size, i.claimed, i.claim_uid, i.ttl, i.deadline, i.traceparent, i.lane, i.undecided, clock_timestamp() AS now
+  FROM input i
+  WHERE i.key = '' OR i.id IN (SELECT k.task_id FROM new_key k)
+), task AS (
+  -- A task that is claimed here does not wait in the queue: the worker of this process has it, as if TaskClaim had
+  -- followed. It has a second event, a lease and an attempt.
+  INSERT INTO a2a.tasks (
+    id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq,
     lease_epoch, attempt, deadline_at, ready_at, bytes, created_at, traceparent, priority, reply, list_key)
-  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id, 1 + n.taken::int, date_trunc('milliseconds', n.now), 1 + n.taken::int, n.now, 1, 1,
-    n.taken::int, n.taken::int, CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
-    CASE WHEN NOT n.taken THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane, CASE WHEN n.undecided THEN 1 ELSE 0 END,
+  SELECT n.id, n.tenant, n.owner, n.agent, n.context_id,
+    CASE WHEN n.claimed THEN a2a.state_working() ELSE a2a.state_submitted() END,
+    date_trunc('milliseconds', n.now), CASE WHEN n.claimed THEN 2 ELSE 1 END, n.now, 1, 1,
+    CASE WHEN n.claimed THEN 1 ELSE 0 END, CASE WHEN n.claimed THEN 1 ELSE 0 END,
+    CASE WHEN n.deadline > 0 THEN n.now + n.deadline * interval '1 millisecond' END,
+    CASE WHEN NOT n.claimed THEN n.now END, n.size, n.now, nullif(n.traceparent, ''), n.lane,
+    CASE WHEN n.undecided THEN a2a.reply_open() ELSE a2a.reply_task() END,
     a2a.list_key(n.tenant, n.owner, n.agent)
-  FROM n
-), m AS (
+  FROM new n
+), message AS (
   INSERT INTO a2a.messages (task_id, seq, at_seq, message_id, role, body, digest, idem_key, dedupe_mid)
-  SELECT n.id, 1, 1, n.message_id, 1, n.message, n.digest, CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%' FROM n
-), e AS (
+  SELECT n.id, 1, 1, n.message_id, a2a.role_user(), n.message, n.digest,
+    CASE WHEN n.key LIKE 'h:%' THEN substr(n.key, 3) END, n.key LIKE 'm:%'
+  FROM new n
+), submitted AS (
+  INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
+  SELECT n.id, 1, n.event_uid, a2a.kind_status(), a2a.state_submitted(), a2a.source_caller(), n.now, '{}'
+  FROM new n
+), working AS (
   INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, epoch, worker, committed_at, body)
-  SELECT n.id, s.seq, CASE s.seq WHEN 1 THEN n.event_uid ELSE n.claim_uid END, 1, s.seq, 3 - s.seq, s.seq - 1,
-    CASE s.seq WHEN 2 THEN $19::text END, n.now, '{}'
-  FROM n, LATERAL generate_series(1, 1 + n.taken::int) AS s(seq)
-), r AS (
+  SELECT n.id, 2, n.claim_uid, a2a.kind_status(), a2a.state_working(), a2a.source_worker(), 1, $19::text,
+    n.now, '{}'
+  FROM new n
+  WHERE n.claimed
+), ready AS (
   INSERT INTO a2a.task_ready (queue, priority, run_at, task_id, tenant)
-  SELECT n.agent, n.lane, n.now, n.id, n.tenant FROM n WHERE NOT n.taken
-), le AS (
+  SELECT n.agent, n.lane, n.now, n.id, n.tenant
+  FROM new n
+  WHERE NOT n.claimed
+), lease AS (
   INSERT INTO a2a.task_leases (task_id, epoch, worker, lease_until, through)
-  SELECT n.id, 1, $19, n.now + n.ttl * interval '1 millisecond', 1 FROM n WHERE n.taken
-), a AS (
+  SELECT n.id, 1, $19, n.now + n.ttl * interval '1 millisecond', 1
+  FROM new n
+  WHERE n.claimed
+), attempt AS (
   INSERT INTO a2a.task_attempts (task_id, epoch, attempt, worker, claimed_at)
-  SELECT n.id, 1, 1, $19, n.now FROM n WHERE n.taken
+  SELECT n.id, 1, 1, $19, n.now
+  FROM new n
+  WHERE n.claimed
 )
-SELECT n.id::uuid AS id, n.now::timestamptz AS created_at FROM n
+SELECT n.id::uuid AS id, n.now::timestamptz AS created_at
+FROM new n
 `
 
 type TaskSubmitParams struct {
@@ -345,7 +414,7 @@ type TaskSubmitParams struct {
 	MessageIds   []string
 	Messages     [][]byte
 	Sizes        []int64
-	Taken        []bool
+	Claimed      []bool
 	ClaimUids    []pgtype.UUID
 	Ttls         []int64
 	Deadlines    []int64
@@ -360,11 +429,9 @@ type TaskSubmitRow struct {
 	CreatedAt pgtype.Timestamptz
 }
 
-// TaskSubmit makes new tasks, one per array element, with their first message, their first
-// event and their place in the queue. It returns the ids of those it made: an element whose
-// idempotency key is taken makes nothing, and TaskKeyed tells by whom. Keys are inserted in
-// one order, so that two batches cannot deadlock. A task that is taken does not wait in the
-// queue: it is claimed here, by the worker of this process, as TaskClaim would have done.
+// TaskSubmit creates tasks, one per array element, each with its first message, its first event and its entry in the
+// queue. It returns the ids of those that it created. An element whose idempotency key exists creates nothing:
+// TaskKeyed reads the task that the key belongs to.
 func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskSubmitRow, error) {
 	rows, err := q.db.Query(ctx, taskSubmit,
 		arg.Ids,
@@ -378,7 +445,7 @@ func (q *Queries) TaskSubmit(ctx context.Context, arg TaskSubmitParams) ([]TaskS
 		arg.MessageIds,
 		arg.Messages,
 		arg.Sizes,
-		arg.Taken,
+		arg.Claimed,
 		arg.ClaimUids,
 		arg.Ttls,
 		arg.Deadlines,

@@ -14,14 +14,22 @@ import (
 const taskCountForCaller = `-- name: TaskCountForCaller :one
 SELECT count(*)
 FROM (
-  SELECT FROM a2a.tasks t
-  WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+  SELECT
+  FROM a2a.tasks t
+  WHERE t.tenant = $1
+    AND (t.owner = $2 OR $3::boolean)
+    AND t.agent = $4
     AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
-    AND (t.list_key >= (a2a.list_key($1, '', '') & -17592186044416) AND t.list_key <= (a2a.list_key($1, '', '') | 17592186044415) OR NOT $3)
+    AND (t.list_key >= a2a.list_key_lowest($1) AND t.list_key <= a2a.list_key_highest($1)
+      OR NOT $3)
     AND ($5::text = '' OR t.id = ANY (ARRAY(
-      SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
+      SELECT c.task_id
+      FROM a2a.context_tasks c
+      WHERE c.tenant = $1
+        AND (c.owner = $2 OR $3)
+        AND c.context_id = $5)))
     AND ($6::smallint = 0 OR t.state = $6)
-    AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
+    AND (t.reply = a2a.reply_task() OR t.reply = a2a.reply_open() AND a2a.state_ends_turn(t.state))
     AND t.status_at >= $7::timestamptz
   LIMIT $8::bigint
 ) x
@@ -38,7 +46,7 @@ type TaskCountForCallerParams struct {
 	Most      int64
 }
 
-// TaskCountForCaller counts the tasks that TaskPageForCaller pages through, and stops at most.
+// TaskCountForCaller counts the tasks that TaskPageForCaller pages through, up to most.
 func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCallerParams) (int64, error) {
 	row := q.db.QueryRow(ctx, taskCountForCaller,
 		arg.Tenant,
@@ -56,10 +64,15 @@ func (q *Queries) TaskCountForCaller(ctx context.Context, arg TaskCountForCaller
 }
 
 const taskCountInFlightForCaller = `-- name: TaskCountInFlightForCaller :one
-SELECT count(*) FROM (
-  SELECT 1 FROM a2a.tasks t
-  WHERE t.list_key >= (a2a.list_key($1, $2, '') & -65536) AND t.list_key <= (a2a.list_key($1, $2, '') | 65535)
-    AND t.tenant = $1 AND t.owner = $2 AND t.state IN (1, 2)
+SELECT count(*)
+FROM (
+  SELECT 1
+  FROM a2a.tasks t
+  WHERE t.list_key >= a2a.list_key_lowest($1, $2)
+    AND t.list_key <= a2a.list_key_highest($1, $2)
+    AND t.tenant = $1
+    AND t.owner = $2
+    AND t.state IN (a2a.state_submitted(), a2a.state_working()) -- the predicate of the index tasks_running
   LIMIT $3::int
 ) n
 `
@@ -70,8 +83,8 @@ type TaskCountInFlightForCallerParams struct {
 	Max    int32
 }
 
-// TaskCountInFlightForCaller counts the tasks of one owner that wait for an agent or are with one, up
-// to a number. They are those of all agents: any lower 16 bits of the key.
+// TaskCountInFlightForCaller counts the tasks of one owner, of all agents, that wait for an agent or are with one, up
+// to max.
 func (q *Queries) TaskCountInFlightForCaller(ctx context.Context, arg TaskCountInFlightForCallerParams) (int64, error) {
 	row := q.db.QueryRow(ctx, taskCountInFlightForCaller, arg.Tenant, arg.Owner, arg.Max)
 	var count int64
@@ -83,9 +96,12 @@ const taskHeadForCaller = `-- name: TaskHeadForCaller :one
 SELECT t.agent, t.context_id, t.state, t.last_seq, t.reply
 FROM a2a.tasks t
 WHERE t.id = (
+    -- The id is looked up together with the caller before any row is read. So a task of another caller takes as long as
+    -- one that does not exist.
     SELECT c.task_id FROM a2a.context_tasks c
     WHERE c.task_id = $1 AND c.tenant = $2 AND c.owner = $3)
-  AND t.tenant = $2 AND t.owner = $3
+  AND t.tenant = $2
+  AND t.owner = $3
 `
 
 type TaskHeadForCallerParams struct {
@@ -102,9 +118,8 @@ type TaskHeadForCallerRow struct {
 	Reply     int16
 }
 
-// TaskHeadForCaller reads what decides about a request for a task of the caller. The id is looked
-// up together with the caller before any row is read, so that it takes the same for
-// a task of somebody else as for one that does not exist.
+// TaskHeadForCaller reads what decides about a request for a task of the caller. No row means that the caller has no
+// such task.
 func (q *Queries) TaskHeadForCaller(ctx context.Context, arg TaskHeadForCallerParams) (TaskHeadForCallerRow, error) {
 	row := q.db.QueryRow(ctx, taskHeadForCaller, arg.ID, arg.Tenant, arg.Owner)
 	var i TaskHeadForCallerRow
@@ -150,7 +165,9 @@ func (q *Queries) TaskHeadSharedForCaller(ctx context.Context, iD pgtype.UUID, t
 }
 
 const taskOwner = `-- name: TaskOwner :one
-SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = $1
+SELECT t.tenant, t.owner, t.created_at
+FROM a2a.tasks t
+WHERE t.id = $1
 `
 
 type TaskOwnerRow struct {
@@ -159,8 +176,8 @@ type TaskOwnerRow struct {
 	CreatedAt pgtype.Timestamptz
 }
 
-// TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
-// that must find out whether it went through.
+// TaskOwner reads who owns a task. It is for a submit that must find out whether it was stored, and for the operator
+// (package operate), who may act on any task.
 func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, error) {
 	row := q.db.QueryRow(ctx, taskOwner, id)
 	var i TaskOwnerRow
@@ -171,14 +188,23 @@ func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, 
 const taskPageForCaller = `-- name: TaskPageForCaller :many
 SELECT t.id, t.status_at
 FROM a2a.tasks t
-WHERE t.tenant = $1 AND (t.owner = $2 OR $3::boolean) AND t.agent = $4
+WHERE t.tenant = $1
+  AND (t.owner = $2 OR $3::boolean)
+  AND t.agent = $4
+  -- The statement is planned for its arguments: the list of an owner is one list_key, that of a tenant a range.
   AND (t.list_key = a2a.list_key($1, $2, $4) OR $3)
-  AND (t.list_key >= (a2a.list_key($1, '', '') & -17592186044416) AND t.list_key <= (a2a.list_key($1, '', '') | 17592186044415) OR NOT $3)
+  AND (t.list_key >= a2a.list_key_lowest($1) AND t.list_key <= a2a.list_key_highest($1)
+    OR NOT $3)
   AND ($5::text = '' OR t.id = ANY (ARRAY(
-    SELECT c.task_id FROM a2a.context_tasks c WHERE c.tenant = $1 AND (c.owner = $2 OR $3) AND c.context_id = $5)))
+    SELECT c.task_id
+    FROM a2a.context_tasks c
+    WHERE c.tenant = $1
+      AND (c.owner = $2 OR $3)
+      AND c.context_id = $5)))
   AND ($6::smallint = 0 OR t.state = $6)
   AND t.status_at >= $7::timestamptz
-  AND (t.reply = 0 OR t.reply = 1 AND t.state > 2)
+  -- An undecided task, and one that was answered with a message, is no task to clients.
+  AND (t.reply = a2a.reply_task() OR t.reply = a2a.reply_open() AND a2a.state_ends_turn(t.state))
   AND (t.status_at, t.id) < ($8::timestamptz, $9::uuid)
 ORDER BY t.status_at DESC, t.id DESC
 LIMIT $10::int
@@ -202,9 +228,8 @@ type TaskPageForCallerRow struct {
 	StatusAt pgtype.Timestamptz
 }
 
-// TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest
-// status first. before_at and before_id are the position of the last task of the page before. It is
-// planned for its arguments: the list of an owner is one list_key, that of a tenant those with its bits.
+// TaskPageForCaller reads the ids of one page of the caller's tasks of one agent, newest status first. before_at and
+// before_id are the position of the last task of the previous page.
 func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerParams) ([]TaskPageForCallerRow, error) {
 	rows, err := q.db.Query(ctx, taskPageForCaller,
 		arg.Tenant,
@@ -238,14 +263,22 @@ func (q *Queries) TaskPageForCaller(ctx context.Context, arg TaskPageForCallerPa
 
 const taskSizes = `-- name: TaskSizes :many
 SELECT t.id,
-  (512 + coalesce((
-    SELECT sum(octet_length(m.body::text) + 512) FROM a2a.messages m
-    WHERE m.task_id = ANY (ARRAY[t.id]) AND (m.seq > t.last_message_seq - $1::bigint - 1 OR m.seq = t.status_message_seq)), 0)
-  + CASE WHEN NOT $2::boolean OR NOT t.has_artifacts THEN 0 WHEN t.folded THEN coalesce((
-    SELECT sum(octet_length(p.part::text) + 512) FROM a2a.artifact_parts p WHERE p.task_id = ANY (ARRAY[t.id])), 0)
-  ELSE coalesce((
-    SELECT sum(octet_length(e.body::text) + octet_length(e.parts::text) + 512) FROM a2a.task_events e
-    WHERE e.task_id = ANY (ARRAY[t.id]) AND e.artifact_id IS NOT NULL), 0) END)::bigint AS bytes
+  (512
+    + coalesce((
+        SELECT sum(octet_length(m.body::text) + 512)
+        FROM a2a.messages m
+        WHERE m.task_id = ANY (ARRAY[t.id])
+          AND (m.seq > t.last_message_seq - $1::bigint - 1 OR m.seq = t.status_message_seq)), 0)
+    + CASE
+        WHEN NOT $2::boolean OR NOT t.has_artifacts THEN 0
+        WHEN t.folded THEN coalesce((
+          SELECT sum(octet_length(p.part::text) + 512)
+          FROM a2a.artifact_parts p
+          WHERE p.task_id = ANY (ARRAY[t.id])), 0)
+        ELSE coalesce((
+          SELECT sum(octet_length(e.body::text) + octet_length(e.parts::text) + 512)
+          FROM a2a.task_events e
+          WHERE e.task_id = ANY (ARRAY[t.id]) AND e.artifact_id IS NOT NULL), 0) END)::bigint AS bytes
 FROM a2a.tasks t
 WHERE t.id = ANY ($3::uuid[])
 `
@@ -261,7 +294,7 @@ type TaskSizesRow struct {
 	Bytes int64
 }
 
-// TaskSizes measures what TaskSnapshots would read of each task: about the bytes that it takes here.
+// TaskSizes estimates how many bytes TaskSnapshots would read of each task, from the sizes of the rows themselves.
 func (q *Queries) TaskSizes(ctx context.Context, arg TaskSizesParams) ([]TaskSizesRow, error) {
 	rows, err := q.db.Query(ctx, taskSizes, arg.History, arg.Artifacts, arg.Ids)
 	if err != nil {
@@ -284,40 +317,58 @@ func (q *Queries) TaskSizes(ctx context.Context, arg TaskSizesParams) ([]TaskSiz
 
 const taskSnapshotAt = `-- name: TaskSnapshotAt :many
 WITH t AS (
-  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
+  SELECT t.id, t.context_id, t.agent, t.created_at, t.metadata, t.first_seq, t.reply, e.event_uid,
+    t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
   FROM a2a.tasks t, a2a.task_events e
   WHERE t.id = $1::uuid AND e.task_id = $1 AND e.seq = $2::bigint
 ), s AS (
   SELECT e.seq, e.state, e.committed_at
   FROM a2a.task_events e
-  WHERE e.task_id = $1 AND e.seq <= $2 AND e.kind = 1
+  WHERE e.task_id = $1 AND e.seq <= $2 AND e.kind = a2a.kind_status()
   ORDER BY e.seq DESC
   LIMIT 1
 ), m AS (
-  SELECT m.seq, m.message_id, m.role, m.body, m.role = 2 AND m.at_seq = s.seq AS of_status, max(m.seq) OVER () AS newest
+  -- A client's message that came without an event shows from the next event on.
+  SELECT m.seq, m.message_id, m.role, m.body, m.role = a2a.role_agent() AND m.at_seq = s.seq AS of_status,
+    max(m.seq) OVER () AS newest
   FROM a2a.messages m, s
   WHERE m.task_id = $1 AND m.at_seq <= $2
 )
-SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq, coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
-  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at,
-  t.event_uid AS uid, t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2 AND s.state = 100)::boolean AS replied, t.cost::bigint AS cost
+SELECT t.id AS task_id, 0::smallint AS part, $2::bigint AS seq,
+  coalesce((SELECT m.seq FROM m WHERE m.of_status), 0)::bigint AS idx, t.context_id AS name,
+  coalesce(s.state, 0)::smallint AS state, s.committed_at AS at, t.event_uid AS uid,
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts,
+  (t.reply = a2a.reply_message() AND s.state = a2a.state_completed())::boolean AS replied, t.cost::bigint AS cost
 FROM t, s
 UNION ALL
 SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
 FROM t, m
-WHERE (m.seq > m.newest - $3::bigint - 1 OR m.of_status) AND ($4::bigint = 0 OR t.cost <= $4)
+WHERE (m.seq > m.newest - $3::bigint - 1 OR m.of_status)
+  AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
 SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
-FROM t JOIN a2a.artifacts a ON a.task_id = t.id
-WHERE $5::boolean AND a.task_id = $1 AND t.first_seq > 1 AND ($4::bigint = 0 OR t.cost <= $4)
+FROM t
+JOIN a2a.artifacts a ON a.task_id = t.id
+WHERE $5::boolean
+  AND a.task_id = $1
+  AND t.first_seq > 1 -- older events were removed: only the folded artifacts have what they said
+  AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
 SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
-FROM t JOIN a2a.artifact_parts p ON p.task_id = t.id
-WHERE $5 AND p.task_id = $1 AND t.first_seq > 1 AND ($4::bigint = 0 OR t.cost <= $4)
+FROM t
+JOIN a2a.artifact_parts p ON p.task_id = t.id
+WHERE $5
+  AND p.task_id = $1
+  AND t.first_seq > 1
+  AND ($4::bigint = 0 OR t.cost <= $4)
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
 FROM a2a.task_events e
-WHERE $5 AND EXISTS (SELECT FROM t WHERE ($4::bigint = 0 OR t.cost <= $4)) AND e.task_id = $1 AND e.seq <= $2 AND e.artifact_id IS NOT NULL
+WHERE $5
+  AND EXISTS (SELECT FROM t WHERE ($4::bigint = 0 OR t.cost <= $4))
+  AND e.task_id = $1
+  AND e.seq <= $2
+  AND e.artifact_id IS NOT NULL
 `
 
 type TaskSnapshotAtParams struct {
@@ -345,10 +396,9 @@ type TaskSnapshotAtRow struct {
 	Cost      int64
 }
 
-// TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of
-// TaskSnapshots. It looks at nothing that a later event changes, so that it always gives the
-// same. A client's message that came without an event shows from the next one on. most is as for
-// TaskSnapshots. Whoever calls it has checked that the caller may see the task.
+// TaskSnapshotAt reads a task as it was when event seq was its newest one, in the rows of TaskSnapshots; most is as
+// there. It reads nothing that a later event changes, so its answer is always the same. The caller has checked that the
+// client may see the task.
 func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) ([]TaskSnapshotAtRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshotAt,
 		arg.ID,
@@ -392,31 +442,47 @@ func (q *Queries) TaskSnapshotAt(ctx context.Context, arg TaskSnapshotAtParams) 
 
 const taskSnapshots = `-- name: TaskSnapshots :many
 WITH t AS (
-  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost FROM a2a.tasks t WHERE t.id = ANY($1::uuid[])
+  -- 512 stands for what a row takes besides its payload.
+  SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.status_message_seq, t.last_seq, t.last_at, t.last_message_seq, t.last_user_seq, t.read_user_seq, t.lease_epoch, t.attempt, t.priority, t.ready_at, t.has_artifacts, t.folded, t.bytes, t.metadata, t.created_at, t.deadline_at, t.has_push, t.traceparent, t.reply, t.first_seq, t.list_key, t.bytes + 512 * (t.last_seq + t.last_message_seq) AS cost
+  FROM a2a.tasks t
+  WHERE t.id = ANY ($1::uuid[])
 ), fits AS (
-  SELECT $2::bigint = 0 OR sum(t.cost) <= $2 AS fit FROM t
+  SELECT $2::bigint = 0 OR sum(t.cost) <= $2 AS fit
+  FROM t
 )
-SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx, t.context_id AS name, t.state, t.status_at AS at,
+SELECT t.id AS task_id, 0::smallint AS part, t.last_seq AS seq, coalesce(t.status_message_seq, 0)::bigint AS idx,
+  t.context_id AS name, t.state, t.status_at AS at,
   (SELECT e.event_uid FROM a2a.task_events e WHERE e.task_id = t.id AND e.seq = t.last_seq) AS uid,
-  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts, (t.reply = 2)::boolean AS replied, t.cost::bigint AS cost
+  t.agent AS agent, t.created_at AS created_at, t.metadata AS body, NULL::json AS parts,
+  (t.reply = a2a.reply_message())::boolean AS replied, t.cost::bigint AS cost
 FROM t
 UNION ALL
 SELECT t.id, 1::smallint, m.seq, 0, m.message_id, m.role, NULL, NULL, '', NULL, m.body, NULL, false, 0
-FROM t JOIN a2a.messages m ON m.task_id = t.id AND m.task_id = ANY ($1)
+FROM t
+JOIN a2a.messages m ON m.task_id = t.id
+  -- Each table is entered by = ANY, here and below, so that no statistics can make the planner read a whole one.
+  AND m.task_id = ANY ($1)
   AND (m.seq > t.last_message_seq - $3::bigint - 1 OR m.seq = t.status_message_seq)
 WHERE (SELECT fits.fit FROM fits)
 UNION ALL
 SELECT a.task_id, 2::smallint, a.position, 0, a.artifact_id, 0, NULL, NULL, '', NULL, a.header, NULL, false, 0
 FROM a2a.artifacts a
-WHERE $4::boolean AND (SELECT fits.fit FROM fits) AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
+WHERE $4::boolean
+  AND (SELECT fits.fit FROM fits)
+  AND a.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT p.task_id, 3::smallint, p.seq, p.idx, p.artifact_id, 0, NULL, NULL, '', NULL, p.part, NULL, false, 0
 FROM a2a.artifact_parts p
-WHERE $4 AND (SELECT fits.fit FROM fits) AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
+WHERE $4
+  AND (SELECT fits.fit FROM fits)
+  AND p.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.folded))
 UNION ALL
 SELECT e.task_id, 4::smallint, e.seq, 0, e.artifact_id, e.kind, NULL, NULL, '', NULL, e.body, e.parts, false, 0
 FROM a2a.task_events e
-WHERE $4 AND (SELECT fits.fit FROM fits) AND e.artifact_id IS NOT NULL AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
+WHERE $4
+  AND (SELECT fits.fit FROM fits)
+  AND e.artifact_id IS NOT NULL
+  AND e.task_id = ANY (ARRAY(SELECT t.id FROM t WHERE t.has_artifacts AND NOT t.folded))
 `
 
 type TaskSnapshotsParams struct {
@@ -443,12 +509,13 @@ type TaskSnapshotsRow struct {
 	Cost      int64
 }
 
-// TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of
-// one moment. Rows, in no order: part 0 the task, 1 messages, 2 artifacts, 3 their parts, 4 the artifact
-// events of a task whose artifacts are not folded. To sort them here would be to write the log of a large
-// task to disk; they come in the order of their index anyway. Whoever calls it has checked that the caller may see
-// the tasks. Each table is entered by = ANY, so that no statistics can make it read one whole. Where the
-// tasks may take more than most bytes (0: any number), only what part 0 has is read: cost says what they may take.
+// TaskSnapshots reads whole tasks in one statement, so that a task and its last_seq are of one moment. The caller has
+// checked that the client may see the tasks. If the tasks may take more than most bytes (0: no limit), it reads only
+// part 0, whose cost says how many they may take.
+//
+// The rows are in no order: part 0 is the task, 1 messages, 2 artifacts, 3 their parts, and 4 the artifact events of a
+// task whose artifacts are not folded. Sorting them here would write the log of a large task to disk; they come in the
+// order of their index anyway.
 func (q *Queries) TaskSnapshots(ctx context.Context, arg TaskSnapshotsParams) ([]TaskSnapshotsRow, error) {
 	rows, err := q.db.Query(ctx, taskSnapshots,
 		arg.Ids,
