@@ -156,7 +156,7 @@ func (s *Store) EnableDestination(ctx context.Context, tenant, origin string) (b
 		if err != nil || n == 0 {
 			return n, err
 		}
-		if err := q.PushListLook(ctx, tenant, origin); err != nil {
+		if err := q.PushListDue(ctx, tenant, origin); err != nil {
 			return n, err
 		}
 		return n, access.Record(ctx, tx, access.Action{Name: access.ActionPushEnable, Tenant: tenant, Detail: map[string]any{"destination": origin}})

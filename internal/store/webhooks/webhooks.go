@@ -337,7 +337,7 @@ func destinationUp(ctx context.Context, tx *db.Tx, d *Delivery) error {
 		return err
 	}
 	tx.Wake(wake.Webhooks)
-	return q.PushListLook(ctx, d.Tenant, d.Origin)
+	return q.PushListDue(ctx, d.Tenant, d.Origin)
 }
 
 // Breaker says when the circuit breaker of a destination opens after failures.

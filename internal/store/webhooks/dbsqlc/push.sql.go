@@ -12,15 +12,28 @@ import (
 )
 
 const destinationDown = `-- name: DestinationDown :one
-INSERT INTO a2a.push_destinations AS d (tenant, origin, last_error, fails, first_failure_at, openings, open_until)
-VALUES ($1, $2, $3::text, 1, clock_timestamp(), CASE WHEN $4::int <= 1 THEN 1 ELSE 0 END,
-  CASE WHEN $4 <= 1 THEN clock_timestamp() + least($5::interval, $6::interval) END)
+INSERT INTO a2a.push_destinations AS d (
+  tenant, origin, last_error, fails, first_failure_at, openings, open_until)
+VALUES (
+  $1, $2, $3::text, 1, clock_timestamp(),
+  CASE WHEN $4::int <= 1 THEN 1 ELSE 0 END,
+  CASE WHEN $4 <= 1
+    THEN clock_timestamp() + least($5::interval, $6::interval) END)
 ON CONFLICT (tenant, origin) DO UPDATE
-SET fails = d.fails + 1, last_error = excluded.last_error, first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
-  openings = d.openings + CASE WHEN d.fails + 1 >= $4::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1 ELSE 0 END,
-  open_until = CASE WHEN d.open_until > clock_timestamp() THEN d.open_until WHEN d.fails + 1 >= $4
-    THEN clock_timestamp() + least($5::interval * power(2, least(d.openings, 20)), $6::interval) END,
-  disabled_at = CASE WHEN d.first_failure_at < clock_timestamp() - $7::interval THEN coalesce(d.disabled_at, clock_timestamp()) END
+SET fails = d.fails + 1, last_error = excluded.last_error,
+  first_failure_at = coalesce(d.first_failure_at, clock_timestamp()),
+  -- While the breaker is open, only requests fail that had begun before: they are no probes.
+  openings = d.openings + CASE
+    WHEN d.fails + 1 >= $4::int AND (d.open_until > clock_timestamp()) IS NOT TRUE THEN 1
+    ELSE 0 END,
+  open_until = CASE
+    WHEN d.open_until > clock_timestamp() THEN d.open_until
+    WHEN d.fails + 1 >= $4
+      THEN clock_timestamp()
+        + least($5::interval * power(2, least(d.openings, 20)), $6::interval) END,
+  disabled_at = CASE
+    WHEN d.first_failure_at < clock_timestamp() - $7::interval
+      THEN coalesce(d.disabled_at, clock_timestamp()) END
 RETURNING (d.open_until IS NOT NULL)::boolean AS open, (d.disabled_at IS NOT NULL)::boolean AS disabled
 `
 
@@ -39,9 +52,9 @@ type DestinationDownRow struct {
 	Disabled bool
 }
 
-// DestinationDown counts a failure of a destination. At the limit, and at every failure of a
-// probe, the breaker opens, twice as long each time; after days of failure it is disabled.
-// Failures of what was under way when it opened are no probes.
+// DestinationDown counts a failure of a destination, and says whether its circuit breaker is open and whether it is
+// disabled. The breaker opens at max_fails failures in a row, and at each failure of a probe, each time for twice as
+// long. After disable_after of failures the destination is disabled.
 func (q *Queries) DestinationDown(ctx context.Context, arg DestinationDownParams) (DestinationDownRow, error) {
 	row := q.db.QueryRow(ctx, destinationDown,
 		arg.Tenant,
@@ -58,11 +71,12 @@ func (q *Queries) DestinationDown(ctx context.Context, arg DestinationDownParams
 }
 
 const destinationEnable = `-- name: DestinationEnable :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL, last_error = NULL
+UPDATE a2a.push_destinations
+SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, disabled_at = NULL, last_error = NULL
 WHERE tenant = $1 AND origin = $2
 `
 
-// DestinationEnable lets a disabled or resting destination try again at once.
+// DestinationEnable closes the circuit breaker of a destination and enables it, for the operator.
 func (q *Queries) DestinationEnable(ctx context.Context, tenant string, origin string) (int64, error) {
 	result, err := q.db.Exec(ctx, destinationEnable, tenant, origin)
 	if err != nil {
@@ -72,12 +86,14 @@ func (q *Queries) DestinationEnable(ctx context.Context, tenant string, origin s
 }
 
 const destinationLock = `-- name: DestinationLock :one
-SELECT (d.disabled_at IS NOT NULL)::boolean AS disabled FROM a2a.push_destinations d
+SELECT (d.disabled_at IS NOT NULL)::boolean AS disabled
+FROM a2a.push_destinations d
 WHERE d.tenant = $1 AND d.origin = $2
 FOR UPDATE
 `
 
-// DestinationLock takes a destination before DestinationDown does, and says whether it is disabled.
+// DestinationLock locks a destination before DestinationDown changes it, and says whether it is disabled. No row means
+// that it has never failed.
 func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin string) (bool, error) {
 	row := q.db.QueryRow(ctx, destinationLock, tenant, origin)
 	var disabled bool
@@ -86,11 +102,12 @@ func (q *Queries) DestinationLock(ctx context.Context, tenant string, origin str
 }
 
 const destinationUp = `-- name: DestinationUp :execrows
-UPDATE a2a.push_destinations SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, last_error = NULL
+UPDATE a2a.push_destinations
+SET fails = 0, openings = 0, first_failure_at = NULL, open_until = NULL, last_error = NULL
 WHERE tenant = $1 AND origin = $2 AND (fails > 0 OR open_until IS NOT NULL)
 `
 
-// DestinationUp closes the breaker of a destination, and reports whether it had failed.
+// DestinationUp closes the circuit breaker of a destination. It updates no row when the destination had not failed.
 func (q *Queries) DestinationUp(ctx context.Context, tenant string, origin string) (int64, error) {
 	result, err := q.db.Exec(ctx, destinationUp, tenant, origin)
 	if err != nil {
@@ -100,10 +117,16 @@ func (q *Queries) DestinationUp(ctx context.Context, tenant string, origin strin
 }
 
 const pushAttemptInsert = `-- name: PushAttemptInsert :exec
-INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at, duration_ms, remote_ip, status, class, reason, answer)
-VALUES ($1, $2, $3, $4, $5, $6, $7,
-  clock_timestamp() - make_interval(secs => $8::int / 1000.0), $8, $9, $10,
-  $11, $12, $13)
+INSERT INTO a2a.push_attempts (
+  push_id, task_id, from_seq, seq, outcome, attempt, trigger,
+  started_at, duration_ms, remote_ip,
+  status, class, reason, answer)
+VALUES (
+  $1, $2, $3, $4, $5, $6,
+  $7,
+  clock_timestamp() - make_interval(secs => $8::int / 1000.0), $8,
+  $9,
+  $10, $11, $12, $13)
 `
 
 type PushAttemptInsertParams struct {
@@ -122,7 +145,7 @@ type PushAttemptInsertParams struct {
 	Answer     []byte
 }
 
-// PushAttemptInsert writes one line of the ledger.
+// PushAttemptInsert records one delivery attempt, or events that were skipped.
 func (q *Queries) PushAttemptInsert(ctx context.Context, arg PushAttemptInsertParams) error {
 	_, err := q.db.Exec(ctx, pushAttemptInsert,
 		arg.PushID,
@@ -144,10 +167,14 @@ func (q *Queries) PushAttemptInsert(ctx context.Context, arg PushAttemptInsertPa
 
 const pushAttempts = `-- name: PushAttempts :many
 WITH a AS MATERIALIZED (
-  SELECT a.id, a.push_id, a.task_id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, a.remote_ip, a.status, a.class, a.reason, a.answer FROM a2a.push_attempts a WHERE a.push_id = $2
+  -- All of them are read and sorted: to get them in order the planner would walk over the attempts of all webhooks.
+  SELECT a.id, a.push_id, a.task_id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, a.remote_ip, a.status, a.class, a.reason, a.answer
+  FROM a2a.push_attempts a
+  WHERE a.push_id = $2
 )
-SELECT a.id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms, coalesce(a.remote_ip, '')::text AS remote_ip,
-  coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason, a.answer
+SELECT a.id, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
+  coalesce(a.remote_ip, '')::text AS remote_ip, coalesce(a.status, 0)::int AS status,
+  coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason, a.answer
 FROM a
 ORDER BY a.id DESC
 LIMIT $1::int
@@ -169,8 +196,7 @@ type PushAttemptsRow struct {
 	Answer     []byte
 }
 
-// PushAttempts reads the ledger of one webhook for the operator, newest first. All of that is read and sorted: to have
-// it in order the planner would walk over the ledger of all.
+// PushAttempts reads the delivery attempts of one webhook for the operator, newest first.
 func (q *Queries) PushAttempts(ctx context.Context, max int32, pushID pgtype.UUID) ([]PushAttemptsRow, error) {
 	rows, err := q.db.Query(ctx, pushAttempts, max, pushID)
 	if err != nil {
@@ -207,9 +233,14 @@ func (q *Queries) PushAttempts(ctx context.Context, max int32, pushID pgtype.UUI
 
 const pushBusy = `-- name: PushBusy :one
 SELECT EXISTS (
-  SELECT FROM a2a.push_configs p
-  WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean)
-    AND coalesce(p.deleted_at, 'infinity') <> 'infinity' AND coalesce(p.lease_until, '-infinity') > clock_timestamp())::boolean AS busy
+  SELECT
+  FROM a2a.push_configs p
+  WHERE p.task_id = $1
+    AND p.config_id = $2
+    AND p.tenant = $3
+    AND (p.owner = $4 OR $5::boolean)
+    AND coalesce(p.deleted_at, 'infinity') <> 'infinity' -- the predicate of the index push_configs_deleted_task
+    AND coalesce(p.lease_until, '-infinity') > clock_timestamp())::boolean AS busy
 `
 
 type PushBusyParams struct {
@@ -220,8 +251,8 @@ type PushBusyParams struct {
 	Shared   bool
 }
 
-// PushBusy reports whether a deliverer holds a webhook of the caller that was deleted, be it
-// by this request or by one before whose answer nobody waited for.
+// PushBusy reports whether a replica is delivering a webhook of the caller that was deleted, by this request or an
+// earlier one.
 func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error) {
 	row := q.db.QueryRow(ctx, pushBusy,
 		arg.TaskID,
@@ -238,7 +269,11 @@ func (q *Queries) PushBusy(ctx context.Context, arg PushBusyParams) (bool, error
 const pushDelete = `-- name: PushDelete :exec
 UPDATE a2a.push_configs p
 SET deleted_at = clock_timestamp(), deleted_after_seq = p.head_seq
-WHERE p.task_id = $1 AND p.config_id = $2 AND p.tenant = $3 AND (p.owner = $4 OR $5::boolean) AND p.deleted_at IS NULL
+WHERE p.task_id = $1
+  AND p.config_id = $2
+  AND p.tenant = $3
+  AND (p.owner = $4 OR $5::boolean)
+  AND p.deleted_at IS NULL
 `
 
 type PushDeleteParams struct {
@@ -249,8 +284,7 @@ type PushDeleteParams struct {
 	Shared   bool
 }
 
-// PushDelete ends a webhook of the caller. What was claimed before may still be sent: see
-// PushBusy.
+// PushDelete deletes a webhook of the caller. A delivery that was claimed before may still be sent: see PushBusy.
 func (q *Queries) PushDelete(ctx context.Context, arg PushDeleteParams) error {
 	_, err := q.db.Exec(ctx, pushDelete,
 		arg.TaskID,
@@ -278,7 +312,7 @@ type PushDeliveredParams struct {
 	Seq      *int64
 }
 
-// PushDelivered records a delivery and moves the cursor. No row means that the lease was lost.
+// PushDelivered records a delivery, moves the cursor and ends the lease. No row means that the lease was lost.
 func (q *Queries) PushDelivered(ctx context.Context, arg PushDeliveredParams) (bool, error) {
 	row := q.db.QueryRow(ctx, pushDelivered,
 		arg.Terminal,
@@ -293,7 +327,8 @@ func (q *Queries) PushDelivered(ctx context.Context, arg PushDeliveredParams) (b
 
 const pushFailed = `-- name: PushFailed :execrows
 UPDATE a2a.push_configs p
-SET attempt = p.attempt + 1, lease_until = NULL, next_attempt_at = clock_timestamp() + $1::interval,
+SET attempt = p.attempt + 1, lease_until = NULL,
+  next_attempt_at = clock_timestamp() + $1::interval,
   state = CASE WHEN $2::text = '' THEN p.state ELSE $2 END,
   reason = CASE WHEN $2 = '' THEN p.reason ELSE $3::text END
 WHERE p.id = $4 AND p.lease_epoch = $5 AND p.target_seq = $6
@@ -308,8 +343,8 @@ type PushFailedParams struct {
 	Seq    *int64
 }
 
-// PushFailed records a failed try: the next one is after delay, unless fate says otherwise.
-// It is fenced like PushDelivered: a webhook that was set again has no target.
+// PushFailed records a failed attempt and ends the lease. The next attempt is after delay, unless fate, a final state,
+// is not empty. It updates no row when the lease was lost, or when the webhook was set again and so has no target.
 func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushFailed,
 		arg.Delay,
@@ -328,15 +363,26 @@ func (q *Queries) PushFailed(ctx context.Context, arg PushFailedParams) (int64, 
 const pushHeadMove = `-- name: PushHeadMove :execrows
 UPDATE a2a.push_configs p
 SET head_seq = t.last_seq,
+  -- Chunks of artifacts gather for a moment. A status is delivered at once, but never cuts a running backoff short.
   next_attempt_at = CASE
-    WHEN p.cursor_seq = p.head_seq THEN clock_timestamp() + CASE WHEN n.urgent THEN interval '0' ELSE $1::interval END
+    WHEN p.cursor_seq = p.head_seq
+      THEN clock_timestamp() + CASE WHEN n.urgent THEN interval '0' ELSE $1::interval END
     WHEN p.attempt = 0 AND n.urgent THEN least(p.next_attempt_at, clock_timestamp())
     ELSE p.next_attempt_at END
 FROM (SELECT unnest($2::uuid[]) AS task_id, unnest($3::boolean[]) AS urgent) n
 JOIN a2a.tasks t ON t.id = ANY (ARRAY[n.task_id]),
-LATERAL (SELECT c.id FROM a2a.push_configs c WHERE c.task_id = n.task_id AND c.deleted_at IS NULL OFFSET 0) c
-WHERE p.id = ANY (ARRAY[c.id]) AND coalesce(p.deleted_at, 'infinity') = 'infinity' AND p.head_seq < t.last_seq
-  AND (t.reply <> 1 OR t.state > 2)
+LATERAL (
+  SELECT c.id
+  FROM a2a.push_configs c
+  WHERE c.task_id = n.task_id AND c.deleted_at IS NULL
+  OFFSET 0 -- so that the webhooks are looked up for each task
+) c
+WHERE p.id = ANY (ARRAY[c.id])
+  -- Not IS NULL: the planner would walk over the index of webhooks that are not deleted.
+  AND coalesce(p.deleted_at, 'infinity') = 'infinity'
+  AND p.head_seq < t.last_seq
+  -- While the answer may still be a message, the client knows of no task.
+  AND (t.reply <> a2a.reply_open() OR a2a.state_ends_turn(t.state))
 `
 
 type PushHeadMoveParams struct {
@@ -345,13 +391,9 @@ type PushHeadMoveParams struct {
 	Urgent  []bool
 }
 
-// PushHeadMove tells the webhooks of tasks that there are new events: the second statement of
-// every transaction that wrote some. In the same statement it would not see a webhook that
-// was set while the append waited for its row lock. Chunks of artifacts gather
-// for a moment; a status goes at once, but never cuts a running backoff short. What
-// may still be answered with a message has nothing to tell. It returns how many webhooks have
-// something to deliver. They are looked up apart, and not told from deleted ones by IS NULL a second
-// time: the index of those that are not deleted would be walked over.
+// PushHeadMove moves the heads of the webhooks of tasks to their newest events. It is the second statement of every
+// transaction that writes events: in the same statement it would not see a webhook that was set while the append waited
+// for its row lock. It returns how many webhooks it has moved.
 func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushHeadMove, arg.Gather, arg.TaskIds, arg.Urgent)
 	if err != nil {
@@ -361,11 +403,15 @@ func (q *Queries) PushHeadMove(ctx context.Context, arg PushHeadMoveParams) (int
 }
 
 const pushInsert = `-- name: PushInsert :exec
-INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, query, origin, schemes, token, credentials, wire_version,
-  state, from_seq, cursor_seq, head_seq, next_attempt_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7,
-  $8, $9, $10::text[], $11, $12, $13,
-  CASE WHEN $14::boolean THEN 'done' ELSE 'active' END, $15, $15, $16::bigint,
+INSERT INTO a2a.push_configs (
+  id, task_id, config_id, tenant, owner, agent, url, query, origin, schemes, token, credentials,
+  wire_version, state, from_seq, cursor_seq, head_seq, next_attempt_at)
+VALUES (
+  $1, $2, $3, $4, $5, $6,
+  $7, $8, $9, $10::text[], $11,
+  $12, $13,
+  CASE WHEN $14::boolean THEN 'done' ELSE 'active' END,
+  $15, $15, $16::bigint,
   CASE WHEN $16 > $15 THEN clock_timestamp() ELSE 'infinity' END)
 `
 
@@ -388,7 +434,7 @@ type PushInsertParams struct {
 	HeadSeq     int64
 }
 
-// PushInsert adds a webhook to a task whose row the transaction has locked or made.
+// PushInsert adds a webhook to a task whose row the transaction has locked or inserted.
 func (q *Queries) PushInsert(ctx context.Context, arg PushInsertParams) error {
 	_, err := q.db.Exec(ctx, pushInsert,
 		arg.ID,
@@ -415,7 +461,7 @@ const pushKnown = `-- name: PushKnown :one
 SELECT EXISTS (SELECT FROM a2a.push_configs p WHERE p.id = $1)::boolean AS known
 `
 
-// PushKnown reports whether there is a webhook, deleted or not.
+// PushKnown reports whether a webhook exists, deleted or not.
 func (q *Queries) PushKnown(ctx context.Context, id pgtype.UUID) (bool, error) {
 	row := q.db.QueryRow(ctx, pushKnown, id)
 	var known bool
@@ -424,13 +470,17 @@ func (q *Queries) PushKnown(ctx context.Context, id pgtype.UUID) (bool, error) {
 }
 
 const pushList = `-- name: PushList :many
-SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state, coalesce(p.reason, '')::text AS reason, p.cursor_seq, p.head_seq, p.attempt,
+SELECT p.id, p.task_id, p.config_id, p.tenant, p.owner, p.url, p.origin, p.state,
+  coalesce(p.reason, '')::text AS reason, p.cursor_seq, p.head_seq, p.attempt,
   p.next_attempt_at, p.created_at, p.deleted_at, d.open_until, d.disabled_at
 FROM a2a.push_configs p
 LEFT JOIN a2a.push_destinations d ON d.tenant = p.tenant AND d.origin = p.origin
-WHERE ($1::uuid IS NULL OR p.task_id = $1) AND ($2::text = '' OR p.tenant = $2)
-  AND ($3::text = '' OR p.owner = $3) AND ($4::text = '' OR p.origin = $4)
-  AND ($5::text = '' OR p.state = $5) AND ($6::uuid IS NULL OR p.id < $6)
+WHERE ($1::uuid IS NULL OR p.task_id = $1)
+  AND ($2::text = '' OR p.tenant = $2)
+  AND ($3::text = '' OR p.owner = $3)
+  AND ($4::text = '' OR p.origin = $4)
+  AND ($5::text = '' OR p.state = $5)
+  AND ($6::uuid IS NULL OR p.id < $6)
 ORDER BY p.id DESC
 LIMIT $7::int
 `
@@ -465,7 +515,7 @@ type PushListRow struct {
 	DisabledAt    pgtype.Timestamptz
 }
 
-// PushList reads webhooks for the operator, newest first.
+// PushList reads webhooks for the operator, newest first. Empty filters select all.
 func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListRow, error) {
 	rows, err := q.db.Query(ctx, pushList,
 		arg.TaskID,
@@ -515,7 +565,10 @@ func (q *Queries) PushList(ctx context.Context, arg PushListParams) ([]PushListR
 const pushOfTaskForCaller = `-- name: PushOfTaskForCaller :many
 SELECT p.id, p.config_id, p.url, p.schemes, p.state, coalesce(p.reason, '')::text AS reason, p.created_at
 FROM a2a.push_configs p
-WHERE p.task_id = $1 AND p.tenant = $2 AND (p.owner = $3 OR $4::boolean) AND p.deleted_at IS NULL
+WHERE p.task_id = $1
+  AND p.tenant = $2
+  AND (p.owner = $3 OR $4::boolean)
+  AND p.deleted_at IS NULL
   AND ($5::text = '' OR p.config_id = $5)
 ORDER BY p.created_at, p.id
 `
@@ -538,8 +591,7 @@ type PushOfTaskForCallerRow struct {
 	CreatedAt pgtype.Timestamptz
 }
 
-// PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first; with an id
-// only that one.
+// PushOfTaskForCaller lists the webhooks of a task of the caller, oldest first. With an id it reads only that one.
 func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCallerParams) ([]PushOfTaskForCallerRow, error) {
 	rows, err := q.db.Query(ctx, pushOfTaskForCaller,
 		arg.TaskID,
@@ -575,27 +627,31 @@ func (q *Queries) PushOfTaskForCaller(ctx context.Context, arg PushOfTaskForCall
 }
 
 const pushReleased = `-- name: PushReleased :exec
-UPDATE a2a.push_configs p SET lease_until = NULL WHERE p.id = $1 AND p.lease_epoch = $2
+UPDATE a2a.push_configs p
+SET lease_until = NULL
+WHERE p.id = $1 AND p.lease_epoch = $2
 `
 
-// PushReleased gives a webhook back untried.
+// PushReleased ends the lease of a webhook without an attempt.
 func (q *Queries) PushReleased(ctx context.Context, iD pgtype.UUID, epoch int64) error {
 	_, err := q.db.Exec(ctx, pushReleased, iD, epoch)
 	return err
 }
 
 const pushRenew = `-- name: PushRenew :many
-WITH h AS (
+WITH held AS (
   SELECT c.id
   FROM a2a.push_configs c
   JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS epoch) x
     ON c.id = x.id AND c.lease_epoch = x.epoch
-  WHERE c.id = ANY ($2) AND coalesce(c.lease_until, '-infinity') > clock_timestamp()
+  WHERE c.id = ANY ($2)
+    -- Not lease_until alone: the planner would walk over the index of all leases.
+    AND coalesce(c.lease_until, '-infinity') > clock_timestamp()
   FOR UPDATE OF c SKIP LOCKED
 )
 UPDATE a2a.push_configs c
 SET lease_until = clock_timestamp() + $1::interval
-FROM h
+FROM held h
 WHERE c.id = ANY (ARRAY[h.id])
 RETURNING c.id
 `
@@ -606,10 +662,9 @@ type PushRenewParams struct {
 	Epochs []int64
 }
 
-// PushRenew extends leases that are still held by these epochs, and returns them. It waits for no
-// lock: an append may hold several webhooks, in any order. What it passes over for that is
-// renewed by the next call. A lease that ran out is not revived, taken or not. Asked plainly for its end the
-// planner would go through all leases.
+// PushRenew renews the leases that these epochs still have, and returns them. An expired lease is not renewed, even if
+// no other replica has claimed the webhook. It waits for no lock, because an append may lock several webhooks in any
+// order: the next call renews what this one has skipped.
 func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.UUID, error) {
 	rows, err := q.db.Query(ctx, pushRenew, arg.Lease, arg.Ids, arg.Epochs)
 	if err != nil {
@@ -632,11 +687,15 @@ func (q *Queries) PushRenew(ctx context.Context, arg PushRenewParams) ([]pgtype.
 
 const pushReplace = `-- name: PushReplace :exec
 UPDATE a2a.push_configs p
-SET url = $1, query = $2, origin = $3, schemes = $4::text[], token = $5, credentials = $6,
-  wire_version = $7, attempt = 0, target_seq = NULL, reason = NULL, parked = p.parked AND p.origin = $3,
+SET url = $1, query = $2, origin = $3,
+  schemes = $4::text[], token = $5, credentials = $6,
+  wire_version = $7, attempt = 0, target_seq = NULL, reason = NULL,
+  parked = p.parked AND p.origin = $3,
   state = CASE WHEN p.state = 'done' THEN 'done' ELSE 'active' END,
   next_attempt_at = CASE WHEN p.cursor_seq < p.head_seq THEN clock_timestamp() ELSE 'infinity' END
-WHERE p.id = $8 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
+WHERE p.id = $8
+  -- Not IS NULL: the planner would walk over the index of webhooks that are not deleted.
+  AND coalesce(p.deleted_at, 'infinity') = 'infinity'
 `
 
 type PushReplaceParams struct {
@@ -650,8 +709,7 @@ type PushReplaceParams struct {
 	ID          pgtype.UUID
 }
 
-// PushReplace sets a webhook again: where it stands in the log stays, its failures are forgotten. Where a webhook is
-// looked up by its id, deleted_at is not tested with IS NULL: the planner would walk over the index of those.
+// PushReplace sets a webhook again. Its position in the log stays; its failures are forgotten.
 func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error {
 	_, err := q.db.Exec(ctx, pushReplace,
 		arg.Url,
@@ -668,7 +726,9 @@ func (q *Queries) PushReplace(ctx context.Context, arg PushReplaceParams) error 
 
 const pushReplay = `-- name: PushReplay :one
 UPDATE a2a.push_configs p
-SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)), target_seq = NULL, attempt = 0, reason = NULL,
+SET cursor_seq = least(p.cursor_seq, greatest($1::bigint, p.from_seq)),
+  target_seq = NULL, attempt = 0, reason = NULL,
+  -- A webhook that is done, and has nothing to deliver after seq, stays done.
   state = CASE WHEN p.state = 'done' AND $1 >= p.cursor_seq THEN 'done' ELSE 'active' END,
   replay_seq = p.head_seq, next_attempt_at = clock_timestamp()
 WHERE p.id = $2 AND coalesce(p.deleted_at, 'infinity') = 'infinity'
@@ -683,11 +743,12 @@ type PushReplayRow struct {
 	CursorSeq int64
 }
 
-// PushReplay moves the cursor of a webhook back (or leaves it, with a seq at or ahead of it)
-// and makes it active: what follows is delivered again, and up to the present head the ledger
-// says that this was asked for. A request under way keeps its lease, so that a delete waits for
-// it and nothing overtakes it; it is not recorded, because the target is gone.
-// One that is done, with nothing ahead of seq, stays done.
+// PushReplay moves the cursor of a webhook back, for the operator, and makes it active: the events after seq are
+// delivered again. A seq at or after the cursor leaves the cursor where it is. Up to the present head, attempts are
+// recorded as manual.
+//
+// A request that is being sent keeps its lease, so that a delete waits for it and no other request overtakes it. It is
+// not recorded, because the target is cleared.
 func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (PushReplayRow, error) {
 	row := q.db.QueryRow(ctx, pushReplay, after, iD)
 	var i PushReplayRow
@@ -704,8 +765,11 @@ func (q *Queries) PushReplay(ctx context.Context, after int64, iD pgtype.UUID) (
 const pushReseal = `-- name: PushReseal :execrows
 UPDATE a2a.push_configs p
 SET token = $1, credentials = $2, url = $3, query = $4
-WHERE p.id = $5 AND p.token IS NOT DISTINCT FROM $6 AND p.credentials IS NOT DISTINCT FROM $7
-  AND p.url = $8 AND p.query IS NOT DISTINCT FROM $9
+WHERE p.id = $5
+  AND p.token IS NOT DISTINCT FROM $6
+  AND p.credentials IS NOT DISTINCT FROM $7
+  AND p.url = $8
+  AND p.query IS NOT DISTINCT FROM $9
 `
 
 type PushResealParams struct {
@@ -720,7 +784,7 @@ type PushResealParams struct {
 	OldQuery       []byte
 }
 
-// PushReseal stores secrets under another key, unless they changed meanwhile.
+// PushReseal stores secrets encrypted with another key, unless they changed meanwhile.
 func (q *Queries) PushReseal(ctx context.Context, arg PushResealParams) (int64, error) {
 	result, err := q.db.Exec(ctx, pushReseal,
 		arg.Token,
@@ -740,8 +804,10 @@ func (q *Queries) PushReseal(ctx context.Context, arg PushResealParams) (int64, 
 }
 
 const pushSecrets = `-- name: PushSecrets :many
-SELECT p.id, p.token, p.credentials, p.query, p.url FROM a2a.push_configs p
-WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL OR position('?' IN p.url) > 0) AND p.id > $1
+SELECT p.id, p.token, p.credentials, p.query, p.url
+FROM a2a.push_configs p
+WHERE (p.token IS NOT NULL OR p.credentials IS NOT NULL OR position('?' IN p.url) > 0)
+  AND p.id > $1
 ORDER BY p.id
 LIMIT $2::int
 `
@@ -754,7 +820,7 @@ type PushSecretsRow struct {
 	Url         string
 }
 
-// PushSecrets reads what is sealed, and URLs whose query is not, for the change of keys.
+// PushSecrets reads the encrypted secrets of webhooks, and URLs whose query is not encrypted, for the rotation of keys.
 func (q *Queries) PushSecrets(ctx context.Context, after pgtype.UUID, max int32) ([]PushSecretsRow, error) {
 	rows, err := q.db.Query(ctx, pushSecrets, after, max)
 	if err != nil {
@@ -785,20 +851,26 @@ const pushSweepDeleted = `-- name: PushSweepDeleted :one
 WITH old AS (
   SELECT p.id
   FROM a2a.push_configs p
-  WHERE p.deleted_at < (SELECT clock_timestamp()) - $1::interval AND (p.lease_until IS NULL OR p.lease_until < clock_timestamp())
+  WHERE p.deleted_at < (SELECT clock_timestamp()) - $1::interval
+    AND (p.lease_until IS NULL OR p.lease_until < clock_timestamp())
   ORDER BY p.deleted_at
   LIMIT $2::int
   FOR UPDATE SKIP LOCKED
-), a AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.push_id = ANY (ARRAY[old.id])
-), p AS (
-  DELETE FROM a2a.push_configs p USING old WHERE p.id = ANY (ARRAY[old.id])
+), attempts AS (
+  DELETE FROM a2a.push_attempts a
+  USING old
+  WHERE a.push_id = ANY (ARRAY[old.id])
+), webhooks AS (
+  DELETE FROM a2a.push_configs p
+  USING old
+  WHERE p.id = ANY (ARRAY[old.id])
 )
-SELECT count(*) FROM old
+SELECT count(*)
+FROM old
 `
 
-// PushSweepDeleted removes webhooks that were deleted longer ago than keep, with their ledger.
-// None of them is held. It returns how many there were.
+// PushSweepDeleted removes webhooks that were deleted longer ago than keep and that no replica is delivering, with
+// their attempts. It returns how many, at most max.
 func (q *Queries) PushSweepDeleted(ctx context.Context, keep pgtype.Interval, max int32) (int64, error) {
 	row := q.db.QueryRow(ctx, pushSweepDeleted, keep, max)
 	var count int64
@@ -808,13 +880,13 @@ func (q *Queries) PushSweepDeleted(ctx context.Context, keep pgtype.Interval, ma
 
 const pushSweepDestinations = `-- name: PushSweepDestinations :execrows
 DELETE FROM a2a.push_destinations d
-WHERE d.disabled_at IS NULL AND (d.open_until IS NULL OR d.open_until < clock_timestamp())
+WHERE d.disabled_at IS NULL
+  AND (d.open_until IS NULL OR d.open_until < clock_timestamp())
   AND (d.fails = 0 OR d.first_failure_at < clock_timestamp() - $1::interval)
 `
 
-// PushSweepDestinations forgets destinations that are well, and those that nobody has called
-// for so long that they would else be disabled: their breaker begins anew. What is disabled
-// stays until an operator enables it.
+// PushSweepDestinations removes destinations that do not fail, and those whose failures are so old that the next one
+// would disable them: their breaker starts from zero. A disabled destination stays until an operator enables it.
 func (q *Queries) PushSweepDestinations(ctx context.Context, forget pgtype.Interval) (int64, error) {
 	result, err := q.db.Exec(ctx, pushSweepDestinations, forget)
 	if err != nil {
@@ -827,21 +899,27 @@ const pushSweepTries = `-- name: PushSweepTries :one
 WITH old AS (
   SELECT a.id, a.outcome
   FROM a2a.push_attempts a
-  WHERE (a.outcome = 'failed' OR a.answer IS NOT NULL) AND a.started_at < (SELECT clock_timestamp()) - $1::interval
+  WHERE (a.outcome = 'failed' OR a.answer IS NOT NULL) -- the predicate of the index push_attempts_detail
+    AND a.started_at < (SELECT clock_timestamp()) - $1::interval
   ORDER BY a.started_at
   LIMIT $2::int
   FOR UPDATE SKIP LOCKED
-), gone AS (
-  DELETE FROM a2a.push_attempts a USING old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome = 'failed'
-), bare AS (
-  UPDATE a2a.push_attempts a SET answer = NULL FROM old WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome <> 'failed'
+), removed AS (
+  DELETE FROM a2a.push_attempts a
+  USING old
+  WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome = 'failed'
+), stripped AS (
+  UPDATE a2a.push_attempts a
+  SET answer = NULL
+  FROM old
+  WHERE a.id = ANY (ARRAY[old.id]) AND old.outcome <> 'failed'
 )
-SELECT count(*) FROM old
+SELECT count(*)
+FROM old
 `
 
-// PushSweepTries removes the failed tries from the ledger that are older than keep, and the
-// answers of the others: what is left is one short line for each notification that was
-// settled. It returns how many rows it found.
+// PushSweepTries removes failed attempts that are older than keep, and the stored answers of others. One short row
+// remains for each notification that was delivered or skipped. It returns how many rows it found, at most max.
 func (q *Queries) PushSweepTries(ctx context.Context, keep pgtype.Interval, max int32) (int64, error) {
 	row := q.db.QueryRow(ctx, pushSweepTries, keep, max)
 	var count int64
@@ -851,14 +929,20 @@ func (q *Queries) PushSweepTries(ctx context.Context, keep pgtype.Interval, max 
 
 const pushTarget = `-- name: PushTarget :many
 WITH n AS (
-  SELECT p.id, coalesce(
-    (SELECT min(e.seq) FROM a2a.task_events e WHERE e.task_id = p.task_id AND e.seq > p.cursor_seq AND e.seq <= p.head_seq AND e.state >= 3),
-    p.head_seq) AS seq
+  -- The next state that a receiver must not miss, else the newest event.
+  SELECT p.id,
+    coalesce((
+      SELECT min(e.seq)
+      FROM a2a.task_events e
+      WHERE e.task_id = p.task_id
+        AND e.seq > p.cursor_seq
+        AND e.seq <= p.head_seq
+        AND a2a.state_ends_turn(e.state)), p.head_seq) AS seq
   FROM a2a.push_configs p
-  WHERE p.id = ANY($1::uuid[])
+  WHERE p.id = ANY ($1::uuid[])
 )
 UPDATE a2a.push_configs p
-SET target_seq = coalesce(p.target_seq, n.seq)
+SET target_seq = coalesce(p.target_seq, n.seq) -- a failed attempt is repeated with the target that it had
 FROM n
 WHERE p.id = ANY (ARRAY[n.id])
 RETURNING p.id, p.target_seq::bigint AS target_seq,
@@ -871,10 +955,8 @@ type PushTargetRow struct {
 	Traceparent string
 }
 
-// PushTarget settles what claimed webhooks deliver next: events up to the next state that a
-// consumer must not miss, or up to the newest. What was chosen for a failed try stays. It runs
-// after the claim in its transaction, so that it sees every event up to the heads. With it
-// comes the trace that the request is a part of.
+// PushTarget chooses up to which event claimed webhooks deliver next, and reads the trace that the request is a part
+// of. It runs after the claim in its transaction, so that it sees every event up to the heads.
 func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTargetRow, error) {
 	rows, err := q.db.Query(ctx, pushTarget, ids)
 	if err != nil {
@@ -896,10 +978,12 @@ func (q *Queries) PushTarget(ctx context.Context, ids []pgtype.UUID) ([]PushTarg
 }
 
 const taskHasPush = `-- name: TaskHasPush :exec
-UPDATE a2a.tasks SET has_push = true WHERE id = $1 AND NOT has_push
+UPDATE a2a.tasks
+SET has_push = true
+WHERE id = $1 AND NOT has_push
 `
 
-// TaskHasPush notes in the row that every append locks that the task has a webhook.
+// TaskHasPush records that the task has a webhook, in the row that every append locks.
 func (q *Queries) TaskHasPush(ctx context.Context, id pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, taskHasPush, id)
 	return err
