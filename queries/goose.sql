@@ -1,5 +1,5 @@
--- What the migration tool keeps, in the part that a query of ours reads. This file is for
--- sqlc alone: the table is made by goose.
+-- The table of the migration tool, goose, as far as a query reads it. Only sqlc reads this file: goose creates the
+-- table.
 CREATE TABLE public.a2a_goose_version (
   id integer PRIMARY KEY,
   version_id bigint NOT NULL,

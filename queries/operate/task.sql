@@ -1,34 +1,39 @@
--- TaskList reads a page of everybody's tasks, newest first, for the operator. Ids are in the
--- order of creation; states is empty for all.
+-- TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. Ids are
+-- in the order of creation.
 -- name: TaskList :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
-  coalesce(l.worker, '')::text AS worker, l.lease_until
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
+  t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE t.id >= sqlc.arg(first_id)::uuid AND t.id <= sqlc.arg(last_id)::uuid
-  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant)) AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
-  AND (sqlc.arg(agent)::text = '' OR t.agent = sqlc.arg(agent)) AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
-  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY(sqlc.arg(states)))
+WHERE t.id >= sqlc.arg(first_id)::uuid
+  AND t.id <= sqlc.arg(last_id)::uuid
+  AND (sqlc.arg(tenant)::text = '' OR t.tenant = sqlc.arg(tenant))
+  AND (sqlc.arg(owner)::text = '' OR t.owner = sqlc.arg(owner))
+  AND (sqlc.arg(agent)::text = '' OR t.agent = sqlc.arg(agent))
+  AND (sqlc.arg(context_id)::text = '' OR t.context_id = sqlc.arg(context_id))
+  AND (cardinality(sqlc.arg(states)::smallint[]) = 0 OR t.state = ANY (sqlc.arg(states)))
   AND (sqlc.narg(before)::uuid IS NULL OR t.id < sqlc.narg(before))
 ORDER BY t.id DESC
 LIMIT sqlc.arg(max)::int;
 
--- TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
--- that must find out whether it went through.
+-- TaskOwner reads who owns a task, for the operator, who may act on any task.
 -- name: TaskOwner :one
-SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = sqlc.arg(id);
+SELECT t.tenant, t.owner, t.created_at
+FROM a2a.tasks t
+WHERE t.id = sqlc.arg(id);
 
--- AttemptsOfTask reads every claim of a task, for the operator.
+-- AttemptsOfTask reads every attempt at a task, for the operator.
 -- name: AttemptsOfTask :many
-SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome, coalesce(a.error, '')::text AS error
+SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome,
+  coalesce(a.error, '')::text AS error
 FROM a2a.task_attempts a
 WHERE a.task_id = sqlc.arg(task_id)
 ORDER BY a.epoch;
 
--- SchemaVersion reads the newest migration that was applied.
+-- SchemaVersion reads the number of the newest migration that was applied.
 -- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied;
 
--- SchemaFloor reads the newest migration that a server must have to work on this schema.
+-- SchemaFloor reads the number of the oldest migration whose servers still work on this schema.
 -- name: SchemaFloor :one
 SELECT f.version FROM a2a.schema_floor f;

@@ -12,9 +12,14 @@ import (
 )
 
 const inspectArchiver = `-- name: InspectArchiver :one
-SELECT coalesce(pg_catalog.current_setting('archive_mode') <> 'off' AND s.last_failed_time > coalesce(s.last_archived_time, '-infinity'), false)::boolean AS failing,
+SELECT coalesce(
+    pg_catalog.current_setting('archive_mode') <> 'off'
+      AND s.last_failed_time > coalesce(s.last_archived_time, '-infinity'),
+    false)::boolean AS failing,
   coalesce(s.failed_count, 0)::bigint AS failures, coalesce(s.last_failed_wal, '')::text AS wal,
-  coalesce((extract(epoch FROM clock_timestamp() - coalesce(s.last_archived_time, s.stats_reset)) * 1000)::bigint, 0)::bigint AS quiet_ms
+  coalesce(
+    (extract(epoch FROM clock_timestamp() - coalesce(s.last_archived_time, s.stats_reset)) * 1000)::bigint,
+    0)::bigint AS quiet_ms
 FROM pg_catalog.pg_stat_archiver s
 `
 
@@ -25,7 +30,8 @@ type InspectArchiverRow struct {
 	QuietMs  int64
 }
 
-// InspectArchiver says whether the newest try to archive WAL has failed, how often tries have, and for how long none has succeeded.
+// InspectArchiver reads whether the newest attempt to archive WAL has failed, how many attempts have failed, and for
+// how long none has succeeded.
 func (q *Queries) InspectArchiver(ctx context.Context) (InspectArchiverRow, error) {
 	row := q.db.QueryRow(ctx, inspectArchiver)
 	var i InspectArchiverRow
@@ -39,7 +45,8 @@ func (q *Queries) InspectArchiver(ctx context.Context) (InspectArchiverRow, erro
 }
 
 const inspectCollation = `-- name: InspectCollation :one
-SELECT d.datcollate::text AS name, coalesce(d.datcollversion, '')::text AS made, coalesce(pg_catalog.pg_database_collation_actual_version(d.oid), '')::text AS actual
+SELECT d.datcollate::text AS name, coalesce(d.datcollversion, '')::text AS made,
+  coalesce(pg_catalog.pg_database_collation_actual_version(d.oid), '')::text AS actual
 FROM pg_catalog.pg_database d
 WHERE d.datname = pg_catalog.current_database()
 `
@@ -50,8 +57,7 @@ type InspectCollationRow struct {
 	Actual string
 }
 
-// InspectCollation reads the version of the collation that the database was made with, and that
-// of the library now.
+// InspectCollation reads the version of the collation that the database was created with, and that of the library now.
 func (q *Queries) InspectCollation(ctx context.Context) (InspectCollationRow, error) {
 	row := q.db.QueryRow(ctx, inspectCollation)
 	var i InspectCollationRow
@@ -64,7 +70,8 @@ SELECT count(*) FROM pg_catalog.pg_stat_activity s
 WHERE coalesce(s.backend_type, 'client backend') = 'client backend' AND s.usename IS NOT NULL
 `
 
-// InspectConnections counts the connections to the whole server; of those of others the login may not see what they are.
+// InspectConnections counts the client connections to the whole server. A connection of another login counts when the
+// login may not see its type.
 func (q *Queries) InspectConnections(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, inspectConnections)
 	var count int64
@@ -73,7 +80,10 @@ func (q *Queries) InspectConnections(ctx context.Context) (int64, error) {
 }
 
 const inspectHolders = `-- name: InspectHolders :many
-SELECT 'replication slot'::text AS kind, s.slot_name::text AS name, greatest(coalesce(pg_catalog.age(s.xmin), 0), coalesce(pg_catalog.age(s.catalog_xmin), 0))::bigint AS xmin_age
+SELECT 'replication slot'::text AS kind, s.slot_name::text AS name,
+  greatest(
+    coalesce(pg_catalog.age(s.xmin), 0),
+    coalesce(pg_catalog.age(s.catalog_xmin), 0))::bigint AS xmin_age
 FROM pg_catalog.pg_replication_slots s
 WHERE s.xmin IS NOT NULL OR s.catalog_xmin IS NOT NULL
 UNION ALL
@@ -88,7 +98,7 @@ type InspectHoldersRow struct {
 	XminAge int64
 }
 
-// InspectHolders reads what else keeps dead rows: replication slots and prepared transactions.
+// InspectHolders reads what else than sessions keeps dead rows: replication slots and prepared transactions.
 func (q *Queries) InspectHolders(ctx context.Context) ([]InspectHoldersRow, error) {
 	rows, err := q.db.Query(ctx, inspectHolders)
 	if err != nil {
@@ -118,7 +128,7 @@ WHERE n.nspname = 'a2a' AND NOT (i.indisvalid AND i.indisready)
 ORDER BY 1
 `
 
-// InspectIndexes names indexes that a step that was broken off has left unusable.
+// InspectIndexes returns the indexes that an interrupted migration has left unusable.
 func (q *Queries) InspectIndexes(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, inspectIndexes)
 	if err != nil {
@@ -143,7 +153,7 @@ const inspectNotify = `-- name: InspectNotify :exec
 SELECT pg_catalog.pg_notify($1::text, '')
 `
 
-// InspectNotify sends a notification that nobody but the doctor listens for.
+// InspectNotify sends a notification on a channel that only the doctor listens on.
 func (q *Queries) InspectNotify(ctx context.Context, channel string) error {
 	_, err := q.db.Exec(ctx, inspectNotify, channel)
 	return err
@@ -153,14 +163,15 @@ const inspectRole = `-- name: InspectRole :exec
 SELECT pg_catalog.set_config('role', $1::text, true)
 `
 
-// InspectRole takes on a role for as long as the transaction lasts.
+// InspectRole sets the role of the rest of the transaction.
 func (q *Queries) InspectRole(ctx context.Context, role string) error {
 	_, err := q.db.Exec(ctx, inspectRole, role)
 	return err
 }
 
 const inspectRoles = `-- name: InspectRoles :many
-SELECT r.rolname::text AS name, r.rolsuper::boolean AS super, r.rolbypassrls::boolean AS bypass, r.rolcreaterole::boolean AS creates_roles,
+SELECT r.rolname::text AS name, r.rolsuper::boolean AS super, r.rolbypassrls::boolean AS bypass,
+  r.rolcreaterole::boolean AS creates_roles,
   pg_catalog.pg_has_role(session_user, r.oid, 'MEMBER')::boolean AS member
 FROM pg_catalog.pg_roles r
 WHERE r.rolname = ANY ($1::text[])
@@ -175,7 +186,7 @@ type InspectRolesRow struct {
 	Member       bool
 }
 
-// InspectRoles reads our roles, those that there are.
+// InspectRoles reads those of the named roles that exist.
 func (q *Queries) InspectRoles(ctx context.Context, names []string) ([]InspectRolesRow, error) {
 	rows, err := q.db.Query(ctx, inspectRoles, names)
 	if err != nil {
@@ -203,9 +214,12 @@ func (q *Queries) InspectRoles(ctx context.Context, names []string) ([]InspectRo
 }
 
 const inspectServer = `-- name: InspectServer :one
-SELECT pg_catalog.current_setting('server_version_num')::int AS version, pg_catalog.current_setting('server_version')::text AS version_text,
-  pg_catalog.clock_timestamp()::timestamptz AS now, pg_catalog.pg_is_in_recovery()::boolean AS standby, session_user::text AS login,
-  r.rolsuper::boolean AS super, r.rolconnlimit::int AS login_limit, d.datname::text AS database, d.datconnlimit::int AS database_limit,
+
+SELECT pg_catalog.current_setting('server_version_num')::int AS version,
+  pg_catalog.current_setting('server_version')::text AS version_text,
+  pg_catalog.clock_timestamp()::timestamptz AS now, pg_catalog.pg_is_in_recovery()::boolean AS standby,
+  session_user::text AS login, r.rolsuper::boolean AS super, r.rolconnlimit::int AS login_limit,
+  d.datname::text AS database, d.datconnlimit::int AS database_limit,
   pg_catalog.pg_encoding_to_char(d.encoding)::text AS encoding, pg_catalog.age(d.datfrozenxid)::bigint AS xid_age,
   pg_catalog.pg_has_role(session_user, 'pg_read_all_stats', 'USAGE')::boolean AS sees_all
 FROM pg_catalog.pg_database d, pg_catalog.pg_roles r
@@ -227,8 +241,8 @@ type InspectServerRow struct {
 	SeesAll       bool
 }
 
-// InspectServer reads what the server is, and whether it may be written to. What has this prefix is
-// for "a2ad doctor", runs as the login and needs none of our tables.
+// The statements of this file are for "a2ad doctor". They run as the login and need no table of a2ad.
+// InspectServer reads what the server is, and whether it accepts writes.
 func (q *Queries) InspectServer(ctx context.Context) (InspectServerRow, error) {
 	row := q.db.QueryRow(ctx, inspectServer)
 	var i InspectServerRow
@@ -250,7 +264,8 @@ func (q *Queries) InspectServer(ctx context.Context) (InspectServerRow, error) {
 }
 
 const inspectSettings = `-- name: InspectSettings :many
-SELECT s.name::text AS name, s.setting::text AS setting, coalesce(s.unit, '')::text AS unit, s.source::text AS source
+SELECT s.name::text AS name, s.setting::text AS setting, coalesce(s.unit, '')::text AS unit,
+  s.source::text AS source
 FROM pg_catalog.pg_settings s
 WHERE s.name = ANY ($1::text[])
 ORDER BY s.name
@@ -290,15 +305,19 @@ func (q *Queries) InspectSettings(ctx context.Context, names []string) ([]Inspec
 }
 
 const inspectTables = `-- name: InspectTables :many
-SELECT n.nspname::text AS schema, c.relname::text AS name, (c.relkind = 'v')::boolean AS is_view, pg_catalog.pg_get_userbyid(c.relowner)::text AS owner,
+SELECT n.nspname::text AS schema, c.relname::text AS name, (c.relkind = 'v')::boolean AS is_view,
+  pg_catalog.pg_get_userbyid(c.relowner)::text AS owner,
   (c.relrowsecurity AND c.relforcerowsecurity)::boolean AS secured,
   pg_catalog.has_table_privilege('a2a_worker', c.oid, 'SELECT')::boolean AS worker_reads,
   pg_catalog.has_table_privilege('a2a_worker', c.oid, 'INSERT')::boolean AS worker_adds,
   pg_catalog.has_table_privilege('a2a_app', c.oid, 'SELECT')::boolean AS app_reads,
   pg_catalog.has_table_privilege('a2a_app', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')::boolean AS app_writes,
   pg_catalog.has_table_privilege('a2a_audit', c.oid, 'SELECT')::boolean AS audit_reads,
-  coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)::boolean AS unvacuumed,
-  coalesce(pg_catalog.pg_stat_get_live_tuples(c.oid), 0)::bigint AS live, coalesce(pg_catalog.pg_stat_get_dead_tuples(c.oid), 0)::bigint AS dead,
+  coalesce(
+    'autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions),
+    false)::boolean AS unvacuumed,
+  coalesce(pg_catalog.pg_stat_get_live_tuples(c.oid), 0)::bigint AS live,
+  coalesce(pg_catalog.pg_stat_get_dead_tuples(c.oid), 0)::bigint AS dead,
   pg_catalog.pg_total_relation_size(c.oid)::bigint AS bytes
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -323,7 +342,7 @@ type InspectTablesRow struct {
 	Bytes       int64
 }
 
-// InspectTables reads who may do what with our tables and views. All roles must be there.
+// InspectTables reads which role may do what with the tables and views of a2ad. All roles must exist.
 func (q *Queries) InspectTables(ctx context.Context) ([]InspectTablesRow, error) {
 	rows, err := q.db.Query(ctx, inspectTables)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 const loginIsSuperuser = `-- name: LoginIsSuperuser :one
-SELECT session_user::text AS login, (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super
+SELECT session_user::text AS login,
+  (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = session_user)::boolean AS super
 `
 
 type LoginIsSuperuserRow struct {
@@ -18,8 +19,8 @@ type LoginIsSuperuserRow struct {
 	Super bool
 }
 
-// LoginIsSuperuser reports whether the connection logged in as somebody whom no policy holds,
-// whatever role it has taken on since.
+// LoginIsSuperuser reports whether the login of the connection is a superuser, to whom no row policy applies, whatever
+// role it has set since.
 func (q *Queries) LoginIsSuperuser(ctx context.Context) (LoginIsSuperuserRow, error) {
 	row := q.db.QueryRow(ctx, loginIsSuperuser)
 	var i LoginIsSuperuserRow

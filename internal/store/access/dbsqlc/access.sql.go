@@ -30,8 +30,8 @@ type APIKeyByIDRow struct {
 	LeftMs       int64
 }
 
-// APIKeyByID reads a key for the sign-in of its holder, be it in force or not; left_ms says how long it
-// has to live, if that is bounded, and 0 that it is not.
+// APIKeyByID reads a key for the sign-in of its holder, also one that is revoked or expired. left_ms says for how long
+// it is valid; 0 is no limit.
 func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyByID, id)
 	var i APIKeyByIDRow
@@ -50,8 +50,8 @@ func (q *Queries) APIKeyByID(ctx context.Context, id string) (APIKeyByIDRow, err
 
 const aPIKeyInsert = `-- name: APIKeyInsert :one
 INSERT INTO a2a.api_keys (id, secret_sha256, tenant, owner, name, scopes, agents, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6::text[], $7::text[],
-  clock_timestamp() + $8::interval)
+VALUES ($1, $2, $3, $4, $5,
+  $6::text[], $7::text[], clock_timestamp() + $8::interval)
 RETURNING created_at, expires_at
 `
 
@@ -71,7 +71,7 @@ type APIKeyInsertRow struct {
 	ExpiresAt pgtype.Timestamptz
 }
 
-// APIKeyInsert stores a new key; its secret is never stored.
+// APIKeyInsert stores a new API key with the hash of its secret. The secret itself is never stored.
 func (q *Queries) APIKeyInsert(ctx context.Context, arg APIKeyInsertParams) (APIKeyInsertRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyInsert,
 		arg.ID,
@@ -140,8 +140,14 @@ func (q *Queries) APIKeyList(ctx context.Context) ([]APIKeyListRow, error) {
 }
 
 const aPIKeyRevoke = `-- name: APIKeyRevoke :one
-UPDATE a2a.api_keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
-FROM (SELECT b.id, b.revoked_at FROM a2a.api_keys b WHERE b.id = $1 FOR UPDATE) b
+UPDATE a2a.api_keys k
+SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
+FROM (
+  SELECT b.id, b.revoked_at
+  FROM a2a.api_keys b
+  WHERE b.id = $1
+  FOR UPDATE
+) b
 WHERE k.id = ANY (ARRAY[b.id])
 RETURNING k.tenant, k.owner, (b.revoked_at IS NOT NULL)::boolean AS before
 `
@@ -152,7 +158,7 @@ type APIKeyRevokeRow struct {
 	Before bool
 }
 
-// APIKeyRevoke ends a key, and says whether it had ended before; no row means that there is none.
+// APIKeyRevoke revokes a key, and says whether it was revoked before. No row means that there is no such key.
 func (q *Queries) APIKeyRevoke(ctx context.Context, id string) (APIKeyRevokeRow, error) {
 	row := q.db.QueryRow(ctx, aPIKeyRevoke, id)
 	var i APIKeyRevokeRow
@@ -161,18 +167,21 @@ func (q *Queries) APIKeyRevoke(ctx context.Context, id string) (APIKeyRevokeRow,
 }
 
 const aPIKeyUsed = `-- name: APIKeyUsed :exec
-UPDATE a2a.api_keys SET last_used_at = clock_timestamp()
+UPDATE a2a.api_keys
+SET last_used_at = clock_timestamp()
 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < clock_timestamp() - interval '1 minute')
 `
 
-// APIKeyUsed notes that a key was used, once a minute at most.
+// APIKeyUsed records that a key was used, at most once a minute.
 func (q *Queries) APIKeyUsed(ctx context.Context, id string) error {
 	_, err := q.db.Exec(ctx, aPIKeyUsed, id)
 	return err
 }
 
 const serverKey = `-- name: ServerKey :one
-SELECT k.key FROM a2a.server_keys k WHERE k.name = $1
+SELECT k.key
+FROM a2a.server_keys k
+WHERE k.name = $1
 `
 
 // ServerKey reads the key that all replicas share.
@@ -184,17 +193,20 @@ func (q *Queries) ServerKey(ctx context.Context, name string) ([]byte, error) {
 }
 
 const serverKeyDrop = `-- name: ServerKeyDrop :exec
-DELETE FROM a2a.server_keys WHERE name = $1
+DELETE FROM a2a.server_keys
+WHERE name = $1
 `
 
-// ServerKeyDrop removes a key that nobody needs any more.
+// ServerKeyDrop removes a key that no replica needs any more.
 func (q *Queries) ServerKeyDrop(ctx context.Context, name string) error {
 	_, err := q.db.Exec(ctx, serverKeyDrop, name)
 	return err
 }
 
 const serverKeyMake = `-- name: ServerKeyMake :exec
-INSERT INTO a2a.server_keys (name, key) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO a2a.server_keys (name, key)
+VALUES ($1, $2)
+ON CONFLICT DO NOTHING
 `
 
 // ServerKeyMake stores a key under a name unless another replica was first.
@@ -204,7 +216,9 @@ func (q *Queries) ServerKeyMake(ctx context.Context, name string, key []byte) er
 }
 
 const serverKeyReseal = `-- name: ServerKeyReseal :exec
-UPDATE a2a.server_keys SET key = $1 WHERE name = $2 AND key = $3
+UPDATE a2a.server_keys
+SET key = $1
+WHERE name = $2 AND key = $3
 `
 
 type ServerKeyResealParams struct {
@@ -213,14 +227,17 @@ type ServerKeyResealParams struct {
 	OldKey []byte
 }
 
-// ServerKeyReseal stores a key sealed with another key, unless it changed meanwhile.
+// ServerKeyReseal stores a key encrypted with another key, unless it changed meanwhile.
 func (q *Queries) ServerKeyReseal(ctx context.Context, arg ServerKeyResealParams) error {
 	_, err := q.db.Exec(ctx, serverKeyReseal, arg.NewKey, arg.Name, arg.OldKey)
 	return err
 }
 
 const serverKeys = `-- name: ServerKeys :many
-SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now FROM a2a.server_keys k WHERE k.name LIKE $1::text || '%' ORDER BY k.created_at, k.name
+SELECT k.name, k.key, k.created_at, clock_timestamp()::timestamptz AS now
+FROM a2a.server_keys k
+WHERE k.name LIKE $1::text || '%'
+ORDER BY k.created_at, k.name
 `
 
 type ServerKeysRow struct {
@@ -230,7 +247,7 @@ type ServerKeysRow struct {
 	Now       pgtype.Timestamptz
 }
 
-// ServerKeys reads the keys whose names begin in one way, oldest first.
+// ServerKeys reads the keys whose names begin with prefix, oldest first.
 func (q *Queries) ServerKeys(ctx context.Context, prefix string) ([]ServerKeysRow, error) {
 	rows, err := q.db.Query(ctx, serverKeys, prefix)
 	if err != nil {

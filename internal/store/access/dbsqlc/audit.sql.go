@@ -25,7 +25,7 @@ type ActionInsertParams struct {
 	Detail []byte
 }
 
-// ActionInsert notes who did what. It is part of the transaction that does it, where there is one.
+// ActionInsert records who did what. If the action has a transaction, this is part of it.
 func (q *Queries) ActionInsert(ctx context.Context, arg ActionInsertParams) error {
 	_, err := q.db.Exec(ctx, actionInsert,
 		arg.Actor,
@@ -41,9 +41,12 @@ func (q *Queries) ActionInsert(ctx context.Context, arg ActionInsertParams) erro
 const actionList = `-- name: ActionList :many
 SELECT l.id, l.at, l.actor, l.action, l.tenant, l.owner, l.task_id, l.detail
 FROM a2a.audit_log l
-WHERE ($1::uuid IS NULL OR l.task_id = $1) AND ($2::text = '' OR l.action = $2)
-  AND ($3::text = '' OR l.tenant = $3) AND ($4::text = '' OR l.actor LIKE $4 || '%')
-  AND ($5::timestamptz IS NULL OR l.at >= $5) AND ($6::timestamptz IS NULL OR l.at < $6)
+WHERE ($1::uuid IS NULL OR l.task_id = $1)
+  AND ($2::text = '' OR l.action = $2)
+  AND ($3::text = '' OR l.tenant = $3)
+  AND ($4::text = '' OR l.actor LIKE $4 || '%')
+  AND ($5::timestamptz IS NULL OR l.at >= $5)
+  AND ($6::timestamptz IS NULL OR l.at < $6)
   AND ($7::bigint = 0 OR l.id < $7)
 ORDER BY l.id DESC
 LIMIT $8::int
@@ -60,7 +63,7 @@ type ActionListParams struct {
 	Max    int32
 }
 
-// ActionList reads what was done, newest first, for the operator. Empty filters select all.
+// ActionList reads recorded actions, newest first, for the operator. Empty filters select all.
 func (q *Queries) ActionList(ctx context.Context, arg ActionListParams) ([]A2aAuditLog, error) {
 	rows, err := q.db.Query(ctx, actionList,
 		arg.TaskID,
@@ -100,7 +103,8 @@ func (q *Queries) ActionList(ctx context.Context, arg ActionListParams) ([]A2aAu
 }
 
 const actionsForget = `-- name: ActionsForget :one
-SELECT a2a.forget_actions($1::interval, $2::interval, $3::int)::int AS n
+SELECT a2a.forget_actions(
+  $1::interval, $2::interval, $3::int)::int AS n
 `
 
 type ActionsForgetParams struct {
@@ -109,7 +113,8 @@ type ActionsForgetParams struct {
 	Batch       int32
 }
 
-// ActionsForget removes what was done longer ago than it is kept, up to two batches, and returns how much that was.
+// ActionsForget removes actions that are older than they are kept, at most two batches, and returns how many those
+// were.
 func (q *Queries) ActionsForget(ctx context.Context, arg ActionsForgetParams) (int32, error) {
 	row := q.db.QueryRow(ctx, actionsForget, arg.Keep, arg.KeepSignins, arg.Batch)
 	var n int32

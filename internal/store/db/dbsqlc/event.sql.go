@@ -10,11 +10,12 @@ import (
 )
 
 const notify = `-- name: Notify :exec
-SELECT pg_notify('a2ad', p.payload) FROM unnest($1::text[]) AS p(payload)
+SELECT pg_notify('a2ad', p.payload)
+FROM unnest($1::text[]) AS p(payload)
 `
 
-// Notify sends wakes to the other replicas. It is never part of a transaction that writes:
-// NOTIFY holds a database-wide lock across the commit.
+// Notify sends wake-ups to the other replicas. It is never part of a transaction that writes, because NOTIFY holds a
+// lock of the whole database across the commit.
 func (q *Queries) Notify(ctx context.Context, payloads []string) error {
 	_, err := q.db.Exec(ctx, notify, payloads)
 	return err

@@ -18,7 +18,7 @@ type InspectBackendRow struct {
 	Role string
 }
 
-// InspectBackend says which process of the server the connection has, and as whom.
+// InspectBackend reads which process of the server the connection has, and in which role.
 func (q *Queries) InspectBackend(ctx context.Context) (InspectBackendRow, error) {
 	row := q.db.QueryRow(ctx, inspectBackend)
 	var i InspectBackendRow

@@ -15,7 +15,8 @@ const choreLock = `-- name: ChoreLock :one
 SELECT pg_try_advisory_xact_lock($1::int, $2::int)
 `
 
-// ChoreLock takes the lock of one maintenance job for the rest of the transaction, if it is free.
+// ChoreLock locks one maintenance job for the rest of the transaction. It does not wait; false means that another
+// replica has the lock.
 func (q *Queries) ChoreLock(ctx context.Context, class int32, chore int32) (bool, error) {
 	row := q.db.QueryRow(ctx, choreLock, class, chore)
 	var pg_try_advisory_xact_lock bool
@@ -27,7 +28,7 @@ const now = `-- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now
 `
 
-// Now reads the database's clock, which alone decides about age.
+// Now reads the database's clock. No other clock decides about ages.
 func (q *Queries) Now(ctx context.Context) (pgtype.Timestamptz, error) {
 	row := q.db.QueryRow(ctx, now)
 	var now pgtype.Timestamptz

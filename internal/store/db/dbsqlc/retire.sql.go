@@ -13,7 +13,7 @@ const statementsMayTake = `-- name: StatementsMayTake :exec
 SELECT set_config('statement_timeout', $1::text, true)
 `
 
-// StatementsMayTake gives the statements of the rest of the transaction so many milliseconds each.
+// StatementsMayTake sets the timeout, in milliseconds, of each statement in the rest of the transaction.
 func (q *Queries) StatementsMayTake(ctx context.Context, ms string) error {
 	_, err := q.db.Exec(ctx, statementsMayTake, ms)
 	return err

@@ -14,7 +14,7 @@ SELECT pg_catalog.set_config(s.name, s.value, false)
 FROM (SELECT unnest($1::text[]) AS name, unnest($2::text[]) AS value) s
 `
 
-// SessionSet gives a connection its settings, in their order, for as long as it lives. "role" is one.
+// SessionSet gives a connection its settings, in their order, for as long as it lives. "role" may be one of them.
 func (q *Queries) SessionSet(ctx context.Context, names []string, vals []string) error {
 	_, err := q.db.Exec(ctx, sessionSet, names, vals)
 	return err

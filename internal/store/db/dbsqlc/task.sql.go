@@ -13,8 +13,8 @@ const planForArguments = `-- name: PlanForArguments :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'on', true)
 `
 
-// PlanForArguments has the statements of the rest of the transaction planned for their
-// arguments: which of the filters of a list are in use decides on the index.
+// PlanForArguments makes PostgreSQL plan the statements in the rest of the transaction for their arguments: which index
+// is best depends on which filters of a list are set.
 func (q *Queries) PlanForArguments(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, planForArguments)
 	return err

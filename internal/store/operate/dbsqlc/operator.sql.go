@@ -24,7 +24,7 @@ type CountLeasesRow struct {
 	Expired int64
 }
 
-// CountLeases counts what runs, by worker; expired is what its worker no longer renews.
+// CountLeases counts the runs of each worker, for the operator. expired are those that their worker no longer renews.
 func (q *Queries) CountLeases(ctx context.Context) ([]CountLeasesRow, error) {
 	rows, err := q.db.Query(ctx, countLeases)
 	if err != nil {
@@ -49,9 +49,12 @@ const countPushes = `-- name: CountPushes :one
 SELECT count(*) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq) AS backlog,
   coalesce(sum(p.head_seq - p.cursor_seq) FILTER (WHERE p.state = 'active'), 0)::bigint AS events,
   count(*) FILTER (WHERE p.state = 'active' AND p.cursor_seq < p.head_seq AND p.attempt > 0) AS failing,
-  count(*) FILTER (WHERE p.state = 'dead') AS dead, count(*) FILTER (WHERE p.state = 'disabled') AS disabled,
-  coalesce((SELECT (extract(epoch FROM clock_timestamp() - min(e.committed_at)) * 1000)::bigint
-    FROM a2a.push_configs o JOIN a2a.task_events e ON e.task_id = o.task_id AND e.seq = o.cursor_seq + 1
+  count(*) FILTER (WHERE p.state = 'dead') AS dead,
+  count(*) FILTER (WHERE p.state = 'disabled') AS disabled,
+  coalesce((
+    SELECT (extract(epoch FROM clock_timestamp() - min(e.committed_at)) * 1000)::bigint
+    FROM a2a.push_configs o
+    JOIN a2a.task_events e ON e.task_id = o.task_id AND e.seq = o.cursor_seq + 1
     WHERE o.state = 'active' AND o.deleted_at IS NULL AND o.cursor_seq < o.head_seq), 0)::bigint AS oldest_ms
 FROM a2a.push_configs p
 WHERE p.deleted_at IS NULL
@@ -66,7 +69,7 @@ type CountPushesRow struct {
 	OldestMs int64
 }
 
-// CountPushes counts webhooks with something to deliver and those that were given up.
+// CountPushes counts webhooks with something to deliver and those that were given up, for the operator.
 func (q *Queries) CountPushes(ctx context.Context) (CountPushesRow, error) {
 	row := q.db.QueryRow(ctx, countPushes)
 	var i CountPushesRow
@@ -96,7 +99,8 @@ type CountReadyRow struct {
 	OldestMs int64
 }
 
-// CountReady counts what waits for a worker, by agent; due has no wait before it any more.
+// CountReady counts the tasks that wait for a worker, by agent, for the operator. due are those that may be claimed
+// now.
 func (q *Queries) CountReady(ctx context.Context) ([]CountReadyRow, error) {
 	rows, err := q.db.Query(ctx, countReady)
 	if err != nil {
@@ -124,15 +128,22 @@ func (q *Queries) CountReady(ctx context.Context) ([]CountReadyRow, error) {
 
 const countTasks = `-- name: CountTasks :many
 WITH seen AS (
-  SELECT least(1, $1::bigint * current_setting('block_size')::float8 / greatest(pg_relation_size('a2a.tasks'), 1)) AS share
+  SELECT least(1, $1::bigint * current_setting('block_size')::float8
+    / greatest(pg_relation_size('a2a.tasks'), 1)) AS share
 )
-SELECT t.agent, t.state, count(*)::bigint AS tasks, false::boolean AS estimated FROM a2a.tasks t WHERE t.state IN (1, 2) GROUP BY t.agent, t.state
+SELECT t.agent, t.state, count(*)::bigint AS tasks, false::boolean AS estimated
+FROM a2a.tasks t
+WHERE t.state IN (a2a.state_submitted(), a2a.state_working()) -- the predicate of the index tasks_running
+GROUP BY t.agent, t.state
 UNION ALL
-SELECT t.agent, t.state, count(*), false FROM a2a.tasks t WHERE t.state IN (3, 4) GROUP BY t.agent, t.state
+SELECT t.agent, t.state, count(*), false
+FROM a2a.tasks t
+WHERE a2a.state_interrupted(t.state) -- the predicate of the index tasks_asking
+GROUP BY t.agent, t.state
 UNION ALL
 SELECT t.agent, t.state, round(count(*) / (SELECT s.share FROM seen s))::bigint, (SELECT s.share < 1 FROM seen s)
 FROM a2a.tasks t TABLESAMPLE SYSTEM ((SELECT 100 * s.share FROM seen s))
-WHERE t.state >= 100
+WHERE a2a.state_terminal(t.state)
 GROUP BY t.agent, t.state
 ORDER BY 1, 2
 `
@@ -144,8 +155,8 @@ type CountTasksRow struct {
 	Estimated bool
 }
 
-// CountTasks counts everybody's tasks by agent and state, for the operator, as all of this file is, and for metrics. Those that
-// have ended are counted in so many pages of the table, drawn by chance, where it has more.
+// CountTasks counts the tasks of all callers by agent and state, for the operator and for metrics. Of tasks that have
+// ended it counts a random sample of pages, if the table has more than pages.
 func (q *Queries) CountTasks(ctx context.Context, pages int64) ([]CountTasksRow, error) {
 	rows, err := q.db.Query(ctx, countTasks, pages)
 	if err != nil {
@@ -200,7 +211,7 @@ type DestinationsDownRow struct {
 	LastError  string
 }
 
-// DestinationsDown reads the destinations that rest or are disabled.
+// DestinationsDown reads the destinations whose breaker is open, and those that are disabled, for the operator.
 func (q *Queries) DestinationsDown(ctx context.Context, max int32) ([]DestinationsDownRow, error) {
 	rows, err := q.db.Query(ctx, destinationsDown, max)
 	if err != nil {
@@ -249,8 +260,8 @@ type RunsBySilenceRow struct {
 	SilentMs int64
 }
 
-// RunsBySilence lists runs, those whose last event is the oldest first: a worker that hangs renews its lease and
-// reports nothing.
+// RunsBySilence lists runs for the operator, the one with the oldest last event first: an agent that hangs reports
+// nothing while its worker renews the lease.
 func (q *Queries) RunsBySilence(ctx context.Context, max int32) ([]RunsBySilenceRow, error) {
 	rows, err := q.db.Query(ctx, runsBySilence, max)
 	if err != nil {
@@ -280,13 +291,17 @@ func (q *Queries) RunsBySilence(ctx context.Context, max int32) ([]RunsBySilence
 }
 
 const sessions = `-- name: Sessions :many
-SELECT s.pid, coalesce(s.usename, '')::text AS login, coalesce(s.application_name, '')::text AS application, coalesce(s.state, '')::text AS state,
+SELECT s.pid, coalesce(s.usename, '')::text AS login, coalesce(s.application_name, '')::text AS application,
+  coalesce(s.state, '')::text AS state,
   coalesce((extract(epoch FROM clock_timestamp() - s.xact_start) * 1000)::bigint, 0)::bigint AS tx_ms,
   coalesce((extract(epoch FROM clock_timestamp() - s.state_change) * 1000)::bigint, 0)::bigint AS state_ms,
-  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age, coalesce(s.backend_type IS NULL, false)::boolean AS hidden
+  coalesce(pg_catalog.age(s.backend_xmin), 0)::bigint AS xmin_age,
+  coalesce(s.backend_type IS NULL, false)::boolean AS hidden
 FROM pg_catalog.pg_stat_activity s
-WHERE s.datname = pg_catalog.current_database() AND coalesce(s.backend_type, 'client backend') = 'client backend'
-  AND s.usename IS NOT NULL AND s.pid <> pg_catalog.pg_backend_pid()
+WHERE s.datname = pg_catalog.current_database()
+  AND coalesce(s.backend_type, 'client backend') = 'client backend'
+  AND s.usename IS NOT NULL
+  AND s.pid <> pg_catalog.pg_backend_pid()
 ORDER BY s.pid
 `
 
@@ -301,8 +316,8 @@ type SessionsRow struct {
 	Hidden      bool
 }
 
-// Sessions reads the connections to this database. Those of others show neither transaction
-// nor state nor what they are, unless the login may read all statistics.
+// Sessions reads the connections to this database. Unless the login may read all statistics, those of other logins show
+// neither their transaction nor their state nor their type (hidden).
 func (q *Queries) Sessions(ctx context.Context) ([]SessionsRow, error) {
 	rows, err := q.db.Query(ctx, sessions)
 	if err != nil {
@@ -335,7 +350,8 @@ func (q *Queries) Sessions(ctx context.Context) ([]SessionsRow, error) {
 const tableSizes = `-- name: TableSizes :many
 SELECT c.relname::text AS name, pg_catalog.pg_total_relation_size(c.oid)::bigint AS bytes,
   pg_catalog.pg_indexes_size(c.oid)::bigint AS index_bytes,
-  coalesce(pg_catalog.pg_stat_get_live_tuples(c.oid), 0)::bigint AS live, coalesce(pg_catalog.pg_stat_get_dead_tuples(c.oid), 0)::bigint AS dead
+  coalesce(pg_catalog.pg_stat_get_live_tuples(c.oid), 0)::bigint AS live,
+  coalesce(pg_catalog.pg_stat_get_dead_tuples(c.oid), 0)::bigint AS dead
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'a2a' AND c.relkind IN ('r', 'p')
@@ -350,7 +366,7 @@ type TableSizesRow struct {
 	Dead       int64
 }
 
-// TableSizes reads how large the tables are, the largest first: rows and dead rows as the statistics have them.
+// TableSizes reads how large the tables are, the largest first. Rows and dead rows are those of the statistics.
 func (q *Queries) TableSizes(ctx context.Context) ([]TableSizesRow, error) {
 	rows, err := q.db.Query(ctx, tableSizes)
 	if err != nil {
@@ -378,7 +394,8 @@ func (q *Queries) TableSizes(ctx context.Context) ([]TableSizesRow, error) {
 }
 
 const timelineEvents = `-- name: TimelineEvents :many
-SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch, coalesce(e.worker, '')::text AS worker, e.committed_at,
+SELECT e.seq, e.kind, coalesce(e.state, 0)::smallint AS state, e.source, e.epoch,
+  coalesce(e.worker, '')::text AS worker, e.committed_at,
   coalesce(e.artifact_id, '')::text AS artifact_id, e.body, coalesce(octet_length(e.parts::text), 0)::bigint AS bytes
 FROM a2a.task_events e
 WHERE e.task_id = $1 AND e.seq > $2::bigint
@@ -405,7 +422,8 @@ type TimelineEventsRow struct {
 	Bytes       int64
 }
 
-// TimelineEvents reads the log of a task with who wrote each event; of artifacts their size alone.
+// TimelineEvents reads the log of a task for the operator, with what wrote each event. Of artifacts it reads only the
+// size.
 func (q *Queries) TimelineEvents(ctx context.Context, arg TimelineEventsParams) ([]TimelineEventsRow, error) {
 	rows, err := q.db.Query(ctx, timelineEvents, arg.TaskID, arg.After, arg.Max)
 	if err != nil {
@@ -452,7 +470,7 @@ type TimelineMessagesRow struct {
 	Body      []byte
 }
 
-// TimelineMessages reads the messages of a task with the event at which each shows.
+// TimelineMessages reads the messages of a task for the operator, with the event from which on each shows.
 func (q *Queries) TimelineMessages(ctx context.Context, taskID pgtype.UUID) ([]TimelineMessagesRow, error) {
 	rows, err := q.db.Query(ctx, timelineMessages, taskID)
 	if err != nil {
@@ -483,12 +501,22 @@ const timelineTries = `-- name: TimelineTries :many
 SELECT p.config_id, p.url, a.from_seq, a.seq, a.outcome, a.attempt, a.trigger, a.started_at, a.duration_ms,
   coalesce(a.status, 0)::int AS status, coalesce(a.class, '')::text AS class, coalesce(a.reason, '')::text AS reason
 FROM (
-  SELECT l.id FROM a2a.push_configs l WHERE l.task_id = $1 AND l.deleted_at IS NULL
+  -- One index has the webhooks of a task that were deleted, and another those that were not.
+  SELECT l.id
+  FROM a2a.push_configs l
+  WHERE l.task_id = $1 AND l.deleted_at IS NULL
   UNION ALL
-  SELECT d.id FROM a2a.push_configs d WHERE d.task_id = $1 AND coalesce(d.deleted_at, 'infinity') <> 'infinity'
+  SELECT d.id
+  FROM a2a.push_configs d
+  WHERE d.task_id = $1 AND coalesce(d.deleted_at, 'infinity') <> 'infinity'
 ) x
 JOIN a2a.push_configs p ON p.id = ANY (ARRAY[x.id])
-JOIN LATERAL (SELECT id, push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at, duration_ms, remote_ip, status, class, reason, answer FROM a2a.push_attempts t WHERE t.push_id = ANY (ARRAY[p.id]) OFFSET 0) a ON true
+JOIN LATERAL (
+  SELECT id, push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at, duration_ms, remote_ip, status, class, reason, answer
+  FROM a2a.push_attempts t
+  WHERE t.push_id = ANY (ARRAY[p.id])
+  OFFSET 0 -- so that the attempts are looked up for each webhook
+) a ON true
 ORDER BY a.id
 LIMIT $2::int
 `
@@ -508,7 +536,7 @@ type TimelineTriesRow struct {
 	Reason     string
 }
 
-// TimelineTries reads the ledgers of all webhooks of a task, oldest first.
+// TimelineTries reads the delivery attempts of all webhooks of a task for the operator, oldest first.
 func (q *Queries) TimelineTries(ctx context.Context, taskID pgtype.UUID, max int32) ([]TimelineTriesRow, error) {
 	rows, err := q.db.Query(ctx, timelineTries, taskID, max)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 const attemptsOfTask = `-- name: AttemptsOfTask :many
-SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome, coalesce(a.error, '')::text AS error
+SELECT a.epoch, a.attempt, a.worker, a.claimed_at, a.ended_at, coalesce(a.outcome, '')::text AS outcome,
+  coalesce(a.error, '')::text AS error
 FROM a2a.task_attempts a
 WHERE a.task_id = $1
 ORDER BY a.epoch
@@ -28,7 +29,7 @@ type AttemptsOfTaskRow struct {
 	Error     string
 }
 
-// AttemptsOfTask reads every claim of a task, for the operator.
+// AttemptsOfTask reads every attempt at a task, for the operator.
 func (q *Queries) AttemptsOfTask(ctx context.Context, taskID pgtype.UUID) ([]AttemptsOfTaskRow, error) {
 	rows, err := q.db.Query(ctx, attemptsOfTask, taskID)
 	if err != nil {
@@ -61,7 +62,7 @@ const schemaFloor = `-- name: SchemaFloor :one
 SELECT f.version FROM a2a.schema_floor f
 `
 
-// SchemaFloor reads the newest migration that a server must have to work on this schema.
+// SchemaFloor reads the number of the oldest migration whose servers still work on this schema.
 func (q *Queries) SchemaFloor(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, schemaFloor)
 	var version int64
@@ -73,7 +74,7 @@ const schemaVersion = `-- name: SchemaVersion :one
 SELECT coalesce(max(g.version_id), 0)::bigint FROM public.a2a_goose_version g WHERE g.is_applied
 `
 
-// SchemaVersion reads the newest migration that was applied.
+// SchemaVersion reads the number of the newest migration that was applied.
 func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, schemaVersion)
 	var column_1 int64
@@ -82,14 +83,17 @@ func (q *Queries) SchemaVersion(ctx context.Context) (int64, error) {
 }
 
 const taskList = `-- name: TaskList :many
-SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt, t.lease_epoch, t.ready_at,
-  coalesce(l.worker, '')::text AS worker, l.lease_until
+SELECT t.id, t.tenant, t.owner, t.agent, t.context_id, t.state, t.status_at, t.created_at, t.last_seq, t.attempt,
+  t.lease_epoch, t.ready_at, coalesce(l.worker, '')::text AS worker, l.lease_until
 FROM a2a.tasks t
 LEFT JOIN a2a.task_leases l ON l.task_id = t.id
-WHERE t.id >= $1::uuid AND t.id <= $2::uuid
-  AND ($3::text = '' OR t.tenant = $3) AND ($4::text = '' OR t.owner = $4)
-  AND ($5::text = '' OR t.agent = $5) AND ($6::text = '' OR t.context_id = $6)
-  AND (cardinality($7::smallint[]) = 0 OR t.state = ANY($7))
+WHERE t.id >= $1::uuid
+  AND t.id <= $2::uuid
+  AND ($3::text = '' OR t.tenant = $3)
+  AND ($4::text = '' OR t.owner = $4)
+  AND ($5::text = '' OR t.agent = $5)
+  AND ($6::text = '' OR t.context_id = $6)
+  AND (cardinality($7::smallint[]) = 0 OR t.state = ANY ($7))
   AND ($8::uuid IS NULL OR t.id < $8)
 ORDER BY t.id DESC
 LIMIT $9::int
@@ -124,8 +128,8 @@ type TaskListRow struct {
 	LeaseUntil pgtype.Timestamptz
 }
 
-// TaskList reads a page of everybody's tasks, newest first, for the operator. Ids are in the
-// order of creation; states is empty for all.
+// TaskList reads a page of the tasks of all callers, newest first, for the operator. Empty filters select all. Ids are
+// in the order of creation.
 func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListRow, error) {
 	rows, err := q.db.Query(ctx, taskList,
 		arg.FirstID,
@@ -172,7 +176,9 @@ func (q *Queries) TaskList(ctx context.Context, arg TaskListParams) ([]TaskListR
 }
 
 const taskOwner = `-- name: TaskOwner :one
-SELECT t.tenant, t.owner, t.created_at FROM a2a.tasks t WHERE t.id = $1
+SELECT t.tenant, t.owner, t.created_at
+FROM a2a.tasks t
+WHERE t.id = $1
 `
 
 type TaskOwnerRow struct {
@@ -181,8 +187,7 @@ type TaskOwnerRow struct {
 	CreatedAt pgtype.Timestamptz
 }
 
-// TaskOwner reads whose a task is: for the operator, who may act on any, and for a submit
-// that must find out whether it went through.
+// TaskOwner reads who owns a task, for the operator, who may act on any task.
 func (q *Queries) TaskOwner(ctx context.Context, id pgtype.UUID) (TaskOwnerRow, error) {
 	row := q.db.QueryRow(ctx, taskOwner, id)
 	var i TaskOwnerRow
