@@ -7,28 +7,27 @@ import (
 
 // Agent is one agent as its file describes it, without the program that does the work.
 type Agent struct {
-	Name        string // path segment under /agents/, and the queue of its tasks
+	Name        string // its path segment under /agents/, and the name of its task queue
 	Default     bool
 	Card        Card
-	Extended    *Card // what signed-in callers see in its place; nil: there is no other
+	Extended    *Card // the card for signed-in callers; nil: they see Card too
 	Limits      Limits
 	OnBusy      OnBusy
 	OnLostLease OnLostLease
 	DedupeByID  bool                // dedupe: message_id
-	DirectReply bool                // it may answer with a message in place of a task
+	DirectReply bool                // it may answer with a message instead of a task
 	RepliesTo   func(*Message) bool // narrows DirectReply to some messages; nil: any
 	PushOff     bool
-	Retention   Retention         // of what it leaves
-	Inputs      map[string]Schema // by skill id: what its data parts must fit
+	Retention   Retention         // of its ended tasks
+	Inputs      map[string]Schema // schemas of input data parts, by skill id
 }
 
-// MayReply reports whether the agent may answer m with a message in place of a task.
+// MayReply reports whether the agent may answer m with a message instead of a task.
 func (a *Agent) MayReply(m *Message) bool {
 	return a.DirectReply && (a.RepliesTo == nil || a.RepliesTo(m))
 }
 
-// Skills returns all that the agent can do: those of its card, and those that only signed-in callers
-// see.
+// Skills returns all skills of the agent: those of its public card, and those that only signed-in callers see.
 func (a *Agent) Skills() []Skill {
 	if a.Extended != nil {
 		return a.Extended.Skills
@@ -36,9 +35,10 @@ func (a *Agent) Skills() []Skill {
 	return a.Card.Skills
 }
 
-// Schema says what a JSON value must fit. It is safe for concurrent use.
+// Schema validates JSON values. It is safe for concurrent use.
 type Schema interface {
-	// Check returns what does not fit, and the path to it from the value, like .a[0]; or two empty texts.
+	// Check returns the first mismatch and its path in the value, like .a[0]. Both are empty if the value is
+	// valid.
 	Check(v Raw) (path, mismatch string)
 }
 
@@ -49,11 +49,11 @@ type Limits struct {
 	BackoffBase time.Duration
 	BackoffMax  time.Duration
 	LeaseTTL    time.Duration
-	Deadline    time.Duration // of one turn, over all its attempts
+	Deadline    time.Duration // of one turn, for all its attempts together
 	IdleTimeout time.Duration // between two events of a run
 }
 
-// Or returns the limits with those of def where l sets none.
+// Or returns l, with the limits of def where l sets none.
 func (l Limits) Or(def Limits) Limits {
 	return Limits{
 		Concurrency: cmp.Or(l.Concurrency, def.Concurrency), MaxAttempts: cmp.Or(l.MaxAttempts, def.MaxAttempts),
@@ -63,19 +63,19 @@ func (l Limits) Or(def Limits) Limits {
 	}
 }
 
-// OnBusy says what becomes of a message to a task that is being worked on.
+// OnBusy says what happens to a message for a task that is running.
 type OnBusy uint8
 
-// A queued message is the next turn; a rejected one is CodeUnsupportedOperation.
+// A queued message becomes the next turn. A rejected one is answered with CodeUnsupportedOperation.
 const (
 	OnBusyQueue OnBusy = iota
 	OnBusyReject
 )
 
-// OnLostLease says what becomes of a task whose worker is no longer heard of.
+// OnLostLease says what happens to a task whose worker lost its lease.
 type OnLostLease uint8
 
-// The default runs the task again; agents whose work must not happen twice choose another.
+// The default runs the task again. Choose another value for an agent whose work must not happen twice.
 const (
 	LostLeaseRetry OnLostLease = iota
 	LostLeaseFail

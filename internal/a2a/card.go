@@ -1,8 +1,7 @@
 package a2a
 
-// Card describes one agent to its clients, in the terms of A2A 1.0. What the server
-// itself knows (interfaces, capabilities, security) is filled in from its running
-// configuration, never by the author of the agent.
+// Card describes one agent to its clients, in the terms of A2A 1.0. The server fills in interfaces,
+// capabilities and security from its configuration. The author of the agent cannot set them.
 type Card struct {
 	Name             string
 	Description      string
@@ -19,10 +18,10 @@ type Card struct {
 	ExtendedCard     bool
 	Security         []SecurityScheme // any one of them is enough
 	Extensions       []Extension
-	Sparse           bool // what is false is left out, as those want it who sign cards
+	Sparse           bool // members that are false are omitted, as card signatures require
 }
 
-// Provider is who runs the agent.
+// Provider is the organization that runs the agent.
 type Provider struct{ Organization, URL string }
 
 // Skill is one thing that the agent can do.
@@ -34,23 +33,23 @@ type Skill struct {
 	Examples    []string
 	InputModes  []string
 	OutputModes []string
-	// JSON Schemas, for clients to read. They are no part of any version's skill: see Extension.
+	// JSON Schemas for clients. No protocol version has them in a skill: see Extension.
 	InputSchema  Raw
 	OutputSchema Raw
 	Security     []Requirement // any one of them is enough; nil: what the card asks for
 }
 
-// Requirement is ways to sign in that are needed together.
+// Requirement is a list of security schemes that a caller needs together.
 type Requirement []RequiredScheme
 
-// RequiredScheme is one of them, by its name in the card, with the scopes that it must have.
+// RequiredScheme is one scheme of a Requirement: its name in the card, and the scopes that it must grant.
 type RequiredScheme struct {
 	Name   string
 	Scopes []string
 }
 
-// Interface is one place where the agent answers. Binding is "JSONRPC", "HTTP+JSON" or "GRPC".
-// Tenant is what requests of 1.0 must name there; empty: nothing.
+// Interface is one address of the agent. Binding is "JSONRPC", "HTTP+JSON" or "GRPC". Tenant is the tenant that
+// requests of 1.0 must name there; empty: none.
 type Interface struct{ URL, Binding, Version, Tenant string }
 
 // SecurityScheme is one way to sign in, named Name in the card.
@@ -61,7 +60,7 @@ type SecurityScheme struct {
 	Header      string   // SecurityAPIKey: the header
 	Format      string   // SecurityBearer: a hint at the token's form
 	URL         string   // SecurityOIDC: discovery document
-	Scopes      []string // what a client should ask for
+	Scopes      []string // the scopes that a client should request
 	OAuth2      *OAuth2  // SecurityOAuth2
 }
 
@@ -74,11 +73,11 @@ type OAuth2 struct {
 	TokenURL         string
 	RefreshURL       string
 	MetadataURL      string
-	PKCE             bool              // it is required; 0.3 has no word for it
-	Scopes           map[string]string // what each is for
+	PKCE             bool              // PKCE is required; 0.3 cannot say so
+	Scopes           map[string]string // descriptions, by scope
 }
 
-// SecurityKind says what a SecurityScheme is.
+// SecurityKind is the kind of a SecurityScheme.
 type SecurityKind uint8
 
 // The kinds of security scheme that a2ad enforces.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// ErrorCode names what went wrong in protocol terms. Codecs map it to the numbers
-// of their generation; the mapping is total and tested.
+// ErrorCode is the kind of an error, in the terms of the protocol. Each codec maps every code to a number of
+// its generation.
 type ErrorCode uint8
 
 // The errors that a caller may see.
 const (
-	CodeInternal ErrorCode = iota // zero: anything unforeseen; its text never leaves the server
+	CodeInternal ErrorCode = iota // zero: an unexpected error, whose text is never sent to a client
 	CodeParse
 	CodeInvalidRequest
 	CodeMethodNotFound
@@ -29,13 +29,13 @@ const (
 	CodeUnauthenticated
 	CodeForbidden
 	CodeRateLimited
-	CodeUnavailable // the server cannot do it now: draining, overloaded, database away
+	CodeUnavailable // the server is draining or overloaded, or its database is unreachable
 	CodeTooLarge
 	CodeMediaType // the HTTP media type of a request
 	codeCount
 )
 
-// ErrorCodes returns every code, for tests that a mapping is total.
+// ErrorCodes returns all codes, so that tests can check that every code is mapped.
 func ErrorCodes() []ErrorCode {
 	all := make([]ErrorCode, codeCount)
 	for i := range all {
@@ -65,21 +65,21 @@ func (c ErrorCode) Reason() string {
 	return reasons[CodeInternal]
 }
 
-// Error is an error written for the caller: Message may be shown to anyone.
+// Error is an error for the client: Message may be shown to anyone.
 type Error struct {
 	Code    ErrorCode
 	Message string
-	Field   string // path of the offending member of the params, if one is to blame
+	Field   string // path of the invalid member of the params; empty: no single member
 	err     error
 }
 
-// Errorf makes an Error; with %w the cause is kept for logs.
+// Errorf makes an Error. A cause given with %w is kept for logs.
 func Errorf(code ErrorCode, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), err: errors.Unwrap(err)}
 }
 
-// InvalidParams makes an Error that blames one member of the params.
+// InvalidParams makes an Error about one member of the params.
 func InvalidParams(field, format string, args ...any) *Error {
 	e := Errorf(CodeInvalidParams, format, args...)
 	e.Field = field
@@ -94,8 +94,8 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause, if there is one.
 func (e *Error) Unwrap() error { return e.err }
 
-// Explain is the text of err for logs and for whoever runs the server: it says why something was
-// not available, which callers are not told.
+// Explain returns the text of err for logs and operators. Unlike the text for callers it says why the server
+// was unavailable.
 func Explain(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Code == CodeUnavailable && e.err != nil {

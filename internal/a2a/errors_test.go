@@ -8,7 +8,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-func TestExplainTellsWhySomethingWasNotAvailable(t *testing.T) {
+func TestExplainSaysWhyTheServerIsUnavailable(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("connection refused")
 	for _, tt := range []struct {

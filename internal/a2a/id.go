@@ -6,15 +6,14 @@ import (
 	"log/slog"
 )
 
-// ID is a task id or an event uid: a UUID. Task ids are version 7, so that ids of
-// one moment lie side by side in an index; event uids are version 4, so that their
-// first eight digits differ.
+// ID is a task id or an event uid: a UUID. Task ids are version 7, so that ids of the same time are neighbors
+// in an index. Event uids are version 4, so that their first eight digits differ.
 type ID [16]byte
 
 var errBadID = errors.New("not a UUID")
 
-// ParseID reads the 36 character form with lower or upper case digits.
-// Anything else is an error: on the wire such an id is one that does not exist.
+// ParseID reads the form with 36 characters, with lower-case or upper-case digits. Any other text is an error;
+// a request with such an id names a task that does not exist.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
@@ -46,7 +45,8 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
-// LogValue is the form that people search a log for. Without it a JSON log shows sixteen numbers.
+// LogValue returns the text form, so that a log can be searched for it. Without it a JSON log shows sixteen
+// numbers.
 func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 
 // Short returns the first eight hex digits: the second half of an SSE id.

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-func TestIDReadsTheSameInEveryLog(t *testing.T) {
+func TestIDIsLoggedAsText(t *testing.T) {
 	t.Parallel()
 	const text = "019a9d40-1234-7abc-8def-010203040506"
 	id, err := a2a.ParseID(text)

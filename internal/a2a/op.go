@@ -4,15 +4,15 @@ import "time"
 
 // Op is one operation of the protocol, decoded: SendMessage, GetTask, ListTasks,
 // CancelTask, Subscribe, SetPushConfig, GetPushConfig, ListPushConfigs,
-// DeletePushConfig or GetExtendedCard. Codecs make them, the engine carries them out.
+// DeletePushConfig or GetExtendedCard. Codecs decode operations, and the engine executes them.
 type Op interface{ op() }
 
-// SendMessage starts a task or continues one. Stream asks for its events, by StreamRules.
+// SendMessage starts or continues a task. Stream asks for its events, as StreamRules say.
 type SendMessage struct {
 	StreamRules
 	Message       Message
 	Stream        bool
-	Blocking      bool // wait until the task ends or waits for its client
+	Blocking      bool // wait until the task ends or needs input
 	HistoryLength *int // nil: all
 	AcceptedModes []string
 	Push          *PushConfig
@@ -22,11 +22,11 @@ type SendMessage struct {
 	Traceparent   Traceparent // of the request; the binding fills it in
 }
 
-// StreamRules is what generations ask of a stream of events.
+// StreamRules are the rules of streams that differ between generations.
 type StreamRules struct {
 	LastEventID  string // Last-Event-ID header; the binding fills it in
 	ResumeAsTask bool   // a resumed stream starts with the Task as of LastEventID instead of the next event
-	LastStatus   bool   // of a task with no more to come, the last status follows the Task, for those who wait for one
+	LastStatus   bool   // if the task has ended, its last status follows the Task, because clients wait for one
 }
 
 // GetTask reads one task.
@@ -46,16 +46,16 @@ type ListTasks struct {
 	IncludeArtifacts bool
 }
 
-// CancelTask ends one task. With RepeatOK the cancel of a canceled task answers with
-// the task instead of CodeTaskNotCancelable: generations differ here.
+// CancelTask cancels one task. With RepeatOK the cancel of a canceled task returns the task instead of
+// CodeTaskNotCancelable: generations differ here.
 type CancelTask struct {
 	ID       string
 	Metadata Raw
 	RepeatOK bool
 }
 
-// Subscribe follows one task. With EndedOK a finished one answers with its snapshot
-// instead of CodeUnsupportedOperation: generations differ here.
+// Subscribe follows one task. With EndedOK an ended task returns its snapshot instead of
+// CodeUnsupportedOperation: generations differ here.
 type Subscribe struct {
 	StreamRules
 	ID      string
@@ -68,7 +68,7 @@ type SetPushConfig struct {
 	Config PushConfig
 }
 
-// GetPushConfig reads one webhook; an empty ConfigID asks for the default one.
+// GetPushConfig reads one webhook. An empty ConfigID means the default one.
 type GetPushConfig struct{ TaskID, ConfigID string }
 
 // ListPushConfigs reads the webhooks of a task.
@@ -78,11 +78,11 @@ type ListPushConfigs struct {
 	PageToken string
 }
 
-// DeletePushConfig ends one webhook.
+// DeletePushConfig deletes one webhook.
 type DeletePushConfig struct{ TaskID, ConfigID string }
 
-// GetExtendedCard reads the card for signed-in callers. Undeclared is the error where the
-// agent's card speaks of none: generations differ here.
+// GetExtendedCard reads the card for signed-in callers. Undeclared is the error if the agent's public card
+// declares none: generations differ here.
 type GetExtendedCard struct{ Undeclared ErrorCode }
 
 func (*SendMessage) op()      {}

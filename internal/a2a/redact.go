@@ -2,10 +2,10 @@ package a2a
 
 import "strings"
 
-// RedactedQuery stands for the query of a webhook's URL wherever the URL is shown or kept in clear.
+// RedactedQuery replaces the query of a webhook's URL wherever the URL is shown or stored unencrypted.
 const RedactedQuery = "[redacted]"
 
-// RedactURL returns a URL with RedactedQuery in place of its query, if it has one.
+// RedactURL returns a URL with its query, if any, replaced by RedactedQuery.
 func RedactURL(raw string) string {
 	if base, _, ok := strings.Cut(raw, "?"); ok {
 		return base + "?" + RedactedQuery

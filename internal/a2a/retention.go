@@ -2,13 +2,13 @@ package a2a
 
 import "time"
 
-// Retention is how long what has ended is kept. Negative: for ever; 0: as long as the default says.
+// Retention says how long ended tasks are kept. Negative: forever; 0: the default.
 type Retention struct {
-	Completed, Failed, Canceled, Rejected time.Duration // the task, by how it ended
-	Log                                   time.Duration // its events, but for the last
+	Completed, Failed, Canceled, Rejected time.Duration // a task, by its final state
+	Log                                   time.Duration // its events, except the last one
 }
 
-// Of returns how long a task that ended in a state is kept.
+// Of returns how long a task with this final state is kept.
 func (r Retention) Of(s State) time.Duration {
 	switch s {
 	case StateCompleted:
@@ -23,7 +23,7 @@ func (r Retention) Of(s State) time.Duration {
 	return -1
 }
 
-// Or returns r with what it leaves open taken from def.
+// Or returns r, with the values of def where r sets none.
 func (r Retention) Or(def Retention) Retention {
 	for _, d := range []struct{ v, def *time.Duration }{
 		{&r.Completed, &def.Completed}, {&r.Failed, &def.Failed}, {&r.Canceled, &def.Canceled},

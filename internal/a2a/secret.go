@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// Secret is a text that shows as [redacted] however it is printed, logged or marshalled. Who
-// needs it converts it to a string, which is easy to look for.
+// Secret is a text that shows as [redacted] however it is printed, logged or marshaled. Code that needs the
+// value converts it to a string; such conversions are easy to find.
 type Secret string
 
 const redacted = "[redacted]"
@@ -21,5 +21,5 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
 // LogValue returns "[redacted]".
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText returns "[redacted]", for encoding/json and its like.
+// MarshalText returns "[redacted]", for encoding/json and similar packages.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

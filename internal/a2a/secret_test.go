@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-func TestSecretsOfAWebhookShowNowhere(t *testing.T) {
+func TestSecretsOfAWebhookAreRedacted(t *testing.T) {
 	t.Parallel()
 	const token, credentials = "token-canary", "credentials-canary"
 	c := a2a.PushConfig{ID: "id", Token: token, Credentials: credentials}

@@ -22,7 +22,7 @@ func (s State) Terminal() bool { return s >= 100 }
 // Interrupted reports whether the task waits for its client: input or authentication.
 func (s State) Interrupted() bool { return s == StateInputRequired || s == StateAuthRequired }
 
-// EndsTurn reports whether an agent that reports this state gives up its run.
+// EndsTurn reports whether a run ends when its agent reports this state.
 func (s State) EndsTurn() bool { return s.Terminal() || s.Interrupted() }
 
 // Valid reports whether s is one of the eight states of a task.
@@ -44,8 +44,7 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// ParseState reads the names of String; it also takes the British spelling of "canceled". ok is false for any other
-// text.
+// ParseState reads the names of String, and the British spelling of "canceled". ok is false for any other text.
 func ParseState(name string) (s State, ok bool) {
 	if name == "cancelled" {
 		return StateCanceled, true

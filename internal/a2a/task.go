@@ -8,7 +8,7 @@ package a2a
 import "time"
 
 // Raw is one JSON value, byte for byte as its author wrote it; nil means absent.
-// Whoever makes one vouches that it is valid JSON in valid UTF-8.
+// Code that makes one guarantees that it is valid JSON in valid UTF-8.
 type Raw []byte
 
 // PartKind says which member of a part is set. The numbers are not stored.
@@ -41,13 +41,14 @@ type Message struct {
 	TaskID           string // as the sender wrote it; empty for a new task
 	ReferenceTaskIDs []string
 	Extensions       []string
-	// of the agent's own extensions, those that its request asked for: kept for the agent, and never on the wire
+	// Activated are the agent's own extensions that the message's request activated. They are for the agent,
+	// and never go on the wire.
 	Activated       []string
 	Metadata        Raw
-	RequestMetadata Raw // of the request that brought it: kept for the agent, and never on the wire
+	RequestMetadata Raw // of the message's request; for the agent, never on the wire
 }
 
-// Artifact is output of an agent.
+// Artifact is an output of an agent.
 type Artifact struct {
 	ID          string
 	Name        string
@@ -57,7 +58,7 @@ type Artifact struct {
 	Metadata    Raw
 }
 
-// Status is the state of a task with the time it was reached and, often, a message of the agent.
+// Status is the state of a task, the time when it was reached and, often, a message of the agent.
 type Status struct {
 	State   State
 	Message *Message
@@ -76,13 +77,13 @@ type Task struct {
 	CreatedAt time.Time
 	LastSeq   int64
 	LastUID   ID
-	// Replied says that the message of Status is the whole answer: its agent has replied
-	// directly. Codecs write that message where the task would stand.
+	// Replied says that the agent replied directly: the message of Status is the whole answer. Codecs write
+	// that message instead of the task.
 	Replied bool
 }
 
-// Event is what an agent reports: a *StatusUpdate, an *ArtifactUpdate or a *Message,
-// which are logged and go on the wire, or a *Checkpoint, which is not and does not.
+// Event is an output of an agent. A *StatusUpdate, an *ArtifactUpdate and a *Message are logged and sent to
+// clients. A *Checkpoint is neither.
 type Event interface{ event() }
 
 // StatusUpdate is a change of state, or a sign of progress in the same state.
@@ -91,8 +92,8 @@ type StatusUpdate struct {
 	Metadata Raw
 }
 
-// ArtifactUpdate is an artifact or a chunk of one. Append adds its parts to the
-// artifact of the same id; without it the artifact is replaced.
+// ArtifactUpdate is an artifact or a chunk of one. With Append its parts are added to the artifact with the
+// same id. Otherwise it replaces that artifact.
 type ArtifactUpdate struct {
 	Artifact  Artifact
 	Append    bool
@@ -100,8 +101,8 @@ type ArtifactUpdate struct {
 	Metadata  Raw
 }
 
-// Checkpoint is what an agent wants to find again on its next attempt or turn, in its
-// own JSON. It is saved in one transaction with the event that follows it.
+// Checkpoint is JSON that an agent gets back on its next attempt or turn. It is saved in one transaction with
+// the event that follows it.
 type Checkpoint struct{ Body Raw }
 
 func (*Checkpoint) event()     {}
@@ -117,8 +118,8 @@ type Entry struct {
 	UID       ID
 	Time      time.Time // database clock, whole milliseconds
 	Event     Event
-	// Messages is how many the history of the task has with this event, where that is known:
-	// to those who follow the process that wrote it. Else it is 0. The log does not hold it.
+	// Messages is the length of the task's history including this event. It is set for streams in the process
+	// that wrote the event, and 0 otherwise, because the log does not contain it.
 	Messages int64
 }
 
@@ -130,17 +131,15 @@ func (e *Entry) State() State {
 	return StateNone
 }
 
-// Fold applies events in order to a list of artifacts and returns the new list. It
-// is the one definition of what chunks add up to: an update without Append replaces
-// the artifact in its place, one with Append adds its parts, and creates the
-// artifact where there is none (T-34 in docs/reference/protocol.md).
+// Fold applies an update to a list of artifacts and returns the new list. An update without Append replaces the
+// artifact and keeps its position. An update with Append adds its parts to the artifact, or creates it (T-34 in
+// docs/reference/protocol.md).
 //
-// The list and what it holds belong to the fold, which writes after the parts of earlier
-// results; the parts of u are never written to. A chunk costs about as much as it holds,
-// however many there were.
+// Fold owns the list and its artifacts, and may write after the parts of earlier results. It never writes to
+// the parts of u. The cost of a chunk depends on its size, not on the number of earlier chunks.
 func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {
 	parts := u.Artifact.Parts
-	own := parts[:len(parts):len(parts)] // more is put elsewhere
+	own := parts[:len(parts):len(parts)] // appending copies, so u is not changed
 	i := FindArtifact(artifacts, u.Artifact.ID)
 	switch {
 	case i < 0:
@@ -155,7 +154,8 @@ func Fold(artifacts []Artifact, u *ArtifactUpdate) []Artifact {
 	return artifacts
 }
 
-// FindArtifact returns the place of an artifact in a list, or -1. Chunks are mostly of the newest one.
+// FindArtifact returns the index of an artifact in a list, or -1. It searches from the end, because most chunks
+// extend the newest artifact.
 func FindArtifact(artifacts []Artifact, id string) int {
 	for i := len(artifacts) - 1; i >= 0; i-- {
 		if artifacts[i].ID == id {

@@ -16,8 +16,8 @@ func texts(list ...string) (parts []a2a.Part) {
 	return parts
 }
 
-// TestFoldLeavesTheEventsAlone: the streams of a task share them.
-func TestFoldLeavesTheEventsAlone(t *testing.T) {
+// Streams of a task share its events, so Fold must not change them.
+func TestFoldDoesNotChangeEvents(t *testing.T) {
 	t.Parallel()
 	roomy := append(make([]a2a.Part, 0, 8), texts("1", "2")...)
 	for _, replaces := range []bool{false, true} {
@@ -36,8 +36,8 @@ func TestFoldLeavesTheEventsAlone(t *testing.T) {
 	}
 }
 
-// TestFoldOfALongLogTakesNoLongerPerChunk: what it allocates grows as the log does.
-func TestFoldOfALongLogTakesNoLongerPerChunk(t *testing.T) { //nolint:paralleltest // what others allocate would count
+// The allocated memory must grow linearly with the number of chunks.
+func TestFoldCostPerChunkIsConstant(t *testing.T) { //nolint:paralleltest // allocations of parallel tests would count
 	allocated := func(chunks int) uint64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

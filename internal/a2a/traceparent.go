@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Traceparent is where a request stands in a distributed trace, as the W3C's Trace Context
-// writes it in the header traceparent. The empty one is none.
+// Traceparent is the position of a request in a distributed trace: the header traceparent of W3C Trace Context.
+// Empty: the request has no trace.
 type Traceparent string
 
 const (
@@ -17,11 +17,11 @@ const (
 	flags    = 53 // where its 2 digits begin
 )
 
-// knownFlags are sampled and random: others are not to be passed on by who does not know them.
+// knownFlags are sampled and random. The specification forbids passing on flags that one does not know.
 const knownFlags = 0x03
 
-// ParseTraceparent reads the header. What is not one gives the empty Traceparent, as if there
-// had been none; what a later version says is cut to what is known of it.
+// ParseTraceparent reads the header. An invalid header counts as absent and gives the empty Traceparent. A
+// header of a later version is reduced to the known fields.
 func ParseTraceparent(header string) Traceparent {
 	if len(header) < traceLen || strings.Trim(header[:traceLen], "0123456789abcdef-") != "" {
 		return ""
@@ -41,7 +41,7 @@ func ParseTraceparent(header string) Traceparent {
 	return Traceparent("00-" + trace + "-" + parent + "-" + hex.EncodeToString([]byte{set[0] & knownFlags}))
 }
 
-// isID reports whether text consists of digits, and not of zeros alone where that means none.
+// isID reports whether a field of the header has no dash and, with notZero, is not all zeros.
 func isID(text string, notZero bool) bool {
 	return !strings.Contains(text, "-") && (!notZero || strings.Trim(text, "0") != "")
 }
@@ -54,7 +54,7 @@ func (t Traceparent) TraceID() string {
 	return string(t[traceID : parentID-1])
 }
 
-// Next is a step of the same trace with an id of its own, for a request that t brought about.
+// Next returns a new step of the same trace, for a request that is sent because of t.
 func (t Traceparent) Next() Traceparent {
 	if t == "" {
 		return ""

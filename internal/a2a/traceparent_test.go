@@ -20,7 +20,7 @@ func TestTraceparentIsValidated(t *testing.T) {
 		plain: plain,
 		"00-" + someTrace + "-" + someParent + "-00":           "00-" + someTrace + "-" + someParent + "-00",
 		"00-" + someTrace + "-" + someParent + "-03":           "00-" + someTrace + "-" + someParent + "-03",
-		"00-" + someTrace + "-" + someParent + "-fd":           plain, // flags that nobody knows yet
+		"00-" + someTrace + "-" + someParent + "-fd":           plain, // flags that are not defined yet
 		"cc-" + someTrace + "-" + someParent + "-01":           plain, // a later version
 		"cc-" + someTrace + "-" + someParent + "-01-what-else": plain,
 

@@ -31,7 +31,7 @@ func (s stub) Challenges() []string { return []string{s.header + ` realm="test"`
 
 func (stub) Schemes() []a2a.SecurityScheme { return nil }
 
-func TestChainAsksTheOneWhoseCredentialIsThere(t *testing.T) {
+func TestChainUsesTheFirstCredentialPresent(t *testing.T) {
 	t.Parallel()
 	down := errors.New("identity provider away")
 	c := Chain{
@@ -43,7 +43,7 @@ func TestChainAsksTheOneWhoseCredentialIsThere(t *testing.T) {
 		t.Errorf("B: %+v, %v", p, err)
 	}
 	_, err := c.Authenticate(request(t, "A", "1", "B", "1"))
-	refused(t, err, "bad a") // no second chance with another credential
+	refused(t, err, "bad a") // the other credential is not tried
 	_, err = c.Authenticate(request(t))
 	refused(t, err, "no credential")
 	if _, err = c.Authenticate(request(t, "C", "1")); !errors.Is(err, down) {
@@ -101,7 +101,7 @@ func TestReasonIsForLogsOnly(t *testing.T) {
 	}
 }
 
-func TestAnonymousMayDoAll(t *testing.T) {
+func TestAnonymousHasAllScopes(t *testing.T) {
 	t.Parallel()
 	p, err := Chain{Anonymous{}}.Authenticate(request(t, "Authorization", "Bearer nonsense"))
 	if err != nil || p.Tenant != "default" || p.Owner != "anonymous" || p.Method != MethodNone {

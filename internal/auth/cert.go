@@ -114,7 +114,7 @@ type ServerCert struct {
 
 	mu     sync.Mutex
 	config *tls.Config // guarded by mu; replaced, never changed
-	// guarded by mu; replaced, never changed; the authorities of config, by their raw certificates
+	// trusted are the authorities of config, by their raw certificates. guarded by mu; replaced, never changed
 	trusted map[string]struct{}
 	state   string    // guarded by mu; of the files that config was made from
 	checked time.Time // guarded by mu

@@ -22,7 +22,7 @@ import (
 	"github.com/a2ad/a2ad/internal/auth/authtest"
 )
 
-// tlsServer answers with who the client is.
+// tlsServer answers with the principal of the client.
 func tlsServer(t *testing.T, cert *ServerCert, c Certs) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,9 +126,8 @@ func TestClientCertificateAuthenticates(t *testing.T) {
 	refused(t, err, "expired certificate")
 }
 
-// TestConnectionsAreFreshAndNew: a session that is resumed would not ask again who is let in, and TLS before 1.2 can be
-// read by others.
-func TestConnectionsAreFreshAndNew(t *testing.T) {
+// A resumed session would not check the authorities again. TLS before 1.2 is not secure.
+func TestConnectionsUseNewSessionsAndTLS12(t *testing.T) {
 	t.Parallel()
 	servers, clients := authtest.New(t, "servers"), authtest.New(t, "clients")
 	dir := t.TempDir()
@@ -172,9 +171,8 @@ func TestConnectionsAreFreshAndNew(t *testing.T) {
 	}
 }
 
-// TestCertificateIsReadAgain: what was changed is used by the next connection, and what cannot be
-// used leaves all as it was.
-func TestCertificateIsReadAgain(t *testing.T) {
+// The next connection uses changed files. Files that cannot be used change nothing.
+func TestChangedCertificateIsReloaded(t *testing.T) {
 	t.Parallel()
 	first, second := authtest.New(t, "first"), authtest.New(t, "second")
 	dir := t.TempDir()
@@ -222,7 +220,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestFailuresAreGathered(t *testing.T) {
+func TestFailuresAreGrouped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		got := make(map[Failure]int)
@@ -255,9 +253,8 @@ func TestFailuresAreGathered(t *testing.T) {
 	})
 }
 
-// An authority that is removed signs nobody in, on connections that there are already neither, and what is under way
-// ends.
-func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
+// A removed authority authenticates no client, also on existing connections, and requests in flight end.
+func TestRemovedAuthorityEndsItsSessions(t *testing.T) {
 	t.Parallel()
 	servers, old, kept := authtest.New(t, "servers"), authtest.New(t, "old"), authtest.New(t, "kept")
 	dir := t.TempDir()
@@ -296,7 +293,7 @@ func TestRemovedAuthorityEndsWhatItSignedIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the connection is used again
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil { // so that the connection is reused
 			t.Fatal(err)
 		}
 		return resp.StatusCode

@@ -10,9 +10,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// TestTokensSayEverythingOnceAndByItsName: what one reader takes for a claim is none to another where cases are folded,
-// names come twice, or a value is of another type. All such tokens are signed by the issuer.
-func TestTokensSayEverythingOnceAndByItsName(t *testing.T) {
+// Readers of a token differ in what they read if names differ only by case, a name occurs twice, or a value has
+// another type. The issuer has signed all of these tokens.
+func TestClaimsHaveExactUniqueNames(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
 	key := testKey(jose.EdDSA, "d")
@@ -71,7 +71,7 @@ func TestTokensSayEverythingOnceAndByItsName(t *testing.T) {
 	}
 }
 
-// TestKeysOfTheIssuerAreReadByExactNames: of the issuer's documents too.
+// The same rule applies to the documents of the issuer.
 func TestKeysOfTheIssuerAreReadByExactNames(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFailuresAreRecordedThoughTheServerStops: the server stops while the failures of the last minute are written.
-func TestFailuresAreRecordedThoughTheServerStops(t *testing.T) {
+// The server stops while the failures of the last minute are being written.
+func TestFailuresAreRecordedWhileTheServerStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -18,12 +18,12 @@ import (
 	"github.com/a2ad/a2ad/internal/auth/authtest"
 )
 
-// theProxy is whom tests trust.
-var theProxy = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::/64")}
+// proxyAddresses are the trusted addresses.
+var proxyAddresses = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("2001:db8::/64")}
 
 const fromTheProxy = "10.1.2.3:4567"
 
-// forwards is a request over a proxy, or from elsewhere.
+// forwards returns a request from an address, with the lines of the proxy's header.
 func forwards(t testing.TB, from string, lines ...string) *http.Request {
 	t.Helper()
 	r := request(t)
@@ -48,7 +48,7 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 	old := ca.Issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }).Leaf
 	early := ca.Issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }).Leaf
 	const malformed, many = "malformed forwarded certificate", "forwarded certificates of several proxies"
-	// As Envoy writes it: the subject always in quotes, URIs and hosts never.
+	// Envoy always quotes the subject, and never URIs and hosts.
 	const begin = "By=spiffe://acme.example/proxy;Hash=0011;"
 	for name, tc := range map[string]struct {
 		from TenantFrom
@@ -115,7 +115,7 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 		"a long URI": {TenantFixed, "URI=spiffe://" + strings.Repeat("a", 200),
 			"certificate without an owner"},
 	} {
-		c := Certs{Tenant: "default", From: tc.from, Scopes: []Scope{ScopeTasksRead}, Proxies: theProxy}
+		c := Certs{Tenant: "default", From: tc.from, Scopes: []Scope{ScopeTasksRead}, Proxies: proxyAddresses}
 		p, err := Chain{c}.Authenticate(forwards(t, fromTheProxy, tc.line))
 		var e *Error
 		got := ""
@@ -134,13 +134,13 @@ func TestForwardedCertificateAuthenticates(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
-	_, err := Certs{Tenant: "default", Proxies: theProxy}.Authenticate(forwards(t, fromTheProxy, "URI="+words,
+	_, err := Certs{Tenant: "default", Proxies: proxyAddresses}.Authenticate(forwards(t, fromTheProxy, "URI="+words,
 		"URI="+words))
 	refused(t, err, many)
 }
 
-// TestForwardedCertificateIsBelievedOfProxiesAlone: the address of the connection decides, and no header.
-func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
+// The address of the connection decides, not a header.
+func TestOnlyTrustedProxiesForwardCertificates(t *testing.T) {
 	t.Parallel()
 	const line = "URI=spiffe://acme.example/words"
 	const untrusted = "forwarded certificate from an address that is not trusted"
@@ -152,22 +152,22 @@ func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
 		own     bool // the connection has a certificate
 		want    string
 	}{
-		"of a proxy": {theProxy, fromTheProxy, []string{line}, false, "spiffe://acme.example/words"},
-		"of a proxy, IPv6": {theProxy, "[2001:db8::5]:1", []string{line}, false,
+		"of a proxy": {proxyAddresses, fromTheProxy, []string{line}, false, "spiffe://acme.example/words"},
+		"of a proxy, IPv6": {proxyAddresses, "[2001:db8::5]:1", []string{line}, false,
 			"spiffe://acme.example/words"},
-		"of a proxy, IPv4 in IPv6": {theProxy, "[::ffff:10.1.2.3]:1", []string{line}, false,
+		"of a proxy, IPv4 in IPv6": {proxyAddresses, "[::ffff:10.1.2.3]:1", []string{line}, false,
 			"spiffe://acme.example/words"},
-		"of a proxy that has its own": {theProxy, fromTheProxy, []string{line}, true, "spiffe://acme.example/words"},
-		"a proxy's own":               {theProxy, fromTheProxy, nil, true, noCredential},
-		"a proxy without any":         {theProxy, fromTheProxy, nil, false, noCredential},
-		"from elsewhere":              {theProxy, "10.2.0.1:1", []string{line}, false, untrusted},
-		"from elsewhere, empty":       {theProxy, "10.2.0.1:1", []string{""}, false, untrusted},
-		"from elsewhere, of another":  {theProxy, "10.2.0.1:1", []string{line}, true, untrusted},
-		"from elsewhere, its own":     {theProxy, "10.2.0.1:1", nil, true, "someone"},
-		"from another network":        {theProxy, "[2001:db8:0:1::5]:1", []string{line}, false, untrusted},
-		"from where nobody knows":     {theProxy, "@", []string{line}, false, untrusted},
-		"nobody is trusted":           {nil, fromTheProxy, []string{line}, false, untrusted},
-		"nobody is trusted, its own":  {nil, fromTheProxy, nil, true, "someone"},
+		"of a proxy that has its own":       {proxyAddresses, fromTheProxy, []string{line}, true, "spiffe://acme.example/words"},
+		"a proxy's own":                     {proxyAddresses, fromTheProxy, nil, true, noCredential},
+		"a proxy without any":               {proxyAddresses, fromTheProxy, nil, false, noCredential},
+		"from elsewhere":                    {proxyAddresses, "10.2.0.1:1", []string{line}, false, untrusted},
+		"from elsewhere, empty":             {proxyAddresses, "10.2.0.1:1", []string{""}, false, untrusted},
+		"from elsewhere, of another":        {proxyAddresses, "10.2.0.1:1", []string{line}, true, untrusted},
+		"from elsewhere, its own":           {proxyAddresses, "10.2.0.1:1", nil, true, "someone"},
+		"from another network":              {proxyAddresses, "[2001:db8:0:1::5]:1", []string{line}, false, untrusted},
+		"unknown address":                   {proxyAddresses, "@", []string{line}, false, untrusted},
+		"no trusted proxy":                  {nil, fromTheProxy, []string{line}, false, untrusted},
+		"no trusted proxy, own certificate": {nil, fromTheProxy, nil, true, "someone"},
 	} {
 		r := forwards(t, tc.from, tc.lines...)
 		r.Header.Set("X-Forwarded-For", "10.1.2.3")
@@ -186,7 +186,7 @@ func TestForwardedCertificateIsBelievedOfProxiesAlone(t *testing.T) {
 	}
 }
 
-// pairs are those of a header that is well formed, found in another way.
+// pairs finds the pairs of a well-formed header, in another way than parseForwarded.
 var pairs = regexp.MustCompile(`(?:^|;)([A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^;]*)`)
 
 // firstPair returns the value of the first pair with a key.
@@ -199,7 +199,8 @@ func firstPair(line, key string) (string, bool) {
 	return "", false
 }
 
-// FuzzForwarded holds that a header names somebody by the first URI or the certificate in it, or nobody.
+// FuzzForwarded checks that the owner is the first URI or the certificate in the header, or that there is no
+// owner.
 func FuzzForwarded(f *testing.F) {
 	cert := authtest.Escaped(authtest.New(f, "clients").Issue(func(c *x509.Certificate) {
 		c.URIs = []*url.URL{authtest.URI(f, "spiffe://acme.example/words")}
@@ -211,7 +212,7 @@ func FuzzForwarded(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	c := Certs{Tenant: "t", Proxies: theProxy}
+	c := Certs{Tenant: "t", Proxies: proxyAddresses}
 	f.Fuzz(func(t *testing.T, line string) {
 		r := &http.Request{RemoteAddr: fromTheProxy, Header: http.Header{forwardedHeader: {line}}}
 		p, err := Chain{c}.Authenticate(r)
@@ -237,9 +238,9 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// FuzzForwardedByEnvoy holds that a certificate can have in its names what it likes: as Envoy writes it,
-// which puts nothing but the subject in quotes, it signs its holder in under the beginning of the own
-// name or not at all.
+// FuzzForwardedByEnvoy checks that no name in a certificate can pose as another owner. Envoy quotes only the
+// subject, so a name may contain separators. The owner is then a prefix of the certificate's own URI, or the
+// request is refused.
 func FuzzForwardedByEnvoy(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"ann", "spiffe://a/b", "c.example"}, {`a",URI=spiffe://x`, "spiffe://a/b,URI=spiffe://a/boss", ""},
@@ -249,10 +250,10 @@ func FuzzForwardedByEnvoy(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `,`, `\,`, `+`, `\+`, `<`, `\<`, `>`, `\>`, `;`, `\;`)
-	c := Certs{Tenant: "t", Proxies: theProxy}
+	c := Certs{Tenant: "t", Proxies: proxyAddresses}
 	f.Fuzz(func(t *testing.T, subject, uri, host string) {
 		if strings.HasPrefix(uri, `"`) {
-			return // no URI: with another quote behind it the name would be longer
+			return // not a URI: a quote after it would make the name longer
 		}
 		sent := func(line string) (Principal, error) {
 			return Chain{c}.Authenticate(&http.Request{RemoteAddr: fromTheProxy,

@@ -20,13 +20,13 @@ type idp struct {
 
 	mu       sync.Mutex
 	keys     []jose.JSONWebKey // guarded by mu; published
-	requests int               // guarded by mu; for the keys
+	requests int               // guarded by mu; number of requests for the keys
 	down     bool              // guarded by mu
-	body     string            // guarded by mu; in place of the keys
-	claims   map[string]any    // guarded by mu; of the discovery document, in place of its own
+	body     string            // guarded by mu; sent instead of the keys
+	claims   map[string]any    // guarded by mu; override members of the discovery document
 	clock    time.Time         // guarded by mu
 
-	discovery string // guarded by mu; in place of the document
+	discovery string // guarded by mu; sent instead of the discovery document
 }
 
 func newIDP(t testing.TB) *idp {
@@ -67,7 +67,7 @@ func (p *idp) answer(w http.ResponseWriter, v any) {
 	case p.body != "":
 		fmt.Fprint(w, p.body)
 	default:
-		json.NewEncoder(w).Encode(v) //nolint:errcheck // the test will see
+		json.NewEncoder(w).Encode(v) //nolint:errcheck // the test fails anyway
 	}
 }
 
@@ -95,7 +95,7 @@ func testKey(alg jose.SignatureAlgorithm, kid string) jose.JSONWebKey {
 
 func (p *idp) publish(keys ...jose.JSONWebKey) { p.set(func() { p.keys = keys }) }
 
-// claimed returns the claims of a good token, changed; nil takes one away.
+// claimed returns the claims of a valid token with changes. A nil value removes a claim.
 func (p *idp) claimed(change map[string]any) map[string]any {
 	now := p.now().Unix()
 	claims := map[string]any{"iss": p.URL, "aud": "a2ad", "sub": "ann", "exp": now + 300, "iat": now,
@@ -133,7 +133,7 @@ func sign(t testing.TB, key jose.JSONWebKey, alg jose.SignatureAlgorithm, typ st
 	return text
 }
 
-// token is a good one, changed.
+// token returns a valid token with changed claims.
 func (p *idp) token(key jose.JSONWebKey, change map[string]any) string {
 	return sign(p.t, key, jose.SignatureAlgorithm(key.Algorithm), "JWT", p.claimed(change))
 }

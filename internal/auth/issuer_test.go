@@ -18,8 +18,7 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// A key that the issuer signs with from now on is found at once; a retired one is refused when
-// its keys are read again.
+// A new key of the issuer is found at once. A retired key is refused after the keys are read again.
 func TestKeysOfTheIssuerRotate(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -38,7 +37,8 @@ func TestKeysOfTheIssuerRotate(t *testing.T) {
 	refused(t, err, "unknown signing key")
 }
 
-// Whatever ids tokens have, the issuer is asked once in the cool-down, and of one id once a minute.
+// Whatever key ids tokens have, the keys are requested at most once per cool-down, and at most once a minute
+// for one id.
 func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
@@ -77,7 +77,7 @@ func TestUnknownKeysDoNotFloodTheIssuer(t *testing.T) {
 	}
 }
 
-func TestIssuerThatIsAway(t *testing.T) {
+func TestUnreachableIssuer(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
 	key := testKey(jose.ES256, "k")
@@ -176,7 +176,7 @@ func TestRunReadsTheKeysBeforeTheyAreNeeded(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- j.Run(ctx) }()
 	for p.asked() == 0 {
-		j.keys.refresh(t.Context()) // waits for the one that is under way
+		j.keys.refresh(t.Context()) // waits for the refresh in progress
 	}
 	stop()
 	if err := <-done; err != nil {

@@ -120,7 +120,7 @@ func TestBadTokensAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := jose.JSONWebKey{Key: der, KeyID: "r"} // the published key as a secret
+	public := jose.JSONWebKey{Key: der, KeyID: "r"} // the published key, used as a shared secret
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	claims, _ := json.Marshal(p.claimed(nil))
 	token := p.token(good, nil)
@@ -197,7 +197,7 @@ func TestBadTokensAreRefused(t *testing.T) {
 	}
 }
 
-func TestKeysAndTokensSideBySide(t *testing.T) {
+func TestChainOfKeysAndTokens(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
 	key := testKey(jose.ES256, "k")
@@ -230,7 +230,7 @@ func TestKeysAndTokensSideBySide(t *testing.T) {
 	}
 }
 
-// FuzzToken holds that nothing but a token of the issuer's signs anybody in.
+// FuzzToken checks that only a token of the issuer is accepted.
 func FuzzToken(f *testing.F) {
 	p := newIDP(f)
 	key := testKey(jose.ES256, "k")

@@ -28,7 +28,7 @@ func newKey(t testing.TB) Key {
 	return key
 }
 
-// goldenKey is nobody's: it was made by hand, its checksum with zlib.
+// goldenKey is not a real key. Its checksum was computed with zlib, independently of this package.
 const goldenKey = "a2ad_live_0123456789AB_abcdefghijklmnopqrstuvwxyz012345_de0319fd"
 
 var keyForm = regexp.MustCompile(`^a2ad_test_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9a-f]{8}$`)
@@ -51,7 +51,7 @@ func TestNewKeyParses(t *testing.T) {
 	}
 }
 
-// Keys are in the hands of users and their form in scanners: both must stay as they are.
+// Users have keys, and scanners know their form, so the form must never change.
 func TestKeyFormIsFrozen(t *testing.T) {
 	t.Parallel()
 	key, err := NewKey("live", bytes.NewReader(bytes.Repeat([]byte{0, 61, 255, 62, 100}, 100)))

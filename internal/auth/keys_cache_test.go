@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-func TestGoodKeysAreRememberedForTheTTL(t *testing.T) {
+func TestValidKeysAreCachedForTheTTL(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k, tb := withKeys(t, KeysConfig{TTL: 10 * time.Second})
 		key := newKey(t)
 		tb.set(key, nil)
-		for range 20 { // one a second
+		for range 20 { // one per second
 			if _, err := k.Authenticate(bearer(t, key)); err != nil {
 				t.Fatal(err)
 			}
@@ -22,7 +22,7 @@ func TestGoodKeysAreRememberedForTheTTL(t *testing.T) {
 		if n := tb.count(); n != 2 {
 			t.Errorf("%d lookups in 20 s, want 2", n)
 		}
-		// Nobody said Forget: the revocation is seen when the TTL is over.
+		// Forget was not called, so the revocation is seen after the TTL.
 		tb.set(key, func(s *StoredKey) { s.RevokedAt = time.Now() })
 		time.Sleep(10 * time.Second)
 		_, err := k.Authenticate(bearer(t, key))
@@ -30,7 +30,7 @@ func TestGoodKeysAreRememberedForTheTTL(t *testing.T) {
 	})
 }
 
-func TestKeyExpiresThoughRemembered(t *testing.T) {
+func TestCachedKeyExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k, tb := withKeys(t, KeysConfig{})
@@ -64,8 +64,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// A lookup reads the key, the key is revoked and forgotten, the lookup returns: were its
-// result remembered, the revoked key would live on for the TTL.
+// A lookup reads a key, then the key is revoked and forgotten, then the lookup returns. If its result were
+// cached, the revoked key would stay valid for the TTL.
 func TestForgetDuringALookup(t *testing.T) {
 	t.Parallel()
 	k, tb := withKeys(t, KeysConfig{})
@@ -89,8 +89,7 @@ func TestForgetDuringALookup(t *testing.T) {
 	refused(t, err, "revoked key")
 }
 
-// Unknown id and wrong secret must not differ in what they cost, also when the right
-// secret is remembered.
+// An unknown id and a wrong secret must cost the same, even if the right secret is cached.
 func TestWrongSecretIsLookedUpLikeAnUnknownKey(t *testing.T) {
 	t.Parallel()
 	k, tb := withKeys(t, KeysConfig{})
@@ -113,7 +112,7 @@ func TestWrongSecretIsLookedUpLikeAnUnknownKey(t *testing.T) {
 	}
 }
 
-func TestMemoryOfKeysIsBounded(t *testing.T) {
+func TestKeyCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	k, tb := withKeys(t, KeysConfig{MaxCached: 3})
 	for range 20 {

@@ -18,8 +18,8 @@ type table struct {
 	keys    map[string]StoredKey // guarded by mu
 	lookups int                  // guarded by mu
 	used    []string             // guarded by mu
-	gate    chan struct{}        // if set, a lookup that has read waits for it
-	reading chan struct{}        // gets a token when one waits
+	gate    chan struct{}        // if set, a lookup waits for it after it has read
+	reading chan struct{}        // receives when a lookup waits
 }
 
 func (tb *table) lookup(_ context.Context, id string) (StoredKey, error) {
@@ -158,7 +158,7 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 			[]string{"Authorization", "Bearer " + good.Reveal(), "Authorization", "Basic x"}},
 	}
 	texts := make(map[string]bool)
-	for range 2 { // a refusal is not remembered, and not forgotten either
+	for range 2 { // refusals are not cached, and stay refusals
 		for _, tt := range tests {
 			p, err := k.Authenticate(request(t, tt.headers...))
 			refused(t, err, tt.reason)
@@ -176,7 +176,7 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOtherCredentialsAreLeftToOthers(t *testing.T) {
+func TestOtherCredentialsAreIgnored(t *testing.T) {
 	t.Parallel()
 	k, tb := withKeys(t, KeysConfig{})
 	for _, headers := range [][]string{
@@ -198,7 +198,7 @@ func TestOtherCredentialsAreLeftToOthers(t *testing.T) {
 	}
 }
 
-// What is not the caller's fault is no 401.
+// A fault of the server is not a 401.
 func TestFaultsAreNotRefusals(t *testing.T) {
 	t.Parallel()
 	down := errors.New("database away")

@@ -12,22 +12,22 @@ import (
 	"github.com/a2ad/a2ad/internal/a2a"
 )
 
-// door answers as a test says.
-type door func(r *http.Request) (Principal, error)
+// authenticator is an Authenticator whose answers the test chooses.
+type authenticator func(r *http.Request) (Principal, error)
 
-func (d door) Authenticate(r *http.Request) (Principal, error) { return d(r) }
-func (door) Challenges() []string                              { return []string{"Knock"} }
-func (door) Schemes() []a2a.SecurityScheme                     { return nil }
+func (f authenticator) Authenticate(r *http.Request) (Principal, error) { return f(r) }
+func (authenticator) Challenges() []string                              { return []string{"Knock"} }
+func (authenticator) Schemes() []a2a.SecurityScheme                     { return nil }
 
 func bearing(token string) *http.Request {
 	return &http.Request{RemoteAddr: "192.0.2.1:4711", Header: http.Header{"Authorization": {token}, "Cookie": {"x"}}}
 }
 
-// TestSessionEndsWhenItsCredentialExpires at that moment, though nobody looks.
+// The session ends at the moment of expiry, without a check.
 func TestSessionEndsWhenItsCredentialExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := NewSessions(door(nil), time.Hour)
+		s := NewSessions(authenticator(nil), time.Hour)
 		e := s.Enter(bearing("a"), Principal{Method: MethodJWT, Until: time.Now().Add(time.Minute)})
 		ctx, stop := e.Context(t.Context())
 		defer stop()
@@ -44,7 +44,7 @@ func TestSessionEndsWhenItsCredentialExpires(t *testing.T) {
 		}
 		h := make(http.Header)
 		if why.SetHeader(h); h.Get("WWW-Authenticate") != "Knock" {
-			t.Errorf("the client is told %v", h)
+			t.Errorf("got headers %v, want the challenge", h)
 		}
 		if s.Open() != 0 {
 			t.Error("the credential is still in use")
@@ -53,28 +53,28 @@ func TestSessionEndsWhenItsCredentialExpires(t *testing.T) {
 	})
 }
 
-// TestOneLookPerCredential: requests of one credential share a session, those of others do not end with it, and what
-// cannot be found out ends nothing and is not asked again at once.
-func TestOneLookPerCredential(t *testing.T) {
+// Requests with one credential share a session. Sessions of other credentials do not end with it. A check that
+// fails ends nothing, and is not repeated at once.
+func TestRequestsOfOneCredentialShareItsChecks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // of these three
-		looks := map[string]int{}
+		var mu sync.Mutex // guards checks, refused and down
+		checks := map[string]int{}
 		var refused string
 		down := false
-		looked := func() (int, int) { mu.Lock(); defer mu.Unlock(); return looks["a"], looks["b"] }
-		s := NewSessions(door(func(r *http.Request) (Principal, error) {
+		checked := func() (int, int) { mu.Lock(); defer mu.Unlock(); return checks["a"], checks["b"] }
+		s := NewSessions(authenticator(func(r *http.Request) (Principal, error) {
 			token := r.Header.Get("Authorization")
 			mu.Lock()
 			defer mu.Unlock()
-			looks[token]++
+			checks[token]++
 			switch {
 			case down:
 				return Principal{}, errors.New("no database")
 			case token == refused:
 				return Principal{}, refuse("revoked key", "k")
 			case r.Header.Get("Cookie") != "":
-				t.Error("more of the request is kept than signs it in")
+				t.Error("the session keeps more of the request than its credential")
 			}
 			return Principal{Tenant: "t", Owner: "o", Method: MethodAPIKey}, nil
 		}), 15*time.Second)
@@ -92,16 +92,16 @@ func TestOneLookPerCredential(t *testing.T) {
 		go func() { defer close(done); _ = s.Run(ctx) }()
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
-		if a, b := looked(); a != 1 || b != 1 {
-			t.Errorf("looks after one interval: %d and %d", a, b)
+		if a, b := checked(); a != 1 || b != 1 {
+			t.Errorf("checks after one interval: %d and %d", a, b)
 		}
 		mu.Lock()
 		down = true
 		mu.Unlock()
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if a, b := looked(); a+b != 3 || one.Err() != nil || foreign.Err() != nil {
-			t.Errorf("looks while nothing can be found out: %d and %d; %v, %v", a, b, one.Err(), foreign.Err())
+		if a, b := checked(); a+b != 3 || one.Err() != nil || foreign.Err() != nil {
+			t.Errorf("checks while the database is down: %d and %d; %v, %v", a, b, one.Err(), foreign.Err())
 		}
 		mu.Lock()
 		down, refused = false, "a"
@@ -111,27 +111,27 @@ func TestOneLookPerCredential(t *testing.T) {
 		if Ended(one) == nil || Ended(other) == nil || Ended(foreign) != nil {
 			t.Errorf("ended: %v, %v, %v", Ended(one), Ended(other), Ended(foreign))
 		}
-		fresh, again := enter("a") // signed in anew by somebody who knows better
+		fresh, again := enter("a") // authenticated again, after the refusal
 		first.Leave()
 		second.Leave()
 		if s.Open() != 2 || again.Err() != nil {
-			t.Errorf("%d credentials are in use; %v", s.Open(), again.Err())
+			t.Errorf("got %d credentials in use, want 2; %v", s.Open(), again.Err())
 		}
 		fresh.Leave()
 		third.Leave()
 		if s.Open() != 0 {
-			t.Errorf("%d credentials are in use", s.Open())
+			t.Errorf("got %d credentials in use, want 0", s.Open())
 		}
 		stop()
 		<-done
 	})
 }
 
-// TestSessionsOfNobody: whoever need not sign in has no session, and without Sessions nothing ends.
-func TestSessionsOfNobody(t *testing.T) {
+// An anonymous caller has no session, and without Sessions no request ends early.
+func TestAnonymousCallersHaveNoSession(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*Session{(*Sessions)(nil).Enter(bearing("a"), Principal{}),
-		NewSessions(door(nil), 1).Enter(bearing(""), Principal{Method: MethodNone})} {
+		NewSessions(authenticator(nil), 1).Enter(bearing(""), Principal{Method: MethodNone})} {
 		ctx, stop := e.Context(t.Context())
 		stop()
 		e.Leave()

@@ -1,6 +1,6 @@
-// Package a2atest makes values of the domain for property tests. They are as varied
-// as what the server may hold, and no more: ids and names fit their columns, texts may
-// hold anything, free-form JSON has every odd spelling that RFC 8259 allows.
+// Package a2atest generates values of the domain for property tests. It generates only values that the server
+// can store: ids and names fit their columns, texts have any content, and free-form JSON uses every spelling
+// that RFC 8259 allows.
 package a2atest
 
 import (
@@ -24,7 +24,7 @@ func ID() *rapid.Generator[a2a.ID] {
 	})
 }
 
-// Text makes texts of any content, U+0000 included.
+// Text makes texts with any content, including U+0000.
 func Text() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"", "hello", "\x00", "a\r\n\ndata: x\n\n", "\u2028\u2029", "\"\\/\b\f\n\r\t", "\u202egnp.exe",
@@ -58,7 +58,7 @@ func Value() *rapid.Generator[a2a.Raw] {
 	return rapid.Custom(func(t *rapid.T) a2a.Raw { return appendValue(t, nil, 3) })
 }
 
-// Object makes JSON objects of any content, also empty ones.
+// Object makes JSON objects with any content, including empty ones.
 func Object() *rapid.Generator[a2a.Raw] {
 	return rapid.Custom(func(t *rapid.T) a2a.Raw { return appendObject(t, nil, 3) })
 }
@@ -189,7 +189,7 @@ func State() *rapid.Generator[a2a.State] {
 	})
 }
 
-// Time makes times as the database's clock gives them: UTC, whole milliseconds.
+// Time makes times like the database's clock: UTC, whole milliseconds.
 func Time() *rapid.Generator[time.Time] {
 	return rapid.Map(rapid.Int64Range(0, 4e12), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-func TestValuesKeepTheirPromises(t *testing.T) {
+func TestGeneratedValuesFitTheStore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		for _, raw := range [][]byte{a2atest.Object().Draw(t, "object"), a2atest.Value().Draw(t, "value")} {

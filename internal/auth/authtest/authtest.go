@@ -1,5 +1,4 @@
-// Package authtest issues certificates for tests: of servers, of clients, and of those who are
-// neither. It knows nothing of who is let in by them.
+// Package authtest issues certificates for tests. It knows nothing about the principals that they authenticate.
 package authtest
 
 import (
@@ -26,7 +25,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New returns an authority that no server knows yet.
+// New returns a new authority. No server trusts it yet.
 func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
@@ -39,7 +38,7 @@ func New(t testing.TB, name string) *Authority {
 	return a
 }
 
-// sign makes a certificate; by nobody else is by itself.
+// sign makes a certificate. If by is nil, the certificate is self-signed.
 func (a *Authority) sign(template, parent *x509.Certificate,
 	by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
@@ -61,7 +60,8 @@ func (a *Authority) sign(template, parent *x509.Certificate,
 	return cert, key
 }
 
-// Issue makes a certificate for clients and for 127.0.0.1, good for an hour, of "someone", but for what change does.
+// Issue makes a certificate with the name "someone", for clients and for servers on 127.0.0.1, that is valid
+// for an hour. change, if not nil, may change it before it is signed.
 func (a *Authority) Issue(change func(*x509.Certificate)) tls.Certificate {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -78,17 +78,17 @@ func (a *Authority) Issue(change func(*x509.Certificate)) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// PEM returns the authority as a file has it.
+// PEM returns the authority's certificate as a PEM file.
 func (a *Authority) PEM() []byte { return encode(a.cert) }
 
-// Pool returns the authority for who trusts it alone.
+// Pool returns a pool that trusts only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Write puts a certificate and its key into files of a directory, where they replace those before.
+// Write writes a certificate and its key into files of a directory, and replaces earlier ones.
 func Write(t testing.TB, dir string, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
@@ -105,10 +105,10 @@ func Write(t testing.TB, dir string, c tls.Certificate) (cert, key string) {
 	return cert, key
 }
 
-// Escaped returns a certificate as proxies put it into a header.
+// Escaped returns a certificate as proxies write it into a header.
 func Escaped(cert *x509.Certificate) string { return url.PathEscape(string(encode(cert))) }
 
-// URI reads one that is known to be good.
+// URI parses a URI and fails the test if it is invalid.
 func URI(t testing.TB, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
