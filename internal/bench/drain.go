@@ -343,7 +343,7 @@ func deliverAll(ctx context.Context, s *store.Store) error {
 		errs := make([]error, len(due))
 		var wg sync.WaitGroup
 		for i := range due {
-			wg.Go(func() { errs[i] = s.Webhooks.Delivered(ctx, &due[i], &webhooks.Try{}, true) })
+			wg.Go(func() { errs[i] = s.Webhooks.RecordDelivery(ctx, &due[i], &webhooks.Try{}, true) })
 		}
 		wg.Wait()
 		if err := errors.Join(errs...); err != nil {

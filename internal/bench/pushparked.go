@@ -116,7 +116,7 @@ func (b *bench) claimAlive(ctx context.Context, url string, s *store.Store, orig
 		return 0, fmt.Errorf("void: %d webhooks claimed, want %d", len(claimed), n)
 	}
 	for i := range claimed {
-		if err := s.Webhooks.Delivered(ctx, &claimed[i], &webhooks.Try{Status: 200}, false); err != nil {
+		if err := s.Webhooks.RecordDelivery(ctx, &claimed[i], &webhooks.Try{Status: 200}, false); err != nil {
 			return 0, err
 		}
 	}

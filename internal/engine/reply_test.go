@@ -327,7 +327,7 @@ func TestWebhookGetsAReplyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantReply(t, "what is delivered", at, "hi")
-	if err := r.store.Webhooks.Delivered(r.ctx, &d[0], &webhooks.Try{}, true); err != nil {
+	if err := r.store.Webhooks.RecordDelivery(r.ctx, &d[0], &webhooks.Try{}, true); err != nil {
 		t.Fatal(err)
 	}
 	if d := due(); len(d) != 0 {

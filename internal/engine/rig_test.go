@@ -76,7 +76,7 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	r := &rig{t: t, ctx: t.Context(), runs: statements{names: map[string]bool{}}}
 	s, err := store.Open(t.Context(), store.Config{
 		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs},
-		Take: func(agent string) (tasks.Slot, bool) {
+		Reserve: func(agent string) (tasks.Slot, bool) {
 			if r.freeSlot == nil {
 				return tasks.Slot{}, false
 			}

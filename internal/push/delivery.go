@@ -172,9 +172,9 @@ func (v *delivery) logAttempt(ctx context.Context, a *attempted, fate Fate) {
 func (d *Deliverer) record(ctx context.Context, v *delivery, o *outcome) error {
 	switch o.fate {
 	case FateDelivered:
-		return d.cfg.Store.Webhooks.Delivered(ctx, v.due, &o.try, o.terminal)
+		return d.cfg.Store.Webhooks.RecordDelivery(ctx, v.due, &o.try, o.terminal)
 	case FateSkip:
-		return d.cfg.Store.Webhooks.Skipped(ctx, v.due, &o.try, o.terminal)
+		return d.cfg.Store.Webhooks.RecordSkip(ctx, v.due, &o.try, o.terminal)
 	case FateRelease:
 		if o.delay > 0 {
 			timer := time.NewTimer(o.delay)
@@ -183,7 +183,7 @@ func (d *Deliverer) record(ctx context.Context, v *delivery, o *outcome) error {
 		}
 		return d.cfg.Store.Webhooks.Release(ctx, v.due)
 	}
-	disabled, err := d.cfg.Store.Webhooks.Failed(ctx, v.due, &o.try, webhooks.Failure{
+	disabled, err := d.cfg.Store.Webhooks.RecordFailure(ctx, v.due, &o.try, webhooks.Failure{
 		Delay: o.delay, Fate: string(o.fate), Breaker: o.breaker,
 	})
 	if disabled {

@@ -45,7 +45,7 @@ func (r *Replica) openDatabase(ctx context.Context, reserve func(string) (tasks.
 			AcquireTimeout: cfg.PoolTimeout, ConnectTimeout: cfg.ConnectTimeout, PacketTimeout: cfg.TCPTimeout,
 			Wake: d.wake, Tracer: r.observed.statements(),
 		},
-		Take:      reserve,
+		Reserve:   reserve,
 		Committed: d.committed,
 	})
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 // Config says how to reach the database, and what the store calls after its commits.
 type Config struct {
 	db.Config
-	// Take gives a new task of an agent to the worker of this process, if it has room and no
+	// Reserve gives a new task of an agent to the worker of this process, if it has room and no
 	// other task waits; nil: never. It must not block.
-	Take func(agent string) (tasks.Slot, bool)
+	Reserve func(agent string) (tasks.Slot, bool)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
 	Committed func(task a2a.ID, events []a2a.Entry)
@@ -45,7 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	keys, hooks := access.New(conns), webhooks.New(conns)
 	return &Store{
 		DB: conns, Access: keys, Webhooks: hooks, Operate: operate.New(conns, keys),
-		Tasks: tasks.New(conns, hooks, tasks.Config{Take: cfg.Take, Committed: cfg.Committed}),
+		Tasks: tasks.New(conns, hooks, tasks.Config{Reserve: cfg.Reserve, Committed: cfg.Committed}),
 	}, nil
 }
 

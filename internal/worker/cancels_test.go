@@ -129,9 +129,9 @@ func TestCancelIsDeliveredAfterItsWorkerDied(t *testing.T) {
 	task := f.waiting("a")
 	first.stop()
 	f.followUp("a", task, "this one")
-	got, err := f.Tasks.NewClaimer().ClaimAs(
+	got, err := f.Tasks.NewClaimer().ClaimFor(
 		f.ctx,
-		tasks.Ask{Agent: "a", Slots: 1, TTL: time.Hour},
+		tasks.ClaimRequest{Agent: "a", Slots: 1, TTL: time.Hour},
 	) // by a worker that dies now
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%d tasks were claimed, %v", len(got), err)

@@ -166,7 +166,7 @@ func (c *claimer) claim(ctx context.Context, q *queue) bool {
 	q.hasTasks = false
 	work := context.WithoutCancel(ctx) // a claim that was sent is carried out, and its runs outlive ctx
 	sent := time.Now()
-	leases, err := c.claims.ClaimAs(work, tasks.Ask{
+	leases, err := c.claims.ClaimFor(work, tasks.ClaimRequest{
 		Agent: q.Name, Slots: n, Running: q.limits.Concurrency, TTL: q.limits.LeaseTTL, Deadline: q.limits.Deadline,
 	})
 	c.succeeded.Store(err == nil)

@@ -68,7 +68,7 @@ func newReplica(t *testing.T, slots int, agent *a2a.Agent) *replica {
 	p.sql = pg.Pool(t)
 	p.Store, err = store.Open(t.Context(), store.Config{
 		Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 6, Wake: hub.Wake}, Committed: p.note,
-		Take: func(agent string) (tasks.Slot, bool) {
+		Reserve: func(agent string) (tasks.Slot, bool) {
 			slot, ok := p.pool.Reserve(agent)
 			if ok {
 				p.reserved++
@@ -152,7 +152,7 @@ func (p *replica) warm() {
 	defer tick.Stop()
 	for {
 		if slot, ok := p.pool.Reserve("gate"); ok {
-			slot.Leave()
+			slot.Release()
 			p.reserved = 0
 			return
 		}
@@ -252,7 +252,7 @@ func TestReservedSlotThatIsStartedLateStartsNothing(t *testing.T) {
 	if slot, ok = p.pool.Reserve("gate"); !ok {
 		t.Fatal("its slot is not free again")
 	}
-	slot.Leave()
+	slot.Release()
 }
 
 // A worker that is stopping reserves no more slots, and waits for the ones that are reserved.
@@ -273,7 +273,7 @@ func TestReservedSlotDelaysTheStop(t *testing.T) {
 		if !ok {
 			break
 		}
-		more.Leave()
+		more.Release()
 	}
 	late := p.submit()
 	p.end <- struct{}{}
@@ -285,7 +285,7 @@ func TestReservedSlotDelaysTheStop(t *testing.T) {
 		t.Error("a worker that is stopping has started a task")
 	default:
 	}
-	slot.Leave()
+	slot.Release()
 	<-stopped
 	taskList, err := p.Operate.ListTasks(t.Context(), operate.TaskFilter{ID: late, Limit: 1})
 	if err != nil || len(taskList) != 1 || taskList[0].State != a2a.StateSubmitted || taskList[0].ReadyAt.IsZero() {

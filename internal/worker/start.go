@@ -25,7 +25,7 @@ func (p *Pool) Reserve(agent string) (tasks.Slot, bool) {
 			p.counters.count(func(s *Stats) { s.Claimed++ })
 			p.start(context.Background(), q, &l, in, sent) // the run outlives the request that submits the task
 		},
-		Leave: func() { p.slots.release(q, 1) },
+		Release: func() { p.slots.release(q, 1) },
 	}, true
 }
 

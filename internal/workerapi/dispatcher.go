@@ -287,7 +287,7 @@ func (d *dispatcher) claim(ctx context.Context, claimer *tasks.Claimer, c *claim
 			continue
 		}
 		// If the server or the request ended in the middle, it would be unknown what was claimed.
-		leases, err := claimer.ClaimAs(context.WithoutCancel(ctx), tasks.Ask{
+		leases, err := claimer.ClaimFor(context.WithoutCancel(ctx), tasks.ClaimRequest{
 			Agent: a.name, Worker: c.worker, Slots: n,
 			Running: a.limits.Concurrency, TTL: a.limits.LeaseTTL, Deadline: a.limits.Deadline,
 		})

@@ -31,7 +31,7 @@ var frozenKinds = []struct {
 		return err
 	}},
 	{"claim of an agent with a limit", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {
-		_, err := s.Tasks.NewClaimer().ClaimAs(ctx, tasks.Ask{Agent: storetest.Agent, Slots: 1, Running: 3, TTL: storetest.TTL})
+		_, err := s.Tasks.NewClaimer().ClaimFor(ctx, tasks.ClaimRequest{Agent: storetest.Agent, Slots: 1, Running: 3, TTL: storetest.TTL})
 		return err
 	}},
 	{"rescue", func(ctx context.Context, _ *storetest.Fixture, s *store.Store) error {

@@ -58,7 +58,7 @@ func (f *Fixture) DueWebhook() *webhooks.Delivery {
 func (f *Fixture) Delivered(d *webhooks.Delivery, terminal bool) {
 	f.T.Helper()
 	try := &webhooks.Try{Status: 200, Took: time.Millisecond}
-	if err := f.Webhooks.Delivered(f.T.Context(), d, try, terminal); err != nil {
+	if err := f.Webhooks.RecordDelivery(f.T.Context(), d, try, terminal); err != nil {
 		f.T.Fatalf("record delivery: %v", err)
 	}
 }
@@ -66,7 +66,7 @@ func (f *Fixture) Delivered(d *webhooks.Delivery, terminal bool) {
 // Failed records RefusedTry, and reports whether that disabled the destination.
 func (f *Fixture) Failed(d *webhooks.Delivery, x webhooks.Failure) (disabled bool) {
 	f.T.Helper()
-	disabled, err := f.Webhooks.Failed(f.T.Context(), d, &RefusedTry, x)
+	disabled, err := f.Webhooks.RecordFailure(f.T.Context(), d, &RefusedTry, x)
 	if err != nil {
 		f.T.Fatalf("record failure: %v", err)
 	}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/a2ad/a2ad/internal/a2a"
@@ -176,30 +174,13 @@ func (s *Store) written(ctx context.Context, a *pendingBatch) (*appended, error)
 	})
 }
 
-func encodeEvent(e a2a.Event) (eventRow, error) {
-	switch e := e.(type) {
-	case *a2a.StatusUpdate:
-		row := eventRow{kind: kindStatus, state: int16(e.Status.State), body: appendStatus(nil, e)}
-		if m := e.Status.Message; m != nil {
-			row.messageID, row.message = m.ID, appendMessage(nil, m)
-		}
-		return row, nil
-	case *a2a.ArtifactUpdate:
-		row := eventRow{kind: kindArtifact, artifactID: e.Artifact.ID, body: appendArtifact(nil, e), parts: appendParts(nil, e.Artifact.Parts)}
-		if e.Append {
-			row.kind = kindChunk
-		}
-		return row, nil
-	}
-	return eventRow{}, fmt.Errorf("event of type %T cannot be stored", e)
-}
-
 // flushAppends writes batches of several runs in one transaction. A batch without a row is fenced.
 func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*appended, error) {
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
 	ordered := slices.Clone(items)
-	slices.SortFunc(ordered, func(a, b *pendingBatch) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) }) // the order of locks
+	// the order of locks
+	slices.SortFunc(ordered, func(a, b *pendingBatch) int { return bytes.Compare(a.lease.TaskID[:], b.lease.TaskID[:]) })
 	p := s.appendParams(ordered)
 	p.WithPush = slices.Contains(p.Folds, true) || slices.ContainsFunc(items, func(it *pendingBatch) bool { return it.push })
 	written, err := s.appendRows(ctx, ordered, p)
@@ -215,34 +196,6 @@ func (s *Store) flushAppends(ctx context.Context, items []*pendingBatch) ([]*app
 		out[i] = made[it]
 	}
 	return out, nil
-}
-
-// ends reports whether the batch ends the turn.
-func (a *pendingBatch) ends() bool {
-	n := len(a.rows)
-	return n > 0 && a2a.State(a.rows[n-1].state).EndsTurn()
-}
-
-// foldEvents is how many events a log has when its artifacts are folded at the end of the
-// task. Those of a shorter one cost more to write again than to put together for a reader.
-const foldEvents = 32
-
-// A log of more events, or of more bytes, is left as it is: to write all of it once more would take so long that
-// the task could not end within the limits of a statement, and that of a flood never would.
-const (
-	foldMostEvents = 10_000
-	foldMostBytes  = 16 << 20
-)
-
-// folds reports whether the artifacts of a task are folded when it ends with so many events and bytes.
-func folds(events, bytes int64) bool {
-	return events > foldEvents && events <= foldMostEvents && bytes <= foldMostBytes
-}
-
-// folds reports whether the task ends with the batch and is worth folding.
-func (a *pendingBatch) folds() bool {
-	n := len(a.rows)
-	return n > 0 && a2a.State(a.rows[n-1].state).Terminal() && folds(a.lease.LastSeq+int64(n), a.lease.Bytes)
 }
 
 func (s *Store) appendParams(items []*pendingBatch) dbsqlc.EventAppendParams {
@@ -315,8 +268,8 @@ func (s *Store) appendRows(ctx context.Context, items []*pendingBatch, p dbsqlc.
 	})
 }
 
-// appendWith does what belongs to the batches that were written: it folds artifacts, notes the ids of batches and moves the heads
-// of webhooks.
+// appendWith does what belongs to the batches that were written: it folds artifacts, notes the ids of batches and moves
+// the heads of webhooks.
 func appendWith(ctx context.Context, tx *db.Tx, items []*pendingBatch, rows []appended) error {
 	q := dbsqlc.New(tx)
 	var ended []pgtype.UUID
@@ -353,79 +306,4 @@ func batchIDs(items []*pendingBatch, rows []appended) (p dbsqlc.BatchesAddParams
 		p.LeaseUntils = append(p.LeaseUntils, db.PGTime(it.lease.Until))
 	}
 	return p
-}
-
-// EventsAfter reads up to limit events after the one with seq after. Whoever calls it has checked that
-// the caller may see the task.
-func (s *Store) EventsAfter(ctx context.Context, task a2a.ID, after int64, limit int) ([]a2a.Entry, error) {
-	entries, _, err := s.EventPage(ctx, task, after, limit, noLimit)
-	return entries, err
-}
-
-// noLimit is more bytes than there are.
-const noLimit = int64(1) << 60
-
-// EventPage is EventsAfter, but of events that together have more than limit bytes only the first
-// ones, at least one. more says that there may be further ones.
-func (s *Store) EventPage(ctx context.Context, task a2a.ID, after int64, most int, limit int64) (page []a2a.Entry, more bool, err error) {
-	var rows []dbsqlc.EventsAfterRow
-	err = s.db.RepeatRead(ctx, func() (err error) {
-		rows, err = dbsqlc.New(s.db.Reads()).EventsAfter(ctx, dbsqlc.EventsAfterParams{TaskID: db.PGID(task), After: after, Bytes: limit, Max: int32(most)})
-		return err
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("read events: %w", err)
-	}
-	entries := make([]a2a.Entry, len(rows))
-	for i, r := range rows {
-		var state int16
-		if r.State != nil {
-			state = *r.State
-		}
-		var artifact string
-		if r.ArtifactID != nil {
-			artifact = *r.ArtifactID
-		}
-		e, err := DecodeEvent(r.Kind, state, artifact, r.Body, r.Parts)
-		if err != nil {
-			return nil, false, fmt.Errorf("read event %d of task %s: %w", r.Seq, task, err)
-		}
-		entries[i] = a2a.Entry{TaskID: task, Seq: r.Seq, UID: r.EventUid.Bytes, Time: db.WireTime(r.CommittedAt), Event: e}
-		if s, ok := e.(*a2a.StatusUpdate); ok {
-			s.Status.Time = entries[i].Time
-		}
-	}
-	return entries, len(rows) == most || len(rows) > 0 && rows[0].Found > int64(len(rows)), nil
-}
-
-// EventUID returns the uid of one event; ok is false if there is none.
-func (s *Store) EventUID(ctx context.Context, task a2a.ID, seq int64) (uid a2a.ID, ok bool, err error) {
-	err = s.db.RepeatRead(ctx, func() error {
-		u, err := dbsqlc.New(s.db.Reads()).EventUID(ctx, db.PGID(task), seq)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		uid, ok = u.Bytes, err == nil
-		return err
-	})
-	if err != nil {
-		return uid, false, fmt.Errorf("read event uid: %w", err)
-	}
-	return uid, ok, nil
-}
-
-// Ahead returns the tasks that have events after the given seqs, and those that do not exist.
-func (s *Store) Ahead(ctx context.Context, ids []a2a.ID, seen []int64) (ahead, gone []a2a.ID, err error) {
-	rows, err := dbsqlc.New(s.db.Reads()).TasksAhead(ctx, db.PGIDs(ids), seen)
-	if err != nil {
-		return nil, nil, fmt.Errorf("poll tasks: %w", db.Unavailable(err))
-	}
-	for _, r := range rows {
-		if r.Gone {
-			gone = append(gone, r.ID.Bytes)
-		} else {
-			ahead = append(ahead, r.ID.Bytes)
-		}
-	}
-	return ahead, gone, nil
 }

@@ -137,10 +137,10 @@ var writings = []writing{
 			return s.Tasks.NewClaimer().Claim(w.T.Context(), storetest.Agent, 5, storetest.TTL, 0)
 		}
 	}, claimed),
-	answering("tasks.ClaimAs", storetest.IsCommit, func(w *witness) func(*store.Store) ([]tasks.Lease, error) {
+	answering("tasks.ClaimFor", storetest.IsCommit, func(w *witness) func(*store.Store) ([]tasks.Lease, error) {
 		w.NewTask()
 		return func(s *store.Store) ([]tasks.Lease, error) {
-			return s.Tasks.NewClaimer().ClaimAs(w.T.Context(), tasks.Ask{Agent: storetest.Agent, Slots: 5, Running: 5, TTL: storetest.TTL})
+			return s.Tasks.NewClaimer().ClaimFor(w.T.Context(), tasks.ClaimRequest{Agent: storetest.Agent, Slots: 5, Running: 5, TTL: storetest.TTL})
 		}
 	}, claimed),
 	answering("tasks.Renew", storetest.IsExecute, func(w *witness) func(*store.Store) ([]tasks.Renewal, error) {
@@ -240,23 +240,23 @@ var writings = []writing{
 	}, func(w *witness, rows []a2a.ID) string {
 		return w.count(len(rows), "a2a.push_configs WHERE lease_until > clock_timestamp()")
 	}),
-	plain("webhooks.Delivered", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+	plain("webhooks.RecordDelivery", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		d := w.due()
 		return func(s *store.Store) error {
-			return s.Webhooks.Delivered(w.T.Context(), d, &webhooks.Try{Status: 200}, false)
+			return s.Webhooks.RecordDelivery(w.T.Context(), d, &webhooks.Try{Status: 200}, false)
 		}
 	}),
-	plain("webhooks.Skipped", storetest.IsCommit, func(w *witness) func(*store.Store) error {
+	plain("webhooks.RecordSkip", storetest.IsCommit, func(w *witness) func(*store.Store) error {
 		d := w.due()
 		return func(s *store.Store) error {
-			return s.Webhooks.Skipped(w.T.Context(), d, &webhooks.Try{Status: 400, Class: "client_error", Reason: "no"}, false)
+			return s.Webhooks.RecordSkip(w.T.Context(), d, &webhooks.Try{Status: 400, Class: "client_error", Reason: "no"}, false)
 		}
 	}),
-	answering("webhooks.Failed", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
+	answering("webhooks.RecordFailure", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
 		f := webhooks.Failure{Delay: time.Hour, Breaker: &webhooks.Breaker{Fails: 1, FirstOpen: time.Second, MaxOpen: time.Second, DisableAfter: time.Nanosecond}}
 		return func(s *store.Store) (bool, error) {
-			return s.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f)
+			return s.Webhooks.RecordFailure(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f)
 		}
 	}, func(w *witness, disabled bool) string {
 		if !disabled {
@@ -275,7 +275,7 @@ var writings = []writing{
 	answering("webhooks.EnableDestination", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
 		f := webhooks.Failure{Delay: time.Hour, Breaker: &webhooks.Breaker{Fails: 1, FirstOpen: time.Hour, MaxOpen: time.Hour, DisableAfter: time.Hour}}
-		if _, err := w.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f); err != nil {
+		if _, err := w.Webhooks.RecordFailure(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, f); err != nil {
 			w.T.Fatal(err)
 		}
 		return func(s *store.Store) (bool, error) {
@@ -306,7 +306,7 @@ var writings = []writing{
 	}),
 	answering("webhooks.Sweep", storetest.IsCommit, func(w *witness) func(*store.Store) (bool, error) {
 		d := w.due()
-		if _, err := w.Webhooks.Failed(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, webhooks.Failure{}); err != nil {
+		if _, err := w.Webhooks.RecordFailure(w.T.Context(), d, &webhooks.Try{Class: "connect", Reason: "refused"}, webhooks.Failure{}); err != nil {
 			w.T.Fatal(err)
 		}
 		w.Exec(`UPDATE a2a.push_attempts SET started_at = started_at - interval '1 h'`)

@@ -41,7 +41,7 @@ type witness struct {
 }
 
 func (w *witness) config(c *store.Config) {
-	c.Take = func(string) (tasks.Slot, bool) {
+	c.Reserve = func(string) (tasks.Slot, bool) {
 		if !w.takes {
 			return tasks.Slot{}, false
 		}
@@ -52,7 +52,7 @@ func (w *witness) config(c *store.Config) {
 				defer w.mu.Unlock()
 				w.begun = append(w.begun, l)
 			},
-			Leave: func() {
+			Release: func() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.left++

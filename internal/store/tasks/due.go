@@ -14,7 +14,7 @@ import (
 // Due returns those of the agents that have tasks to claim, in one statement for all of them. An agent that is not returned
 // has none that is due, but for one that was committed meanwhile: that one's wake comes later.
 func (c *Claimer) Due(ctx context.Context, agents []string) ([]string, error) {
-	whole := c.looks.Due(time.Now())
+	whole := c.polls.Due(time.Now())
 	due, ahead, err := c.heads(ctx, agents, whole)
 	if err == nil && ahead && !whole { // a floor lies in the future: the clock was set back, and the floors say nothing
 		due, _, err = c.heads(ctx, agents, true)
@@ -41,7 +41,7 @@ func (c *Claimer) heads(ctx context.Context, agents []string, whole bool) (due [
 	begin := time.Now()
 	rows, err := dbsqlc.New(c.store.db.Claims()).QueuesDue(ctx, p)
 	if whole {
-		c.looks.Took(begin, db.FloorsAge, err)
+		c.polls.Polled(begin, db.FloorsAge, err)
 	}
 	if err != nil {
 		return nil, false, err
@@ -61,7 +61,7 @@ func (c *Claimer) heads(ctx context.Context, agents []string, whole bool) (due [
 	}
 	for _, agent := range agents {
 		pos := c.position(agent)
-		pos.looks.Next = c.looks.Next.Add(db.FloorsAge) // a claim looks by itself only where nobody asks for all
+		pos.polls.Next = c.polls.Next.Add(db.FloorsAge) // a claim looks by itself only where nobody asks for all
 		at := make([]dbsqlc.LaneHeadsRow, lanes)
 		for lane := range at {
 			ahead = ahead || pos.floors[lane].After(now)

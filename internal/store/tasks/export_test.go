@@ -14,7 +14,7 @@ func LookDue(c *Claimer) { setLook(c, time.Time{}) }
 
 func setLook(c *Claimer, at time.Time) {
 	for _, pos := range c.queues {
-		pos.looks.Next = at
+		pos.polls.Next = at
 	}
 }
 
@@ -64,7 +64,7 @@ func LaneDue(s *Store) {
 	s.laner.mu.Lock()
 	defer s.laner.mu.Unlock()
 	for _, h := range s.laner.heads {
-		h.looks.Next = time.Time{}
+		h.polls.Next = time.Time{}
 	}
 }
 

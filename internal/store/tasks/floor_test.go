@@ -20,9 +20,9 @@ func TestOnlyLooksThatWalkCount(t *testing.T) {
 		{errors.New("dial: timeout"), time.Second}, {&pgconn.PgError{Code: "57P03"}, time.Second},
 		{&pgconn.PgError{Code: "57014"}, time.Minute}, {nil, time.Minute},
 	} {
-		var p db.Pace
+		var p db.Polls
 		for range 3 {
-			p.Took(time.Now().Add(-5*time.Second), time.Second, tt.err)
+			p.Polled(time.Now().Add(-5*time.Second), time.Second, tt.err)
 		}
 		if got := time.Until(p.Next).Round(time.Second); got != tt.next {
 			t.Errorf("behind looks of 5 s that end with %v: %s to the next, want %s", tt.err, got, tt.next)

@@ -81,8 +81,8 @@ func (r *ring) add(t time.Time, room int) {
 type laneHeads struct {
 	at      [lanes]time.Time
 	floors  floors
-	looks   db.Pace
-	looking bool // somebody reads them
+	polls   db.Polls
+	polling bool // somebody reads them
 }
 
 // headAge is how old a look at the lanes may be when a lane seems to be full.
@@ -93,7 +93,7 @@ func (s *Store) lane(ctx context.Context, key laneKey) int16 {
 	if lane, ok := s.laner.choose(key, false); ok {
 		return lane
 	}
-	s.laner.look(ctx, s, key.agent)
+	s.laner.poll(ctx, s, key.agent)
 	lane, _ := s.laner.choose(key, true)
 	return lane
 }
@@ -122,8 +122,8 @@ func (l *laner) choose(key laneKey, must bool) (lane int16, ok bool) {
 			break
 		}
 	}
-	if i > 0 && !must && !heads.looking && heads.looks.Due(now) {
-		heads.looking = true
+	if i > 0 && !must && !heads.polling && heads.polls.Due(now) {
+		heads.polling = true
 		return 0, false
 	}
 	if i < lanes-1 {
@@ -151,10 +151,10 @@ func (l *laner) forget() {
 	}
 }
 
-// look reads how far the lanes of a queue have been claimed. Who cannot know takes what it
+// poll reads how far the lanes of a queue have been claimed. Who cannot know takes what it
 // knew: a task in the wrong lane is claimed all the same. For that reason it never goes back
 // behind its floors, to rows that were committed late.
-func (l *laner) look(ctx context.Context, s *Store, agent string) {
+func (l *laner) poll(ctx context.Context, s *Store, agent string) {
 	begin := time.Now()
 	l.mu.Lock()
 	heads := l.heads[agent]
@@ -166,8 +166,8 @@ func (l *laner) look(ctx context.Context, s *Store, agent string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	heads.looking = false
-	heads.looks.Took(begin, headAge, err)
+	heads.polling = false
+	heads.polls.Polled(begin, headAge, err)
 	heads.floors.set(rows, db.FloorMargin)
 	for _, r := range rows {
 		heads.at[r.Lane] = begin.Add(-time.Duration(r.WaitedMs)*time.Millisecond - time.Millisecond)

@@ -199,7 +199,7 @@ func TestRunsAreCountedOverAllReplicas(t *testing.T) {
 			c := s.Tasks.NewClaimer()
 			for idle := 0; idle < 50; {
 				// What the database says counts: this is the state behind the claim, seen from here.
-				leases, err := c.ClaimAs(t.Context(), tasks.Ask{Agent: storetest.Agent, Slots: 3, Running: limit, TTL: storetest.TTL})
+				leases, err := c.ClaimFor(t.Context(), tasks.ClaimRequest{Agent: storetest.Agent, Slots: 3, Running: limit, TTL: storetest.TTL})
 				if err != nil {
 					t.Error(err)
 					return
@@ -234,14 +234,14 @@ func TestEveryEndOfACountedRunMakesRoomAndSaysSo(t *testing.T) {
 	t.Parallel()
 	f := storetest.Open(t)
 	c := f.Tasks.NewClaimer()
-	ask := tasks.Ask{Agent: storetest.Agent, Slots: 10, Running: 1, TTL: storetest.TTL}
+	ask := tasks.ClaimRequest{Agent: storetest.Agent, Slots: 10, Running: 1, TTL: storetest.TTL}
 	one := func() *tasks.Lease {
 		t.Helper()
-		leases, err := c.ClaimAs(t.Context(), ask)
+		leases, err := c.ClaimFor(t.Context(), ask)
 		if err != nil || len(leases) != 1 || !leases[0].Counted {
 			t.Fatalf("claimed %+v, %v, want one that counts", leases, err)
 		}
-		if more, err := c.ClaimAs(t.Context(), ask); len(more) != 0 || err != nil {
+		if more, err := c.ClaimFor(t.Context(), ask); len(more) != 0 || err != nil {
 			t.Fatalf("claimed %d more, %v", len(more), err)
 		}
 		return &leases[0]
@@ -288,15 +288,15 @@ func TestCountedClaimLeavesTheQueueToOneWhoIsAtIt(t *testing.T) {
 	f.SubmitMany(3)
 	release := f.Lock("SELECT pg_advisory_xact_lock(x'61326177'::int, hashtext($1))", storetest.Agent)
 	c := f.Tasks.NewClaimer()
-	ask := tasks.Ask{Agent: storetest.Agent, Slots: 1, Running: 2, TTL: storetest.TTL}
-	if leases, err := c.ClaimAs(t.Context(), ask); len(leases) != 0 || err != nil {
+	ask := tasks.ClaimRequest{Agent: storetest.Agent, Slots: 1, Running: 2, TTL: storetest.TTL}
+	if leases, err := c.ClaimFor(t.Context(), ask); len(leases) != 0 || err != nil {
 		t.Errorf("claimed %d, %v", len(leases), err)
 	}
 	if leases, err := c.Claim(t.Context(), storetest.Agent, 1, storetest.TTL, 0); len(leases) != 1 || err != nil {
 		t.Errorf("without a limit: claimed %d, %v", len(leases), err)
 	}
 	release()
-	if leases, err := c.ClaimAs(t.Context(), ask); len(leases) != 1 || err != nil {
+	if leases, err := c.ClaimFor(t.Context(), ask); len(leases) != 1 || err != nil {
 		t.Errorf("claimed %d, %v", len(leases), err)
 	}
 }

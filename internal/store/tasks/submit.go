@@ -67,8 +67,8 @@ type submission struct {
 }
 
 // made is what the transaction of a new task has made of a submission.
-type made struct {
-	is   bool // else its key is taken
+type created struct {
+	ok   bool // false: its key belongs to another task
 	at   time.Time
 	slot *reservedSlot // where it runs; nil: it waits in the queue
 }
@@ -107,7 +107,7 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit: %w", err)
 	}
-	if !m.is {
+	if !m.ok {
 		return s.replay(ctx, sub)
 	}
 	return Submitted{Task: sub.id, ContextID: in.ContextID, State: a2a.StateSubmitted, Undecided: in.Undecided, At: m.at, UID: sub.uid}, nil
@@ -115,13 +115,13 @@ func (s *Store) Submit(ctx context.Context, in Submission) (Submitted, error) {
 
 // flushSubmits is safe to repeat: the ids are ours, so finding them taken means that an
 // earlier try was committed.
-func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]made, error) {
+func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]created, error) {
 	ctx, cancel := s.db.Detached(ctx)
 	defer cancel()
 	slots := s.reserveSlots(items)
 	defer leave(slots) // also where it panics
 	p := s.submitParams(items, slots)
-	return db.Repeat(ctx, s.db, func(try int) ([]made, error) {
+	return db.Repeat(ctx, s.db, func(try int) ([]created, error) {
 		list, err := s.submitRows(ctx, items, slots, p, try == 1)
 		// Items of an earlier try find their own key taken, those without a key their id.
 		if try > 1 && err == nil || db.IsCode(err, "23505") {
@@ -131,12 +131,12 @@ func (s *Store) flushSubmits(ctx context.Context, items []*submission) ([]made, 
 	})
 }
 
-// tellMade has the effects of new tasks run after the commit. slots are those that were asked for.
-func (s *Store) tellMade(tx *db.Tx, items []*submission, list []made) {
+// tellCreated has the effects of new tasks run after the commit. slots are those that were asked for.
+func (s *Store) tellCreated(tx *db.Tx, items []*submission, list []created) {
 	tx.After(func() { s.counters.submits.add(len(items)) })
 	for i, it := range items {
 		m := list[i]
-		if !m.is {
+		if !m.ok {
 			continue
 		}
 		tx.After(func() {
@@ -177,21 +177,21 @@ func (s *Store) submitParams(items []*submission, slots []*reservedSlot) dbsqlc.
 
 // submitRows runs the statement, in a transaction with the webhooks and actions if there are any. One whose key is taken is
 // not made. It tells of the new tasks only if tell is set: else submitted does.
-func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool) ([]made, error) {
-	run := db.Autocommit[[]made]
+func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*reservedSlot, p dbsqlc.TaskSubmitParams, tell bool) ([]created, error) {
+	run := db.Autocommit[[]created]
 	if slices.ContainsFunc(items, func(it *submission) bool { return it.Push != nil || it.Action != nil }) {
-		run = db.InTx[[]made]
+		run = db.InTx[[]created]
 	}
-	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]made, error) {
+	return run(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
 		rows, err := dbsqlc.New(tx).TaskSubmit(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		at := submittedAt(rows)
-		list := make([]made, len(items))
+		list := make([]created, len(items))
 		for i, it := range items {
 			t, ok := at[it.id]
-			list[i] = made{ok, t, slots[i]}
+			list[i] = created{ok, t, slots[i]}
 			if !ok {
 				continue
 			}
@@ -200,7 +200,7 @@ func (s *Store) submitRows(ctx context.Context, items []*submission, slots []*re
 			}
 		}
 		if tell {
-			s.tellMade(tx, items, list)
+			s.tellCreated(tx, items, list)
 		}
 		return list, nil
 	})
@@ -233,10 +233,10 @@ func submittedAt(rows []dbsqlc.TaskSubmitRow) map[a2a.ID]time.Time {
 
 // submitted finds out which items there are, made by this try or by an earlier one whose answer was lost. One without a
 // key is among them, or the statement was refused for another reason than that it had succeeded before.
-func (s *Store) submitted(ctx context.Context, items []*submission, slots []*reservedSlot) ([]made, error) {
-	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]made, error) {
+func (s *Store) submitted(ctx context.Context, items []*submission, slots []*reservedSlot) ([]created, error) {
+	return db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) ([]created, error) {
 		q := dbsqlc.New(tx)
-		list := make([]made, len(items))
+		list := make([]created, len(items))
 		for i, it := range items {
 			row, err := q.TaskOwner(ctx, db.PGID(it.id))
 			if errors.Is(err, pgx.ErrNoRows) && it.Key != "" {
@@ -245,7 +245,7 @@ func (s *Store) submitted(ctx context.Context, items []*submission, slots []*res
 			if err != nil {
 				return nil, fmt.Errorf("look for a task that may have been made: %w", err)
 			}
-			list[i] = made{is: true, at: db.WireTime(row.CreatedAt)}
+			list[i] = created{ok: true, at: db.WireTime(row.CreatedAt)}
 			if slots[i] == nil {
 				continue
 			}
@@ -256,7 +256,7 @@ func (s *Store) submitted(ctx context.Context, items []*submission, slots []*res
 				return nil, err
 			}
 		}
-		s.tellMade(tx, items, list)
+		s.tellCreated(tx, items, list)
 		return list, nil
 	})
 }

@@ -33,7 +33,7 @@ func (r *room) take(agent string) (tasks.Slot, bool) {
 			defer r.mu.Unlock()
 			r.leases, r.inputs = append(r.leases, l), append(r.inputs, in)
 		},
-		Leave: func() {
+		Release: func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.left++
@@ -41,7 +41,7 @@ func (r *room) take(agent string) (tasks.Slot, bool) {
 	}, true
 }
 
-func withRoom(r *room) func(*store.Config) { return func(c *store.Config) { c.Take = r.take } }
+func withRoom(r *room) func(*store.Config) { return func(c *store.Config) { c.Reserve = r.take } }
 
 // A task that is taken stands as if it had been claimed, and what its run is given is what a claim reads.
 func TestNewTaskGoesToAWorkerAtOnce(t *testing.T) {

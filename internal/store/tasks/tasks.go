@@ -11,9 +11,9 @@ import (
 
 // Config says whom the room tells of what. Nil functions do nothing.
 type Config struct {
-	// Take gives a new task of an agent to the worker of this process, if it has room and no
+	// Reserve gives a new task of an agent to the worker of this process, if it has room and no
 	// other task waits. It must not block.
-	Take func(agent string) (Slot, bool)
+	Reserve func(agent string) (Slot, bool)
 	// Committed is called after a commit that wrote events of a task, with those events, or
 	// with none where the store does not know them. It must not block, nor change them.
 	Committed func(task a2a.ID, events []a2a.Entry)
@@ -25,8 +25,8 @@ type Store struct {
 	webhooks *webhooks.Store
 	cfg      Config
 
-	submits *combiner[submission, made]
-	keyed   *combiner[submission, made]           // those with an idempotency key may wait for another's commit
+	submits *combiner[submission, created]
+	keyed   *combiner[submission, created]        // those with an idempotency key may wait for another's commit
 	appends [2]*combiner[pendingBatch, *appended] // by task, so that a task's events keep their order
 	laner   laner
 	totals  totals
@@ -36,8 +36,8 @@ type Store struct {
 
 // New returns the room on a database.
 func New(conns *db.DB, hooks *webhooks.Store, cfg Config) *Store {
-	if cfg.Take == nil {
-		cfg.Take = func(string) (Slot, bool) { return Slot{}, false }
+	if cfg.Reserve == nil {
+		cfg.Reserve = func(string) (Slot, bool) { return Slot{}, false }
 	}
 	if cfg.Committed == nil {
 		cfg.Committed = func(a2a.ID, []a2a.Entry) {}

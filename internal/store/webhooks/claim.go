@@ -295,7 +295,7 @@ type tenantTurns struct {
 	tenants []string // guarded by mu; with ready webhooks, as of the last look
 	at      int      // guarded by mu; whose turn it is
 	after   string   // guarded by mu; where the next look begins
-	look    db.Pace  // guarded by mu
+	look    db.Polls // guarded by mu
 }
 
 func (t *tenantTurns) set(crowded bool) {
@@ -335,7 +335,7 @@ func (t *tenantTurns) turn(ctx context.Context, s *Store) []string {
 func (t *tenantTurns) looked(begin time.Time, found []string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look.Took(begin, db.FloorsAge, err)
+	t.look.Polled(begin, db.FloorsAge, err)
 	if err != nil {
 		return
 	}

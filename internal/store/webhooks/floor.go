@@ -16,8 +16,8 @@ import (
 type claimFloor struct {
 	mu      sync.Mutex
 	at      time.Time // guarded by mu
-	whole   db.Pace   // guarded by mu; of polls from the start
-	looking bool      // guarded by mu; a claim polls from the start: the others begin at the floor as it is
+	whole   db.Polls  // guarded by mu; of polls from the start
+	polling bool      // guarded by mu; a claim polls from the start: the others begin at the floor as it is
 }
 
 // poll is what a claim of webhooks begins with.
@@ -67,8 +67,8 @@ func (f *claimFloor) pollFrom(ctx context.Context, s *Store, from time.Time, who
 func (f *claimFloor) begin(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	whole := !f.looking && f.whole.Due(now)
-	f.looking = f.looking || whole
+	whole := !f.polling && f.whole.Due(now)
+	f.polling = f.polling || whole
 	return whole
 }
 
@@ -76,8 +76,8 @@ func (f *claimFloor) ended(at time.Time, whole *time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if whole != nil {
-		f.looking = false
-		f.whole.Took(*whole, db.FloorsAge, err)
+		f.polling = false
+		f.whole.Polled(*whole, db.FloorsAge, err)
 	}
 	if err == nil {
 		f.at = at

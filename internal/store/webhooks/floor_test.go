@@ -34,7 +34,7 @@ func TestHeldSnapshotLeavesWebhooksFast(t *testing.T) {
 		if held, err := s.Webhooks.Renew(t.Context(), []*webhooks.Delivery{&due[0]}, storetest.TTL); err != nil || len(held) != 1 {
 			t.Fatalf("renewed %d, %v", len(held), err)
 		}
-		if err := s.Webhooks.Delivered(t.Context(), &due[0], &webhooks.Try{Status: 200}, false); err != nil {
+		if err := s.Webhooks.RecordDelivery(t.Context(), &due[0], &webhooks.Try{Status: 200}, false); err != nil {
 			t.Fatal(err)
 		}
 	}

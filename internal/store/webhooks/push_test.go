@@ -447,7 +447,7 @@ func TestAnAnswerClosesTheBreaker(t *testing.T) {
 	if len(probe) != 1 {
 		t.Fatalf("%d probes, want one", len(probe))
 	}
-	if _, err := f.Webhooks.Failed(t.Context(), &probe[0], &webhooks.Try{Status: 404, Class: "client_error", Reason: "answered 404"}, webhooks.Failure{}); err != nil {
+	if _, err := f.Webhooks.RecordFailure(t.Context(), &probe[0], &webhooks.Try{Status: 404, Class: "client_error", Reason: "answered 404"}, webhooks.Failure{}); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Same(t, "claimed", 3, len(f.ClaimWebhooks(10)))
@@ -501,13 +501,13 @@ func TestLostLeaseRecordsNothing(t *testing.T) {
 	if heir.Epoch <= old.Epoch || heir.Seq != old.Seq {
 		t.Fatalf("epochs %d and %d, events %d and %d", old.Epoch, heir.Epoch, old.Seq, heir.Seq)
 	}
-	if err := f.Webhooks.Delivered(t.Context(), old, &webhooks.Try{Status: 200}, false); !errors.Is(err, db.ErrLeaseLost) {
+	if err := f.Webhooks.RecordDelivery(t.Context(), old, &webhooks.Try{Status: 200}, false); !errors.Is(err, db.ErrLeaseLost) {
 		t.Errorf("delivered: %v, want the lease lost", err)
 	}
-	if err := f.Webhooks.Skipped(t.Context(), old, &storetest.RefusedTry, false); !errors.Is(err, db.ErrLeaseLost) {
+	if err := f.Webhooks.RecordSkip(t.Context(), old, &storetest.RefusedTry, false); !errors.Is(err, db.ErrLeaseLost) {
 		t.Errorf("skipped: %v, want the lease lost", err)
 	}
-	if _, err := f.Webhooks.Failed(t.Context(), old, &storetest.RefusedTry, webhooks.Failure{Fate: "dead"}); !errors.Is(err, db.ErrLeaseLost) {
+	if _, err := f.Webhooks.RecordFailure(t.Context(), old, &storetest.RefusedTry, webhooks.Failure{Fate: "dead"}); !errors.Is(err, db.ErrLeaseLost) {
 		t.Errorf("failed: %v, want the lease lost", err)
 	}
 	if err := f.Webhooks.Release(t.Context(), old); err != nil {
@@ -535,9 +535,9 @@ func TestReplacedWhileARequestIsUnderWay(t *testing.T) {
 			storetest.Same(t, "while it is held", 0, len(f.ClaimWebhooks(10)))
 			var err error
 			if what == "delivered" {
-				err = f.Webhooks.Delivered(t.Context(), d, &webhooks.Try{Status: 200}, false)
+				err = f.Webhooks.RecordDelivery(t.Context(), d, &webhooks.Try{Status: 200}, false)
 			} else {
-				_, err = f.Webhooks.Failed(t.Context(), d, &webhooks.Try{Status: 410, Reason: "gone"}, webhooks.Failure{Fate: "disabled"})
+				_, err = f.Webhooks.RecordFailure(t.Context(), d, &webhooks.Try{Status: 410, Reason: "gone"}, webhooks.Failure{Fate: "disabled"})
 			}
 			if !errors.Is(err, db.ErrLeaseLost) {
 				t.Errorf("%v, want the lease lost", err)
@@ -645,7 +645,7 @@ func TestAuditTellsWhatBecameOfEachEvent(t *testing.T) {
 	p := storetest.NewWebhook("a")
 	in.Push = &p
 	task := f.Submit(in).Task
-	if err := f.Webhooks.Skipped(t.Context(), f.DueWebhook(), &webhooks.Try{Status: 400, Reason: "answered 400"}, false); err != nil {
+	if err := f.Webhooks.RecordSkip(t.Context(), f.DueWebhook(), &webhooks.Try{Status: 400, Reason: "answered 400"}, false); err != nil {
 		t.Fatal(err)
 	}
 	l := f.ClaimTask(task)
@@ -708,7 +708,7 @@ func TestReplayWaitsForARequestUnderWay(t *testing.T) {
 	}
 	storetest.Same(t, "due beside it", 0, len(f.ClaimWebhooks(10)))
 	f.TakeWakes()
-	if err := f.Webhooks.Delivered(t.Context(), d, &webhooks.Try{Status: 200}, false); !errors.Is(err, db.ErrLeaseLost) {
+	if err := f.Webhooks.RecordDelivery(t.Context(), d, &webhooks.Try{Status: 200}, false); !errors.Is(err, db.ErrLeaseLost) {
 		t.Errorf("%v, want the lease lost: what was under way is not what was asked for", err)
 	}
 	storetest.Same(t, "wakes", []string{wake.Webhooks}, f.TakeWakes())
@@ -816,7 +816,7 @@ func TestSweepRemovesWhatIsOldAlone(t *testing.T) {
 	task := f.Submit(in).Task
 	f.SetWebhook(task, "deleted")
 	f.Failed(f.DueWebhook(), webhooks.Failure{Breaker: &webhooks.Breaker{Fails: 100, FirstOpen: time.Second, MaxOpen: time.Second, DisableAfter: 240 * time.Hour}})
-	if err := f.Webhooks.Delivered(t.Context(), f.DueWebhook(), &webhooks.Try{Status: 200, Answer: []byte("thank you")}, false); err != nil {
+	if err := f.Webhooks.RecordDelivery(t.Context(), f.DueWebhook(), &webhooks.Try{Status: 200, Answer: []byte("thank you")}, false); err != nil {
 		t.Fatal(err)
 	}
 	f.ClaimTask(task)

@@ -27,20 +27,20 @@ func PGFloor(floor time.Time) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: floor, Valid: true}
 }
 
-// Pace says when to poll a queue next. A poll walks over all dead entries that follow its floors. One from the start
+// Polls says when to poll a queue next. A poll walks over all dead entries that follow its floors. One from the start
 // walks over everything claimed since the oldest snapshot: during a dump of hours it would leave no time to claims.
-type Pace struct {
+type Polls struct {
 	Next  time.Time // by the local clock
 	share backoff.Share
 }
 
 // Due reports whether it is time for the next look.
-func (p *Pace) Due(now time.Time) bool { return !now.Before(p.Next) }
+func (p *Polls) Due(now time.Time) bool { return !now.Before(p.Next) }
 
-// Took sets the time of the next poll, at least least after one that began at begin and ends now. A poll that failed
+// Polled sets the time of the next poll, at least least after one that began at begin and ends now. A poll that failed
 // without being cut off has walked over nothing: the database was unreachable, and rows that come back with it may be
 // older than the floors.
-func (p *Pace) Took(begin time.Time, least time.Duration, err error) {
+func (p *Polls) Polled(begin time.Time, least time.Duration, err error) {
 	now := time.Now()
 	took := now.Sub(begin)
 	if err != nil && !IsCode(err, "57014") {

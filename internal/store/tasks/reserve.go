@@ -15,7 +15,7 @@ type Slot struct {
 	TTL      time.Duration // of the lease
 	Deadline time.Duration // of the turn; 0: none
 	Start    func(Lease, Input)
-	Leave    func() // the task was not made, or the outcome is unknown
+	Release  func() // the task was not made, or the outcome is unknown
 }
 
 // reservedSlot is a new task that goes to a worker in the statement that makes it, without having
@@ -34,7 +34,7 @@ func (s *Store) reserveSlots(items []*submission) []*reservedSlot {
 		if it.Push != nil {
 			continue
 		}
-		if slot, ok := s.cfg.Take(it.Agent); ok {
+		if slot, ok := s.cfg.Reserve(it.Agent); ok {
 			slots[i] = &reservedSlot{slot: slot, uid: db.NewUID()}
 		}
 	}
@@ -50,7 +50,7 @@ func (t *reservedSlot) param(p *dbsqlc.TaskSubmitParams, i int) {
 func leave(slots []*reservedSlot) {
 	for _, t := range slots {
 		if t != nil && !t.started {
-			t.slot.Leave()
+			t.slot.Release()
 		}
 	}
 }

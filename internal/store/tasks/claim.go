@@ -1,0 +1,205 @@
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/a2a"
+	"github.com/a2ad/a2ad/internal/rawjson"
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+)
+
+// Claimer claims tasks of several agents for one worker. It remembers how far it has read
+// each queue, so that it need not walk over what it claimed before. It is not safe for
+// concurrent use.
+type Claimer struct {
+	store  *Store
+	queues map[string]*position
+	polls  db.Polls // of Due, from the start of all queues
+}
+
+// position is where a claimer stands in one queue.
+type position struct {
+	floors floors
+	polls  db.Polls
+	claims int
+}
+
+// NewClaimer returns a Claimer for one worker; a process needs one.
+func (s *Store) NewClaimer() *Claimer {
+	return &Claimer{store: s, queues: make(map[string]*position)}
+}
+
+// Ask is what a worker wants to have.
+type ClaimRequest struct {
+	Agent    string
+	Worker   string        // who will do the work; empty: this replica
+	Slots    int           // how many tasks to claim at most
+	Running  int           // how many runs of the agent there may be at once, over all workers; 0: no limit
+	TTL      time.Duration // of the leases
+	Deadline time.Duration // in which the turn must end, from its first claim on; 0: none
+}
+
+// Claim is ClaimFor for this replica, without a limit of runs.
+func (c *Claimer) Claim(ctx context.Context, agent string, slots int, ttl, deadline time.Duration) ([]Lease, error) {
+	return c.ClaimFor(ctx, ClaimRequest{Agent: agent, Slots: slots, TTL: ttl, Deadline: deadline})
+}
+
+// ClaimFor gives a worker tasks of an agent that wait: each owner's first ones before the many
+// of another (see lanes), and else the oldest. They are durably the worker's when it returns.
+// Where runs are limited and another process is about to claim, there may be fewer than could
+// be had.
+func (c *Claimer) ClaimFor(ctx context.Context, ask ClaimRequest) ([]Lease, error) {
+	pos := c.position(ask.Agent)
+	if begin := time.Now(); pos.polls.Due(begin) {
+		pos.polls.Polled(begin, db.FloorsAge, c.pollLanes(ctx, ask.Agent, pos))
+	}
+	p := dbsqlc.TaskClaimParams{
+		Queue: ask.Agent, Slots: int32(ask.Slots), Capacity: -1, Deadline: db.PGInterval(ask.Deadline), Worker: cmp.Or(ask.Worker, c.store.db.Replica()), Ttl: db.PGInterval(ask.TTL),
+	}
+	p.Lanes, p.Floors = pos.order()
+	p.Uids = make([]pgtype.UUID, ask.Slots)
+	for i := range p.Uids {
+		p.Uids[i] = db.PGID(db.NewUID())
+	}
+	claim := c.store.claimUncounted
+	if ask.Running > 0 {
+		p.Capacity = int32(ask.Running)
+		claim = c.store.claimCounted
+	}
+	rows, err := claim(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("claim tasks: %w", db.UnavailableToRun(err))
+	}
+	leases := make([]Lease, len(rows))
+	var seen [lanes]bool
+	for i, r := range rows {
+		leases[i] = Lease{
+			TaskID: r.ID.Bytes, Agent: ask.Agent, Tenant: r.Tenant, Owner: r.Owner, Worker: ask.Worker, Epoch: r.LeaseEpoch, Attempt: int(r.Attempt),
+			Through: r.LastUserSeq, Read: r.ReadUserSeq, Until: db.WireTime(r.LeaseUntil), Checkpoint: r.Checkpoint, Kept: r.Checkpoint != nil, LastSeq: r.LastSeq, Bytes: r.Bytes,
+			HasPush: r.HasPush, Counted: ask.Running > 0,
+			Traceparent: a2a.Traceparent(r.Traceparent),
+		}
+		if ask.Deadline > 0 {
+			leases[i].Left = max(time.Duration(r.DeadlineInMs)*time.Millisecond, 1)
+		}
+		if lane := r.Lane; !seen[lane] { // the oldest of its lane
+			seen[lane] = true
+			pos.floors.claimed(lane, r.RunAt.Time)
+		}
+	}
+	c.store.claimedPushes(ctx, rows)
+	return leases, nil
+}
+
+// pollLanes reads where the lanes of a queue really begin: what committed late lies behind a floor, and a lane that
+// others empty leaves its floor behind. If it fails the claim goes by what is known.
+func (c *Claimer) pollLanes(ctx context.Context, agent string, pos *position) error {
+	var start floors
+	heads, err := dbsqlc.New(c.store.db.Claims()).LaneHeads(ctx, start.above(agent))
+	if err != nil && ctx.Err() == nil {
+		c.store.db.Logger().WarnContext(ctx, "look for the start of a queue", "agent", agent, "err", err)
+	}
+	pos.floors.set(heads, db.WideMargin)
+	return err
+}
+
+// order returns the lanes in the order in which this claim goes through them, with their floors.
+func (p *position) order() (order []int16, floors []pgtype.Timestamptz) {
+	p.claims++
+	order, floors = make([]int16, lanes), make([]pgtype.Timestamptz, lanes)
+	for i := range order {
+		order[i] = int16(i)
+	}
+	if p.claims%turnEvery == 0 { // lanes 3, 2 and 1 in turn go first
+		first := lanes - 1 - p.claims/turnEvery%(lanes-1)
+		copy(order[1:], order[:first])
+		order[0] = int16(first)
+	}
+	for i, lane := range order {
+		floors[i] = p.floors.of(int(lane))
+	}
+	return order, floors
+}
+
+// errBusy says that another process does it.
+var errBusy = errors.New("another process is at it")
+
+// claimUncounted claims by one statement that commits itself.
+func (s *Store) claimUncounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
+	return db.Autocommit(ctx, s.db.Claims(), func(tx *db.Tx) ([]dbsqlc.TaskClaimRow, error) { return s.claimIn(ctx, tx, p) })
+}
+
+func (s *Store) claimIn(ctx context.Context, tx *db.Tx, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
+	rows, err := dbsqlc.New(tx).TaskClaim(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	tx.After(func() { s.counters.enter(a2a.StateWorking, len(rows)) })
+	for i := range rows {
+		s.tell(tx, rows[i].ID.Bytes, claimed(&rows[i]))
+	}
+	return rows, nil
+}
+
+// agentClass is the class of advisory locks of the claims of one agent.
+const agentClass = 0x61326177 // "a2aw"
+
+// claimCounted claims where runs are counted: one process at a time, since the count must see
+// the leases of the claim before. If another is at it, and stays so for a while, there is
+// nothing: the next look finds what is left.
+func (s *Store) claimCounted(ctx context.Context, p dbsqlc.TaskClaimParams) ([]dbsqlc.TaskClaimRow, error) {
+	const tries = 20
+	wait := time.NewTicker(2 * time.Millisecond)
+	defer wait.Stop()
+	for range tries {
+		rows, err := db.InTx(ctx, s.db.Claims(), func(tx *db.Tx) ([]dbsqlc.TaskClaimRow, error) {
+			q := dbsqlc.New(tx)
+			free, err := q.AgentLock(ctx, agentClass, p.Queue)
+			if err == nil && !free {
+				err = errBusy
+			}
+			if err != nil {
+				return nil, err
+			}
+			return s.claimIn(ctx, tx, p)
+		})
+		if !errors.Is(err, errBusy) {
+			return rows, err
+		}
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// claimedPushes tells webhooks of claims. Unlike other events, that of a claim need not do so
+// in its own transaction: should it be lost, the next event of the task covers it, and a
+// claimed task always has one more.
+func (s *Store) claimedPushes(ctx context.Context, rows []dbsqlc.TaskClaimRow) {
+	var m webhooks.HeadMoves
+	for _, r := range rows {
+		m.Add(r.ID, r.HasPush, true)
+	}
+	_, err := db.Autocommit(ctx, s.db.Work(), func(tx *db.Tx) (struct{}, error) { return struct{}{}, m.Move(ctx, tx) })
+	if err != nil {
+		s.db.Logger().WarnContext(ctx, "tell webhooks of a claim", "err", err)
+	}
+}
+
+// claimed returns the event by which a claim shows in the log.
+func claimed(r *dbsqlc.TaskClaimRow) a2a.Entry {
+	at := db.WireTime(r.LastAt)
+	u := &a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateWorking, Time: at}, Metadata: rawjson.Get(r.Body, "metadata")}
+	return a2a.Entry{TaskID: r.ID.Bytes, Seq: r.LastSeq, UID: r.Uid.Bytes, Time: at, Event: u}
+}

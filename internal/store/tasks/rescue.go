@@ -1,0 +1,86 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/a2ad/a2ad/internal/store/db"
+	"github.com/a2ad/a2ad/internal/store/tasks/dbsqlc"
+	"github.com/a2ad/a2ad/internal/store/webhooks"
+	"github.com/a2ad/a2ad/internal/wake"
+)
+
+// Policy is what becomes of an agent's tasks whose worker is lost.
+type Policy struct {
+	Agent       string
+	Fate        string // "retry", "fail" or "input-required"
+	MaxAttempts int
+}
+
+// Rescue takes up to batch tasks from workers that are no longer heard of and returns how
+// many there were. Tasks of agents without a policy are tried again, defaultAttempts times. Waits that began in the
+// future, because the clock was set back since, it begins anew.
+// If another process is at it already it does nothing.
+func (s *Store) Rescue(ctx context.Context, policies []Policy, defaultAttempts, batch int) (int, error) {
+	p := dbsqlc.LeaseRescueParams{Batch: int32(batch), DefaultAttempts: int32(defaultAttempts), FoldEvents: foldEvents, FoldMostEvents: foldMostEvents, FoldMostBytes: foldMostBytes, Agents: []string{}, Policies: []string{}, MaxAttempts: []int32{}}
+	for _, pol := range policies {
+		p.Agents, p.Policies, p.MaxAttempts = append(p.Agents, pol.Agent), append(p.Policies, pol.Fate), append(p.MaxAttempts, int32(pol.MaxAttempts))
+	}
+	out, err := db.InTx(ctx, s.db.Work(), func(tx *db.Tx) (rescued, error) { return s.rescueIn(ctx, tx, p, batch) })
+	if err != nil {
+		return 0, fmt.Errorf("rescue tasks: %w", db.Unavailable(err))
+	}
+	return out.tasks, s.anchorRest(ctx, out.waits, batch)
+}
+
+// rescued is what the transaction of a rescue has made.
+type rescued struct {
+	tasks int
+	waits int // that WaitsAnchor has made due
+}
+
+func (s *Store) rescueIn(ctx context.Context, tx *db.Tx, p dbsqlc.LeaseRescueParams, batch int) (out rescued, err error) {
+	q := dbsqlc.New(tx)
+	free, err := tx.TryChore(ctx, db.ChoreRescue)
+	if err != nil || !free {
+		return out, err
+	}
+	anchored, err := q.WaitsAnchor(ctx, int32(batch))
+	if err != nil {
+		return out, err
+	}
+	wakeAnchored(tx, anchored)
+	rows, err := q.LeaseRescue(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	var ended, fold []pgtype.UUID
+	var m webhooks.HeadMoves
+	for _, r := range rows {
+		tx.After(func() { s.counters.rescue(r.Fate) })
+		tx.Wake(wake.Ready(r.Agent)) // it waits again, or has made room
+		if r.Fate != "retry" {
+			s.tell(tx, r.ID.Bytes)
+		}
+		if r.Fate == "fail" {
+			ended = append(ended, r.ID)
+		}
+		if r.Folded {
+			fold = append(fold, r.ID)
+		}
+		m.Add(r.ID, r.HasPush && r.Fate != "retry", true)
+	}
+	if len(ended) > 0 {
+		if err := q.CheckpointsDelete(ctx, ended); err != nil {
+			return out, err
+		}
+	}
+	if len(fold) > 0 {
+		if err := q.ArtifactFold(ctx, fold); err != nil {
+			return out, err
+		}
+	}
+	return rescued{tasks: len(rows), waits: len(anchored)}, m.Move(ctx, tx)
+}
