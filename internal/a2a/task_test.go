@@ -30,8 +30,8 @@ func TestFoldDoesNotChangeEvents(t *testing.T) {
 		if diff := cmp.Diff([]a2a.Artifact{{ID: "a", Parts: texts("1", "2", "3")}}, list); diff != "" {
 			t.Errorf("artifacts (-want +got):\n%s", diff)
 		}
-		if behind := roomy[:3][2]; behind.Text != "" {
-			t.Errorf("behind the parts of the event stands %q", behind.Text)
+		if after := roomy[:3][2]; after.Text != "" {
+			t.Errorf("after the parts of the event got %q", after.Text)
 		}
 	}
 }

@@ -54,9 +54,9 @@ func TestNextTraceparentKeepsTraceAndFlags(t *testing.T) {
 	form := regexp.MustCompile("^00-" + someTrace + "-[0-9a-f]{16}-01$")
 	a, b := first.Next(), first.Next()
 	if !form.MatchString(string(a)) || a == first || a == b || a2a.ParseTraceparent(string(a)) != a {
-		t.Errorf("behind %s come %s and %s", first, a, b)
+		t.Errorf("after %s got %s and %s", first, a, b)
 	}
 	if none := a2a.Traceparent("").Next(); none != "" {
-		t.Errorf("behind none comes %s", none)
+		t.Errorf("after no traceparent got %s", none)
 	}
 }

@@ -212,8 +212,8 @@ func TestLoadMissingFile(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds that the loader neither panics nor accepts an incomplete agent, and
-// that each of its faults names the file.
+// FuzzLoad checks that the loader does not panic, accepts no incomplete agent, and names the file in each
+// fault.
 func FuzzLoad(f *testing.F) {
 	for _, s := range []string{full, research, everything, "a: &a [*a]\n", "{", "? - a\n: b\n", "a:\n  - b\n c: d",
 		"%YAML 1.2\n---\n", "name: >-\n  x\n", "<<: {a: 1}", "!!map {a: 1}", "[[[[", "'", "- - - a"} {

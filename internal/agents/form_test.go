@@ -46,7 +46,7 @@ func fits(t *testing.T, s *jsonschema.Schema, path string, data []byte) error {
 	return s.Validate(v)
 }
 
-// everything has each mapping of the form at least once.
+// everything contains each mapping of the form at least once.
 const everything = `
 $schema: agent.schema.json
 name: a
@@ -67,7 +67,7 @@ executor:
   pull: {}
 `
 
-// TestSchemaHasTheKeysOfTheDecoder, no more and no less, in every mapping of the form.
+// Every mapping of the form must have the same keys in the schema and in the decoder.
 func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 	t.Parallel()
 	_, root := formSchema(t)
@@ -77,7 +77,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 		if properties, ok := v.(map[string]any)["properties"].(map[string]any); ok {
 			want[name] = slices.Sorted(maps.Keys(properties))
 			if v.(map[string]any)["additionalProperties"] != false {
-				t.Errorf("%s takes keys that nobody knows", name)
+				t.Errorf("%s accepts unknown keys", name)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 	}
 	for name, v := range definitions["executor"].(map[string]any)["properties"].(map[string]any) {
 		if v.(map[string]any)["$ref"] == nil {
-			want[name] = nil // takes none
+			want[name] = nil // has no keys
 		}
 	}
 	got, faults := agents.Keys("everything.yaml", []byte(everything))
@@ -100,7 +100,7 @@ func TestSchemaHasTheKeysOfTheDecoder(t *testing.T) {
 	}
 }
 
-func TestSchemaTakesWhatTheDecoderTakes(t *testing.T) {
+func TestSchemaAcceptsWhatTheDecoderAccepts(t *testing.T) {
 	t.Parallel()
 	s, _ := formSchema(t)
 	texts := map[string]string{"full.yaml": strings.ReplaceAll(full, "0x10", "16"), "research.yaml": research}
@@ -169,10 +169,10 @@ func TestSchemaRefusesWhatTheDecoderRefuses(t *testing.T) {
 	} {
 		path := fmt.Sprintf("%d.yaml", i)
 		if _, faults := agents.Keys(path, []byte(text)); len(faults) == 0 {
-			t.Errorf("the decoder takes\n%s", text)
+			t.Errorf("the decoder accepts\n%s", text)
 		}
 		if fits(t, s, path, []byte(text)) == nil {
-			t.Errorf("the schema takes\n%s", text)
+			t.Errorf("the schema accepts\n%s", text)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHostileFilesAreRefusedBeforeTheyAreParsed: a hundred kilobytes of what makes the parser take gigabytes.
+// For each of these files of a hundred kilobytes the parser would use gigabytes of memory.
 func TestHostileFilesAreRefusedBeforeTheyAreParsed(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 10

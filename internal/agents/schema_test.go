@@ -34,7 +34,7 @@ skills:
 executor: {echo: {}}
 `
 
-func TestSchemasAreKeptAsTheyAre(t *testing.T) {
+func TestSchemasKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	files, err := agents.Load(write(t, "a.yaml", research))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestSchemasAreKeptAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestSchemaSaysWhatDoesNotFitAndWhere(t *testing.T) {
+func TestCheckReportsTheMismatchAndItsPath(t *testing.T) {
 	t.Parallel()
 	files, err := agents.Load(write(t, "a.yaml", research))
 	if err != nil {
@@ -82,8 +82,8 @@ func TestSchemaSaysWhatDoesNotFitAndWhere(t *testing.T) {
 	}
 }
 
-// TestSchemaAnswersSoon: what a client sends cannot make the check cost much more than it costs to send.
-func TestSchemaAnswersSoon(t *testing.T) {
+// The cost of a check must be bounded by the size of the value that the client sends.
+func TestCostOfACheckIsBounded(t *testing.T) {
 	t.Parallel()
 	files, err := agents.Load(write(t, "a.yaml", research))
 	if err != nil {

@@ -206,7 +206,7 @@ func TestChangedCertificateIsReloaded(t *testing.T) {
 		}
 	}
 	if len(failures) != 1 {
-		t.Errorf("told %d times of the broken file, want once", len(failures))
+		t.Errorf("got %d reports of the broken file, want 1", len(failures))
 	}
 	if err := cert.Reload(); err == nil {
 		t.Error("Reload of a broken file")
@@ -314,10 +314,10 @@ func TestRemovedAuthorityEndsItsSessions(t *testing.T) {
 	}
 	sessions.check(t.Context(), MethodCert)
 	if streams["old"].ctx.Err() == nil {
-		t.Error("what the removed authority signed in goes on")
+		t.Error("the request of the removed authority's client did not end")
 	}
 	if streams["kept"].ctx.Err() != nil {
-		t.Errorf("what the other authority signed in has ended: %v", context.Cause(streams["kept"].ctx))
+		t.Errorf("the request of the other authority's client has ended: %v", context.Cause(streams["kept"].ctx))
 	}
 	if status := get(transports["old"]); status != http.StatusUnauthorized {
 		t.Errorf("a request on a connection of the removed authority: status %d", status)

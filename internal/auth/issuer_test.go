@@ -86,7 +86,7 @@ func TestUnreachableIssuer(t *testing.T) {
 	j := p.takes(nil)
 	var e *Error
 	if _, err := with(t, j, p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable || errors.As(err, &e) {
-		t.Errorf("no keys yet: %v, want that it cannot be told", err)
+		t.Errorf("no keys yet: got %v, want CodeUnavailable", err)
 	}
 	p.set(func() { p.down, p.clock = false, p.clock.Add(keysCooldown) })
 	if _, err := with(t, j, p.token(key, nil)); err != nil {
@@ -95,11 +95,11 @@ func TestUnreachableIssuer(t *testing.T) {
 	p.set(func() { p.down, p.clock = true, p.clock.Add(keysStale) })
 	j.keys.refresh(t.Context())
 	if _, err := with(t, j, p.token(key, nil)); err != nil {
-		t.Errorf("away for an hour: %v", err)
+		t.Errorf("unreachable for an hour: %v", err)
 	}
 	p.set(func() { p.clock = p.clock.Add(time.Second) })
 	if _, err := with(t, j, p.token(key, nil)); a2a.CodeOf(err) != a2a.CodeUnavailable {
-		t.Errorf("away for more than an hour: %v", err)
+		t.Errorf("unreachable for more than an hour: %v", err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestAnswersOfTheIssuerAreChecked(t *testing.T) {
 	defer elsewhere.Close()
 	_, err = with(t, p.takes(func(c *JWTConfig) { c.JWKSURL = elsewhere.URL }), p.token(key, nil))
 	if a2a.CodeOf(err) != a2a.CodeUnavailable {
-		t.Errorf("keys behind a redirect: %v", err)
+		t.Errorf("keys after a redirect: %v", err)
 	}
 	if _, err := with(t, p.takes(nil), p.token(key, nil)); err != nil {
 		t.Errorf("good answers: %v", err)

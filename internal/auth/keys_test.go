@@ -169,7 +169,7 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 		}
 	}
 	if len(texts) != 1 {
-		t.Errorf("the texts tell what was wrong: %v", texts)
+		t.Errorf("got different texts: %v", texts)
 	}
 	if len(k.cached) != 0 || len(tb.used) != 0 {
 		t.Errorf("%d refused keys are remembered, %d counted as used", len(k.cached), len(tb.used))

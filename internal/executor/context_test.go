@@ -6,7 +6,7 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// One key for one context of one owner, in every version.
+// The key of a context and owner must be the same in every version.
 func TestContextKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string][3]string{}
@@ -23,6 +23,6 @@ func TestContextKey(t *testing.T) {
 		seen[key] = c
 	}
 	if key := executor.ContextKey("acme", "ann", "c"); key != "bc89b12b-419e-8c21-a86b-0c904d62286c" {
-		t.Errorf("the key of a context has changed to %s: agents would forget what they know", key)
+		t.Errorf("the key of a context has changed to %s: agents would lose their memory", key)
 	}
 }

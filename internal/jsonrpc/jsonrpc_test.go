@@ -20,7 +20,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, body string
 		want       jsonrpc.Kind
-		id         string // what the answer carries; empty: null
+		id         string // the id in the answer; empty: null
 	}{
 		{"empty", ``, parse, ""},
 		{"white space", " \n", parse, ""},
@@ -145,8 +145,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// FuzzEnvelope: Parse never panics, agrees with encoding/json on what is JSON, and
-// what it takes can be answered with the id byte for byte.
+// FuzzEnvelope checks that Parse does not panic, agrees with encoding/json about what is JSON, and keeps every
+// byte of the id for the answer.
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}`, `{"jsonrpc":"2.0","id":{},"method":1}`,

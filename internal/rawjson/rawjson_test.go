@@ -60,8 +60,7 @@ func TestCheckManyKeys(t *testing.T) {
 	}
 }
 
-// However many keys an object has, the checker remembers each: it does so in two ways, for few
-// and for many.
+// The checker has two ways to remember keys, for few and for many. Both must remember every key.
 func TestCheckRemembersEveryKey(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 40; n++ {
@@ -73,7 +72,7 @@ func TestCheckRemembersEveryKey(t *testing.T) {
 			doc := fmt.Sprintf(`{%s"k%d":0}`, b.String(), i)
 			var e *rawjson.Error
 			if err := rawjson.Check([]byte(doc), 4); !errors.As(err, &e) || e.Fault != rawjson.FaultDuplicate {
-				t.Fatalf("key %d again behind %d others: %v", i, n, err)
+				t.Fatalf("key %d again after %d others: %v", i, n, err)
 			}
 		}
 		if err := rawjson.Check([]byte(fmt.Sprintf(`{%s"last":0}`, b.String())), 4); err != nil {
@@ -112,8 +111,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds the checker against encoding/json: what it accepts is valid there
-// too, walks without a panic, and strings survive a round trip.
+// FuzzCheck compares the checker with encoding/json. A document that it accepts must be valid there too, walks
+// must not panic, and strings must survive a round trip.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{`{"a":[1,2,{"b":"\ud83d\ude00\\"}]}`, `"\\\""`, `[[[]]]`, `{"a":1,"a":2}`, `-0.0e-0`,
 		"\"\xff\""} {
@@ -212,7 +211,7 @@ func TestScalars(t *testing.T) {
 	}
 	for _, v := range []string{``, `null`, `1`, `{}`, `[]`, `true`} {
 		if _, ok := rawjson.String([]byte(v)); ok {
-			t.Errorf("String took %s", v)
+			t.Errorf("String accepted %s", v)
 		}
 	}
 	for v, want := range map[string]int64{`0`: 0, `-0`: 0, `7`: 7, `1.0`: 1, `1e2`: 100,
@@ -235,7 +234,7 @@ func TestScalars(t *testing.T) {
 	}
 }
 
-// TestPlain holds the search of eight bytes at once against one of one.
+// TestPlain compares the search of eight bytes at once with a search of single bytes.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for b := range 256 {

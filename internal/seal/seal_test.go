@@ -35,7 +35,7 @@ func mustSeal(t testing.TB, r seal.Ring, plaintext string) []byte {
 	return sealed
 }
 
-func TestOpensWhatWasSealed(t *testing.T) {
+func TestOpenReturnsTheSealedText(t *testing.T) {
 	t.Parallel()
 	r := ring(t, seal.Generate("k1"))
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,15 +56,15 @@ func TestOpensWhatWasSealed(t *testing.T) {
 	})
 }
 
-func TestSealedTwiceLooksDifferent(t *testing.T) {
+func TestSealIsRandomized(t *testing.T) {
 	t.Parallel()
 	r := ring(t, seal.Generate("k1"))
 	if bytes.Equal(mustSeal(t, r, "x"), mustSeal(t, r, "x")) {
-		t.Error("equal secrets can be told by their ciphertext")
+		t.Error("equal secrets have equal ciphertexts")
 	}
 }
 
-func TestOpensInItsPlaceAlone(t *testing.T) {
+func TestSecretOpensOnlyInItsCell(t *testing.T) {
 	t.Parallel()
 	r := ring(t, seal.Generate("k1"))
 	sealed := mustSeal(t, r, "secret")
@@ -87,7 +87,7 @@ func TestOpensInItsPlaceAlone(t *testing.T) {
 	}
 }
 
-func TestChangedBytesDoNotOpen(t *testing.T) {
+func TestChangedSecretsDoNotOpen(t *testing.T) {
 	t.Parallel()
 	r := ring(t, seal.Generate("k1"), seal.Generate("k2"))
 	sealed := mustSeal(t, r, "secret")
@@ -110,7 +110,7 @@ func TestChangedBytesDoNotOpen(t *testing.T) {
 	}
 }
 
-// The first key seals, all of them open, and one that is gone is named.
+// The first key encrypts, all keys decrypt, and an error names a key that was removed.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	k1, k2 := seal.Generate("k1"), seal.Generate("k2")
@@ -132,12 +132,12 @@ func TestRotation(t *testing.T) {
 		t.Error("needs to be rewrapped after it was")
 	}
 	if got, err := late.Open(again, here); err != nil || string(got) != "secret" {
-		t.Errorf("after the old key is gone: got %q, %v", got, err)
+		t.Errorf("after the old key was removed: got %q, %v", got, err)
 	}
 	if _, err := late.Open(sealed, here); !errors.Is(err, seal.ErrUnknownKey) || !strings.Contains(err.Error(), "k1") {
-		t.Errorf("with a key that is gone: %v", err)
+		t.Errorf("with a removed key: %v", err)
 	}
-	// An id that is used again for another key opens nothing.
+	// A new key with the id of an old one does not decrypt secrets of the old one.
 	if _, err := ring(t, seal.Generate("k1")).Open(sealed, here); !errors.Is(err, seal.ErrBroken) {
 		t.Errorf("with another key of the same id: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestEmptyRingSealsNothing(t *testing.T) {
 	}
 }
 
-func TestTextsThatAreNoRing(t *testing.T) {
+func TestParseRefusesInvalidRings(t *testing.T) {
 	t.Parallel()
 	const hunter = "aHVudGVyMg==" // 7 bytes
 	good := strings.TrimPrefix(seal.Generate("k"), "k:")
@@ -184,7 +184,7 @@ func TestTextsThatAreNoRing(t *testing.T) {
 	}
 	var r seal.Ring
 	if err := r.UnmarshalText(nil); err == nil {
-		t.Error("a setting without a key is taken")
+		t.Error("got no error for a setting without a key")
 	}
 	if err := r.UnmarshalText([]byte(" k2:" + good + " , k1:" + good + "\n")); err != nil ||
 		fmt.Sprint(r.IDs()) != "[k2 k1]" {
@@ -221,7 +221,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	}
 }
 
-// FuzzOpen: nothing but what Seal made opens, and nothing makes it panic.
+// FuzzOpen checks that only results of Seal can be opened, and that no input causes a panic.
 func FuzzOpen(f *testing.F) {
 	r := ring(f, seal.Generate("k1"), seal.Generate("k2"))
 	sealed := mustSeal(f, r, "secret")

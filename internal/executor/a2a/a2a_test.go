@@ -12,7 +12,7 @@ import (
 
 var generations = []string{"0.3", "1.0"}
 
-// each runs a test with an upstream of each generation and each way to hear from it.
+// each runs a test with an upstream of each generation, streaming and polled.
 func each(t *testing.T, test func(t *testing.T, f *fake)) {
 	for _, generation := range generations {
 		for name, set := range map[string]func(*fake){
@@ -59,8 +59,7 @@ func TestUpstreamIsRelayed(t *testing.T) {
 	})
 }
 
-// The attempt is killed after each event in turn. The upstream continues in the meantime, and then the next attempt
-// does.
+// The attempt is killed after each event in turn. The upstream continues, and then the next attempt.
 func TestKilledAtEachEventNothingIsLostOrDoubled(t *testing.T) {
 	t.Parallel()
 	const n = 4

@@ -92,7 +92,7 @@ func TestCardMustNotReferToOtherServers(t *testing.T) {
 	}
 }
 
-// TestCardMayNameSeveralServers: the first one that may be asked is.
+// The first permitted server is used.
 func TestCardMayNameSeveralServers(t *testing.T) {
 	t.Parallel()
 	f, other := newFake(t, "1.0"), newFake(t, "1.0")

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/a2ad/a2ad/internal/wire/v1"
 )
 
-// fake is an upstream in memory that does what a test says, in either generation.
+// fake is an upstream in memory, in either generation, that a test controls.
 type fake struct {
 	t   *testing.T
 	url string
@@ -27,11 +27,11 @@ type fake struct {
 	// Set before use.
 	codec     wire.Codec
 	streaming bool
-	bare      bool // resumed streams do not begin with the Task, as those of some SDKs
-	blind     bool // it does not know running tasks by the method that resumes
+	bare      bool // resumed streams do not begin with the Task, as in some SDKs
+	blind     bool // the method that resumes does not find running tasks
 	reply     *a2a.Message
-	program   [][]a2a.Event // what the n-th message of a task leads to
-	pace      bool          // events come one by one, as the test lets them
+	program   [][]a2a.Event // the events after the n-th message of a task
+	pace      bool          // each event waits until the test allows it
 	raw       func(method string, w http.ResponseWriter, r *http.Request) bool
 	card      func(base string) string
 
@@ -39,13 +39,13 @@ type fake struct {
 	changed  chan struct{}
 	tasks    map[string]*fakeTask
 	order    []string
-	messages []a2a.Message // that were sent
-	metadata []string      // of requests that had some
+	messages []a2a.Message // received from the executor
+	metadata []string      // of the requests that had metadata
 	cancels  int
 	cards    int
 	gets     int
 	headers  []http.Header
-	allowed  int // events that may have come, of all tasks, with pace
+	allowed  int // with pace: the number of allowed events, of all tasks
 	given    int
 	cutAt    int // streams are cut after this many items; 0: never
 	down     bool
@@ -55,10 +55,10 @@ type fakeTask struct {
 	id      a2a.ID
 	context string
 	log     []a2a.Event
-	queue   []a2a.Event // to come
+	queue   []a2a.Event // not yet emitted
 	history []a2a.Message
 	turn    int
-	gone    bool // its streams end
+	gone    bool // its streams must end
 }
 
 func newFake(t *testing.T, generation string) *fake {
@@ -91,7 +91,7 @@ func (f *fake) wake() { // the caller holds mu
 	f.changed = make(chan struct{})
 }
 
-// allow lets n more events come.
+// allow permits n more events.
 func (f *fake) allow(n int) {
 	f.locked(func() {
 		f.allowed += n
@@ -110,7 +110,7 @@ func (f *fake) advance() { // the caller holds mu
 	}
 }
 
-// forget is the end of a process without a store.
+// forget loses all tasks, like a process without a store that restarts.
 func (f *fake) forget() {
 	f.locked(func() {
 		for _, task := range f.tasks {
@@ -245,7 +245,7 @@ func (f *fake) find(id string) *fakeTask {
 	return f.tasks[id]
 }
 
-// send receives a message; from is how long the log of its task was.
+// send receives a message. from is the length of the task's log before it.
 func (f *fake) send(op *a2a.SendMessage) (task *fakeTask, from int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -354,7 +354,7 @@ func (f *fake) count() (messages, cancels int) {
 	return len(f.messages), f.cancels
 }
 
-// What programs are made of.
+// The events of programs.
 
 var clock = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 

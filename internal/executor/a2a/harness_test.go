@@ -16,14 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// keeper is what the worker and the store do for a task, in memory: events and the checkpoint with
-// them, history, folded artifacts, attempts.
+// keeper replaces the worker and the store of one task. It keeps events and checkpoints, history, folded
+// artifacts and attempts in memory.
 type keeper struct {
 	t          *testing.T
 	exec       *upstream.Executor
 	task       a2a.Task
-	said       []a2a.Message // by the client
-	fresh      int           // index of the first that is new
+	said       []a2a.Message // messages of the client
+	fresh      int           // index of the first new message
 	checkpoint a2a.Raw
 	log        []a2a.Event // all events
 	epoch      int64
@@ -84,7 +84,7 @@ func (k *keeper) run(ctx context.Context, stop func(a2a.Event) bool) (killed boo
 		}
 		if c, ok := event.(*a2a.Checkpoint); ok {
 			if pending != nil {
-				k.checkpoint = pending // saved by itself
+				k.checkpoint = pending // saved without an event
 			}
 			pending = c.Body
 		} else {
@@ -125,7 +125,7 @@ func (k *keeper) record(event a2a.Event) (ends bool) {
 	return false
 }
 
-// finish runs to the end of the turn.
+// finish runs attempts until the turn ends.
 func (k *keeper) finish() {
 	k.t.Helper()
 	if _, err := k.run(bounded(k.t), nil); err != nil {
@@ -140,7 +140,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// texts returns the texts of an artifact as folded.
+// texts returns the texts of a folded artifact.
 func (k *keeper) texts(id string) (list []string) {
 	for _, a := range k.task.Artifacts {
 		if a.ID == id {
@@ -152,7 +152,7 @@ func (k *keeper) texts(id string) (list []string) {
 	return list
 }
 
-// shows returns the log in few words.
+// shows returns a short form of the log.
 func (k *keeper) shows() (list []string) {
 	for _, e := range k.log {
 		list = append(list, show(e))

@@ -53,7 +53,7 @@ func TestAnswerIsNotSentAgainAfterALostReceipt(t *testing.T) {
 		if killed, err := k.run(bounded(t), func(a2a.Event) bool { return true }); !killed || err != nil {
 			t.Fatal(killed, err)
 		}
-		k.checkpoint = before // nothing was saved: the process died between the two
+		k.checkpoint = before // nothing was saved, as if the process had died before it
 		f.allow(1)
 		k.finish()
 		if n, _ := f.count(); n != 2 {
@@ -70,9 +70,9 @@ func TestMessageAfterTheEndStartsAnotherTaskInItsContext(t *testing.T) {
 		f.program = [][]a2a.Event{{chunk("a", 0, "x"), status(a2a.StateCompleted)}}
 		k := newKeeper(t, f)
 		k.say("one")
-		k.say("two") // queued before the first run: both are new in it
+		k.say("two") // queued before the first run, which gets both messages as new
 		k.finish()
-		k.say("three") // while the end was being written: the store made a turn of it
+		k.say("three") // arrived while the end was being written: the store starts another turn
 		k.finish()
 		if len(f.order) != 3 || len(f.messages) != 3 {
 			t.Fatalf("%s: %d tasks of %d messages, want 3 and 3", generation, len(f.order), len(f.messages))
@@ -136,7 +136,7 @@ func TestDirectReplyIsRelayedIfPermitted(t *testing.T) {
 	})
 }
 
-// TestRequestMetadataIsForwarded: the trace, and the metadata of the requests that send and cancel.
+// The executor forwards the trace, and the metadata of send and cancel requests.
 func TestRequestMetadataIsForwarded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {
@@ -164,8 +164,7 @@ func TestRequestMetadataIsForwarded(t *testing.T) {
 	})
 }
 
-// TestCancelOfAWaitingTaskUsesItsCheckpoint: one that waits for its client, one that has ended
-// and one that is forgotten.
+// The upstream task waits for input, has ended or is lost.
 func TestCancelOfAWaitingTaskUsesItsCheckpoint(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f *fake) {

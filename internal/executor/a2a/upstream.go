@@ -207,7 +207,7 @@ func closeBody(resp *http.Response) {
 // stream is an answer with several items.
 type stream struct {
 	e      *Executor
-	ctx    context.Context //nolint:containedctx // of the request: a stream lives as long as it
+	ctx    context.Context //nolint:containedctx // the context of the request, which ends with the stream
 	cancel context.CancelCauseFunc
 	method string
 	body   io.Closer

@@ -20,8 +20,8 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/exec"
 )
 
-// witness is a FIFO that every process of a command keeps open: it shows when the
-// command has begun, and when the last of its processes has ended.
+// witness is a FIFO that every process of a command keeps open. It shows when the command has started, and when
+// its last process has ended.
 type witness struct {
 	path string
 	file chan *os.File
@@ -33,7 +33,7 @@ func newWitness(t *testing.T) *witness {
 	if err := syscall.Mkfifo(w.path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	go func() { // ends when the command opens the other side, for which every test waits
+	go func() { // ends when the command opens the other end; every test waits for that
 		f, err := os.Open(w.path)
 		if err != nil {
 			panic(err)
@@ -45,7 +45,7 @@ func newWitness(t *testing.T) *witness {
 
 func (w *witness) begun() *os.File { return <-w.file }
 
-// gone returns when no process has the FIFO open.
+// gone waits until no process has the FIFO open.
 func gone(f *os.File) {
 	_, _ = io.Copy(io.Discard, f)
 	f.Close()
@@ -108,8 +108,8 @@ func TestCommandIsStoppedAfterItsLastEvent(t *testing.T) {
 	gone(w.begun())
 }
 
-// TestCommandMayCleanUp has the context of the run end with its last event, as a worker
-// does: the command, which waits for the FIFO, must not be signalled.
+// The context of the run ends with its last event, as in a worker. The command, which waits for the FIFO, must
+// not get a signal.
 func TestCommandMayCleanUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +170,7 @@ func TestGrandchildThatKeepsStdoutOpen(t *testing.T) {
 
 func TestPipelineIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
-	// The command ends first and what it started writes on.
+	// The command ends first, and a process that it started continues to write.
 	events, err := collect(t, exec.Config{Command: sh(`(read x; echo late) & echo early`), Output: exec.OutputText,
 		Lull: 10 * time.Second}, runOf(message("x")))
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// TestSlowReaderMissesNothing has the command end long before its output is read: the
-// deadline set at the exit has passed, and what is in the pipe must still come.
+// The command ends long before its output is read. The deadline set at the exit has passed, but the content of
+// the pipe must still be read.
 func TestSlowReaderMissesNothing(t *testing.T) {
 	t.Parallel()
-	// The second is over before the reader gets to its read, as on a machine that is too busy.
+	// The second deadline passes before the reader reads, as on a busy machine.
 	for _, lull := range []time.Duration{50 * time.Millisecond, 1} {
 		slowReaderMissesNothing(t, lull)
 	}
@@ -25,7 +25,7 @@ func slowReaderMissesNothing(t *testing.T, lull time.Duration) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	defer w.Close() // kept open, as by a process that is not waited for
+	defer w.Close() // kept open, as by a process that has left the group
 	if _, err := w.WriteString("a\nb"); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rawjson"
 )
 
-// TestEarlyEnd ends a run in each of the ways in which one can be over before its answer.
+// A run can end before its answer in each of these ways.
 func TestEarlyEnd(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -38,7 +38,7 @@ func TestEarlyEnd(t *testing.T) {
 		begun, closed, told := make(chan struct{}), make(chan struct{}), make(chan string, 2)
 		url := agent(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 			if r.URL.Path == "/cancel" {
-				<-closed // by then the connection of the run is
+				<-closed // the connection of the run is closed by then
 				b, _ := io.ReadAll(r.Body)
 				told <- string(rawjson.Get(b, "reason"))
 				return
@@ -101,7 +101,7 @@ func TestCancelURLIsBounded(t *testing.T) {
 	}
 }
 
-// TestFinishedRunIsNotCanceled has the context of the run end with its last event, as a worker does.
+// The context of the run ends with its last event, as in a worker.
 func TestFinishedRunIsNotCanceled(t *testing.T) {
 	t.Parallel()
 	read, wrote := make(chan struct{}), make(chan error, 1)

@@ -43,7 +43,7 @@ func run() executor.Run {
 	}
 }
 
-// agent is a web server on the far side, which ends with the test.
+// agent is the web server of an agent. It ends with the test.
 func agent(t *testing.T, h nethttp.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -51,7 +51,7 @@ func agent(t *testing.T, h nethttp.HandlerFunc) string {
 	return srv.URL
 }
 
-// answering returns an agent that says the same to everybody.
+// answering returns an agent that gives every request the same answer.
 func answering(t *testing.T, kind, body string) string {
 	t.Helper()
 	return agent(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
@@ -178,7 +178,7 @@ func TestFormsOfAnswers(t *testing.T) {
 	}
 }
 
-// TestEndWithoutAStatus tells an agent that breaks the rules from one that was killed.
+// An agent that breaks the rules fails the task. After an agent was killed, the run is retried.
 func TestEndWithoutAStatus(t *testing.T) {
 	t.Parallel()
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"

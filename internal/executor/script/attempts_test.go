@@ -51,8 +51,8 @@ const everything = `[{"op":"status","text":"s"},{"op":"chunk","id":"a","n":4,"by
 	{"op":"sleep","ms":5},{"op":"chunk","id":"b","n":3},{"op":"auth"},{"op":"error","times":2},
 	{"op":"artifact","id":"c","text":"c"},{"op":"complete","text":"done"}]`
 
-// One script with every kind of op is played, and two attempts of each turn die: the first at every yield, and the
-// second at every later yield. So they die before and after every write.
+// The script has every kind of op. In each turn the first attempt dies at every yield, and the second at every
+// later yield. So attempts die before and after every write.
 func TestCrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	want, end := model.Expected(never, everything, "", "")
@@ -65,10 +65,10 @@ func TestCrashAtEveryPoint(t *testing.T) {
 				s := newServer(script.Config{})
 				for _, m := range []a2a.Message{play(everything), say("m", "go"), say("m", "go")} {
 					s.send(m)
-					if over, _ := s.run(t.Context(), first); over {
+					if ended, _ := s.run(t.Context(), first); ended {
 						continue
 					}
-					if over, _ := s.run(t.Context(), second); over {
+					if ended, _ := s.run(t.Context(), second); ended {
 						continue
 					}
 					s.finish(t)
@@ -95,9 +95,9 @@ func TestEffect(t *testing.T) {
 	s := newServer(script.Config{})
 	s.send(play(`[{"op":"artifact","id":"a"},{"op":"effect","url":"` + sink.URL + `","key":"k\"1"}]`))
 	for _, answer = range []int{http.StatusServiceUnavailable, http.StatusFound, http.StatusNoContent} {
-		over, err := s.run(t.Context(), never)
-		if over != (answer == http.StatusNoContent) || (err == nil) != over || executor.IsPermanent(err) {
-			t.Errorf("answer %d: over %v, error %v", answer, over, err)
+		ended, err := s.run(t.Context(), never)
+		if ended != (answer == http.StatusNoContent) || (err == nil) != ended || executor.IsPermanent(err) {
+			t.Errorf("answer %d: ended %v, error %v", answer, ended, err)
 		}
 	}
 	var want []string
@@ -120,8 +120,8 @@ func TestCheckpointsOfOpsWithoutEvents(t *testing.T) {
 			defer cancel()
 			s := newServer(script.Config{})
 			s.send(play(`[{"op":"sleep","ms":1000},` + long + `]`))
-			if over, err := s.run(ctx, never); over || err == nil {
-				t.Fatalf("%s: over %v, error %v", long, over, err)
+			if ended, err := s.run(ctx, never); ended || err == nil {
+				t.Fatalf("%s: ended %v, error %v", long, ended, err)
 			}
 			if want := `{"seen":1,"program":0,"op":1,"chunk":0,"waiting":false}`; string(s.checkpoint) != want {
 				t.Errorf("%s: the checkpoint is %s, want %s", long, s.checkpoint, want)
@@ -176,11 +176,11 @@ func TestCrashesLeaveTheModel(t *testing.T) {
 					m = play(text)
 				}
 				s.send(m)
-				over := false
-				for ; !over && len(crashes) > 0; crashes = crashes[1:] {
-					over, _ = s.run(t.Context(), crashes[0])
+				ended := false
+				for ; !ended && len(crashes) > 0; crashes = crashes[1:] {
+					ended, _ = s.run(t.Context(), crashes[0])
 				}
-				if !over {
+				if !ended {
 					s.finish(t)
 				}
 			}

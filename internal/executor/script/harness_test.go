@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is what a worker and a store are to an executor, with a log in memory: an event
-// is saved together with the checkpoint before it, a checkpoint that another follows is
-// saved by itself, and what was not saved dies with the attempt.
+// server replaces the worker and the store, with a log in memory. It saves an event together with the
+// checkpoint before it. It saves a checkpoint alone if another one follows. Whatever was not saved is lost with
+// the attempt.
 type server struct {
 	exec       *script.Executor
 	task       a2a.Task
@@ -52,19 +52,18 @@ func (s *server) send(messages ...a2a.Message) {
 	s.task.History = append(s.task.History, messages...)
 }
 
-// queue adds a message while a turn is being worked on and, as no attempt has finished
-// the turn, to what the next attempt is given.
+// queue adds a message during a turn. No attempt has ended the turn, so the next attempt gets the message too.
 func (s *server) queue(m a2a.Message) {
 	s.fresh = append(s.fresh, m)
 	s.task.History = append(s.task.History, m)
 }
 
-// run makes one attempt that dies when it yields for the (crash+1)th time, before that
-// is looked at. over says that the turn ended.
-func (s *server) run(ctx context.Context, crash int) (over bool, err error) {
+// run makes one attempt, which dies at its yield number crash+1, before the yield is processed. ended says that
+// the turn has ended.
+func (s *server) run(ctx context.Context, crash int) (ended bool, err error) {
 	s.attempt++
 	s.runs++
-	s.become(a2a.Status{State: a2a.StateWorking}) // as a claim does
+	s.become(a2a.Status{State: a2a.StateWorking}) // as on a claim
 	run := executor.Run{Task: s.task, Messages: s.fresh, Attempt: s.attempt, Epoch: int64(s.runs),
 		Checkpoint: s.checkpoint}
 	var pending a2a.Raw
@@ -87,14 +86,14 @@ func (s *server) run(ctx context.Context, crash int) (over bool, err error) {
 		if pending != nil {
 			s.checkpoint, pending = pending, nil
 		}
-		if over = s.commit(event); over {
+		if ended = s.commit(event); ended {
 			return true, nil
 		}
 	}
 	return false, fmt.Errorf("the run ended without a final status")
 }
 
-func (s *server) commit(event a2a.Event) (over bool) {
+func (s *server) commit(event a2a.Event) (ended bool) {
 	s.log = append(s.log, event)
 	switch e := event.(type) {
 	case *a2a.ArtifactUpdate:
@@ -123,11 +122,11 @@ func (s *server) events() []model.Event {
 	return events
 }
 
-// finish runs attempts to the end of the turn.
+// finish runs attempts until the turn ends.
 func (s *server) finish(t *testing.T) {
 	t.Helper()
 	for range 100 {
-		if over, err := s.run(t.Context(), never); over {
+		if ended, err := s.run(t.Context(), never); ended {
 			if err != nil {
 				t.Fatal(err)
 			}

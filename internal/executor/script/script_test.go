@@ -148,14 +148,14 @@ func TestTurns(t *testing.T) {
 
 var waits = status(a2a.StateInputRequired, `Send a data part {"script":[…]}, or anything else for another turn.`)
 
-// TestAnswerQueuedBeforeACrash has an answer arrive while the script runs, and the
-// attempt after the crash sees both messages as new: the script still runs to its end.
+// An answer arrives while the script runs. The attempt after the crash gets both messages as new, and the
+// script still runs to its end.
 func TestAnswerQueuedBeforeACrash(t *testing.T) {
 	t.Parallel()
 	for crash := range 9 {
 		s := newServer(script.Config{})
 		s.send(play(`[{"op":"artifact","id":"a","text":"1"},{"op":"input"},{"op":"artifact","id":"b","text":"2"}]`))
-		if over, _ := s.run(t.Context(), crash); over {
+		if ended, _ := s.run(t.Context(), crash); ended {
 			break
 		}
 		s.queue(play(`[{"op":"artifact","id":"c","text":"3"}]`))
@@ -311,9 +311,9 @@ func TestErrorOp(t *testing.T) {
 	s.send(play(`[{"op":"artifact","id":"a"},{"op":"error","text":"flaky","times":2},{"op":"error"},` +
 		`{"op":"artifact","id":"b"}]`))
 	for range 2 {
-		if over, err := s.run(t.Context(), never); over || err == nil || executor.IsPermanent(err) ||
+		if ended, err := s.run(t.Context(), never); ended || err == nil || executor.IsPermanent(err) ||
 			!strings.Contains(err.Error(), "flaky") {
-			t.Fatalf("got %v, %v, want an error worth another try", over, err)
+			t.Fatalf("got %v, %v, want an error worth another try", ended, err)
 		}
 	}
 	s.finish(t)

@@ -22,8 +22,7 @@ import (
 
 var codecs = []wire.Codec{v03.Codec{}, v1.Codec{}}
 
-// same leaves out what is the server's own and is not passed on, and members that are empty in
-// either way.
+// same ignores members that only the server sets and the reader drops, and differences between empty and nil.
 var same = cmp.Options{
 	cmpopts.IgnoreFields(a2a.Message{}, "TaskID", "ContextID", "ReferenceTaskIDs"),
 	cmp.FilterPath(func(p cmp.Path) bool {
@@ -34,8 +33,8 @@ var same = cmp.Options{
 	}),
 }
 
-// TestWhatOurServerSaysIsReadBack has every task and event that there can be in both generations.
-func TestWhatOurServerSaysIsReadBack(t *testing.T) {
+// The reader must understand every task and event that our codecs write, in both generations.
+func TestOurAnswersAreReadBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		task, entry := a2atest.Task().Draw(t, "task"), a2atest.Entry().Draw(t, "entry")
@@ -78,7 +77,7 @@ func checkEvent(t *rapid.T, e *a2a.Entry, item *answer.Item) {
 	}
 }
 
-func TestAnswersOfOthersAreRead(t *testing.T) {
+func TestAnswersOfOtherServersAreRead(t *testing.T) {
 	t.Parallel()
 	text := []a2a.Part{{Kind: a2a.PartText, Text: "x"}}
 	for name, c := range map[string]struct {
@@ -129,7 +128,7 @@ func TestAnswersOfOthersAreRead(t *testing.T) {
 	}
 }
 
-func TestBadAnswersAreRefusedByTheirPath(t *testing.T) {
+func TestInvalidAnswersAreRefusedWithAPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ raw, want string }{
 		{`[]`, "must be an object"},
@@ -192,7 +191,7 @@ func TestCardsOfBothGenerations(t *testing.T) {
 		got, err := answer.DecodeCard(v1.Codec{}.AppendCard(nil, &card))
 		if len(card.Interfaces) == 0 {
 			if err == nil {
-				t.Fatal("a card without interfaces is taken")
+				t.Fatal("got no error for a card without interfaces")
 			}
 			return
 		}
@@ -214,7 +213,7 @@ func TestCardsOfBothGenerations(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever a server says, there is an error or values that can be relied on.
+// FuzzDecode checks that any input gives an error or values of the promised form.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING",` +
@@ -230,7 +229,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if result, err := answer.Response(data, 1); err == nil && rawjson.Check(result, answer.MaxDepth) != nil {
-			t.Fatalf("a result that is no JSON: %s", result)
+			t.Fatalf("got a result that is not JSON: %s", result)
 		}
 		if card, err := answer.DecodeCard(data); err == nil && len(card.Interfaces) == 0 {
 			t.Fatal("a card without interfaces")
@@ -298,7 +297,7 @@ func checkStatus(t *testing.T, s *a2a.Status) {
 	}
 }
 
-// checkParts holds that both codecs can write the parts, and that they are read back as they are.
+// checkParts checks that both codecs can write the parts, and that the reader returns the same parts.
 func checkParts(t *testing.T, parts []a2a.Part) {
 	t.Helper()
 	for i := range parts {

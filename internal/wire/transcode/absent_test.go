@@ -15,10 +15,10 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// TestAbsentIsTheZeroValue: where the definitions cannot tell a field that is not set from one that is zero, no codec
-// does. It takes every such field of every request out of a full one, and compares what is read without the field, as
-// gRPC and clients of ProtoJSON send it, with what is read where JSON spells the zero value out.
-func TestAbsentIsTheZeroValue(t *testing.T) {
+// A field without presence means the same whether it is absent or zero, because protobuf cannot distinguish the
+// two. The test removes each such field from each full request. It compares what the codec reads without the
+// field with what it reads when JSON contains the zero value.
+func TestAbsentMeansTheZeroValue(t *testing.T) {
 	t.Parallel()
 	tested := 0
 	for _, side := range []struct {
@@ -58,8 +58,8 @@ func TestAbsentIsTheZeroValue(t *testing.T) {
 
 var ignoreDigest = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Digest" }, cmp.Ignore())
 
-// meaning returns what a codec made of a request: an operation, or the kind of its error. Strings and lists that are
-// empty are none.
+// meaning returns what a codec reads from a request: an operation, or the code of the error. Empty strings and
+// lists count as absent.
 func meaning(op a2a.Op, err error) any {
 	var e *a2a.Error
 	if errors.As(err, &e) {
@@ -68,7 +68,7 @@ func meaning(op a2a.Op, err error) any {
 	return op
 }
 
-// spellOut writes a request with every field that has no presence, zero or not.
+// spellOut writes a request with all fields without presence, including zero values.
 func spellOut(t *testing.T, req proto.Message) []byte {
 	t.Helper()
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(req)
@@ -82,7 +82,7 @@ func spellOut(t *testing.T, req proto.Message) []byte {
 	return b.Bytes()
 }
 
-// fill sets every field of a request. Of a oneof it sets the field of the variant's number.
+// fill sets every field of a request. In a oneof it sets only the field with the number variant.
 func fill(m protoreflect.Message, rpc *Method, variant int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -139,7 +139,8 @@ func scalar(fd protoreflect.FieldDescriptor, rpc *Method) protoreflect.Value {
 	panic("a request has a field of the kind " + fd.Kind().String())
 }
 
-// zeroes clears each field that has no presence in turn, at any depth, and calls test with its name meanwhile.
+// zeroes clears each field without presence in turn, at any depth, and calls test with its name while it is
+// cleared.
 func zeroes(m protoreflect.Message, path string, test func(field string)) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

@@ -19,8 +19,7 @@ import (
 	"github.com/a2ad/a2ad/internal/wire"
 )
 
-// TestRequestsOfTheOfficialClientOf03 writes what the Go client of 0.3 says, over JSON and over gRPC: both mean the
-// same.
+// A request of the Go client of 0.3 means the same over JSON and over gRPC.
 func TestRequestsOfTheOfficialClientOf03(t *testing.T) {
 	t.Parallel()
 	s := V03()
@@ -102,7 +101,7 @@ func toProto(rpc string, v any) (proto.Message, error) {
 	return nil, errors.New("unknown params")
 }
 
-// TestDefaultsOf03 covers what its definitions cannot tell from what is not set (T-07, T-08).
+// The definitions of 0.3 cannot distinguish these values from absent ones (T-07, T-08).
 func TestDefaultsOf03(t *testing.T) {
 	t.Parallel()
 	s := V03()
@@ -187,7 +186,7 @@ func TestMalformedRequestsAreInvalidParams(t *testing.T) {
 	}
 }
 
-// TestParamsHaveOneSpelling: an idempotency key is compared by what was sent with it.
+// Equal requests must give equal params, because an idempotency key is compared with its params.
 func TestParamsHaveOneSpelling(t *testing.T) {
 	t.Parallel()
 	fields := map[string]*structpb.Value{}
@@ -201,7 +200,7 @@ func TestParamsHaveOneSpelling(t *testing.T) {
 	}
 }
 
-func TestPageSizeZeroOf1IsNone(t *testing.T) {
+func TestPageSizeZeroOf1MeansTheDefault(t *testing.T) {
 	t.Parallel()
 	m := method(t, V1(), "ListTasks")
 	for _, size := range []*int32{nil, proto.Int32(0)} {
@@ -213,7 +212,8 @@ func TestPageSizeZeroOf1IsNone(t *testing.T) {
 	}
 }
 
-// FuzzRequests: whatever bytes are a request become params that pass the check, and that the codec takes or refuses.
+// FuzzRequests checks that every valid request becomes params that pass rawjson.Check, and that the codec reads
+// them or refuses them with an error for the client.
 func FuzzRequests(f *testing.F) {
 	services := []*Service{V1(), V03()}
 	codecs := []wire.Codec{codec1, codec03}

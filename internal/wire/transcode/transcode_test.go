@@ -66,7 +66,7 @@ func TestCodecsKnowEveryMethod(t *testing.T) {
 	}
 }
 
-// fits returns a value as protobuf can hold it: numbers are doubles, or text where they are too large.
+// fits returns a value as protobuf can represent it: numbers as doubles, or as text if they are too large.
 func fits(raw []byte) any {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -103,7 +103,7 @@ var sameRaw = cmp.Comparer(func(a, b a2a.Raw) bool {
 	return reflect.DeepEqual(fits(a), fits(b))
 })
 
-// TestMessageRoundTrip: a message that an answer brings and a request sends back is the same.
+// A message from an answer that a client sends back in a request must stay the same.
 func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	send1, send03 := method(t, V1(), "SendMessage"), method(t, V03(), "SendMessage")
@@ -127,7 +127,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// result also checks that the message has a place for every member that the codec writes.
+// result also checks that the message has a field for every member that the codec writes.
 func result[M proto.Message](t fataler, m *Method, doc []byte) M {
 	t.Helper()
 	out, err := m.Result(doc)
@@ -161,8 +161,8 @@ func decode[O a2a.Op](t fataler, c wire.Codec, m *Method, req proto.Message) O {
 	return op.(O)
 }
 
-// TestAnswersOf1LoseNothing: written back as JSON an answer is what the codec wrote, but for members with the default
-// value, which JSON has and protobuf does not.
+// An answer of 1.0 that is converted back to JSON must equal the codec's output, except for members with
+// default values, which protobuf omits.
 func TestAnswersOf1LoseNothing(t *testing.T) {
 	t.Parallel()
 	s := V1()
@@ -204,7 +204,7 @@ func (s *Service) find(name string) *Method {
 	return nil
 }
 
-// sparse drops members with default values, at any depth: what protobuf does not write.
+// sparse drops members with default values at any depth, because protobuf omits them.
 func sparse(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -231,8 +231,7 @@ func sparse(v any) any {
 	return v
 }
 
-// TestAnswersOf03AreReadByTheOfficialClient: what the Go client of 0.3 makes of an answer over gRPC is what the codec
-// wrote as JSON.
+// The Go client of 0.3 must read from an answer over gRPC what the codec wrote as JSON.
 func TestAnswersOf03AreReadByTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	s := V03()
@@ -283,7 +282,7 @@ func TestAnswersOf03AreReadByTheOfficialClient(t *testing.T) {
 	})
 }
 
-// client03 drops what the official types write or leave out by themselves, and metadata that is empty.
+// client03 drops members that the official types add or omit, and empty metadata.
 func client03(v any) any {
 	if m, ok := v.(map[string]any); ok {
 		for k, member := range m {
@@ -312,7 +311,7 @@ func TestLargeNumbersBecomeText(t *testing.T) {
 	}
 }
 
-// BenchmarkItem: what an item costs once, for all streams that send it.
+// BenchmarkItem measures the conversion of an item, which happens once for all streams that send it.
 func BenchmarkItem(b *testing.B) {
 	for name, item := range map[string]string{
 		"status": `{"statusUpdate":{"taskId":"019a9d40-1234-7abc-8def-010203040506","contextId":"c",` +

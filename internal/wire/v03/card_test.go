@@ -59,7 +59,7 @@ func TestAppendCard(t *testing.T) {
 	wiretest.Valid(t, schema(t, "AgentCard"), v03.Codec{}.AppendCard(nil, &a2a.Card{}))
 }
 
-// TestWorkshopCard: what workshop material asks for comes beside what 0.3 has.
+// The card also has the members that workshop material expects, besides those of 0.3.
 func TestWorkshopCard(t *testing.T) {
 	t.Parallel()
 	card := &a2a.Card{

@@ -37,14 +37,14 @@ var requests = []struct{ method, definition, full string }{
 		`{"id":"x","pushNotificationConfigId":"p","metadata":{}}`},
 }
 
-// missing: message.kind and the kind of a part may be missing all the same (L-03, L-08).
+// missing allows that message.kind and the kind of a part are missing (L-03, L-08).
 func missing(path string, required, _ bool) string {
 	switch {
 	case !required, path == "message.kind", strings.HasPrefix(path, "message.parts[") &&
 		strings.HasSuffix(path, "].kind"):
 		return ""
 	case path == "message.parts[2].file.uri":
-		return "message.parts[2].file.bytes" // one of the two is missing
+		return "message.parts[2].file.bytes" // one of the two contents is required
 	}
 	return path
 }
@@ -55,7 +55,7 @@ func wrong(path string, n *wiretest.Node, v any) []any {
 		list = append(list, "", "other", strings.ToUpper(v.(string)))
 	}
 	if strings.HasSuffix(path, "].data") {
-		return list[:len(list)-1] // an array may be data: TCK03 sends one
+		return list[:len(list)-1] // data may be an array, because the 0.3 kit sends one
 	}
 	return list
 }
@@ -94,8 +94,7 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestFullRequests: the requests that the corpus starts from are read, and none of
-// them needs a lenient rule.
+// The full requests of the corpus must be valid without any lenient rule.
 func TestFullRequests(t *testing.T) {
 	t.Parallel()
 	for _, r := range requests {

@@ -21,7 +21,7 @@ var helloMessage = a2a.Message{ID: "m1", Role: a2a.RoleUser, Parts: []a2a.Part{{
 
 var toTheLast = a2a.StreamRules{LastStatus: true}
 
-// decode decodes in one mode and returns the rules that were used, each once.
+// decode decodes in one mode and returns the lenient rules that were used, each once.
 func decode(t *testing.T, lenient bool, method, params string) (a2a.Op, []string, error) {
 	t.Helper()
 	var rules []string

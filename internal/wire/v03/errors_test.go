@@ -45,7 +45,7 @@ func TestAppendErrorIsTotal(t *testing.T) {
 	}
 }
 
-func TestAppendErrorHidesTheUnforeseen(t *testing.T) {
+func TestAppendErrorHidesInternalErrors(t *testing.T) {
 	t.Parallel()
 	const want = `{"code":-32603,"message":"Internal error","data":{"reason":"INTERNAL"}}`
 	for _, code := range []a2a.ErrorCode{a2a.CodeInternal, a2a.ErrorCode(255)} {

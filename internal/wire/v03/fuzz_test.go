@@ -22,8 +22,8 @@ var methods = []string{
 	"tasks/pushNotificationConfig/delete", "agent/getAuthenticatedExtendedCard", "unknown",
 }
 
-// FuzzSendParams: whatever message is taken can be written, validates, and is read
-// back as the same message, by the strict reader too.
+// FuzzSendParams checks that every accepted message can be written, is valid by the schema, and is read back as
+// the same message, also in strict mode.
 func FuzzSendParams(f *testing.F) {
 	for _, s := range []string{
 		`{"message":` + hello + `}`, fullSend,
@@ -47,8 +47,8 @@ func FuzzSendParams(f *testing.F) {
 	})
 }
 
-// TestOddParts is FuzzSendParams with parts put together from the words of the
-// protocol and its dialects, which random bytes hardly ever hit.
+// TestOddParts is FuzzSendParams with parts built from the words of the protocol and its dialects, because
+// random bytes rarely contain them.
 func TestOddParts(t *testing.T) {
 	t.Parallel()
 	message := schema(t, "Message")
@@ -73,17 +73,17 @@ func TestOddParts(t *testing.T) {
 		}
 		return string(append(b, '}'))
 	})
-	taken := 0
+	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
 			params := `{"message":{"messageId":"m","role":"user","parts":[` + part.Draw(t, "part") + `]}}`
 			if checkSend(t, message, []byte(params), rapid.Bool().Draw(t, "lenient")) {
-				taken++
+				accepted++
 			}
 		}
 	})
-	if taken < 50 {
-		t.Errorf("only %d messages were taken", taken)
+	if accepted < 50 {
+		t.Errorf("got %d accepted messages, want more", accepted)
 	}
 }
 
@@ -94,7 +94,7 @@ func appendComma(b []byte, i int) []byte {
 	return b
 }
 
-// checkSend reports whether the message was taken.
+// checkSend reports whether the message was accepted.
 func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte, lenient bool) bool {
 	t.Helper()
 	before := bytes.Clone(params)
@@ -122,8 +122,8 @@ func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte, l
 	return true
 }
 
-// withoutOurs takes our own members out of the metadata of parts: a client that uses
-// them for something else loses them when they are needed.
+// withoutOurs removes a2ad's own members from the metadata of parts. A client that uses these members for
+// something else loses its values.
 func withoutOurs(m *a2a.Message) {
 	for i := range m.Parts {
 		for _, key := range []string{"a2ad/mediaType", "a2ad/filename", "data_part_compat"} {
@@ -132,8 +132,7 @@ func withoutOurs(m *a2a.Message) {
 	}
 }
 
-// FuzzDecode: no method panics, changes its params or fails with anything but an error
-// for the caller.
+// FuzzDecode checks that no method panics, changes its params, or returns an error that is not for the client.
 func FuzzDecode(f *testing.F) {
 	for i := range methods {
 		f.Add(uint8(i),

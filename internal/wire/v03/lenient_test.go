@@ -12,8 +12,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-// Each row is read in both modes: strict names the member that is refused there, or
-// is empty where the request is read, then as wantStrict or else as want.
+// Each row is read in both modes. strict names the member that strict mode refuses. If strict is empty, strict
+// mode reads wantStrict, or else want.
 func TestLenientParts(t *testing.T) {
 	t.Parallel()
 	file := a2a.Part{Kind: a2a.PartFile, Text: "QQ==", MediaType: "a/b", Filename: "f"}
@@ -22,7 +22,7 @@ func TestLenientParts(t *testing.T) {
 		part   string
 		want   a2a.Part
 		rules  string
-		strict string // the member of the part that strict mode blames
+		strict string // the member of the part that strict mode refuses
 	}{
 		{`{"text":"x"}`, a2a.Part{Kind: a2a.PartText, Text: "x"}, "L-08", ""},
 		{`{"kind":null,"text":"x","data":null}`, a2a.Part{Kind: a2a.PartText, Text: "x"}, "L-08", ""},
@@ -47,7 +47,7 @@ func TestLenientParts(t *testing.T) {
 		{`{"kind":"data","data":1.0}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`1.0`)}, "L-07", "data"},
 		{`{"kind":"data","data":false}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`false`)}, "L-07", "data"},
 		{`{"kind":"data","data":[{"a":1}]}`, a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`[{"a":1}]`)}, "L-07", ""},
-		// The compatibility wrapping of a2ad and the SDKs, in both modes.
+		// Wrapped data, as a2ad and the SDKs write it, in both modes.
 		{`{"kind":"data","data":{"value":null},"metadata":{"data_part_compat":true}}`,
 			a2a.Part{Kind: a2a.PartData, Data: a2a.Raw(`null`)}, "", ""},
 		{`{"kind":"data","data":{"value":1},"metadata":{"a":1,"data_part_compat":true}}`,
@@ -73,7 +73,7 @@ func TestLenientParts(t *testing.T) {
 			case lenient && strings.Join(rules, " ") != tc.rules:
 				t.Errorf("%s: rules %v, want %s", tc.part, rules, tc.rules)
 			case lenient || tc.strict == "":
-			case tc.strict == "-": // read, but not the member that 0.3.0 does not have
+			case tc.strict == "-": // read without the member that 0.3.0 does not have
 				want.MediaType = ""
 			default:
 				wiretest.WantInvalid(t, err, "message.parts[0]."+tc.strict, "strict", tc.part)
@@ -90,17 +90,17 @@ func TestLenientParts(t *testing.T) {
 	}
 }
 
-// TestTypeMustNameWhatThePartHolds: early drafts of the protocol called kind "type". Where a part has no kind, its type
-// is no reason to refuse it, unless the part holds something else.
-func TestTypeMustNameWhatThePartHolds(t *testing.T) {
+// Early drafts of the protocol called kind "type". A part without kind may have a type, unless the type names
+// another content than the part has.
+func TestTypeMustMatchTheContentOfThePart(t *testing.T) {
 	t.Parallel()
 	for part, member := range map[string]string{
 		`{"type":"text","text":"x"}`:                           "",
 		`{"type":"data","data":{}}`:                            "",
 		`{"type":"file","file":{"uri":"https://u"}}`:           "",
 		`{"type":null,"text":"x"}`:                             "",
-		`{"type":7,"text":"x"}`:                                "", // names nothing
-		`{"kind":"text","type":"file","text":"x"}`:             "", // kind counts
+		`{"type":7,"text":"x"}`:                                "", // not a name
+		`{"kind":"text","type":"file","text":"x"}`:             "", // kind takes precedence
 		`{"type":"file","text":"x"}`:                           "type",
 		`{"type":"text","data":{}}`:                            "type",
 		`{"type":"data","file":{"uri":"https://u"}}`:           "type",
@@ -255,13 +255,13 @@ func TestLenientList(t *testing.T) {
 	}
 }
 
-// TestSeed004 replays the request examples of the page.
-func TestSeed004(t *testing.T) {
+// The requests are the examples of the page.
+func TestRequestExamples(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		op    a2a.Op
 		rules string
-		code  a2a.ErrorCode // of strict mode; zero: the same op
+		code  a2a.ErrorCode // of strict mode; zero: both modes read the same operation
 	}
 	want := map[string]outcome{
 		"message/send": {&a2a.SendMessage{Blocking: true, StreamRules: toTheLast,
@@ -302,7 +302,7 @@ func TestSeed004(t *testing.T) {
 			strict := want[method].op
 			if send, ok := strict.(*a2a.SendMessage); ok {
 				copied := *send
-				copied.Message.ContextID = "" // beside the message it means nothing
+				copied.Message.ContextID = "" // outside the message it has no meaning
 				strict = &copied
 			}
 			if diff := cmp.Diff(strict, withoutDigest(op)); diff != "" {

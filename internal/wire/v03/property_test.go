@@ -82,8 +82,8 @@ func TestPageIsValid(t *testing.T) {
 	})
 }
 
-// sameRaw holds values to their bytes, but takes an object without members for none:
-// a part whose metadata was made to carry our own cannot tell the two apart.
+// sameRaw compares values by their bytes, but treats an empty object as absent. If a part's metadata was used
+// for a2ad's own members, the two cannot be distinguished.
 var sameRaw = cmp.Comparer(func(a, b a2a.Raw) bool { return bytes.Equal(a, b) || rawjson.Empty(a) && rawjson.Empty(b) })
 
 func TestMessageRoundTrip(t *testing.T) {
@@ -134,7 +134,7 @@ func TestBase64(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "QQ==": "QQ==", "QQ": "QQ==", "QUI=": "QUI=", "QUI": "QUI=", "QUJD": "QUJD", "-_8": "+/8=",
 		"-_8=": "+/8=", "+/8": "+/8=",
-		"QR==": "QQ==", "QUJ=": "QUI=", // bits that stand for nothing
+		"QR==": "QQ==", "QUJ=": "QUI=", // the unused bits are not zero
 	} {
 		if got, err := part(in); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
@@ -148,9 +148,8 @@ func TestBase64(t *testing.T) {
 	}
 }
 
-// TestRepliedTaskIsItsMessage: where an agent has replied directly its message stands in place
-// of the task, and does not speak of one.
-func TestRepliedTaskIsItsMessage(t *testing.T) {
+// After a direct reply the codec writes the message instead of the task, without the task's id.
+func TestDirectReplyReplacesTheTask(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := a2atest.Message().Draw(t, "message")

@@ -19,8 +19,7 @@ import (
 
 var proto = v03.Proto{Codec: codec}
 
-// TestProtoMessageRoundTrip: what is written in ProtoJSON is read back as it was, under either
-// name of a message's content.
+// A message in ProtoJSON is read back unchanged, under either name of its content.
 func TestProtoMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,9 +43,8 @@ func TestProtoMessageRoundTrip(t *testing.T) {
 	})
 }
 
-// TestProtoSaysWhatTheSchemaSays: both dialects write the same of tasks and events, each in
-// its words.
-func TestProtoSaysWhatTheSchemaSays(t *testing.T) {
+// Both dialects must write the same tasks and events, each with its own names.
+func TestBothDialectsWriteTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := a2atest.Task().Draw(t, "task")
@@ -204,10 +202,9 @@ func TestProtoResources(t *testing.T) {
 	}
 }
 
-// TestProtoFileBytes: what is base64 once is taken as bytes, what is base64 twice as the
-// official clients for Go and Python mean it, and either may be as large as any part. Content
-// that is not base64 in the form of all encoders, or that would be no text although its type
-// says so, is what it is.
+// Content in base64 is read once, and content in double base64, as the official Go and Python clients send it,
+// is decoded twice. Both may have the maximum size of a part. Content is not decoded a second time if no
+// encoder would write it so, or if its type is text and the result is not.
 func TestProtoFileBytes(t *testing.T) {
 	t.Parallel()
 	twice := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -256,8 +253,8 @@ func TestProtoFileBytes(t *testing.T) {
 	}
 }
 
-// FuzzProtoDecode: no method panics, changes its params, fails with anything but an error for
-// the caller, or takes a message that it would not read back as the same.
+// FuzzProtoDecode checks that no method panics, changes its params, returns an error that is not for the
+// client, or accepts a message that it would not read back unchanged.
 func FuzzProtoDecode(f *testing.F) {
 	for i := range methods {
 		f.Add(uint8(i),

@@ -28,8 +28,7 @@ func readREST(t *testing.T, c v03.Codec, action wire.Action, query, body string)
 	return wiretest.REST(c, &r)
 }
 
-// TestRESTReadsBothDialects: each of them gives the same message, and the answer is in the one
-// that came in.
+// Both dialects give the same message, and the answer is in the dialect of the request.
 func TestRESTReadsBothDialects(t *testing.T) {
 	t.Parallel()
 	want := a2a.Message{ID: "m", Role: a2a.RoleUser, ContextID: "c", Parts: []a2a.Part{
@@ -117,8 +116,8 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// TestRESTLists: who asks for the tasks gets a list, as 0.3.0 has it; who asks for a page gets
-// one. A list of webhooks is the message that it is in ProtoJSON.
+// A client that asks for tasks gets an array, as 0.3.0 defines; a client that asks for a page gets a page. A
+// list of webhooks is the message of ProtoJSON.
 func TestRESTLists(t *testing.T) {
 	t.Parallel()
 	page := a2a.Page{NextToken: "n", Total: 7, PageSize: 2}
@@ -136,7 +135,7 @@ func TestRESTLists(t *testing.T) {
 	}
 }
 
-// TestRESTOutputIsValid: in the dialect of the schema, what is in the wrapper validates.
+// In the dialect of the schema, the value inside the wrapper must be valid.
 func TestRESTOutputIsValid(t *testing.T) {
 	t.Parallel()
 	item := map[string]string{"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent",

@@ -44,7 +44,7 @@ var requests = []struct{ method, definition, full string }{
 	{"GetExtendedAgentCard", "GetExtendedAgentCardRequest", `{"tenant":"a"}`},
 }
 
-// nodes returns the schema's definitions as the corpus reads them.
+// nodes returns the definitions of the schema for the corpus.
 func nodes(t *testing.T) (byName map[string]*wiretest.Node, resolve func(ref string) *wiretest.Node) {
 	t.Helper()
 	var doc any
@@ -64,8 +64,8 @@ func nodes(t *testing.T) (byName map[string]*wiretest.Node, resolve func(ref str
 	}
 }
 
-// missing: a part without content is to blame as a whole, and null is content for data.
-// Where a webhook comes with a message its task is not asked for.
+// missing returns the member with the error. A part without content is itself invalid, and null is valid
+// content for data. A webhook inside a message needs no task.
 func missing(path string, required, null bool) string {
 	switch {
 	case strings.HasSuffix(path, "].data") && null, path == "configuration.taskPushNotificationConfig.taskId":
@@ -92,8 +92,7 @@ func wrong(_ string, n *wiretest.Node, v any) []any {
 	return wiretest.WrongType(n)
 }
 
-// TestEveryFieldOfEveryRequest reads every request of the corpus as it is and with all its
-// members in snake_case: both are the same.
+// Every request of the corpus must mean the same with its members in camelCase and in snake_case.
 func TestEveryFieldOfEveryRequest(t *testing.T) {
 	t.Parallel()
 	byName, resolve := nodes(t)
@@ -122,7 +121,7 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 
 var sameDigest = cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Digest" }, cmp.Ignore())
 
-// snakeCase renames every member of a request. Those of free-form values have no capitals.
+// snakeCase renames every member of a request. Members of free-form values have no capitals.
 func snakeCase(t *testing.T, params string) string {
 	t.Helper()
 	var doc any
@@ -166,7 +165,7 @@ func snakeName(name string) string {
 	return b.String()
 }
 
-// TestBothNames gives one member at a time under both of its names.
+// The request has one member under both of its names.
 func TestBothNames(t *testing.T) {
 	t.Parallel()
 	total := 0
@@ -208,7 +207,7 @@ func each(v any, path []any, f func(path []any, holder map[string]any, name stri
 	}
 }
 
-// TestFullRequests: the requests that the corpus starts from are read, and are valid.
+// The full requests of the corpus must be valid and readable.
 func TestFullRequests(t *testing.T) {
 	t.Parallel()
 	for _, r := range requests {

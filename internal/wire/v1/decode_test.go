@@ -56,7 +56,7 @@ func TestDecode(t *testing.T) {
 		{"SendMessage", `{"message":` + hello + `,"configuration":null,"metadata":{"n": 1.0}}`,
 			send(func(op *a2a.SendMessage) { op.Metadata = a2a.Raw(`{"n": 1.0}`) })},
 		{"SendMessage", `{"message":` + hello + `,"configuration":{"returnImmediately":false}}`, send(asIs)},
-		// a member of 0.3 is an unknown one
+		// a member of 0.3 is unknown in 1.0
 		{"SendMessage", `{"message":` + hello + `,"configuration":{"blocking":false}}`, send(asIs)},
 		{"SendMessage",
 			`{"message":` + hello +
@@ -269,8 +269,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNoSnakeCase: what is not exactly the second name is an unknown member.
-func TestNamesThatAreNoSnakeCase(t *testing.T) {
+// A name that is not exactly the snake_case name is an unknown member.
+func TestOtherSpellingsAreUnknownMembers(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"context_Id", "Context_id", "context__id", "_contextId", "context_id_", "ContextId",
 		"contextid", "context-id", "_context_id", "context_1d"} {

@@ -52,7 +52,7 @@ func TestAppendErrorIsTotal(t *testing.T) {
 	}
 }
 
-func TestAppendErrorHidesTheUnforeseen(t *testing.T) {
+func TestAppendErrorHidesInternalErrors(t *testing.T) {
 	t.Parallel()
 	const want = `{"code":-32603,"message":"Internal error","data":[` + info +
 		`INTERNAL","domain":"a2a-protocol.org"}]}`

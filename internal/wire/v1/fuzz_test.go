@@ -16,8 +16,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wire/wiretest"
 )
 
-// FuzzSendParams: whatever message is taken can be written, validates, and is read back
-// as the same message.
+// FuzzSendParams checks that every accepted message can be written, is valid by the schema, and is read back as
+// the same message.
 func FuzzSendParams(f *testing.F) {
 	for _, s := range []string{
 		`{"message":` + hello + `}`, fullSend,
@@ -35,8 +35,8 @@ func FuzzSendParams(f *testing.F) {
 	})
 }
 
-// TestOddParts is FuzzSendParams with parts put together from the words of the protocol,
-// which random bytes hardly ever hit.
+// TestOddParts is FuzzSendParams with parts built from the words of the protocol, because random bytes rarely
+// contain them.
 func TestOddParts(t *testing.T) {
 	t.Parallel()
 	message := schema(t, "SendMessageResponse")
@@ -55,21 +55,21 @@ func TestOddParts(t *testing.T) {
 		}
 		return string(append(b, '}'))
 	})
-	taken := 0
+	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
 			if checkSend(t, message,
 				[]byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[`+part.Draw(t, "part")+`]}}`)) {
-				taken++
+				accepted++
 			}
 		}
 	})
-	if taken < 50 {
-		t.Errorf("only %d messages were taken", taken)
+	if accepted < 50 {
+		t.Errorf("got %d accepted messages, want more", accepted)
 	}
 }
 
-// checkSend reports whether the message was taken.
+// checkSend reports whether the message was accepted.
 func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte) bool {
 	t.Helper()
 	before := bytes.Clone(params)
@@ -94,8 +94,7 @@ func checkSend(t wiretest.Reporter, message *jsonschema.Schema, params []byte) b
 	return true
 }
 
-// FuzzDecode: no method panics, changes its params or fails with anything but an error
-// for the caller.
+// FuzzDecode checks that no method panics, changes its params, or returns an error that is not for the client.
 func FuzzDecode(f *testing.F) {
 	for i := range requests {
 		f.Add(uint8(i), []byte(requests[i].full))

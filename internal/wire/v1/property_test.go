@@ -72,9 +72,8 @@ func TestOutputIsValid(t *testing.T) {
 	})
 }
 
-// TestMessageRoundTrip: a message keeps every byte of what is free-form, and through 0.3
-// too, but that a part whose metadata has to carry what 0.3 has no place for comes back
-// without metadata that was empty.
+// A message keeps every byte of its free-form values, also through 0.3. One exception: a part loses empty
+// metadata if 0.3 needs the metadata for members that it lacks.
 func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	sameRaw := cmp.Comparer(func(a, b a2a.Raw) bool {
@@ -119,9 +118,8 @@ func TestPushConfigRoundTrip(t *testing.T) {
 	})
 }
 
-// TestRepliedTaskIsItsMessage: where an agent has replied directly its message stands in place
-// of the task, and does not speak of one.
-func TestRepliedTaskIsItsMessage(t *testing.T) {
+// After a direct reply the codec writes the message instead of the task, without the task's id.
+func TestDirectReplyReplacesTheTask(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := a2atest.Message().Draw(t, "message")
