@@ -1,8 +1,8 @@
 // Package config reads the settings of a2ad from flags, A2AD_* variables, files and defaults, and
 // finds every fault in them at once.
 //
-// Only this package and the commands read the environment. It knows the form of every setting and
-// nothing of the parts that use them. Secrets are masked wherever a value is shown.
+// It knows the form of every setting and nothing of the parts that use them. Commands read the environment of the
+// process and pass it in; a linter keeps other packages from reading it. Secrets are masked wherever a value is shown.
 package config
 
 import (
