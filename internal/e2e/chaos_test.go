@@ -204,7 +204,7 @@ func TestChaosFindsPlantedFaults(t *testing.T) {
 	c := newChaos(t, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	c.clients(ctx, 4)
-	until(t, "clients have answers", func() bool {
+	untilChange(t, "clients have answers", c.kept.next, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.acks) > 20
@@ -212,7 +212,7 @@ func TestChaosFindsPlantedFaults(t *testing.T) {
 	if err := c.slots[0].at().cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the exit is recorded", func() bool {
+	untilChange(t, "the exit is recorded", c.kept.next, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.exits) == 1

@@ -26,7 +26,6 @@ type chaosClient struct {
 	n      int
 	draw   *rand.Rand
 	key    string
-	ctx    context.Context
 	cl     *client.Client // client of agent script
 	counts *client.Client // client of agent counts
 }
@@ -38,11 +37,11 @@ func (c *chaos) clients(ctx context.Context, n int) {
 		c.wg.Go(func() {
 			for k := 0; ctx.Err() == nil; k++ {
 				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaosPatience)
-				u := &chaosClient{c: c, n: i, draw: draw, key: fmt.Sprintf("client %d, request %d", i, k), ctx: limit}
+				u := &chaosClient{c: c, n: i, draw: draw, key: fmt.Sprintf("client %d, request %d", i, k)}
 				pick := func(n int) *replica { return c.slots[(i+n)%len(c.slots)].at() }
 				u.cl, u.counts = c.roamer("script", pick), c.roamer("counts", pick)
 				u.cl.Tries, u.counts.Tries = 3, 3
-				if err := u.act(); err != nil {
+				if err := u.act(limit); err != nil {
 					c.stuck("%s: %v", u.key, err)
 				}
 				cancel()
@@ -51,20 +50,20 @@ func (c *chaos) clients(ctx context.Context, n int) {
 	}
 }
 
-func (u *chaosClient) act() error {
+func (u *chaosClient) act(ctx context.Context) error {
 	switch u.draw.IntN(7) {
 	case 0:
-		return u.converse()
+		return u.converse(ctx)
 	case 1:
-		return u.cancel()
+		return u.cancel(ctx)
 	case 2, 3:
-		return u.follow()
+		return u.follow(ctx)
 	case 4:
-		return u.hooked(u.key)
+		return u.hooked(ctx, u.key)
 	case 5:
-		return u.hooked("")
+		return u.hooked(ctx, "")
 	default:
-		return u.plain()
+		return u.plain(ctx)
 	}
 }
 
@@ -88,8 +87,8 @@ func (c *chaos) story(task string) string {
 	return text
 }
 
-// patiently repeats a call that a fault may have broken.
-func (u *chaosClient) patiently(f func() error) error {
+// patiently repeats a call that a fault may have broken. No event tells a client that a fault has healed.
+func (u *chaosClient) patiently(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	var longest time.Duration // attempt
@@ -104,7 +103,7 @@ func (u *chaosClient) patiently(f func() error) error {
 			return err
 		}
 		select {
-		case <-u.ctx.Done():
+		case <-ctx.Done():
 			return fmt.Errorf("stuck after %d tries, of which one took %s: %w; all errors: %v", tries,
 				longest.Round(time.Millisecond), err, why)
 		case <-tick.C:
@@ -113,11 +112,13 @@ func (u *chaosClient) patiently(f func() error) error {
 }
 
 // send sends a message with a key until it is acknowledged.
-func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait bool) (got client.Result, err error) {
+func (u *chaosClient) send(
+	ctx context.Context, cl *client.Client, m a2a.Message, key string, noWait bool,
+) (got client.Result, err error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = client.NewMessageID()
-	err = u.patiently(func() (err error) {
-		got, err = cl.Send(u.ctx, p)
+	err = u.patiently(ctx, func() (err error) {
+		got, err = cl.Send(ctx, p)
 		return err
 	})
 	if err == nil {
@@ -127,9 +128,11 @@ func (u *chaosClient) send(cl *client.Client, m a2a.Message, key string, noWait 
 }
 
 // until follows a task until it reaches a wanted state.
-func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State) bool) (state a2a.State, err error) {
-	err = u.patiently(func() error {
-		events, err := collect(cl.Resubscribe(u.ctx, task, client.StreamOptions{}),
+func (u *chaosClient) until(
+	ctx context.Context, cl *client.Client, task string, want func(a2a.State) bool,
+) (state a2a.State, err error) {
+	err = u.patiently(ctx, func() error {
+		events, err := collect(cl.Resubscribe(ctx, task, client.StreamOptions{}),
 			func(ev client.Event) bool { return want(ev.State) })
 		if len(events) > 0 && want(events[len(events)-1].State) {
 			state = events[len(events)-1].State
@@ -143,8 +146,8 @@ func (u *chaosClient) until(cl *client.Client, task string, want func(a2a.State)
 	return state, err
 }
 
-func (u *chaosClient) completed(cl *client.Client, task string) error {
-	state, err := u.until(cl, task, a2a.State.Terminal)
+func (u *chaosClient) completed(ctx context.Context, cl *client.Client, task string) error {
+	state, err := u.until(ctx, cl, task, a2a.State.Terminal)
 	if err == nil && state != a2a.StateCompleted {
 		err = fmt.Errorf("task %s is %s, want completed", task, state)
 	}
@@ -152,39 +155,38 @@ func (u *chaosClient) completed(cl *client.Client, task string) error {
 }
 
 // converse answers a question, before or after it is asked.
-func (u *chaosClient) converse() error {
-	asked, err := u.send(u.cl, play(u.chunks()+`,{"op":"input","text":"?"},`+u.chunks()+`,{"op":"complete"}`), u.key,
-		u.draw.IntN(2) == 0)
+func (u *chaosClient) converse(ctx context.Context) error {
+	script := u.chunks() + `,{"op":"input","text":"?"},` + u.chunks() + `,{"op":"complete"}`
+	asked, err := u.send(ctx, u.cl, play(script), u.key, u.draw.IntN(2) == 0)
 	if err != nil {
 		return err
 	}
 	if u.draw.IntN(2) == 0 {
-		if _, err := u.until(u.cl, asked.TaskID, func(s a2a.State) bool {
-			return s == a2a.StateInputRequired ||
-				s.Terminal()
-		}); err != nil {
+		waits := func(s a2a.State) bool { return s == a2a.StateInputRequired || s.Terminal() }
+		if _, err := u.until(ctx, u.cl, asked.TaskID, waits); err != nil {
 			return fmt.Errorf("the question: %w", err)
 		}
 	}
-	if _, err := u.send(u.cl, reply(asked.TaskID, "yes"), u.key+", answer", true); err != nil {
+	if _, err := u.send(ctx, u.cl, reply(asked.TaskID, "yes"), u.key+", answer", true); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	return u.completed(u.cl, asked.TaskID)
+	return u.completed(ctx, u.cl, asked.TaskID)
 }
 
 // cancel cancels a task after a random time. A task that has already ended is no error.
-func (u *chaosClient) cancel() error {
-	got, err := u.send(u.cl, play(u.chunks()+`,`+u.chunks()), u.key, true)
+func (u *chaosClient) cancel(ctx context.Context) error {
+	got, err := u.send(ctx, u.cl, play(u.chunks()+`,`+u.chunks()), u.key, true)
 	if err != nil {
 		return err
 	}
 	if u.draw.IntN(2) == 0 {
-		if _, err := u.until(u.cl, got.TaskID, func(s a2a.State) bool { return s >= a2a.StateWorking }); err != nil {
+		running := func(s a2a.State) bool { return s >= a2a.StateWorking }
+		if _, err := u.until(ctx, u.cl, got.TaskID, running); err != nil {
 			return err
 		}
 	}
-	err = u.patiently(func() error {
-		canceled, err := u.cl.Cancel(u.ctx, got.TaskID)
+	err = u.patiently(ctx, func() error {
+		canceled, err := u.cl.Cancel(ctx, got.TaskID)
 		if refused(err, -32002) { // it has ended, or an earlier attempt succeeded
 			return nil
 		}
@@ -196,12 +198,12 @@ func (u *chaosClient) cancel() error {
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	_, err = u.until(u.cl, got.TaskID, a2a.State.Terminal)
+	_, err = u.until(ctx, u.cl, got.TaskID, a2a.State.Terminal)
 	return err
 }
 
 // follow follows a stream with random disconnects and resumes.
-func (u *chaosClient) follow() error {
+func (u *chaosClient) follow(ctx context.Context) error {
 	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
 		IdempotencyKey: u.key}
 	p.Message.ID = client.NewMessageID()
@@ -215,10 +217,10 @@ func (u *chaosClient) follow() error {
 	task := ""
 	over := func() bool { return len(events) > 0 && events[len(events)-1].Final }
 	for !over() {
-		err := u.patiently(func() error {
-			stream := u.cl.Stream(u.ctx, p, client.StreamOptions{LastEventID: last()})
+		err := u.patiently(ctx, func() error {
+			stream := u.cl.Stream(ctx, p, client.StreamOptions{LastEventID: last()})
 			if len(events) > 0 && u.draw.IntN(2) == 0 {
-				stream = u.cl.Resubscribe(u.ctx, task, client.StreamOptions{LastEventID: last()})
+				stream = u.cl.Resubscribe(ctx, task, client.StreamOptions{LastEventID: last()})
 			}
 			more, err := collect(stream, func(client.Event) bool { return u.draw.IntN(6) == 0 })
 			events = append(events, more...)
@@ -233,7 +235,7 @@ func (u *chaosClient) follow() error {
 		if err != nil {
 			return fmt.Errorf("after %d events: %w; the task: %s", len(events), err, u.c.story(task))
 		}
-		if u.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return fmt.Errorf("stuck after %d events", len(events))
 		}
 	}
@@ -247,15 +249,15 @@ func (u *chaosClient) follow() error {
 
 // plain sends a message once, without a key: without an answer its outcome is unknown. It waits for the answer or for
 // the end.
-func (u *chaosClient) plain() error {
+func (u *chaosClient) plain(ctx context.Context) error {
 	p := client.SendParams{Message: say(u.counting()), NoWait: u.draw.IntN(2) == 0}
 	p.Message.ID = client.NewMessageID()
-	got, err := u.counts.Send(u.ctx, p)
+	got, err := u.counts.Send(ctx, p)
 	if err != nil {
 		return nil //nolint:nilerr // it may have been done or not
 	}
 	u.c.acknowledged(check.Acknowledged{Task: got.TaskID, MessageID: p.Message.ID})
-	return u.completed(u.counts, got.TaskID)
+	return u.completed(ctx, u.counts, got.TaskID)
 }
 
 func (u *chaosClient) counting() string {
@@ -263,7 +265,7 @@ func (u *chaosClient) counting() string {
 }
 
 // hooked sends a message with a webhook, with or without a key.
-func (u *chaosClient) hooked(key string) error {
+func (u *chaosClient) hooked(ctx context.Context, key string) error {
 	id := client.NewMessageID()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message",`+
 		`"role":"user","messageId":%q,"parts":[{"kind":"text","text":%q}]},`+
@@ -271,23 +273,23 @@ func (u *chaosClient) hooked(key string) error {
 		u.c.world.hooks.URL+"/x")
 	var task string
 	once := func() (err error) {
-		task, err = u.post(body, key)
+		task, err = u.post(ctx, body, key)
 		return err
 	}
 	if key == "" {
 		if once() != nil {
 			return nil // the outcome is unknown
 		}
-	} else if err := u.patiently(once); err != nil {
+	} else if err := u.patiently(ctx, once); err != nil {
 		return err
 	}
 	u.c.acknowledged(check.Acknowledged{Task: task, Key: key, MessageID: id})
-	return u.completed(u.counts, task)
+	return u.completed(ctx, u.counts, task)
 }
 
 // post sends a request to the next replica and returns the task of the answer.
-func (u *chaosClient) post(body, key string) (string, error) {
-	req, err := http.NewRequestWithContext(u.ctx, http.MethodPost, u.counts.URL, strings.NewReader(body))
+func (u *chaosClient) post(ctx context.Context, body, key string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.counts.URL, strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}

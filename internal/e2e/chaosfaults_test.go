@@ -68,9 +68,7 @@ func (c *chaos) slot() *chaosSlot { return c.slots[c.draw.IntN(len(c.slots))] }
 
 // rest lets time pass while the load continues.
 func (c *chaos) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
+	pause(context.Background(), d)
 }
 
 // backend returns a backend that serves a replica.

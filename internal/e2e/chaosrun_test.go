@@ -39,12 +39,15 @@ type chaos struct {
 	exits  []string             // guarded by mu
 	notes  []string             // guarded by mu; problems of the soak itself
 	done   map[string]int       // guarded by mu; number of faults by name
+
+	kept change // of acks and of the lists of texts
 }
 
 func (c *chaos) acknowledged(a check.Acknowledged) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acks = append(c.acks, a)
+	c.kept.happened()
 }
 
 func (c *chaos) stuck(format string, args ...any)  { c.keep(&c.stucks, format, args...) }
@@ -55,6 +58,7 @@ func (c *chaos) keep(list *[]string, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*list = append(*list, oneLine(fmt.Sprintf(format, args...)))
+	c.kept.happened()
 }
 
 // newChaos starts PostgreSQL, the agent, the webhook receiver and three replicas.

@@ -76,6 +76,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	// Each request has its own connection, because the replica closes idle ones.
 	alone := &http.Transport{DisableKeepAlives: true}
 	var answered atomic.Int64
+	var moved change // of answered
 	stopLoad := make(chan struct{})
 	for i := range 4 {
 		wg.Go(func() {
@@ -94,6 +95,7 @@ func TestDrainUnderLoad(t *testing.T) {
 				switch {
 				case err == nil:
 					answered.Add(1)
+					moved.happened()
 				case at == a && draining.Load() && refusedByDrain(err):
 				default:
 					t.Errorf("request to %s: %v", at.name, err)
@@ -102,7 +104,7 @@ func TestDrainUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	until(t, "requests are answered", func() bool { return answered.Load() > 20 })
+	untilChange(t, "requests are answered", moved.next, func() bool { return answered.Load() > 20 })
 
 	draining.Store(true)
 	start := time.Now()

@@ -1,11 +1,13 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +22,8 @@ type hookSink struct {
 	mu   sync.Mutex
 	got  []hooked                          // guarded by mu
 	deny func(n int, r *http.Request) bool // n counts all requests, from 0
+
+	received change // of got
 }
 
 // hooked is one request that a sink answered, or was about to answer when its sender died.
@@ -42,6 +46,7 @@ func newHookSink(t *testing.T, deny func(n int, r *http.Request) bool) *hookSink
 		s.got = append(s.got, hooked{path: r.URL.Path, id: r.Header.Get("Webhook-Id"), body: string(body),
 			header: r.Header.Clone()})
 		s.mu.Unlock()
+		s.received.happened()
 		if s.deny != nil && s.deny(n, r) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
@@ -58,6 +63,21 @@ func (s *hookSink) all() []hooked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]hooked(nil), s.got...)
+}
+
+// await waits for a request to a path.
+func (s *hookSink) await(ctx context.Context, path string) error {
+	for {
+		received := s.received.next()
+		if slices.ContainsFunc(s.all(), func(h hooked) bool { return h.path == path }) {
+			return nil
+		}
+		select {
+		case <-received:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // judge checks what arrived against I5.

@@ -43,6 +43,7 @@ type load struct {
 	c     *cluster
 	acked sync.Map // Idempotency-Key -> task id
 	done  atomic.Int64
+	moved change // of done, or the end of a client
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 }
@@ -62,16 +63,17 @@ func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 	for i := range clients {
 		draw := rand.New(rand.NewPCG(seed, uint64(i)))
 		l.wg.Go(func() {
+			defer l.moved.happened()
 			for n := 0; ctx.Err() == nil; n++ {
-				u := &user{load: l, draw: draw, key: fmt.Sprintf("client %d, request %d", i, n),
-					ctx: context.WithoutCancel(ctx)}
+				u := &user{load: l, draw: draw, key: fmt.Sprintf("client %d, request %d", i, n)}
 				// Each request goes to the next replica, so that a replica continues what another one began.
 				u.cl = c.roamer("script", func(n int) *replica { return set.at(i + n) })
-				if err := u.act(); err != nil {
+				if err := u.act(context.WithoutCancel(ctx)); err != nil {
 					c.t.Errorf("%s: %v", u.key, err)
 					return
 				}
 				l.done.Add(1)
+				l.moved.happened()
 			}
 		})
 	}
@@ -83,7 +85,8 @@ func (c *cluster) startLoadOn(clients int, set *replicas) *load {
 func (l *load) progress(n int64) time.Duration {
 	l.c.t.Helper()
 	start, from := time.Now(), l.done.Load()
-	until(l.c.t, "the load continues", func() bool { return l.done.Load() >= from+n || l.c.t.Failed() })
+	untilChange(l.c.t, "the load continues", l.moved.next,
+		func() bool { return l.done.Load() >= from+n || l.c.t.Failed() })
 	return time.Since(start)
 }
 
@@ -120,20 +123,19 @@ type user struct {
 	cl   *client.Client
 	draw *rand.Rand
 	key  string
-	ctx  context.Context
 }
 
 // act does one thing to its end. It retries temporary failures; a refusal is an error.
-func (u *user) act() error {
+func (u *user) act(ctx context.Context) error {
 	switch u.draw.IntN(5) {
 	case 0:
-		return u.wait()
+		return u.wait(ctx)
 	case 1:
-		return u.converse()
+		return u.converse(ctx)
 	case 2:
-		return u.cancel()
+		return u.cancel(ctx)
 	default:
-		return u.follow()
+		return u.follow(ctx)
 	}
 }
 
@@ -142,11 +144,11 @@ func (u *user) chunks() string {
 }
 
 // send sends a message with a key until it is acknowledged.
-func (u *user) send(m a2a.Message, key string, noWait bool) (got client.Result, err error) {
+func (u *user) send(ctx context.Context, m a2a.Message, key string, noWait bool) (got client.Result, err error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = client.NewMessageID()
 	err = u.patiently(func() (err error) {
-		got, err = u.cl.Send(u.ctx, p)
+		got, err = u.cl.Send(ctx, p)
 		return err
 	})
 	if err == nil {
@@ -156,8 +158,8 @@ func (u *user) send(m a2a.Message, key string, noWait bool) (got client.Result, 
 }
 
 // wait makes a blocking send.
-func (u *user) wait() error {
-	got, err := u.send(play(u.chunks()), u.key, false)
+func (u *user) wait(ctx context.Context) error {
+	got, err := u.send(ctx, play(u.chunks()), u.key, false)
 	if err == nil && got.State != a2a.StateCompleted {
 		err = fmt.Errorf("a blocking send is answered with a task that is %s", got.State)
 	}
@@ -165,7 +167,7 @@ func (u *user) wait() error {
 }
 
 // follow follows a stream with random disconnects and resumes.
-func (u *user) follow() error {
+func (u *user) follow(ctx context.Context) error {
 	p := client.SendParams{Message: play(u.chunks() + `,{"op":"status","text":"half"},` + u.chunks()),
 		IdempotencyKey: u.key}
 	p.Message.ID = client.NewMessageID()
@@ -180,9 +182,9 @@ func (u *user) follow() error {
 	leave := func(client.Event) bool { return u.draw.IntN(6) == 0 }
 	for !over() {
 		err := u.patiently(func() error {
-			stream := u.cl.Stream(u.ctx, p, client.StreamOptions{LastEventID: last()})
+			stream := u.cl.Stream(ctx, p, client.StreamOptions{LastEventID: last()})
 			if len(events) > 0 && u.draw.IntN(2) == 0 {
-				stream = u.cl.Resubscribe(u.ctx, events[0].TaskID, client.StreamOptions{LastEventID: last()})
+				stream = u.cl.Resubscribe(ctx, events[0].TaskID, client.StreamOptions{LastEventID: last()})
 			}
 			more, err := collect(stream, leave)
 			events = append(events, more...)
@@ -204,33 +206,33 @@ func (u *user) follow() error {
 }
 
 // converse answers a question, before or after it is asked.
-func (u *user) converse() error {
+func (u *user) converse(ctx context.Context) error {
 	early := u.draw.IntN(2) == 0
 	script := u.chunks() + `,{"op":"input","text":"?"},` + u.chunks() + `,{"op":"complete"}`
-	asked, err := u.send(play(script), u.key, early)
+	asked, err := u.send(ctx, play(script), u.key, early)
 	if err != nil {
 		return err
 	}
 	if !early && asked.State != a2a.StateInputRequired {
 		return fmt.Errorf("the task is %s and asks nothing", asked.State)
 	}
-	got, err := u.send(reply(asked.TaskID, "yes"), u.key+", answer", false)
+	got, err := u.send(ctx, reply(asked.TaskID, "yes"), u.key+", answer", false)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	// The current run may read an early answer, or it becomes the next turn.
-	return u.awaitEnd(got, a2a.StateCompleted)
+	return u.awaitEnd(ctx, got, a2a.StateCompleted)
 }
 
 // cancel cancels a task after a random time. A task that has already ended is no error.
-func (u *user) cancel() error {
-	got, err := u.send(play(u.chunks()+`,`+u.chunks()), u.key, true)
+func (u *user) cancel(ctx context.Context) error {
+	got, err := u.send(ctx, play(u.chunks()+`,`+u.chunks()), u.key, true)
 	if err != nil {
 		return err
 	}
 	if u.draw.IntN(2) == 0 {
 		if err := u.patiently(func() error {
-			_, err := collect(u.cl.Resubscribe(u.ctx, got.TaskID, client.StreamOptions{}),
+			_, err := collect(u.cl.Resubscribe(ctx, got.TaskID, client.StreamOptions{}),
 				func(client.Event) bool { return u.draw.IntN(4) == 0 })
 			return err
 		}); err != nil {
@@ -239,7 +241,7 @@ func (u *user) cancel() error {
 	}
 	want := a2a.StateCanceled
 	err = u.patiently(func() error {
-		canceled, err := u.cl.Cancel(u.ctx, got.TaskID)
+		canceled, err := u.cl.Cancel(ctx, got.TaskID)
 		if refused(err, -32002) {
 			want = a2a.StateNone // it has ended, or an earlier attempt succeeded
 			return nil
@@ -252,17 +254,17 @@ func (u *user) cancel() error {
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	return u.awaitEnd(got, want)
+	return u.awaitEnd(ctx, got, want)
 }
 
 // awaitEnd follows a task to its end. Any end is fine if want is none.
-func (u *user) awaitEnd(task client.Result, want a2a.State) error {
+func (u *user) awaitEnd(ctx context.Context, task client.Result, want a2a.State) error {
 	state := task.State
 	err := u.patiently(func() error {
 		if state.Terminal() {
 			return nil
 		}
-		events, err := collect(u.cl.Resubscribe(u.ctx, task.TaskID, client.StreamOptions{}), nil)
+		events, err := collect(u.cl.Resubscribe(ctx, task.TaskID, client.StreamOptions{}), nil)
 		if len(events) > 0 {
 			state = events[len(events)-1].State
 		}
@@ -274,7 +276,7 @@ func (u *user) awaitEnd(task client.Result, want a2a.State) error {
 	return err
 }
 
-// patiently repeats a call that a fault may have broken.
+// patiently repeats a call that a fault may have broken. No event tells a client that a fault has healed.
 func (u *user) patiently(f func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -47,7 +47,7 @@ func confine(t *testing.T, pid int, limit int64) {
 	t.Cleanup(func() { close(over); <-done })
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(10 * time.Millisecond)
+		tick := time.NewTicker(10 * time.Millisecond) // the kernel announces no memory figure
 		defer tick.Stop()
 		for {
 			select {

@@ -51,6 +51,8 @@ type patroniRun struct {
 	acked map[string]time.Time   // guarded by mu; task to the time of its answer
 	sends []sendTry              // guarded by mu
 	ready map[string][]readiness // guarded by mu; by replica
+
+	answered change // of acked
 }
 
 type sendTry struct {
@@ -86,7 +88,11 @@ func patroniCase(t *testing.T, p *patroniNodes, where string, fault func(*patron
 	for _, r := range []*replica{front, worker} {
 		wg.Go(func() { c.askReady(ctx, r) })
 	}
-	until(t, "sends are answered", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.acked) > 40 })
+	untilChange(t, "sends are answered", c.answered.next, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.acked) > 40
+	})
 
 	worker.log.expectErrors()
 	front.log.expectErrors()
@@ -154,9 +160,10 @@ func (c *patroniRun) sendOn(ctx context.Context, to *replica, i int) {
 		c.sends = append(c.sends, try)
 		if err == nil {
 			c.acked[got.TaskID] = try.end
+			c.answered.happened()
 		}
 		c.mu.Unlock()
-		pauseFor(ctx, 100*time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 	}
 }
 
@@ -167,16 +174,7 @@ func (c *patroniRun) askReady(ctx context.Context, r *replica) {
 		c.mu.Lock()
 		c.ready[r.name] = append(c.ready[r.name], readiness{at, status == http.StatusOK, text})
 		c.mu.Unlock()
-		pauseFor(ctx, 200*time.Millisecond)
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		pause(ctx, 200*time.Millisecond)
 	}
 }
 

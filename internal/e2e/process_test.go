@@ -165,28 +165,6 @@ func (r *replica) thaw() {
 	r.signal(syscall.SIGCONT)
 }
 
-// until polls for a condition that no event announces.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	untilFor(t, patience, what, holds)
-}
-
-// untilFor is until with another limit.
-func untilFor(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // logLine is one line of a log in JSON.
 type logLine map[string]any
 
@@ -210,6 +188,13 @@ type logbook struct {
 	closed  bool          // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced with each write
 	faulty  bool          // guarded by mu; errors are expected
+}
+
+// next returns a channel that the next write closes.
+func (b *logbook) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
 }
 
 func newLogbook() *logbook { return &logbook{changed: make(chan struct{})} }

@@ -51,7 +51,7 @@ type stage struct {
 	seen *sync.Map
 }
 
-// shows waits until all these metrics have moved since a scrape.
+// shows waits until all these metrics have moved since a scrape. It polls, because only a scrape shows a metric.
 func (s *stage) shows(before *exposition, r *replica, all ...moved) {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)

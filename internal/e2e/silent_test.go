@@ -57,8 +57,8 @@ func TestServiceRecoversFromSilentConnections(t *testing.T) {
 			t.Parallel()
 			s := newSilence(t)
 			events := s.longRun(tt.run)
-			s.probe()
-			s.fall(tt.conns, tt.answered)
+			ctx := s.probe()
+			s.fall(ctx, tt.conns, tt.answered)
 			s.awaitBack()
 			s.checkReadiness(tt.conns == "-claim")
 			got := <-events
@@ -80,7 +80,6 @@ type silence struct {
 	proxy *chaosProxy
 	a     *replica
 	sink  *hookSink
-	ctx   context.Context // of the clients
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	tries atomic.Int64
@@ -92,6 +91,8 @@ type silence struct {
 	back  map[string]time.Duration
 	acked []check.Acknowledged // guarded by mu
 	said  []readiness          // guarded by mu
+
+	success change // of begun and back
 }
 
 // readiness is an answer of the replica about its readiness.
@@ -186,10 +187,7 @@ var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) 
 			}
 			tasks = append(tasks, got.TaskID)
 		}
-		return s.await(ctx, func() (bool, error) {
-			return query[bool](s.cluster,
-				`SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
-		})
+		return s.awaitCompleted(ctx, tasks)
 	},
 	"webhook": func(s *silence, ctx context.Context, key string) error {
 		body := request("message/send", fmt.Sprintf(`{
@@ -211,23 +209,18 @@ var silenceKinds = map[string]func(s *silence, ctx context.Context, key string) 
 			return errors.Join(errors.New(resp.Status), err)
 		}
 		s.acknowledged(check.Acknowledged{Task: answer.Result.ID, Key: key, MessageID: key})
-		return s.await(ctx, func() (bool, error) {
-			for _, h := range s.sink.all() {
-				if h.path == "/"+key {
-					return true, nil
-				}
-			}
-			return false, nil
-		})
+		return s.sink.await(ctx, "/"+key)
 	},
 }
 
-// await polls until ok.
-func (s *silence) await(ctx context.Context, ok func() (bool, error)) error {
+// awaitCompleted polls the database itself: a stream or a notification could be among what fell silent.
+func (s *silence) awaitCompleted(ctx context.Context, tasks []string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if done, err := ok(); done || err != nil {
+		done, err := query[bool](s.cluster,
+			`SELECT bool_and(state = 'COMPLETED') FROM audit.task WHERE id::text = ANY ($1)`, tasks)
+		if done || err != nil {
 			return err
 		}
 		select {
@@ -239,8 +232,9 @@ func (s *silence) await(ctx context.Context, ok func() (bool, error)) error {
 }
 
 // send makes one attempt.
-func (s *silence) send(ctx context.Context, agent string, m a2a.Message, key string, noWait bool) (client.Result,
-	error) {
+func (s *silence) send(
+	ctx context.Context, agent string, m a2a.Message, key string, noWait bool,
+) (client.Result, error) {
 	p := client.SendParams{Message: m, IdempotencyKey: key, NoWait: noWait}
 	p.Message.ID = key
 	cl := s.client(s.a, agent)
@@ -259,11 +253,11 @@ func (s *silence) acknowledged(a check.Acknowledged) {
 }
 
 // probe starts one client of each kind, and a load balancer that asks for readiness. It returns when each has
-// succeeded once.
-func (s *silence) probe() {
+// succeeded once. The context is that of the clients.
+func (s *silence) probe() context.Context {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
-	s.ctx, s.stop = ctx, stop
+	s.stop = stop
 	s.t.Cleanup(func() { stop(); s.wg.Wait() })
 	s.clients(ctx)
 	s.wg.Go(func() {
@@ -273,14 +267,15 @@ func (s *silence) probe() {
 			s.mu.Lock()
 			s.said = append(s.said, readiness{at, status == http.StatusOK, text})
 			s.mu.Unlock()
-			s.rest(ctx, 100*time.Millisecond)
+			pause(ctx, 100*time.Millisecond)
 		}
 	})
-	until(s.t, "everything works", func() bool {
+	untilChange(s.t, "everything works", s.success.next, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.begun) == len(silenceKinds)
 	})
+	return ctx
 }
 
 // clients starts a client of each kind. Each attempt is a new piece of work: what was in flight when the connections
@@ -295,18 +290,9 @@ func (s *silence) clients(ctx context.Context) {
 					s.worked(kind, begin)
 				}
 				cancel()
-				s.rest(ctx, 50*time.Millisecond)
+				pause(ctx, 50*time.Millisecond)
 			}
 		})
-	}
-}
-
-func (s *silence) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -317,10 +303,11 @@ func (s *silence) worked(kind string, begin time.Time) {
 	if _, already := s.back[kind]; !already && !s.fell.IsZero() && begin.After(s.fell) {
 		s.back[kind] = time.Since(s.fell)
 	}
+	s.success.happened()
 }
 
 // fall makes all connections fall silent at the next request of one of these.
-func (s *silence) fall(conns string, answered bool) {
+func (s *silence) fall(ctx context.Context, conns string, answered bool) {
 	s.t.Helper()
 	s.a.log.expectErrors()
 	sprung := s.proxy.freezeAt(conns, answered, func() {
@@ -335,13 +322,13 @@ func (s *silence) fall(conns string, answered bool) {
 	case <-timer.C:
 		s.t.Fatalf("no %s connection sent a request", conns)
 	}
-	s.clients(s.ctx) // the earlier ones may wait for what was in flight
+	s.clients(ctx) // the earlier ones may wait for what was in flight
 }
 
 // awaitBack returns when every kind has succeeded with work that began after the silence.
 func (s *silence) awaitBack() {
 	s.t.Helper()
-	until(s.t, "everything works again", func() bool {
+	untilChange(s.t, "everything works again", s.success.next, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.back) == len(silenceKinds)

@@ -53,7 +53,7 @@ func TestBackendsKilledUnderLoad(t *testing.T) {
 	l.progress(20)
 	a.log.expectErrors()
 	b.log.expectErrors()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond) // the rate of the kills
 	defer tick.Stop()
 	kills := 0
 	for range 40 {

@@ -297,7 +297,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 		t.Errorf("the same fault is logged %d more times", n)
 	}
 	a.signal(syscall.SIGHUP)
-	until(t, "the log reports the broken key on SIGHUP", func() bool { return told() == before+1 })
+	untilChange(t, "the log reports the broken key on SIGHUP", a.log.next, func() bool { return told() == before+1 })
 	if !served(seconds) {
 		t.Error("a broken key changes what is served on SIGHUP")
 	}
@@ -335,7 +335,7 @@ func TestTLSFilesAreReloaded(t *testing.T) {
 	tr.disguise()
 	reloads := a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" })
 	a.signal(syscall.SIGHUP)
-	until(t, "SIGHUP is handled", func() bool {
+	untilChange(t, "SIGHUP is handled", a.log.next, func() bool {
 		return a.log.count(func(l logLine) bool { return l.str("msg") == "agent files reloaded" }) > reloads
 	})
 	if !served(fourths) || !signsIn(fourths, &bob) {

@@ -33,6 +33,8 @@ type collector struct {
 	mu    sync.Mutex
 	spans []span // guarded by mu
 	raw   []byte // guarded by mu; everything received
+
+	received change // of spans
 }
 
 func newCollector(t *testing.T) *collector {
@@ -58,6 +60,7 @@ func newCollector(t *testing.T) *collector {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.raw = append(c.raw, data...)
+		defer c.received.happened()
 		for _, res := range req.ResourceSpans {
 			for _, scope := range res.ScopeSpans {
 				for _, s := range scope.Spans {
@@ -83,7 +86,7 @@ func newCollector(t *testing.T) *collector {
 // await waits for a span of a trace that match accepts.
 func (c *collector) await(t *testing.T, trace, name string, match func(span) bool) (found span) {
 	t.Helper()
-	until(t, "the collector has "+name+" of trace "+trace, func() bool {
+	untilChange(t, "the collector has "+name+" of trace "+trace, c.received.next, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, s := range c.spans {

@@ -55,7 +55,10 @@ func (c *Calls) Unread(method string, message []byte) (stop func()) {
 func (c *Calls) Stalled(method string, size, sent int) (stop func()) {
 	begun := framed(make([]byte, sent), size)
 	return c.each(func(ctx context.Context, client *http.Client) {
-		resp, err := c.call(ctx, client, method, io.MultiReader(strings.NewReader(begun), pending{ctx}))
+		rest, end := io.Pipe() // the part of the body that never arrives
+		defer rest.Close()
+		defer context.AfterFunc(ctx, func() { _ = end.CloseWithError(context.Cause(ctx)) })()
+		resp, err := c.call(ctx, client, method, io.MultiReader(strings.NewReader(begun), rest))
 		if err != nil {
 			c.seen.Add(NoStatus)
 			return
@@ -95,14 +98,6 @@ func (c *Calls) once(ctx context.Context, client *http.Client, method string, me
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return statusOf(resp, err), err
-}
-
-// pending is the part of a body that never arrives.
-type pending struct{ ctx context.Context }
-
-func (p pending) Read([]byte) (int, error) {
-	<-p.ctx.Done()
-	return 0, context.Cause(p.ctx)
 }
 
 // each calls play for every call, and returns at once.

@@ -39,9 +39,11 @@ LEFT JOIN (
 WHERE n.state IS DISTINCT FROM t.state;
 
 -- invariant: I3a events are numbered from first_seq (1, unless the log was retired) to last_seq, each once
-SELECT n.task_id::text, format('place %s of %s has seq %s, last_seq is %s', n.place, n.events, coalesce(n.seq::text, '(none)'), n.last_seq)
+SELECT n.task_id::text, format('place %s of %s has seq %s, last_seq is %s',
+  n.place, n.events, coalesce(n.seq::text, '(none)'), n.last_seq)
 FROM (
-  SELECT t.id AS task_id, t.first_seq, t.last_seq, e.seq, row_number() OVER w + t.first_seq - 1 AS place, count(e.seq) OVER (PARTITION BY t.id) AS events
+  SELECT t.id AS task_id, t.first_seq, t.last_seq, e.seq, row_number() OVER w + t.first_seq - 1 AS place,
+    count(e.seq) OVER (PARTITION BY t.id) AS events
   FROM audit.task t
   LEFT JOIN audit.event e ON e.task_id = t.id
   WINDOW w AS (PARTITION BY t.id ORDER BY e.seq)
@@ -61,8 +63,9 @@ FROM (
 ) e
 WHERE e.committed_at < e.before;
 
--- invariant: I4a who was overtaken writes no more
-SELECT o.task_id::text, format('seq %s was written under claim %s, which claim %s had overtaken at seq %s', o.seq, o.token, y.token, y.seq)
+-- invariant: I4a a worker writes nothing after a later claim has written
+SELECT o.task_id::text, format('seq %s was written under claim %s, which claim %s had overtaken at seq %s',
+  o.seq, o.token, y.token, y.seq)
 FROM audit.event o
 JOIN LATERAL (
   SELECT v.seq, v.token
@@ -79,7 +82,7 @@ FROM audit.attempt a
 GROUP BY a.task_id, a.token
 HAVING count(*) > 1;
 
--- invariant: I4c what a worker wrote it wrote under its own claim
+-- invariant: I4c a worker writes only under its own claim
 SELECT e.task_id::text, format('seq %s by %s under claim %s', e.seq, coalesce(e.worker, '(nobody)'), e.token)
 FROM audit.event e
 LEFT JOIN audit.attempt a ON a.task_id = e.task_id AND a.token = e.token AND a.worker = e.worker
@@ -98,12 +101,12 @@ LEFT JOIN LATERAL (
 ) f ON true
 WHERE f.state IS DISTINCT FROM 'WORKING' AND coalesce(t.first_seq, 1) = 1;
 
--- invariant: I7a a log is retired up to its last event, of a task that has ended
+-- invariant: I7a only the log of an ended task is retired, up to its last event
 SELECT t.id::text, format('%s, begins at seq %s of %s', t.state, t.first_seq, t.last_seq)
 FROM audit.task t
 WHERE t.first_seq > 1 AND (t.state NOT IN ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED') OR t.first_seq <> t.last_seq);
 
--- invariant: I7b nothing is left of a task that is gone
+-- invariant: I7b nothing is left of a deleted task
 SELECT x.task_id::text, format('its %s', x.what)
 FROM (
   SELECT a.task_id, 'attempts' AS what FROM audit.attempt a
@@ -112,21 +115,22 @@ FROM (
 ) x
 WHERE NOT EXISTS (SELECT FROM audit.task t WHERE t.id = x.task_id);
 
--- invariant: I4e a claim that is over has an outcome, and one that has none is held
-SELECT a.task_id::text, format('claim %s of %s ended %s with %s, the task is held under %s', a.token, a.worker, coalesce(a.ended_at::text, 'never'),
-  coalesce(a.outcome, 'no outcome'), t.lease_token)
+-- invariant: I4e an ended claim has an outcome, and a claim without one has the lease
+SELECT a.task_id::text, format('claim %s of %s ended %s with %s, the task is held under %s',
+  a.token, a.worker, coalesce(a.ended_at::text, 'never'), coalesce(a.outcome, 'no outcome'), t.lease_token)
 FROM audit.attempt a
 JOIN audit.task t ON t.id = a.task_id
 WHERE (a.outcome IS NULL) <> (t.lease_worker IS NOT NULL AND t.lease_token = a.token)
   OR (a.ended_at IS NULL) <> (a.outcome IS NULL);
 
--- invariant: I4f what has ended or waits for its client is held by nobody
+-- invariant: I4f a task that has ended or waits for its client has no lease
 SELECT t.id::text, format('%s and held by %s under claim %s', t.state, t.lease_worker, t.lease_token)
 FROM audit.task t
 WHERE t.lease_worker IS NOT NULL AND t.state <> 'WORKING';
 
--- invariant: I5a every event behind its start is delivered to a webhook, or is given up with a reason
-SELECT c.task_id::text, format('config %s, seq %s: %s', c.id, e.seq, coalesce(d.state || coalesce(' (' || d.reason || ')', ''), 'nothing'))
+-- invariant: I5a every event after a webhook's start is delivered to it, or is given up with a reason
+SELECT c.task_id::text, format('config %s, seq %s: %s',
+  c.id, e.seq, coalesce(d.state || coalesce(' (' || d.reason || ')', ''), 'nothing'))
 FROM audit.push_config c
 JOIN audit.event e ON e.task_id = c.task_id AND e.seq > c.from_seq AND e.seq <= coalesce(c.deleted_after_seq, e.seq)
 LEFT JOIN audit.delivery d ON d.config_id = c.id AND d.task_id = c.task_id AND d.seq = e.seq
@@ -144,27 +148,30 @@ FROM audit.delivery d
 JOIN LATERAL (
   SELECT p.seq
   FROM audit.delivery p
-  WHERE p.config_id = d.config_id AND p.task_id = d.task_id AND p.seq < d.seq AND p.state = 'delivered' AND p.delivered_at > d.delivered_at
+  WHERE p.config_id = d.config_id AND p.task_id = d.task_id AND p.seq < d.seq
+    AND p.state = 'delivered' AND p.delivered_at > d.delivered_at
   ORDER BY p.seq DESC
   LIMIT 1
 ) b ON true
 WHERE d.state = 'delivered';
 
 -- invariant: I6a an Idempotency-Key stands for one message
-SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks', m.idem_key, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
+SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks',
+  m.idem_key, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
 FROM audit.message m
 WHERE m.idem_key IS NOT NULL
 GROUP BY m.tenant, m.owner, m.idem_key
 HAVING count(*) > 1;
 
 -- invariant: I6b where an agent dedupes by message id, an id stands for one message
-SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks', m.message_id, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
+SELECT NULL::text, format('%s of %s/%s: %s messages in %s tasks',
+  m.message_id, m.tenant, m.owner, count(*), count(DISTINCT m.task_id))
 FROM audit.message m
 WHERE m.dedupe_mid
 GROUP BY m.tenant, m.owner, m.message_id
 HAVING count(*) > 1;
 
--- invariant: I8 no work is left that nobody holds
+-- invariant: I8 no work is left without a lease or a place in the queue
 SELECT t.id::text, format('%s since %s, lease until %s', t.state, t.updated_at, coalesce(t.lease_until::text, 'never'))
 FROM audit.task t
 WHERE t.state IN ('SUBMITTED', 'WORKING')
