@@ -6,8 +6,8 @@ SHELL := /bin/sh
 
 GO ?= go
 
-# The binary reports the newest released version in the changelog; the commit distinguishes builds between releases. Both
-# work without git and without a repository.
+# The binary reports the newest released version in the changelog; the commit distinguishes builds between releases.
+# Both work without git and without a repository.
 VERSION ?= $(shell sed -n 's/^\#\# \[\([0-9][^]]*\)\].*/\1/p' CHANGELOG.md 2>/dev/null | head -n 1 | grep . || echo dev)
 COMMIT ?= $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
@@ -69,7 +69,8 @@ CHAOS_REPORT ?= chaos-report.md
 chaos: ## Run a soak test with faults and print a report (SEEDS=20, SEED=7 for one seed, DURATION=4m, JOBS=2 in parallel)
 	@scripts/ensure-postgres.sh test
 	@rm -f $(CHAOS_REPORT); status=0; \
-	CHAOS_SEEDS=$(SEEDS) CHAOS_SEED=$(SEED) CHAOS_DURATION=$(DURATION) CHAOS_JOBS=$(JOBS) CHAOS_REPORT=$(abspath $(CHAOS_REPORT)) \
+	CHAOS_SEEDS=$(SEEDS) CHAOS_SEED=$(SEED) CHAOS_DURATION=$(DURATION) CHAOS_JOBS=$(JOBS) \
+	CHAOS_REPORT=$(abspath $(CHAOS_REPORT)) \
 	$(GO) test ./internal/e2e -run '^TestChaos$$' -count=1 -timeout 24h -parallel 100 $(TESTFLAGS) >$(CHAOS_REPORT).log 2>&1 || status=$$?; \
 	cat $(CHAOS_REPORT) 2>/dev/null || tail -n 100 $(CHAOS_REPORT).log; exit $$status
 

@@ -9,7 +9,8 @@ export A2AD_BIN=$PWD/bin/a2ad
 
 python=
 for candidate in python3 python3.11 python3.12 python3.13; do
-	if "$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
+	supported='import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
+	if "$candidate" -c "$supported" 2>/dev/null; then
 		python=$candidate
 		break
 	fi

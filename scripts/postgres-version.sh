@@ -18,7 +18,8 @@ esac
 
 known=scripts/postgres-versions.txt
 if ! read -r version sum < <(sed -n "s/^$platform \($major\.[^ ]* [^ ]*\)\$/\1/p" "$known") || [ -z "$version" ]; then
-	echo "unknown PostgreSQL version $major; versions: $(sed -n "s/^$platform \([0-9]*\)\..*/\1/p" "$known" | xargs)" >&2
+	versions=$(sed -n "s/^$platform \([0-9]*\)\..*/\1/p" "$known" | xargs)
+	echo "unknown PostgreSQL version $major; versions: $versions" >&2
 	exit 1
 fi
 

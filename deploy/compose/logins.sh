@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs when PostgreSQL finds its volume empty. A superuser creates the roles of docs/adr/0031, so that the migration needs
-# no superuser: a2ad_migrate owns the tables; a2ad_server may act as a2a_app and a2a_worker, and change no table
-# definition. It sees other users' transactions, which the alert on old transactions needs.
+# Runs when PostgreSQL finds its volume empty. A superuser creates the roles of docs/adr/0031, so that the migration
+# needs no superuser. a2ad_migrate owns the tables. a2ad_server may act as a2a_app and a2a_worker, and cannot change a
+# table's definition. It sees other users' transactions, which the alert on old transactions needs.
 set -eu
 secrets=${A2AD_SECRETS:-/run/secrets/postgres}
 psql -qX -v ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# make-secrets.sh DIR: creates the passwords and the key of an installation with Docker Compose, once: existing files are
-# kept. DIR has a directory for each reader. To change a password, change it in PostgreSQL too.
+# make-secrets.sh DIR: creates the passwords and the key of an installation with Docker Compose. It keeps existing
+# files. DIR has a directory for each reader. To change a password, change it in PostgreSQL too.
 set -eu
 umask 077
 dir=$1

@@ -31,7 +31,9 @@ def agent():
     for i, word in enumerate(words):
         last = i == len(words) - 1
         text = word if last else word + ' '
-        report(artifactUpdate={'artifact': {'artifactId': 'said', 'parts': [{'text': text}]}, 'append': i > 0, 'lastChunk': last})
+        report(artifactUpdate={
+            'artifact': {'artifactId': 'said', 'parts': [{'text': text}]}, 'append': i > 0, 'lastChunk': last
+        })
     status('COMPLETED')
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the frameworks share: a server with the agent of agent.py, and what the server says of its tasks."""
+"""What the tests of the frameworks share: a server with the agent of agent.py, and its tasks as it shows them."""
 
 import asyncio
 import json
@@ -36,11 +36,14 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         return self.server.url
 
     async def call(self, method, **params):
-        """What the server says of its tasks, asked in A2A 1.0 without any framework."""
+        """An answer of the server to a request of A2A 1.0, made without any framework."""
         body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
         host, port = self.server.address.split(':')
         reader, writer = await asyncio.open_connection(host, port)
-        head = f'POST / HTTP/1.1\r\nHost: {self.server.address}\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n'
+        head = (
+            f'POST / HTTP/1.1\r\nHost: {self.server.address}\r\n'
+            'Content-Type: application/json\r\nA2A-Version: 1.0\r\n'
+        )
         writer.write(f'{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n'.encode() + body)
         answer = await reader.read()
         writer.close()

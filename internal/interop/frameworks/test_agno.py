@@ -1,4 +1,7 @@
-"""a2ad as the client of agno sees it. It sends and streams over JSON-RPC 0.3, always a new task; it neither reads nor cancels."""
+"""a2ad as the client of agno sees it.
+
+It sends and streams over JSON-RPC 0.3, and always makes a new task. It neither reads nor cancels.
+"""
 
 import logging
 import unittest
@@ -24,7 +27,8 @@ class Agno(Interop):
 
         self.assertEqual((await client.send_message('ask')).status, 'input-required')
 
-        # REST is the client's default. It finds the card there, and sends the envelope of JSON-RPC, which HTTP+JSON does not have.
+        # REST is the client's default. It finds the card there, and sends the envelope of JSON-RPC, which HTTP+JSON
+        # does not have.
         rest = A2AClient(self.url)
         self.assertEqual((await rest.aget_agent_card()).name, 'talker')
         with self.assertRaises(Exception) as caught:

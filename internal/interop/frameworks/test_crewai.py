@@ -13,7 +13,7 @@ from fixture import Interop  # noqa: E402
 
 class CrewAI(Interop):
     async def test_delegation(self):
-        # The address of an agent is taken for its card too.
+        # CrewAI also accepts the address of an agent in place of that of its card.
         for endpoint in (self.url + '/.well-known/agent-card.json', self.url + '/agents/talker'):
             for updates in (StreamingConfig(), PollingConfig(interval=0.1)):
                 with self.subTest(endpoint=endpoint, updates=type(updates).__name__):
@@ -22,7 +22,8 @@ class CrewAI(Interop):
     async def check(self, endpoint, updates):
         async def delegate(text, **of):
             return await aexecute_a2a_delegation(
-                endpoint=endpoint, auth=None, timeout=60, task_description=text, updates=updates, agent_branch=None, **of,
+                endpoint=endpoint, auth=None, timeout=60, task_description=text, updates=updates,
+                agent_branch=None, **of,
             )
 
         done = await delegate('hello, wörld')
@@ -33,7 +34,9 @@ class CrewAI(Interop):
         asked = await delegate('ask')
         self.assertEqual(str(asked['status'].value), 'input-required', asked)
         task = (await self.tasks())[0]
-        done = await delegate('that one', task_id=task['id'], context_id=task['contextId'], conversation_history=asked['history'])
+        done = await delegate(
+            'that one', task_id=task['id'], context_id=task['contextId'], conversation_history=asked['history']
+        )
         self.assertEqual(str(done['status'].value), 'completed', done)
         await self.check_task('COMPLETED', 'that one', messages=2)
 

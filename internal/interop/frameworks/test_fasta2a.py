@@ -10,7 +10,10 @@ from fixture import Interop
 
 
 def say(text, **of):
-    return {'role': 'user', 'kind': 'message', 'message_id': str(uuid.uuid4()), 'parts': [{'kind': 'text', 'text': text}], **of}
+    return {
+        'role': 'user', 'kind': 'message', 'message_id': str(uuid.uuid4()), 'parts': [{'kind': 'text', 'text': text}],
+        **of
+    }
 
 
 class FastA2A(Interop):
@@ -25,7 +28,9 @@ class FastA2A(Interop):
 
         asked = (await client.send_message(say('ask')))['result']
         self.assertEqual(asked['status']['state'], 'input-required')
-        done = (await client.send_message(say('that one', task_id=asked['id'], context_id=asked['context_id'])))['result']
+        done = (await client.send_message(say(
+            'that one', task_id=asked['id'], context_id=asked['context_id']
+        )))['result']
         self.assertEqual((done['id'], done['status']['state']), (asked['id'], 'completed'))
         await self.check_task('COMPLETED', 'that one', messages=2)
 

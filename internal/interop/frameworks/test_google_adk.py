@@ -73,7 +73,9 @@ class Off(CardCheck):
 
 class Refused(CardCheck):
     async def check_refused(self):
-        with self.assertRaisesRegex(AgentCardResolutionError, 'Agent card RPC URL must use https, or http on a loopback host'):
+        with self.assertRaisesRegex(
+            AgentCardResolutionError, 'Agent card RPC URL must use https, or http on a loopback host'
+        ):
             await self.resolve()
 
 

@@ -7,13 +7,17 @@ import uuid
 os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # else it asks the network for prices
 
 from a2a.compat.v0_3.types import MessageSendParams, SendMessageRequest, SendStreamingMessageRequest  # noqa: E402
-from litellm.a2a_protocol import aget_agent_card, asend_message, asend_message_streaming, create_a2a_client  # noqa: E402
+from litellm.a2a_protocol import (  # noqa: E402
+    aget_agent_card, asend_message, asend_message_streaming, create_a2a_client,
+)
 
 from fixture import Interop  # noqa: E402
 
 
 def params(text):
-    message = {'kind': 'message', 'role': 'user', 'message_id': uuid.uuid4().hex, 'parts': [{'kind': 'text', 'text': text}]}
+    message = {
+        'kind': 'message', 'role': 'user', 'message_id': uuid.uuid4().hex, 'parts': [{'kind': 'text', 'text': text}]
+    }
     return MessageSendParams(message=message)
 
 
@@ -21,7 +25,9 @@ class LiteLLM(Interop):
     async def test_client(self):
         self.assertEqual((await aget_agent_card(base_url=self.url)).name, 'talker')
         client = await create_a2a_client(base_url=self.url)
-        answer = await asend_message(a2a_client=client, request=SendMessageRequest(id='1', params=params('hello, wörld')))
+        answer = await asend_message(
+            a2a_client=client, request=SendMessageRequest(id='1', params=params('hello, wörld'))
+        )
         result = answer.model_dump(mode='json', exclude_none=True)['result']
         self.assertEqual(result['status']['state'], 'completed')
         await self.check_task('COMPLETED', 'hello, wörld', messages=1)

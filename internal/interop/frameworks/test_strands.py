@@ -1,4 +1,4 @@
-"""a2ad as A2AAgent of Strands Agents sees it. It speaks A2A 0.3 and streams; it starts a new task with every message."""
+"""a2ad as A2AAgent of Strands Agents sees it. It speaks A2A 0.3, streams, and makes a new task for every message."""
 
 import unittest
 

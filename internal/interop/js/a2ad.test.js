@@ -16,7 +16,7 @@ import { Gate, Server } from './server.js';
 
 const limit = { timeout: 60_000 };
 
-// All tests but those that kill it share a server.
+// All tests share a server, except those that kill it.
 let shared;
 before(async () => (shared = await Server.start()), limit);
 after(() => shared?.stop(), limit);
@@ -33,7 +33,7 @@ const chunks = (id, n) => ({ op: 'chunk', id, n });
 const numbered = (id, n) => Array.from({ length: n }, (_, k) => `${id}:${k}:`);
 const texts = (task, id) => task.artifacts.find((a) => a.artifactId === id)?.parts.map((p) => p.text);
 
-// fold is what a client that follows a stream knows of the task.
+// fold returns the task as a client that follows a stream has it.
 function fold([first, ...events]) {
   assert.equal(first.kind, 'task', 'the first event is a task');
   const task = structuredClone(first);
@@ -59,7 +59,7 @@ function fold([first, ...events]) {
   return task;
 }
 
-// checkStream holds a stream that was read to its end to the rules for every stream.
+// checkStream checks a complete stream against the rules for every stream.
 function checkStream(events) {
   assert.deepEqual(
     events.map((e) => e.final === true),
@@ -75,7 +75,7 @@ async function collect(stream) {
   return checkStream(events);
 }
 
-// until reads up to the event that is wanted and leaves the stream open.
+// until reads up to the first wanted event and leaves the stream open.
 async function until(stream, wanted) {
   const events = [];
   for (;;) {
@@ -94,7 +94,9 @@ test('the card leads to the agent', limit, async () => {
   assert.equal(card.protocolVersion, '0.3.0');
   assert.deepEqual([card.url, card.preferredTransport], [`${shared.url}agents/script`, 'JSONRPC']);
   assert.deepEqual([card.capabilities.streaming, card.capabilities.pushNotifications], [true, true]);
-  await assert.rejects(new JsonRpcTransport({ endpoint: shared.url }).getExtendedAgentCard(), AuthenticatedExtendedCardNotConfiguredError);
+  await assert.rejects(
+    new JsonRpcTransport({ endpoint: shared.url }).getExtendedAgentCard(), AuthenticatedExtendedCardNotConfiguredError
+  );
 });
 
 test('a send waits for the task', limit, async () => {
@@ -241,7 +243,7 @@ test('errors are those of the client', limit, async () => {
   await assert.rejects(client.sendMessage(to(ended.id)), code(-32602));
   await assert.rejects(client.sendMessage(say('', { parts: [] })), code(-32602));
   await assert.rejects(client.getTask({ id: ended.id, historyLength: -1 }), code(-32602));
-  // Those of streams arrive as events, or the client would not know them.
+  // Errors of streams arrive as events, because the client would not recognize others.
   await assert.rejects(client.resubscribeTask({ id }).next(), early(TaskNotFoundError));
   await assert.rejects(client.sendMessageStream(to(id)).next(), early(TaskNotFoundError));
   await assert.rejects(client.sendMessageStream(to(ended.id)).next(), early(code(-32602)));
@@ -279,19 +281,28 @@ test('HTTP+JSON says the same', limit, async () => {
   const [client, other] = [new RestTransport({ endpoint: new URL('/agents/script', shared.url).href }), await script()];
   const asked = await client.sendMessage(play(chunks('a', 3), { op: 'input', text: 'more?' }));
   assert.equal(asked.status.state, 'input-required');
-  // It adds empty lists to what it reads in ProtoJSON, and drops that a piece is to be appended.
+  // The client adds empty lists to what it reads in ProtoJSON, and drops the flag that a chunk is to be appended.
   const plain = (v) => JSON.parse(JSON.stringify(v, (k, x) => (Array.isArray(x) && !x.length ? undefined : x)));
   assert.deepEqual(plain(asked), await other.getTask({ id: asked.id }));
-  const done = fold(await collect(client.sendMessageStream(say('', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }))));
+  const done = fold(await collect(client.sendMessageStream(say(
+    '', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }
+  ))));
   assert.deepEqual(plain(done), await other.getTask({ id: asked.id }));
   assert.deepEqual(plain(await client.getTask({ id: asked.id })), plain(done));
-  assert.deepEqual((await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']);
+  assert.deepEqual(
+    (await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']
+  );
   const id = randomUUID();
   await assert.rejects(client.getTask({ id }), TaskNotFoundError);
   await assert.rejects(client.cancelTask({ id: asked.id }), TaskNotCancelableError);
   await assert.rejects(client.resubscribeTask({ id }).next(), TaskNotFoundError);
   await assert.rejects(client.getExtendedAgentCard(), AuthenticatedExtendedCardNotConfiguredError);
-  const config = { taskId: asked.id, pushNotificationConfig: { id: 'one', url: 'http://127.0.0.1:1/x', authentication: { schemes: ['Bearer'], credentials: '' } } };
+  const config = {
+    taskId: asked.id,
+    pushNotificationConfig: {
+      id: 'one', url: 'http://127.0.0.1:1/x', authentication: { schemes: ['Bearer'], credentials: '' }
+    }
+  };
   assert.deepEqual(plain(await client.setTaskPushNotificationConfig(config)), config);
   assert.deepEqual(plain(await client.listTaskPushNotificationConfig({ id: asked.id })), [config]);
   await client.deleteTaskPushNotificationConfig({ id: asked.id, pushNotificationConfigId: 'one' });
@@ -302,15 +313,21 @@ test('gRPC says the same', limit, async () => {
   const server = await Server.start('--default-agent', 'script', '--grpc-listen', '127.0.0.1:0');
   try {
     const [client, other] = await Promise.all(
-      [{ transports: [new GrpcTransportFactory()] }, {}].map((o) => new ClientFactory({ transports: [new JsonRpcTransportFactory()], ...o }).createFromUrl(server.url)),
+      [{ transports: [new GrpcTransportFactory()] }, {}].map(
+        (o) => new ClientFactory({ transports: [new JsonRpcTransportFactory()], ...o }).createFromUrl(server.url)
+      ),
     );
     const plain = (v) => JSON.parse(JSON.stringify(v, (k, x) => (Array.isArray(x) && !x.length ? undefined : x)));
     const asked = await client.sendMessage(play(chunks('a', 3), { op: 'input', text: 'more?' }));
     assert.equal(asked.status.state, 'input-required');
     assert.deepEqual(plain(asked), await other.getTask({ id: asked.id }));
-    const done = fold(await collect(client.sendMessageStream(say('', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }))));
+    const done = fold(await collect(client.sendMessageStream(say(
+      '', { ...play(chunks('a', 1), { op: 'complete' }).message, taskId: asked.id }
+    ))));
     assert.deepEqual(plain(done), await other.getTask({ id: asked.id }));
-    assert.deepEqual((await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']);
+    assert.deepEqual(
+      (await collect(client.resubscribeTask({ id: asked.id }))).map((e) => e.kind), ['task', 'status-update']
+    );
     await assert.rejects(client.getTask({ id: randomUUID() }), TaskNotFoundError);
     await assert.rejects(client.cancelTask({ id: asked.id }), TaskNotCancelableError);
   } finally {

@@ -12,16 +12,21 @@ import { Server } from './server.js';
 
 const limit = { timeout: 90_000 };
 const example = new URL('../../../examples/front-js/', import.meta.url).pathname;
-const quick = ['--lease-ttl', '1s', '--rescue-interval', '50ms', '--poll-interval', '50ms', '--retry-backoff-base', '10ms'];
+const quick = [
+  '--lease-ttl', '1s', '--rescue-interval', '50ms', '--poll-interval', '50ms', '--retry-backoff-base', '10ms'
+];
 
-// Counter is the agent as a process. Killed and started again it has the same address and knows nothing.
+// Counter is the agent as a process. After a restart it has the same address, and has forgotten its tasks.
 class Counter {
   log = '';
   port = '0';
   #process;
 
   async start() {
-    this.#process = spawn(process.execPath, ['counter.js', '--port', this.port, '--pause', '100'], { cwd: example, stdio: ['ignore', 'ignore', 'pipe'] });
+    this.#process = spawn(
+      process.execPath, ['counter.js', '--port', this.port, '--pause', '100'],
+      { cwd: example, stdio: ['ignore', 'ignore', 'pipe'] }
+    );
     process.once('exit', this.#end);
     await new Promise((resolve, reject) => {
       createInterface({ input: this.#process.stderr }).on('line', (line) => {
@@ -52,7 +57,10 @@ before(async () => {
   dir = await mkdtemp(path.join(tmpdir(), 'a2ad-front-'));
   counter = await new Counter().start();
   const card = `http://127.0.0.1:${counter.port}/.well-known/agent-card.json`;
-  await writeFile(path.join(dir, 'front.yaml'), `name: front\ndescription: In front of another.\nexecutor:\n  a2a: {card: "${card}", poll_interval: 100ms}\n`);
+  await writeFile(
+    path.join(dir, 'front.yaml'),
+    `name: front\ndescription: In front of another.\nexecutor:\n  a2a: {card: "${card}", poll_interval: 100ms}\n`
+  );
   front = await Server.start('--agents', dir, ...quick);
   client = await new ClientFactory().createFromUrl(new URL('/agents/front/', front.url).href);
 }, limit);
@@ -78,7 +86,7 @@ async function counting(n) {
   assert.fail('the stream ended early');
 }
 
-// ended waits for the end of a task, which no event of a stream that is gone tells of.
+// ended polls for the end of a task, because the stream that would announce it has ended.
 async function ended(id) {
   for (;;) {
     const task = await client.getTask({ id });

@@ -1,5 +1,5 @@
-// a2ad as the oldest official JavaScript client of A2A 0.3 sees it: 0.3.0, which reads /.well-known/agent.json, speaks JSON-RPC
-// alone, and returns the response as it is, also one with an error.
+// a2ad as the oldest official JavaScript client of A2A 0.3 sees it: 0.3.0, which reads /.well-known/agent.json, speaks
+// JSON-RPC alone, and returns the response as it is, also one with an error.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
@@ -29,7 +29,7 @@ async function refused(code, call) {
   assert.equal((await call).error?.code, code);
 }
 
-// until reads up to the event that is wanted and leaves the stream open.
+// until reads up to the first wanted event and leaves the stream open.
 async function until(stream, wanted) {
   for (;;) {
     const { value, done } = await stream.next();
@@ -41,7 +41,9 @@ async function until(stream, wanted) {
 async function collect(stream) {
   const events = [];
   for await (const event of stream) events.push(event);
-  assert.deepEqual(events.map((e) => e.final === true), events.map((_, i) => i === events.length - 1), 'final is said once');
+  assert.deepEqual(
+    events.map((e) => e.final === true), events.map((_, i) => i === events.length - 1), 'final is said once'
+  );
   return events;
 }
 
@@ -58,7 +60,9 @@ test('a task is sent, streamed and read', limit, async () => {
 
 test('a task goes on with the input it asked for', limit, async () => {
   const client = dial();
-  const asked = await result(client.sendMessage(play({ op: 'input', text: 'shall I?' }, { op: 'artifact', id: 'a', text: 'done' })));
+  const asked = await result(client.sendMessage(play(
+    { op: 'input', text: 'shall I?' }, { op: 'artifact', id: 'a', text: 'done' }
+  )));
   assert.deepEqual([asked.status.state, asked.status.message.parts[0].text], ['input-required', 'shall I?']);
   const done = await result(client.sendMessage(say('yes', { taskId: asked.id, contextId: asked.contextId })));
   assert.deepEqual([done.id, done.status.state], [asked.id, 'completed']);

@@ -1,4 +1,4 @@
-// An a2ad server as a process, and what tests need around it.
+// An a2ad server as a process, and what tests need with it.
 import { spawn } from 'node:child_process';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -9,7 +9,7 @@ import path from 'node:path';
 
 const binary = process.env.A2AD_BIN;
 
-// Server is `a2ad dev` with a PostgreSQL of its own. Killed and started again it has the same address and the same tasks.
+// Server is `a2ad dev` with its own PostgreSQL. After a restart it has the same address and the same tasks.
 export class Server {
   #dir;
   #flags;
@@ -32,8 +32,13 @@ export class Server {
   }
 
   async restart() {
-    const args = ['dev', '--data-dir', path.join(this.#dir, 'pg'), '--listen', this.address, '--admin-listen', 'off', '--log-format', 'json'];
-    const env = Object.fromEntries(Object.entries(process.env).filter(([k]) => !k.startsWith('A2AD_') || k === 'A2AD_PG_BINDIR'));
+    const args = [
+      'dev', '--data-dir', path.join(this.#dir, 'pg'), '--listen', this.address, '--admin-listen', 'off',
+      '--log-format', 'json'
+    ];
+    const env = Object.fromEntries(Object.entries(process.env).filter(
+      ([k]) => !k.startsWith('A2AD_') || k === 'A2AD_PG_BINDIR'
+    ));
     this.#process = spawn(binary, [...args, ...this.#flags], { stdio: ['ignore', 'ignore', 'pipe'], env });
     this.#log = [];
     process.once('exit', this.#end);

@@ -6,7 +6,9 @@ import { Gate, Server } from './server.js';
 
 // `npm test` runs this file twice: with the newest client and with the oldest.
 const sdk = process.env.A2A_SDK_V1 ?? '@a2a-js/sdk-v1';
-const { AgentCard, ListTasksRequest, Message, Part, SendMessageRequest, StreamResponse, Task, TaskState } = await import(sdk);
+const {
+  AgentCard, ListTasksRequest, Message, Part, SendMessageRequest, StreamResponse, Task, TaskState
+} = await import(sdk);
 const { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } = await import(`${sdk}/client`);
 const { GrpcTransportFactory } = await import(`${sdk}/client/grpc`);
 const errors = await import(`${sdk}/errors`);
@@ -25,21 +27,27 @@ after(() => shared?.stop(), limit);
 
 const transports = [...ClientFactoryOptions.default.transports, new GrpcTransportFactory()];
 const dial = (agent, binding) =>
-  new ClientFactory({ ...ClientFactoryOptions.default, transports, preferredTransports: [binding] }).createFromUrl(new URL(agent, shared.url).href);
+  new ClientFactory({
+    ...ClientFactoryOptions.default, transports, preferredTransports: [binding]
+  }).createFromUrl(new URL(agent, shared.url).href);
 
-// each runs a test over every binding. It is given what makes a client of an agent.
+// each runs a test over every binding, with a function that makes a client of an agent.
 function each(name, run) {
   for (const binding of ['JSONRPC', 'HTTP+JSON', 'GRPC']) {
-    test(`${name}, over ${binding}`, limit, (t) => run((agent = '/agents/script/') => dial(agent, binding), t, binding));
+    test(
+      `${name}, over ${binding}`, limit, (t) => run((agent = '/agents/script/') => dial(agent, binding), t, binding)
+    );
   }
 }
 
-const say = (text, of = {}) => SendMessageRequest.fromJSON({ message: { messageId: randomUUID(), role: 'ROLE_USER', parts: [{ text }], ...of } });
+const say = (text, of = {}) => SendMessageRequest.fromJSON({ message: {
+  messageId: randomUUID(), role: 'ROLE_USER', parts: [{ text }], ...of
+} });
 const play = (...ops) => say('', { parts: [{ data: { script: ops } }] });
 const chunks = (id, n) => ({ op: 'chunk', id, n });
 const ask = (id) => ({ tenant: '', id });
 
-// fold is what a client that follows a stream knows of the task.
+// fold returns the task as a client that follows a stream has it.
 function fold([first, ...events]) {
   assert.equal(first.payload.$case, 'task', 'the first event is a task');
   const task = structuredClone(first.payload.value);
@@ -76,8 +84,11 @@ async function until(stream, wanted) {
 }
 
 const lastOf = (id) => (p) => p.$case === 'artifactUpdate' && p.value.artifact.artifactId === id && p.value.lastChunk;
-// Over JSON-RPC this client has no types for errors of streams that come as events, as that of Go needs them; the reason is in the text.
-const early = (type, reason, binding) => (binding === 'JSONRPC' ? (e) => e.message.includes(`"reason":"${reason}"`) : type);
+// Over JSON-RPC, errors of streams arrive as events, because the Go client needs that. This client has no types for
+// them, but their text has the reason.
+const early = (type, reason, binding) => (
+  binding === 'JSONRPC' ? (e) => e.message.includes(`"reason":"${reason}"`) : type
+);
 const same = (got, want) => assert.deepEqual(Task.toJSON(got), Task.toJSON(want));
 
 test('the client speaks 1.0 by the card', limit, async () => {
@@ -113,12 +124,16 @@ each('a subscription has the task and all that follows', async (script, t, bindi
   gate.open();
   const [rest, theirs] = await Promise.all([collect(sent), collect(watched)]);
   assert.deepEqual(theirs.map(StreamResponse.toJSON), rest.map(StreamResponse.toJSON));
-  await assert.rejects(collect(other.resubscribeTask(ask(id))), early(UnsupportedOperationError, 'UNSUPPORTED_OPERATION', binding));
+  await assert.rejects(
+    collect(other.resubscribeTask(ask(id))), early(UnsupportedOperationError, 'UNSUPPORTED_OPERATION', binding)
+  );
 });
 
 each('a task goes on with the input it asked for', async (script) => {
   const client = await script();
-  const task = await client.sendMessage(play({ op: 'input', text: 'shall I?' }, { op: 'artifact', id: 'a', text: 'done' }));
+  const task = await client.sendMessage(play(
+    { op: 'input', text: 'shall I?' }, { op: 'artifact', id: 'a', text: 'done' }
+  ));
   assert.equal(task.status.state, TaskState.TASK_STATE_INPUT_REQUIRED);
   const done = await client.sendMessage(say('yes', { taskId: task.id }));
   assert.deepEqual([done.status.state, done.contextId], [TaskState.TASK_STATE_COMPLETED, task.contextId]);
@@ -157,7 +172,9 @@ each('errors are those of the client', async (script, _, binding) => {
   ]) {
     await assert.rejects(call, TaskNotFoundError);
   }
-  await assert.rejects(collect(client.sendMessageStream(say('more', { taskId: id }))), early(TaskNotFoundError, 'TASK_NOT_FOUND', binding));
+  await assert.rejects(
+    collect(client.sendMessageStream(say('more', { taskId: id }))), early(TaskNotFoundError, 'TASK_NOT_FOUND', binding)
+  );
   await assert.rejects(collect(client.resubscribeTask(ask(id))), early(TaskNotFoundError, 'TASK_NOT_FOUND', binding));
   await assert.rejects(client.sendMessage(say('', { parts: [] })), RequestMalformedError);
 });
@@ -165,10 +182,14 @@ each('errors are those of the client', async (script, _, binding) => {
 each('webhooks are set, listed in pages and deleted', async (script, _, binding) => {
   const client = await script();
   const task = await client.sendMessage(play({ op: 'input' }));
-  const push = (id) => ({ tenant: '', taskId: task.id, id, url: 'http://127.0.0.1:1/hook', token: '', authentication: undefined });
+  const push = (id) => ({
+    tenant: '', taskId: task.id, id, url: 'http://127.0.0.1:1/hook', token: '', authentication: undefined
+  });
   assert.equal((await client.createTaskPushNotificationConfig(push(''))).id, 'default');
   await client.createTaskPushNotificationConfig(push('second'));
-  const list = (paging) => client.listTaskPushNotificationConfig({ tenant: '', taskId: task.id, pageSize: 0, pageToken: '', ...paging });
+  const list = (paging) => client.listTaskPushNotificationConfig({
+    tenant: '', taskId: task.id, pageSize: 0, pageToken: '', ...paging
+  });
   const ids = (page) => page.configs.map((c) => c.id);
   assert.deepEqual(ids(await list()), ['default', 'second']);
   if (binding !== 'HTTP+JSON') { // where this client does not say which page it wants
@@ -178,7 +199,9 @@ each('webhooks are set, listed in pages and deleted', async (script, _, binding)
     assert.deepEqual([ids(next), next.nextPageToken], [['second'], '']);
   }
   await client.deleteTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: 'second' });
-  await assert.rejects(client.getTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: 'second' }), TaskNotFoundError);
+  await assert.rejects(
+    client.getTaskPushNotificationConfig({ tenant: '', taskId: task.id, id: 'second' }), TaskNotFoundError
+  );
 });
 
 each('parts and metadata come back as they were sent', async (script) => {

@@ -1,4 +1,4 @@
-"""An a2ad server as a process, and the gate that tests hold its agents at."""
+"""An a2ad server as a process, and a gate at which its agents wait for the test."""
 
 import asyncio
 import json
@@ -9,10 +9,10 @@ import tempfile
 
 
 class Server:
-    """`a2ad dev` with a PostgreSQL of its own. Killed and started again it has the same address and the same tasks."""
+    """`a2ad dev` with its own PostgreSQL. After a restart it has the same address and the same tasks."""
 
     def __init__(self, *flags):
-        """A flag that is a pair is a file below the directory of the server, and its text."""
+        """A flag that is a pair names a file below the directory of the server, and its text."""
         self.files = [f for f in flags if isinstance(f, tuple)]
         self.flags = [f for f in flags if not isinstance(f, tuple)]
         self.address = '127.0.0.1:0'
@@ -35,7 +35,8 @@ class Server:
     async def key(self, owner, scopes):
         """A new API key."""
         process = await asyncio.create_subprocess_exec(
-            os.environ['A2AD_BIN'], 'apikey', 'create', '--data-dir', os.path.join(self.dir, 'pg'), '--tenant', 't', '--owner', owner, '--scopes', scopes, '-o', 'json',
+            os.environ['A2AD_BIN'], 'apikey', 'create', '-o', 'json', '--data-dir', os.path.join(self.dir, 'pg'),
+            '--tenant', 't', '--owner', owner, '--scopes', scopes,
             stdout=asyncio.subprocess.PIPE, cwd=self.dir,
         )
         out, _ = await process.communicate()

@@ -8,7 +8,9 @@ from importlib.metadata import version
 import grpc
 import httpx
 
-from a2a.client import A2ACardResolver, AuthInterceptor, ClientCallContext, ClientConfig, ClientFactory, InMemoryContextCredentialStore
+from a2a.client import (
+    A2ACardResolver, AuthInterceptor, ClientCallContext, ClientConfig, ClientFactory, InMemoryContextCredentialStore,
+)
 from a2a.client.errors import A2AClientError, A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import (
     DataPart,
@@ -30,7 +32,8 @@ from a2a.types import (
 
 from server import Gate, Server
 
-# The oldest client of 0.3 loses the names and types of files over HTTP+JSON and gRPC, and its get_card does not sign in.
+# The oldest client of 0.3 loses the names and types of files over HTTP+JSON and gRPC, and its get_card does not sign
+# in.
 OLDEST = version('a2a-sdk') == '0.3.0'
 
 QUICK = ('--lease-ttl', '1s', '--rescue-interval', '50ms', '--retry-backoff-base', '10ms')
@@ -41,7 +44,9 @@ def say(text, **of):
 
 
 def play(*ops):
-    return Message(role=Role.user, message_id=str(uuid.uuid4()), parts=[Part(root=DataPart(data={'script': list(ops)}))])
+    return Message(
+        role=Role.user, message_id=str(uuid.uuid4()), parts=[Part(root=DataPart(data={'script': list(ops)}))]
+    )
 
 
 def chunks(name, n):
@@ -72,20 +77,20 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         return ClientFactory(ClientConfig(httpx_client=self.http, **config)).create(card)
 
     async def send(self, client, message):
-        """The task that a message leads to, by a client that does not stream."""
+        """The task that a message creates or continues, by a client that does not stream."""
         [(task, update)] = [event async for event in client.send_message(message)]
         self.assertIsNone(update)
         return task
 
     async def until(self, stream, wanted):
-        """The client's own idea of the task at the first event that is wanted."""
+        """The task as the client has it after the first wanted event."""
         async for task, update in stream:
             if wanted(update):
                 return task
         self.fail('the stream has ended')
 
     async def to_end(self, stream):
-        """The client's own idea of the task at the end of a stream, which must say final once, at last."""
+        """The task as the client has it at the end of a stream, whose last event alone must be final."""
         finals = []
         async for task, update in stream:
             finals.append(bool(getattr(update, 'final', False)))
@@ -96,7 +101,8 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         return await client.get_task(TaskQueryParams(id=task.id, **params))
 
     def assert_same(self, folded, task):
-        # This client keeps the message of the present status in the history too, and the metadata of events in the task.
+        # This client also keeps the message of the current status in the history, and the metadata of events in
+        # the task.
         exclude = {'history', 'metadata'}
         self.assertEqual(folded.model_dump(exclude=exclude), task.model_dump(exclude=exclude))
 
@@ -154,7 +160,9 @@ class Interop(unittest.IsolatedAsyncioTestCase):
     async def check_input(self, server):
         client = await self.dial(server, '/agents/script', streaming=False)
         streaming = await self.dial(server, '/agents/script')
-        task = await self.send(client, play({'op': 'input', 'text': 'shall I?'}, {'op': 'artifact', 'id': 'a', 'text': 'done'}))
+        task = await self.send(
+            client, play({'op': 'input', 'text': 'shall I?'}, {'op': 'artifact', 'id': 'a', 'text': 'done'})
+        )
         self.assertEqual(task.status.state, TaskState.input_required)
         folded = await self.to_end(streaming.send_message(say('yes', task_id=task.id, context_id=task.context_id)))
         done = await self.get(client, task)
@@ -215,7 +223,8 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         ):
             with self.subTest(transport):
                 config = {'supported_transports': [transport], 'grpc_channel_factory': grpc.aio.insecure_channel}
-                client, streaming = await self.dial(server, streaming=False, **config), await self.dial(server, **config)
+                client = await self.dial(server, streaming=False, **config)
+                streaming = await self.dial(server, **config)
                 message = play(chunks('a', 3), {'op': 'input', 'text': 'more?'})
                 file = FilePart(file=FileWithBytes(bytes='AP/+Pj8=', name='f', mime_type='a/b'))
                 message.parts.append(Part(root=file))
@@ -224,23 +233,35 @@ class Interop(unittest.IsolatedAsyncioTestCase):
                 known = FileWithBytes(bytes=file.file.bytes) if OLDEST else file.file
                 self.assertEqual(asked.history[0].parts[1].root.file, known)
                 self.assert_same_as_json(asked, await self.get(rpc, asked))
-                folded = await self.to_end(streaming.send_message(say('yes', task_id=asked.id, context_id=asked.context_id)))
+                folded = await self.to_end(streaming.send_message(say(
+                    'yes', task_id=asked.id, context_id=asked.context_id
+                )))
                 done = await self.get(rpc, asked)
                 self.assertEqual(done.status.state, TaskState.completed)
                 self.assert_same_as_json(folded, done)
                 self.assert_same_as_json(await self.get(client, asked), done)
                 for status, call in (
-                    ((404, grpc.StatusCode.NOT_FOUND), self.get(client, asked.model_copy(update={'id': str(uuid.uuid4())}))),
+                    (
+                        (404, grpc.StatusCode.NOT_FOUND),
+                        self.get(client, asked.model_copy(update={'id': str(uuid.uuid4())}))
+                    ),
                     ((409, grpc.StatusCode.FAILED_PRECONDITION), client.cancel_task(TaskIdParams(id=asked.id))),
-                    ((422, grpc.StatusCode.INVALID_ARGUMENT), anext(client.send_message(say('more', task_id=asked.id)))),
+                    (
+                        (422, grpc.StatusCode.INVALID_ARGUMENT),
+                        anext(client.send_message(say('more', task_id=asked.id)))
+                    ),
                 ):
                     with self.assertRaises(error) as caught:
                         await call
                     self.assertIn(place(caught.exception), status)
 
     def assert_same_as_json(self, task, of_rpc):
-        # Over these bindings the client drops the time of a status, and makes messages, lists and metadata where there are none.
-        self.assertEqual(*((t.id, t.context_id, t.status.state, [(a.artifact_id, a.parts) for a in t.artifacts]) for t in (task, of_rpc)))
+        # Over these bindings the client drops the time of a status, and makes messages, lists and metadata where there
+        # are none.
+        self.assertEqual(*(
+            (t.id, t.context_id, t.status.state, [(a.artifact_id, a.parts) for a in t.artifacts])
+            for t in (task, of_rpc)
+        ))
 
     async def check_errors(self, server):
         client = await self.dial(server, streaming=False)
@@ -248,14 +269,16 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         ended = await self.send(client, say('hello'))
         unknown = str(uuid.uuid4())
         empty = say('').model_copy(update={'parts': []})
-        push = TaskPushNotificationConfig(task_id=unknown, push_notification_config=PushNotificationConfig(url='https://example.com/hook'))
+        push = TaskPushNotificationConfig(
+            task_id=unknown, push_notification_config=PushNotificationConfig(url='https://example.com/hook')
+        )
 
         await self.refused(-32001, client.get_task(TaskQueryParams(id=unknown)))
         await self.refused(-32602, client.get_task(TaskQueryParams(id=ended.id, history_length=-1)))
         await self.refused(-32001, client.cancel_task(TaskIdParams(id=unknown)))
         await self.refused(-32001, client.set_task_callback(push))
         await self.refused(-32001, client.get_task_callback(GetTaskPushNotificationConfigParams(id=ended.id)))
-        # Those of streams arrive as events, or the client would not know them.
+        # Errors of streams arrive as events, because the client would not recognize others.
         for c in (client, streaming):
             await self.refused(-32001, anext(c.send_message(say('more', task_id=unknown))))
             await self.refused(-32602, anext(c.send_message(say('more', task_id=ended.id))))
@@ -276,7 +299,10 @@ class Interop(unittest.IsolatedAsyncioTestCase):
             TextPart(text='a\0b \u2028 🙂', metadata=metadata),
             TextPart(text=''),
             DataPart(data={'a': [1, 'two', None, {}], 'big': 2**60 + 1}, metadata=metadata),
-            FilePart(file=FileWithBytes(bytes='AP/+Pj8=', name='naïve.bin', mime_type='application/octet-stream'), metadata=metadata),
+            FilePart(
+                file=FileWithBytes(bytes='AP/+Pj8=', name='naïve.bin', mime_type='application/octet-stream'),
+                metadata=metadata
+            ),
             FilePart(file=FileWithUri(uri='https://example.com/a%20b?c=d&e')),
         )]
         client = await self.dial(server)
@@ -287,8 +313,10 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         self.assert_same(folded, task)
 
     async def test_signing_in(self):
-        """The flow of the SDK's documents: resolve the card, let AuthInterceptor sign in as it says, read the extended card."""
-        server = await self.server(('agents/words.yaml', GUARDED), '--auth', 'required', '--agents', 'agents', '--default-agent', 'words')
+        """The flow of the SDK's documents: resolve the card, sign in with AuthInterceptor, read the extended card."""
+        server = await self.server(
+            ('agents/words.yaml', GUARDED), '--auth', 'required', '--agents', 'agents', '--default-agent', 'words'
+        )
         keys = {owner: await server.key(owner, 'tasks:read,tasks:write') for owner in ('ann', 'bob')}
         public = await A2ACardResolver(self.http, server.url).get_agent_card()
         self.assertEqual([s.id for s in public.skills], ['words'])

@@ -28,7 +28,9 @@ from server import Gate, Server
 
 
 def say(text='', parts=None, **of):
-    message = {'messageId': str(uuid.uuid4()), 'role': 'ROLE_USER', 'parts': [{'text': text}] if parts is None else parts, **of}
+    message = {
+        'messageId': str(uuid.uuid4()), 'role': 'ROLE_USER', 'parts': [{'text': text}] if parts is None else parts, **of
+    }
     return ParseDict({'message': message}, SendMessageRequest())
 
 
@@ -55,12 +57,12 @@ class Interop(unittest.IsolatedAsyncioTestCase):
         return client
 
     async def send(self, client, request):
-        """What a message leads to, by a client that does not stream."""
+        """The result of a message, by a client that does not stream."""
         [answer] = [event async for event in client.send_message(request)]
         return getattr(answer, answer.WhichOneof('payload'))
 
     async def fold(self, stream, until=lambda event: False):
-        """What a client that follows a stream knows of the task."""
+        """The task as a client that follows a stream has it."""
         task = None
         async for event in stream:
             kind = event.WhichOneof('payload')
@@ -134,7 +136,9 @@ class Interop(unittest.IsolatedAsyncioTestCase):
 
     async def check_input(self):
         client = await self.dial(streaming=False)
-        task = await self.send(client, play({'op': 'input', 'text': 'shall I?'}, {'op': 'artifact', 'id': 'a', 'text': 'done'}))
+        task = await self.send(
+            client, play({'op': 'input', 'text': 'shall I?'}, {'op': 'artifact', 'id': 'a', 'text': 'done'})
+        )
         self.assertEqual(task.status.state, TaskState.TASK_STATE_INPUT_REQUIRED)
         done = await self.send(client, say('yes', taskId=task.id))
         self.assertEqual((done.status.state, done.context_id), (TaskState.TASK_STATE_COMPLETED, task.context_id))
@@ -151,7 +155,9 @@ class Interop(unittest.IsolatedAsyncioTestCase):
     async def check_cancel(self):
         client = await self.dial(streaming=False)
         task = await self.send(client, play({'op': 'input'}))
-        canceled = await client.cancel_task(ParseDict({'id': task.id, 'metadata': {'why': 'late'}}, CancelTaskRequest()))
+        canceled = await client.cancel_task(ParseDict(
+            {'id': task.id, 'metadata': {'why': 'late'}}, CancelTaskRequest()
+        ))
         self.assertEqual(canceled.status.state, TaskState.TASK_STATE_CANCELED)
         self.assertEqual(await client.cancel_task(CancelTaskRequest(id=task.id)), canceled)
         ended = await self.send(client, play())
@@ -180,14 +186,20 @@ class Interop(unittest.IsolatedAsyncioTestCase):
             made = await client.create_task_push_notification_config(
                 TaskPushNotificationConfig(task_id=task.id, id=name, url='http://127.0.0.1:1/hook'))
             self.assertEqual(made.id, name or 'default')
-        page = await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(task_id=task.id, page_size=1))
+        page = await client.list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest(
+            task_id=task.id, page_size=1
+        ))
         self.assertEqual([c.id for c in page.configs], ['default'])
         rest = await client.list_task_push_notification_configs(
             ListTaskPushNotificationConfigsRequest(task_id=task.id, page_token=page.next_page_token))
         self.assertEqual(([c.id for c in rest.configs], rest.next_page_token), (['second'], ''))
-        await client.delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='second'))
+        await client.delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest(
+            task_id=task.id, id='second'
+        ))
         with self.assertRaises(TaskNotFoundError):
-            await client.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(task_id=task.id, id='second'))
+            await client.get_task_push_notification_config(GetTaskPushNotificationConfigRequest(
+                task_id=task.id, id='second'
+            ))
 
     async def check_parts(self):
         client = await self.dial('', streaming=False)

@@ -1,5 +1,5 @@
-// a2ad as a2a-ai-provider sees it, a model of the AI SDK that is an A2A agent. It speaks JSON-RPC 0.3, sends and streams, and
-// starts a new task with every message.
+// a2ad as a2a-ai-provider sees it, a model of the AI SDK that is an A2A agent. It speaks JSON-RPC 0.3, sends and
+// streams, and starts a new task with every message.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { a2a } from 'a2a-ai-provider';
