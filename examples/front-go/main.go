@@ -1,5 +1,5 @@
-// An ordinary agent made with the official Go SDK. It counts, it streams, and it keeps its tasks in
-// the memory of this process.
+// An ordinary agent, written with the official Go SDK. It counts and streams, and keeps its tasks in the
+// memory of this process.
 package main
 
 import (
@@ -21,13 +21,13 @@ import (
 
 var (
 	listen = flag.String("listen", "127.0.0.1:9100", "address to listen on")
-	public = flag.String("url", "", "URL of the agent, if it is not that of -listen")
+	public = flag.String("url", "", "URL of the agent, if it differs from -listen")
 	pause  = flag.Duration("pause", 500*time.Millisecond, "time between two numbers")
 )
 
 type counter struct{}
 
-// Execute counts to the number in the message, and asks for one if there is none.
+// Execute counts to the number in the message. If there is no number, it asks for one.
 func (counter) Execute(ctx context.Context, req *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
 	return func(yield func(a2a.Event, error) bool) {
 		slog.Info("run", "task", req.TaskID, "message", req.Message.ID)

@@ -1,5 +1,5 @@
-// An ordinary agent made with the official JavaScript SDK. It counts, it streams, and it keeps its
-// tasks in the memory of this process.
+// An ordinary agent, written with the official JavaScript SDK. It counts and streams, and keeps its tasks
+// in the memory of this process.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -8,13 +8,17 @@ import { DefaultRequestHandler, InMemoryTaskStore } from '@a2a-js/sdk/server';
 import { agentCardHandler, jsonRpcHandler, UserBuilder } from '@a2a-js/sdk/server/express';
 
 const { values: args } = parseArgs({
-  options: { port: { type: 'string', default: '9200' }, url: { type: 'string' }, pause: { type: 'string', default: '500' } },
+  options: {
+    port: { type: 'string', default: '9200' },
+    url: { type: 'string' },
+    pause: { type: 'string', default: '500' },
+  },
 });
 
 class Counter {
   #canceled = new Set();
 
-  // Counts to the number in the message, and asks for one if there is none.
+  // execute counts to the number in the message. If there is no number, it asks for one.
   async execute({ taskId, contextId, userMessage, task }, bus) {
     console.error(`run task=${taskId} message=${userMessage.messageId}`);
     if (!task) {
@@ -25,7 +29,10 @@ class Counter {
         kind: 'status-update', taskId, contextId, final: true,
         status: {
           state, timestamp: new Date().toISOString(),
-          message: text && { kind: 'message', role: 'agent', messageId: randomUUID(), taskId, contextId, parts: [{ kind: 'text', text }] },
+          message: text && {
+            kind: 'message', role: 'agent', messageId: randomUUID(), taskId, contextId,
+            parts: [{ kind: 'text', text }],
+          },
         },
       });
     const n = Number(userMessage.parts.map((p) => p.text ?? '').join(' '));

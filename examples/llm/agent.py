@@ -1,10 +1,10 @@
-"""An LLM agent for every endpoint that offers OpenAI's chat completions, using only the standard library.
+"""An LLM agent for any endpoint with OpenAI's chat completions. It uses only the standard library.
 
-a2ad starts it once for every run (exec): the run is one line of JSON on stdin, and every line on stdout
-is an event. Tokens are added to an artifact as they arrive. Each piece is saved together with a
-checkpoint. So the attempt after a crash asks the model to continue after the last piece, and does not
-pay again for what was written. If the model needs to know more, the task asks its client, and the next
-message continues the conversation.
+a2ad starts it once for every run (exec). The run is one line of JSON on stdin, and every line on stdout
+is an event. The agent appends tokens to an artifact as they arrive, and saves a checkpoint with each
+piece. After a crash the next attempt asks the model to continue after the last saved piece, so the
+tokens before it are not paid twice. If the model asks a question, the task asks its client, and the
+next message continues the conversation.
 
 Environment variables: LLM_URL (http://127.0.0.1:7002/v1), LLM_MODEL, LLM_API_KEY.
 """
@@ -21,8 +21,12 @@ MODEL = os.environ.get("LLM_MODEL", "small")
 KEY = os.environ.get("LLM_API_KEY", "")
 
 ASK = "QUESTION:"
-SYSTEM = f"You are a helpful assistant. If you cannot answer without knowing more, answer with one question that begins with {ASK}"
-TRY_AGAIN = 75  # EX_TEMPFAIL: not now, but perhaps later
+SYSTEM = (
+    "You are a helpful assistant. "
+    f"If you cannot answer without knowing more, answer with one question that begins with {ASK}"
+)
+CONTINUE = "Your answer was cut off. Continue exactly after its last character, and repeat nothing."
+TRY_AGAIN = 75  # EX_TEMPFAIL: a later attempt may succeed
 
 
 def emit(event):
@@ -34,7 +38,7 @@ def status(state, text):
 
 
 def conversation(run):
-    """Return what both sides said in the task, in the form that the model expects."""
+    """Yield the messages of the task so far, in the form that the model expects."""
     roles = {"ROLE_USER": "user", "ROLE_AGENT": "assistant"}
     for message in run["task"].get("history", []):
         text = "\n".join(part["text"] for part in message["parts"] if "text" in part)
@@ -66,11 +70,11 @@ def main():
     turn = sum(message["role"] == "ROLE_USER" for message in run["task"].get("history", []))
     messages = [{"role": "system", "content": SYSTEM}, *conversation(run)]
     saved = run.get("checkpoint", {})
-    text = saved.get("text", "") if saved.get("turn") == turn else ""  # that of another turn is over
+    text = saved.get("text", "") if saved.get("turn") == turn else ""  # not the text of another turn
     if text:
         messages += [
             {"role": "assistant", "content": text},
-            {"role": "user", "content": "Your answer was cut off. Continue exactly after its last character, and repeat nothing."},
+            {"role": "user", "content": CONTINUE},
         ]
     reported = len(text)
 
@@ -87,7 +91,7 @@ def main():
 
     for token in tokens(messages, run["contextKey"]):
         text += token
-        if not ASK.startswith(text) and not text.startswith(ASK):  # else it is a question, or perhaps one
+        if not ASK.startswith(text) and not text.startswith(ASK):  # it is not a question and cannot become one
             report()
     if text.startswith(ASK):
         status("INPUT_REQUIRED", text.removeprefix(ASK).strip())

@@ -1,7 +1,7 @@
-"""A stand-in for a model, to try agent.py without one: it implements the part of the API that the agent needs.
+"""A fake model, to try agent.py without a real one. It implements the part of the API that the agent needs.
 
-If the conversation names no topic ("about …"), it asks for one. Then it writes thirty words, one token
-each. GET /served returns how many tokens it has written: what would have to be paid.
+If the conversation names no topic ("about …"), it asks for one. Then it writes thirty words of one
+token each. GET /served returns the number of tokens that it has written, which a real model would charge.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ADDRESS = "127.0.0.1:7002"
-PAUSE = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1  # seconds for a token
+PAUSE = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1  # seconds per token
 
 served = 0
 

@@ -1,7 +1,7 @@
-"""An agent over HTTP, using only the standard library. It numbers the lines of a text.
+"""An agent over HTTP that numbers the lines of a text. It uses only the standard library.
 
-It receives a run as a POST and answers with one event per line. A checkpoint records its progress, so
-after a crash it continues after the last line that a2ad has.
+a2ad sends a run as a POST, and the agent answers with one event per line. Checkpoints record its
+progress. After a crash the next attempt continues after the last line that a2ad has saved.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ADDRESS = "127.0.0.1:7001"
-PAUSE = float(sys.argv[1]) if len(sys.argv) > 1 else 0.2  # seconds for a line, as if it were hard
+PAUSE = float(sys.argv[1]) if len(sys.argv) > 1 else 0.2  # seconds per line, to simulate work
 
 
 def status(state, text=None):
@@ -31,7 +31,11 @@ def work(run):
         # The checkpoint comes first: it is saved together with the event that follows it.
         yield {"checkpoint": {"lines": n + 1}}
         yield {"artifactUpdate": {
-            "artifact": {"artifactId": "numbered", "name": "The text with numbers", "parts": [{"text": f"{n + 1} {lines[n]}\n"}]},
+            "artifact": {
+                "artifactId": "numbered",
+                "name": "The text with numbers",
+                "parts": [{"text": f"{n + 1} {lines[n]}\n"}],
+            },
             "append": n > 0,
             "lastChunk": n + 1 == len(lines),
         }}
@@ -53,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
             for event in work(run):
                 self.wfile.write(json.dumps(event).encode() + b"\n")
         except ConnectionError:
-            pass  # a2ad does not wait for the rest any more
+            pass  # the run has ended, and a2ad has closed the connection
 
     def log_message(self, *_):
         pass

@@ -1,18 +1,19 @@
-// An agent over HTTP in TypeScript, without packages at run time. It spells a text, letter by letter.
+// An agent over HTTP in TypeScript that spells a text, letter by letter. It needs no packages at run time.
 //
-// It receives a run as a POST and answers with server-sent events. A checkpoint records its progress, so
-// after a crash it continues after the last letter that a2ad has.
+// a2ad sends a run as a POST, and the agent answers with server-sent events. Checkpoints record its
+// progress. After a crash the next attempt continues after the last letter that a2ad has saved.
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
 import { text as read } from 'node:stream/consumers'
 
 type Part = { text?: string }
+type Artifact = { artifactId: string; name: string; parts: Part[] }
 
 /** The members of a run that this agent uses. */
 type Run = {
   taskId: string
-  contextKey: string // unique for owner and context: key what is remembered between tasks by it, not by contextId
+  contextKey: string // unique for owner and context: store memory between tasks under it, not under contextId
   epoch: number
   attempt: number
   messages: { parts: Part[] }[]
@@ -21,17 +22,18 @@ type Run = {
 
 type AgentEvent =
   | { statusUpdate: { status: { state: string; message?: { parts: Part[] } } } }
-  | { artifactUpdate: { artifact: { artifactId: string; name: string; parts: Part[] }; append: boolean; lastChunk: boolean } }
+  | { artifactUpdate: { artifact: Artifact; append: boolean; lastChunk: boolean } }
   | { checkpoint: Run['checkpoint'] }
 
-async function* work(run: Run, over: AbortSignal): AsyncGenerator<AgentEvent> {
+async function* work(run: Run, ended: AbortSignal): AsyncGenerator<AgentEvent> {
   const letters = [...run.messages.flatMap(m => m.parts.map(p => p.text ?? '')).join('\n').replace(/\s/g, '')]
   if (letters.length === 0) {
-    yield { statusUpdate: { status: { state: 'TASK_STATE_REJECTED', message: { parts: [{ text: 'There is nothing to spell.' }] } } } }
+    const message = { parts: [{ text: 'There is nothing to spell.' }] }
+    yield { statusUpdate: { status: { state: 'TASK_STATE_REJECTED', message } } }
     return
   }
   for (let n = run.checkpoint?.letters ?? 0; n < letters.length; n++) {
-    await pause(50, undefined, { signal: over })
+    await pause(50, undefined, { signal: ended })
     // The checkpoint comes first: it is saved together with the event that follows it.
     yield { checkpoint: { letters: n + 1 } }
     yield {
@@ -47,10 +49,10 @@ async function* work(run: Run, over: AbortSignal): AsyncGenerator<AgentEvent> {
 
 async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const run = JSON.parse(await read(request)) as Run
-  const over = new AbortController() // a cancel closes the connection
-  response.on('close', () => over.abort())
+  const ended = new AbortController() // a2ad closes the connection on a cancel
+  response.on('close', () => ended.abort())
   response.writeHead(200, { 'Content-Type': 'text/event-stream' })
-  for await (const event of work(run, over.signal)) {
+  for await (const event of work(run, ended.signal)) {
     response.write(`data: ${JSON.stringify(event)}\n\n`)
   }
   response.end()
@@ -60,6 +62,6 @@ const [host, port] = '127.0.0.1:7003'.split(':')
 createServer((request, response) => {
   handle(request, response).catch((err: Error) => {
     if (err.name !== 'AbortError') console.error(err)
-    response.destroy() // which a2ad takes for a crash, and tries again
+    response.destroy() // a2ad treats this as a crash and retries the run
   })
 }).listen(Number(port), host)
