@@ -129,7 +129,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestMisbehavingReceivers are the cases of S-39 and F45. Each must end by itself, well before the test does.
+// TestMisbehavingReceivers: an attempt ends by itself, however a receiver misbehaves.
 func TestMisbehavingReceivers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -193,13 +193,13 @@ func TestMisbehavingReceivers(t *testing.T) {
 	}
 }
 
-// TestTimeIsBounded: whatever a receiver does not do, an attempt ends when it should, to the millisecond.
+// TestTimeIsBounded: whatever a receiver does not do, an attempt ends exactly at its limit.
 func TestTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		url    string
 		cfg    ClientConfig
-		answer string // what the receiver sends before it falls silent
+		answer string // what the receiver sends before it stops
 		want   Class
 		took   time.Duration
 		kept   string
@@ -260,7 +260,7 @@ func answered(want string) func(Result) error {
 	}
 }
 
-// endless writes until the client has enough; it fails the test's process if that is never.
+// endless writes until the client has read enough. If the client never has, the test times out.
 func endless(length string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if length != "chunked" {
@@ -276,7 +276,8 @@ func endless(length string) http.HandlerFunc {
 	}
 }
 
-// Shutdown must not look like a failure of the receiver.
+// TestCanceledAttemptDoesNotBlameTheDestination: a shutdown must not look like a failure of the
+// receiver.
 func TestCanceledAttemptDoesNotBlameTheDestination(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -95,7 +95,7 @@ func TestLimitsCanBeSet(t *testing.T) {
 	}
 }
 
-// Accepted values can be sent: the receiver gets the same bytes.
+// TestAcceptedSecretsArrive: accepted values can be sent, and the receiver gets the same bytes.
 func TestAcceptedSecretsArrive(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, ok)

@@ -25,7 +25,8 @@ func TestUnreachableReceivers(t *testing.T) {
 	}
 }
 
-// A listener whose queue is full does not answer at all: the time to connect is bounded by itself.
+// TestConnectingIsBounded: a listener with a full queue does not answer at all. Connecting has a
+// limit of its own.
 func TestConnectingIsBounded(t *testing.T) {
 	t.Parallel()
 	res := newClient(t, ClientConfig{Policy: dev, DialTimeout: time.Nanosecond}).Attempt(t.Context(),
@@ -77,7 +78,8 @@ func TestTLSWithSomethingElse(t *testing.T) {
 	}
 }
 
-// The receiver listens at 127.0.0.1, which the policy does not allow, or at 127.0.0.2, which it does.
+// TestNamesAreCheckedByTheirAddresses: the receiver listens at 127.0.0.1, which the policy refuses,
+// or at 127.0.0.2, which it permits.
 func TestNamesAreCheckedByTheirAddresses(t *testing.T) {
 	t.Parallel()
 	private := newSink(t, ok)
@@ -115,7 +117,7 @@ func TestNamesAreCheckedByTheirAddresses(t *testing.T) {
 			t.Errorf("%s: got %+v, want %s", name, res, want)
 		}
 	}
-	// Rebinding: the first question is answered with a permitted address, the next one is not.
+	// Rebinding: the first answer of the DNS is a permitted address, the next one is not.
 	for i, want := range []Class{ClassDelivered, ClassBlocked, ClassBlocked} {
 		if res := attempt(newClient(t, ClientConfig{Policy: policy, Resolver: names}),
 			"flips.example"); res.Class != want {
@@ -130,7 +132,8 @@ func TestNamesAreCheckedByTheirAddresses(t *testing.T) {
 	}
 }
 
-// The dialer refuses every spelling of a local address by itself, without the check of URLs.
+// TestDialerRefusesSpellings: the dialer refuses every spelling of a local address, even without
+// the check of URLs.
 func TestDialerRefusesSpellings(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, ok)
@@ -185,7 +188,8 @@ func TestBlockedAndBadURLsAreNotCalled(t *testing.T) {
 	}
 }
 
-// The environment's proxy would be the only address that the guard sees. Not parallel: it sets the environment.
+// TestProxyOfTheEnvironmentIsIgnored: otherwise the guard would only see the address of the proxy.
+// Not parallel: it sets the environment.
 func TestProxyOfTheEnvironmentIsIgnored(t *testing.T) {
 	proxy := newSink(t, ok)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {

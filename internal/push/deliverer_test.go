@@ -24,7 +24,7 @@ func TestEveryStateThatMattersArrivesInOrder(t *testing.T) {
 	task := b.task(a2a.PushConfig{URL: s.URL, Token: "tok", Schemes: []string{"Bearer"}, Credentials: "cred"})
 	b.deliver()
 	l := b.run(task, whole("a", "x"), status(a2a.StateInputRequired))
-	b.settled(task, l.LastSeq)
+	b.awaitDelivered(task, l.LastSeq)
 	in := tasks.Submission{Caller: ann, Agent: "words", Task: task,
 		Message: a2a.Message{ID: "m2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "go on"}}}}
 	if _, err := b.Tasks.Submit(t.Context(), in); err != nil {
@@ -81,7 +81,9 @@ func TestReceiversThatWantNoMore(t *testing.T) {
 			"5 tries failed, the last one with: answered 503 Service Unavailable"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
-		}, "dead", 5, "failed", "5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; redirects are not followed"},
+		}, "dead", 5, "failed",
+			"5 tries failed, the last one with: answered 307 Temporary Redirect to http://127.0.0.1:1; " +
+				"redirects are not followed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +114,7 @@ func TestUnreadableSecretIsNotRetried(t *testing.T) {
 		tries[0].Class != "secret" {
 		t.Errorf("%d requests, reason %q, ledger %+v", len(s.requests()), p.Reason, tries)
 	}
-	// With the key back, a replay delivers.
+	// When the key is available again, a replay delivers.
 	if err := b.Webhooks.Replay(t.Context(), p.Row, 1<<62); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +135,8 @@ func TestBodyKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// If only the status message is too large, the receiver still gets the state.
+// TestBodyKeepsTheLimitWithoutTheStatusMessage: if only the status message is too large, the
+// receiver still gets the state.
 func TestBodyKeepsTheLimitWithoutTheStatusMessage(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -151,7 +154,7 @@ func TestBodyKeepsTheLimitWithoutTheStatusMessage(t *testing.T) {
 	}
 }
 
-// Every request is a step of its own in the client's trace.
+// TestRequestsBelongToTheTraceOfTheClient: every request is a separate span in the client's trace.
 func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -167,7 +170,7 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.deliver()
-	b.settled(out.Task, 1)
+	b.awaitDelivered(out.Task, 1)
 	form := regexp.MustCompile("^00-0af7651916cd43dd8448eb211c80319c-([0-9a-f]{16})-01$")
 	parents := map[string]bool{"b7ad6b7169203331": true}
 	for _, r := range s.requests() {
@@ -181,20 +184,21 @@ func TestRequestsBelongToTheTraceOfTheClient(t *testing.T) {
 		t.Errorf("%d requests, want 2", len(parents)-1)
 	}
 	without := newSink(t, ok)
-	b.settled(b.task(a2a.PushConfig{URL: without.URL}), 1)
+	b.awaitDelivered(b.task(a2a.PushConfig{URL: without.URL}), 1)
 	if h := without.requests()[0].header; h.Get("Traceparent") != "" {
 		t.Errorf("a task without a trace gives %q", h.Get("Traceparent"))
 	}
 }
 
-// A notification that was accepted and not recorded is sent again unchanged.
+// TestLostRecordIsADuplicate: an accepted notification that was not recorded is sent again
+// unchanged.
 func TestLostRecordIsADuplicate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, times(func(n int, _ http.ResponseWriter, _ *http.Request) {
 		if n == 0 { // the deliverer dies before it gets the answer
-			if _, err := b.sql.Exec(context.Background(),
-				"UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'"); err != nil {
+			if _, err := b.sql.Exec(context.Background(), `UPDATE a2a.push_configs
+				SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() - interval '1 second'`); err != nil {
 				t.Error(err)
 			}
 		}
@@ -202,7 +206,7 @@ func TestLostRecordIsADuplicate(t *testing.T) {
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	l := b.run(task, whole("a", "x"))
 	b.deliver()
-	b.settled(task, 3)
+	b.awaitDelivered(task, 3)
 	b.append(l, whole("b", "y"), status(a2a.StateCompleted))
 	p := b.awaitState(task, "done")
 	got := s.requests()
@@ -215,7 +219,7 @@ func TestLostRecordIsADuplicate(t *testing.T) {
 	}
 }
 
-// A hanging destination uses only its share of the slots.
+// TestHangingDestinationDelaysNoOther: it only uses its share of the slots.
 func TestHangingDestinationDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -240,7 +244,7 @@ func TestHangingDestinationDelaysNoOther(t *testing.T) {
 	}
 	b.deliver(func(c *DelivererConfig) { c.Slots, c.PerOrigin = 3, 2 })
 	for _, task := range healthy {
-		b.settled(task, 1)
+		b.awaitDelivered(task, 1)
 	}
 	<-entered
 	<-entered
@@ -249,7 +253,7 @@ func TestHangingDestinationDelaysNoOther(t *testing.T) {
 	}
 	release()
 	for _, task := range hung {
-		b.settled(task, 1)
+		b.awaitDelivered(task, 1)
 	}
 }
 
@@ -280,7 +284,7 @@ func TestDeleteDuringARetry(t *testing.T) {
 		t.Error(err)
 	}
 	n := len(s.requests())
-	// Another one, on the same destination, is delivered; the deleted one is never tried again.
+	// Another webhook of the same destination is delivered. The deleted one is never tried again.
 	other := b.task(a2a.PushConfig{URL: s.URL + "/other"})
 	b.await(other, "dead", func(p webhooks.Row) bool { return p.State == "dead" })
 	for _, r := range s.requests()[n:] {
@@ -290,7 +294,7 @@ func TestDeleteDuringARetry(t *testing.T) {
 	}
 }
 
-// TestReplicasShareTheWork: each notification is sent once by one of them.
+// TestReplicasShareTheWork: one replica sends each notification, once.
 func TestReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -303,7 +307,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 		taskList = append(taskList, b.task(a2a.PushConfig{URL: s.URL}))
 	}
 	for _, task := range taskList {
-		b.settled(task, 1)
+		b.awaitDelivered(task, 1)
 	}
 	ids := map[string]int{}
 	for _, r := range s.requests() {
@@ -314,7 +318,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 	}
 }
 
-// TestStoppingDelivererLetsRequestsEnd: their answers are recorded.
+// TestStoppingDelivererLetsRequestsEnd: it records their answers.
 func TestStoppingDelivererLetsRequestsEnd(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -333,13 +337,13 @@ func TestStoppingDelivererLetsRequestsEnd(t *testing.T) {
 	}()
 	close(released)
 	<-stopped
-	if p := b.settled(task, 1); len(b.tries(p)) != 1 {
+	if p := b.awaitDelivered(task, 1); len(b.tries(p)) != 1 {
 		t.Errorf("ledger %+v", b.tries(p))
 	}
 }
 
-// Without a schedule an unreadable task would be claimed and released in a busy loop. So a failed read counts as an
-// attempt, and the next one is delayed.
+// TestUnreadableTaskIsRetriedByTheSchedule: without a schedule an unreadable task would be claimed
+// and released in a busy loop. So a failed read counts as an attempt, and the next one is delayed.
 func TestUnreadableTaskIsRetriedByTheSchedule(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

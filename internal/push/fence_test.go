@@ -35,8 +35,9 @@ func (g *gate) pass() {
 	<-g.opened
 }
 
-// A deliverer is suspended after its last check of the lease. In the meantime the lease expires and the webhook is
-// deleted. Then the deliverer continues.
+// TestSuspendedDelivererSendsNothingAfterADelete: a deliverer is suspended after its last check of
+// the lease. In the meantime the lease expires and the webhook is deleted. Then the deliverer
+// continues.
 func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 	t.Parallel()
 	for name, freeze := range map[string]func(t *testing.T, g *gate) (*sink, string, ClientConfig){
@@ -101,7 +102,8 @@ func TestSuspendedDelivererSendsNothingAfterADelete(t *testing.T) {
 	}
 }
 
-// A connection that was another request's is fenced for the next one, and only for that.
+// TestFenceAppliesToOneRequest: a reused connection has the fence of its current request, and no
+// other.
 func TestFenceAppliesToOneRequest(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -131,8 +133,8 @@ func TestFenceAppliesToOneRequest(t *testing.T) {
 	}
 }
 
-// A lease that runs out in the middle of a request ends it there: what has arrived is no
-// whole request.
+// TestFenceInterruptsARequest: a lease that expires in the middle of a request ends the request, so
+// the receiver gets an incomplete one.
 func TestFenceInterruptsARequest(t *testing.T) {
 	t.Parallel()
 	came := make(chan int64, 1)

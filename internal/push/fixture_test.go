@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 
 var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 
-// bed is a store with webhooks, and a log of what deliverers say.
+// bed is a store with webhooks, and the log of its deliverers.
 type bed struct {
 	*store.Store
 	t    *testing.T
@@ -78,7 +78,7 @@ func (b *bed) replica(name string) *store.Store {
 	return s
 }
 
-// Write is where deliverers log to.
+// Write appends to the log of the deliverers.
 func (b *bed) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *bed) logged() string {
 	return b.log.String()
 }
 
-// keys returns the keys of a server with a ring.
+// keys returns the keys of a server with a key ring.
 func (b *bed) keys(s *store.Store, ring seal.Ring) *Keys {
 	b.t.Helper()
 	k := NewKeys(KeysConfig{Store: s, Ring: ring, Issuer: "https://a2ad.example",
@@ -102,7 +102,7 @@ func (b *bed) keys(s *store.Store, ring seal.Ring) *Keys {
 	return k
 }
 
-// deliver runs a deliverer until the test ends or stop is called. Its pauses are none.
+// deliver runs a deliverer until the test ends or stop is called. It does not pause between polls.
 func (b *bed) deliver(change ...func(*DelivererConfig)) (stop func()) {
 	b.t.Helper()
 	cfg := DelivererConfig{
@@ -188,7 +188,7 @@ func whole(id, text string) *a2a.ArtifactUpdate {
 	return &a2a.ArtifactUpdate{Artifact: a2a.Artifact{ID: id, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text}}}}
 }
 
-// await waits until a webhook is as a test wants it.
+// await waits until a condition is true for a webhook.
 func (b *bed) await(task a2a.ID, what string, holds func(webhooks.Row) bool) webhooks.Row {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -216,7 +216,7 @@ func (b *bed) awaitState(task a2a.ID, state string) webhooks.Row {
 	return b.await(task, state, func(p webhooks.Row) bool { return p.State == state })
 }
 
-func (b *bed) settled(task a2a.ID, seq int64) webhooks.Row {
+func (b *bed) awaitDelivered(task a2a.ID, seq int64) webhooks.Row {
 	b.t.Helper()
 	return b.await(task, "at cursor "+strconv.FormatInt(seq, 10), func(p webhooks.Row) bool { return p.Cursor >= seq })
 }
@@ -230,7 +230,7 @@ func (b *bed) tries(p webhooks.Row) []webhooks.LedgerEntry {
 	return tries
 }
 
-// times answers by how often a notification came before.
+// times answers by how often the same notification came before.
 func times(handle func(n int, w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -243,7 +243,7 @@ func times(handle func(n int, w http.ResponseWriter, r *http.Request)) http.Hand
 	}
 }
 
-// inOrder checks that notifications arrived in order, each with the same body, and returns their seqs.
+// inOrder checks that notifications arrived in order, each with one body, and returns their seqs.
 func inOrder(t *testing.T, got []seenRequest) (seqs []int) {
 	t.Helper()
 	bodies := map[int]string{}

@@ -25,7 +25,7 @@ var goodAddresses = strings.Fields(`
 	1.1.1.1 8.8.8.8 172.32.0.1 100.128.0.1 168.63.129.17 192.0.1.1 198.20.0.1 223.255.255.255 2606:4700:4700::1111
 	2a00:1450:4001::1 2001:4860:4860::8888 ::ffff:8.8.8.8`)
 
-// A literal is refused at create and at dial alike.
+// TestSpecialAddressesAreRefused: as literals, at creation and at dial alike.
 func TestSpecialAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	p := Policy{AllowHTTP: true}
@@ -57,7 +57,8 @@ func TestSpecialAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// A list of prefixes is a second opinion on every address near the edge of a block.
+// TestGuardRefusesWhatTheOracleRefuses: a second list of prefixes is checked at the addresses near
+// the edges of each block.
 func TestGuardRefusesWhatTheOracleRefuses(t *testing.T) {
 	t.Parallel()
 	oracle := prefixes(strings.Fields(`
@@ -76,7 +77,7 @@ func TestGuardRefusesWhatTheOracleRefuses(t *testing.T) {
 				t.Errorf("%s of %s is let through", a, p)
 			}
 		}
-		if p.Addr().Is4() { // the other side of the fence
+		if p.Addr().Is4() { // the address across the edge
 			for _, a := range []netip.Addr{p.Addr().Prev(), end.Next()} {
 				if a.IsValid() && !contains(oracle, a) && !public(a) {
 					t.Errorf("%s beside %s is refused", a, p)
@@ -153,7 +154,8 @@ func TestPermittedURLs(t *testing.T) {
 	}
 }
 
-// Allow is the only opening: it opens its ranges, every port in them, and names that may lead there.
+// TestAllowPermitsOnlyItsRanges: Allow permits its ranges, with every port, and names that may
+// resolve to them.
 func TestAllowPermitsOnlyItsRanges(t *testing.T) {
 	t.Parallel()
 	p := Policy{AllowHTTP: true, Allow: loopback}
@@ -220,7 +222,7 @@ func TestControlRefusesOddNetworks(t *testing.T) {
 	}
 }
 
-// An error must not repeat a password in the URL, in any form.
+// TestURLErrorsRepeatNoSecrets: an error must not repeat a password in the URL, in any form.
 func TestURLErrorsRepeatNoSecrets(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{"https://u:hunter2@h/", "https://hunter2@[::1/", "https://h:hunter2/", "hunter2://h/",

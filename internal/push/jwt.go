@@ -68,7 +68,7 @@ func ParseKey(stored []byte, createdAt time.Time) (Key, error) {
 // Private returns the private key, for NewSigner.
 func (k Key) Private() ed25519.PrivateKey { return k.private() }
 
-// Public returns the public key, for FormatPublicKey.
+// Public returns the public key.
 func (k Key) Public() ed25519.PublicKey { return k.private().Public().(ed25519.PublicKey) }
 
 // Format keeps the key out of printed text.

@@ -34,7 +34,8 @@ var day0 = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-// A receiver reads the key set from the server and verifies with the key that the token names.
+// TestTokenVerifiesAgainstTheKeySet: a receiver reads the key set from the server and verifies with
+// the key that the token names.
 func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	t.Parallel()
 	old, key := newKey(t, day0), newKey(t, day0.Add(day))
@@ -71,7 +72,8 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := standard.Validate(jwt.Expected{Issuer: "https://agents.example",
-		AnyAudience: jwt.Audience{"https://hooks.example:443"}, ID: "msg_x_1", Subject: "task-1", Time: now}); err != nil {
+		AnyAudience: jwt.Audience{"https://hooks.example:443"}, ID: "msg_x_1", Subject: "task-1",
+		Time: now}); err != nil {
 		t.Error(err)
 	}
 	if err := standard.ValidateWithLeeway(jwt.Expected{Time: now.Add(5*time.Minute + time.Second)}, 0); err == nil {
@@ -86,7 +88,7 @@ func TestTokenVerifiesAgainstTheKeySet(t *testing.T) {
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
-	// A key set without the key, and a token with another's signature, do not verify.
+	// Without the key in the set, or with the signature of another token, verification fails.
 	served, err = JWKS([]Key{old})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +180,8 @@ func TestMintingIsSafeForConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// The life of a server in months, as a table: which key signs, which are published, and when to look again.
+// TestRotation is the life of a server in months: which key signs, which keys are published, and
+// when the next change is due.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	a, b, c := newKey(t, day0), newKey(t, day0.Add(time.Second)), newKey(t, day0.Add(30*day+2*time.Second))
@@ -224,9 +227,9 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A server is planned over a year in random steps, by replicas that make keys at the same time and drop the retired
-// ones or not. Whatever happens, what signs has been published for a day, what signed stays published for a day, and
-// there are two.
+// TestRotationKeepsItsPromises plans a server over a year in random steps. Its replicas make keys
+// at the same time, and may or may not drop retired ones. A key that signs has been published for a
+// day, a key that signed stays published for a day, and there are two.
 func TestRotationKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/webhooks"
 )
 
-// TestDeliveryHasATokenOfTheServer: without credentials, Bearer is a token of ours, which the
+// TestDeliveryHasATokenOfTheServer: without credentials, Bearer is a token of the server, which the
 // published keys verify.
 func TestDeliveryHasATokenOfTheServer(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestDeliveryHasATokenOfTheServer(t *testing.T) {
 	s := newSink(t, ok)
 	task := b.task(a2a.PushConfig{URL: s.URL, Schemes: []string{"Bearer"}})
 	b.deliver()
-	b.settled(task, 1)
+	b.awaitDelivered(task, 1)
 	r := s.requests()[0]
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(b.keys(b.Store, b.ring).JWKS(), &set); err != nil || len(set.Keys) != 2 {
@@ -67,7 +67,7 @@ func TestReplicasMakeOneSetOfKeys(t *testing.T) {
 	if sets[0] != sets[1] || sets[0] != sets[2] || strings.Count(sets[0], `"kid"`) != 2 {
 		t.Errorf("sets %s", strings.Join(sets, "\n"))
 	}
-	// A server with another ring does not see these keys, and makes its own.
+	// A server with another ring cannot read these keys, and makes its own.
 	other := b.keys(b.Store, newRing(t, "k2"))
 	if got := string(other.JWKS()); got == sets[0] || strings.Count(got, `"kid"`) != 2 {
 		t.Errorf("with another ring: %s", got)
@@ -75,7 +75,7 @@ func TestReplicasMakeOneSetOfKeys(t *testing.T) {
 	if again := b.keys(b.Store, b.ring); string(again.JWKS()) != sets[0] {
 		t.Errorf("the first ring now has %s", again.JWKS())
 	}
-	// Without a ring there are none, and still a set.
+	// Without a ring there are no keys, but there is a set.
 	none := b.keys(b.Store, seal.Ring{})
 	if none.Issuer() != nil || string(none.JWKS()) != `{"keys":[]}` {
 		t.Errorf("without a ring: %s", none.JWKS())
@@ -115,7 +115,7 @@ func TestKeysAndSecretsMoveToAnotherRing(t *testing.T) {
 		t.Errorf("keys %s, want %s", after.JWKS(), before.JWKS())
 	}
 	b.deliver()
-	b.settled(task, 1)
+	b.awaitDelivered(task, 1)
 	if got := s.requests()[0].header.Get("A2a-Notification-Token"); got != "tok" {
 		t.Errorf("token %q", got)
 	}

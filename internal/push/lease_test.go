@@ -35,7 +35,7 @@ func TestLeaseIsCheckedByBothClocks(t *testing.T) {
 	}
 }
 
-// TestLeaseExpiresUnlessItIsRenewed: by itself, when nothing is written that would ask.
+// TestLeaseExpiresUnlessItIsRenewed: it expires by its timer, even if no write checks it.
 func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 		if got, want := <-lost, 49*time.Second; got != want || l.valid() {
 			t.Errorf("expired after %v, valid %t, want %v", got, l.valid(), want)
 		}
-		l.renewed(start.Add(time.Hour)) // too late: what was canceled stays so
+		l.renewed(start.Add(time.Hour)) // too late: the request was canceled
 		never := newLease(&webhooks.Delivery{}, time.Now, start.Add(80*time.Second), 30*time.Second, lose)
 		if got, want := <-lost, 109*time.Second; got != want || never.valid() {
 			t.Errorf("one that was never renewed is given up after %v, want %v", got, want)
@@ -62,7 +62,8 @@ func TestLeaseExpiresUnlessItIsRenewed(t *testing.T) {
 	})
 }
 
-// A request may take longer than a lease, and no other process repeats it.
+// TestLongRequestKeepsItsWebhook: a request may take longer than a lease, and no other process
+// repeats it.
 func TestLongRequestKeepsItsWebhook(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -72,7 +73,7 @@ func TestLongRequestKeepsItsWebhook(t *testing.T) {
 		entered <- struct{}{}
 		<-released
 	})
-	const lease = 4 * time.Second // a stop of half of it loses none
+	const lease = 4 * time.Second // a pause of half of it loses no lease
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	b.deliver(func(c *DelivererConfig) { c.Lease = lease })
 	b.deliver(func(c *DelivererConfig) { c.Store, c.Lease = b.replica("r2"), lease })
@@ -93,28 +94,28 @@ func TestLongRequestKeepsItsWebhook(t *testing.T) {
 		t.Errorf("%d requests, want the one under way", n)
 	}
 	release()
-	b.settled(task, 1)
+	b.awaitDelivered(task, 1)
 	if tries := b.tries(p); len(tries) != 1 {
 		t.Errorf("ledger %+v, want one try", tries)
 	}
 }
 
-// TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds: not only when its request would have.
+// TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds: it need not wait for the request timeout.
 func TestWebhookOfADeadProcessIsFreeWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	s := newSink(t, ok)
 	task := b.task(a2a.PushConfig{URL: s.URL})
 	const lease = time.Second
-	due, err := b.Webhooks.Claim(t.Context(), 1, 1, lease) // and is dead
+	due, err := b.Webhooks.Claim(t.Context(), 1, 1, lease) // the process dies here
 	if err != nil || len(due) != 1 {
 		t.Fatalf("claimed %v, %v", due, err)
 	}
 	b.deliver(func(c *DelivererConfig) { c.Lease = time.Hour })
-	b.settled(task, 1)
+	b.awaitDelivered(task, 1)
 }
 
-// TestRequestIsCanceledWhenItsLeaseCannotBeRenewed: another process may make it by then.
+// TestRequestIsCanceledWhenItsLeaseCannotBeRenewed: another process may send it by then.
 func TestRequestIsCanceledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -130,7 +131,8 @@ func TestRequestIsCanceledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	if _, err := b.sql.Exec(t.Context(), `
 		CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER lost BEFORE UPDATE ON a2a.push_configs FOR EACH ROW
-			WHEN (NEW.lease_epoch = OLD.lease_epoch AND NEW.lease_until > OLD.lease_until) EXECUTE FUNCTION lost()`); err != nil {
+			WHEN (NEW.lease_epoch = OLD.lease_epoch AND NEW.lease_until > OLD.lease_until)
+			EXECUTE FUNCTION lost()`); err != nil {
 		t.Fatal(err)
 	}
 	b.deliver(func(c *DelivererConfig) {
@@ -142,7 +144,7 @@ func TestRequestIsCanceledWhenItsLeaseCannotBeRenewed(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the request continues")
 	}
-	if p := b.settled(task, 1); len(b.tries(p)) != 1 {
+	if p := b.awaitDelivered(task, 1); len(b.tries(p)) != 1 {
 		t.Errorf("ledger %+v, want only the second request", b.tries(p))
 	}
 }

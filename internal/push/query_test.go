@@ -14,7 +14,7 @@ import (
 
 const signed = "sig=s3cret%2Fsignature&se=2026"
 
-// hookWithQuery submits a task with a webhook whose URL has a query, sealed as a server does it.
+// hookWithQuery submits a task with a webhook whose URL has a query, encrypted as a server does it.
 func (b *bed) hookWithQuery(base string) a2a.ID {
 	b.t.Helper()
 	p := b.newPush(a2a.PushConfig{URL: base + "/hook?" + signed})
@@ -30,19 +30,21 @@ func (b *bed) hookWithQuery(base string) a2a.ID {
 	return out.Task
 }
 
-// stored returns all that the database has of webhooks and their ledger, as text.
+// stored returns as text what the database has of webhooks and their attempts.
 func (b *bed) stored() (text string) {
 	b.t.Helper()
 	err := b.sql.QueryRow(b.t.Context(), `SELECT coalesce((SELECT string_agg(p::text, ' ') FROM a2a.push_configs p), '')
 		|| coalesce((SELECT string_agg(v::text, ' ') FROM audit.push_config v), '')
-		|| coalesce((SELECT string_agg(a::text || coalesce(convert_from(a.answer, 'UTF8'), ''), ' ') FROM a2a.push_attempts a), '')`).Scan(&text)
+		|| coalesce((SELECT string_agg(a::text || coalesce(convert_from(a.answer, 'UTF8'), ''), ' ')
+			FROM a2a.push_attempts a), '')`).Scan(&text)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return text
 }
 
-// Only the receiver gets the query of its URL, even if its answer repeats it.
+// TestQueryOfAWebhookURLIsASecret: only the receiver gets the query of its URL, even if its answer
+// repeats it.
 func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -81,7 +83,8 @@ func TestQueryOfAWebhookURLIsASecret(t *testing.T) {
 	}
 }
 
-// What was stored before queries were sealed is shown without them, and sealed with the next change of keys.
+// TestUnencryptedQueryIsEncryptedByRewrap: a row from before queries were encrypted is shown
+// without its query. The next change of keys encrypts it.
 func TestUnencryptedQueryIsEncryptedByRewrap(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -104,19 +107,20 @@ func TestUnencryptedQueryIsEncryptedByRewrap(t *testing.T) {
 		t.Errorf("the database has it still: %s", text)
 	}
 	b.deliver()
-	b.settled(task, 1)
+	b.awaitDelivered(task, 1)
 	if got != signed {
 		t.Errorf("the receiver got the query %q, want %q", got, signed)
 	}
 }
 
-// A server of the version before would leave the query out: it does not get such a webhook, and
-// what it sets again is whole.
+// TestServersOfThePreviousVersionDoNotClaimEncryptedQueries: such a server would drop the query, so
+// it cannot claim the webhook. A webhook that it sets again is complete.
 func TestServersOfThePreviousVersionDoNotClaimEncryptedQueries(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	b.hookWithQuery("http://127.0.0.1:1")
-	const claim = "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, lease_until = clock_timestamp() + interval '1 minute'"
+	const claim = "UPDATE a2a.push_configs SET lease_epoch = lease_epoch + 1, " +
+		"lease_until = clock_timestamp() + interval '1 minute'"
 	if tag, err := b.sql.Exec(t.Context(), claim); err != nil || tag.RowsAffected() != 0 {
 		t.Errorf("%d claimed, %v, want none", tag.RowsAffected(), err)
 	}

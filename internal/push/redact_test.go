@@ -64,7 +64,8 @@ func TestRedactionLeavesNoSecret(t *testing.T) {
 	})
 }
 
-// A receiver chooses the answer and may have chosen the secret: the worst of both must not take long.
+// BenchmarkRedactionWorstCase: a receiver chooses the answer and may have chosen the secret. The
+// worst combination must not take long.
 func BenchmarkRedactionWorstCase(b *testing.B) {
 	r := newRedactor(strings.Repeat("a", 4<<10), strings.Repeat("a", 4<<10-1), strings.Repeat("a", 2<<10)+"b")
 	data := bytes.Repeat([]byte("a"), 16<<10)

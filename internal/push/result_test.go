@@ -59,7 +59,7 @@ func TestDirectivesOfAnswers(t *testing.T) {
 	}
 }
 
-// A sink that echoes all it got shows none of it in what we keep.
+// TestEchoedSecretsAreNotKept: if a receiver repeats all it got, the stored answer has no secrets.
 func TestEchoedSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	const canary = `canary"<&/ 1234`
@@ -121,8 +121,8 @@ func TestRequestsPrintNoSecrets(t *testing.T) {
 	}
 }
 
-// TestFencedRequestIsCanceledForAnyTransportError: when a write is refused the transport closes the connection, and may
-// report the read that ended with it. That is no fault of the destination.
+// TestFencedRequestIsCanceledForAnyTransportError: when a write is refused the transport closes the
+// connection, and may report the read that this ended. The destination is not at fault.
 func TestFencedRequestIsCanceledForAnyTransportError(t *testing.T) {
 	t.Parallel()
 	var seen observer

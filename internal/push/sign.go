@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,14 +15,9 @@ import (
 	"time"
 )
 
-// Prefixes of keys in the text form of Standard Webhooks.
 const (
-	secretPrefix     = "whsec_"
-	privateKeyPrefix = "whsk_"
-	publicKeyPrefix  = "whpk_"
-)
+	secretPrefix = "whsec_" // of keys in the text form of Standard Webhooks
 
-const (
 	minSecret = 24
 	maxSecret = 64
 	redacted  = "[redacted]"
@@ -60,43 +54,6 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue keeps the key out of logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// ParsePrivateKey reads whsk_ and an ed25519 key in base64: its seed of 32 bytes, or the 64 bytes of seed and public
-// key. Its errors do not show the text.
-func ParsePrivateKey(text string) (ed25519.PrivateKey, error) {
-	enc, ok := strings.CutPrefix(text, privateKeyPrefix)
-	raw, err := base64.StdEncoding.Strict().DecodeString(enc)
-	bad := fmt.Errorf("not %s and an ed25519 key in base64", privateKeyPrefix)
-	rightSize := len(raw) == ed25519.SeedSize || len(raw) == ed25519.PrivateKeySize
-	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || !rightSize {
-		return nil, bad
-	}
-	key := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
-	if len(raw) == ed25519.PrivateKeySize && subtle.ConstantTimeCompare(key, raw) != 1 {
-		return nil, bad // signing with the wrong public half would reveal the seed
-	}
-	return key, nil
-}
-
-// FormatPrivateKey writes what ParsePrivateKey reads.
-func FormatPrivateKey(key ed25519.PrivateKey) string {
-	return privateKeyPrefix + base64.StdEncoding.EncodeToString(key)
-}
-
-// FormatPublicKey writes the whpk_ text with which receivers verify v1a signatures.
-func FormatPublicKey(key ed25519.PublicKey) string {
-	return publicKeyPrefix + base64.StdEncoding.EncodeToString(key)
-}
-
-// ParsePublicKey reads what FormatPublicKey writes.
-func ParsePublicKey(text string) (ed25519.PublicKey, error) {
-	enc, ok := strings.CutPrefix(text, publicKeyPrefix)
-	raw, err := base64.StdEncoding.Strict().DecodeString(enc)
-	if !ok || err != nil || strings.ContainsAny(enc, "\r\n") || len(raw) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("not %s and 32 bytes in base64", publicKeyPrefix)
-	}
-	return raw, nil
-}
 
 // Signer signs with every key it has, so that a receiver that knows one of them can verify signatures during a
 // rotation. A nil Signer has no keys. It is safe for concurrent use.

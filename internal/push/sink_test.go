@@ -25,7 +25,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A sink is the far side of the network: it answers as its test says, and notes what came.
+// A sink is a receiver. It answers as its test says, and records the requests.
 type sink struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -104,7 +104,7 @@ func answer(status int, body string) http.HandlerFunc {
 // hang does not answer until the client disconnects.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// raw answers with bytes that net/http would not send, and then does as end says.
+// raw answers with bytes that net/http would not send, and then calls end.
 func raw(text string, end func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buf, err := w.(http.Hijacker).Hijack()
@@ -139,8 +139,8 @@ func request(to string) Request {
 	return Request{URL: to, Version: V03, ID: "msg_x_1", Task: "task-1", Body: []byte(`{"kind":"task"}`)}
 }
 
-// resolver makes names resolve as answers says: to addresses, or to another name. What a
-// name has more than one list of answers for changes from one question to the next.
+// resolver resolves names to answers: addresses, or another name. A name with several lists of
+// answers gets the next list at each question.
 func resolver(t *testing.T, answers map[string][][]string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
