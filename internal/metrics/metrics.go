@@ -23,18 +23,9 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// Family describes one metric, for the documentation.
-type Family struct {
-	Name   string
-	Type   string // counter, gauge or histogram
-	Labels []string
-	Help   string
-}
-
 // Metrics holds the metrics of events, and exposes those of the sources too.
 type Metrics struct {
 	registry *prometheus.Registry
-	families []Family
 
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -56,32 +47,33 @@ func New(b Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	info := prometheus.NewGaugeVec(m.gauge("a2ad_build_info", "Always 1; its labels say which program this is.",
-		"version", "commit", "go"), []string{"version", "commit", "go"})
+	info := prometheus.NewGaugeVec(
+		gauge("a2ad_build_info", "Always 1; its labels say which program this is."),
+		[]string{"version", "commit", "go"})
 	info.WithLabelValues(b.Version, b.Commit, b.Go).Set(1)
 
-	request := []string{"route", "method", "version"}
-	m.requests = prometheus.NewCounterVec(m.counter("a2ad_http_requests_total",
+	m.requests = prometheus.NewCounterVec(counter("a2ad_http_requests_total",
 		"Requests answered, over gRPC too, by route, operation of A2A, its version, "+
-			"and HTTP status or name of the gRPC status.",
-		append(request, "code")...), append(request, "code"))
-	m.took = prometheus.NewHistogramVec(m.histogram("a2ad_http_request_duration_seconds",
+			"and HTTP status or name of the gRPC status."),
+		[]string{"route", "method", "version", "code"})
+	m.took = prometheus.NewHistogramVec(histogram("a2ad_http_request_duration_seconds",
 		"Time to the answer of a request, or to the beginning of a stream. "+
 			"That of a blocking send holds the work of the agent.",
-		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, request...), request)
-	m.errors = prometheus.NewCounterVec(m.counter("a2ad_request_errors_total",
-		"Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200.",
-		"method", "version", "reason"), []string{"method", "version", "reason"})
-	m.lenient = prometheus.NewCounterVec(m.counter("a2ad_lenient_uses_total",
-		"Requests read by a lenient rule (docs/reference/protocol.md): clients that are not strict.", "rule"),
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}),
+		[]string{"route", "method", "version"})
+	m.errors = prometheus.NewCounterVec(counter("a2ad_request_errors_total",
+		"Requests answered with an error of A2A, by its reason. Over JSON-RPC their HTTP status is 200."),
+		[]string{"method", "version", "reason"})
+	m.lenient = prometheus.NewCounterVec(counter("a2ad_lenient_uses_total",
+		"Requests read by a lenient rule (docs/reference/protocol.md): clients that are not strict."),
 		[]string{"rule"})
-	m.events = prometheus.NewCounter(m.counter("a2ad_sse_events_total",
+	m.events = prometheus.NewCounter(counter("a2ad_sse_events_total",
 		"Events sent to streams while these were open, over gRPC too."))
-	m.lag = prometheus.NewHistogram(m.histogram("a2ad_sse_lag_seconds",
+	m.lag = prometheus.NewHistogram(histogram("a2ad_sse_lag_seconds",
 		"Time from the commit of an event to its being sent to a stream, "+
 			"by the clocks of the database and of this process.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}))
-	m.slow = prometheus.NewCounter(m.counter("a2ad_sse_slow_readers_total",
+	m.slow = prometheus.NewCounter(counter("a2ad_sse_slow_readers_total",
 		"Streams cut off because their client read too slowly. It resumes."))
 	m.registry.MustRegister(info, m.requests, m.took, m.errors, m.lenient, m.events, m.lag, m.slow)
 	for _, rule := range lenientRules {
@@ -99,27 +91,17 @@ var lenientRules = func() []string {
 	return rules
 }()
 
-func (m *Metrics) note(name, kind, help string, labels []string) {
-	m.families = append(m.families, Family{name, kind, slices.Clone(labels), help})
-}
-
-func (m *Metrics) gauge(name, help string, labels ...string) prometheus.GaugeOpts {
-	m.note(name, "gauge", help, labels)
+func gauge(name, help string) prometheus.GaugeOpts {
 	return prometheus.GaugeOpts{Name: name, Help: help}
 }
 
-func (m *Metrics) counter(name, help string, labels ...string) prometheus.CounterOpts {
-	m.note(name, "counter", help, labels)
+func counter(name, help string) prometheus.CounterOpts {
 	return prometheus.CounterOpts{Name: name, Help: help}
 }
 
-func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) prometheus.HistogramOpts {
-	m.note(name, "histogram", help, labels)
+func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
 }
-
-// Families are all metrics except those of the Go runtime and of the process.
-func (m *Metrics) Families() []Family { return slices.Clone(m.families) }
 
 // Watch returns the hooks for requests and streams.
 func (m *Metrics) Watch() rpc.Watch {

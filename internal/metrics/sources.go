@@ -45,9 +45,6 @@ func (m *Metrics) Attach(src Sources) {
 	s.gauges = &cached[operate.Gauges]{read: src.Store.Operate.Gauges, log: src.Logger}
 	s.tasks = &cached[map[a2a.State]int64]{read: src.Store.Operate.TasksByState, log: src.Logger}
 	s.describe()
-	for _, f := range s.shown {
-		m.families = append(m.families, f.Family)
-	}
 	m.registry.MustRegister(s)
 }
 
@@ -64,20 +61,22 @@ type report func(v float64, labels ...string)
 
 // family is a metric that is read for each scrape.
 type family struct {
-	Family
+	kind string // counter, gauge or histogram
 	desc *prometheus.Desc
 	read func(show report)   // nil: a histogram
 	size func() tasks.Groups // nil: no histogram
 }
 
 func (s *sources) add(kind, name, help string, labels []string, read func(show report)) {
-	s.shown = append(s.shown, &family{Family: Family{name, kind, labels, help},
-		desc: prometheus.NewDesc(name, help, labels, nil), read: read})
+	s.shown = append(s.shown, &family{
+		kind: kind, desc: prometheus.NewDesc(name, help, labels, nil), read: read,
+	})
 }
 
 func (s *sources) groups(name, help string, read func() tasks.Groups) {
-	s.shown = append(s.shown, &family{Family: Family{name, "histogram", nil, help},
-		desc: prometheus.NewDesc(name, help, nil, nil), size: read})
+	s.shown = append(s.shown, &family{
+		kind: "histogram", desc: prometheus.NewDesc(name, help, nil, nil), size: read,
+	})
 }
 
 // one exposes a value without labels.
@@ -105,7 +104,7 @@ func (s *sources) Collect(out chan<- prometheus.Metric) {
 			continue
 		}
 		kind := prometheus.GaugeValue
-		if f.Type == "counter" {
+		if f.kind == "counter" {
 			kind = prometheus.CounterValue
 		}
 		f.read(func(v float64, labels ...string) { out <- prometheus.MustNewConstMetric(f.desc, kind, v, labels...) })
