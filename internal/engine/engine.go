@@ -118,7 +118,7 @@ func (e *Engine) Send(ctx context.Context, c db.Caller, agent *a2a.Agent, op *a2
 			return t, nil
 		}
 	}
-	return e.tell(ctx, c, &sub, seen.ended, op)
+	return e.taskAnswer(ctx, c, &sub, seen.ended, op)
 }
 
 // submit stores a message.
@@ -138,8 +138,8 @@ func (e *Engine) submit(ctx context.Context, in *tasks.Submission) (tasks.Submit
 	return sub, err
 }
 
-// tell reads the task for an answer. It first reveals a task that clients cannot see yet.
-func (e *Engine) tell(ctx context.Context, c db.Caller, sub *tasks.Submitted, ended bool,
+// taskAnswer reads the task for an answer. It first reveals a task that clients cannot see yet.
+func (e *Engine) taskAnswer(ctx context.Context, c db.Caller, sub *tasks.Submitted, ended bool,
 	op *a2a.SendMessage) (*a2a.Task, error) {
 	if sub.Undecided && !ended {
 		if err := e.store.Tasks.Reveal(ctx, sub.Task); err != nil {
@@ -177,7 +177,7 @@ func (e *Engine) awaitTask(ctx context.Context, c db.Caller, cursor *stream.Curs
 		}
 		ended = seen.ended
 	}
-	return e.tell(ctx, c, sub, ended, op)
+	return e.taskAnswer(ctx, c, sub, ended, op)
 }
 
 // await returns when the turn has ended, the longest wait is over, or the server drains. It returns

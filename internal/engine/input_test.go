@@ -32,9 +32,9 @@ func TestSendRefusesTypesThatTheCardOmits(t *testing.T) {
 	}
 	data := func(kind string) a2a.Part { return a2a.Part{Kind: a2a.PartData, Data: a2a.Raw("1"), MediaType: kind} }
 	for _, tc := range []struct {
-		modes string
-		part  a2a.Part
-		taken bool
+		modes    string
+		part     a2a.Part
+		accepted bool
 	}{
 		{"", file("image/png"), true},
 		{"*/*", file(""), true},
@@ -58,9 +58,9 @@ func TestSendRefusesTypesThatTheCardOmits(t *testing.T) {
 		{"text/plain", file("text/plain"), true},
 	} {
 		agent := &a2a.Agent{Name: "words", Card: a2a.Card{InputModes: strings.Fields(tc.modes)}}
-		_, err := r.Send(r.ctx, ann, agent, send("x",
+		_, err := r.Send(t.Context(), ann, agent, send("x",
 			parts(a2a.Part{Kind: a2a.PartText, Text: "x", MediaType: first(agent.Card.InputModes)}, tc.part)))
-		if tc.taken {
+		if tc.accepted {
 			if err != nil {
 				t.Errorf("%q, %+v: %v", tc.modes, tc.part, err)
 			}
@@ -112,7 +112,7 @@ func TestSendChecksAPartAgainstItsSkill(t *testing.T) {
 		{"does not fit, by the message", agent, `{"skillId":"s"}`, data(`"bad"`, `{"x":1}`), a2a.CodeInvalidParams,
 			"message.parts[0].data.a[0]"},
 		{"the part wins", agent, `{"skillId":"s"}`, data(`"bad"`, `{"skillId":"free"}`), ok, ""},
-		{"for nobody", agent, "", data(`"bad"`, ""), ok, ""},
+		{"for no skill", agent, "", data(`"bad"`, ""), ok, ""},
 		{"text has no schema", agent, `{"skillId":"s"}`, a2a.Part{Kind: a2a.PartText, Text: "bad"}, ok, ""},
 		{"no such skill", agent, "", data(`"good"`, `{"skillId":"S"}`), a2a.CodeInvalidParams,
 			"message.parts[0].metadata.skillId"},
@@ -128,7 +128,7 @@ func TestSendChecksAPartAgainstItsSkill(t *testing.T) {
 		{"not the agent's modes", agent, "", data(`1`, `{"skillId":"image"}`), a2a.CodeContentTypeNotSupported,
 			"message.parts[0]"},
 	} {
-		_, err := r.Send(r.ctx, ann, tc.agent, send("x", parts(tc.part), func(op *a2a.SendMessage) {
+		_, err := r.Send(t.Context(), ann, tc.agent, send("x", parts(tc.part), func(op *a2a.SendMessage) {
 			op.Message.Metadata = a2a.Raw(tc.meta)
 		}))
 		if tc.code == ok {

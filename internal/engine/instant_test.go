@@ -18,7 +18,7 @@ func TestStreamOfATaskThatEndsAtOnceIsComplete(t *testing.T) {
 			r.append(&l, artifact("a", "1", false), status(a2a.StateCompleted, "done"))
 		}}, true
 	}
-	s, err := r.Stream(r.ctx, ann, words, send("x"))
+	s, err := r.Stream(t.Context(), ann, words, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func messageSize(m *a2a.Message) int64 {
 }
 
 // gate limits how many operations use or wait for the database. It refuses further ones before they
-// cost anything: an answer that comes after the client has given up helps nobody, but what was
+// cost anything: an answer after the client has given up is useless, but what was
 // accepted must be carried out. Operations that wait for an agent do not count.
 type gate struct{ room chan struct{} }
 

@@ -15,7 +15,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	r := newRig(t, func(c *engine.Config) { c.MaxStreams, c.MaxStreamsPerOwner = 3, 2 })
 	bob := db.Caller{Tenant: "acme", Owner: "bob"}
 	eve := db.Caller{Tenant: "acme", Owner: "eve"}
-	open := func(c db.Caller) (*engine.Stream, error) { return r.Stream(r.ctx, c, words, send("x")) }
+	open := func(c db.Caller) (*engine.Stream, error) { return r.Stream(t.Context(), c, words, send("x")) }
 	must := func(c db.Caller) *engine.Stream {
 		t.Helper()
 		s, err := open(c)
@@ -27,12 +27,12 @@ func TestStreamsAreLimited(t *testing.T) {
 	first, second := must(ann), must(ann)
 	_, err := open(ann)
 	wantCode(t, "a third one of one owner", err, a2a.CodeRateLimited)
-	_, err = r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{ID: first.TaskID.String()})
+	_, err = r.Subscribe(t.Context(), ann, words, &a2a.Subscribe{ID: first.TaskID.String()})
 	wantCode(t, "a subscription", err, a2a.CodeRateLimited)
 	third := must(bob)
 	_, err = open(eve)
 	wantCode(t, "a fourth one", err, a2a.CodeUnavailable)
-	if page, err := r.List(r.ctx, eve, words, &a2a.ListTasks{}); err != nil || page.Total != 0 {
+	if page, err := r.List(t.Context(), eve, words, &a2a.ListTasks{}); err != nil || page.Total != 0 {
 		t.Errorf("a refused stream left %d tasks, %v", page.Total, err)
 	}
 	first.Close()
@@ -49,14 +49,14 @@ func TestStreamsAreLimited(t *testing.T) {
 func TestStreamReadsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s, err := r.Stream(r.ctx, ann, words, send("x"))
+	s, err := r.Stream(t.Context(), ann, words, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	next(t, s)
 	cause := errors.New("ping")
-	ctx, cancel := context.WithCancelCause(r.ctx)
+	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	if _, err := s.Next(ctx); !errors.Is(err, cause) {
 		t.Errorf("Next = %v, want the cause", err)

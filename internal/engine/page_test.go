@@ -24,7 +24,7 @@ func TestListPagesContainAllTasks(t *testing.T) {
 		var got []a2a.ID
 		op := &a2a.ListTasks{PageSize: size}
 		for {
-			page, err := r.List(r.ctx, ann, words, op)
+			page, err := r.List(t.Context(), ann, words, op)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,13 +43,13 @@ func TestListPagesContainAllTasks(t *testing.T) {
 		}
 		same(t, fmt.Sprint("walk by ", size), want, got)
 	}
-	empty, err := r.List(r.ctx, db.Caller{Tenant: "acme", Owner: "bob"}, words, &a2a.ListTasks{})
+	empty, err := r.List(t.Context(), db.Caller{Tenant: "acme", Owner: "bob"}, words, &a2a.ListTasks{})
 	if err != nil || empty.Tasks == nil || len(empty.Tasks) != 0 || empty.Total != 0 || empty.PageSize != 50 ||
 		empty.NextToken != "" {
 		t.Errorf("the list of an owner without tasks: got %+v, %v", empty, err)
 	}
 	for _, size := range []int{-1, 101, 1 << 40} {
-		_, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: size})
+		_, err := r.List(t.Context(), ann, words, &a2a.ListTasks{PageSize: size})
 		wantCode(t, fmt.Sprint("page size ", size), err, a2a.CodeInvalidParams)
 	}
 }
@@ -62,13 +62,13 @@ func TestPageTokenIsValidOnlyForItsList(t *testing.T) {
 	}
 	since := time.UnixMilli(1_700_000_000_000)
 	list := a2a.ListTasks{PageSize: 1, State: a2a.StateSubmitted, UpdatedAfter: since}
-	page, err := r.List(r.ctx, ann, words, &list)
+	page, err := r.List(t.Context(), ann, words, &list)
 	if err != nil || page.NextToken == "" {
 		t.Fatalf("first page = %+v, %v", page, err)
 	}
 	token := page.NextToken
 	list.PageToken = token
-	if _, err := r.List(r.ctx, ann, words, &list); err != nil {
+	if _, err := r.List(t.Context(), ann, words, &list); err != nil {
 		t.Fatalf("the next page: %v", err)
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(token)
@@ -117,16 +117,16 @@ func TestPageTokenIsValidOnlyForItsList(t *testing.T) {
 		})}
 	}
 	for name, x := range tries {
-		_, err := r.List(r.ctx, x.caller, x.agent, &x.op)
+		_, err := r.List(t.Context(), x.caller, x.agent, &x.op)
 		wantCode(t, name, err, a2a.CodeInvalidParams)
 	}
 	// The page size may change between pages.
 	bigger := with(func(op *a2a.ListTasks) { op.PageSize = 10 })
-	if page, err := r.List(r.ctx, ann, words, &bigger); err != nil || len(page.Tasks) != 2 {
+	if page, err := r.List(t.Context(), ann, words, &bigger); err != nil || len(page.Tasks) != 2 {
 		t.Errorf("the rest as one page: got %+v, %v", page, err)
 	}
 	stranger := newRig(t, func(c *engine.Config) { c.PageKey = []byte(strings.Repeat("k", 32)) })
-	_, err = stranger.List(r.ctx, ann, words, &list)
+	_, err = stranger.List(t.Context(), ann, words, &list)
 	wantCode(t, "another server", err, a2a.CodeInvalidParams)
 }
 
@@ -136,7 +136,7 @@ func TestListFilters(t *testing.T) {
 	send := func(text, ctx string) a2a.ID {
 		op := send(text)
 		op.Message.ContextID = ctx
-		task, err := r.Send(r.ctx, ann, words, op)
+		task, err := r.Send(t.Context(), ann, words, op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestListFilters(t *testing.T) {
 		{"time", a2a.ListTasks{UpdatedAfter: time.Now().Add(time.Hour)}, nil},
 		{"none", a2a.ListTasks{}, []a2a.ID{b, a}},
 	} {
-		page, err := r.List(r.ctx, ann, words, &tt.op)
+		page, err := r.List(t.Context(), ann, words, &tt.op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestListFilters(t *testing.T) {
 		}
 		same(t, tt.name, tt.want, got)
 	}
-	page, err := r.List(r.ctx, ann, words,
+	page, err := r.List(t.Context(), ann, words,
 		&a2a.ListTasks{ContextID: "c1", IncludeArtifacts: true, HistoryLength: new(int)})
 	if err != nil || len(page.Tasks[0].Artifacts) != 1 || len(page.Tasks[0].History) != 0 ||
 		page.Tasks[0].Status.Message == nil {
@@ -189,7 +189,7 @@ func FuzzPageToken(f *testing.F) {
 	r := newRig(f, func(c *engine.Config) { rand.Read(c.PageKey) }) // each process of a fuzz run has its own
 	r.task("a")
 	r.task("b")
-	page, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: 1})
+	page, err := r.List(f.Context(), ann, words, &a2a.ListTasks{PageSize: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -224,14 +224,15 @@ func TestPagesOfWebhooks(t *testing.T) {
 	var want []string // oldest first
 	for i := range 5 {
 		want = append(want, fmt.Sprint("hook-", i))
-		_, err := r.SetPush(r.ctx, ann, words, &a2a.SetPushConfig{TaskID: id,
+		_, err := r.SetPush(t.Context(), ann, words, &a2a.SetPushConfig{TaskID: id,
 			Config: a2a.PushConfig{ID: want[i], URL: "https://x", Version: a2a.PushV03}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	page := func(size int, token string) (ids []string, next string) {
-		p, err := r.ListPushes(r.ctx, ann, words, &a2a.ListPushConfigs{TaskID: id, PageSize: size, PageToken: token})
+		p, err := r.ListPushes(t.Context(), ann, words,
+			&a2a.ListPushConfigs{TaskID: id, PageSize: size, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,15 +256,15 @@ func TestPagesOfWebhooks(t *testing.T) {
 	}
 	// If the last webhook of a page is deleted, the list continues after its position.
 	_, token := page(2, "")
-	if err := r.DeletePush(r.ctx, ann, words, &a2a.DeletePushConfig{TaskID: id, ConfigID: "hook-1"}); err != nil {
+	if err := r.DeletePush(t.Context(), ann, words, &a2a.DeletePushConfig{TaskID: id, ConfigID: "hook-1"}); err != nil {
 		t.Fatal(err)
 	}
 	rest, _ := page(0, token)
-	same(t, "behind a webhook that is gone", want[2:], rest)
+	same(t, "after a deleted webhook", want[2:], rest)
 	// A token is valid for one task and one kind of list.
 	other := r.task("y").String()
 	r.task("z")
-	tasks, err := r.List(r.ctx, ann, words, &a2a.ListTasks{PageSize: 1})
+	tasks, err := r.List(t.Context(), ann, words, &a2a.ListTasks{PageSize: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,9 +272,9 @@ func TestPagesOfWebhooks(t *testing.T) {
 		"of another task": {TaskID: other, PageToken: token}, "of tasks": {TaskID: id, PageToken: tasks.NextToken},
 		"made up": {TaskID: id, PageToken: "x"}, "size": {TaskID: id, PageSize: -1},
 	} {
-		_, err := r.ListPushes(r.ctx, ann, words, op)
+		_, err := r.ListPushes(t.Context(), ann, words, op)
 		wantCode(t, name, err, a2a.CodeInvalidParams)
 	}
-	_, err = r.List(r.ctx, ann, words, &a2a.ListTasks{PageToken: token})
+	_, err = r.List(t.Context(), ann, words, &a2a.ListTasks{PageToken: token})
 	wantCode(t, "a token of webhooks for tasks", err, a2a.CodeInvalidParams)
 }

@@ -43,7 +43,7 @@ func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 		return func() (*engine.Stream, error) {
 			op := &a2a.Subscribe{StreamRules: rules, ID: id.String(), EndedOK: true}
 			op.LastEventID = last
-			return r.Subscribe(r.ctx, ann, words, op)
+			return r.Subscribe(t.Context(), ann, words, op)
 		}
 	}
 	for name, rules := range map[string]a2a.StreamRules{"0.3": rules03, "1.0": rules10} {
@@ -54,7 +54,7 @@ func TestStreamsReadNothingOnThePoolOfRuns(t *testing.T) {
 		begin(name+", after the end", subscribe(rules, ended, "nowhere"),
 			map[string]string{"0.3": "gap@5 5!", "1.0": "gap@5"}[name])
 	}
-	again := func() (*engine.Stream, error) { return r.Stream(r.ctx, ann, words, send("keyed", key("k"))) }
+	again := func() (*engine.Stream, error) { return r.Stream(t.Context(), ann, words, send("keyed", key("k"))) }
 	for i := range 2 {
 		begin(fmt.Sprint("a message, time ", i+1), again, "task@1 …")
 	}

@@ -28,7 +28,8 @@ func (r *rig) reply(l *tasks.Lease, text string, before ...a2a.Event) {
 	r.t.Helper()
 	done := status(a2a.StateCompleted, text)
 	done.(*a2a.StatusUpdate).Status.Message.Role = a2a.RoleAgent
-	if _, err := r.store.Tasks.Append(r.ctx, l, tasks.Batch{Events: append(before, done), Reply: true}); err != nil {
+	if _, err := r.store.Tasks.Append(r.t.Context(), l,
+		tasks.Batch{Events: append(before, done), Reply: true}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -52,24 +53,24 @@ func wantReply(t *testing.T, what string, got *a2a.Task, text string) {
 // unknown checks that clients cannot distinguish a task from one that does not exist.
 func (r *rig) unknown(id a2a.ID) {
 	r.t.Helper()
-	list, err := r.List(r.ctx, ann, talker, &a2a.ListTasks{})
+	list, err := r.List(r.t.Context(), ann, talker, &a2a.ListTasks{})
 	if err != nil || len(list.Tasks) != 0 || list.Total != 0 {
 		r.t.Errorf("the list is %+v, %v, want an empty one", list, err)
 	}
-	_, err = r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: id.String()})
+	_, err = r.Get(r.t.Context(), ann, talker, &a2a.GetTask{ID: id.String()})
 	wantCode(r.t, "get", err, a2a.CodeTaskNotFound)
-	_, err = r.Cancel(r.ctx, ann, talker, &a2a.CancelTask{ID: id.String()})
+	_, err = r.Cancel(r.t.Context(), ann, talker, &a2a.CancelTask{ID: id.String()})
 	wantCode(r.t, "cancel", err, a2a.CodeTaskNotFound)
-	_, err = r.Subscribe(r.ctx, ann, talker, &a2a.Subscribe{ID: id.String(), EndedOK: true})
+	_, err = r.Subscribe(r.t.Context(), ann, talker, &a2a.Subscribe{ID: id.String(), EndedOK: true})
 	wantCode(r.t, "subscribe", err, a2a.CodeTaskNotFound)
-	_, err = r.Send(r.ctx, ann, talker, send("more", to(id)))
+	_, err = r.Send(r.t.Context(), ann, talker, send("more", to(id)))
 	wantCode(r.t, "send to it", err, a2a.CodeTaskNotFound)
 }
 
 func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.ask(r.ctx, send("x", blocking, key("k")))
+	c := r.ask(t.Context(), send("x", blocking, key("k")))
 	l := r.awaitClaim()
 	r.unknown(l.TaskID) // it may still become a task
 	r.reply(l, "hi")
@@ -80,15 +81,15 @@ func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 	}
 	r.unknown(l.TaskID)
 	// The record is durable: every form of the repeated request gets the same answer.
-	wantReply(t, "repeat", r.answered(r.ask(r.ctx, send("x", blocking, key("k")))), "hi")
-	s, err := r.Stream(r.ctx, ann, talker, send("x", key("k")))
+	wantReply(t, "repeat", r.answered(r.ask(t.Context(), send("x", blocking, key("k")))), "hi")
+	s, err := r.Stream(t.Context(), ann, talker, send("x", key("k")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	same(t, "repeated stream", "task@3!", frames(t, s, "task@3!"))
 	// Its context continues like any other.
-	next, err := r.Send(r.ctx, ann, talker, send("y", func(op *a2a.SendMessage) {
+	next, err := r.Send(t.Context(), ann, talker, send("y", func(op *a2a.SendMessage) {
 		op.Message.ContextID = got.ContextID
 	}))
 	if err != nil || next.ContextID != got.ContextID {
@@ -99,22 +100,22 @@ func TestDirectReplyIsTheAnswerAndNoTask(t *testing.T) {
 func TestRepeatOfAnUndecidedRequestWaitsForTheSameReply(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx, leave := context.WithCancel(r.ctx)
+	ctx, leave := context.WithCancel(t.Context())
 	lost := r.ask(ctx, send("x", blocking, key("k")))
 	l := r.awaitClaim()
 	leave() // the client disconnected, and its replica may have stopped
 	if a := receive(t, "end", lost); a.err == nil {
 		t.Fatalf("answered %+v", a.task)
 	}
-	again := r.ask(r.ctx, send("x", blocking, key("k")))
-	s, err := r.Stream(r.ctx, ann, talker, send("x", key("k")))
+	again := r.ask(t.Context(), send("x", blocking, key("k")))
+	s, err := r.Stream(t.Context(), ann, talker, send("x", key("k")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	same(t, "stream before the reply", "…", frames(t, s, "…"))
 	// The worker is lost too, so another attempt replies.
-	if err := r.store.Tasks.Retry(r.ctx, l, "lost", 0); err != nil {
+	if err := r.store.Tasks.Retry(t.Context(), l, "lost", 0); err != nil {
 		t.Fatal(err)
 	}
 	l = r.claim()
@@ -140,13 +141,13 @@ func TestAnyOtherEventThanAReplyMakesATask(t *testing.T) {
 		"a failure":                     status(a2a.StateFailed, "no"),
 		"the end, with a message of it": status(a2a.StateCompleted, "done"),
 	} {
-		c := r.ask(r.ctx, send("x", blocking))
+		c := r.ask(t.Context(), send("x", blocking))
 		l := r.awaitClaim()
 		r.append(l, status(a2a.StateWorking, "")) // as the claim already recorded
-		_, err := r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: l.TaskID.String()})
+		_, err := r.Get(t.Context(), ann, talker, &a2a.GetTask{ID: l.TaskID.String()})
 		wantCode(t, name+": get before it", err, a2a.CodeTaskNotFound)
 		r.append(l, first)
-		got, err := r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: l.TaskID.String()})
+		got, err := r.Get(t.Context(), ann, talker, &a2a.GetTask{ID: l.TaskID.String()})
 		if err != nil || got.Replied {
 			t.Errorf("%s: get: %+v, %v, want a task", name, got, err)
 			continue
@@ -164,9 +165,9 @@ func TestAnyOtherEventThanAReplyMakesATask(t *testing.T) {
 func TestUndecidedTaskThatIsCanceledOrLostStaysATask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.ask(r.ctx, send("x", blocking))
+	c := r.ask(t.Context(), send("x", blocking))
 	l := r.awaitClaim()
-	if _, err := r.store.Tasks.Cancel(r.ctx, ann, "", l.TaskID); err != nil { // by the operator
+	if _, err := r.store.Tasks.Cancel(t.Context(), ann, "", l.TaskID); err != nil { // by the operator
 		t.Fatal(err)
 	}
 	if got := r.answered(c); got.Replied || got.Status.State != a2a.StateCanceled {
@@ -177,19 +178,19 @@ func TestUndecidedTaskThatIsCanceledOrLostStaysATask(t *testing.T) {
 func TestNonBlockingSendGetsTheTaskNotTheReply(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	got, err := r.Send(r.ctx, ann, talker, send("x"))
+	got, err := r.Send(t.Context(), ann, talker, send("x"))
 	if err != nil || got.Status.State != a2a.StateSubmitted {
 		t.Fatalf("answer %+v, %v, want the task at once", got, err)
 	}
 	r.reply(r.claim(), "hi")
-	got, err = r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: got.ID.String()})
+	got, err = r.Get(t.Context(), ann, talker, &a2a.GetTask{ID: got.ID.String()})
 	if err != nil || got.Replied || got.Status.State != a2a.StateCompleted || got.Status.Message.Parts[0].Text != "hi" {
 		t.Errorf("get %+v, %v, want it completed with the message", got, err)
 	}
 	// The same is true for the second turn of a task.
 	id := r.task("y")
 	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
-	c := r.ask(r.ctx, send("answer", to(id), blocking))
+	c := r.ask(t.Context(), send("answer", to(id), blocking))
 	r.reply(r.awaitClaim(), "thanks")
 	if got := r.answered(c); got.Replied || got.Status.State != a2a.StateCompleted {
 		t.Errorf("answer of the second turn %+v, want the task", got)
@@ -204,7 +205,7 @@ func TestLateReplyBecomesATask(t *testing.T) {
 				c.BlockingMaxWait = 20 * time.Millisecond
 			}
 		})
-		c := r.ask(r.ctx, send("x", blocking))
+		c := r.ask(t.Context(), send("x", blocking))
 		l := r.awaitClaim()
 		if end != nil {
 			end(r)
@@ -214,7 +215,7 @@ func TestLateReplyBecomesATask(t *testing.T) {
 			t.Errorf("%s: answer %+v, want the task as it is", name, got)
 		}
 		r.reply(l, "late")
-		got, err := r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: got.ID.String()})
+		got, err := r.Get(t.Context(), ann, talker, &a2a.GetTask{ID: got.ID.String()})
 		if err != nil || got.Replied || got.Status.Message.Parts[0].Text != "late" {
 			t.Errorf("%s: the task is %+v, %v, want it completed with the late message", name, got, err)
 		}
@@ -224,7 +225,7 @@ func TestLateReplyBecomesATask(t *testing.T) {
 func TestStreamOfAReplyHasNothingElse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s, err := r.Stream(r.ctx, ann, talker, send("x"))
+	s, err := r.Stream(t.Context(), ann, talker, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,14 +240,14 @@ func TestStreamOfAReplyHasNothingElse(t *testing.T) {
 func TestStreamOfATaskHasAllItsEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s, err := r.Stream(r.ctx, ann, talker, send("x"))
+	s, err := r.Stream(t.Context(), ann, talker, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	l := r.awaitClaim()
 	r.append(l, status(a2a.StateWorking, ""))
-	same(t, "before anything is told", "…", frames(t, s, "…"))
+	same(t, "before the first event", "…", frames(t, s, "…"))
 	r.append(l, artifact("a", "1", false))
 	same(t, "then", "task@1 2 3 4 …", frames(t, s, "task@1 2 3 4 …"))
 	r.append(l, status(a2a.StateCompleted, "done"))
@@ -256,7 +257,7 @@ func TestStreamOfATaskHasAllItsEvents(t *testing.T) {
 func TestStreamStartsWithTheTaskAfterTheLongestWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *engine.Config) { c.BlockingMaxWait = 20 * time.Millisecond })
-	s, err := r.Stream(r.ctx, ann, talker, send("x"))
+	s, err := r.Stream(t.Context(), ann, talker, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,25 +267,25 @@ func TestStreamStartsWithTheTaskAfterTheLongestWait(t *testing.T) {
 	}
 	l := r.claim()
 	r.reply(l, "late")
-	same(t, "behind the task", "2 3!", frames(t, s, "2 3!"))
+	same(t, "after the task", "2 3!", frames(t, s, "2 3!"))
 }
 
 func TestStreamStartsWithTheTaskWhenDraining(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	s, err := r.Stream(r.ctx, ann, talker, send("x"))
+	s, err := r.Stream(t.Context(), ann, talker, send("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	l := r.awaitClaim()
-	ctx, cancel := context.WithCancelCause(r.ctx)
+	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(engine.ErrDraining)
 	f, err := s.Next(ctx)
 	if err != nil || f.Task == nil || f.Task.ID != l.TaskID || f.Task.Replied {
 		t.Fatalf("frame %+v, %v, want the task, so that its client can come back", f, err)
 	}
-	if _, err := r.Get(r.ctx, ann, talker, &a2a.GetTask{ID: l.TaskID.String()}); err != nil {
+	if _, err := r.Get(t.Context(), ann, talker, &a2a.GetTask{ID: l.TaskID.String()}); err != nil {
 		t.Errorf("get: %v", err)
 	}
 }
@@ -304,13 +305,13 @@ func TestWebhookGetsAReplyOnce(t *testing.T) {
 		}
 	})
 	due := func() []webhooks.Delivery {
-		d, err := r.store.Webhooks.Claim(r.ctx, 10, 10, time.Minute)
+		d, err := r.store.Webhooks.Claim(t.Context(), 10, 10, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
-	c := r.ask(r.ctx, send("x", blocking, withPush))
+	c := r.ask(t.Context(), send("x", blocking, withPush))
 	l := r.awaitClaim()
 	r.append(l, status(a2a.StateWorking, ""))
 	if d := due(); len(d) != 0 {
@@ -322,19 +323,19 @@ func TestWebhookGetsAReplyOnce(t *testing.T) {
 	if len(d) != 1 {
 		t.Fatalf("due after the reply: %+v, want one delivery", d)
 	}
-	at, err := r.store.Tasks.SnapshotAt(r.ctx, d[0].Task, d[0].Seq, tasks.Want{Artifacts: true})
+	at, err := r.store.Tasks.SnapshotAt(t.Context(), d[0].Task, d[0].Seq, tasks.Want{Artifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantReply(t, "what is delivered", at, "hi")
-	if err := r.store.Webhooks.RecordDelivery(r.ctx, &d[0], &webhooks.Try{}, true); err != nil {
+	if err := r.store.Webhooks.RecordDelivery(t.Context(), &d[0], &webhooks.Try{}, true); err != nil {
 		t.Fatal(err)
 	}
 	if d := due(); len(d) != 0 {
 		t.Errorf("due again: %+v", d)
 	}
 	// If it becomes a task after all, the webhook gets that too.
-	c = r.ask(r.ctx, send("y", blocking, withPush))
+	c = r.ask(t.Context(), send("y", blocking, withPush))
 	r.awaitClaim()
 	r.drain()
 	id := r.answered(c).ID

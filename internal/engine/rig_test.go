@@ -34,7 +34,6 @@ var words = &a2a.Agent{Name: "words"}
 type rig struct {
 	*engine.Engine
 	t        testing.TB
-	ctx      context.Context //nolint:containedctx // ends with the test, like the rig
 	store    *store.Store
 	drain    context.CancelFunc
 	freeSlot func(agent string) (tasks.Slot, bool) // nil: no worker has room for a new task
@@ -73,7 +72,7 @@ func newRig(t testing.TB, change ...func(*engine.Config)) *rig {
 	t.Helper()
 	hub := &notify.Hub{}
 	var follower *stream.Follower
-	r := &rig{t: t, ctx: t.Context(), runs: statements{names: map[string]bool{}}}
+	r := &rig{t: t, runs: statements{names: map[string]bool{}}}
 	s, err := store.Open(t.Context(), store.Config{
 		Config: db.Config{URL: storetest.New(t).URL, Replica: "r1", PoolSize: 8, Wake: hub.Wake, Tracer: &r.runs},
 		Reserve: func(agent string) (tasks.Slot, bool) {
@@ -140,7 +139,7 @@ func key(k string) func(*a2a.SendMessage) {
 
 func (r *rig) task(text string) a2a.ID {
 	r.t.Helper()
-	t, err := r.Send(r.ctx, ann, words, send(text))
+	t, err := r.Send(r.t.Context(), ann, words, send(text))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -150,7 +149,7 @@ func (r *rig) task(text string) a2a.ID {
 // claim claims a waiting task of words for the test.
 func (r *rig) claim() *tasks.Lease {
 	r.t.Helper()
-	leases, err := r.store.Tasks.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+	leases, err := r.store.Tasks.NewClaimer().Claim(r.t.Context(), words.Name, 1, time.Minute, 0)
 	if err != nil || len(leases) != 1 {
 		r.t.Fatalf("claim = %d leases, %v", len(leases), err)
 	}
@@ -163,7 +162,7 @@ func (r *rig) awaitClaim() *tasks.Lease {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		leases, err := r.store.Tasks.NewClaimer().Claim(r.ctx, words.Name, 1, time.Minute, 0)
+		leases, err := r.store.Tasks.NewClaimer().Claim(r.t.Context(), words.Name, 1, time.Minute, 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -172,7 +171,7 @@ func (r *rig) awaitClaim() *tasks.Lease {
 		}
 		select {
 		case <-tick.C:
-		case <-r.ctx.Done():
+		case <-r.t.Context().Done():
 			r.t.Fatal("no task was submitted")
 		}
 	}
@@ -185,14 +184,14 @@ func (r *rig) append(l *tasks.Lease, events ...a2a.Event) {
 			u.Status.Message.Role = a2a.RoleAgent
 		}
 	}
-	if _, err := r.store.Tasks.Append(r.ctx, l, tasks.Batch{Events: events}); err != nil {
+	if _, err := r.store.Tasks.Append(r.t.Context(), l, tasks.Batch{Events: events}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *rig) snapshot(id a2a.ID) *a2a.Task {
 	r.t.Helper()
-	t, err := r.store.Tasks.SnapshotOfAny(r.ctx, id, tasks.Want{Artifacts: true})
+	t, err := r.store.Tasks.SnapshotOfAny(r.t.Context(), id, tasks.Want{Artifacts: true})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -201,7 +200,7 @@ func (r *rig) snapshot(id a2a.ID) *a2a.Task {
 
 func (r *rig) log(id a2a.ID) []a2a.Entry {
 	r.t.Helper()
-	entries, err := r.store.Tasks.EventsAfter(r.ctx, id, 0, 1000)
+	entries, err := r.store.Tasks.EventsAfter(r.t.Context(), id, 0, 1000)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestSubscribeAndResume(t *testing.T) {
 	living := r.task("living")
 	l := r.claim()
 	r.append(l, artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
-	if _, err := r.Send(r.ctx, ann, words, send("answer", to(living))); err != nil {
+	if _, err := r.Send(t.Context(), ann, words, send("answer", to(living))); err != nil {
 		t.Fatal(err)
 	}
 	l = r.claim()
@@ -32,7 +32,7 @@ func TestSubscribeAndResume(t *testing.T) {
 	ended := r.task("ended")
 	l = r.claim()
 	r.append(l, artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
-	if _, err := r.Send(r.ctx, ann, words, send("answer", to(ended))); err != nil {
+	if _, err := r.Send(t.Context(), ann, words, send("answer", to(ended))); err != nil {
 		t.Fatal(err)
 	}
 	l = r.claim()
@@ -120,7 +120,7 @@ func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
 		r.append(l, e)
 		note()
 		if i == 2 {
-			if _, err := r.Send(r.ctx, ann, words, send("more", to(id))); err != nil {
+			if _, err := r.Send(t.Context(), ann, words, send("more", to(id))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -135,7 +135,7 @@ func TestResumedTaskIsAsOfItsEvent(t *testing.T) {
 		}
 		op := &a2a.Subscribe{StreamRules: rules10, ID: id.String()}
 		op.LastEventID = r.eventID(id, int(seq))
-		s, err := r.Subscribe(r.ctx, ann, words, op)
+		s, err := r.Subscribe(t.Context(), ann, words, op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,18 +167,18 @@ func TestForeignTasksLookLikeUnknownOnes(t *testing.T) {
 		"an empty id":    {ann, words, ""},
 	} {
 		tries := map[string]error{}
-		_, tries["get"] = r.Get(r.ctx, c.caller, c.agent, &a2a.GetTask{ID: c.id})
-		_, tries["cancel"] = r.Cancel(r.ctx, c.caller, c.agent, &a2a.CancelTask{ID: c.id})
+		_, tries["get"] = r.Get(t.Context(), c.caller, c.agent, &a2a.GetTask{ID: c.id})
+		_, tries["cancel"] = r.Cancel(t.Context(), c.caller, c.agent, &a2a.CancelTask{ID: c.id})
 		for _, last := range []string{"", id1, "garbage"} {
 			op := &a2a.Subscribe{StreamRules: rules03, ID: c.id, EndedOK: true}
 			op.LastEventID = last
-			_, tries["subscribe "+last] = r.Subscribe(r.ctx, c.caller, c.agent, op)
+			_, tries["subscribe "+last] = r.Subscribe(t.Context(), c.caller, c.agent, op)
 		}
 		if c.id != "" {
 			say := send("x")
 			say.Message.TaskID = c.id
-			_, tries["send"] = r.Send(r.ctx, c.caller, c.agent, say)
-			_, tries["stream"] = r.Stream(r.ctx, c.caller, c.agent, say)
+			_, tries["send"] = r.Send(t.Context(), c.caller, c.agent, say)
+			_, tries["stream"] = r.Stream(t.Context(), c.caller, c.agent, say)
 		}
 		for op, err := range tries {
 			wantCode(t, name+", "+op, err, a2a.CodeTaskNotFound)
@@ -211,11 +211,11 @@ func TestMessageStreamEndsWhereItsRulesSay(t *testing.T) {
 	}
 	r := newRig(t)
 	for _, tt := range tests {
-		s, err := r.Stream(r.ctx, ann, words, send(tt.name))
+		s, err := r.Stream(t.Context(), ann, words, send(tt.name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, err := s.Next(r.ctx)
+		first, err := s.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestSubscriptionOutlastsAQuestion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	id := r.task("x")
-	s, err := r.Subscribe(r.ctx, ann, words, &a2a.Subscribe{StreamRules: rules03, ID: id.String(), EndedOK: true})
+	s, err := r.Subscribe(t.Context(), ann, words, &a2a.Subscribe{StreamRules: rules03, ID: id.String(), EndedOK: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestSubscriptionOutlastsAQuestion(t *testing.T) {
 	if s.Pending() {
 		t.Error("Pending() = true after everything was read")
 	}
-	if _, err := r.Cancel(r.ctx, ann, words, &a2a.CancelTask{ID: id.String()}); err != nil {
+	if _, err := r.Cancel(t.Context(), ann, words, &a2a.CancelTask{ID: id.String()}); err != nil {
 		t.Fatal(err)
 	}
 	if got := frames(t, s, "4!"); got != "4!" {
@@ -263,7 +263,7 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	id := r.task("x")
 	r.append(r.claim(), artifact("a", "1", false), status(a2a.StateInputRequired, "?"))
 	// The stream starts with the task that the message resubmits.
-	s, err := r.Stream(r.ctx, ann, words, send("answer", to(id)))
+	s, err := r.Stream(t.Context(), ann, words, send("answer", to(id)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,11 +278,11 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	}
 	// A message to a running task: the stream starts with the task as it is, then its events
 	// follow.
-	if _, err := r.Send(r.ctx, ann, words, send("third", to(id))); err != nil {
+	if _, err := r.Send(t.Context(), ann, words, send("third", to(id))); err != nil {
 		t.Fatal(err)
 	}
 	l := r.claim()
-	w, err := r.Stream(r.ctx, ann, words, send("fourth", to(id)))
+	w, err := r.Stream(t.Context(), ann, words, send("fourth", to(id)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestStreamOfAFollowUp(t *testing.T) {
 	if got := frames(t, w, "task@9 10 11 12!"); got != "task@9 10 11 12!" {
 		t.Errorf("got %s, want task@9 10 11 12!", got)
 	}
-	_, err = r.Stream(r.ctx, ann, words, send("too late", to(id)))
+	_, err = r.Stream(t.Context(), ann, words, send("too late", to(id)))
 	wantCode(t, "a message to an ended task", err, a2a.CodeTaskTerminal)
 	if n := r.Streams(); n != 2 {
 		t.Errorf("%d streams are open, want 2", n)
@@ -304,7 +304,7 @@ func TestStreamOfAFollowUp(t *testing.T) {
 func TestReplayedStream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first, err := r.Stream(r.ctx, ann, words, send("x", key("k")))
+	first, err := r.Stream(t.Context(), ann, words, send("x", key("k")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestReplayedStream(t *testing.T) {
 	r.append(l, artifact("a", "1", false), artifact("a", "2", true))
 	again := func(want string, change ...func(*a2a.SendMessage)) {
 		t.Helper()
-		s, err := r.Stream(r.ctx, ann, words, send("x", append(change, key("k"))...))
+		s, err := r.Stream(t.Context(), ann, words, send("x", append(change, key("k"))...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func TestReplayedStream(t *testing.T) {
 	again("task@5 5!", from("", rules03))               // no header, at the question
 	again("task@5 5!", from(r.eventID(id, 5), rules03)) // after the question
 	// Another message has no earlier stream, so it ignores the header.
-	s, err := r.Stream(r.ctx, ann, words, send("y", key("other"), from(r.eventID(id, 2), rules03)))
+	s, err := r.Stream(t.Context(), ann, words, send("y", key("other"), from(r.eventID(id, 2), rules03)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,6 +346,6 @@ func TestReplayedStream(t *testing.T) {
 	if got := frames(t, s, "task@1 …"); got != "task@1 …" {
 		t.Errorf("not a replay: got %s", got)
 	}
-	_, err = r.Stream(r.ctx, ann, words, send("z", key("k")))
+	_, err = r.Stream(t.Context(), ann, words, send("z", key("k")))
 	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
 }

@@ -30,7 +30,7 @@ func TestBlockingSendWaitsForTheEndOfTheTurn(t *testing.T) {
 	r := newRig(t)
 	for _, end := range []a2a.State{a2a.StateCompleted, a2a.StateFailed, a2a.StateRejected, a2a.StateInputRequired,
 		a2a.StateAuthRequired} {
-		c := r.async(r.ctx, send("x", blocking))
+		c := r.async(t.Context(), send("x", blocking))
 		l := r.awaitClaim()
 		r.append(l, artifact("a", "1", false))
 		select {
@@ -52,10 +52,10 @@ func TestBlockingFollowUpWaitsForItsOwnTurn(t *testing.T) {
 	r := newRig(t)
 	id := r.task("x")
 	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
-	c := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
+	c := r.async(t.Context(), send("answer", to(id), blocking, key("k")))
 	l := r.awaitClaim()
 	// A replay waits for the same turn, although the log has an earlier question.
-	again := r.async(r.ctx, send("answer", to(id), blocking, key("k")))
+	again := r.async(t.Context(), send("answer", to(id), blocking, key("k")))
 	r.append(l, artifact("a", "1", false))
 	select {
 	case a := <-again:
@@ -69,7 +69,7 @@ func TestBlockingFollowUpWaitsForItsOwnTurn(t *testing.T) {
 			t.Errorf("answer %+v, %v", a.task, a.err)
 		}
 	}
-	late, err := r.Send(r.ctx, ann, words, send("answer", to(id), blocking, key("k")))
+	late, err := r.Send(t.Context(), ann, words, send("answer", to(id), blocking, key("k")))
 	if err != nil || late.Status.State != a2a.StateCompleted || len(late.History) != 3 {
 		t.Errorf("a late replay = %+v, %v", late, err)
 	}
@@ -78,7 +78,7 @@ func TestBlockingFollowUpWaitsForItsOwnTurn(t *testing.T) {
 func TestBlockingSendReturnsAfterTheLongestWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *engine.Config) { c.BlockingMaxWait = 20 * time.Millisecond })
-	got, err := r.Send(r.ctx, ann, words, send("x", blocking))
+	got, err := r.Send(t.Context(), ann, words, send("x", blocking))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestBlockingSendReturnsAfterTheLongestWait(t *testing.T) {
 func TestDrainEndsAWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	c := r.async(r.ctx, send("x", blocking))
+	c := r.async(t.Context(), send("x", blocking))
 	l := r.awaitClaim()
 	r.drain()
 	a := receive(t, "answer", c)
@@ -98,7 +98,7 @@ func TestDrainEndsAWait(t *testing.T) {
 		t.Errorf("answer %+v, %v, want the task as it is", a.task, a.err)
 	}
 	// A new request is answered at once.
-	got, err := r.Send(r.ctx, ann, words, send("y", blocking))
+	got, err := r.Send(t.Context(), ann, words, send("y", blocking))
 	if err != nil || got.Status.State != a2a.StateSubmitted {
 		t.Errorf("answer %+v, %v, want a submitted task", got, err)
 	}
@@ -107,7 +107,7 @@ func TestDrainEndsAWait(t *testing.T) {
 func TestClientThatDisconnectsEndsItsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ctx, cancel := context.WithCancel(r.ctx)
+	ctx, cancel := context.WithCancel(t.Context())
 	c := r.async(ctx, send("x", blocking))
 	l := r.awaitClaim()
 	cancel()
@@ -121,14 +121,14 @@ func TestNonBlockingSendReturnsTheNewTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, n := range []*int{nil, new(int), new(1)} {
-		got, err := r.Send(r.ctx, ann, words, send("x", func(op *a2a.SendMessage) {
+		got, err := r.Send(t.Context(), ann, words, send("x", func(op *a2a.SendMessage) {
 			op.HistoryLength, op.Message.Role = n, a2a.RoleAgent // some clients send this role
 			op.Message.Metadata = a2a.Raw(`{"k": 1.0}`)
 		}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := r.Get(r.ctx, ann, words, &a2a.GetTask{ID: got.ID.String(), HistoryLength: n})
+		want, err := r.Get(t.Context(), ann, words, &a2a.GetTask{ID: got.ID.String(), HistoryLength: n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,35 +145,35 @@ func TestNonBlockingSendReturnsTheNewTask(t *testing.T) {
 func TestReplayedSendReturnsItsTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	first, err := r.Send(r.ctx, ann, words, send("x", key("k")))
+	first, err := r.Send(t.Context(), ann, words, send("x", key("k")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.append(r.claim(), status(a2a.StateInputRequired, "?"))
 	for _, change := range []func(*a2a.SendMessage){func(*a2a.SendMessage) {}, blocking} {
-		again, err := r.Send(r.ctx, ann, words, send("x", key("k"), change))
+		again, err := r.Send(t.Context(), ann, words, send("x", key("k"), change))
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, "the replay", r.snapshot(first.ID), again)
 	}
-	_, err = r.Send(r.ctx, ann, words, send("y", key("k")))
+	_, err = r.Send(t.Context(), ann, words, send("y", key("k")))
 	wantCode(t, "another message under the key", err, a2a.CodeInvalidParams)
 	// An agent may use the message id as the key. The header has precedence.
 	byID := &a2a.Agent{Name: "words", DedupeByID: true}
-	one, err := r.Send(r.ctx, ann, byID, send("same"))
+	one, err := r.Send(t.Context(), ann, byID, send("same"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := r.Send(r.ctx, ann, byID, send("same"))
+	two, err := r.Send(t.Context(), ann, byID, send("same"))
 	if err != nil || two.ID != one.ID {
 		t.Errorf("the same message id made %s and %s, %v", one.ID, two.ID, err)
 	}
-	three, err := r.Send(r.ctx, ann, byID, send("same", key("new")))
+	three, err := r.Send(t.Context(), ann, byID, send("same", key("new")))
 	if err != nil || three.ID == one.ID {
 		t.Errorf("another key gave the same task %s, %v", three.ID, err)
 	}
-	four, err := r.Send(r.ctx, ann, byID, send("other", key("m-same")))
+	four, err := r.Send(t.Context(), ann, byID, send("other", key("m-same")))
 	if err != nil || four.ID == one.ID {
 		t.Errorf("a key that looks like a message id gave %s, %v, want another task", four.ID, err)
 	}
@@ -185,8 +185,8 @@ func TestAgentThatRejectsWhenBusy(t *testing.T) {
 	busy := &a2a.Agent{Name: "words", OnBusy: a2a.OnBusyReject}
 	id := r.task("x")
 	r.claim()
-	_, err := r.Send(r.ctx, ann, busy, send("y", to(id)))
+	_, err := r.Send(t.Context(), ann, busy, send("y", to(id)))
 	wantCode(t, "send", err, a2a.CodeUnsupportedOperation)
-	_, err = r.Stream(r.ctx, ann, busy, send("y", to(id)))
+	_, err = r.Stream(t.Context(), ann, busy, send("y", to(id)))
 	wantCode(t, "stream", err, a2a.CodeUnsupportedOperation)
 }

@@ -41,7 +41,7 @@ func TestEveryOperationNeedsItsScopes(t *testing.T) {
 				{"a list", operation{name: "ListTasks", size: "1"}, []auth.Scope{read}},
 				{"a stream", operation{name: "SubscribeToTask"}, []auth.Scope{read}},
 				{"a webhook", operation{name: "CreateTaskPushNotificationConfig"}, []auth.Scope{hooks}},
-				{"a look at a webhook", operation{name: "GetTaskPushNotificationConfig"}, []auth.Scope{read}},
+				{"reading a webhook", operation{name: "GetTaskPushNotificationConfig"}, []auth.Scope{read}},
 				{"a list of webhooks", operation{name: "ListTaskPushNotificationConfigs"}, []auth.Scope{read}},
 				{"the end of a webhook", operation{name: "DeleteTaskPushNotificationConfig"}, []auth.Scope{hooks}},
 				{"a cancel", operation{name: "CancelTask"}, []auth.Scope{write}},

@@ -68,7 +68,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	w.Write([]byte(text)) //nolint:errcheck // the client is gone
+	w.Write([]byte(text)) //nolint:errcheck // the client disconnected
 }
 
 // ServeAdmin serves h on l until ctx is done. It does not wait for requests in flight.

@@ -34,7 +34,7 @@ func shielded(next http.Handler) http.Handler {
 	})
 }
 
-// byAddress reports whether host is an IP address or localhost, which nobody else can redirect.
+// byAddress reports whether host is an IP address or localhost, which no attacker can redirect.
 func byAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -82,7 +82,7 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 		} else if instant {
 			slots, wait = p.instant, patience
 		}
-		if !taken(r.Context(), slots, wait) {
+		if !acquire(r.Context(), slots, wait) {
 			w.Header().Set("Retry-After", "1")
 			writePlain(w, http.StatusTooManyRequests,
 				"other profiles are being made, of which there are at most "+strconv.Itoa(cap(slots))+" at once")
@@ -93,8 +93,8 @@ func (p *profiles) bounded(instant bool, most float64, profile http.HandlerFunc)
 	}
 }
 
-// taken acquires a slot within wait, and reports whether it did.
-func taken(ctx context.Context, slots chan struct{}, wait time.Duration) bool {
+// acquire acquires a slot within wait, and reports whether it did.
+func acquire(ctx context.Context, slots chan struct{}, wait time.Duration) bool {
 	select {
 	case slots <- struct{}{}:
 		return true

@@ -278,7 +278,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, agent *served
 	h.Set("Content-Length", strconv.Itoa(len(now.body)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		w.Write(now.body) //nolint:errcheck // the client is gone
+		w.Write(now.body) //nolint:errcheck // the client disconnected
 	}
 }
 
@@ -307,5 +307,5 @@ func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "public, max-age=3600")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
-	w.Write(body) //nolint:errcheck // the client is gone
+	w.Write(body) //nolint:errcheck // the client disconnected
 }

@@ -105,7 +105,7 @@ type signed struct {
 	shown
 }
 
-// current returns a card as it is served. It signs the card anew if the key has changed.
+// current returns a card as it is served. It signs the card again if the key has changed.
 func (s *Server) current(c *card) (*shown, error) {
 	if c.canonical == nil {
 		return &c.shown, nil

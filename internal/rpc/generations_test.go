@@ -198,11 +198,11 @@ func TestResumeByTheOther(t *testing.T) {
 			ids := s.ids[r+1:]
 			if user.version == "1.0" {
 				ids = s.ids[r:]
-				equal(t, "the folded stream behind "+s.ids[r], done, fold(t, items))
+				equal(t, "the folded stream after "+s.ids[r], done, fold(t, items))
 				items = items[1:]
 			}
-			equal(t, "ids behind "+s.ids[r], ids, resumed.ids)
-			equal(t, "items behind "+s.ids[r], all[r+1:], items)
+			equal(t, "ids after "+s.ids[r], ids, resumed.ids)
+			equal(t, "items after "+s.ids[r], all[r+1:], items)
 		}
 		// After the last event there is nothing to send. An id of another log is a gap.
 		last := http.Header{"Last-Event-ID": {s.ids[len(s.ids)-1]}}
@@ -219,7 +219,7 @@ func TestResumeByTheOther(t *testing.T) {
 		equal(t, "the mark of a gap", map[string]any{
 			"https://a2ad.dev/extensions/resume/v1": map[string]any{"gap": true}}, first["metadata"])
 		delete(first, "metadata")
-		equal(t, "the task behind a gap", done, first)
+		equal(t, "the task after a gap", done, first)
 		if rest := foreign.until(""); len(rest) != map[string]int{"0.3": 1, "1.0": 0}[user.version] {
 			t.Errorf("after the gap: got %v", rest)
 		}

@@ -48,7 +48,7 @@ func TestGRPCResume(t *testing.T) {
 				}
 				again = again[1:]
 			}
-			equal(t, "items behind "+ids[r], all[r+1:], again)
+			equal(t, "items after "+ids[r], all[r+1:], again)
 		}
 		gap := c.follow(t.Context(), d.subscribe, task, "last-event-id", "3-00000000", "a2a-extensions",
 			resumeURI).all()

@@ -155,7 +155,7 @@ func (f *grpcFront) reply() metadata.MD {
 func (f *grpcFront) answer(result []byte) {
 	out, err := f.m.Result(result)
 	if err == nil {
-		f.stream.SetHeader(f.reply()) //nolint:errcheck // the client is gone
+		f.stream.SetHeader(f.reply()) //nolint:errcheck // the client disconnected
 		err = f.deliver(out)
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (f *grpcFront) fail(e *a2a.Error) {
 	}
 	reply := f.reply()
 	if challenges := reply["www-authenticate"]; challenges != nil { // net/http does not send this header in a trailer
-		f.stream.SetHeader(metadata.MD{"www-authenticate": challenges}) //nolint:errcheck // the client is gone
+		f.stream.SetHeader(metadata.MD{"www-authenticate": challenges}) //nolint:errcheck // the client disconnected
 	}
 	f.stream.SetTrailer(reply)
 	f.err = statusOf(e, f.c.gen.Version(), f.c.s.cfg.ErrorProfile, f.c.rec.id).Err()

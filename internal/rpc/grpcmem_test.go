@@ -29,8 +29,8 @@ func TestGRPCUnreadAnswersReturnTheirMemory(t *testing.T) {
 	for _, method := range []string{"GetTask", "SubscribeToTask"} {
 		target, seen := &attack.Target{}, &attack.Statuses{}
 		stop := target.Calls(conn.Target(), 1, 4, seen).Unread(method, target.TaskMessage(id(made)))
-		eventually(t, "answers are begun", func() bool { return seen.All()[int(codes.OK)] > 0 })
-		eventually(t, method+" that nobody reads gives back what it holds", func() bool { return b.Stats().Used == 0 })
+		eventually(t, "answers have begun", func() bool { return seen.All()[int(codes.OK)] > 0 })
+		eventually(t, method+" that no client reads returned its memory", func() bool { return b.Stats().Used == 0 })
 		c.call("ListTasks", `{}`)
 		stop()
 	}
@@ -45,7 +45,7 @@ func TestGRPCStalledRequestsDrawMemory(t *testing.T) {
 	target, seen := &attack.Target{}, &attack.Statuses{}
 	attackers := target.Calls(conn.Target(), 2, 40, seen)
 	stop := attackers.Stalled("SendMessage", 256<<10, 256<<10-1)
-	eventually(t, "bodies are drawn for", func() bool { return b.Stats().Arriving > 0 })
+	eventually(t, "bodies have drawn memory", func() bool { return b.Stats().Arriving > 0 })
 	eventually(t, "bodies make room", func() bool { return seen.All()[int(codes.Unavailable)] > 0 })
 	c, d := caller{t, conn, service1}, grpcDialects[1]
 	eventually(t, "a call is answered", func() bool {
@@ -53,7 +53,7 @@ func TestGRPCStalledRequestsDrawMemory(t *testing.T) {
 		return st.Code() == codes.OK
 	})
 	stop()
-	eventually(t, "everything is given back", func() bool { return b.Stats().Used == 0 })
+	eventually(t, "all memory is returned", func() bool { return b.Stats().Used == 0 })
 	for code := range seen.All() {
 		if code != int(codes.Unavailable) && code != int(codes.ResourceExhausted) && code != attack.NoStatus {
 			t.Errorf("answered with %v", codes.Code(code))

@@ -33,13 +33,21 @@ func onSharedPort(t *testing.T) bool { return strings.HasPrefix(t.Name(), shared
 func TestGRPCOnTheSharedPort(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
-		"bindings": TestBindingsAnswerAlike, "methods": TestGRPCMethods, "errors": TestGRPCErrors,
-		"fields": TestGRPCErrorNamesTheField, "versions": TestGRPCVersions,
-		"resume": TestGRPCResume, "idempotency": TestGRPCIdempotency, "drain": TestGRPCDrain,
+		"bindings":              TestBindingsAnswerAlike,
+		"methods":               TestGRPCMethods,
+		"errors":                TestGRPCErrors,
+		"fields":                TestGRPCErrorNamesTheField,
+		"versions":              TestGRPCVersions,
+		"resume":                TestGRPCResume,
+		"idempotency":           TestGRPCIdempotency,
+		"drain":                 TestGRPCDrain,
 		"health and reflection": TestGRPCHealthAndReflection,
-		"limits":                TestGRPCLimits, "malformed": TestGRPCMalformed, "callers": TestGRPCCallers,
-		"tenants": TestGRPCTenants, "slow reader": TestGRPCSlowReader,
-		"client gone": TestGRPCClientDisconnects,
+		"limits":                TestGRPCLimits,
+		"malformed":             TestGRPCMalformed,
+		"callers":               TestGRPCCallers,
+		"tenants":               TestGRPCTenants,
+		"slow reader":           TestGRPCSlowReader,
+		"client disconnects":    TestGRPCClientDisconnects,
 	} {
 		t.Run(name, test)
 	}

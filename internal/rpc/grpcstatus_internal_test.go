@@ -15,20 +15,27 @@ func TestGRPCCodes(t *testing.T) {
 	same := func(c codes.Code) row { return row{c, c, c} }
 	unsupported := row{codes.Unimplemented, codes.FailedPrecondition, codes.Unimplemented}
 	want := map[a2a.ErrorCode]row{
-		a2a.CodeInternal: same(codes.Internal), a2a.CodeParse: same(codes.InvalidArgument),
-		a2a.CodeInvalidRequest: same(codes.InvalidArgument),
-		a2a.CodeMethodNotFound: same(codes.Unimplemented), a2a.CodeInvalidParams: same(codes.InvalidArgument),
-		a2a.CodeTaskNotFound: same(codes.NotFound), a2a.CodeTaskNotCancelable: same(codes.FailedPrecondition),
-		a2a.CodeTaskTerminal:     {codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented},
-		a2a.CodePushNotSupported: unsupported, a2a.CodeUnsupportedOperation: unsupported,
+		a2a.CodeInternal:                  same(codes.Internal),
+		a2a.CodeParse:                     same(codes.InvalidArgument),
+		a2a.CodeInvalidRequest:            same(codes.InvalidArgument),
+		a2a.CodeMethodNotFound:            same(codes.Unimplemented),
+		a2a.CodeInvalidParams:             same(codes.InvalidArgument),
+		a2a.CodeTaskNotFound:              same(codes.NotFound),
+		a2a.CodeTaskNotCancelable:         same(codes.FailedPrecondition),
+		a2a.CodeTaskTerminal:              {codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented},
+		a2a.CodePushNotSupported:          unsupported,
+		a2a.CodeUnsupportedOperation:      unsupported,
 		a2a.CodeContentTypeNotSupported:   same(codes.InvalidArgument),
 		a2a.CodeInvalidAgentResponse:      same(codes.Internal),
 		a2a.CodeExtendedCardNotConfigured: same(codes.FailedPrecondition),
 		a2a.CodeExtensionRequired:         {codes.InvalidArgument, codes.FailedPrecondition, codes.FailedPrecondition},
 		a2a.CodeVersionNotSupported:       {codes.FailedPrecondition, codes.FailedPrecondition, codes.Unimplemented},
-		a2a.CodeUnauthenticated:           same(codes.Unauthenticated), a2a.CodeForbidden: same(codes.PermissionDenied),
-		a2a.CodeRateLimited: same(codes.ResourceExhausted), a2a.CodeUnavailable: same(codes.Unavailable),
-		a2a.CodeTooLarge: same(codes.ResourceExhausted), a2a.CodeMediaType: same(codes.InvalidArgument),
+		a2a.CodeUnauthenticated:           same(codes.Unauthenticated),
+		a2a.CodeForbidden:                 same(codes.PermissionDenied),
+		a2a.CodeRateLimited:               same(codes.ResourceExhausted),
+		a2a.CodeUnavailable:               same(codes.Unavailable),
+		a2a.CodeTooLarge:                  same(codes.ResourceExhausted),
+		a2a.CodeMediaType:                 same(codes.InvalidArgument),
 	}
 	for _, code := range a2a.ErrorCodes() {
 		w, ok := want[code]

@@ -56,7 +56,7 @@ type callBody struct {
 	closed bool       // guarded by ending
 
 	mu      sync.Mutex
-	over    bool  // guarded by mu; no more memory may be drawn
+	ended   bool  // guarded by mu; no more memory may be drawn
 	refused error // guarded by mu; why a draw failed
 
 	// Used by the reading goroutine only.
@@ -123,7 +123,7 @@ func (b *callBody) fill(p []byte) (n int, err error) {
 func (b *callBody) draw(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.ended {
 		return errCallOver
 	}
 	if b.several {
@@ -145,7 +145,7 @@ func (b *callBody) finish() error {
 	b.cancel(errCallOver) // wakes a draw that waits
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.ended = true
 	return b.refused
 }
 

@@ -29,14 +29,14 @@ type exchange struct {
 func (x *exchange) write(status int, kind string, body []byte) {
 	err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
-		x.rec.err = err // the client is gone
+		x.rec.err = err // the client disconnected
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	x.w.WriteHeader(status)
 	if _, err := x.w.Write(body); err != nil && x.rec.err == nil {
-		x.rec.err = err // the client is gone
+		x.rec.err = err // the client disconnected
 	}
 }
 
@@ -44,14 +44,14 @@ func (x *exchange) write(status int, kind string, body []byte) {
 func (x *exchange) writePieces(status int, kind string, pieces iter.Seq[[]byte]) {
 	if err := http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(x.s.cfg.WriteTimeout)); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) && x.rec.err == nil {
-		x.rec.err = err // the client is gone
+		x.rec.err = err // the client disconnected
 	}
 	x.w.Header().Set("Content-Type", kind)
 	x.w.WriteHeader(status)
 	for p := range pieces {
 		if _, err := x.w.Write(p); err != nil {
 			if x.rec.err == nil {
-				x.rec.err = err // the client is gone, and net/http closes the connection
+				x.rec.err = err // the client disconnected, and net/http closes the connection
 			}
 			return
 		}
@@ -163,5 +163,5 @@ func writePlain(w http.ResponseWriter, status int, message string) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	io.WriteString(w, body) //nolint:errcheck // the client is gone
+	io.WriteString(w, body) //nolint:errcheck // the client disconnected
 }

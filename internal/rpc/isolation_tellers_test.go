@@ -131,9 +131,11 @@ func (s overGRPC) tell(t *testing.T, op *operation, brief bool) told {
 	}
 	text.WriteString(raw.String())
 	return told{
-		failed: end.Code() != codes.OK, unsigned: end.Code() == codes.Unauthenticated,
+		failed:   end.Code() != codes.OK,
+		unsigned: end.Code() == codes.Unauthenticated,
 		notFound: grpcReason(end) == "TASK_NOT_FOUND",
-		raw:      raw.String(), text: numbered(text.String()),
+		raw:      raw.String(),
+		text:     numbered(text.String()),
 	}
 }
 

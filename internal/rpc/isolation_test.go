@@ -219,10 +219,13 @@ func (m *matrix) make(t *testing.T, as teller, who string) thing {
 // unknownThing returns a thing that does not exist, with ids of the same form.
 func unknownThing(x thing) thing {
 	return thing{
-		task: db.NewTaskID().String(), context: "context-" + db.NewUID().String(),
-		config: "config-" + db.NewUID().String(),
-		event:  "1-" + db.NewUID().Short(), key: "key-" + db.NewUID().String(), key2: "key-" + db.NewUID().String(),
-		token: strings.Repeat("A", len(x.token)), // of the same length, but the server did not make it
+		task:    db.NewTaskID().String(),
+		context: "context-" + db.NewUID().String(),
+		config:  "config-" + db.NewUID().String(),
+		event:   "1-" + db.NewUID().Short(),
+		key:     "key-" + db.NewUID().String(),
+		key2:    "key-" + db.NewUID().String(),
+		token:   strings.Repeat("A", len(x.token)), // of the same length, but the server did not make it
 	}
 }
 

@@ -129,7 +129,7 @@ func (f *rpcFront) fail(e *a2a.Error) {
 	body := jsonrpc.AppendError(nil, f.id, f.c.gen.AppendError(nil, e, f.rec.id))
 	if status == http.StatusOK && wantsStream(f.r) {
 		if err := sse.NewWriter(f.w, f.s.cfg.SSEWriteTimeout).Event("", body); err != nil {
-			f.rec.err = errors.Join(f.rec.err, err) // the client is gone
+			f.rec.err = errors.Join(f.rec.err, err) // the client disconnected
 		}
 		return
 	}

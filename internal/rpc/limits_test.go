@@ -158,21 +158,21 @@ func TestEveryLimitOfAMessageHasItsOwnError(t *testing.T) {
 		for _, tt := range []struct {
 			what            string
 			parts           []string
-			over            []string
+			excess          []string
 			members, above  string // added to the message
 			beside, besides string
 			reason, text    string
 			status          int // over REST, and over JSON-RPC if it is not 200
 		}{
 			{what: "parts", parts: []string{done, as.text("a"), as.text("b")},
-				over: []string{done, as.text("a"), as.text("b"), as.text("c")}, reason: "INVALID_PARAMS",
+				excess: []string{done, as.text("a"), as.text("b"), as.text("c")}, reason: "INVALID_PARAMS",
 				text: "must not have more than 3 entries"},
 			{what: "size of a part", parts: []string{done, as.text(strings.Repeat("x", 600))},
-				over: []string{done, as.text(strings.Repeat("x", 601))}, reason: "INVALID_PARAMS",
+				excess: []string{done, as.text(strings.Repeat("x", 601))}, reason: "INVALID_PARAMS",
 				text: "must not be longer than 600 bytes"},
 			{what: "size of the message", parts: []string{done, as.text(strings.Repeat("x", 450)),
 				as.text(strings.Repeat("x", 450))},
-				over:   []string{done, as.text(strings.Repeat("x", 490)), as.text(strings.Repeat("x", 490))},
+				excess: []string{done, as.text(strings.Repeat("x", 490)), as.text(strings.Repeat("x", 490))},
 				reason: "INVALID_PARAMS", text: "must not be larger than 1000 bytes"},
 			{what: "context id", parts: []string{done}, members: `,"contextId":"` + strings.Repeat("c", 40) + `"`,
 				above: `,"contextId":"` + strings.Repeat("c", 41) + `"`, reason: "INVALID_PARAMS",
@@ -201,8 +201,8 @@ func TestEveryLimitOfAMessageHasItsOwnError(t *testing.T) {
 				t.Errorf("%s: a message within the limit was refused: %d %s %s",
 					name, got.status, got.reason, got.message)
 			}
-			if tt.over == nil {
-				tt.over = tt.parts
+			if tt.excess == nil {
+				tt.excess = tt.parts
 			}
 			if tt.above == "" {
 				tt.above = tt.members
@@ -210,7 +210,7 @@ func TestEveryLimitOfAMessageHasItsOwnError(t *testing.T) {
 			if tt.besides == "" {
 				tt.besides = tt.beside
 			}
-			got := as.send(t, s, tt.over, tt.above, tt.besides)
+			got := as.send(t, s, tt.excess, tt.above, tt.besides)
 			if got.reason != tt.reason || !strings.Contains(got.message, tt.text) {
 				t.Errorf("%s: got %d %s %q, want %s %q", name, got.status, got.reason, got.message, tt.reason, tt.text)
 			}

@@ -22,13 +22,19 @@ func TestRESTAccess(t *testing.T) {
 	keys := newBare(t, func(c *rpc.Config) { c.Authenticator = refusing(t) })
 	none := newBare(t, func(c *rpc.Config) { c.Authenticator = noScopes{} })
 	for path, scope := range map[string]string{
-		"POST /message:send": "tasks:write", "POST /message:stream": "tasks:write", "GET /tasks": "tasks:read",
-		"GET /tasks/x":         "tasks:read",
-		"POST /tasks/x:cancel": "tasks:write", "GET /tasks/x:subscribe": "tasks:read",
-		"POST /tasks/x/pushNotificationConfigs":     "push:write",
-		"GET /tasks/x/pushNotificationConfigs":      "tasks:read",
-		"DELETE /tasks/x/pushNotificationConfigs/y": "push:write", "GET /extendedAgentCard": "tasks:read",
-		"POST /v1/message:send": "tasks:write", "GET /v1/tasks": "tasks:read", "GET /v1/card": "tasks:read",
+		"POST /message:send":                           "tasks:write",
+		"POST /message:stream":                         "tasks:write",
+		"GET /tasks":                                   "tasks:read",
+		"GET /tasks/x":                                 "tasks:read",
+		"POST /tasks/x:cancel":                         "tasks:write",
+		"GET /tasks/x:subscribe":                       "tasks:read",
+		"POST /tasks/x/pushNotificationConfigs":        "push:write",
+		"GET /tasks/x/pushNotificationConfigs":         "tasks:read",
+		"DELETE /tasks/x/pushNotificationConfigs/y":    "push:write",
+		"GET /extendedAgentCard":                       "tasks:read",
+		"POST /v1/message:send":                        "tasks:write",
+		"GET /v1/tasks":                                "tasks:read",
+		"GET /v1/card":                                 "tasks:read",
 		"DELETE /v1/tasks/x/pushNotificationConfigs/y": "push:write",
 	} {
 		method, path, _ := strings.Cut(path, " ")
@@ -60,7 +66,8 @@ func TestRESTExtensionsAndTenant(t *testing.T) {
 		c.Agents[1].Card.Extensions = []a2a.Extension{{URI: "urn:b", Required: true}} // distinguishes b from a
 	})
 	for path, want := range map[string]string{
-		"/extendedAgentCard": "UNSUPPORTED_OPERATION", "/b/extendedAgentCard": "EXTENSION_SUPPORT_REQUIRED",
+		"/extendedAgentCard":                   "UNSUPPORTED_OPERATION",
+		"/b/extendedAgentCard":                 "EXTENSION_SUPPORT_REQUIRED",
 		"/agents/b/extendedAgentCard":          "EXTENSION_SUPPORT_REQUIRED",
 		"/extendedAgentCard?tenant=b":          "EXTENSION_SUPPORT_REQUIRED",
 		"/a/extendedAgentCard?tenant=b":        "UNSUPPORTED_OPERATION",
@@ -68,8 +75,10 @@ func TestRESTExtensionsAndTenant(t *testing.T) {
 		"/extendedAgentCard?tenant=":           "UNSUPPORTED_OPERATION",
 		"/extendedAgentCard?tenant=c":          "INVALID_PARAMS",
 		"/extendedAgentCard?tenant=a&tenant=b": "INVALID_PARAMS",
-		"/extendedAgentCard?tenant=%FF":        "INVALID_PARAMS", "/extendedAgentCard?%zz": "INVALID_PARAMS",
-		"/v1/card?tenant=b": "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "/agents/b/v1/card": "EXTENSION_SUPPORT_REQUIRED",
+		"/extendedAgentCard?tenant=%FF":        "INVALID_PARAMS",
+		"/extendedAgentCard?%zz":               "INVALID_PARAMS",
+		"/v1/card?tenant=b":                    "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+		"/agents/b/v1/card":                    "EXTENSION_SUPPORT_REQUIRED",
 	} {
 		if got := askREST(t, server, "GET", path, "", nil); reason(got.body) != want {
 			t.Errorf("%s: %s, want %s", path, got.body, want)

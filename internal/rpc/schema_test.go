@@ -22,31 +22,38 @@ var (
 // The schema definitions of the answers, for each version and dialect.
 var (
 	results1 = map[string]string{
-		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "StreamResponse",
-		"SubscribeToTask": "StreamResponse",
-		"GetTask":         "Task", "CancelTask": "Task", "ListTasks": "ListTasksResponse",
+		"SendMessage":                      "SendMessageResponse",
+		"SendStreamingMessage":             "StreamResponse",
+		"SubscribeToTask":                  "StreamResponse",
+		"GetTask":                          "Task",
+		"CancelTask":                       "Task",
+		"ListTasks":                        "ListTasksResponse",
 		"CreateTaskPushNotificationConfig": "TaskPushNotificationConfig",
 		"GetTaskPushNotificationConfig":    "TaskPushNotificationConfig",
 		"ListTaskPushNotificationConfigs":  "ListTaskPushNotificationConfigsResponse",
 	}
 	responses03 = map[string]string{ // with their envelopes
-		"SendMessage": "SendMessageResponse", "SendStreamingMessage": "SendStreamingMessageResponse",
-		"SubscribeToTask": "SendStreamingMessageResponse",
-		"GetTask":         "GetTaskResponse", "CancelTask": "CancelTaskResponse", "ListTasks": "JSONRPCSuccessResponse",
+		"SendMessage":                      "SendMessageResponse",
+		"SendStreamingMessage":             "SendStreamingMessageResponse",
+		"SubscribeToTask":                  "SendStreamingMessageResponse",
+		"GetTask":                          "GetTaskResponse",
+		"CancelTask":                       "CancelTaskResponse",
+		"ListTasks":                        "JSONRPCSuccessResponse",
 		"CreateTaskPushNotificationConfig": "SetTaskPushNotificationConfigResponse",
 		"GetTaskPushNotificationConfig":    "GetTaskPushNotificationConfigResponse",
 		"ListTaskPushNotificationConfigs":  "ListTaskPushNotificationConfigResponse",
 		"DeleteTaskPushNotificationConfig": "DeleteTaskPushNotificationConfigResponse",
 	}
 	items03 = map[string]string{ // by the member in which REST wraps them
-		"task": "Task", "message": "Message", "statusUpdate": "TaskStatusUpdateEvent",
+		"task":           "Task",
+		"message":        "Message",
+		"statusUpdate":   "TaskStatusUpdateEvent",
 		"artifactUpdate": "TaskArtifactUpdateEvent",
 	}
 	messages03 = map[string]func() proto.Message{
-		"SendMessage": func() proto.Message { return new(apb03.SendMessageResponse) },
-		"SendStreamingMessage": func() proto.Message {
-			return new(apb03.StreamResponse)
-		}, "SubscribeToTask": func() proto.Message { return new(apb03.StreamResponse) },
+		"SendMessage":                      func() proto.Message { return new(apb03.SendMessageResponse) },
+		"SendStreamingMessage":             func() proto.Message { return new(apb03.StreamResponse) },
+		"SubscribeToTask":                  func() proto.Message { return new(apb03.StreamResponse) },
 		"GetTask":                          func() proto.Message { return new(apb03.Task) },
 		"CancelTask":                       func() proto.Message { return new(apb03.Task) },
 		"ListTasks":                        func() proto.Message { return new(apb03.ListTasksResponse) },

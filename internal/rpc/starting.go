@@ -10,6 +10,6 @@ func Starting() http.Handler {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		const body = `{"error":"the server is starting: its database cannot be used yet"}` + "\n"
-		w.Write([]byte(body)) //nolint:errcheck // the client is gone
+		w.Write([]byte(body)) //nolint:errcheck // the client disconnected
 	})
 }

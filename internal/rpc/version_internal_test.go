@@ -19,7 +19,7 @@ func TestNoTwoEncodingsShareASlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	pack := func(item []byte) []byte { return item }
-	taken := map[int]string{}
+	binding := map[int]string{}
 	for name, g := range map[string]*generation{
 		"0.3 JSON-RPC": {Codec: v03.Codec{}}, "0.3 REST": {Codec: rest}, "0.3 REST, proto": {Codec: v03.Proto{}},
 		"0.3 gRPC": {Codec: v03.Proto{Parts: true}, pack: pack}, "1.0 JSON-RPC and REST": {Codec: v1.Codec{}},
@@ -27,10 +27,10 @@ func TestNoTwoEncodingsShareASlot(t *testing.T) {
 	} {
 		for _, last := range []bool{false, true} {
 			slot := g.slot(last)
-			if taken[slot] != "" || slot >= stream.Encodings {
-				t.Errorf("%s has slot %d, and so has %q", name, slot, taken[slot])
+			if binding[slot] != "" || slot >= stream.Encodings {
+				t.Errorf("%s has slot %d, and so has %q", name, slot, binding[slot])
 			}
-			taken[slot] = name
+			binding[slot] = name
 		}
 	}
 }

@@ -22,7 +22,8 @@ func (f *fixture) large(task a2a.ID, n, size int) []a2a.Entry {
 	return entries
 }
 
-// A cursor that reads the log gets every event, and never many large ones at once.
+// TestPagesOfLargeEventsAreSmall: a cursor that reads the log gets every event, and never many
+// large ones at once.
 func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -30,7 +31,7 @@ func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	f.large(task, 30, 300<<10)
 	f.large(task, 2, 3<<20) // each larger than a page
 	f.large(task, 30, 300<<10)
-	for _, head := range []int64{1, 62} { // at its topic, and by itself
+	for _, head := range []int64{1, 62} { // with the topic, and by itself
 		c := f.follow(task, 0, head)
 		for after := int64(0); after < 62; {
 			items, err := c.Next(t.Context())
@@ -51,7 +52,8 @@ func TestPagesOfLargeEventsAreSmall(t *testing.T) {
 	}
 }
 
-// TestTopicsKeepLittleWhileAllKeepTooMuch: who follows many logs gets every event, though few are kept.
+// TestTopicsKeepLittleWhileAllKeepTooMuch: a reader of many logs gets every event, although few are
+// kept.
 func TestTopicsKeepLittleWhileAllKeepTooMuch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -64,6 +66,6 @@ func TestTopicsKeepLittleWhileAllKeepTooMuch(t *testing.T) {
 		defer read(t, c, 1, 6)
 	}
 	if kept := f.Kept(); kept > 1<<20+20*4<<10 {
-		t.Errorf("%d bytes are kept", kept)
+		t.Errorf("%d bytes are kept, want fewer", kept)
 	}
 }

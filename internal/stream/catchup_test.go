@@ -9,7 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/wake"
 )
 
-// A cursor far from the head first reads the log by itself, page by page, and joins the others at the end.
+// TestCursorCatchesUpWhileEventsArrive: a cursor far from the tail first reads the log by itself,
+// page by page. At the tail it joins the others.
 func TestCursorCatchesUpWhileEventsArrive(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -38,7 +39,8 @@ func TestCursorFromTheFutureWaits(t *testing.T) {
 	read(t, ahead, 4, 5)
 }
 
-// Ten streams that resume at one place read the log once.
+// TestCursorsAtOnePositionShareARead: ten streams that resume at the same position read the log
+// once.
 func TestCursorsAtOnePositionShareARead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -55,9 +57,10 @@ func TestCursorsAtOnePositionShareARead(t *testing.T) {
 	receive(t, "read", f.log.reading)
 	close(gate)
 	wg.Wait()
-	// Some may have come when the read was over. At no time were there more reads than theirs and that of the topic.
+	// Some may have come after the read ended. At no time were there more reads than theirs and the
+	// topic's.
 	if n := f.log.mostAtOnce(); n > 2 {
-		t.Errorf("%d reads at once of one place", n)
+		t.Errorf("%d reads at once from one position", n)
 	}
 }
 
@@ -85,8 +88,8 @@ func TestCatchUpReadsAreBounded(t *testing.T) {
 	wg.Wait()
 }
 
-// What is written while a look is on its way, which does not see it any more, is looked for
-// again; and what comes when the look is over begins another one.
+// TestEventsDuringAReadAreReadAgain: events that are committed during a read, and that it does not
+// return, cause another read. So do events after it.
 func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -96,11 +99,11 @@ func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 	f.log.hold = hold
 	c := f.follow(task, 1, 1)
 	wake := func() { f.hub.Wake(wake.Task(task)) }
-	receive(t, "the first look", hold)
+	receive(t, "the first read", hold)
 	hold <- struct{}{}
 	for last := int64(1); last < 20; last++ {
 		wake()
-		receive(t, "a look without the event", hold)
+		receive(t, "a read without the event", hold)
 		f.log.commit(task, 1)
 		wake()
 		hold <- struct{}{}
@@ -118,19 +121,20 @@ func TestEventsDuringAReadAreReadAgain(t *testing.T) {
 	}
 }
 
-// The database is unreachable for a moment: waiting cursors get no error, and nothing is lost.
+// TestReadsAreRetriedAfterErrors: the database is unreachable for a moment. Waiting cursors get no
+// error, and nothing is lost.
 func TestReadsAreRetriedAfterErrors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	c := f.follow(task, 1, 1)
-	receive(t, "first look", f.log.reading)
+	receive(t, "the first read", f.log.reading)
 	f.log.mu.Lock()
 	from := f.log.reads
 	f.log.fail = func(n int) error {
 		if n <= from+3 {
-			return errors.New("away")
+			return errors.New("unreachable")
 		}
 		return nil
 	}
@@ -140,22 +144,23 @@ func TestReadsAreRetriedAfterErrors(t *testing.T) {
 	read(t, c, 1, 3)
 }
 
-// A cursor that reads by itself gets the error, and may continue.
+// TestErrorOfACatchUpReadIsReturned: a cursor that reads by itself gets the error, and may
+// continue.
 func TestErrorOfACatchUpReadIsReturned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := db.NewTaskID()
 	f.log.commit(task, 300)
-	away := errors.New("away")
+	unreachable := errors.New("unreachable")
 	f.log.fail = func(n int) error {
 		if n == 1 {
-			return away
+			return unreachable
 		}
 		return nil
 	}
 	c := f.follow(task, 0, 300)
-	if items, err := c.Next(f.ctx); !errors.Is(err, away) {
-		t.Errorf("Next = %d events, %v, want %v", len(items), err, away)
+	if items, err := c.Next(t.Context()); !errors.Is(err, unreachable) {
+		t.Errorf("Next = %d events, %v, want %v", len(items), err, unreachable)
 	}
 	read(t, c, 0, 300)
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// memory is a log that can be made to fail and to wait.
+// memory is a log that can fail and block on demand.
 type memory struct {
 	mu        sync.Mutex
 	entries   map[a2a.ID][]a2a.Entry // guarded by mu
@@ -30,8 +30,8 @@ type memory struct {
 	fail      func(n int) error      // guarded by mu; asked before the nth read
 	failPolls int                    // guarded by mu; polls that are yet to fail
 	gate      chan struct{}          // guarded by mu; a read waits for it, if not nil
-	reading   chan struct{}          // a read has begun; room for all
-	hold      chan struct{}          // guarded by mu; a read that has read waits for it, if not nil
+	reading   chan struct{}          // a read has begun; large enough for all
+	hold      chan struct{}          // guarded by mu; a read waits for it before it returns, if not nil
 }
 
 func newMemory() *memory {
@@ -80,7 +80,7 @@ func (m *memory) EventPage(ctx context.Context, task a2a.ID, after int64, most i
 		return nil, false, err
 	}
 	if hold != nil {
-		hold <- struct{}{} // it has what it has
+		hold <- struct{}{} // the result of the read is fixed by now
 		<-hold
 	}
 	return entries, more, nil
@@ -105,7 +105,7 @@ func (m *memory) Ahead(_ context.Context, ids []a2a.ID, seen []int64) (ahead, go
 	return ahead, gone, nil
 }
 
-// commit adds n events to a log, and returns them.
+// commit adds n events to a log and returns them.
 func (m *memory) commit(task a2a.ID, n int) []a2a.Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,11 +144,10 @@ func (m *memory) mostAtOnce() int {
 	return m.most
 }
 
-// fixture is a follower that runs, over a log in memory.
+// fixture is a running follower of a log in memory.
 type fixture struct {
 	*stream.Follower
 	t   testing.TB
-	ctx context.Context
 	log *memory
 	hub *notify.Hub
 }
@@ -157,13 +156,13 @@ const never = time.Hour
 
 func newFixture(t testing.TB, poll time.Duration) *fixture {
 	t.Helper()
-	f := &fixture{t: t, ctx: t.Context(), log: newMemory(), hub: &notify.Hub{}}
+	f := &fixture{t: t, log: newMemory(), hub: &notify.Hub{}}
 	f.Follower = stream.New(f.log, f.hub, poll, slog.New(slog.DiscardHandler))
 	run(t, f.Follower)
 	return f
 }
 
-// run lets a follower poll until the test ends. It must end by itself then: a cursor that was left open would hold it.
+// run lets a follower poll until the test ends. An open cursor would keep it from ending.
 func run(t testing.TB, f *stream.Follower) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
@@ -230,7 +229,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	case v := <-c:
 		return v
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: nothing came", what)
+		t.Fatalf("%s: timed out", what)
 		panic("unreachable")
 	}
 }

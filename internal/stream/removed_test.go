@@ -11,7 +11,8 @@ import (
 	"github.com/a2ad/a2ad/internal/stream"
 )
 
-// The end of a removed task is removed with it. A cursor that has not read it must not wait.
+// TestCursorOfARemovedTaskEnds: the last event of a removed task is removed with it. A cursor that
+// has not read it must not wait.
 func TestCursorOfARemovedTaskEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
@@ -20,12 +21,12 @@ func TestCursorOfARemovedTaskEnds(t *testing.T) {
 	c := f.follow(task, 0, 2)
 	read(t, c, 0, 2)
 	f.log.remove(task, 2)
-	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+	if items, err := c.Next(t.Context()); !errors.Is(err, stream.ErrGone) {
 		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
 	}
 }
 
-// A task that is not made differs from a task that was removed.
+// TestCursorWaitsForATaskToBeMade: a task that does not exist yet differs from a removed one.
 func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Millisecond)
@@ -40,16 +41,17 @@ func TestCursorWaitsForATaskToBeMade(t *testing.T) {
 	f.committed(task, f.log.commit(task, 2))
 	reading.Wait()
 
-	// A task that is made and removed before a cursor reads it.
+	// This task is made and removed before a cursor reads it.
 	c = f.FollowNew(db.NewTaskID(), "ctx")
 	defer c.Close()
 	c.Made()
-	if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+	if items, err := c.Next(t.Context()); !errors.Is(err, stream.ErrGone) {
 		t.Errorf("Next = %d events, %v, want ErrGone", len(items), err)
 	}
 }
 
-// Retention may have removed the next events of a cursor, although it keeps the last event.
+// TestCursorBeforeRemovedEventsEnds: retention may have removed the next events of a cursor,
+// although it keeps the last event.
 func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -60,14 +62,14 @@ func TestCursorBeforeRemovedEventsEnds(t *testing.T) {
 		f.log.commit(task, 10)
 		f.log.remove(task, 299)
 		f.committed(task, nil)
-		if items, err := c.Next(f.ctx); !errors.Is(err, stream.ErrGone) {
+		if items, err := c.Next(t.Context()); !errors.Is(err, stream.ErrGone) {
 			t.Errorf("%s: Next = %d events, %v, want ErrGone", name, len(items), err)
 		}
 	}
 }
 
-// When wake-ups may have been missed, one poll of all followed tasks finds the ones with new events. Only these are
-// read, a few at a time.
+// TestMissedWakesCostOnePoll: when wake-ups may have been missed, one poll of all followed tasks
+// finds the ones with new events. Only these are read, a few at a time.
 func TestMissedWakesCostOnePoll(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -77,7 +79,7 @@ func TestMissedWakesCostOnePoll(t *testing.T) {
 		task := db.NewTaskID()
 		f.log.commit(task, 1)
 		cursors[i] = f.follow(task, 1, 1)
-		receive(t, "first look", f.log.reading)
+		receive(t, "the first read", f.log.reading)
 		if i < news {
 			f.log.commit(task, 2)
 		}
@@ -105,18 +107,18 @@ func TestMissedWakesCostOnePoll(t *testing.T) {
 		t.Errorf("%d reads at once", most)
 	}
 	if n := f.PollHits(); n != 0 {
-		t.Errorf("%d poll hits, want none: it was known that wakes were missed", n)
+		t.Errorf("%d poll hits, want none for expected events", n)
 	}
 }
 
-// A poll that fails after wake-ups were missed is repeated soon.
+// TestFailedPollForMissedWakesIsRepeated: the repeat comes soon, not after the poll interval.
 func TestFailedPollForMissedWakesIsRepeated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
 	task := db.NewTaskID()
 	f.log.commit(task, 1)
 	c := f.follow(task, 1, 1)
-	receive(t, "first look", f.log.reading)
+	receive(t, "the first read", f.log.reading)
 	f.log.mu.Lock()
 	f.log.failPolls = 3
 	f.log.mu.Unlock()

@@ -46,7 +46,7 @@ func TestOfferReportsWhetherAWakeIsNeeded(t *testing.T) {
 	}
 	c := f.follow(task, 3, 3)
 	// The topic has read up to 3 before it can be offered 4.
-	receive(t, "first look", f.log.reading)
+	receive(t, "the first read", f.log.reading)
 	next := f.log.commit(task, 4)
 	for _, tt := range []struct {
 		name    string
@@ -65,11 +65,12 @@ func TestOfferReportsWhetherAWakeIsNeeded(t *testing.T) {
 		}
 	}
 	read(t, c, 3, 6)
-	f.committed(task, nil) // a wake: the topic looks by itself
+	f.committed(task, nil) // a wake-up: the topic reads by itself
 	read(t, c, 6, 7)
 }
 
-// Commits are in order, but who tells of them is not: offers overtake each other, and every cursor still gets all.
+// TestRacingOffersLoseAndDoubleNothing: commits are in order, but their offers overtake each other.
+// Every cursor still gets every event once.
 func TestRacingOffersLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -104,7 +105,8 @@ func TestRacingOffersLoseAndDoubleNothing(t *testing.T) {
 	}
 }
 
-// No wake and no offer ever comes: the poll finds everything, and says so.
+// TestPollFindsEventsWithoutAWake: without any wake-up or offer, the poll finds everything and
+// counts it.
 func TestPollFindsEventsWithoutAWake(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2*time.Millisecond)
@@ -116,7 +118,7 @@ func TestPollFindsEventsWithoutAWake(t *testing.T) {
 			c := f.follow(task, 1, 1)
 			reading.Go(func() { read(t, c, 1, 500) })
 		}
-		receive(t, "first look", f.log.reading)
+		receive(t, "the first read", f.log.reading)
 	}
 	for n := 1; n < 500; n++ {
 		for _, task := range taskList {
@@ -129,7 +131,8 @@ func TestPollFindsEventsWithoutAWake(t *testing.T) {
 	}
 }
 
-// A cursor that is slower than the kept events reads the log, and then joins the others again.
+// TestSlowReaderReadsTheLog: a cursor that is slower than the kept events reads the log, and then
+// joins the others again.
 func TestSlowReaderReadsTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -147,7 +150,7 @@ func TestSlowReaderReadsTheLog(t *testing.T) {
 	wantNothing(t, slow)
 }
 
-// Large events are not kept in large numbers, and none is lost for that.
+// TestLargeEventsAreNotKept: few large events are kept, and none is lost.
 func TestLargeEventsAreNotKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -202,7 +205,7 @@ func TestFollowNewReadsNothingBeforeTheFirstWake(t *testing.T) {
 	if n := f.log.readCount(); n != 0 {
 		t.Errorf("%d reads of the log of a new task", n)
 	}
-	other := f.follow(task, 0, 3) // joins, and needs what was before
+	other := f.follow(task, 0, 3) // joins, and needs the events before
 	read(t, other, 0, 3)
 	f.log.commit(task, 1)
 	f.hub.Wake(wake.Task(task))
@@ -218,13 +221,13 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	f.log.commit(waiting, 1)
 	f.log.commit(behind, 300)
 	w, b := f.follow(waiting, 1, 1), f.follow(behind, 0, 300)
-	receive(t, "first look", f.log.reading)
+	receive(t, "the first read", f.log.reading)
 	gate := make(chan struct{})
 	f.log.mu.Lock()
 	f.log.gate = gate
 	f.log.mu.Unlock()
 	for name, c := range map[string]*stream.Cursor{"waits": w, "reads": b} {
-		ctx, cancel := context.WithCancelCause(f.ctx)
+		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
 		go func() { _, err := c.Next(ctx); done <- err }()
 		if name == "reads" {
@@ -236,10 +239,11 @@ func TestNextEndsWithItsContext(t *testing.T) {
 		}
 	}
 	close(gate)
-	read(t, b, 0, 300) // nothing was lost by that
+	read(t, b, 0, 300) // the cursor lost nothing
 }
 
-// A closed cursor takes no event from the others, and the last one ends the topic.
+// TestCursorsComeAndGo: a closed cursor takes no event from the others. The last one ends the
+// topic.
 func TestCursorsComeAndGo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, never)
@@ -253,7 +257,7 @@ func TestCursorsComeAndGo(t *testing.T) {
 		wg.Go(func() {
 			for after := int64(1); after < events; {
 				c := f.Follow(task, "ctx", after, after)
-				ctx, cancel := context.WithCancel(f.ctx)
+				ctx, cancel := context.WithCancel(t.Context())
 				items, err := c.Next(ctx)
 				if err != nil || items[0].Seq != after+1 {
 					t.Errorf("Next after %d = %v, %v", after, items, err)
@@ -263,7 +267,7 @@ func TestCursorsComeAndGo(t *testing.T) {
 				}
 				cancel()
 				c.Close()
-				c.Close() // twice is once
+				c.Close() // the second Close has no effect
 			}
 		})
 	}
@@ -300,8 +304,8 @@ func TestRunWaitsForOpenCursors(t *testing.T) {
 	})
 }
 
-// One real store, two followers: that of the replica that writes is handed its events, the other has only wakes or,
-// without them, its poll.
+// TestFollowersOfARealStore: one store has two followers. The replica that writes offers its events
+// to the first one. The other one only gets wake-ups or, without them, polls.
 func TestFollowersOfARealStore(t *testing.T) {
 	t.Parallel()
 	pg := storetest.New(t)
@@ -315,7 +319,7 @@ func TestFollowersOfARealStore(t *testing.T) {
 			if !nearFollower.Offer(task, events) {
 				near.Wake(key)
 			}
-			if wakes++; wakes%2 == 0 { // half of the wakes get lost on the way
+			if wakes++; wakes%2 == 0 { // half of the wake-ups are lost
 				far.Wake(key)
 			}
 		},
@@ -363,11 +367,12 @@ func TestFollowersOfARealStore(t *testing.T) {
 		}
 	}
 	if _, err := s.Tasks.Append(t.Context(), l,
-		tasks.Batch{Events: []a2a.Event{&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
+		tasks.Batch{Events: []a2a.Event{
+			&a2a.StatusUpdate{Status: a2a.Status{State: a2a.StateCompleted}}}}); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()
-	// Late comers get the same log, and what they are handed is what is stored.
+	// Later cursors get the same log, and the offered events equal the stored ones.
 	late := farFollower.Follow(id, "ctx", 0, events+3)
 	t.Cleanup(late.Close)
 	stored, err := s.Tasks.EventsAfter(t.Context(), id, 0, 1000)

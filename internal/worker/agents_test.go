@@ -34,7 +34,7 @@ func TestChangedAgentsKeepTheirRuns(t *testing.T) {
 	next := f.submit("a", "2")
 	other := f.submit("b", "3")
 	p.SetAgents([]worker.Agent{agent("a", after, one), agent("b", say(done...))})
-	f.waitState(other, a2a.StateCompleted) // so the pool has looked, and a was full
+	f.waitState(other, a2a.StateCompleted) // so the pool has polled, and a was full
 	select {
 	case run := <-after.started:
 		t.Fatalf("task %s runs beside %s, and one may run", run.Task.ID, old)

@@ -22,7 +22,7 @@ import (
 type elsewhere struct {
 	agentFunc
 	delivered chan cancel
-	fails     chan error // what the next tries to tell it end with
+	fails     chan error // errors of the next tries
 }
 
 type cancel struct {
@@ -73,7 +73,7 @@ func TestCancelOfAWaitingTaskIsDelivered(t *testing.T) {
 	e := newElsewhere(asks())
 	p := f.start(config(nil, agent("a", e)))
 	task := f.waiting("a")
-	if _, err := f.Tasks.CancelWith(f.ctx, ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
+	if _, err := f.Tasks.CancelWith(t.Context(), ann, "a", task, a2a.Raw(`{"why": 1.50}`)); err != nil {
 		t.Fatal(err)
 	}
 	got := receive(t, "cancel", e.delivered)
@@ -103,10 +103,10 @@ func TestCancelIsDeliveredUntilItSucceeds(t *testing.T) {
 	first := f.start(config(nil, agent("a", e)))
 	task := f.waiting("a")
 	first.stop()
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
-	e.fails <- errors.New("away")
+	e.fails <- errors.New("unreachable")
 	p := f.start(config(nil, agent("a", e)))
 	receive(t, "first try", e.delivered)
 	f.hub.Wake(wake.Cancels) // it is not due
@@ -130,13 +130,13 @@ func TestCancelIsDeliveredAfterItsWorkerDied(t *testing.T) {
 	first.stop()
 	f.followUp("a", task, "this one")
 	got, err := f.Tasks.NewClaimer().ClaimFor(
-		f.ctx,
+		t.Context(),
 		tasks.ClaimRequest{Agent: "a", Slots: 1, TTL: time.Hour},
 	) // by a worker that dies now
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%d tasks were claimed, %v", len(got), err)
 	}
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	p := f.start(config(nil, agent("a", e)))
@@ -164,7 +164,7 @@ func TestUnneededCancelsAreDeleted(t *testing.T) {
 	plain, bare := f.waiting("a"), f.waiting("b")
 	first.stop()
 	for _, task := range []a2a.ID{plain, bare} {
-		if _, err := f.Tasks.Cancel(f.ctx, ann, "", task); err != nil {
+		if _, err := f.Tasks.Cancel(t.Context(), ann, "", task); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,7 +173,8 @@ func TestUnneededCancelsAreDeleted(t *testing.T) {
 	}
 	e.agentFunc = asks()
 	p := f.start(config(nil, agents...))
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "", f.waiting("b")); err != nil { // delivered after the others are deleted
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "",
+		f.waiting("b")); err != nil { // delivered after the others are deleted
 		t.Fatal(err)
 	}
 	receive(t, "cancel", e.delivered)
@@ -223,7 +224,7 @@ func TestCancelBetweenClaimAndStartIsFound(t *testing.T) {
 	f.submit("other", "x")
 	receive(t, "another run, which is renewed", other.started)
 	between <- func(task a2a.ID) {
-		if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
+		if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {
 			t.Error(err)
 		}
 		select {
@@ -265,7 +266,7 @@ func TestSlowAgentDoesNotDelayCancelsOfOthers(t *testing.T) {
 	p := f.start(config(nil, agent("dead", dead), agent("live", live)))
 	t.Cleanup(open)
 	for range many {
-		if _, err := f.Tasks.Cancel(f.ctx, ann, "dead", f.waiting("dead")); err != nil {
+		if _, err := f.Tasks.Cancel(t.Context(), ann, "dead", f.waiting("dead")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +274,7 @@ func TestSlowAgentDoesNotDelayCancelsOfOthers(t *testing.T) {
 		receive(t, "try", dead.delivered)
 	}
 	task := f.waiting("live")
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "live", task); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "live", task); err != nil {
 		t.Fatal(err)
 	}
 	if got := receive(t, "cancel of the other agent", live.delivered); got.run.Task.ID != task {

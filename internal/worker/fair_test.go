@@ -81,7 +81,7 @@ func TestConcurrencyLimitAppliesOverReplicas(t *testing.T) {
 // second opens another store on the database, with the same hub, as if wake-ups arrived immediately.
 func (f *fixture) second() *store.Store {
 	f.t.Helper()
-	s, err := store.Open(f.ctx, store.Config{
+	s, err := store.Open(f.t.Context(), store.Config{
 		Config:    db.Config{URL: f.sql.Config().ConnString(), Replica: "r2", PoolSize: 8, Wake: f.hub.Wake},
 		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake(wake.Task(task)) },
 	})

@@ -33,7 +33,6 @@ var ann = db.Caller{Tenant: "acme", Owner: "ann"}
 type fixture struct {
 	*store.Store
 	t   testing.TB
-	ctx context.Context
 	sql *pgxpool.Pool
 	hub *notify.Hub
 	url string
@@ -42,7 +41,7 @@ type fixture struct {
 func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
 	t.Helper()
 	pg := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), sql: pg.Pool(t), hub: &notify.Hub{}, url: pg.URL}
+	f := &fixture{t: t, sql: pg.Pool(t), hub: &notify.Hub{}, url: pg.URL}
 	cfg := store.Config{
 		Config:    db.Config{URL: pg.URL, Replica: "r1", PoolSize: 8, Wake: f.hub.Wake},
 		Committed: func(task a2a.ID, _ []a2a.Entry) { f.hub.Wake(wake.Task(task)) },
@@ -51,7 +50,7 @@ func newFixture(t testing.TB, change ...func(*store.Config)) *fixture {
 		c(&cfg)
 	}
 	var err error
-	if f.Store, err = store.Open(f.ctx, cfg); err != nil {
+	if f.Store, err = store.Open(t.Context(), cfg); err != nil {
 		t.Fatalf("open store: %v", err)
 	}
 	t.Cleanup(f.Store.Close)
@@ -166,7 +165,7 @@ type running struct {
 func (f *fixture) start(cfg worker.Config) running {
 	f.t.Helper()
 	p := worker.New(f.Store, f.hub, cfg)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(f.ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := p.Run(ctx); err != nil {
@@ -195,7 +194,7 @@ func (f *fixture) followUp(agent string, task a2a.ID, text string) {
 func (f *fixture) send(in tasks.Submission) a2a.ID {
 	f.t.Helper()
 	in.Caller = ann
-	out, err := f.Tasks.Submit(f.ctx, in)
+	out, err := f.Tasks.Submit(f.t.Context(), in)
 	if err != nil {
 		f.t.Fatalf("submit: %v", err)
 	}
@@ -224,7 +223,7 @@ func chunk(id string, text ...string) *a2a.ArtifactUpdate {
 
 func (f *fixture) snapshot(task a2a.ID) *a2a.Task {
 	f.t.Helper()
-	t, err := f.Tasks.SnapshotOfAny(f.ctx, task, tasks.Want{Artifacts: true})
+	t, err := f.Tasks.SnapshotOfAny(f.t.Context(), task, tasks.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatalf("snapshot: %v", err)
 	}
@@ -245,7 +244,7 @@ func (f *fixture) waitFor(task a2a.ID, what string, ok func(*a2a.Task) bool) *a2
 		case <-wake:
 		case <-time.After(20 * time.Second):
 			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
-		case <-f.ctx.Done():
+		case <-f.t.Context().Done():
 			f.t.Fatalf("the task is %s at %d, want %s", t.Status.State, t.LastSeq, what)
 		}
 	}
@@ -270,14 +269,14 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 
 func (f *fixture) exec(query string, args ...any) {
 	f.t.Helper()
-	if _, err := f.sql.Exec(f.ctx, query, args...); err != nil {
+	if _, err := f.sql.Exec(f.t.Context(), query, args...); err != nil {
 		f.t.Fatalf("%s: %v", query, err)
 	}
 }
 
 func value[T any](f *fixture, query string, args ...any) (v T) {
 	f.t.Helper()
-	if err := f.sql.QueryRow(f.ctx, query, args...).Scan(&v); err != nil {
+	if err := f.sql.QueryRow(f.t.Context(), query, args...).Scan(&v); err != nil {
 		f.t.Fatalf("%s: %v", query, err)
 	}
 	return v
@@ -287,20 +286,20 @@ func value[T any](f *fixture, query string, args ...any) (v T) {
 func (f *fixture) steal(task a2a.ID) {
 	f.t.Helper()
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second' WHERE task_id = $1", task)
-	if n, err := f.Tasks.Rescue(f.ctx, nil, 100, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(f.t.Context(), nil, 100, 10); err != nil || n != 1 {
 		f.t.Fatalf("rescue = %d, %v, want 1", n, err)
 	}
 }
 
 func (f *fixture) hold(query string, args ...any) (release func()) {
 	f.t.Helper()
-	tx, err := f.sql.Begin(f.ctx)
+	tx, err := f.sql.Begin(f.t.Context())
 	if err != nil {
 		f.t.Fatalf("begin: %v", err)
 	}
-	release = sync.OnceFunc(func() { _ = tx.Rollback(context.WithoutCancel(f.ctx)) })
+	release = sync.OnceFunc(func() { _ = tx.Rollback(context.WithoutCancel(f.t.Context())) })
 	f.t.Cleanup(release)
-	if _, err := tx.Exec(f.ctx, query, args...); err != nil {
+	if _, err := tx.Exec(f.t.Context(), query, args...); err != nil {
 		f.t.Fatalf("%s: %v", query, err)
 	}
 	return release
@@ -309,7 +308,7 @@ func (f *fixture) hold(query string, args ...any) (release func()) {
 // outcomes returns how the attempts of a task ended, oldest first.
 func (f *fixture) outcomes(task a2a.ID) []string {
 	f.t.Helper()
-	rows, err := f.Operate.Attempts(f.ctx, task)
+	rows, err := f.Operate.Attempts(f.t.Context(), task)
 	if err != nil {
 		f.t.Fatalf("attempts: %v", err)
 	}
@@ -323,7 +322,7 @@ func (f *fixture) outcomes(task a2a.ID) []string {
 // events returns a task's log after the claim of its first attempt, without times.
 func (f *fixture) events(task a2a.ID) []a2a.Event {
 	f.t.Helper()
-	entries, err := f.Tasks.EventsAfter(f.ctx, task, 2, 100_000)
+	entries, err := f.Tasks.EventsAfter(f.t.Context(), task, 2, 100_000)
 	if err != nil {
 		f.t.Fatalf("log: %v", err)
 	}

@@ -68,7 +68,7 @@ func TestRenewalKeepsALongRun(t *testing.T) {
 		"SELECT (SELECT lease_until FROM a2a.task_leases) > " +
 			"(SELECT claimed_at + interval '1200 milliseconds' FROM a2a.task_attempts)",
 	)
-	if n, err := f.Tasks.Rescue(f.ctx, nil, 1, 10); n != 0 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, 1, 10); n != 0 || err != nil {
 		t.Errorf("rescue = %d, %v while the run renews", n, err)
 	}
 	if now := value[time.Time](f, "SELECT lease_until FROM a2a.task_leases"); !now.After(claimed) {

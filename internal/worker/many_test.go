@@ -104,13 +104,13 @@ func TestPollOfManyAgentsIsOneStatement(t *testing.T) {
 // submitSilently submits a task like another replica whose wake-up is lost.
 func (f *fixture) submitSilently(agent string) a2a.ID {
 	f.t.Helper()
-	other, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: "r2", PoolSize: 2}})
+	other, err := store.Open(f.t.Context(), store.Config{Config: db.Config{URL: f.url, Replica: "r2", PoolSize: 2}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer other.Close()
 	out, err := other.Tasks.Submit(
-		f.ctx,
+		f.t.Context(),
 		tasks.Submission{Caller: ann, Agent: agent, ContextID: "ctx", Message: message("x")},
 	)
 	if err != nil {

@@ -146,7 +146,7 @@ func (f *fixture) waitFor2(query string) {
 	for !value[bool](f, query) {
 		select {
 		case <-tick.C:
-		case <-f.ctx.Done():
+		case <-f.t.Context().Done():
 			f.t.Fatalf("not true: %s", query)
 		}
 	}
@@ -263,7 +263,7 @@ func TestPoolSubscribesBeforeItsFirstPoll(t *testing.T) {
 	release := f.hold("LOCK TABLE a2a.task_ready IN ACCESS EXCLUSIVE MODE") // the first poll waits here
 	hub := &lateHub{Hub: f.hub, registered: make(chan string, 10)}
 	p := worker.New(f.Store, hub, config(nil, agent("a", say()), agent("b", say())))
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	f.waitBlocked()

@@ -140,7 +140,7 @@ func TestRenewalsDoNotWaitForTheReasonOfALostLease(t *testing.T) {
 	canceled, other := f.submit("a", "canceled"), f.submit("a", "other")
 	receive(t, "run", g.started)
 	receive(t, "run", g.started)
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", canceled); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", canceled); err != nil {
 		t.Fatal(err)
 	}
 	// The canceled run ends by its lease timer, because the reason cannot be read. The other lease was renewed by then.

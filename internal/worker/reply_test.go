@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/worker"
 )
 
-// talker may answer with a message in place of a task.
+// talker may answer with a message instead of a task.
 func talker(e executor.Executor) worker.Agent {
 	a := agent("a", e)
 	a.DirectReply = true

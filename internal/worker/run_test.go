@@ -178,7 +178,7 @@ func (f *fixture) waitOutcomes(task a2a.ID, n int) {
 	for value[int](f, query, task) < n {
 		select {
 		case <-tick.C:
-		case <-f.ctx.Done():
+		case <-f.t.Context().Done():
 			f.t.Fatalf("less than %d attempts have ended", n)
 		}
 	}

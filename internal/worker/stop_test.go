@@ -21,7 +21,7 @@ func TestCancelEndsTheContextWithinAWake(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	said := a2a.Raw(`{"why":"late"}`)
-	if _, err := f.Tasks.CancelWith(f.ctx, ann, "a", task, said); err != nil {
+	if _, err := f.Tasks.CancelWith(t.Context(), ann, "a", task, said); err != nil {
 		t.Fatal(err)
 	}
 	cause := receive(t, "end", g.ended)
@@ -57,7 +57,7 @@ func TestCancelIsFoundByTheRenewal(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = 3 * time.Second }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	wantCause(t, executor.ErrCanceled, receive(t, "end", g.ended))
@@ -81,7 +81,7 @@ func TestCancelIsFoundByTheRefusedEvent(t *testing.T) {
 	p := f.start(config(func(c *worker.Config) { c.Limits.LeaseTTL = time.Hour }, agent("a", g)))
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", task); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", task); err != nil {
 		t.Fatal(err)
 	}
 	g.next <- []a2a.Event{status(a2a.StateWorking)}
@@ -99,7 +99,7 @@ func TestLostLeaseEndsTheRunAndWritesNothing(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if n, err := f.Tasks.Rescue(f.ctx, []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil || n != 1 {
+	if n, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil || n != 1 {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	f.hub.Wake("cancel:r1") // a renewal is due
@@ -121,7 +121,7 @@ func TestLostLeaseIsFoundByTheAppend(t *testing.T) {
 	task := f.submit("a", "x")
 	receive(t, "run", g.started)
 	f.exec("UPDATE a2a.task_leases SET lease_until = clock_timestamp() - interval '1 second'")
-	if _, err := f.Tasks.Rescue(f.ctx, []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil {
+	if _, err := f.Tasks.Rescue(t.Context(), []tasks.Policy{{Agent: "a", Fate: "fail"}}, 1, 10); err != nil {
 		t.Fatal(err)
 	}
 	g.next <- []a2a.Event{chunk("x", "zombie")}
@@ -174,7 +174,7 @@ func TestExecutorThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	first := f.submit("a", "first")
 	f.waitState(first, a2a.StateWorking)
 	second := f.submit("a", "second")
-	if _, err := f.Tasks.Cancel(f.ctx, ann, "a", first); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), ann, "a", first); err != nil {
 		t.Fatal(err)
 	}
 	f.waitState(second, a2a.StateCompleted) // the one slot is free again

@@ -9,8 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/executor"
 )
 
-// trouble makes PostgreSQL refuse the events of agents with a SQLSTATE, until over is called.
-func (f *fixture) trouble(code string) (over func()) {
+// trouble makes PostgreSQL refuse the events of agents with a SQLSTATE, until end is called.
+func (f *fixture) trouble(code string) (end func()) {
 	f.t.Helper()
 	f.exec(
 		fmt.Sprintf(
@@ -50,14 +50,14 @@ func TestDatabaseErrorsChargeNoAttempt(t *testing.T) {
 		t.Run(tt.code, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			over := f.trouble(tt.code)
+			end := f.trouble(tt.code)
 			runs := 0 // one after the other
 			f.start(
 				config(
 					nil,
 					agent("a", agentFunc(func(_ context.Context, _ executor.Run, yield func(a2a.Event, error) bool) {
 						if runs++; runs == 2 {
-							over()
+							end()
 						}
 						if yield(chunk("x", "part"), nil) {
 							yield(status(a2a.StateCompleted), nil)
@@ -69,12 +69,12 @@ func TestDatabaseErrorsChargeNoAttempt(t *testing.T) {
 			if tt.attempt == 0 {
 				f.waitState(task, a2a.StateFailed)
 				same(t, "outcomes", tt.outcomes, f.outcomes(task))
-				over()
+				end()
 				return
 			}
 			f.waitState(task, a2a.StateCompleted)
 			same(t, "outcomes", tt.outcomes, f.outcomes(task))
-			attempts, err := f.Operate.Attempts(f.ctx, task)
+			attempts, err := f.Operate.Attempts(t.Context(), task)
 			if err != nil || attempts[1].Attempt != tt.attempt {
 				t.Errorf("attempts = %+v, %v; want that the second one is number %d", attempts, err, tt.attempt)
 			}
@@ -89,7 +89,7 @@ func TestBlockedAppendIsRepeatedWithinItsRun(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			over := f.trouble(code)
+			end := f.trouble(code)
 			begun := make(chan struct{}, 10)
 			f.start(
 				config(
@@ -104,7 +104,7 @@ func TestBlockedAppendIsRepeatedWithinItsRun(t *testing.T) {
 			)
 			task := f.submit("a", "go")
 			receive(t, "the run", begun)
-			over()
+			end()
 			f.waitState(task, a2a.StateCompleted)
 			same(t, "outcomes", []string{"completed"}, f.outcomes(task))
 		})

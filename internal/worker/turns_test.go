@@ -138,7 +138,7 @@ func TestCheckpointAgreesWithTheLog(t *testing.T) {
 						return
 					}
 					if err := f.sql.QueryRow(
-						f.ctx,
+						t.Context(),
 						savedWithItsEvent,
 						run.Task.ID.String(),
 					).Scan(

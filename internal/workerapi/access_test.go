@@ -119,7 +119,8 @@ func TestRefusals(t *testing.T) {
 	want(t, f.ask(f.at, "all", "GET", "/claim", ""), 404, "NOT_FOUND")
 	want(t, f.post("/claim", `{"worker":"`+strings.Repeat("w", 1<<20)+`","agents":["words"]}`), 413,
 		"REQUEST_TOO_LARGE")
-	req, err := http.NewRequestWithContext(f.ctx, http.MethodPost, f.at+"/worker/v1/claim", strings.NewReader(claim))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.at+"/worker/v1/claim",
+		strings.NewReader(claim))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestRefusals(t *testing.T) {
 	want(t, got, 415, "CONTENT_TYPE_NOT_SUPPORTED")
 
 	waits := make(chan reply, 1)
-	ctx, leave := context.WithCancel(f.ctx)
+	ctx, leave := context.WithCancel(t.Context())
 	go func() {
 		r, _ := f.tryAsk(ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["words"],"waitSeconds":60}`)
 		waits <- r

@@ -53,14 +53,14 @@ func TestRunHasTheValuesOfItsRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+	if _, err := f.Tasks.Submit(t.Context(), tasks.Submission{
 		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", ContextID: "ctx", Traceparent: trace,
 		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}},
 			RequestMetadata: a2a.Raw(`{"n": 1.50}`)},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim",
+	got, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
 		`{"worker":"w","agents":["words"],"max":1,"waitSeconds":0}`)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPausedWorkerGets409ForEverything(t *testing.T) {
 	}
 	f.expire(r)
 	refused() // before another worker has claimed it
-	if n, err := f.Tasks.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, 3, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	refused()
@@ -113,7 +113,7 @@ func TestWorkerLearnsOfACancel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r := f.claimed()
-	if _, err := f.Tasks.Cancel(f.ctx, db.Caller{Tenant: "acme", Owner: "ann"}, "", f.id(r)); err != nil {
+	if _, err := f.Tasks.Cancel(t.Context(), db.Caller{Tenant: "acme", Owner: "ann"}, "", f.id(r)); err != nil {
 		t.Fatal(err)
 	}
 	for _, call := range [][2]string{{"heartbeat", ""}, {"events", events(working)}, {"events", events(completed)}} {
@@ -185,7 +185,7 @@ func TestMessageMeanwhileIsTheNextTurn(t *testing.T) {
 	f := newFixture(t)
 	_, _, second := f.replica("r2")
 	r := f.claimed()
-	if _, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+	if _, err := f.Tasks.Submit(t.Context(), tasks.Submission{
 		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "words", Task: f.id(r),
 		Message: a2a.Message{ID: "m-2", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "and this"}}},
 	}); err != nil {

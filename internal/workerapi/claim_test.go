@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/a2ad/a2ad/internal/a2a"
 	"github.com/a2ad/a2ad/internal/store/db"
@@ -31,7 +30,7 @@ func TestWaitingClaimIsWoken(t *testing.T) {
 	f := newFixture(t)
 	got := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim",
+		r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
 			`{"worker":"w1","agents":["words","other"],"max":5,"waitSeconds":60}`)
 		if err != nil {
 			t.Error(err)
@@ -45,34 +44,12 @@ func TestWaitingClaimIsWoken(t *testing.T) {
 	}
 }
 
-// waitPolled returns when a claim has found the queue empty. From then on wake-ups matter.
-func (f *fixture) waitPolled() {
-	f.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var n int
-		if err := f.sql.QueryRow(f.ctx, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database()
-			AND application_name LIKE '%-claim' AND state = 'idle' AND query LIKE '%TaskClaim%'`).Scan(&n); err != nil {
-			f.t.Fatal(err)
-		}
-		if n > 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-f.ctx.Done():
-			f.t.Fatal("no claim has polled the queue")
-		}
-	}
-}
-
 // TestTasksOfAllTenantsAreClaimed: a key is good for all tenants of its agents.
 func TestTasksOfAllTenantsAreClaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, c := range []db.Caller{{Tenant: "acme", Owner: "ann"}, {Tenant: "umbrella", Owner: "bob"}} {
-		_, err := f.Tasks.Submit(f.ctx, tasks.Submission{Caller: c, Agent: "words", ContextID: "c",
+		_, err := f.Tasks.Submit(t.Context(), tasks.Submission{Caller: c, Agent: "words", ContextID: "c",
 			Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "x"}}}})
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +75,7 @@ func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
 	var mu sync.Mutex
 	var wg, done sync.WaitGroup
 	done.Add(tasks)
-	ctx, stop := context.WithCancel(f.ctx)
+	ctx, stop := context.WithCancel(t.Context())
 	for i := range workers {
 		base := []string{f.at, second}[i%2]
 		wg.Go(func() {
@@ -116,7 +93,7 @@ func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
 					mu.Lock()
 					ids[r.TaskID]++
 					mu.Unlock()
-					end, err := f.tryAsk(f.ctx, base, "all", "POST", r.path+"events", events(completed))
+					end, err := f.tryAsk(t.Context(), base, "all", "POST", r.path+"events", events(completed))
 					if err != nil || end.status != 200 {
 						t.Errorf("events: %v: %d %s", err, end.status, end.body)
 					}
@@ -138,12 +115,12 @@ func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
 		}
 	}
 	var attempts, completed int
-	if err := f.sql.QueryRow(f.ctx, `SELECT (SELECT count(*) FROM a2a.task_attempts)::int,
+	if err := f.sql.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM a2a.task_attempts)::int,
 		(SELECT count(*) FROM a2a.tasks WHERE state = 100)::int`).Scan(&attempts, &completed); err != nil {
 		t.Fatal(err)
 	}
 	var foreign int // events of a worker that had not claimed the task
-	if err := f.sql.QueryRow(f.ctx, `SELECT count(*)::int FROM a2a.task_events e WHERE e.source = 1
+	if err := f.sql.QueryRow(t.Context(), `SELECT count(*)::int FROM a2a.task_events e WHERE e.source = 1
 		AND NOT EXISTS (SELECT FROM a2a.task_attempts a
 			WHERE a.task_id = e.task_id AND a.epoch = e.epoch AND a.worker = e.worker)`).
 		Scan(&foreign); err != nil || foreign != 0 {
@@ -159,7 +136,7 @@ func TestManyWorkersNeverGetTheSameRun(t *testing.T) {
 func TestClaimOfADisconnectedWorkerClaimsNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ctx, leave := context.WithCancel(f.ctx)
+	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -181,7 +158,8 @@ func TestDrainAnswersWaitingClaims(t *testing.T) {
 	f := newFixture(t, func(c *workerapi.Config) { c.Drain = drain.Done() })
 	got := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["words"],"waitSeconds":60}`)
+		r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
+			`{"worker":"w","agents":["words"],"waitSeconds":60}`)
 		if err != nil {
 			t.Error(err)
 		}
@@ -204,7 +182,8 @@ func TestAgentsChange(t *testing.T) {
 	f.wantState(f.id(r), a2a.StateCompleted)
 	got := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w","agents":["new"],"waitSeconds":60}`)
+		r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
+			`{"worker":"w","agents":["new"],"waitSeconds":60}`)
 		if err != nil {
 			t.Error(err)
 		}

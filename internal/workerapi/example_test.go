@@ -23,7 +23,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 	}
 	f := newFixture(t, func(c *workerapi.Config) { c.Agents = append(c.Agents, &a2a.Agent{Name: "lines"}) })
 	start := func(name string) *exec.Cmd {
-		cmd := exec.CommandContext(f.ctx, "python3", "../../examples/python-pull/worker.py", f.at, name)
+		cmd := exec.CommandContext(t.Context(), "python3", "../../examples/python-pull/worker.py", f.at, name)
 		cmd.Env = append(cmd.Environ(), "A2AD_API_KEY=all")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 		fmt.Fprintf(&text, "line %d\n", i+1)
 	}
 	first := start("first")
-	out, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+	out, err := f.Tasks.Submit(t.Context(), tasks.Submission{
 		Caller: db.Caller{Tenant: "acme", Owner: "ann"}, Agent: "lines", ContextID: "ctx",
 		Message: a2a.Message{ID: "m", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: text.String()}}},
 	})
@@ -50,7 +50,7 @@ func TestKilledWorkerLosesNothing(t *testing.T) {
 	}
 	_ = first.Wait()
 	f.expire(run{TaskID: out.Task.String()})
-	if n, err := f.Tasks.Rescue(f.ctx, nil, 3, 10); n != 1 || err != nil {
+	if n, err := f.Tasks.Rescue(t.Context(), nil, 3, 10); n != 1 || err != nil {
 		t.Fatalf("rescue = %d, %v", n, err)
 	}
 	start("second")

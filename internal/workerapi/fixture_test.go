@@ -60,12 +60,12 @@ func (callers) Schemes() []a2a.SecurityScheme { return nil }
 type fixture struct {
 	*store.Store
 	t      testing.TB
-	ctx    context.Context //nolint:containedctx // ends with the test, like the fixture
 	url    string
 	sql    *pgxpool.Pool
 	hub    *notify.Hub
 	at     string // base URL of the replica
 	tracer pgx.QueryTracer
+	claims *firstClaim // nil if the test has a tracer of its own
 	api    *workerapi.API
 }
 
@@ -75,14 +75,17 @@ var testLimits = a2a.Limits{MaxAttempts: 3, LeaseTTL: time.Hour, BackoffBase: ti
 // newFixture serves the agents words and other. It never polls, so only wake-ups make it claim.
 func newFixture(t testing.TB, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
-	return newTracedFixture(t, nil, change...)
+	claims := &firstClaim{ended: make(chan struct{})}
+	f := newTracedFixture(t, claims, change...)
+	f.claims = claims
+	return f
 }
 
 // newTracedFixture is newFixture with a tracer of the store's statements.
 func newTracedFixture(t testing.TB, tracer pgx.QueryTracer, change ...func(*workerapi.Config)) *fixture {
 	t.Helper()
 	pg := storetest.New(t)
-	f := &fixture{t: t, ctx: t.Context(), url: pg.URL, sql: pg.Pool(t), tracer: tracer}
+	f := &fixture{t: t, url: pg.URL, sql: pg.Pool(t), tracer: tracer}
 	f.Store, f.hub, f.at = f.replica("r1", change...)
 	return f
 }
@@ -108,8 +111,9 @@ func (h *watchedHub) Watch(key string, wake func()) (stop func()) {
 func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*store.Store, *notify.Hub, string) {
 	f.t.Helper()
 	hub := &notify.Hub{}
-	s, err := store.Open(f.ctx, store.Config{Config: db.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake,
-		Tracer: f.tracer}})
+	s, err := store.Open(f.t.Context(),
+		store.Config{Config: db.Config{URL: f.url, Replica: name, PoolSize: 8, Wake: hub.Wake,
+			Tracer: f.tracer}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -125,7 +129,7 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 	watched.missing.Store(int64(len(cfg.Agents)))
 	api := workerapi.New(s, watched, cfg)
 	f.api = api
-	ctx, stop := context.WithCancel(context.WithoutCancel(f.ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.t.Context()))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = api.Run(ctx) })
 	server := httptest.NewServer(api)
@@ -133,7 +137,7 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 	if len(cfg.Agents) > 0 { // until Run runs, claims are answered without tasks
 		select {
 		case <-watched.running:
-		case <-f.ctx.Done():
+		case <-f.t.Context().Done():
 			f.t.Fatal("the API does not run")
 		}
 	}
@@ -142,7 +146,7 @@ func (f *fixture) replica(name string, change ...func(*workerapi.Config)) (*stor
 
 func (f *fixture) submit(agent, owner string) a2a.ID {
 	f.t.Helper()
-	out, err := f.Tasks.Submit(f.ctx, tasks.Submission{
+	out, err := f.Tasks.Submit(f.t.Context(), tasks.Submission{
 		Caller: db.Caller{Tenant: "acme", Owner: owner}, Agent: agent, ContextID: "ctx",
 		Message: a2a.Message{ID: "m-1", Role: a2a.RoleUser, Parts: []a2a.Part{{Kind: a2a.PartText, Text: "hello"}}},
 	})
@@ -175,7 +179,7 @@ func (f *fixture) post(path, body string) reply {
 
 func (f *fixture) ask(base, key, method, path, body string) reply {
 	f.t.Helper()
-	r, err := f.tryAsk(f.ctx, base, key, method, path, body)
+	r, err := f.tryAsk(f.t.Context(), base, key, method, path, body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -330,7 +334,7 @@ func (f *fixture) id(r run) a2a.ID {
 
 func (f *fixture) snapshot(id a2a.ID) *a2a.Task {
 	f.t.Helper()
-	task, err := f.Tasks.SnapshotOfAny(f.ctx, id, tasks.Want{Artifacts: true})
+	task, err := f.Tasks.SnapshotOfAny(f.t.Context(), id, tasks.Want{Artifacts: true})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -346,7 +350,7 @@ func (f *fixture) wantState(id a2a.ID, want a2a.State) {
 
 func (f *fixture) logLength(id a2a.ID) int {
 	f.t.Helper()
-	entries, err := f.Tasks.EventsAfter(f.ctx, id, 0, 100_000)
+	entries, err := f.Tasks.EventsAfter(f.t.Context(), id, 0, 100_000)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -355,7 +359,7 @@ func (f *fixture) logLength(id a2a.ID) int {
 
 func (f *fixture) outcomes(id a2a.ID) (out []string) {
 	f.t.Helper()
-	rows, err := f.Operate.Attempts(f.ctx, id)
+	rows, err := f.Operate.Attempts(f.t.Context(), id)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -367,7 +371,7 @@ func (f *fixture) outcomes(id a2a.ID) (out []string) {
 
 func (f *fixture) exec(query string, args ...any) {
 	f.t.Helper()
-	if _, err := f.sql.Exec(f.ctx, query, args...); err != nil {
+	if _, err := f.sql.Exec(f.t.Context(), query, args...); err != nil {
 		f.t.Fatalf("%s: %v", query, err)
 	}
 }

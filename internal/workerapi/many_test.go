@@ -52,7 +52,7 @@ func TestPollForManyAgentsIsOneStatement(t *testing.T) {
 	}
 	got := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim",
+		r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
 			fmt.Sprintf(`{"worker":"w","agents":%s,"waitSeconds":60}`, said))
 		if err != nil {
 			t.Error(err)

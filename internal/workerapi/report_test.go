@@ -34,11 +34,11 @@ func TestRepeatedBatchIsAnsweredAndNotWritten(t *testing.T) {
 	if n := f.logLength(f.id(r)); n != 5 {
 		t.Errorf("the log has %d events, want 5", n)
 	}
-	if n, err := f.Tasks.ForgetBatches(f.ctx, time.Hour, 10); n != 0 || err != nil {
+	if n, err := f.Tasks.ForgetBatches(t.Context(), time.Hour, 10); n != 0 || err != nil {
 		t.Errorf("deleted batch ids: %d, %v", n, err)
 	}
 	f.exec("UPDATE a2a.task_batches SET made_at = made_at - interval '2 hours'")
-	if n, err := f.Tasks.ForgetBatches(f.ctx, time.Hour, 2); n != 2 || err != nil {
+	if n, err := f.Tasks.ForgetBatches(t.Context(), time.Hour, 2); n != 2 || err != nil {
 		t.Errorf("forgotten: %d, %v, want 2", n, err)
 	}
 }
@@ -52,7 +52,7 @@ func TestConcurrentCopiesOfABatchAreWrittenOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			got, err := f.tryAsk(f.ctx, f.at, "all", "POST", r.path+"events",
+			got, err := f.tryAsk(t.Context(), f.at, "all", "POST", r.path+"events",
 				`{"events":[`+working+`,`+artifact+`],"batchId":"same"}`)
 			if err != nil || got.status != 200 {
 				t.Errorf("%v: %d %s", err, got.status, got.body)
@@ -79,7 +79,7 @@ func TestOverlappingEventsOfOneRunAreAllWritten(t *testing.T) {
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			got, err := f.tryAsk(f.ctx, f.at, "all", "POST", r.path+"events", events(working, working))
+			got, err := f.tryAsk(t.Context(), f.at, "all", "POST", r.path+"events", events(working, working))
 			if err != nil || got.status != 200 {
 				t.Errorf("%v: %d %s", err, got.status, got.body)
 			}
@@ -111,7 +111,8 @@ func TestNextAttemptGetsTheCheckpoint(t *testing.T) {
 	}
 	want(t, f.post(r.path+"events", events(completed)), 200, "")
 	var n int
-	if err := f.sql.QueryRow(f.ctx, "SELECT count(*)::int FROM a2a.task_checkpoints").Scan(&n); n != 0 || err != nil {
+	if err := f.sql.QueryRow(t.Context(), "SELECT count(*)::int FROM a2a.task_checkpoints").Scan(&n); n != 0 ||
+		err != nil {
 		t.Errorf("%d checkpoints of an ended task, %v", n, err)
 	}
 }

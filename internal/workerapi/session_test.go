@@ -40,7 +40,8 @@ func TestWaitingClaimEndsWithItsCredential(t *testing.T) {
 	defer func() { stop(); running.Wait() }()
 	ended := make(chan reply, 1)
 	go func() {
-		r, err := f.tryAsk(f.ctx, f.at, "all", "POST", "/claim", `{"worker":"w1","agents":["words"],"waitSeconds":60}`)
+		r, err := f.tryAsk(t.Context(), f.at, "all", "POST", "/claim",
+			`{"worker":"w1","agents":["words"],"waitSeconds":60}`)
 		if err != nil {
 			t.Error(err)
 		}
