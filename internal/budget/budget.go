@@ -113,9 +113,12 @@ const (
 var Reasons = []string{RefusedFull, RefusedOwner, RefusedSize, RefusedEvicted}
 
 var (
-	errFull    = &a2a.Error{Code: a2a.CodeUnavailable, Message: "the server is out of memory for requests; try again later"}
-	errOwner   = &a2a.Error{Code: a2a.CodeRateLimited, Message: "your requests hold all the memory they may; wait for their answers"}
-	errEvicted = &a2a.Error{Code: a2a.CodeUnavailable, Message: "the request arrived too slowly while the server was out of memory; try again later"}
+	errFull = &a2a.Error{Code: a2a.CodeUnavailable,
+		Message: "the server is out of memory for requests; try again later"}
+	errOwner = &a2a.Error{Code: a2a.CodeRateLimited,
+		Message: "your requests hold all the memory they may; wait for their answers"}
+	errEvicted = &a2a.Error{Code: a2a.CodeUnavailable,
+		Message: "the request arrived too slowly while the server was out of memory; try again later"}
 )
 
 // New returns a budget of cfg.Total bytes, or of Least if that is less.
@@ -130,7 +133,8 @@ func New(cfg Config) *Budget {
 	small := cfg.Total / smallPart
 	return &Budget{
 		cfg: cfg, small: small, main: cfg.Total - small,
-		owners: make(map[Owner]*account), arrivals: make(map[*Lease]bool), stats: Stats{Refused: make(map[string]int64)},
+		owners: make(map[Owner]*account), arrivals: make(map[*Lease]bool),
+		stats: Stats{Refused: make(map[string]int64)},
 	}
 }
 
@@ -220,7 +224,9 @@ func (b *Budget) ask(l *Lease, n int64, arrival bool) (*draw, error) {
 		return nil, errEvicted
 	case n > b.Share(), arrival && l.arriving+n > b.arrivalShare():
 		b.stats.Refused[RefusedSize]++
-		return nil, &a2a.Error{Code: a2a.CodeUnavailable, Message: fmt.Sprintf("the request needs %d bytes of memory, and one owner may hold %d (A2AD_MEMORY_BUDGET)", n, b.Share())}
+		return nil, &a2a.Error{Code: a2a.CodeUnavailable,
+			Message: fmt.Sprintf("the request needs %d bytes of memory, and one owner may hold %d (A2AD_MEMORY_BUDGET)",
+				n, b.Share())}
 	}
 	d := &draw{l: l, n: n, arrival: arrival, since: time.Now(), done: make(chan struct{})}
 	b.enqueue(d)

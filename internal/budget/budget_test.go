@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -23,7 +22,7 @@ const mib = 1 << 20
 
 func newTest(total int64) *Budget { return New(Config{Total: total}) }
 
-// empty fails if anything is still held.
+// empty fails if anything is still drawn.
 func empty(t *testing.T, b *Budget) {
 	t.Helper()
 	b.mu.Lock()
@@ -32,8 +31,9 @@ func empty(t *testing.T, b *Budget) {
 	for _, a := range b.owners {
 		leases += a.leases
 	}
-	if leases != 0 || b.used != 0 || b.arriving != 0 || b.freeing != 0 || b.smallUsed.Load() != 0 || len(b.arrivals) != 0 || len(b.waiting) != 0 {
-		t.Errorf("left: %d used, %d arriving, %d freeing, %d small, %d leases, %d arrivals, %d waiting",
+	if leases != 0 || b.used != 0 || b.arriving != 0 || b.freeing != 0 || b.smallUsed.Load() != 0 ||
+		len(b.arrivals) != 0 || len(b.waiting) != 0 {
+		t.Errorf("still drawn: %d used, %d arriving, %d freeing, %d small, %d leases, %d arrivals, %d waiting",
 			b.used, b.arriving, b.freeing, b.smallUsed.Load(), leases, len(b.arrivals), len(b.waiting))
 	}
 }
@@ -41,7 +41,7 @@ func empty(t *testing.T, b *Budget) {
 func ann() Owner { return Owner{"t", "ann"} }
 func bob() Owner { return Owner{"t", "bob"} }
 
-func TestNilBoundsNothing(t *testing.T) {
+func TestNilBudgetHasNoLimit(t *testing.T) {
 	t.Parallel()
 	var b *Budget
 	l := b.Open(ann())
@@ -52,7 +52,7 @@ func TestNilBoundsNothing(t *testing.T) {
 	l.Shrink(1)
 	l.Release()
 	if From(With(t.Context(), l)) != nil {
-		t.Error("a lease out of nothing")
+		t.Error("From returned a lease for a context without one")
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOneOwnerCannotHoldEverything(t *testing.T) {
 			}
 		}
 		if n := int64(len(leases)-1) * mib; n > b.Share() {
-			t.Errorf("one owner holds %d of %d", n, b.Share())
+			t.Errorf("one owner holds %d, want at most %d", n, b.Share())
 		}
 		other := b.Open(bob())
 		if err := other.Grow(t.Context(), 8*mib); err != nil {
@@ -99,8 +99,9 @@ func TestDrawLargerThanAShareIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// TestSmallDrawsGoOnWhereTheRestIsFull: two owners hold everything, and a third still gets what is small.
-func TestSmallDrawsGoOnWhereTheRestIsFull(t *testing.T) {
+// TestSmallDrawsSucceedWhileTheRestIsFull: two owners hold everything, and a third one still gets
+// small draws.
+func TestSmallDrawsSucceedWhileTheRestIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newTest(64 * mib)
@@ -119,7 +120,8 @@ func TestSmallDrawsGoOnWhereTheRestIsFull(t *testing.T) {
 		if err := l.Grow(t.Context(), Small); err != nil || time.Since(start) != 0 {
 			t.Errorf("a small draw: %v after %s", err, time.Since(start))
 		}
-		if err := l.Grow(t.Context(), Small+1); a2a.CodeOf(err) != a2a.CodeUnavailable || time.Since(start) != DefaultWait {
+		err := l.Grow(t.Context(), Small+1)
+		if a2a.CodeOf(err) != a2a.CodeUnavailable || time.Since(start) != DefaultWait {
 			t.Errorf("a large draw: %v after %s", err, time.Since(start))
 		}
 		l.Release()
@@ -130,7 +132,7 @@ func TestSmallDrawsGoOnWhereTheRestIsFull(t *testing.T) {
 	})
 }
 
-func TestWaitingDrawGetsWhatIsReleased(t *testing.T) {
+func TestWaitingDrawGetsReleasedMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newTest(64 * mib)
@@ -173,7 +175,7 @@ func TestEndOfTheContextEndsTheWait(t *testing.T) {
 	})
 }
 
-// TestWorkNeverWaitsForWork: two leases that each hold what the other wants end at once.
+// TestWorkNeverWaitsForWork: two leases that each hold what the other needs fail at once.
 func TestWorkNeverWaitsForWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +183,7 @@ func TestWorkNeverWaitsForWork(t *testing.T) {
 		x, y := b.Open(ann()), b.Open(bob())
 		half := b.main / 2
 		if x.Grow(t.Context(), half) != nil || y.Grow(t.Context(), half) != nil {
-			t.Fatal("no room")
+			t.Fatal("the first draws were refused")
 		}
 		start := time.Now()
 		if err := x.Grow(t.Context(), mib); a2a.CodeOf(err) != a2a.CodeUnavailable || time.Since(start) != 0 {
@@ -193,152 +195,7 @@ func TestWorkNeverWaitsForWork(t *testing.T) {
 	})
 }
 
-// stalled is a body of which nothing comes after its beginning until it is stopped.
-type stalled struct {
-	data []byte
-	stop chan struct{}
-	once sync.Once
-}
-
-func (s *stalled) Read(p []byte) (int, error) {
-	if len(s.data) > 0 {
-		n := copy(p, s.data)
-		s.data = s.data[n:]
-		return n, nil
-	}
-	<-s.stop
-	return 0, errors.New("stopped")
-}
-
-func (s *stalled) end() { s.once.Do(func() { close(s.stop) }) }
-
-// TestStalledBodiesMakeRoomForOthers: 100 bodies that lack their last byte, of one owner; another
-// sends one of the same size, and the body of the one who waits longest goes first.
-func TestStalledBodiesMakeRoomForOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newTest(64 * mib)
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		counts := map[a2a.ErrorCode]int{}
-		var bodies []*stalled
-		for range 100 {
-			r := &stalled{data: make([]byte, 4*mib-1), stop: make(chan struct{})}
-			bodies = append(bodies, r)
-			wg.Go(func() {
-				l := b.Open(ann())
-				defer l.Release()
-				_, err := ReadAll(t.Context(), l, r, 4*mib, r.end)
-				mu.Lock()
-				defer mu.Unlock()
-				counts[a2a.CodeOf(err)]++
-			})
-		}
-		time.Sleep(3 * time.Second)
-		if s := b.Stats(); s.Arriving > b.arrivalPart() || s.Arriving < mib {
-			t.Errorf("%d bytes arrive", s.Arriving)
-		}
-		start := time.Now()
-		l := b.Open(bob())
-		body, err := ReadAll(t.Context(), l, io.LimitReader(zeros{}, 4*mib), 4*mib, func() { t.Error("evicted") })
-		if err != nil || len(body) != 4*mib || time.Since(start) > DefaultWait {
-			t.Errorf("another owner's body: %d bytes, %v after %s", len(body), err, time.Since(start))
-		}
-		l.Release()
-		for _, r := range bodies {
-			r.end()
-		}
-		wg.Wait()
-		empty(t, b)
-	})
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-// TestGrowingBodiesDoNotWaitForEachOther: bodies fill their part of the budget half way, and all of
-// them want to grow. Some end, and the others are completed.
-func TestGrowingBodiesDoNotWaitForEachOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newTest(32 * mib)
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		done := 0
-		start := make(chan struct{})
-		for range 12 {
-			wg.Go(func() {
-				l := b.Open(ann())
-				defer l.Release()
-				stop := make(chan struct{})
-				r := io.MultiReader(io.LimitReader(zeros{}, mib/2), &gated{start, stop}, io.LimitReader(zeros{}, 5*mib/2))
-				if _, err := ReadAll(t.Context(), l, r, 3*mib, func() { close(stop) }); err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					done++
-				}
-			})
-		}
-		synctest.Wait()
-		close(start)
-		wg.Wait()
-		if done == 0 {
-			t.Error("none was completed")
-		}
-		empty(t, b)
-	})
-}
-
-type gated struct{ open, stop chan struct{} }
-
-func (g *gated) Read([]byte) (int, error) {
-	select {
-	case <-g.open:
-		return 0, io.EOF
-	case <-g.stop:
-		return 0, errors.New("stopped")
-	}
-}
-
-// TestBodyGrowsWithWhatHasCome and not with what was said to come.
-func TestBodyGrowsWithWhatHasCome(t *testing.T) {
-	t.Parallel()
-	b := newTest(64 * mib)
-	for _, size := range []int{0, 1, 4095, 4096, 4097, 100_000, 3 * mib} {
-		for _, hint := range []int64{-1, int64(size), 4 * mib} {
-			l := b.Open(ann())
-			want := bytes.Repeat([]byte("x"), size)
-			r := &measured{r: bytes.NewReader(want), l: l}
-			got, err := ReadAll(t.Context(), l, r, hint, nil)
-			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d bytes, hint %d: %d bytes, %v", size, hint, len(got), err)
-			}
-			if r.most > 4096 {
-				t.Errorf("%d bytes, hint %d: %d bytes held before they came", size, hint, r.most)
-			}
-			l.Release()
-		}
-	}
-	empty(t, b)
-}
-
-// measured notes by how much more is held than twice what has come.
-type measured struct {
-	r    io.Reader
-	l    *Lease
-	n    int64
-	most int64
-}
-
-func (m *measured) Read(p []byte) (int, error) {
-	m.most = max(m.most, m.l.Held()-2*m.n)
-	n, err := m.r.Read(p)
-	m.n += int64(n)
-	return n, err
-}
-
-// FuzzDraws plays requests of several owners at once, and looks at what must always hold.
+// FuzzDraws plays requests of several owners at once and checks the invariants.
 func FuzzDraws(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -386,7 +243,7 @@ func (b *Budget) check(t *testing.T) {
 	}
 }
 
-// play is one request: a body that comes in pieces or stalls, then work, then perhaps more work.
+// play is one request: a body that arrives in pieces or stalls, then work, then perhaps more work.
 func play(t *testing.T, b *Budget, rnd *rand.Rand) {
 	for range 4 {
 		l := b.Open(Owner{"t", string(rune('a' + rnd.IntN(3)))})
@@ -398,7 +255,7 @@ func play(t *testing.T, b *Budget, rnd *rand.Rand) {
 		}
 		if _, err := ReadAll(ctx, l, body, int64(rnd.IntN(2*mib)-1), func() { close(stop) }); err == nil {
 			for range rnd.IntN(3) {
-				_ = l.Grow(ctx, int64(rnd.IntN(4*mib))) // refused or not
+				_ = l.Grow(ctx, int64(rnd.IntN(4*mib))) // it may be refused
 				time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
 				l.Shrink(int64(rnd.IntN(mib)))
 			}

@@ -50,7 +50,7 @@ func (b *Budget) pump() {
 			return
 		}
 		b.remove(best)
-		b.take(best)
+		b.grant(best)
 		close(best.done)
 	}
 }
@@ -73,7 +73,7 @@ func (b *Budget) sweep() {
 	}
 }
 
-func (b *Budget) take(d *draw) {
+func (b *Budget) grant(d *draw) {
 	l := d.l
 	b.used += d.n
 	l.held += d.n

@@ -109,7 +109,8 @@ func TestReadRefusesLargeBodies(t *testing.T) {
 	} {
 		send(t, addr, post("/", header, body))
 		got := <-results
-		if a2a.CodeOf(got.err) != a2a.CodeTooLarge || !got.end || got.err.Error() != "the body is larger than 10 bytes" {
+		if a2a.CodeOf(got.err) != a2a.CodeTooLarge || !got.end ||
+			got.err.Error() != "the body is larger than 10 bytes" {
 			t.Errorf("%s: got %+v", header, got)
 		}
 	}

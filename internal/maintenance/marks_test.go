@@ -38,8 +38,8 @@ func (r *readTasks) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 	}
 }
 
-// take returns how many there were since the last call.
-func (r *readTasks) take() int64 {
+// reset returns how many rows were read since the last call.
+func (r *readTasks) reset() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.rows
@@ -60,7 +60,8 @@ func newRounds(t *testing.T, rules map[string]a2a.Retention) *rounds {
 	t.Helper()
 	pg := storetest.New(t)
 	r := &rounds{t: t, sql: pg.Pool(t), read: &readTasks{}, rules: rules}
-	s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 4, Tracer: r.read}})
+	s, err := store.Open(t.Context(), store.Config{Config: db.Config{URL: pg.URL, Replica: "r1", PoolSize: 4,
+		Tracer: r.read}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +79,13 @@ func (r *rounds) tasks(agent string, n int, made, ended time.Duration) {
 		state, at = a2a.StateWorking, made
 	}
 	_, err := r.sql.Exec(r.t.Context(), `
-		INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, read_user_seq, created_at)
-		SELECT (left(x, 8) || '-' || right(x, 4) || '-7000-8000-' || right(gen_random_uuid()::text, 12))::uuid, 'acme', 'ann', $1, 'c', $2, now() - $4::interval, 2, now(), 1, 1, 1, now()
-		FROM generate_series(1, $5) g, LATERAL (SELECT lpad(to_hex((extract(epoch FROM now() - $3::interval) * 1000)::bigint + 0 * g), 12, '0') AS x) y`, agent, int(state), made, at, n)
+		INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at,
+		  last_message_seq, last_user_seq, read_user_seq, created_at)
+		SELECT (left(x, 8) || '-' || right(x, 4) || '-7000-8000-' || right(gen_random_uuid()::text, 12))::uuid,
+		  'acme', 'ann', $1, 'c', $2, now() - $4::interval, 2, now(), 1, 1, 1, now()
+		FROM generate_series(1, $5) g, LATERAL (
+		  SELECT lpad(to_hex((extract(epoch FROM now() - $3::interval) * 1000)::bigint + 0 * g), 12, '0') AS x) y`,
+		agent, int(state), made, at, n)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -93,7 +98,7 @@ func (r *rounds) round() (read int64, left int) {
 	if err := r.sql.QueryRow(r.t.Context(), "SELECT count(*) FROM a2a.tasks").Scan(&left); err != nil {
 		r.t.Fatal(err)
 	}
-	return r.read.take(), left
+	return r.read.reset(), left
 }
 
 func (r *rounds) want(what string, read int64, left int) {
@@ -138,12 +143,14 @@ func TestRoundsReadTasksAgainThatEndedLate(t *testing.T) {
 	r.tasks("a", 1, 30*day, 9*day)
 	r.tasks("a", 1, 30*day, -1)
 	r.tasks("a", 1, 30*day, 30*day)
-	r.exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq)
-		SELECT gen_random_uuid(), t.id, 'default', 'acme', 'ann', 'a', 'u', 'x', '{}', 3, 0, 1, 2 FROM a2a.tasks t WHERE t.status_at < now() - interval '20 days' AND t.state >= 100`)
+	r.exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes,
+		  wire_version, from_seq, cursor_seq, head_seq)
+		SELECT gen_random_uuid(), t.id, 'default', 'acme', 'ann', 'a', 'u', 'x', '{}', 3, 0, 1, 2
+		FROM a2a.tasks t WHERE t.status_at < now() - interval '20 days' AND t.state >= 100`)
 	r.want("from the start", 4, 3) // the one with a webhook is tried twice
 	r.want("while the webhook has something to deliver", 1, 3)
 	r.exec("UPDATE a2a.push_configs SET cursor_seq = head_seq")
-	r.want("when it is told", 1, 2)
+	r.want("when it has been delivered", 1, 2)
 	r.want("while none is due", 0, 2)
 	if n := len(r.marks.later); n != 2 {
 		t.Fatalf("%d tasks are to be read again, want 2", n)

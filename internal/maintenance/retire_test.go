@@ -25,7 +25,7 @@ func TestFateDependsOnTheFinalState(t *testing.T) {
 		{a2a.StateCompleted, 59 * time.Minute, tasks.Keep},
 		{a2a.StateCompleted, time.Hour, tasks.Delete},
 		{a2a.StateFailed, time.Hour, tasks.Keep},
-		{a2a.StateFailed, 1000 * time.Hour, tasks.Prune}, // kept without limit, but its log is not
+		{a2a.StateFailed, 1000 * time.Hour, tasks.Prune}, // the task is kept without limit, but not its log
 		{a2a.StateCanceled, 2 * time.Hour, tasks.Prune},
 		{a2a.StateCanceled, 3 * time.Hour, tasks.Delete},
 		{a2a.StateRejected, time.Hour, tasks.Keep}, // no rule
@@ -52,7 +52,8 @@ func TestAgesOfRules(t *testing.T) {
 	}
 }
 
-// Each agent's tasks follow its own rule, in as many steps as needed.
+// TestRetirerFollowsTheRules: the tasks of each agent follow its own rule, in as many steps as
+// needed.
 func TestRetirerFollowsTheRules(t *testing.T) {
 	t.Parallel()
 	pg := storetest.New(t)
@@ -66,13 +67,16 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 	for _, agent := range []string{"short", "long", "other"} {
 		if _, err := sql.Exec(t.Context(), `
 			WITH t AS (
-			  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at, last_message_seq, last_user_seq, read_user_seq, created_at)
-			  SELECT ('01000000-0000-7000-8000-' || lpad(to_hex(g + 1000 * ascii($1)), 12, '0'))::uuid, 'acme', 'ann', $1, 'c', 100, now() - interval '2 hours', 2, now(), 1, 1, 1, now()
+			  INSERT INTO a2a.tasks (id, tenant, owner, agent, context_id, state, status_at, last_seq, last_at,
+			    last_message_seq, last_user_seq, read_user_seq, created_at)
+			  SELECT ('01000000-0000-7000-8000-' || lpad(to_hex(g + 1000 * ascii($1)), 12, '0'))::uuid,
+			    'acme', 'ann', $1, 'c', 100, now() - interval '2 hours', 2, now(), 1, 1, 1, now()
 			  FROM generate_series(1, $2) g
 			  RETURNING id
 			)
 			INSERT INTO a2a.task_events (task_id, seq, event_uid, kind, state, source, committed_at, body)
-			SELECT t.id, s.seq, gen_random_uuid(), 1, CASE s.seq WHEN 1 THEN 1 ELSE 100 END, 3, now(), '{}' FROM t, generate_series(1, 2) s(seq)`, agent, each); err != nil {
+			SELECT t.id, s.seq, gen_random_uuid(), 1, CASE s.seq WHEN 1 THEN 1 ELSE 100 END, 3, now(), '{}'
+			FROM t, generate_series(1, 2) s(seq)`, agent, each); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,8 +91,11 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 	go func() { done <- r.Run(ctx) }()
 	var short, long, other, events int
 	for range 2000 {
-		if err := sql.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE agent = 'short'), count(*) FILTER (WHERE agent = 'long'), count(*) FILTER (WHERE agent = 'other'),
-			(SELECT count(*) FROM a2a.task_events) FROM a2a.tasks`).Scan(&short, &long, &other, &events); err != nil {
+		err := sql.QueryRow(t.Context(), `
+			SELECT count(*) FILTER (WHERE agent = 'short'), count(*) FILTER (WHERE agent = 'long'),
+			  count(*) FILTER (WHERE agent = 'other'), (SELECT count(*) FROM a2a.task_events)
+			FROM a2a.tasks`).Scan(&short, &long, &other, &events)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if short == 0 && events == 3*each {
@@ -96,7 +103,7 @@ func TestRetirerFollowsTheRules(t *testing.T) {
 		}
 	}
 	if short != 0 || long != each || other != each || events != 3*each {
-		t.Errorf("left are %d, %d and %d tasks with %d events", short, long, other, events)
+		t.Errorf("got %d, %d and %d tasks with %d events", short, long, other, events)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/a2ad/a2ad/internal/store/storetest"
 )
 
-// Two replicas sweep at once: what is old goes, batch by batch, and nothing else does.
+// TestSweeperRemovesOldRows: two replicas sweep at once, batch by batch, and remove only old rows.
 func TestSweeperRemovesOldRows(t *testing.T) {
 	t.Parallel()
 	pg := storetest.New(t)
@@ -23,11 +23,14 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes, wire_version, from_seq, cursor_seq, head_seq, deleted_at)
-		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 't', 'o', 'a', 'u', 'x', '{}', 3, 0, 1, 1, clock_timestamp() - n % 2 * interval '90 days'
+	exec(`INSERT INTO a2a.push_configs (id, task_id, config_id, tenant, owner, agent, url, origin, schemes,
+		  wire_version, from_seq, cursor_seq, head_seq, deleted_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), 'default', 't', 'o', 'a', 'u', 'x', '{}',
+		  3, 0, 1, 1, clock_timestamp() - n % 2 * interval '90 days'
 		FROM generate_series(1, 2600) n`)
 	exec(`INSERT INTO a2a.push_attempts (push_id, task_id, from_seq, seq, outcome, attempt, trigger, started_at)
-		SELECT p.id, p.task_id, 0, 1, o.outcome, 1, 'auto', p.deleted_at FROM a2a.push_configs p, (VALUES ('failed'), ('delivered')) o(outcome)`)
+		SELECT p.id, p.task_id, 0, 1, o.outcome, 1, 'auto', p.deleted_at
+		FROM a2a.push_configs p, (VALUES ('failed'), ('delivered')) o(outcome)`)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	done := make(chan error, 2)
 	defer func() {
@@ -55,7 +58,8 @@ func TestSweeperRemovesOldRows(t *testing.T) {
 	for {
 		var configs, tries int
 		err := sql.QueryRow(t.Context(),
-			"SELECT (SELECT count(*) FROM a2a.push_configs), (SELECT count(*) FROM a2a.push_attempts)").Scan(&configs, &tries)
+			"SELECT (SELECT count(*) FROM a2a.push_configs), (SELECT count(*) FROM a2a.push_attempts)").Scan(&configs,
+			&tries)
 		if err != nil {
 			t.Fatal(err)
 		}

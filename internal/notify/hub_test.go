@@ -21,7 +21,7 @@ func woken(wake <-chan struct{}) bool {
 	}
 }
 
-// keysHeld counts the keys that the hub keeps something for.
+// keysHeld counts the keys that have an entry in the hub.
 func keysHeld(h *Hub) int {
 	n := 0
 	for i := range h.shards {
@@ -91,7 +91,7 @@ func TestStopIsIdempotentAndFinal(t *testing.T) {
 	second, stopSecond := h.Wait("k")
 	defer stopSecond()
 	stopFirst()
-	stopFirst() // must not take the second waiter's place
+	stopFirst() // must not remove the second waiter
 	h.Wake("k")
 	if woken(first) || !woken(second) {
 		t.Error("after stop of the first waiter: want a token for the second only")
@@ -114,7 +114,8 @@ func TestKeyWithoutWaitersKeepsNothing(t *testing.T) {
 	}
 }
 
-// Who has stopped to watch may take down what the wake uses.
+// TestStopWaitsForAWakeInProgress: after stop returns, the caller may destroy what its wake
+// function uses.
 func TestStopWaitsForAWakeInProgress(t *testing.T) {
 	t.Parallel()
 	for name, wake := range map[string]func(*Hub){"wake": func(h *Hub) { h.Wake("a") }, "wake all": (*Hub).WakeAll} {
@@ -146,7 +147,7 @@ func TestStopWaitsForAWakeInProgress(t *testing.T) {
 	}
 }
 
-// TestHubAgainstModel tries random sequences against sets that are obviously right.
+// TestHubAgainstModel compares random sequences with a simple model.
 func TestHubAgainstModel(t *testing.T) {
 	t.Parallel()
 	type waiting struct {
@@ -208,8 +209,8 @@ func TestHubAgainstModel(t *testing.T) {
 	})
 }
 
-// TestNoWakeIsLost runs the loop that everybody runs: wait, read, wait for the wake,
-// read again. Were a wake lost, a reader would never see the last value.
+// TestNoWakeIsLost runs the loop of every waiter: wait, read, wait for the wake-up, read again. If
+// a wake-up were lost, a reader would never see the last value.
 func TestNoWakeIsLost(t *testing.T) {
 	t.Parallel()
 	const keys, readersPerKey, writes = 8, 8, 500
@@ -222,7 +223,7 @@ func TestNoWakeIsLost(t *testing.T) {
 			wg.Go(func() {
 				for seen := int64(0); seen < writes; {
 					wake, stop := h.Wait(key)
-					for range 3 { // now and then a new waiter
+					for range 3 { // a new waiter from time to time
 						if now := values[k].Load(); now > seen {
 							seen = now
 						} else {
@@ -256,8 +257,8 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 }
 
-// BenchmarkWake wakes beside 10,000 idle waiters: a key without waiters, one that
-// has a waiter who looks, one whose waiter still has its token.
+// BenchmarkWake wakes keys next to 10,000 idle waiters: a key without waiters, one whose waiter
+// receives, and one whose waiter still has its token.
 func BenchmarkWake(b *testing.B) {
 	var h Hub
 	for _, key := range taskKeys(10_000) {

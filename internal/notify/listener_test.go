@@ -39,7 +39,7 @@ func woken(wake <-chan struct{}) bool {
 	}
 }
 
-// levels is a log that says on channels when an outage begins and ends.
+// levels is a log that reports on channels when an outage begins and ends.
 type levels struct {
 	slog.Handler
 	lost, back chan string // "<message>: <err>"
@@ -63,7 +63,7 @@ func (l *levels) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// running starts a Listener and returns it with its hub once it listens. It is stopped
+// running starts a Listener, and returns it with its hub once it listens. The listener is stopped
 // at the end of the test, and must then return nil.
 func running(t *testing.T, cfg notify.ListenerConfig) (*notify.Listener, *notify.Hub) {
 	t.Helper()
@@ -101,7 +101,7 @@ func start(t *testing.T, cfg *notify.ListenerConfig) *notify.Listener {
 	return l
 }
 
-// connectAs opens connections under an application name, by which a test finds them.
+// connectAs opens connections with an application name, so that a test can find them.
 func connectAs(url, name string) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		cfg, err := pgx.ParseConfig(url)
@@ -113,7 +113,7 @@ func connectAs(url, name string) func(context.Context) (*pgx.Conn, error) {
 	}
 }
 
-// publishing starts a Publisher of another replica, as the store would wire it.
+// publishing starts a Publisher of another replica, connected like in the store.
 func publishing(t *testing.T, pool *pgxpool.Pool, replica string) *notify.Publisher {
 	t.Helper()
 	p, err := notify.NewPublisher(notify.PublisherConfig{
@@ -156,9 +156,9 @@ func TestPublishHereWakesThere(t *testing.T) {
 	other, stopOther := hub.Wait("task:b")
 	defer stopOther()
 
-	here.Publish("task:a") // its own: the hub has done that already
+	here.Publish("task:a") // its own: the hub has done this already
 	for l.Stats().Own == 0 {
-		there.Publish("task:b") // sent after, or before; each one received is a step
+		there.Publish("task:b") // repeated until one is received
 		await(t, "wake of b", other)
 	}
 	if woken(wake) {
@@ -187,7 +187,7 @@ func TestUnreadablePayloadsWakeAll(t *testing.T) {
 	}
 }
 
-// With a ping every millisecond, notifications keep arriving while one is under way.
+// TestPingsLoseNothing: with a ping every millisecond, notifications keep arriving during pings.
 func TestPingsLoseNothing(t *testing.T) {
 	t.Parallel()
 	pg := storetest.New(t)
@@ -218,7 +218,7 @@ func TestKilledBackendWakesAllAndListensAgain(t *testing.T) {
 	defer stop()
 	for i := range uint64(3) {
 		exec(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim'")
-		await(t, "wake after the reconnect", wake) // what was sent meanwhile is lost: look again
+		await(t, "wake after the reconnect", wake) // wake-ups in the meantime were lost: read again
 		await(t, "warning", log.lost)
 		await(t, "all-clear", log.back)
 		p.Publish("task:a")
@@ -232,7 +232,7 @@ func TestKilledBackendWakesAllAndListensAgain(t *testing.T) {
 	}
 }
 
-// behindProxy returns a database's URL that leads through a proxy.
+// behindProxy returns a database URL that leads through a proxy.
 func behindProxy(t *testing.T, url string) (*proxy, func(context.Context) (*pgx.Conn, error)) {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
@@ -333,7 +333,7 @@ func TestServerIsUnreachableAtStart(t *testing.T) {
 
 func TestStopWhileConnecting(t *testing.T) {
 	t.Parallel()
-	connecting := make(chan struct{}, 1) // once: the wait ends only with the test
+	connecting := make(chan struct{}, 1) // only once: the connection attempt ends with the test
 	l := start(t, &notify.ListenerConfig{ConnectTimeout: time.Hour,
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			connecting <- struct{}{}

@@ -18,13 +18,13 @@ func LoadAgents(cfg *config.Config, builtin []agents.File) ([]agents.File, error
 			return nil, err
 		}
 	}
-	taken := make(map[string]bool)
+	used := make(map[string]bool)
 	for _, f := range files {
-		taken[f.Agent.Name] = true
+		used[f.Agent.Name] = true
 	}
 	own := len(files)
 	for _, f := range builtin {
-		if !taken[f.Agent.Name] {
+		if !used[f.Agent.Name] {
 			f.Agent.Default = false
 			files = append(files, f)
 		}

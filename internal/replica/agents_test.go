@@ -15,10 +15,11 @@ import (
 	"github.com/a2ad/a2ad/internal/executor/echo"
 )
 
-func TestAgentsThatStayKeepTheirExecutors(t *testing.T) {
+func TestUnchangedAgentsKeepTheirExecutors(t *testing.T) {
 	t.Parallel()
 	command := func(args ...string) agents.File {
-		return agents.File{Agent: a2a.Agent{Name: "a"}, Executor: agents.Exec{Command: args, Input: "run", Output: "events"}}
+		return agents.File{Agent: a2a.Agent{Name: "a"},
+			Executor: agents.Exec{Command: args, Input: "run", Output: "events"}}
 	}
 	e := &executors{cfg: &config.Config{}}
 	var set agentSet
@@ -46,12 +47,13 @@ func TestAgentsThatStayKeepTheirExecutors(t *testing.T) {
 	if _, err := e.build(set, []agents.File{command()}); err == nil || set[0].executor == nil {
 		t.Error("an executor that cannot be made is no error, or has changed the agents")
 	}
-	if fourth := build(agents.File{Agent: a2a.Agent{Name: "a"}, Executor: agents.Echo{}}); fourth[0].executor != (echo.Executor{}) {
+	fourth := build(agents.File{Agent: a2a.Agent{Name: "a"}, Executor: agents.Echo{}})
+	if fourth[0].executor != (echo.Executor{}) {
 		t.Errorf("the executor is %T", fourth[0].executor)
 	}
 }
 
-func TestDigestTellsOfOtherKeys(t *testing.T) {
+func TestDigestChangesWithTheKeyFiles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	spec := agents.HTTP{Remote: agents.Remote{TLS: agents.TLS{CA: path}}}
@@ -73,7 +75,8 @@ func TestCompareNamesWhatChanged(t *testing.T) {
 	t.Parallel()
 	load := func(description string) agents.File {
 		path := filepath.Join(t.TempDir(), "a.yaml")
-		text := "name: a\ndescription: " + description + "\nskills: [{id: s, input_schema: {type: object, pattern: x, format: uri}}]\nexecutor: {echo: {}}\n"
+		text := "name: a\ndescription: " + description +
+			"\nskills: [{id: s, input_schema: {type: object, pattern: x, format: uri}}]\nexecutor: {echo: {}}\n"
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +96,8 @@ func TestCompareNamesWhatChanged(t *testing.T) {
 		{agentSet{{File: load("e")}, named("c")}, []string{"c"}, []string{"a"}, []string{"b"}},
 	} {
 		added, changed, removed := old.compare(tc.next)
-		if got, want := [][]string{added, changed, removed}, [][]string{tc.added, tc.changed, tc.removed}; !reflect.DeepEqual(got, want) {
+		got, want := [][]string{added, changed, removed}, [][]string{tc.added, tc.changed, tc.removed}
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}

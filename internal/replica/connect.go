@@ -23,23 +23,23 @@ const (
 	repeatLog    = 30 * time.Second       // how often it logs that it still cannot use it
 )
 
-// ErrStopped says that the server was told to stop before it could use its database.
+// ErrStopped says that the server had to stop before it could use its database.
 var ErrStopped = errors.New("stopped before the database could be used")
 
 // Connect opens the database and every part that needs it.
 //
-// It waits for a database that is unreachable, has no schema yet, or refuses the login: the operator
-// can repair that while all listeners answer that the server is not ready. told ends with the signal to
-// stop. On an error everything is closed.
-func (r *Replica) Connect(ctx, told context.Context) (err error) {
+// It waits for a database that is unreachable, has no schema yet, or refuses the login: the
+// operator can repair that while all listeners answer that the server is not ready. stopSignal ends when
+// the server must stop. On an error everything is closed.
+func (r *Replica) Connect(ctx, stopSignal context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			r.close()
 		}
 	}()
-	err = r.useDatabase(told)
-	if err != nil && mayHeal(err) && told.Err() == nil {
-		err = r.awaitDatabase(told, err)
+	err = r.useDatabase(stopSignal)
+	if err != nil && mayHeal(err) && stopSignal.Err() == nil {
+		err = r.awaitDatabase(stopSignal, err)
 	}
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (r *Replica) answerMeanwhile(why *atomic.Pointer[error]) (stop func()) {
 		stops = append(stops, borrow(r.listeners.admin, nil, admin.Handler()))
 	}
 	stops = append(stops, borrow(r.listeners.api, r.listeners.tls(), rpc.Starting()))
-	if r.listeners.grpc != nil { // for a client of gRPC, a 503 is UNAVAILABLE
+	if r.listeners.grpc != nil { // to a gRPC client, 503 means UNAVAILABLE
 		stops = append(stops, borrow(r.listeners.grpc, r.listeners.tls(), rpc.Starting()))
 	}
 	return func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// A listener that was borrowed serves whoever comes next.
+// TestBorrowedListenerServesAgain: after a borrower stops, another server can use the listener.
 func TestBorrowedListenerServesAgain(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -71,7 +71,8 @@ func (r *Replica) openCredentials() (*credentials, error) {
 
 func clientCerts(cfg *config.Config, cert *auth.ServerCert) auth.Certs {
 	certs := auth.Certs{
-		Tenant: cfg.MTLSTenant, From: auth.TenantFrom(cfg.MTLSTenantBy), Scopes: cfg.MTLSScopes, Proxies: cfg.MTLSProxies,
+		Tenant: cfg.MTLSTenant, From: auth.TenantFrom(cfg.MTLSTenantBy), Scopes: cfg.MTLSScopes,
+		Proxies: cfg.MTLSProxies,
 	}
 	if cert != nil {
 		certs.Trusts = cert.Trusts

@@ -9,13 +9,15 @@ import (
 	"github.com/a2ad/a2ad/internal/notify"
 )
 
-// TestUseOfAKeyIsRecordedThoughTheReplicaStops: the replica stops while it records a use, with another one waiting.
-func TestUseOfAKeyIsRecordedThoughTheReplicaStops(t *testing.T) {
+// TestUseOfAKeyIsRecordedWhenTheReplicaStops: the replica stops while it records a use, and another
+// use is waiting.
+func TestUseOfAKeyIsRecordedWhenTheReplicaStops(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	var recorded []string
 	c := &credentials{
-		used: make(chan string, maxUsedKeys), database: &database{hub: &notify.Hub{}}, log: slog.New(slog.DiscardHandler),
+		used: make(chan string, maxUsedKeys), database: &database{hub: &notify.Hub{}},
+		log: slog.New(slog.DiscardHandler),
 		use: func(ctx context.Context, id string) error {
 			stop()
 			if err := ctx.Err(); err != nil {

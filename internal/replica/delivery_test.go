@@ -9,7 +9,8 @@ import (
 	"github.com/a2ad/a2ad/internal/config"
 )
 
-// TestWebhooksReachNoListenerOfTheirServer covers the listeners and the addresses at which callers reach them.
+// TestWebhooksReachNoListenerOfTheirServer covers the listeners, and the public addresses of the
+// server.
 func TestWebhooksReachNoListenerOfTheirServer(t *testing.T) {
 	t.Parallel()
 	open := func() net.Listener {
@@ -29,14 +30,15 @@ func TestWebhooksReachNoListenerOfTheirServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, url := range map[string]string{
-		"the API": "http://" + l.api.Addr().String(), "gRPC": "http://" + l.grpc.Addr().String(), "the admin listener": "http://" + l.admin.Addr().String(),
+		"the API": "http://" + l.api.Addr().String(), "gRPC": "http://" + l.grpc.Addr().String(),
+		"the admin listener": "http://" + l.admin.Addr().String(),
 		"the public address": "https://a2a.example/x", "the public address of gRPC": "https://grpc.example:9000/x",
 	} {
 		if _, err := policy.CheckURL(url); err == nil {
 			t.Errorf("a webhook at %s (%s) is accepted", what, url)
 		}
 	}
-	// A listener that is added must be in all.
+	// Add new listeners to all.
 	fields := 0
 	for f := range reflect.TypeFor[listeners]().Fields() {
 		if f.Type == reflect.TypeFor[net.Listener]() {

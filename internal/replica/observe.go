@@ -84,9 +84,9 @@ func (o *observed) close(log *slog.Logger) {
 	}
 }
 
-// showMetrics has the metrics show what the parts count. told ends when the server is told to stop.
-func (r *Replica) showMetrics(told context.Context) {
-	checks := r.checks(told)
+// showMetrics has the metrics show what the parts count. stopSignal ends when the server must stop.
+func (r *Replica) showMetrics(stopSignal context.Context) {
+	checks := r.checks(stopSignal)
 	r.observed.metrics.Attach(metrics.Sources{
 		Store: r.database.store, Engine: r.api.engine, Follower: r.database.follower, Pool: r.work.pool,
 		Slots: r.cfg.Workers, Workers: r.work.remote, Publisher: r.database.publisher, Listener: r.database.listener,

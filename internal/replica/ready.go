@@ -12,10 +12,10 @@ var (
 	errNoClaims     = errors.New("no claim has succeeded since the start or the last failure")
 )
 
-// checks is what /readyz asks. told ends when the server is told to stop.
-func (r *Replica) checks(told context.Context) []rpc.Check {
+// checks is what /readyz asks. stopSignal ends when the server must stop.
+func (r *Replica) checks(stopSignal context.Context) []rpc.Check {
 	return []rpc.Check{
-		{Name: "drain", Test: func(context.Context) error { return context.Cause(told) }},
+		{Name: "drain", Test: func(context.Context) error { return context.Cause(stopSignal) }},
 		{Name: "database", Test: r.database.store.DB.Ready},
 		{Name: "schema", Test: r.database.store.Operate.CheckSchema},
 		{Name: "api", Test: func(context.Context) error {

@@ -46,7 +46,8 @@ func (r *Replica) changeAgents(ctx context.Context) {
 	added, changed, removed := r.agents.set.compare(next)
 	r.agents.replace(next)
 	detail := map[string]any{"added": added, "changed": changed, "removed": removed}
-	if err := r.database.store.Access.Record(ctx, access.Action{Name: access.ActionConfigReload, Detail: detail}); err != nil {
+	if err := r.database.store.Access.Record(ctx,
+		access.Action{Name: access.ActionConfigReload, Detail: detail}); err != nil {
 		r.log.WarnContext(ctx, "record the reload of agent files", "err", err)
 	}
 	r.log.InfoContext(ctx, "agent files reloaded",

@@ -7,12 +7,12 @@ import (
 	"github.com/a2ad/a2ad/internal/rpc"
 )
 
-// Run serves until ctx ends and everything has stopped. From the end of told on, which may be earlier,
+// Run serves until ctx ends and everything has stopped. From the end of stopSignal on, which may be earlier,
 // the replica is not ready.
-func (r *Replica) Run(ctx, told context.Context) error {
+func (r *Replica) Run(ctx, stopSignal context.Context) error {
 	defer r.close()
 	r.log.InfoContext(ctx, "ready", r.readyAttrs()...)
-	err := lifecycle.New(r.backStage(told), r.middleStage(), r.frontStage(told)).Run(ctx)
+	err := lifecycle.New(r.backStage(stopSignal), r.middleStage(), r.frontStage(stopSignal)).Run(ctx)
 	r.log.InfoContext(ctx, "stopped", "replica", r.name)
 	return err
 }
@@ -29,7 +29,7 @@ func (r *Replica) readyAttrs() []any {
 }
 
 // backStage starts first and stops last: what all other parts need.
-func (r *Replica) backStage(told context.Context) lifecycle.Stage {
+func (r *Replica) backStage(stopSignal context.Context) lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "database", Run: r.database.store.DB.Watch},
 		{Name: "publisher", Run: r.database.publisher.Run},
@@ -38,9 +38,9 @@ func (r *Replica) backStage(told context.Context) lifecycle.Stage {
 	if r.listeners.admin == nil {
 		return stage
 	}
-	r.showMetrics(told)
+	r.showMetrics(stopSignal)
 	admin := &rpc.Admin{
-		Timeout: r.cfg.ReadyTimeout, Checks: r.checks(told), Metrics: r.observed.metrics.Handler(r.log),
+		Timeout: r.cfg.ReadyTimeout, Checks: r.checks(stopSignal), Metrics: r.observed.metrics.Handler(r.log),
 	}
 	return append(stage, lifecycle.Part{Name: "admin", Run: func(ctx context.Context) error {
 		return rpc.ServeAdmin(ctx, r.listeners.admin, admin.Handler())
@@ -63,13 +63,13 @@ func (r *Replica) middleStage() lifecycle.Stage {
 }
 
 // frontStage starts last and stops first: what takes new work.
-func (r *Replica) frontStage(told context.Context) lifecycle.Stage {
+func (r *Replica) frontStage(stopSignal context.Context) lifecycle.Stage {
 	stage := lifecycle.Stage{
 		{Name: "workers", Run: r.work.pool.Run},
 		{Name: "api", Run: func(ctx context.Context) error {
 			return r.api.server.Serve(ctx, r.listeners.api, r.cfg.DrainTimeout)
 		}},
-		{Name: "end", Run: func(ctx context.Context) error { return r.announce(ctx, told) }},
+		{Name: "end", Run: func(ctx context.Context) error { return r.announce(ctx, stopSignal) }},
 		{Name: "agent files", Run: r.followFiles},
 	}
 	if r.api.calls != nil {
@@ -80,14 +80,14 @@ func (r *Replica) frontStage(told context.Context) lifecycle.Stage {
 	return stage
 }
 
-// announce logs that the server was told to stop. From then until "stopped" it drains.
-func (r *Replica) announce(ctx, told context.Context) error {
+// announce logs that the server had to stop. From then until "stopped" it drains.
+func (r *Replica) announce(ctx, stopSignal context.Context) error {
 	select {
-	case <-told.Done():
+	case <-stopSignal.Done():
 	case <-ctx.Done():
 	}
-	if told.Err() != nil {
-		r.log.InfoContext(ctx, "stopping", "replica", r.name, "cause", context.Cause(told).Error())
+	if stopSignal.Err() != nil {
+		r.log.InfoContext(ctx, "stopping", "replica", r.name, "cause", context.Cause(stopSignal).Error())
 	}
 	<-ctx.Done()
 	return nil

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What is left of the drain when the runs are ended is for handing their tasks back: who waits for
-// the whole of it is killed before they are.
+// TestRunsEndBeforeTheDrainDoes: the rest of the drain time is for releasing the tasks of the ended
+// runs. An operator who only waits for the drain time would kill the replica before that.
 func TestRunsEndBeforeTheDrainDoes(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{time.Millisecond, time.Second, 4 * time.Second, 30 * time.Second, time.Hour} {

@@ -13,13 +13,13 @@ func TestRecentDropsTheLeastRecentlyUsed(t *testing.T) {
 	}
 	r.getOrAdd(3, one("c"))
 	if _, ok := r.get(2); ok {
-		t.Error("key 2 is still there, though it was used least recently")
+		t.Error("the least recently used key 2 was kept")
 	}
 	if got, ok := r.get(1); !ok || got != "a" {
 		t.Errorf("key 1 is %q, %v", got, ok)
 	}
 	r.remove(1)
 	if _, ok := r.get(1); ok {
-		t.Error("key 1 is still there after remove")
+		t.Error("key 1 exists after remove")
 	}
 }

@@ -73,7 +73,8 @@ func (s *suspect) overLimit(limit Rate) *Error {
 		return nil
 	}
 	wait := time.Duration(lack / limit.PerSecond * float64(time.Second))
-	return &Error{"sign-ins", limit, wait, a2a.Errorf(a2a.CodeRateLimited, "too many bad credentials from this address")}
+	return &Error{"sign-ins", limit, wait,
+		a2a.Errorf(a2a.CodeRateLimited, "too many bad credentials from this address")}
 }
 
 func (t *Throttle) wasAccepted(key uint64) bool {

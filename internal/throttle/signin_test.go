@@ -18,7 +18,7 @@ import (
 	"github.com/a2ad/a2ad/internal/throttle"
 )
 
-// slow is a rate that gives a token back once in 100 seconds.
+// slow is a rate that returns a token once in 100 seconds.
 func slow(burst int) throttle.Rate { return throttle.Rate{PerSecond: 0.01, Burst: burst} }
 
 // keys is an authenticator that accepts the keys it maps to true.
@@ -39,7 +39,7 @@ func (keys) Challenges() []string { return nil }
 
 func (keys) Schemes() []a2a.SecurityScheme { return nil }
 
-// request is one with a key, which a proxy at 127.0.0.1 has forwarded.
+// request returns a request with a key, forwarded by a proxy at 127.0.0.1.
 func request(t *testing.T, key, forwarded string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -64,8 +64,9 @@ func outcome(t *testing.T, err error) string {
 	case errors.As(err, &limited):
 		h := http.Header{}
 		limited.SetHeader(h)
-		if h.Get("Retry-After") == "" || !strings.HasPrefix(h.Get("RateLimit"), `"sign-ins";r=0;t=`) || a2a.CodeOf(err) != a2a.CodeRateLimited {
-			t.Errorf("limited without saying when to come back: %v, %v", err, h)
+		if h.Get("Retry-After") == "" || !strings.HasPrefix(h.Get("RateLimit"), `"sign-ins";r=0;t=`) ||
+			a2a.CodeOf(err) != a2a.CodeRateLimited {
+			t.Errorf("the refusal has no Retry-After: %v, %v", err, h)
 		}
 		return "limited"
 	case errors.As(err, &refused):
@@ -76,7 +77,8 @@ func outcome(t *testing.T, err error) string {
 	return err.Error()
 }
 
-func wantSignIns(t *testing.T, th *throttle.Throttle, a auth.Authenticator, what, key, forwarded string, want ...string) {
+func wantSignIns(t *testing.T, th *throttle.Throttle, a auth.Authenticator, what, key, forwarded string,
+	want ...string) {
 	t.Helper()
 	var got []string
 	for range want {
@@ -150,7 +152,7 @@ func TestSignInWithoutLimit(t *testing.T) {
 	wantSignIns(t, th, keys{}, "guesses", "bad", "", "refused", "refused", "refused", "refused", "refused")
 }
 
-func TestSignInGivesTokensBack(t *testing.T) {
+func TestSignInLimitRecoversWithTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		th := throttle.New(throttle.Limits{SignIns: slow(1)}, nil)
@@ -164,7 +166,7 @@ func TestSignInGivesTokensBack(t *testing.T) {
 type gate struct {
 	auth.Authenticator
 	shut      atomic.Bool
-	now, most atomic.Int64 // checks under way, and the most at once
+	now, most atomic.Int64 // checks in progress, and the most at once
 	open      chan struct{}
 }
 
@@ -220,7 +222,7 @@ func TestSignInChecksFewGuessesAtOnce(t *testing.T) {
 	})
 }
 
-func TestSignInGivesUpWaitingForACheck(t *testing.T) {
+func TestSignInStopsWaitingForACheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		th := throttle.New(throttle.Limits{SignIns: slow(1)}, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
@@ -233,9 +235,9 @@ func TestSignInGivesUpWaitingForACheck(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		wantSignIns(t, th, g, "a key behind stuck checks", "good", a, "limited")
+		wantSignIns(t, th, g, "a key that queues after stuck checks", "good", a, "limited")
 		if waited := time.Since(start); waited != 5*time.Second {
-			t.Errorf("it waited %s, want 5s", waited)
+			t.Errorf("SignIn waited %s, want 5s", waited)
 		}
 		close(g.open)
 		synctest.Wait()

@@ -22,7 +22,7 @@ func TestAdmitCountsPerOwnerAndKind(t *testing.T) {
 	th := throttle.New(throttle.Limits{Reads: slow(5), Sends: slow(4), Streams: slow(3), PushWrites: slow(2)}, nil)
 	for _, tt := range []struct {
 		op     a2a.Op
-		n      int // how many are admitted
+		n      int // how many operations are admitted
 		bucket string
 		policy string
 	}{
@@ -60,7 +60,7 @@ func TestAdmitCountsNothingWhenItRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := th.Admit(ann, stream); err == nil {
-		t.Fatal("a second stream is admitted")
+		t.Fatal("a second stream was admitted")
 	}
 	for range 2 { // the refused stream drew no send
 		if err := th.Admit(ann, &a2a.SendMessage{}); err != nil {
@@ -69,7 +69,7 @@ func TestAdmitCountsNothingWhenItRefuses(t *testing.T) {
 	}
 }
 
-func TestAdmitGivesTokensBack(t *testing.T) {
+func TestAdmitLimitRecoversWithTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		th := throttle.New(throttle.Limits{Reads: throttle.Rate{PerSecond: 20, Burst: 1}}, nil)
@@ -78,7 +78,7 @@ func TestAdmitGivesTokensBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := th.Admit(ann, &a2a.ListTasks{}); err == nil {
-				t.Fatal("a read over the limit is admitted")
+				t.Fatal("a read above the limit was admitted")
 			}
 			time.Sleep(51 * time.Millisecond)
 		}

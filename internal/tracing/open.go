@@ -35,7 +35,8 @@ func Open(ctx context.Context, version, replica string, logger *slog.Logger) (*P
 	}
 	// The environment comes last, so that it takes precedence.
 	about, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", "a2ad"), attribute.String("service.version", version), attribute.String("service.instance.id", replica)),
+		resource.WithAttributes(attribute.String("service.name", "a2ad"), attribute.String("service.version", version),
+			attribute.String("service.instance.id", replica)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("resource of traces: %w", err)

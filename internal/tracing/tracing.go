@@ -35,7 +35,8 @@ type Span struct{ span trace.Span }
 
 // Start begins a span as a child of parent or, if that is empty, of the span in ctx, if any. Spans
 // started with the returned context are its children.
-func (t *Tracer) Start(ctx context.Context, name string, kind Kind, parent a2a.Traceparent, attrs ...Attribute) (context.Context, *Span) {
+func (t *Tracer) Start(ctx context.Context, name string, kind Kind, parent a2a.Traceparent,
+	attrs ...Attribute) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
